@@ -1,0 +1,1 @@
+//! Drains the rings of recorded programs and writes their trace.

@@ -1,0 +1,1 @@
+//! The model: call stacks, their metrics, the peak, lifetimes.

@@ -1,0 +1,6 @@
+//! placeholder
+#![no_std]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

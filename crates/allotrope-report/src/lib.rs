@@ -1,0 +1,1 @@
+//! Profiles as text for people and as JSON for programs.

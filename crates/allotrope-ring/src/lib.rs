@@ -1,0 +1,1 @@
+//! The shared-memory contract between a recorded program and the collector.

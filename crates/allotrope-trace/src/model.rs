@@ -1,0 +1,535 @@
+//! What a trace says, free of how it is coded: the records that a collector
+//! writes and that every view reads.
+//!
+//! Times are *ticks* of the recording machine's time stamp counter; the
+//! [`Clock`] records of a trace turn them into microseconds since the start of
+//! the recording. Ids are dense and start at 0 within what they name.
+
+/// Number of a process image, in order of start; unique in a trace.
+pub type ImageId = u32;
+/// Number of an event stream; unique in a trace.
+pub type StreamId = u32;
+/// Number of a thread; unique in a trace.
+pub type ThreadId = u32;
+/// Number of a module *file* (path and build id); unique in a trace.
+pub type ModuleId = u32;
+/// Number of one mapping of a module into one image; unique in that image.
+pub type MappingId = u32;
+/// Number of a call stack, that is of its innermost node; unique in its image.
+pub type StackId = u32;
+
+/// The stack ids below [`FIRST_NODE`] are no nodes but say how a stack ends:
+/// where its outermost frame's parent is one of them, the walk ended so.
+pub mod stack_end {
+    /// The outermost frame has no caller: the stack is complete.
+    pub const COMPLETE: u32 = 0;
+    /// The walk met code without unwind information.
+    pub const NO_UNWIND_INFORMATION: u32 = 1;
+    /// The walk was cut at the depth limit; shown as a frame `[truncated]`.
+    pub const TRUNCATED: u32 = 2;
+    /// No stack was taken.
+    pub const NOT_RECORDED: u32 = 3;
+    /// The first id that names a node.
+    pub const FIRST_NODE: u32 = 8;
+}
+
+/// One record of a trace, in the order in which a collector wrote it.
+///
+/// A record is written before any other that refers to it, with two
+/// exceptions: [`Record::Events`] may refer to threads, and [`StackNode`]s to
+/// mappings, that follow later in the file.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// Once, first in the file.
+    Recording(Recording),
+    /// A pair of simultaneous readings of the two clocks.
+    Clock(Clock),
+    /// A process image began.
+    ImageStart(ImageStart),
+    /// A process image ended, or the recording of it did.
+    ImageEnd(ImageEnd),
+    /// A thread made its first recorded event.
+    ThreadStart(ThreadStart),
+    /// What a thread is called; the last one counts.
+    ThreadName(ThreadName),
+    /// A thread was seen to be gone; `tick` is when that was noticed.
+    ThreadEnd(ThreadEnd),
+    /// A module file.
+    Module(Module),
+    /// A module was mapped into an image.
+    Mapping(Mapping),
+    /// The module at this mapping was unloaded, noticed at `tick`.
+    Unmapped {
+        /// The image.
+        image: ImageId,
+        /// Its mapping.
+        mapping: MappingId,
+        /// When it was noticed.
+        tick: u64,
+    },
+    /// Nodes of an image's stack tree. Their ids follow one another from
+    /// `first`; a node's parent is always a smaller id or a stack end.
+    Stacks {
+        /// The image.
+        image: ImageId,
+        /// Id of the first node, at least `stack_end::FIRST_NODE`.
+        first: StackId,
+        /// The nodes.
+        nodes: Vec<StackNode>,
+    },
+    /// A run of a stream's events.
+    Events(Events),
+    /// Memory of a process that is in use by the kernel's count.
+    ResidentSet {
+        /// The image.
+        image: ImageId,
+        /// When it was read.
+        tick: u64,
+        /// Resident bytes.
+        bytes: u64,
+    },
+    /// Events that could not be recorded.
+    Loss(Loss),
+    /// A span of the program with a name (see [`Event::epoch`]).
+    Window(Window),
+    /// Names for addresses of a module.
+    Symbols(Symbols),
+    /// An image that ran in the family and could not be recorded.
+    Unrecorded(Unrecorded),
+}
+
+/// The recording as a whole.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recording {
+    /// Version of the tool that wrote the file, e.g. `0.1.0`.
+    pub tool_version: String,
+    /// The command that was recorded.
+    pub command: Vec<String>,
+    /// Start, in nanoseconds since 1970 UTC.
+    pub started_unix_ns: u64,
+    /// Tick at the start.
+    pub started_tick: u64,
+    /// Operating system and version, as uname(1) prints them.
+    pub system: String,
+    /// Architecture, e.g. `x86_64`.
+    pub architecture: String,
+    /// Depth at which stacks are cut.
+    pub depth_limit: u32,
+}
+
+/// Ticks against the monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Clock {
+    /// Time stamp counter.
+    pub tick: u64,
+    /// `CLOCK_MONOTONIC`, nanoseconds.
+    pub monotonic_ns: u64,
+}
+
+/// How an image came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The recorded command itself.
+    First,
+    /// By `fork`: the parent's live blocks are inherited.
+    Fork,
+    /// By `exec` in a process whose earlier image may be recorded too.
+    Exec,
+}
+
+/// Beginning of a process image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageStart {
+    /// The image.
+    pub image: ImageId,
+    /// Its process id.
+    pub pid: u32,
+    /// The parent's process id.
+    pub parent_pid: u32,
+    /// How it came to be.
+    pub origin: Origin,
+    /// The image forked from, if that is recorded and `origin` is `Fork`.
+    pub forked_from: Option<ImageId>,
+    /// Where the fork cut the parent's streams, the forking thread's first:
+    /// the events below `ordinal` happened before it.
+    pub fork_points: Vec<ForkPoint>,
+    /// Path of the executable.
+    pub executable: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// When the recorder came up in it.
+    pub tick: u64,
+}
+
+/// A point in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForkPoint {
+    /// The stream.
+    pub stream: StreamId,
+    /// How many of its counted events (see [`Event::is_counted`]) lie before.
+    pub ordinal: u64,
+}
+
+/// How an image ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Normal exit with this status.
+    Status(i32),
+    /// Death by this signal.
+    Signal(i32),
+    /// Replaced by another image.
+    Exec,
+    /// Still running when the recording stopped.
+    Running,
+    /// It ended and nobody could say how.
+    Unknown,
+}
+
+/// End of a process image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImageEnd {
+    /// The image.
+    pub image: ImageId,
+    /// When the end was noticed.
+    pub tick: u64,
+    /// How it ended.
+    pub exit: Exit,
+    /// All that its recorder wrote is in the file.
+    pub complete: bool,
+}
+
+/// A thread's first recorded event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadStart {
+    /// The image.
+    pub image: ImageId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// The kernel's thread id.
+    pub tid: u32,
+    /// When.
+    pub tick: u64,
+}
+
+/// A thread's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadName {
+    /// The thread.
+    pub thread: ThreadId,
+    /// Its name (`comm`).
+    pub name: String,
+}
+
+/// A thread's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThreadEnd {
+    /// The thread.
+    pub thread: ThreadId,
+    /// When it was noticed.
+    pub tick: u64,
+}
+
+/// A module file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Module {
+    /// The module.
+    pub module: ModuleId,
+    /// Path as the program's loader knew it.
+    pub path: String,
+    /// GNU build id; empty where there is none.
+    pub build_id: Vec<u8>,
+}
+
+/// A module mapped into an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapping {
+    /// The image.
+    pub image: ImageId,
+    /// The mapping.
+    pub mapping: MappingId,
+    /// The module.
+    pub module: ModuleId,
+    /// Lowest mapped address.
+    pub start: u64,
+    /// End of the mapped range (exclusive).
+    pub end: u64,
+    /// Load bias: run-time address minus address in the file's program headers.
+    pub bias: u64,
+    /// When the recorder first met it.
+    pub tick: u64,
+}
+
+/// Mapping id of an address that lies in no known module.
+pub const NO_MAPPING: MappingId = u32::MAX;
+
+/// One frame below its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StackNode {
+    /// The caller's node, or a `stack_end`.
+    pub parent: StackId,
+    /// Run-time return address, or the interrupted address itself if `exact`.
+    pub address: u64,
+    /// The mapping it lies in, or [`NO_MAPPING`].
+    pub mapping: MappingId,
+    /// The address is the one that was executing when a signal came (look it
+    /// up as it is), not a return address (look up the byte before it).
+    pub exact: bool,
+}
+
+/// The kinds of [`Event`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum EventKind {
+    /// A block was handed out: `address`, `size`, `alignment`, `stack`, `entry`.
+    Allocation = 0,
+    /// A block was given back: `address`, `entry`. Recorded before the call.
+    Deallocation = 1,
+    /// `realloc` of the block at `address` begins; recorded before the call.
+    /// Counts as a deallocation unless [`EventKind::ReallocationFailed`]
+    /// answers it in the same stream.
+    ReallocationStart = 2,
+    /// `realloc` handed out `address`, `size`, `stack`; answers the innermost
+    /// open start in the same stream. It is an allocation.
+    ReallocationEnd = 3,
+    /// `realloc` failed: the block of the innermost open start is alive.
+    ReallocationFailed = 4,
+    /// The block of the innermost open start was freed: `realloc(p, 0)`. The
+    /// start stands as a deallocation and no reallocation is counted.
+    ReallocationFreed = 5,
+    /// `address` is a tick: what precedes in the stream happened before it,
+    /// what follows after it.
+    Anchor = 6,
+    /// The events that follow are those of thread `address`.
+    Thread = 7,
+    /// The thread saw the recording's epoch word become `address`.
+    Epoch = 8,
+}
+
+/// The call through which an event came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)] // each is named as the function it stands for
+pub enum EntryPoint {
+    Malloc = 0,
+    Calloc = 1,
+    Realloc = 2,
+    Reallocarray = 3,
+    PosixMemalign = 4,
+    AlignedAlloc = 5,
+    Memalign = 6,
+    Valloc = 7,
+    Pvalloc = 8,
+    Free = 9,
+    Cfree = 10,
+    FreeSized = 11,
+    FreeAlignedSized = 12,
+    OperatorNew = 13,
+    OperatorNewArray = 14,
+    OperatorDelete = 15,
+    OperatorDeleteArray = 16,
+    Mallocx = 17,
+    Rallocx = 18,
+    Dallocx = 19,
+    Sdallocx = 20,
+}
+
+impl EntryPoint {
+    /// Every entry point, by its number.
+    pub const ALL: [Self; 21] = [
+        Self::Malloc,
+        Self::Calloc,
+        Self::Realloc,
+        Self::Reallocarray,
+        Self::PosixMemalign,
+        Self::AlignedAlloc,
+        Self::Memalign,
+        Self::Valloc,
+        Self::Pvalloc,
+        Self::Free,
+        Self::Cfree,
+        Self::FreeSized,
+        Self::FreeAlignedSized,
+        Self::OperatorNew,
+        Self::OperatorNewArray,
+        Self::OperatorDelete,
+        Self::OperatorDeleteArray,
+        Self::Mallocx,
+        Self::Rallocx,
+        Self::Dallocx,
+        Self::Sdallocx,
+    ];
+
+    /// The entry point of this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The function's name as its users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malloc => "malloc",
+            Self::Calloc => "calloc",
+            Self::Realloc => "realloc",
+            Self::Reallocarray => "reallocarray",
+            Self::PosixMemalign => "posix_memalign",
+            Self::AlignedAlloc => "aligned_alloc",
+            Self::Memalign => "memalign",
+            Self::Valloc => "valloc",
+            Self::Pvalloc => "pvalloc",
+            Self::Free => "free",
+            Self::Cfree => "cfree",
+            Self::FreeSized => "free_sized",
+            Self::FreeAlignedSized => "free_aligned_sized",
+            Self::OperatorNew => "operator new",
+            Self::OperatorNewArray => "operator new[]",
+            Self::OperatorDelete => "operator delete",
+            Self::OperatorDeleteArray => "operator delete[]",
+            Self::Mallocx => "mallocx",
+            Self::Rallocx => "rallocx",
+            Self::Dallocx => "dallocx",
+            Self::Sdallocx => "sdallocx",
+        }
+    }
+}
+
+/// One event of a stream. Fields that its kind does not name are 0
+/// (`entry`: `Malloc`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// Through which call.
+    pub entry: EntryPoint,
+    /// Base-2 logarithm of the alignment asked for; 0 where none was.
+    pub alignment_log2: u8,
+    /// The stack, for allocations.
+    pub stack: StackId,
+    /// See [`EventKind`].
+    pub address: u64,
+    /// Requested bytes, for allocations.
+    pub size: u64,
+}
+
+impl Event {
+    /// Whether the event has an ordinal: all but anchors, thread and epoch marks.
+    pub const fn is_counted(&self) -> bool {
+        (self.kind as u8) < EventKind::Anchor as u8
+    }
+}
+
+/// A run of consecutive events of one stream. One stream's records follow one
+/// another in the file in the stream's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Events {
+    /// The image whose stream it is.
+    pub image: ImageId,
+    /// The stream.
+    pub stream: StreamId,
+    /// Number of counted events in the stream before this run.
+    pub first_ordinal: u64,
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// Why events are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LossReason {
+    /// The ring was full and the recording was told to drop.
+    RingFull = 0,
+    /// No ring was free for a thread.
+    NoRing = 1,
+    /// The collector was gone.
+    CollectorGone = 2,
+    /// The ring held what is no event; the rest of it could not be read.
+    Corrupt = 3,
+    /// Memory for the recorder could not be had.
+    NoMemory = 4,
+    /// The call came before the recorder could work.
+    TooEarly = 5,
+}
+
+/// Events that could not be recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Loss {
+    /// The image.
+    pub image: ImageId,
+    /// Why.
+    pub reason: LossReason,
+    /// How many events, added to what was reported before.
+    pub events: u64,
+    /// When it was noticed.
+    pub tick: u64,
+}
+
+/// A named span of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Window {
+    /// The image.
+    pub image: ImageId,
+    /// Its name.
+    pub name: String,
+    /// Iterations the program says it makes; 0 if it does not say.
+    pub iterations: u64,
+    /// Epoch at which it opened.
+    pub opened: u64,
+    /// Epoch at which it closed; `None` while it is open.
+    pub closed: Option<u64>,
+}
+
+/// What is known of a module's symbols.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Symbols {
+    /// The module.
+    pub module: ModuleId,
+    /// Whether its main part was compiled without optimisation, if known
+    /// (`DW_AT_producer`).
+    pub unoptimised: Option<bool>,
+    /// Frames that `locations` refers to.
+    pub frames: Vec<Frame>,
+    /// Code addresses as in the file (run-time address minus bias) with
+    /// indexes into `frames`, innermost first; all but the last are inlined
+    /// into the next.
+    pub locations: Vec<Location>,
+}
+
+/// Names of one code address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Location {
+    /// Address as it stands in the stack node, minus the mapping's bias.
+    pub address: u64,
+    /// As in [`StackNode::exact`].
+    pub exact: bool,
+    /// Indexes into [`Symbols::frames`], innermost first.
+    pub frames: Vec<u32>,
+}
+
+/// One named frame.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Frame {
+    /// Qualified name without parameters, return type and compiler suffix.
+    pub function: String,
+    /// The full demangled form.
+    pub signature: String,
+    /// Source file; empty if unknown.
+    pub file: String,
+    /// Line from 1; 0 if unknown.
+    pub line: u32,
+    /// Column from 1; 0 if unknown.
+    pub column: u32,
+    /// Bytes from the start of the (outermost, not inlined) function.
+    pub offset: u64,
+    /// The frame was inlined into the next one.
+    pub inlined: bool,
+}
+
+/// An image that could not be recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrecorded {
+    /// Its process id.
+    pub pid: u32,
+    /// The executable.
+    pub executable: String,
+    /// Why, as a sentence with a remedy.
+    pub reason: String,
+}
