@@ -1,1 +1,38 @@
 //! The shared-memory contract between a recorded program and the collector.
+//!
+//! One sparse, sealed `memfd` — the *arena* — is mapped by the collector and by
+//! every recorded process. [`layout`] says what lies where and who may write
+//! it, [`words`] how events are put into 64-bit words. With the feature
+//! `collector`, `arena` creates the arena and gives safe access to it.
+//!
+//! # Who writes what
+//!
+//! | part | written by | read by |
+//! | --- | --- | --- |
+//! | [`layout::Control`] | collector only; read-only in the target | both |
+//! | [`layout::Shared`] | both, single words by atomic operations | both |
+//! | [`layout::ImageSlot`] | the image that claimed it; the collector acknowledges and frees it | both |
+//! | [`layout::Lane`] | claimed by an image; `written` by its one producer thread, `read` by the collector | both |
+//! | ring words | the lane's producer, only between `written` and `read + capacity` | collector, only between `read` and `written` |
+//!
+//! # What a hostile peer may do
+//!
+//! Anything to the parts that it can write. The collector therefore reads each
+//! word once, checks positions against the ring's capacity and every index
+//! against its table, and treats what does not decode as a corrupt lane. The
+//! recorder trusts the collector: it runs as the same user and started it.
+//!
+//! # Lanes, threads and streams
+//!
+//! A lane is a ring that an image has claimed. One thread at a time writes to
+//! it; when that thread is gone another of the same image may take it over,
+//! announcing itself with a `Thread` event. A thread whose recording was
+//! interrupted by a signal handler that allocates writes those events to a
+//! second lane, so that a half-made event is never seen. The collector frees a
+//! lane when its image has ended and everything in it was read.
+#![cfg_attr(not(feature = "collector"), no_std)]
+
+#[cfg(feature = "collector")]
+pub mod arena;
+pub mod layout;
+pub mod words;

@@ -1,0 +1,169 @@
+//! What lies where in the arena, and the size of everything.
+//!
+//! All structures consist of atomics, so that a shared reference to them is
+//! sound whatever the other side does at the same time.
+
+use core::mem::size_of;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// First word of an arena: `ALLOTROP` in ASCII, little-endian.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
+/// Version of this contract; recorder and collector of one build agree.
+pub const VERSION: u64 = 1;
+
+/// Bytes of a page on the architectures supported.
+pub const PAGE: usize = 4096;
+/// How many images can be recorded at once.
+pub const IMAGES: usize = 1024;
+/// How many lanes there are for all images together.
+pub const LANES: usize = 2048;
+/// Words of a ring; a power of two. 512 KiB.
+pub const RING_WORDS: usize = 1 << 16;
+/// Words behind a ring into which an event that begins near its end extends,
+/// so that every event is contiguous. The word after such an event is found at
+/// its position modulo [`RING_WORDS`] as ever; the words skipped at the start
+/// of the ring stay unused in that lap.
+pub const OVERFLOW_WORDS: usize = 1 << 10;
+/// No event is longer than this many words.
+pub const MAX_EVENT_WORDS: usize = OVERFLOW_WORDS;
+/// Words of a ring that the producer leaves free, so that an event that was
+/// judged to fit always does.
+pub const RING_MARGIN: usize = 64;
+
+/// Offset of the [`Control`] page.
+pub const CONTROL_OFFSET: usize = 0;
+/// Offset of [`Shared`].
+pub const SHARED_OFFSET: usize = PAGE;
+/// Offset of the [`ImageSlot`] table.
+pub const IMAGES_OFFSET: usize = 2 * PAGE;
+/// Offset of the [`Lane`] table.
+pub const LANES_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
+/// Offset of the first ring.
+pub const RINGS_OFFSET: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
+/// Bytes from one ring to the next.
+pub const RING_STRIDE: usize = (RING_WORDS + OVERFLOW_WORDS) * 8;
+/// Bytes of the whole arena (sparse).
+pub const ARENA_BYTES: usize = RINGS_OFFSET + LANES * RING_STRIDE;
+
+/// Name of the environment variable that tells a recorded program where its
+/// arena is: `PID:FD:KEY`, the collector's process id, its descriptor of the
+/// arena and [`Control::key`] in hexadecimal.
+pub const ENVIRONMENT_VARIABLE: &str = "ALLOTROPE_ARENA";
+
+/// What the target does when its ring is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OnFull {
+    /// Wait for the collector.
+    Block = 0,
+    /// Drop the event and count it.
+    Drop = 1,
+}
+
+/// Written by the collector, read-only in the target.
+#[repr(C)]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU64,
+    /// Random; guards against a descriptor number that means another file now.
+    pub key: AtomicU64,
+    /// [`OnFull`] as a number.
+    pub on_full: AtomicU32,
+    /// Stacks are cut at this many frames; 1 to 4096.
+    pub depth_limit: AtomicU32,
+    /// Non-zero: recording has stopped; recorders write no more.
+    pub stopped: AtomicU32,
+    /// Non-zero: `exec`ed and forked images are not to be recorded.
+    pub no_follow: AtomicU32,
+    _pad: [u64; 3],
+    /// The word that every event loads: epoch in the upper half, coarse clock
+    /// (a count of the collector's rounds) in the lower. Alone on its line.
+    pub epoch_and_clock: AtomicU64,
+    _pad2: [u64; 7],
+    /// A robust process-shared `pthread_mutex_t` that the collector holds for
+    /// its whole life. Its first word is the futex: the holder's thread id, or
+    /// with [`OWNER_DIED`] set once the kernel saw the collector die.
+    pub collector_alive: [AtomicU32; 16],
+}
+
+/// Bit that the kernel sets in a robust futex whose owner died (`FUTEX_OWNER_DIED`).
+pub const OWNER_DIED: u32 = 0x4000_0000;
+
+/// Written by both sides.
+#[repr(C)]
+pub struct Shared {
+    /// Bumped and woken by targets when there is much to read or something new.
+    pub doorbell: AtomicU32,
+    /// Non-zero while the collector sleeps on the doorbell.
+    pub sleeping: AtomicU32,
+    /// Where the search for a free lane begins.
+    pub lane_hint: AtomicU32,
+    /// Where the search for a free image slot begins.
+    pub image_hint: AtomicU32,
+    /// Images that found no free slot.
+    pub images_refused: AtomicU32,
+}
+
+/// States of an [`ImageSlot`].
+pub mod image_state {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// Claimed; its first lane is not yet written.
+    pub const CLAIMED: u32 = 1;
+    /// The `Image` event is the first one in the lane `first_lane`.
+    pub const READY: u32 = 2;
+    /// The collector knows it.
+    pub const ACKNOWLEDGED: u32 = 3;
+}
+
+/// How many reasons for a loss are counted; they are numbered as in the trace.
+pub const LOSS_REASONS: usize = 6;
+
+/// One process image.
+#[repr(C)]
+pub struct ImageSlot {
+    /// One of [`image_state`]; a futex on which the image waits to be acknowledged.
+    pub state: AtomicU32,
+    /// Process id in the image's own namespace.
+    pub pid: AtomicU32,
+    /// The lane with the `Image` event.
+    pub first_lane: AtomicU32,
+    _pad: AtomicU32,
+    /// Lost events by reason, growing.
+    pub lost: [AtomicU64; LOSS_REASONS],
+}
+
+/// One ring's positions. Positions count words since the arena was made and
+/// never go back; the word at position `p` is at index `p % RING_WORDS`.
+#[repr(C, align(64))]
+pub struct Lane {
+    /// 0: free. Otherwise the image slot's index + 1.
+    pub owner: AtomicU32,
+    /// The thread that writes here now.
+    pub tid: AtomicU32,
+    /// Counts the lane's claims, so that the collector notices a new one.
+    pub claims: AtomicU32,
+    _pad: [u32; 13],
+    /// Everything below is complete. Written by the producer alone.
+    pub written: AtomicU64,
+    /// Non-zero while the producer waits for space.
+    pub waiting: AtomicU32,
+    _pad2: [u32; 13],
+    /// Everything below may be overwritten. Written by the collector alone.
+    pub read: AtomicU64,
+    /// Futex: bumped by the collector when it has read something and the
+    /// producer waits.
+    pub space: AtomicU32,
+    _pad3: [u32; 13],
+}
+
+const _: () = {
+    assert!(size_of::<Control>() <= PAGE);
+    assert!(size_of::<Shared>() <= PAGE);
+    assert!(size_of::<ImageSlot>() == 64);
+    assert!(size_of::<Lane>() == 192);
+    assert!(RING_STRIDE.is_multiple_of(PAGE));
+    assert!(core::mem::offset_of!(Control, epoch_and_clock).is_multiple_of(64));
+};
