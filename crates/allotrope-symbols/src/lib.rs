@@ -1,1 +1,30 @@
-//! Addresses of an ELF file to function names, files, lines and inlined frames.
+//! Names for code addresses of ELF modules: functions, source files and lines,
+//! inlined frames expanded, for C, C++ and Rust on x86-64 Linux.
+//!
+//! A [`Locator`] says where separate debug files may lie, [`ModuleSymbols`]
+//! holds what was found for one module and resolves addresses in batches, and
+//! [`demangle`] turns a linkage name into the two spellings a profile shows.
+//!
+//! Everything read here may be hostile: a corrupt or truncated file costs
+//! names, never a panic, an endless loop or memory out of proportion to the
+//! file's own size.
+//!
+//! Not here: fetching debug files over the network, split DWARF (`.dwo`,
+//! `.dwp`), `.gnu_debugdata`, a cache across runs. Nothing here belongs into
+//! the process that is being recorded: it reads files and allocates.
+#![forbid(unsafe_code)]
+
+mod demangle;
+mod elf;
+mod error;
+mod frame;
+mod intervals;
+mod locator;
+mod module;
+mod symbol_table;
+
+pub use demangle::{Names, demangle};
+pub use error::SymbolError;
+pub use frame::{Frame, Resolved};
+pub use locator::Locator;
+pub use module::ModuleSymbols;

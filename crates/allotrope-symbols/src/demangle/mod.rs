@@ -1,0 +1,79 @@
+//! The two spellings of a function's name that a profile shows, from the name
+//! a linker knows: which language's scheme a name follows is decided here, the
+//! schemes are in the files beside.
+
+mod cpp;
+mod rust;
+mod suffix;
+
+/// The spellings of one function's name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct Names {
+    /// Qualified name without parameter list, return type and compiler suffix;
+    /// template arguments stay.
+    pub function: String,
+    /// The full demangled form; for C the plain name. Compiler suffixes are
+    /// dropped here too: debug information does not have them, and how a
+    /// name was found must not change how it reads.
+    pub signature: String,
+}
+
+/// Longer names stay as they are: compilers make some of 10 KiB, and work on a
+/// hostile one can grow much faster than its length.
+const MAX_RAW_NAME: usize = 64 << 10;
+
+/// The spellings of a linkage name or symbol. A name of no known scheme is
+/// taken as a C name.
+pub fn demangle(raw: &str) -> Names {
+    let name = suffix::without_compiler_suffix(raw);
+    if name.len() > MAX_RAW_NAME {
+        return Names::plain(raw);
+    }
+    rust::demangle(name)
+        .or_else(|| cpp::demangle(name))
+        .unwrap_or_else(|| Names::plain(name))
+}
+
+/// Whether a name follows a scheme that [`demangle`] knows.
+pub(crate) fn is_mangled(raw: &[u8]) -> bool {
+    raw.starts_with(b"_Z") || raw.starts_with(b"_R")
+}
+
+impl Names {
+    /// A name that is both its own spellings.
+    pub(crate) fn plain(name: &str) -> Self {
+        Self {
+            function: name.to_owned(),
+            signature: name.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_no_scheme_stays_raw() {
+        for name in [
+            "main",
+            "",
+            "_",
+            "_Z",
+            "_ZN",
+            "_R",
+            "_RN",
+            "_Zebra",
+            "$s4main",
+            "?f@@YAXXZ",
+        ] {
+            assert_eq!(demangle(name), Names::plain(name));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_stays_raw() {
+        let name = format!("_Z{}{}v", MAX_RAW_NAME, "f".repeat(MAX_RAW_NAME));
+        assert_eq!(demangle(&name), Names::plain(&name));
+    }
+}

@@ -1,0 +1,54 @@
+//! Why a module's symbols could not be loaded.
+
+use std::path::PathBuf;
+
+/// Why a module's symbols could not be loaded. None of these is fatal to a
+/// recording: the module's addresses are then shown as `module+0xoffset`.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SymbolError {
+    /// The file could not be opened or read.
+    #[error("cannot read {}: {source}; its addresses stay without names unless a debug file with its build id is installed", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The path does not name a regular file.
+    #[error("{} is not a regular file; name the ELF file itself", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The file is not an ELF file of the kind this crate reads.
+    #[error("{} at byte {offset}: {problem}; expected a 64-bit x86-64 ELF file", path.display())]
+    NotElf {
+        /// The file.
+        path: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        problem: &'static str,
+    },
+    /// The file is another build than the one that ran.
+    #[error("{} has build id {found}, the program ran with {expected}; it was rebuilt since, put the old file or its debug file back to get names", path.display())]
+    BuildIdDiffers {
+        /// The file.
+        path: PathBuf,
+        /// Build id of the file in hexadecimal, `none` where it has none.
+        found: String,
+        /// Build id of the running image in hexadecimal.
+        expected: String,
+    },
+}
+
+/// A build id as people and file names write it.
+pub(crate) fn hexadecimal(id: &[u8]) -> String {
+    use std::fmt::Write;
+    id.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

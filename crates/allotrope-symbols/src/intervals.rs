@@ -1,0 +1,113 @@
+//! Which of many address ranges hold an address, where ranges may nest and,
+//! in damaged files, overlap in any way.
+
+use std::ops::Range;
+
+/// How many ranges that reach over an address a lookup visits. Compilers and
+/// linkers make none of these overlap; hand-written assembly nests a few.
+const MAX_VISITED: usize = 64;
+
+/// Address ranges, each with a value.
+#[derive(Debug)]
+pub(crate) struct Intervals<T> {
+    /// Sorted by start, of equal starts the widest first.
+    entries: Vec<Entry<T>>,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    range: Range<u64>,
+    /// The nearest earlier entry that ends behind this one's start.
+    enclosing: Option<u32>,
+    value: T,
+}
+
+impl<T> Default for Intervals<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<T> Intervals<T> {
+    pub(crate) fn new(ranges: Vec<(Range<u64>, T)>) -> Self {
+        let mut entries: Vec<Entry<T>> = ranges
+            .into_iter()
+            .filter(|(range, _)| !range.is_empty())
+            .take(u32::MAX as usize)
+            .map(|(range, value)| Entry {
+                range,
+                enclosing: None,
+                value,
+            })
+            .collect();
+        // Stable: of equal ranges the first given stays first.
+        entries.sort_by_key(|entry| (entry.range.start, u64::MAX - entry.range.end));
+        let mut open: Vec<u32> = Vec::new();
+        for index in 0..entries.len() {
+            let start = entries[index].range.start;
+            while let Some(top) = open.last().copied()
+                && entries[top as usize].range.end <= start
+            {
+                open.pop();
+            }
+            entries[index].enclosing = open.last().copied();
+            open.push(index as u32);
+        }
+        Self { entries }
+    }
+
+    /// The values whose ranges hold `address`, the latest to start first.
+    pub(crate) fn containing(&self, address: u64) -> impl Iterator<Item = &T> {
+        let after = self
+            .entries
+            .partition_point(|entry| entry.range.start <= address);
+        let first = after.checked_sub(1);
+        // Whatever holds the address was still open when the last entry before
+        // it was added, and the links lead through all that was open then.
+        std::iter::successors(first, |index| {
+            self.entries[*index].enclosing.map(|index| index as usize)
+        })
+        .take(MAX_VISITED)
+        .map(|index| &self.entries[index])
+        .filter(move |entry| entry.range.contains(&address))
+        .map(|entry| &entry.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(ranges: &[Range<u64>], address: u64) -> Vec<usize> {
+        let ranges = ranges.iter().cloned();
+        let intervals = Intervals::new(ranges.enumerate().map(|(i, range)| (range, i)).collect());
+        intervals.containing(address).copied().collect()
+    }
+
+    #[test]
+    fn agrees_with_looking_at_every_range() {
+        // All pairs of bounds below 8, thrice over with different companions.
+        let all: Vec<Range<u64>> = (0..8)
+            .flat_map(|start| (0..8).map(move |end| start..end))
+            .collect();
+        for step in 1..8 {
+            let ranges: Vec<_> = all.iter().step_by(step).cloned().collect();
+            for address in 0..9 {
+                let mut found = held(&ranges, address);
+                found.sort_unstable();
+                let holds = |index: &usize| ranges[*index].contains(&address);
+                let expected: Vec<usize> = (0..ranges.len()).filter(holds).collect();
+                assert_eq!(found, expected, "{address} in {ranges:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_innermost_comes_first() {
+        assert_eq!(held(&[0..100, 10..20, 12..14], 13), [2, 1, 0]);
+        assert_eq!(held(&[0..100, 10..20, 12..14], 15), [1, 0]);
+        assert_eq!(held(&[0..100, 10..20, 12..14], 50), [0]);
+    }
+}
