@@ -40,7 +40,7 @@ pub mod kind {
     pub const ANCHOR: u8 = 9;
     /// `[0] [tick] [epoch]`
     pub const EPOCH: u8 = 10;
-    /// `[tid] [tick]`: what follows is that thread's.
+    /// `[tid, 1 if nested] [tick]`: what follows is that thread's.
     pub const THREAD: u8 = 11;
     /// `[address, 1 if exact] [parent 24, id 24, mapping 16]`: defines a stack id.
     pub const NODE: u8 = 12;
@@ -121,9 +121,12 @@ pub enum Word<'a> {
         tick: u64,
         epoch: u64,
     },
+    /// `nested`: a second lane of the thread that has this tid now; otherwise
+    /// a new thread, even if its tid was seen before.
     Thread {
         tid: u32,
         tick: u64,
+        nested: bool,
     },
     Node {
         address: u64,
@@ -274,6 +277,7 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         kind::THREAD => Word::Thread {
             tid: address as u32,
             tick: second(1),
+            nested: entry != 0,
         },
         kind::NODE => Word::Node {
             address,
