@@ -1,0 +1,189 @@
+//! What the front process and the collector say to each other: one JSON object
+//! a line, the front's on the collector's standard input, the collector's on
+//! its standard output. How the lines travel is the business of `front`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What the front says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum FromFront {
+    /// First of all: begin. Answered by [`ToFront::Ready`] or [`ToFront::Failed`].
+    Start(Start),
+    /// The recorded program was started (before its `exec` or after it). A
+    /// front that says this gets an [`ToFront::Done`] with a reason when the
+    /// program turns out not to be recordable.
+    FirstStarted {
+        /// Its process id.
+        pid: u32,
+    },
+    /// The recorded program has been waited for. This, not the end of its
+    /// image, is the end of the first process; no recording ends before it
+    /// unless the front is gone.
+    FirstEnded(FirstExit),
+    /// End the recording now, although images still run. They run on.
+    Stop,
+}
+
+/// What is to be recorded and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The trace file; replaced if it exists.
+    pub output: PathBuf,
+    /// The command as the user gave it.
+    pub command: Vec<String>,
+    /// What the program does when the collector falls behind.
+    #[serde(default)]
+    pub on_full: OnFull,
+    /// Record children and what the program `exec`s, too.
+    #[serde(default = "yes")]
+    pub follow: bool,
+    /// Stacks are cut at this many frames; 1 to 4096.
+    #[serde(default = "deepest")]
+    pub depth_limit: u32,
+    /// Version of the tool, for the trace.
+    #[serde(default)]
+    pub tool_version: String,
+    /// Folders laid out like `/usr/lib/debug`, to be searched before it.
+    #[serde(default)]
+    pub debug_folders: Vec<PathBuf>,
+}
+
+impl Start {
+    /// Records `command` into `output`, everything else as by default.
+    pub fn new(output: impl Into<PathBuf>, command: Vec<String>) -> Self {
+        Self {
+            output: output.into(),
+            command,
+            on_full: OnFull::default(),
+            follow: true,
+            depth_limit: deepest(),
+            tool_version: String::new(),
+            debug_folders: Vec::new(),
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn deepest() -> u32 {
+    4096
+}
+
+/// What a program does whose ring is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFull {
+    /// It waits.
+    #[default]
+    Block,
+    /// It drops the event; the loss is counted.
+    Drop,
+}
+
+/// How the first process ended, as `waitpid` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstExit {
+    /// Normal exit with this status.
+    Status(i32),
+    /// Death by this signal.
+    Signal(i32),
+}
+
+/// What the collector says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "message", rename_all = "snake_case")]
+pub enum ToFront {
+    /// The program may be started.
+    Ready {
+        /// Value for the environment variable
+        /// `allotrope_ring::layout::ENVIRONMENT_VARIABLE`.
+        arena: String,
+    },
+    /// The first process has ended and these have not; said again whenever
+    /// the set has changed, never empty.
+    Waiting {
+        /// Process ids, ascending.
+        pids: Vec<u32>,
+    },
+    /// Recording is over; addresses get their names.
+    Symbolising {
+        /// Modules done.
+        done: u32,
+        /// Modules in all.
+        total: u32,
+    },
+    /// The trace is complete. Last message.
+    Done(Done),
+    /// The trace could not be written, or no further. Last message.
+    Failed {
+        /// A sentence for the user.
+        message: String,
+    },
+}
+
+/// What became of the recording.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Done {
+    /// Length of the trace file.
+    pub bytes: u64,
+    /// Process images recorded. With 0 the file holds no event and the front
+    /// may remove it.
+    pub images: u32,
+    /// Counted events recorded.
+    pub events: u64,
+    /// Events known to be missing.
+    pub lost_events: u64,
+    /// Images that could not be recorded.
+    pub unrecorded: Vec<Unrecorded>,
+}
+
+/// An image that could not be recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unrecorded {
+    /// Its process id.
+    pub pid: u32,
+    /// The executable.
+    pub executable: String,
+    /// Why, and what to do.
+    pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_needs_only_an_output_and_a_command() {
+        let line = r#"{"message":"start","output":"/tmp/x","command":["a","b"]}"#;
+        let expected = Start::new("/tmp/x", vec!["a".into(), "b".into()]);
+        assert_eq!(
+            serde_json::from_str::<FromFront>(line).unwrap(),
+            FromFront::Start(expected)
+        );
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were_sent() {
+        for message in [
+            FromFront::FirstStarted { pid: 5 },
+            FromFront::FirstEnded(FirstExit::Status(7)),
+            FromFront::FirstEnded(FirstExit::Signal(9)),
+            FromFront::Stop,
+        ] {
+            let line = serde_json::to_string(&message).unwrap();
+            assert_eq!(serde_json::from_str::<FromFront>(&line).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn an_end_is_one_flat_object() {
+        let line = serde_json::to_string(&FromFront::FirstEnded(FirstExit::Signal(9))).unwrap();
+        assert_eq!(line, r#"{"message":"first_ended","signal":9}"#);
+    }
+}
