@@ -1,2 +1,280 @@
 //! The container: file header, chunk header and their limits. What a chunk's
 //! payload means is no business of this file.
+
+use crate::error::{CutReason, ReadError};
+
+/// What a trace begins with.
+pub(crate) const MAGIC: [u8; 8] = *b"ALLOTROP";
+/// Changes when an older reader would misread a newer file.
+pub(crate) const MAJOR: u16 = 1;
+/// Changes when something is added that an older reader may skip.
+pub(crate) const MINOR: u16 = 0;
+/// Bytes of the file header: magic, major, minor, flags.
+pub(crate) const FILE_HEADER: usize = 16;
+/// Bytes of a chunk header without its summary.
+pub(crate) const CHUNK_HEADER: usize = 28;
+/// Bytes of the chunk header that its checksum covers, beside the summary.
+const CHECKED: usize = 24;
+
+/// Most bytes a payload may have, coded or not. Bounds a reader's memory.
+pub(crate) const MAX_PAYLOAD: u32 = 32 << 20;
+/// Most events a chunk may have. Bounds the decoded events to 24 MiB.
+pub(crate) const MAX_EVENTS: u32 = 1 << 20;
+/// A zstd block takes at least 4 bytes and gives at most 128 KiB: a chunk that
+/// promises to grow by more lies, and is refused before memory is set aside.
+const MAX_GROWTH: u64 = (128 << 10) / 4;
+
+/// Chunk kinds; a reader skips those it does not know.
+pub(crate) mod kind {
+    /// A sequence of small records.
+    pub(crate) const RECORDS: u16 = 1;
+    /// A run of one stream's events.
+    pub(crate) const EVENTS: u16 = 2;
+    /// The closing chunk, with totals.
+    pub(crate) const END: u16 = 3;
+}
+
+/// How a payload is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Coding {
+    Raw,
+    Zstd,
+}
+
+/// The file header of the current version.
+pub(crate) fn file_header() -> [u8; FILE_HEADER] {
+    let mut header = [0; FILE_HEADER];
+    header[..8].copy_from_slice(&MAGIC);
+    header[8..10].copy_from_slice(&MAJOR.to_le_bytes());
+    header[10..12].copy_from_slice(&MINOR.to_le_bytes());
+    header
+}
+
+/// Says whether a file that begins with `start` (all of it, if it is shorter
+/// than the header) can be read.
+pub(crate) fn check_file_header(start: &[u8]) -> Result<(), ReadError> {
+    if start.is_empty() {
+        return Err(ReadError::Empty);
+    }
+    let magic = start.len().min(MAGIC.len());
+    if start[..magic] != MAGIC[..magic] {
+        return Err(ReadError::Foreign);
+    }
+    if start.len() < FILE_HEADER {
+        return Err(ReadError::ShortHeader {
+            length: start.len() as u64,
+            header: FILE_HEADER as u64,
+        });
+    }
+    let found_major = u16::from_le_bytes([start[8], start[9]]);
+    match found_major {
+        MAJOR => Ok(()),
+        0 => Err(ReadError::Foreign),
+        _ => Err(ReadError::NewerVersion {
+            found_major,
+            found_minor: u16::from_le_bytes([start[10], start[11]]),
+            known_major: MAJOR,
+        }),
+    }
+}
+
+/// A chunk's header, without its summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub kind: u16,
+    pub coding: u8,
+    pub summary_length: u16,
+    /// Bytes of the payload in the file.
+    pub stored: u32,
+    /// Bytes of the payload once expanded.
+    pub decoded: u32,
+    /// Events or records in it.
+    pub items: u32,
+    pub payload_crc: u32,
+}
+
+impl Header {
+    /// The header as it stands in the file, before `summary`.
+    pub(crate) fn to_bytes(self, summary: &[u8]) -> [u8; CHUNK_HEADER] {
+        let mut bytes = [0; CHUNK_HEADER];
+        bytes[0..2].copy_from_slice(&self.kind.to_le_bytes());
+        bytes[2] = self.coding;
+        bytes[4..6].copy_from_slice(&self.summary_length.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.stored.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.decoded.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.items.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.payload_crc.to_le_bytes());
+        let crc = header_crc(&bytes, summary);
+        bytes[24..28].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the fields; whether they are what was written is for
+    /// [`Header::check`] to say, once the summary has been read too.
+    pub(crate) fn from_bytes(bytes: &[u8; CHUNK_HEADER]) -> Self {
+        let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+        let u32_at = |at: usize| u32_at(bytes, at);
+        Self {
+            kind: u16_at(0),
+            coding: bytes[2],
+            summary_length: u16_at(4),
+            stored: u32_at(8),
+            decoded: u32_at(12),
+            items: u32_at(16),
+            payload_crc: u32_at(20),
+        }
+    }
+
+    /// Bytes from the beginning of the chunk to its payload.
+    pub(crate) fn payload_offset(&self) -> u64 {
+        CHUNK_HEADER as u64 + u64::from(self.summary_length)
+    }
+
+    /// Bytes of the whole chunk.
+    pub(crate) fn length(&self) -> u64 {
+        self.payload_offset() + u64::from(self.stored)
+    }
+
+    /// Whether header and summary are what was written, and within the limits.
+    pub(crate) fn check(bytes: &[u8; CHUNK_HEADER], summary: &[u8]) -> Result<Self, CutReason> {
+        if header_crc(bytes, summary) != u32_at(bytes, CHECKED) {
+            return Err(CutReason::HeaderChecksum);
+        }
+        let header = Self::from_bytes(bytes);
+        if header.stored > MAX_PAYLOAD || header.decoded > MAX_PAYLOAD {
+            return Err(CutReason::TooLarge);
+        }
+        Ok(header)
+    }
+
+    /// How the payload of a chunk of a known kind is stored.
+    pub(crate) fn coding(&self) -> Result<Coding, CutReason> {
+        match self.coding {
+            0 if self.stored == self.decoded => Ok(Coding::Raw),
+            1 if u64::from(self.decoded) <= u64::from(self.stored) * MAX_GROWTH => Ok(Coding::Zstd),
+            0 | 1 => Err(CutReason::Compression),
+            _ => Err(CutReason::UnknownCoding),
+        }
+    }
+}
+
+impl Coding {
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Raw => 0,
+            Self::Zstd => 1,
+        }
+    }
+}
+
+fn u32_at(bytes: &[u8; CHUNK_HEADER], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn header_crc(bytes: &[u8; CHUNK_HEADER], summary: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&bytes[..CHECKED]);
+    crc.update(summary);
+    crc.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        Header {
+            kind: kind::EVENTS,
+            coding: Coding::Zstd.number(),
+            summary_length: 3,
+            stored: 40,
+            decoded: 400,
+            items: 7,
+            payload_crc: 0x0102_0304,
+        }
+    }
+
+    #[test]
+    fn a_header_comes_back() {
+        let bytes = header().to_bytes(b"sum");
+        assert_eq!(Header::check(&bytes, b"sum"), Ok(header()));
+        assert_eq!(header().length(), 28 + 3 + 40);
+    }
+
+    #[test]
+    fn every_flipped_bit_of_header_or_summary_is_noticed() {
+        let bytes = header().to_bytes(b"sum");
+        for bit in 0..CHUNK_HEADER * 8 {
+            let mut flipped = bytes;
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(
+                Header::check(&flipped, b"sum"),
+                Err(CutReason::HeaderChecksum)
+            );
+        }
+        assert_eq!(
+            Header::check(&bytes, b"sun"),
+            Err(CutReason::HeaderChecksum)
+        );
+    }
+
+    #[test]
+    fn sizes_above_the_limit_are_refused() {
+        let stored = Header {
+            stored: MAX_PAYLOAD + 1,
+            ..header()
+        }
+        .to_bytes(b"");
+        assert_eq!(Header::check(&stored, b""), Err(CutReason::TooLarge));
+        let decoded = Header {
+            decoded: MAX_PAYLOAD + 1,
+            ..header()
+        }
+        .to_bytes(b"");
+        assert_eq!(Header::check(&decoded, b""), Err(CutReason::TooLarge));
+    }
+
+    #[test]
+    fn a_payload_that_promises_to_grow_more_than_zstd_can_is_refused() {
+        let bomb = Header {
+            stored: 1,
+            decoded: 32_769,
+            ..header()
+        };
+        assert_eq!(bomb.coding(), Err(CutReason::Compression));
+        let most = Header {
+            stored: 1,
+            decoded: 32_768,
+            ..header()
+        };
+        assert_eq!(most.coding(), Ok(Coding::Zstd));
+    }
+
+    #[test]
+    fn foreign_empty_short_and_newer_files_are_told_apart() {
+        let good = file_header();
+        assert!(check_file_header(&good).is_ok());
+        assert!(matches!(check_file_header(b""), Err(ReadError::Empty)));
+        assert!(matches!(
+            check_file_header(b"\x7fELF"),
+            Err(ReadError::Foreign)
+        ));
+        for length in 1..FILE_HEADER {
+            let short = check_file_header(&good[..length]);
+            assert!(
+                matches!(short, Err(ReadError::ShortHeader { .. })),
+                "{length}"
+            );
+        }
+        let mut newer = good;
+        newer[8..12].copy_from_slice(&[2, 0, 5, 0]);
+        let sentence = check_file_header(&newer).unwrap_err().to_string();
+        assert!(
+            sentence.contains("version 2.5") && sentence.contains("up to 1.x"),
+            "{sentence}"
+        );
+        let mut newer_minor = good;
+        newer_minor[10] = 9;
+        assert!(check_file_header(&newer_minor).is_ok());
+    }
+}

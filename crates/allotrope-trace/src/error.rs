@@ -33,6 +33,9 @@ pub enum WriteError {
         /// The limit.
         limit: u64,
     },
+    /// The record contradicts itself; a reader would refuse it.
+    #[error("a record cannot be written to the trace: {0}")]
+    Contradiction(&'static str),
     /// The compressor failed.
     #[error("cannot compress the chunk at byte {offset}: {source}")]
     Compress {

@@ -6,12 +6,20 @@
 
 mod chunk;
 mod error;
+mod events;
 pub mod model;
+mod payload;
 mod reader;
+mod records;
+mod scan;
+mod source;
 mod summary;
+mod totals;
+mod varint;
 mod writer;
 
 pub use error::{Cut, CutReason, ReadError, WriteError};
-pub use reader::{Entries, Entry, Source, TraceReader};
+pub use reader::{Entries, Entry, TraceReader};
+pub use source::Source;
 pub use summary::EventsRef;
 pub use writer::{Compression, TraceWriter};

@@ -1,34 +1,30 @@
-//! Reading a trace.
+//! Reading a trace: what is in it, in order, and the events of single chunks.
+//! Finding the chunks is [`crate::scan`]'s business.
 
 use std::fs::File;
-use std::io;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
-use crate::error::{Cut, ReadError};
+use crate::chunk::FILE_HEADER;
+use crate::error::{Cut, CutReason, ReadError};
+use crate::events::Decoder;
 use crate::model::{Event, Record};
+use crate::payload::PayloadBuffer;
+use crate::records;
+use crate::scan::{Chunk, Scan, scan};
+use crate::source::Source;
 use crate::summary::EventsRef;
+use crate::varint::{Cursor, Malformed};
 
-/// Bytes that can be read at any position by several threads at once.
-pub trait Source: Sync {
-    /// Number of bytes there are.
-    fn length(&self) -> io::Result<u64>;
-    /// Fills `into` with the bytes from `offset` on; `UnexpectedEof` if there are fewer.
-    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
-}
-
-impl Source for File {
-    fn length(&self) -> io::Result<u64> {
-        Ok(self.metadata()?.len())
-    }
-
-    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
-        std::os::unix::fs::FileExt::read_exact_at(self, into, offset)
-    }
-}
-
-/// A trace file open for reading; `S` is a [`File`] or, for tests, `&[u8]`.
+/// A trace open for reading: a [`File`] or, for tests, a `&[u8]`.
+///
+/// Memory: an index of about 130 bytes a chunk; for each thread that reads at
+/// the same time, one chunk as it is stored and expanded (at most 32 MiB
+/// each).
 pub struct TraceReader<S = File> {
     source: S,
+    scan: Scan,
+    idle: Mutex<Vec<Workspace>>,
 }
 
 /// What follows next in a trace.
@@ -42,6 +38,10 @@ pub enum Entry {
 
 impl TraceReader<File> {
     /// Opens the file and scans its chunk headers; decodes no chunk.
+    ///
+    /// The file being cut, or damaged in a header, is no error: see
+    /// [`Self::cut_at`]. Damage within a chunk shows when it is read, or in
+    /// [`Self::verify`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let file = File::open(path).map_err(|source| ReadError::Io { offset: 0, source })?;
         Self::new(file)
@@ -49,47 +49,199 @@ impl TraceReader<File> {
 }
 
 impl<S: Source> TraceReader<S> {
-    /// As [`TraceReader::open`], from a file that is open already.
+    /// As [`TraceReader::open`], from what is open already.
     pub fn new(source: S) -> Result<Self, ReadError> {
-        Ok(Self { source })
+        let scan = scan(&source)?;
+        Ok(Self {
+            source,
+            scan,
+            idle: Mutex::default(),
+        })
     }
-    /// Checks the contents of every chunk against its checksum; damage moves
-    /// the cut there, as if the file ended before it.
+
+    /// Checks the contents of every chunk against its checksum, which takes
+    /// reading the whole file once. Damage moves the cut there, as if the file
+    /// ended before it; [`Self::entries`] and [`Self::read_events`] then give
+    /// no checksum errors.
     pub fn verify(&mut self) -> Result<(), ReadError> {
-        let _ = &self.source;
-        unimplemented!()
+        let Some((position, cut)) = self.first_damage()? else {
+            return Ok(());
+        };
+        if cut.offset == FILE_HEADER as u64 {
+            return Err(ReadError::Nothing(cut));
+        }
+        self.scan.chunks.truncate(position);
+        self.scan.end = cut.offset;
+        self.scan.cut = Some(cut);
+        Ok(())
     }
+
     /// The trace was closed and nothing of it is known to be damaged.
     pub fn is_complete(&self) -> bool {
-        self.cut_at().is_none()
+        self.scan.cut.is_none()
     }
-    /// Length of the part that can be read.
+
+    /// Length of the part that can be read, in bytes.
     pub fn readable_bytes(&self) -> u64 {
-        unimplemented!()
+        self.scan.end
     }
-    /// Where the readable part ends, unless the trace is complete.
+
+    /// Where the readable part ends and why, unless the trace is complete.
     pub fn cut_at(&self) -> Option<Cut> {
-        unimplemented!()
+        self.scan.cut
     }
-    /// Everything in the readable part, in file order.
+
+    /// Everything in the readable part, in file order. Ends after an error.
     pub fn entries(&self) -> Entries<'_, S> {
-        Entries { _reader: self }
+        Entries {
+            reader: self,
+            chunks: self.scan.chunks.iter(),
+            buffer: PayloadBuffer::default(),
+            open: OpenRecords::default(),
+        }
     }
-    /// Replaces what is in `into` by the events of the run.
+
+    /// Replaces what is in `into` by the events of the run. Several threads
+    /// may call it at the same time. After an error `into` is empty.
     pub fn read_events(&self, at: &EventsRef, into: &mut Vec<Event>) -> Result<(), ReadError> {
-        let _ = (at, into);
-        unimplemented!()
+        into.clear();
+        let mut workspace = self.idle().pop().unwrap_or_default();
+        let read = self.decode_events(at, &mut workspace, into);
+        self.idle().push(workspace);
+        if read.is_err() {
+            into.clear();
+        }
+        read
+    }
+
+    fn decode_events(
+        &self,
+        at: &EventsRef,
+        workspace: &mut Workspace,
+        into: &mut Vec<Event>,
+    ) -> Result<(), ReadError> {
+        let payload = workspace
+            .payload
+            .load(&self.source, at.offset, &at.header)?;
+        workspace
+            .decoder
+            .decode(payload, at.header.items as usize, into)
+            .map_err(|malformed| malformed_at(at.offset, malformed))?;
+        let counted = into.iter().filter(|event| event.is_counted()).count();
+        if counted == at.counted as usize {
+            Ok(())
+        } else {
+            let malformed = Malformed("the summary counts other events than there are");
+            Err(malformed_at(at.offset, malformed))
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
+        // Whoever panicked with the lock held left a list of workspaces.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The first chunk whose payload does not fit its checksum.
+    fn first_damage(&self) -> Result<Option<(usize, Cut)>, ReadError> {
+        let mut payload = PayloadBuffer::default();
+        for (position, chunk) in self.scan.chunks.iter().enumerate() {
+            match payload.read(&self.source, chunk.offset(), chunk.header()) {
+                Ok(()) => {}
+                Err(ReadError::Damaged { offset, reason }) => {
+                    return Ok(Some((position, Cut { offset, reason })));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What reading an event chunk needs beside the reader.
+#[derive(Default)]
+struct Workspace {
+    payload: PayloadBuffer,
+    decoder: Decoder,
+}
+
+fn malformed_at(offset: u64, malformed: Malformed) -> ReadError {
+    ReadError::Damaged {
+        offset,
+        reason: CutReason::Malformed(malformed.0),
     }
 }
 
 /// See [`TraceReader::entries`].
 pub struct Entries<'a, S> {
-    _reader: &'a TraceReader<S>,
+    reader: &'a TraceReader<S>,
+    chunks: std::slice::Iter<'a, Chunk>,
+    buffer: PayloadBuffer,
+    open: OpenRecords,
+}
+
+/// The record chunk whose records are being given out.
+#[derive(Default)]
+struct OpenRecords {
+    offset: u64,
+    payload: Vec<u8>,
+    /// How far `payload` has been read.
+    at: usize,
+    /// Records still in it.
+    left: u32,
 }
 
 impl<S: Source> Iterator for Entries<'_, S> {
     type Item = Result<Entry, ReadError>;
+
     fn next(&mut self) -> Option<Self::Item> {
-        unimplemented!()
+        let next = self.advance().transpose();
+        if matches!(next, Some(Err(_))) {
+            self.chunks = [].iter();
+            self.open = OpenRecords::default();
+        }
+        next
+    }
+}
+
+impl<S: Source> Entries<'_, S> {
+    fn advance(&mut self) -> Result<Option<Entry>, ReadError> {
+        loop {
+            if let Some(record) = self.open.next_known()? {
+                return Ok(Some(Entry::Record(record)));
+            }
+            match self.chunks.next() {
+                None => return Ok(None),
+                Some(Chunk::Events(events)) => return Ok(Some(Entry::Events(*events))),
+                Some(Chunk::Records { offset, header }) => {
+                    let payload = self.buffer.load(&self.reader.source, *offset, header)?;
+                    self.open.offset = *offset;
+                    self.open.payload.clear();
+                    self.open.payload.extend_from_slice(payload);
+                    self.open.at = 0;
+                    self.open.left = header.items;
+                }
+            }
+        }
+    }
+}
+
+impl OpenRecords {
+    /// The next record whose tag is known.
+    fn next_known(&mut self) -> Result<Option<Record>, ReadError> {
+        while self.left > 0 {
+            let mut cursor = Cursor::new(&self.payload[self.at..]);
+            let record = records::decode(&mut cursor)
+                .map_err(|malformed| malformed_at(self.offset, malformed))?;
+            self.at = self.payload.len() - cursor.left();
+            self.left -= 1;
+            if record.is_some() {
+                return Ok(record);
+            }
+        }
+        if self.at == self.payload.len() {
+            return Ok(None);
+        }
+        let malformed = Malformed("a record chunk holds more than its records");
+        Err(malformed_at(self.offset, malformed))
     }
 }

@@ -1,7 +1,17 @@
 //! What the header of an event chunk says about the events in it, so that a
 //! reader can pick chunks without decoding them.
 
-use crate::model::{ImageId, StreamId};
+use crate::chunk::Header;
+use crate::model::{Event, EventKind, ImageId, StreamId};
+use crate::varint::{Cursor, Malformed};
+
+/// Bytes of a summary; a later minor version may append to it.
+pub(crate) const SUMMARY: usize = 76;
+
+/// Bits of the summary's flags: which of its optional fields hold something.
+const HAS_TICKS: u32 = 1;
+const HAS_THREAD: u32 = 2;
+const HAS_EPOCH: u32 = 4;
 
 /// A run of a stream's events that has not been decoded yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,13 +24,14 @@ pub struct EventsRef {
     pub first_ordinal: u64,
     /// Number of events.
     pub events: u32,
-    /// Number of events that have an ordinal (see [`crate::model::Event::is_counted`]).
+    /// Number of events that have an ordinal (see [`Event::is_counted`]).
     pub counted: u32,
     /// Tick of the first anchor in the run.
     pub first_tick: Option<u64>,
     /// Tick of the last anchor in the run.
     pub last_tick: Option<u64>,
-    /// Thread named by the last thread mark in the run.
+    /// Thread named by the last thread mark in the run: who makes the events
+    /// of the stream's next run, unless that says otherwise.
     pub last_thread: Option<u64>,
     /// Epoch of the last epoch mark in the run.
     pub last_epoch: Option<u64>,
@@ -28,10 +39,225 @@ pub struct EventsRef {
     pub allocations: u32,
     /// Deallocations and starts of reallocations.
     pub deallocations: u32,
-    /// Reallocations that failed: as many of `deallocations` were none.
+    /// Reallocations that failed: as many starts were no deallocations.
     pub reallocations_failed: u32,
-    /// Bytes of the allocations; stays at `u64::MAX` if they are more.
+    /// Bytes of the allocations; `u64::MAX` if they are more.
     pub allocated_bytes: u64,
     /// Where the chunk begins.
     pub(crate) offset: u64,
+    /// Its header.
+    pub(crate) header: Header,
+}
+
+/// The part of an [`EventsRef`] that stands in the file as the summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Summary {
+    image: ImageId,
+    stream: StreamId,
+    first_ordinal: u64,
+    counted: u32,
+    ticks: Option<(u64, u64)>,
+    last_thread: Option<u64>,
+    last_epoch: Option<u64>,
+    allocations: u32,
+    deallocations: u32,
+    reallocations_failed: u32,
+    allocated_bytes: u64,
+}
+
+impl Summary {
+    /// Sums up a run; there are at most [`crate::chunk::MAX_EVENTS`] events.
+    pub(crate) fn of(
+        image: ImageId,
+        stream: StreamId,
+        first_ordinal: u64,
+        events: &[Event],
+    ) -> Self {
+        let mut summary = Self {
+            image,
+            stream,
+            first_ordinal,
+            ..Self::default()
+        };
+        for event in events {
+            summary.add(event);
+        }
+        summary
+    }
+
+    #[inline]
+    fn add(&mut self, event: &Event) {
+        self.counted += u32::from(event.is_counted());
+        match event.kind {
+            EventKind::Allocation | EventKind::ReallocationEnd => {
+                self.allocations += 1;
+                self.allocated_bytes = self.allocated_bytes.saturating_add(event.size);
+            }
+            EventKind::Deallocation | EventKind::ReallocationStart => self.deallocations += 1,
+            EventKind::ReallocationFailed => self.reallocations_failed += 1,
+            EventKind::ReallocationFreed => {}
+            EventKind::Anchor => {
+                let first = self.ticks.map_or(event.address, |(first, _)| first);
+                self.ticks = Some((first, event.address));
+            }
+            EventKind::Thread => self.last_thread = Some(event.address),
+            EventKind::Epoch => self.last_epoch = Some(event.address),
+        }
+    }
+
+    /// Counted events of the run.
+    pub(crate) fn counted(&self) -> u32 {
+        self.counted
+    }
+
+    /// The summary as it stands in the file.
+    pub(crate) fn to_bytes(self) -> [u8; SUMMARY] {
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let flags = flag(self.ticks.is_some(), HAS_TICKS)
+            | flag(self.last_thread.is_some(), HAS_THREAD)
+            | flag(self.last_epoch.is_some(), HAS_EPOCH);
+        let (first_tick, last_tick) = self.ticks.unwrap_or_default();
+        let mut bytes = [0; SUMMARY];
+        let mut at = 0;
+        let mut put = |field: &[u8]| {
+            bytes[at..at + field.len()].copy_from_slice(field);
+            at += field.len();
+        };
+        put(&self.image.to_le_bytes());
+        put(&self.stream.to_le_bytes());
+        put(&self.first_ordinal.to_le_bytes());
+        put(&self.counted.to_le_bytes());
+        put(&flags.to_le_bytes());
+        put(&first_tick.to_le_bytes());
+        put(&last_tick.to_le_bytes());
+        put(&self.last_thread.unwrap_or(0).to_le_bytes());
+        put(&self.last_epoch.unwrap_or(0).to_le_bytes());
+        put(&self.allocations.to_le_bytes());
+        put(&self.deallocations.to_le_bytes());
+        put(&self.reallocations_failed.to_le_bytes());
+        put(&self.allocated_bytes.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(bytes);
+        let image = cursor.u32()?;
+        let stream = cursor.u32()?;
+        let first_ordinal = cursor.u64()?;
+        let counted = cursor.u32()?;
+        let flags = cursor.u32()?;
+        let ticks = (cursor.u64()?, cursor.u64()?);
+        let last_thread = cursor.u64()?;
+        let last_epoch = cursor.u64()?;
+        Ok(Self {
+            image,
+            stream,
+            first_ordinal,
+            counted,
+            ticks: (flags & HAS_TICKS != 0).then_some(ticks),
+            last_thread: (flags & HAS_THREAD != 0).then_some(last_thread),
+            last_epoch: (flags & HAS_EPOCH != 0).then_some(last_epoch),
+            allocations: cursor.u32()?,
+            deallocations: cursor.u32()?,
+            reallocations_failed: cursor.u32()?,
+            allocated_bytes: cursor.u64()?,
+        })
+    }
+}
+
+impl EventsRef {
+    /// What the header and summary of the event chunk at `offset` say.
+    pub(crate) fn from_chunk(
+        offset: u64,
+        header: Header,
+        summary: &[u8],
+    ) -> Result<Self, Malformed> {
+        let summary = Summary::from_bytes(summary)?;
+        if summary.counted > header.items {
+            return Err(Malformed("the summary counts more events than there are"));
+        }
+        Ok(Self {
+            image: summary.image,
+            stream: summary.stream,
+            first_ordinal: summary.first_ordinal,
+            events: header.items,
+            counted: summary.counted,
+            first_tick: summary.ticks.map(|(first, _)| first),
+            last_tick: summary.ticks.map(|(_, last)| last),
+            last_thread: summary.last_thread,
+            last_epoch: summary.last_epoch,
+            allocations: summary.allocations,
+            deallocations: summary.deallocations,
+            reallocations_failed: summary.reallocations_failed,
+            allocated_bytes: summary.allocated_bytes,
+            offset,
+            header,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::EntryPoint;
+
+    fn event(kind: EventKind, address: u64, size: u64) -> Event {
+        Event {
+            kind,
+            entry: EntryPoint::Malloc,
+            alignment_log2: 0,
+            stack: 0,
+            address,
+            size,
+        }
+    }
+
+    #[test]
+    fn counts_what_the_run_holds() {
+        let events = [
+            event(EventKind::Thread, 3, 0),
+            event(EventKind::Anchor, 100, 0),
+            event(EventKind::Allocation, 0x10, 7),
+            event(EventKind::ReallocationStart, 0x10, 0),
+            event(EventKind::ReallocationEnd, 0x20, 50),
+            event(EventKind::ReallocationStart, 0x20, 0),
+            event(EventKind::ReallocationFailed, 0, 0),
+            event(EventKind::Deallocation, 0x20, 0),
+            event(EventKind::Anchor, 90, 0),
+        ];
+        let summary = Summary::of(1, 2, 30, &events);
+        let expected = Summary {
+            image: 1,
+            stream: 2,
+            first_ordinal: 30,
+            counted: 6,
+            ticks: Some((100, 90)),
+            last_thread: Some(3),
+            last_epoch: None,
+            allocations: 2,
+            deallocations: 3,
+            reallocations_failed: 1,
+            allocated_bytes: 57,
+        };
+        assert_eq!(summary, expected);
+        assert_eq!(Summary::from_bytes(&summary.to_bytes()), Ok(expected));
+    }
+
+    #[test]
+    fn bytes_beyond_64_bits_stay_at_the_largest_number() {
+        let huge = event(EventKind::Allocation, 0x10, u64::MAX);
+        assert_eq!(
+            Summary::of(0, 0, 0, &[huge, huge]).allocated_bytes,
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn a_later_version_may_append_fields() {
+        let summary = Summary::of(1, 2, 3, &[event(EventKind::Epoch, 5, 0)]);
+        let mut longer = summary.to_bytes().to_vec();
+        longer.extend([1, 2, 3]);
+        assert_eq!(Summary::from_bytes(&longer), Ok(summary));
+        assert!(Summary::from_bytes(&longer[..SUMMARY - 1]).is_err());
+    }
 }

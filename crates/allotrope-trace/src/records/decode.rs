@@ -1,0 +1,302 @@
+//! Bytes to records. The bytes come from a file nobody vouches for: lists are
+//! only as long as there are bytes for them, text is checked to be UTF-8.
+
+use super::{contradiction, tag};
+use crate::model::{
+    Clock, Exit, ForkPoint, Frame, ImageEnd, ImageStart, Location, Loss, LossReason, Mapping,
+    Module, Origin, Record, Recording, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
+    Unrecorded, Window,
+};
+use crate::varint::{Cursor, Malformed};
+
+/// Reads the next record; `None` if its tag is unknown.
+pub(crate) fn decode(payload: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> {
+    let tag = payload.varint()?;
+    let length = payload.length()?;
+    let mut body = Cursor::new(payload.take(length)?);
+    let record = fields(tag, &mut body)?;
+    match record.as_ref().and_then(contradiction) {
+        Some(contradiction) => Err(Malformed(contradiction)),
+        None => Ok(record),
+    }
+}
+
+fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> {
+    let record = match tag {
+        tag::RECORDING => Record::Recording(recording(from)?),
+        tag::CLOCK => Record::Clock(Clock {
+            tick: from.varint()?,
+            monotonic_ns: from.varint()?,
+        }),
+        tag::IMAGE_START => Record::ImageStart(image_start(from)?),
+        tag::IMAGE_END => Record::ImageEnd(image_end(from)?),
+        tag::THREAD_START => Record::ThreadStart(ThreadStart {
+            image: from.varint_u32()?,
+            thread: from.varint_u32()?,
+            tid: from.varint_u32()?,
+            tick: from.varint()?,
+        }),
+        tag::THREAD_NAME => Record::ThreadName(ThreadName {
+            thread: from.varint_u32()?,
+            name: string(from)?,
+        }),
+        tag::THREAD_END => Record::ThreadEnd(ThreadEnd {
+            thread: from.varint_u32()?,
+            tick: from.varint()?,
+        }),
+        tag::MODULE => Record::Module(Module {
+            module: from.varint_u32()?,
+            path: string(from)?,
+            build_id: bytes(from)?.to_vec(),
+        }),
+        tag::MAPPING => Record::Mapping(mapping(from)?),
+        tag::UNMAPPED => Record::Unmapped {
+            image: from.varint_u32()?,
+            mapping: from.varint_u32()?,
+            tick: from.varint()?,
+        },
+        tag::STACKS => stacks(from)?,
+        tag::RESIDENT_SET => Record::ResidentSet {
+            image: from.varint_u32()?,
+            tick: from.varint()?,
+            bytes: from.varint()?,
+        },
+        tag::LOSS => Record::Loss(loss(from)?),
+        tag::WINDOW => Record::Window(window(from)?),
+        tag::SYMBOLS => Record::Symbols(symbols(from)?),
+        tag::UNRECORDED => Record::Unrecorded(Unrecorded {
+            pid: from.varint_u32()?,
+            executable: string(from)?,
+            reason: string(from)?,
+        }),
+        _ => return Ok(None),
+    };
+    Ok(Some(record))
+}
+
+fn bytes<'a>(from: &mut Cursor<'a>) -> Result<&'a [u8], Malformed> {
+    let length = from.length()?;
+    from.take(length)
+}
+
+fn string(from: &mut Cursor<'_>) -> Result<String, Malformed> {
+    std::str::from_utf8(bytes(from)?)
+        .map(str::to_owned)
+        .map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+/// A list whose elements take at least a byte each.
+fn list<T>(
+    from: &mut Cursor<'_>,
+    mut element: impl FnMut(&mut Cursor<'_>) -> Result<T, Malformed>,
+) -> Result<Vec<T>, Malformed> {
+    let length = from.length()?;
+    (0..length).map(|_| element(from)).collect()
+}
+
+fn boolean(from: &mut Cursor<'_>) -> Result<bool, Malformed> {
+    match from.varint()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Malformed("a truth value is neither 0 nor 1")),
+    }
+}
+
+fn optional(from: &mut Cursor<'_>) -> Result<Option<u64>, Malformed> {
+    if boolean(from)? {
+        from.varint().map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+fn optional_u32(from: &mut Cursor<'_>) -> Result<Option<u32>, Malformed> {
+    if boolean(from)? {
+        from.varint_u32().map(Some)
+    } else {
+        Ok(None)
+    }
+}
+
+fn recording(from: &mut Cursor<'_>) -> Result<Recording, Malformed> {
+    Ok(Recording {
+        tool_version: string(from)?,
+        command: list(from, string)?,
+        started_unix_ns: from.varint()?,
+        started_tick: from.varint()?,
+        system: string(from)?,
+        architecture: string(from)?,
+        depth_limit: from.varint_u32()?,
+    })
+}
+
+fn image_start(from: &mut Cursor<'_>) -> Result<ImageStart, Malformed> {
+    Ok(ImageStart {
+        image: from.varint_u32()?,
+        pid: from.varint_u32()?,
+        parent_pid: from.varint_u32()?,
+        origin: match from.varint()? {
+            0 => Origin::First,
+            1 => Origin::Fork,
+            2 => Origin::Exec,
+            _ => return Err(Malformed("an image has an unknown origin")),
+        },
+        forked_from: optional_u32(from)?,
+        fork_points: list(from, |from| {
+            Ok(ForkPoint {
+                stream: from.varint_u32()?,
+                ordinal: from.varint()?,
+            })
+        })?,
+        executable: string(from)?,
+        command: list(from, string)?,
+        tick: from.varint()?,
+    })
+}
+
+fn image_end(from: &mut Cursor<'_>) -> Result<ImageEnd, Malformed> {
+    let image = from.varint_u32()?;
+    let tick = from.varint()?;
+    let complete = boolean(from)?;
+    let how = from.varint()?;
+    let number = i32::try_from(from.delta(0)? as i64)
+        .map_err(|_| Malformed("an exit status has more than 32 bits"))?;
+    let exit = match how {
+        0 => Exit::Status(number),
+        1 => Exit::Signal(number),
+        2 => Exit::Exec,
+        3 => Exit::Running,
+        4 => Exit::Unknown,
+        _ => return Err(Malformed("an image ended in an unknown way")),
+    };
+    Ok(ImageEnd {
+        image,
+        tick,
+        exit,
+        complete,
+    })
+}
+
+fn mapping(from: &mut Cursor<'_>) -> Result<Mapping, Malformed> {
+    Ok(Mapping {
+        image: from.varint_u32()?,
+        mapping: from.varint_u32()?,
+        module: from.varint_u32()?,
+        start: from.varint()?,
+        end: from.varint()?,
+        bias: from.varint()?,
+        tick: from.varint()?,
+    })
+}
+
+fn stacks(from: &mut Cursor<'_>) -> Result<Record, Malformed> {
+    let image = from.varint_u32()?;
+    let first = from.varint_u32()?;
+    let mut address = 0;
+    let mut id = u64::from(first);
+    let nodes = list(from, |from| {
+        let caller = from.varint()?;
+        address = from.delta(address)?;
+        let parent = id
+            .checked_sub(caller >> 1)
+            .and_then(|parent| u32::try_from(parent).ok())
+            .ok_or(Malformed("a stack node's caller is no stack id"))?;
+        id += 1;
+        let mapping = from.varint_u32()?.wrapping_sub(1);
+        Ok(StackNode {
+            parent,
+            address,
+            mapping,
+            exact: caller & 1 != 0,
+        })
+    })?;
+    Ok(Record::Stacks {
+        image,
+        first,
+        nodes,
+    })
+}
+
+fn loss(from: &mut Cursor<'_>) -> Result<Loss, Malformed> {
+    Ok(Loss {
+        image: from.varint_u32()?,
+        reason: match from.varint()? {
+            0 => LossReason::RingFull,
+            1 => LossReason::NoRing,
+            2 => LossReason::CollectorGone,
+            3 => LossReason::Corrupt,
+            4 => LossReason::NoMemory,
+            5 => LossReason::TooEarly,
+            _ => return Err(Malformed("events were lost for an unknown reason")),
+        },
+        events: from.varint()?,
+        tick: from.varint()?,
+    })
+}
+
+fn window(from: &mut Cursor<'_>) -> Result<Window, Malformed> {
+    Ok(Window {
+        image: from.varint_u32()?,
+        name: string(from)?,
+        iterations: from.varint()?,
+        opened: from.varint()?,
+        closed: optional(from)?,
+    })
+}
+
+fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
+    let module = from.varint_u32()?;
+    let unoptimised = match from.varint()? {
+        0 => None,
+        1 => Some(false),
+        2 => Some(true),
+        _ => return Err(Malformed("a module is optimised in an unknown way")),
+    };
+    let frames = list(from, frame)?;
+    let mut last_address = 0;
+    let mut last_frame = 0;
+    let locations = list(from, |from| {
+        let address = from.delta(last_address)?;
+        last_address = address;
+        let (count, exact) = count_and_exact(from)?;
+        let frames = (0..count).map(|_| frame_index(from, &mut last_frame));
+        Ok(Location {
+            address,
+            exact,
+            frames: frames.collect::<Result<_, _>>()?,
+        })
+    })?;
+    Ok(Symbols {
+        module,
+        unoptimised,
+        frames,
+        locations,
+    })
+}
+
+fn frame(from: &mut Cursor<'_>) -> Result<Frame, Malformed> {
+    Ok(Frame {
+        function: string(from)?,
+        signature: string(from)?,
+        file: string(from)?,
+        line: from.varint_u32()?,
+        column: from.varint_u32()?,
+        offset: from.varint()?,
+        inlined: boolean(from)?,
+    })
+}
+
+fn count_and_exact(from: &mut Cursor<'_>) -> Result<(usize, bool), Malformed> {
+    let field = from.varint()?;
+    let count = usize::try_from(field >> 1)
+        .ok()
+        .filter(|&count| count <= from.left());
+    let count = count.ok_or(Malformed("a location has more frames than there are bytes"))?;
+    Ok((count, field & 1 != 0))
+}
+
+fn frame_index(from: &mut Cursor<'_>, last: &mut u32) -> Result<u32, Malformed> {
+    let index = from.delta(u64::from(*last))?;
+    *last = u32::try_from(index).map_err(|_| Malformed("a frame index has more than 32 bits"))?;
+    Ok(*last)
+}

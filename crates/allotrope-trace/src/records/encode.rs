@@ -1,0 +1,244 @@
+//! Records to bytes.
+
+use super::tag;
+use crate::model::{
+    Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols, Window,
+};
+use crate::varint::{put, put_delta};
+
+/// Appends the record to `out`; `body` is memory to work in. Events are no
+/// business of this function and append nothing.
+pub(crate) fn encode(record: &Record, body: &mut Vec<u8>, out: &mut Vec<u8>) {
+    body.clear();
+    let Some(tag) = fields(record, body) else {
+        return;
+    };
+    put(out, tag);
+    put(out, body.len() as u64);
+    out.extend_from_slice(body);
+}
+
+fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
+    let tag = match record {
+        Record::Events(_) => return None,
+        Record::Recording(it) => recording(it, out),
+        Record::Clock(it) => numbers(out, tag::CLOCK, &[it.tick, it.monotonic_ns]),
+        Record::ImageStart(it) => image_start(it, out),
+        Record::ImageEnd(it) => {
+            numbers(
+                out,
+                tag::IMAGE_END,
+                &[it.image.into(), it.tick, it.complete.into()],
+            );
+            exit(it.exit, out);
+            tag::IMAGE_END
+        }
+        Record::ThreadStart(it) => {
+            let fields = [it.image.into(), it.thread.into(), it.tid.into(), it.tick];
+            numbers(out, tag::THREAD_START, &fields)
+        }
+        Record::ThreadName(it) => {
+            put(out, it.thread.into());
+            string(&it.name, out);
+            tag::THREAD_NAME
+        }
+        Record::ThreadEnd(it) => numbers(out, tag::THREAD_END, &[it.thread.into(), it.tick]),
+        Record::Module(it) => {
+            put(out, it.module.into());
+            string(&it.path, out);
+            bytes(&it.build_id, out);
+            tag::MODULE
+        }
+        Record::Mapping(it) => {
+            let ids = [it.image.into(), it.mapping.into(), it.module.into()];
+            numbers(out, tag::MAPPING, &ids);
+            numbers(out, tag::MAPPING, &[it.start, it.end, it.bias, it.tick])
+        }
+        Record::Unmapped {
+            image,
+            mapping,
+            tick,
+        } => numbers(
+            out,
+            tag::UNMAPPED,
+            &[(*image).into(), (*mapping).into(), *tick],
+        ),
+        Record::Stacks {
+            image,
+            first,
+            nodes,
+        } => {
+            numbers(
+                out,
+                tag::STACKS,
+                &[(*image).into(), (*first).into(), nodes.len() as u64],
+            );
+            stacks(*first, nodes, out);
+            tag::STACKS
+        }
+        Record::ResidentSet { image, tick, bytes } => {
+            numbers(out, tag::RESIDENT_SET, &[(*image).into(), *tick, *bytes])
+        }
+        Record::Loss(it) => {
+            let fields = [it.image.into(), it.reason as u64, it.events, it.tick];
+            numbers(out, tag::LOSS, &fields)
+        }
+        Record::Window(it) => window(it, out),
+        Record::Symbols(it) => symbols(it, out),
+        Record::Unrecorded(it) => {
+            put(out, it.pid.into());
+            string(&it.executable, out);
+            string(&it.reason, out);
+            tag::UNRECORDED
+        }
+    };
+    Some(tag)
+}
+
+fn numbers(out: &mut Vec<u8>, tag: u64, fields: &[u64]) -> u64 {
+    for &field in fields {
+        put(out, field);
+    }
+    tag
+}
+
+fn bytes(value: &[u8], out: &mut Vec<u8>) {
+    put(out, value.len() as u64);
+    out.extend_from_slice(value);
+}
+
+fn string(value: &str, out: &mut Vec<u8>) {
+    bytes(value.as_bytes(), out);
+}
+
+fn strings(values: &[String], out: &mut Vec<u8>) {
+    put(out, values.len() as u64);
+    for value in values {
+        string(value, out);
+    }
+}
+
+/// 0 for nothing, else the value behind a 1.
+fn optional(value: Option<u64>, out: &mut Vec<u8>) {
+    put(out, value.is_some().into());
+    if let Some(value) = value {
+        put(out, value);
+    }
+}
+
+fn recording(it: &Recording, out: &mut Vec<u8>) -> u64 {
+    string(&it.tool_version, out);
+    strings(&it.command, out);
+    numbers(out, tag::RECORDING, &[it.started_unix_ns, it.started_tick]);
+    string(&it.system, out);
+    string(&it.architecture, out);
+    put(out, it.depth_limit.into());
+    tag::RECORDING
+}
+
+fn image_start(it: &ImageStart, out: &mut Vec<u8>) -> u64 {
+    let origin = match it.origin {
+        Origin::First => 0,
+        Origin::Fork => 1,
+        Origin::Exec => 2,
+    };
+    let fields = [it.image.into(), it.pid.into(), it.parent_pid.into(), origin];
+    numbers(out, tag::IMAGE_START, &fields);
+    optional(it.forked_from.map(u64::from), out);
+    put(out, it.fork_points.len() as u64);
+    for point in &it.fork_points {
+        numbers(out, tag::IMAGE_START, &[point.stream.into(), point.ordinal]);
+    }
+    string(&it.executable, out);
+    strings(&it.command, out);
+    put(out, it.tick);
+    tag::IMAGE_START
+}
+
+fn exit(exit: Exit, out: &mut Vec<u8>) {
+    let (how, number) = match exit {
+        Exit::Status(status) => (0, status),
+        Exit::Signal(signal) => (1, signal),
+        Exit::Exec => (2, 0),
+        Exit::Running => (3, 0),
+        Exit::Unknown => (4, 0),
+    };
+    put(out, how);
+    put_delta(out, 0, i64::from(number) as u64);
+}
+
+/// A caller is told by its distance, an address by its distance from the last:
+/// both are small where the nodes of one stack stand together.
+fn stacks(first: u32, nodes: &[StackNode], out: &mut Vec<u8>) {
+    let mut address = 0;
+    for (id, node) in (u64::from(first)..).zip(nodes) {
+        put(
+            out,
+            (id - u64::from(node.parent)) << 1 | u64::from(node.exact),
+        );
+        put_delta(out, address, node.address);
+        // NO_MAPPING, the largest number, becomes the smallest.
+        put(out, node.mapping.wrapping_add(1).into());
+        address = node.address;
+    }
+}
+
+fn window(it: &Window, out: &mut Vec<u8>) -> u64 {
+    put(out, it.image.into());
+    string(&it.name, out);
+    numbers(out, tag::WINDOW, &[it.iterations, it.opened]);
+    optional(it.closed, out);
+    tag::WINDOW
+}
+
+fn symbols(it: &Symbols, out: &mut Vec<u8>) -> u64 {
+    let unoptimised = match it.unoptimised {
+        None => 0,
+        Some(false) => 1,
+        Some(true) => 2,
+    };
+    numbers(
+        out,
+        tag::SYMBOLS,
+        &[it.module.into(), unoptimised, it.frames.len() as u64],
+    );
+    for each in &it.frames {
+        frame(each, out);
+    }
+    put(out, it.locations.len() as u64);
+    let mut last = Last::default();
+    for each in &it.locations {
+        location(each, &mut last, out);
+    }
+    tag::SYMBOLS
+}
+
+fn frame(it: &Frame, out: &mut Vec<u8>) {
+    string(&it.function, out);
+    string(&it.signature, out);
+    string(&it.file, out);
+    let fields = [
+        it.line.into(),
+        it.column.into(),
+        it.offset,
+        it.inlined.into(),
+    ];
+    numbers(out, tag::SYMBOLS, &fields);
+}
+
+/// What the next location is told relative to.
+#[derive(Default)]
+struct Last {
+    address: u64,
+    frame: u32,
+}
+
+fn location(it: &Location, last: &mut Last, out: &mut Vec<u8>) {
+    put_delta(out, last.address, it.address);
+    put(out, (it.frames.len() as u64) << 1 | u64::from(it.exact));
+    for &index in &it.frames {
+        put_delta(out, last.frame.into(), index.into());
+        last.frame = index;
+    }
+    last.address = it.address;
+}

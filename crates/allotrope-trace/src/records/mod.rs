@@ -1,0 +1,64 @@
+//! Every record but events, coded one after another into the payload of a
+//! record chunk: tag, length, fields. A tag that a reader does not know is
+//! skipped by its length; fields behind the known ones are ignored.
+
+mod decode;
+mod encode;
+mod split;
+
+pub(crate) use decode::decode;
+pub(crate) use encode::encode;
+pub(crate) use split::split;
+
+use crate::model::{Record, stack_end};
+
+/// What a record begins with.
+pub(crate) mod tag {
+    pub(crate) const RECORDING: u64 = 1;
+    pub(crate) const CLOCK: u64 = 2;
+    pub(crate) const IMAGE_START: u64 = 3;
+    pub(crate) const IMAGE_END: u64 = 4;
+    pub(crate) const THREAD_START: u64 = 5;
+    pub(crate) const THREAD_NAME: u64 = 6;
+    pub(crate) const THREAD_END: u64 = 7;
+    pub(crate) const MODULE: u64 = 8;
+    pub(crate) const MAPPING: u64 = 9;
+    pub(crate) const UNMAPPED: u64 = 10;
+    pub(crate) const STACKS: u64 = 11;
+    pub(crate) const RESIDENT_SET: u64 = 12;
+    pub(crate) const LOSS: u64 = 13;
+    pub(crate) const WINDOW: u64 = 14;
+    pub(crate) const SYMBOLS: u64 = 15;
+    pub(crate) const UNRECORDED: u64 = 16;
+}
+
+/// Says what of a record contradicts itself. The writer asks so that it never
+/// writes what the reader, who asks too, refuses: views can then index without
+/// looking, and walking a stack outwards always ends.
+pub(crate) fn contradiction(record: &Record) -> Option<&'static str> {
+    match record {
+        Record::Stacks { first, nodes, .. } => {
+            if *first < stack_end::FIRST_NODE {
+                return Some("a stack node has the id of a stack end");
+            }
+            if (*first as usize).saturating_add(nodes.len()) > u32::MAX as usize {
+                return Some("stack ids exceed 32 bits");
+            }
+            let mut ids = *first..;
+            let child_first = nodes
+                .iter()
+                .any(|node| ids.next().is_none_or(|id| node.parent >= id));
+            child_first.then_some("a stack node comes before its caller")
+        }
+        Record::Symbols(symbols) => {
+            let count = symbols.frames.len();
+            let mut indexes = symbols
+                .locations
+                .iter()
+                .flat_map(|location| &location.frames);
+            let outside = indexes.any(|&index| index as usize >= count);
+            outside.then_some("a location names a frame that is not told")
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,373 @@
+//! Any record that the model allows, as proptest strategies, and the ways to
+//! write and read whole traces that the tests share.
+#![allow(dead_code)] // each test file uses its own part
+
+use allotrope_trace::model::*;
+use allotrope_trace::{Compression, Entry, ReadError, TraceReader, TraceWriter};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+/// Text with more than ASCII in it.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(String::new()),
+        "[a-zA-Z:<>(), ]{0,20}",
+        vec(any::<char>(), 0..8).prop_map(|characters| characters.into_iter().collect::<String>())
+    ]
+}
+
+/// Numbers near nothing, near everything and in between.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        0..300_u64,
+        any::<u64>(),
+        Just(u64::MAX),
+        any::<u32>().prop_map(u64::from)
+    ]
+}
+
+/// As [`number`], for ids.
+fn id() -> impl Strategy<Value = u32> {
+    prop_oneof![0..300_u32, any::<u32>(), Just(u32::MAX)]
+}
+
+/// An event; addresses are few, so that blocks are reused and freed.
+pub fn event() -> impl Strategy<Value = Event> {
+    let kind = prop_oneof![
+        4 => Just(EventKind::Allocation),
+        4 => Just(EventKind::Deallocation),
+        1 => Just(EventKind::ReallocationStart),
+        1 => Just(EventKind::ReallocationEnd),
+        1 => Just(EventKind::ReallocationFailed),
+        1 => Just(EventKind::ReallocationFreed),
+        1 => Just(EventKind::Anchor),
+        1 => Just(EventKind::Thread),
+        1 => Just(EventKind::Epoch),
+    ];
+    let address = prop_oneof![8 => (1..20_u64).prop_map(|n| n * 16), 1 => number()];
+    let size = prop_oneof![4 => 0..100_u64, 1 => number()];
+    let stack = prop_oneof![4 => 8..100_u32, 1 => id()];
+    let entry = prop_oneof![3 => Just(0_usize), 1 => 0..EntryPoint::ALL.len()];
+    let alignment = prop_oneof![3 => Just(0_u8), 1 => any::<u8>()];
+    (kind, entry, alignment, stack, address, size).prop_map(
+        |(kind, entry, alignment_log2, stack, address, size)| {
+            let is_allocation = matches!(kind, EventKind::Allocation | EventKind::ReallocationEnd);
+            let is_answer = matches!(
+                kind,
+                EventKind::ReallocationFailed | EventKind::ReallocationFreed
+            );
+            Event {
+                kind,
+                entry: EntryPoint::ALL[entry],
+                alignment_log2,
+                stack: if is_allocation { stack } else { 0 },
+                address: if is_answer { 0 } else { address },
+                size: if is_allocation { size } else { 0 },
+            }
+        },
+    )
+}
+
+pub fn events(most: usize) -> impl Strategy<Value = Events> {
+    (id(), id(), 0..u64::MAX / 2, vec(event(), 0..most)).prop_map(
+        |(image, stream, first_ordinal, events)| Events {
+            image,
+            stream,
+            first_ordinal,
+            events,
+        },
+    )
+}
+
+fn recording() -> impl Strategy<Value = Record> {
+    (
+        text(),
+        vec(text(), 0..3),
+        number(),
+        number(),
+        text(),
+        text(),
+        id(),
+    )
+        .prop_map(
+            |(
+                tool_version,
+                command,
+                started_unix_ns,
+                started_tick,
+                system,
+                architecture,
+                depth,
+            )| {
+                Record::Recording(Recording {
+                    tool_version,
+                    command,
+                    started_unix_ns,
+                    started_tick,
+                    system,
+                    architecture,
+                    depth_limit: depth,
+                })
+            },
+        )
+}
+
+fn image_start() -> impl Strategy<Value = Record> {
+    let origin = prop_oneof![Just(Origin::First), Just(Origin::Fork), Just(Origin::Exec)];
+    let point = (id(), number()).prop_map(|(stream, ordinal)| ForkPoint { stream, ordinal });
+    let ids = (id(), id(), id());
+    (
+        ids,
+        origin,
+        option::of(id()),
+        vec(point, 0..4),
+        text(),
+        vec(text(), 0..3),
+        number(),
+    )
+        .prop_map(
+            |(
+                (image, pid, parent_pid),
+                origin,
+                forked_from,
+                fork_points,
+                executable,
+                command,
+                tick,
+            )| {
+                Record::ImageStart(ImageStart {
+                    image,
+                    pid,
+                    parent_pid,
+                    origin,
+                    forked_from,
+                    fork_points,
+                    executable,
+                    command,
+                    tick,
+                })
+            },
+        )
+}
+
+fn image_end() -> impl Strategy<Value = Record> {
+    let exit = prop_oneof![
+        any::<i32>().prop_map(Exit::Status),
+        any::<i32>().prop_map(Exit::Signal),
+        Just(Exit::Exec),
+        Just(Exit::Running),
+        Just(Exit::Unknown),
+    ];
+    (id(), number(), exit, any::<bool>()).prop_map(|(image, tick, exit, complete)| {
+        Record::ImageEnd(ImageEnd {
+            image,
+            tick,
+            exit,
+            complete,
+        })
+    })
+}
+
+fn thread() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        (id(), id(), id(), number()).prop_map(|(image, thread, tid, tick)| {
+            Record::ThreadStart(ThreadStart {
+                image,
+                thread,
+                tid,
+                tick,
+            })
+        }),
+        (id(), text()).prop_map(|(thread, name)| Record::ThreadName(ThreadName { thread, name })),
+        (id(), number()).prop_map(|(thread, tick)| Record::ThreadEnd(ThreadEnd { thread, tick })),
+    ]
+}
+
+fn module() -> impl Strategy<Value = Record> {
+    let addresses = (number(), number(), number());
+    prop_oneof![
+        (id(), text(), vec(any::<u8>(), 0..21)).prop_map(|(module, path, build_id)| {
+            Record::Module(Module {
+                module,
+                path,
+                build_id,
+            })
+        }),
+        (id(), id(), id(), addresses, number()).prop_map(
+            |(image, mapping, module, (start, end, bias), tick)| {
+                Record::Mapping(Mapping {
+                    image,
+                    mapping,
+                    module,
+                    start,
+                    end,
+                    bias,
+                    tick,
+                })
+            }
+        ),
+        (id(), id(), number()).prop_map(|(image, mapping, tick)| Record::Unmapped {
+            image,
+            mapping,
+            tick
+        }),
+    ]
+}
+
+fn stacks() -> impl Strategy<Value = Record> {
+    let node = (id(), number(), id(), any::<bool>());
+    (id(), stack_end::FIRST_NODE..1000, vec(node, 0..20)).prop_map(|(image, first, nodes)| {
+        let node =
+            |(id, (parent, address, mapping, exact)): (u32, (u32, u64, u32, bool))| StackNode {
+                parent: parent % id,
+                address,
+                mapping,
+                exact,
+            };
+        Record::Stacks {
+            image,
+            first,
+            nodes: (first..).zip(nodes).map(node).collect(),
+        }
+    })
+}
+
+fn loss() -> impl Strategy<Value = Record> {
+    let reason = prop_oneof![
+        Just(LossReason::RingFull),
+        Just(LossReason::NoRing),
+        Just(LossReason::CollectorGone),
+        Just(LossReason::Corrupt),
+        Just(LossReason::NoMemory),
+        Just(LossReason::TooEarly),
+    ];
+    (id(), reason, number(), number()).prop_map(|(image, reason, events, tick)| {
+        Record::Loss(Loss {
+            image,
+            reason,
+            events,
+            tick,
+        })
+    })
+}
+
+fn window() -> impl Strategy<Value = Record> {
+    (id(), text(), number(), number(), option::of(number())).prop_map(
+        |(image, name, iterations, opened, closed)| {
+            Record::Window(Window {
+                image,
+                name,
+                iterations,
+                opened,
+                closed,
+            })
+        },
+    )
+}
+
+fn symbols() -> impl Strategy<Value = Record> {
+    let texts = (text(), text(), text());
+    let frame = (texts, id(), id(), number(), any::<bool>()).prop_map(
+        |((function, signature, file), line, column, offset, inlined)| Frame {
+            function,
+            signature,
+            file,
+            line,
+            column,
+            offset,
+            inlined,
+        },
+    );
+    let location =
+        (number(), any::<bool>(), vec(0..10_u32, 0..4)).prop_map(|(address, exact, frames)| {
+            Location {
+                address,
+                exact,
+                frames,
+            }
+        });
+    (
+        id(),
+        option::of(any::<bool>()),
+        vec(frame, 10..12),
+        vec(location, 0..6),
+    )
+        .prop_map(|(module, unoptimised, frames, locations)| {
+            Record::Symbols(Symbols {
+                module,
+                unoptimised,
+                frames,
+                locations,
+            })
+        })
+}
+
+/// Any record, events among them.
+pub fn record() -> impl Strategy<Value = Record> {
+    prop_oneof![
+        recording(),
+        (number(), number())
+            .prop_map(|(tick, monotonic_ns)| Record::Clock(Clock { tick, monotonic_ns })),
+        image_start(),
+        image_end(),
+        thread(),
+        module(),
+        stacks(),
+        events(60).prop_map(Record::Events),
+        (id(), number(), number()).prop_map(|(image, tick, bytes)| Record::ResidentSet {
+            image,
+            tick,
+            bytes
+        }),
+        loss(),
+        window(),
+        symbols(),
+        (id(), text(), text()).prop_map(|(pid, executable, reason)| {
+            Record::Unrecorded(Unrecorded {
+                pid,
+                executable,
+                reason,
+            })
+        }),
+    ]
+}
+
+pub fn compression() -> impl Strategy<Value = Compression> {
+    prop_oneof![Just(Compression::Fast), Just(Compression::None)]
+}
+
+/// A closed trace of the records.
+pub fn written(records: &[Record], compression: Compression) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    writer.set_compression(compression);
+    for record in records {
+        writer.write(record).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// Every record in the readable part, up to the first error.
+pub fn records_of(reader: &TraceReader<&[u8]>) -> (Vec<Record>, Option<ReadError>) {
+    let mut records = Vec::new();
+    for entry in reader.entries() {
+        let record = match entry {
+            Ok(Entry::Record(record)) => record,
+            Ok(Entry::Events(at)) => {
+                let mut events = Vec::new();
+                if let Err(error) = reader.read_events(&at, &mut events) {
+                    return (records, Some(error));
+                }
+                Record::Events(Events {
+                    image: at.image,
+                    stream: at.stream,
+                    first_ordinal: at.first_ordinal,
+                    events,
+                })
+            }
+            Err(error) => return (records, Some(error)),
+        };
+        records.push(record);
+    }
+    (records, None)
+}
