@@ -1,1 +1,34 @@
 //! The model: call stacks, their metrics, the peak, lifetimes.
+//!
+//! [`replay()`] turns a trace into a [`Profile`]: one [`Process`] for each
+//! process image, one [`Site`] for each call stack that allocated in it. What
+//! the figures mean is said where they are declared, in [`model`].
+//!
+//! Not suitable for following a program while it runs: an image is replayed
+//! from its start. It does not print anything (`allotrope-report` does) and
+//! does not look for symbols (the trace carries them).
+#![forbid(unsafe_code)]
+
+mod clock;
+mod cursor;
+mod error;
+mod frames;
+mod index;
+mod ledger;
+mod lifetime;
+mod merge;
+pub mod model;
+mod replay;
+mod series;
+mod site;
+mod source;
+mod tentative;
+
+pub use error::ReplayError;
+pub use lifetime::Lifetimes;
+pub use model::{
+    EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
+};
+pub use replay::{Block, Options, blocks_of_sites, replay};
+pub use series::{LiveSample, ResidentSample, Series};
+pub use source::{MemoryTrace, Run, SourceEntry, TraceSource};

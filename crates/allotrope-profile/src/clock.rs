@@ -1,0 +1,98 @@
+//! Turns ticks of the recording machine's counter into nanoseconds since the
+//! start of the recording: a straight line between two [`Clock`] readings, the
+//! outer lines prolonged beyond the first and the last reading.
+
+use allotrope_trace::model::Clock;
+
+/// Ticks to nanoseconds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Timeline {
+    readings: Vec<Clock>,
+    origin_ns: i128,
+}
+
+impl Timeline {
+    /// A timeline whose zero is `started_tick`. Readings that do not grow are
+    /// left out. With fewer than two, a tick is taken for a nanosecond.
+    pub(crate) fn new(mut readings: Vec<Clock>, started_tick: u64) -> Self {
+        readings.sort_by_key(|clock| clock.tick);
+        readings.dedup_by(|later, kept| {
+            later.tick == kept.tick || later.monotonic_ns <= kept.monotonic_ns
+        });
+        let mut timeline = Self {
+            readings,
+            origin_ns: 0,
+        };
+        timeline.origin_ns = timeline.absolute(started_tick);
+        timeline
+    }
+
+    /// Nanoseconds since the start; 0 for what lies before.
+    pub(crate) fn ns(&self, tick: u64) -> u64 {
+        let ns = self.absolute(tick) - self.origin_ns;
+        u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
+    }
+
+    fn absolute(&self, tick: u64) -> i128 {
+        let tick = i128::from(tick);
+        if self.readings.len() < 2 {
+            return tick;
+        }
+        let above = self
+            .readings
+            .partition_point(|clock| i128::from(clock.tick) <= tick)
+            .clamp(1, self.readings.len() - 1);
+        let (from, to) = (self.readings[above - 1], self.readings[above]);
+        let slope_ns = i128::from(to.monotonic_ns) - i128::from(from.monotonic_ns);
+        let slope_ticks = i128::from(to.tick) - i128::from(from.tick);
+        let passed = tick - i128::from(from.tick);
+        // Both factors are below 2^65, so the product stays within 2^127 only
+        // for sane slopes; a hostile one must not overflow.
+        let scaled = passed
+            .checked_mul(slope_ns)
+            .map_or(i128::from(u64::MAX), |p| p.div_euclid(slope_ticks));
+        i128::from(from.monotonic_ns) + scaled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(tick: u64, monotonic_ns: u64) -> Clock {
+        Clock { tick, monotonic_ns }
+    }
+
+    #[test]
+    fn a_tick_is_a_nanosecond_without_two_readings() {
+        assert_eq!(Timeline::new(vec![], 100).ns(150), 50);
+        assert_eq!(Timeline::new(vec![clock(1, 1)], 100).ns(150), 50);
+    }
+
+    #[test]
+    fn lines_are_drawn_between_readings_and_prolonged_beyond() {
+        // 2 ticks a nanosecond, then 4.
+        let line = Timeline::new(
+            vec![clock(1000, 0), clock(3000, 1000), clock(7000, 2000)],
+            1000,
+        );
+        assert_eq!(line.ns(1000), 0);
+        assert_eq!(line.ns(2000), 500);
+        assert_eq!(line.ns(3000), 1000);
+        assert_eq!(line.ns(5000), 1500);
+        assert_eq!(line.ns(11000), 3000);
+        assert_eq!(line.ns(0), 0, "before the start");
+    }
+
+    #[test]
+    fn readings_that_go_backwards_are_left_out() {
+        let line = Timeline::new(vec![clock(0, 0), clock(10, 100), clock(20, 90)], 0);
+        assert_eq!(line.ns(20), 200);
+    }
+
+    #[test]
+    fn hostile_readings_do_not_overflow() {
+        let line = Timeline::new(vec![clock(0, 0), clock(1, u64::MAX)], 0);
+        let _ = line.ns(u64::MAX);
+    }
+}

@@ -1,0 +1,419 @@
+//! Reads one stream: decodes its runs as they are needed, tells the thread and
+//! the time of each event, and settles what became of reallocations.
+//!
+//! A stream gives exact order and, at its anchors, time. In between, an event's
+//! time is estimated by its place among the events between two anchors; what
+//! is certain is only that it lies between their times.
+//!
+//! A failed reallocation changes nothing, so its start must not be shown as a
+//! deallocation and taken back later: the peak, and "temporary", would be
+//! touched. The cursor looks ahead for the answer, which nearly always is the
+//! next event. Where it is far away, the deallocation is held until it comes.
+
+use std::cell::RefCell;
+
+use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
+
+use crate::clock::Timeline;
+use crate::error::ReplayError;
+use crate::index::Threads;
+use crate::source::{Run, TraceSource};
+
+/// How many events after a reallocation's start its answer is looked for.
+const LOOK_AHEAD: usize = 256;
+/// How many open starts are remembered; a start that a handler jumped out of
+/// stays open for ever.
+const OPEN_LIMIT: usize = 1 << 12;
+/// How many runs ahead an anchor is looked for.
+const RUNS_AHEAD: usize = 16;
+/// Events guessed to lie between the start of a run and its first anchor.
+const USUAL_GAP: u64 = 16;
+
+/// An allocation or deallocation, at its place in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub address: u64,
+    pub size: u64,
+    /// Estimated by the cursor, then set by whoever fixes the order.
+    pub time: u64,
+    /// It happened after this and before `upper`.
+    pub lower: u64,
+    pub upper: u64,
+    /// Counted events of the stream before it.
+    pub ordinal: u64,
+    pub stack: StackId,
+    /// The thread's dense number in its image.
+    pub thread: u32,
+    pub entry: EntryPoint,
+    pub allocates: bool,
+    /// The allocation answers a reallocation.
+    pub reallocation: bool,
+    /// Another order would do as well.
+    pub ambiguous: bool,
+    /// Its place was found by trying, so that no other is known to do.
+    pub ordered: bool,
+    /// How often another order was tried for its sake.
+    pub tries: u8,
+}
+
+struct OpenStart {
+    address: u64,
+    thread: u32,
+    /// The deallocation was given out already.
+    shown: bool,
+}
+
+enum Answer {
+    Moved,
+    Failed,
+    Unknown,
+}
+
+/// Where the cursor is between two anchors.
+#[derive(Default)]
+struct Segment {
+    lower: u64,
+    upper: u64,
+    /// Estimates run from here, `step` nanoseconds an event.
+    from: u64,
+    step: f64,
+    passed: u64,
+    /// Counted events until the end of the segment.
+    remaining: u64,
+    /// Position of the anchor that ends it, or of the end of the buffer.
+    end: usize,
+}
+
+impl Segment {
+    /// Estimated time of the last event that was passed.
+    #[inline]
+    fn reached(&self) -> u64 {
+        let offset = (self.passed as f64 * self.step) as u64;
+        self.from.saturating_add(offset)
+    }
+}
+
+/// Reads one stream of one image.
+pub(crate) struct Cursor<'a, S: TraceSource> {
+    source: &'a S,
+    timeline: &'a Timeline,
+    threads: &'a RefCell<Threads>,
+    runs: &'a [Run<S::Handle>],
+    next_run: usize,
+    buffer: Vec<Event>,
+    scratch: Vec<Event>,
+    position: usize,
+    ordinal: u64,
+    thread: Option<u32>,
+    segment: Segment,
+    end_ns: Option<u64>,
+    open: Vec<OpenStart>,
+    queued: Option<Step>,
+}
+
+impl<'a, S: TraceSource> Cursor<'a, S> {
+    /// A cursor before the first event of a stream of an image that lasted
+    /// from `start_ns` to `end_ns`.
+    pub(crate) fn new(
+        source: &'a S,
+        timeline: &'a Timeline,
+        threads: &'a RefCell<Threads>,
+        runs: &'a [Run<S::Handle>],
+        start_ns: u64,
+        end_ns: Option<u64>,
+    ) -> Self {
+        Self {
+            source,
+            timeline,
+            threads,
+            runs,
+            next_run: 0,
+            buffer: Vec::new(),
+            scratch: Vec::new(),
+            position: 0,
+            ordinal: runs.first().map_or(0, |run| run.first_ordinal),
+            thread: None,
+            segment: Segment {
+                lower: start_ns,
+                from: start_ns,
+                ..Segment::default()
+            },
+            end_ns,
+            open: Vec::new(),
+            queued: None,
+        }
+    }
+
+    /// The next allocation or deallocation; `None` at the end of the stream.
+    pub(crate) fn next(&mut self) -> Result<Option<Step>, ReplayError> {
+        if let Some(step) = self.queued.take() {
+            return Ok(Some(step));
+        }
+        loop {
+            if self.position >= self.buffer.len() && !self.load()? {
+                return Ok(None);
+            }
+            if self.position >= self.segment.end {
+                self.enter_segment();
+            }
+            let event = self.buffer[self.position];
+            self.position += 1;
+            match event.kind {
+                EventKind::Anchor => self.pass_anchor(event.address),
+                EventKind::Thread => self.enter_thread(event.address),
+                EventKind::Epoch => {}
+                _ => {
+                    if let Some(step) = self.count(&event)? {
+                        return Ok(Some(step));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether an allocation (or deallocation) at the address follows in what
+    /// is decoded, before `until`.
+    pub(crate) fn foresees(&self, address: u64, allocates: bool, until: u64) -> bool {
+        let coming = self.buffer.iter().skip(self.position).take(LOOK_AHEAD);
+        for event in coming {
+            match event.kind {
+                EventKind::Anchor if self.timeline.ns(event.address) > until => return false,
+                EventKind::Allocation | EventKind::ReallocationEnd
+                    if allocates && event.address == address =>
+                {
+                    return true;
+                }
+                EventKind::Deallocation | EventKind::ReallocationStart
+                    if !allocates && event.address == address =>
+                {
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Decodes the next run in place of what was read.
+    fn load(&mut self) -> Result<bool, ReplayError> {
+        while let Some(run) = self.runs.get(self.next_run) {
+            self.next_run += 1;
+            self.source.read(&run.handle, &mut self.buffer)?;
+            self.position = 0;
+            self.segment.end = 0;
+            if !self.buffer.is_empty() {
+                return Ok(true);
+            }
+        }
+        self.buffer.clear();
+        self.position = 0;
+        Ok(false)
+    }
+
+    /// Decodes the next run behind what is left; `false` if there is none.
+    fn extend(&mut self) -> Result<bool, ReplayError> {
+        let Some(run) = self.runs.get(self.next_run) else {
+            return Ok(false);
+        };
+        self.next_run += 1;
+        self.source.read(&run.handle, &mut self.scratch)?;
+        self.buffer.drain(..self.position);
+        self.segment.end = self.segment.end.saturating_sub(self.position);
+        self.position = 0;
+        self.buffer.append(&mut self.scratch);
+        Ok(true)
+    }
+
+    /// Finds the next anchor and spreads the events until then.
+    fn enter_segment(&mut self) {
+        let mut counted = 0;
+        let mut end = self.position;
+        let mut anchor = None;
+        for event in &self.buffer[self.position..] {
+            if event.kind == EventKind::Anchor {
+                anchor = Some(event.address);
+                break;
+            }
+            counted += u64::from(event.is_counted());
+            end += 1;
+        }
+        self.segment.end = if anchor.is_some() { end + 1 } else { end };
+        self.segment.remaining = counted;
+        let known = anchor.or_else(|| {
+            let ahead = self.runs.iter().skip(self.next_run).take(RUNS_AHEAD);
+            self.segment.remaining += USUAL_GAP;
+            ahead.filter_map(|run| run.first_tick).next()
+        });
+        self.spread(known.map(|tick| self.timeline.ns(tick)));
+    }
+
+    /// Spreads the remaining events of the segment up to the anchor's time.
+    fn spread(&mut self, anchor: Option<u64>) {
+        let segment = &mut self.segment;
+        let upper = anchor.or(self.end_ns);
+        segment.upper = upper.map_or(u64::MAX, |ns| ns.max(segment.lower));
+        segment.from = segment.reached().clamp(segment.lower, segment.upper);
+        segment.passed = 0;
+        if let Some(upper) = upper {
+            let room = upper.saturating_sub(segment.from) as f64;
+            let even = room / (segment.remaining + 1) as f64;
+            // Behind the last anchor the stream may have ended long before the image.
+            let paced = segment.step > 0.0 && anchor.is_none();
+            segment.step = if paced { segment.step.min(even) } else { even };
+        }
+    }
+
+    /// The estimated time of the next counted event.
+    #[inline]
+    fn advance(&mut self) -> u64 {
+        let segment = &mut self.segment;
+        segment.passed += 1;
+        segment.remaining = segment.remaining.saturating_sub(1);
+        segment.reached().min(segment.upper)
+    }
+
+    fn pass_anchor(&mut self, tick: u64) {
+        self.segment.lower = self.segment.lower.max(self.timeline.ns(tick));
+        self.segment.end = self.position;
+    }
+
+    /// The events that follow are another thread's, and not before its start.
+    fn enter_thread(&mut self, id: u64) {
+        let Ok(id) = u32::try_from(id) else {
+            self.thread = None;
+            return;
+        };
+        let mut threads = self.threads.borrow_mut();
+        let number = threads.number(id);
+        self.thread = Some(number);
+        let start = threads.known[number as usize].start_tick;
+        let Some(start) = start.map(|tick| self.timeline.ns(tick)) else {
+            return;
+        };
+        let segment = &mut self.segment;
+        if start > segment.lower && start <= segment.upper {
+            segment.lower = start;
+            segment.from = segment.reached().clamp(start, segment.upper);
+            segment.passed = 0;
+            if segment.upper != u64::MAX {
+                let room = (segment.upper - segment.from) as f64;
+                segment.step = room / (segment.remaining + 1) as f64;
+            }
+        }
+    }
+
+    /// Takes a counted event; `None` if nothing comes of it.
+    #[inline]
+    fn count(&mut self, event: &Event) -> Result<Option<Step>, ReplayError> {
+        let time = self.advance();
+        self.ordinal += 1;
+        let thread = match self.thread {
+            Some(thread) => thread,
+            None => self.unknown_thread(),
+        };
+        let step = Step {
+            address: event.address,
+            size: event.size,
+            time,
+            lower: self.segment.lower,
+            upper: self.segment.upper,
+            ordinal: self.ordinal - 1,
+            stack: event.stack,
+            thread,
+            entry: event.entry,
+            allocates: event.kind == EventKind::Allocation,
+            reallocation: false,
+            ambiguous: false,
+            ordered: false,
+            tries: 0,
+        };
+        match event.kind {
+            EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),
+            _ => self.reallocate(event.kind, step),
+        }
+    }
+
+    fn reallocate(&mut self, kind: EventKind, step: Step) -> Result<Option<Step>, ReplayError> {
+        match kind {
+            EventKind::ReallocationStart => {
+                let shown = matches!(self.answer()?, Answer::Moved);
+                if self.open.len() >= OPEN_LIMIT {
+                    self.open.remove(0);
+                }
+                self.open.push(OpenStart {
+                    address: step.address,
+                    thread: step.thread,
+                    shown,
+                });
+                Ok(shown.then_some(step))
+            }
+            EventKind::ReallocationEnd => {
+                let moved = Step {
+                    allocates: true,
+                    reallocation: true,
+                    ..step
+                };
+                let late = self.late_deallocation(&step);
+                if late.is_some() {
+                    self.queued = Some(moved);
+                    return Ok(late);
+                }
+                Ok(Some(moved))
+            }
+            EventKind::ReallocationFreed => Ok(self.late_deallocation(&step)),
+            _ => {
+                self.open.pop();
+                Ok(None)
+            }
+        }
+    }
+
+    /// The deallocation of the innermost open start, if it was held.
+    fn late_deallocation(&mut self, answer: &Step) -> Option<Step> {
+        let start = self.open.pop()?;
+        (!start.shown).then_some(Step {
+            address: start.address,
+            thread: start.thread,
+            size: 0,
+            allocates: false,
+            ..*answer
+        })
+    }
+
+    /// What answers the start that was just read. Calls nest: a signal handler
+    /// may reallocate while a reallocation is open.
+    fn answer(&mut self) -> Result<Answer, ReplayError> {
+        let mut depth = 0_usize;
+        for ahead in 0..LOOK_AHEAD {
+            while self.position + ahead >= self.buffer.len() {
+                if !self.extend()? {
+                    // The call never completed: its block stays as it was.
+                    return Ok(Answer::Failed);
+                }
+            }
+            match self.buffer[self.position + ahead].kind {
+                EventKind::ReallocationStart => depth += 1,
+                EventKind::ReallocationEnd
+                | EventKind::ReallocationFreed
+                | EventKind::ReallocationFailed
+                    if depth > 0 =>
+                {
+                    depth -= 1;
+                }
+                EventKind::ReallocationEnd | EventKind::ReallocationFreed => {
+                    return Ok(Answer::Moved);
+                }
+                EventKind::ReallocationFailed => return Ok(Answer::Failed),
+                _ => {}
+            }
+        }
+        Ok(Answer::Unknown)
+    }
+
+    #[cold]
+    fn unknown_thread(&mut self) -> u32 {
+        let number = self.threads.borrow_mut().unknown();
+        self.thread = Some(number);
+        number
+    }
+}

@@ -1,0 +1,273 @@
+//! The first pass over a trace: everything but events, sorted by image, and
+//! where each stream's runs of events are. Replaying needs it whole, because
+//! symbols, threads and mappings may follow the events that refer to them.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use allotrope_trace::model::{
+    ImageEnd, ImageId, ImageStart, LossReason, Mapping, MappingId, Module, ModuleId, Record,
+    Recording, StackId, StackNode, StreamId, Symbols, ThreadId, Unrecorded, stack_end,
+};
+use rustc_hash::FxHashMap;
+
+use crate::clock::Timeline;
+use crate::error::ReplayError;
+use crate::source::{Run, SourceEntry, TraceSource};
+
+/// All of a trace but its events.
+pub(crate) struct Index<H> {
+    pub recording: Recording,
+    pub timeline: Timeline,
+    /// By id, that is in order of start.
+    pub images: BTreeMap<ImageId, Image<H>>,
+    pub modules: FxHashMap<ModuleId, Module>,
+    pub symbols: FxHashMap<ModuleId, Vec<Symbols>>,
+    pub unrecorded: Vec<Unrecorded>,
+    /// Number of counted events.
+    pub events: u64,
+}
+
+/// What is known of one image.
+pub(crate) struct Image<H> {
+    pub start: ImageStart,
+    pub end: Option<ImageEnd>,
+    pub stacks: StackTree,
+    pub mappings: FxHashMap<MappingId, Mapping>,
+    pub streams: BTreeMap<StreamId, Vec<Run<H>>>,
+    /// Ticks and bytes.
+    pub resident: Vec<(u64, u64)>,
+    pub losses: BTreeMap<LossReason, u64>,
+    pub threads: RefCell<Threads>,
+    /// Images forked from this one, in order of start.
+    pub children: Vec<ImageId>,
+}
+
+/// An image's stack nodes.
+#[derive(Default)]
+pub(crate) struct StackTree {
+    nodes: Vec<StackNode>,
+    /// Nodes beyond a gap, which a damaged file may have.
+    beyond: FxHashMap<StackId, StackNode>,
+}
+
+impl StackTree {
+    fn add(&mut self, first: StackId, nodes: Vec<StackNode>) {
+        for (id, node) in (first..=StackId::MAX).zip(nodes) {
+            if id < stack_end::FIRST_NODE {
+                continue;
+            }
+            if (id - stack_end::FIRST_NODE) as usize == self.nodes.len() {
+                self.nodes.push(node);
+            } else if self.get(id).is_none() {
+                self.beyond.insert(id, node);
+            }
+        }
+    }
+
+    /// The node of this id.
+    pub(crate) fn get(&self, id: StackId) -> Option<StackNode> {
+        let index = id.checked_sub(stack_end::FIRST_NODE)? as usize;
+        self.nodes
+            .get(index)
+            .or_else(|| self.beyond.get(&id))
+            .copied()
+    }
+}
+
+/// An image's threads, numbered densely as they are met.
+#[derive(Default)]
+pub(crate) struct Threads {
+    by_id: FxHashMap<ThreadId, u32>,
+    /// In order of their dense number.
+    pub known: Vec<Thread>,
+}
+
+/// One thread.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Thread {
+    pub thread: Option<ThreadId>,
+    pub tid: u32,
+    pub start_tick: Option<u64>,
+}
+
+impl Threads {
+    /// The dense number of a thread.
+    pub(crate) fn number(&mut self, thread: ThreadId) -> u32 {
+        *self.by_id.entry(thread).or_insert_with(|| {
+            self.known.push(Thread {
+                thread: Some(thread),
+                ..Thread::default()
+            });
+            (self.known.len() - 1) as u32
+        })
+    }
+
+    /// A number for events of an unknown thread.
+    pub(crate) fn unknown(&mut self) -> u32 {
+        self.known.push(Thread::default());
+        (self.known.len() - 1) as u32
+    }
+}
+
+impl<H> Image<H> {
+    fn new(start: ImageStart) -> Self {
+        Self {
+            start,
+            end: None,
+            stacks: StackTree::default(),
+            mappings: FxHashMap::default(),
+            streams: BTreeMap::new(),
+            resident: Vec::new(),
+            losses: BTreeMap::new(),
+            threads: RefCell::default(),
+            children: Vec::new(),
+        }
+    }
+}
+
+/// Names of threads, to be looked up when all are known.
+pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
+
+/// Reads all entries of a trace. Records of images that never began say
+/// nothing that could be shown and are passed over.
+pub(crate) fn index<S: TraceSource>(
+    source: &S,
+) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
+    let mut index = Index {
+        recording: Recording::default(),
+        timeline: Timeline::default(),
+        images: BTreeMap::new(),
+        modules: FxHashMap::default(),
+        symbols: FxHashMap::default(),
+        unrecorded: Vec::new(),
+        events: 0,
+    };
+    let mut names = ThreadNames::default();
+    let mut clocks = Vec::new();
+    source.visit(&mut |entry| {
+        match entry {
+            SourceEntry::Run(run) => {
+                if let Some(image) = index.images.get_mut(&run.image) {
+                    index.events += run.counted;
+                    image.streams.entry(run.stream).or_default().push(run);
+                }
+            }
+            SourceEntry::Record(Record::Clock(clock)) => clocks.push(clock),
+            SourceEntry::Record(Record::ThreadName(name)) => {
+                names.insert(name.thread, name.name);
+            }
+            SourceEntry::Record(record) => index.take(record),
+        }
+        Ok(())
+    })?;
+    index.timeline = Timeline::new(clocks, index.recording.started_tick);
+    index.link_children();
+    Ok((index, names))
+}
+
+
+impl<H> Index<H> {
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Recording(recording) => self.recording = recording,
+            Record::ImageStart(start) => {
+                let id = start.image;
+                self.images.entry(id).or_insert_with(|| Image::new(start));
+            }
+            Record::Module(module) => {
+                self.modules.insert(module.module, module);
+            }
+            Record::Symbols(symbols) => {
+                self.symbols.entry(symbols.module).or_default().push(symbols);
+            }
+            Record::Unrecorded(unrecorded) => self.unrecorded.push(unrecorded),
+            other => self.take_of_image(other),
+        }
+    }
+
+    fn take_of_image(&mut self, record: Record) {
+        let Some(image) = image_of(&record).and_then(|id| self.images.get_mut(&id)) else {
+            return;
+        };
+        match record {
+            Record::ImageEnd(end) => image.end = Some(end),
+            Record::ThreadStart(start) => {
+                let threads = image.threads.get_mut();
+                let number = threads.number(start.thread) as usize;
+                threads.known[number].tid = start.tid;
+                threads.known[number].start_tick = Some(start.tick);
+            }
+            Record::Mapping(mapping) => {
+                image.mappings.insert(mapping.mapping, mapping);
+            }
+            Record::Stacks { first, nodes, .. } => image.stacks.add(first, nodes),
+            Record::ResidentSet { tick, bytes, .. } => image.resident.push((tick, bytes)),
+            Record::Loss(loss) => {
+                let lost = image.losses.entry(loss.reason).or_default();
+                *lost = lost.saturating_add(loss.events);
+            }
+            _ => {}
+        }
+    }
+
+    /// Children refer to their parents; replaying needs it the other way round.
+    /// A parent begins before its children, which also rules out circles.
+    fn link_children(&mut self) {
+        let links: Vec<(ImageId, ImageId)> = self
+            .images
+            .iter()
+            .filter_map(|(&child, image)| Some((image.start.forked_from?, child)))
+            .filter(|(parent, child)| parent < child)
+            .collect();
+        for (parent, child) in links {
+            if let Some(parent) = self.images.get_mut(&parent) {
+                parent.children.push(child);
+            }
+        }
+    }
+
+    /// Whether the image's inherited blocks are known from its parent's replay.
+    pub(crate) fn has_parent(&self, id: ImageId) -> bool {
+        self.images
+            .get(&id)
+            .and_then(|image| image.start.forked_from)
+            .is_some_and(|parent| parent < id && self.images.contains_key(&parent))
+    }
+}
+
+fn image_of(record: &Record) -> Option<ImageId> {
+    match record {
+        Record::ImageEnd(end) => Some(end.image),
+        Record::ThreadStart(start) => Some(start.image),
+        Record::Mapping(mapping) => Some(mapping.image),
+        Record::Stacks { image, .. } | Record::ResidentSet { image, .. } => Some(*image),
+        Record::Loss(loss) => Some(loss.image),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(address: u64) -> StackNode {
+        StackNode {
+            parent: 0,
+            address,
+            mapping: 0,
+            exact: false,
+        }
+    }
+
+    #[test]
+    fn nodes_are_found_by_id_even_beyond_a_gap() {
+        let mut tree = StackTree::default();
+        tree.add(8, vec![node(1), node(2)]);
+        tree.add(u32::MAX, vec![node(9), node(10)]);
+        assert_eq!(tree.get(9).map(|n| n.address), Some(2));
+        assert_eq!(tree.get(u32::MAX).map(|n| n.address), Some(9));
+        assert_eq!(tree.get(10), None);
+        assert_eq!(tree.get(3), None);
+    }
+}

@@ -1,0 +1,282 @@
+//! The books of one image: takes its events in one order and keeps every
+//! figure that a profile shows. It does not decide the order (`merge` does).
+
+use allotrope_trace::model::{EntryPoint, ImageId, StackId};
+use rustc_hash::FxHashMap;
+
+use crate::cursor::Step;
+use crate::model::{EntryTotals, Site, Totals};
+use crate::replay::{Block, Observer};
+use crate::series::{LiveSample, Series};
+use crate::site::Sites;
+
+/// Site of blocks that the image inherited.
+const INHERITED: u32 = u32::MAX;
+
+/// A live block: 32 bytes, for there are as many as the program has.
+#[derive(Clone, Copy)]
+struct LiveBlock {
+    size: u64,
+    allocated_ns: u64,
+    /// How many allocations its thread had made with it.
+    sequence: u64,
+    site: u32,
+    thread: u32,
+}
+
+/// What a thread did.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct ThreadFigures {
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub deallocations: u64,
+    pub temporary: u64,
+}
+
+/// The books of one image.
+pub(crate) struct Ledger<'a> {
+    image: ImageId,
+    temporary_threshold: u64,
+    observer: Option<&'a Observer<'a>>,
+    live: FxHashMap<u64, LiveBlock>,
+    sites: Sites,
+    threads: Vec<ThreadFigures>,
+    entries: [EntryTotals; EntryPoint::ALL.len()],
+    totals: Totals,
+    live_bytes: u64,
+    live_allocations: u64,
+    peak_ns: u64,
+    series: Series,
+    now: u64,
+    implied_losses: u64,
+    ambiguous: u64,
+    unmatched: u64,
+}
+
+/// The books when they are closed.
+pub(crate) struct Balance {
+    pub totals: Totals,
+    pub peak_ns: u64,
+    pub end_ns: u64,
+    pub sites: Vec<Site>,
+    pub threads: Vec<ThreadFigures>,
+    pub entries: Vec<EntryTotals>,
+    pub series: Series,
+    pub implied_losses: u64,
+    pub ambiguous: u64,
+    pub unmatched: u64,
+}
+
+impl<'a> Ledger<'a> {
+    /// Books that begin at `start_ns` with these inherited blocks (address, size).
+    pub(crate) fn new(
+        image: ImageId,
+        start_ns: u64,
+        temporary_threshold: u64,
+        inherited: &[(u64, u64)],
+        observer: Option<&'a Observer<'a>>,
+    ) -> Self {
+        let block = |size| LiveBlock {
+            size,
+            allocated_ns: start_ns,
+            sequence: 0,
+            site: INHERITED,
+            thread: u32::MAX,
+        };
+        Self {
+            image,
+            temporary_threshold,
+            observer,
+            live: inherited.iter().map(|&(at, size)| (at, block(size))).collect(),
+            sites: Sites::default(),
+            threads: Vec::new(),
+            entries: EntryPoint::ALL.map(|entry| EntryTotals {
+                entry,
+                allocations: 0,
+                allocated_bytes: 0,
+                deallocations: 0,
+            }),
+            totals: Totals {
+                inherited_allocations: inherited.len() as u64,
+                inherited_bytes: inherited
+                    .iter()
+                    .fold(0_u64, |sum, &(_, size)| sum.wrapping_add(size)),
+                ..Totals::default()
+            },
+            live_bytes: 0,
+            live_allocations: 0,
+            peak_ns: start_ns,
+            series: Series::new(start_ns),
+            now: start_ns,
+            implied_losses: 0,
+            ambiguous: 0,
+            unmatched: 0,
+        }
+    }
+
+    /// Takes the next event.
+    #[inline]
+    pub(crate) fn take(&mut self, step: &Step) {
+        self.now = self.now.max(step.time);
+        self.ambiguous += u64::from(step.ambiguous);
+        if step.allocates {
+            self.allocate(step);
+        } else {
+            self.deallocate(step);
+        }
+        // The latest moment counts on a tie, also one that a block of 0 bytes makes.
+        if self.live_bytes >= self.totals.peak_bytes {
+            self.totals.peak_bytes = self.live_bytes;
+            self.totals.peak_allocations = self.live_allocations;
+            self.peak_ns = self.now;
+            self.sites.mark_peak();
+        }
+        self.series.record(
+            self.now,
+            LiveSample {
+                max_bytes: 0,
+                bytes: self.live_bytes,
+                allocations: self.live_allocations,
+                allocated: self.totals.allocations,
+            },
+        );
+    }
+
+    #[inline]
+    fn allocate(&mut self, step: &Step) {
+        let site = self.sites.of_stack(step.stack);
+        let thread = thread(&mut self.threads, step.thread);
+        thread.allocations += 1;
+        thread.allocated_bytes = thread.allocated_bytes.wrapping_add(step.size);
+        let block = LiveBlock {
+            size: step.size,
+            allocated_ns: self.now,
+            sequence: thread.allocations,
+            site,
+            thread: step.thread,
+        };
+        if let Some(old) = self.live.insert(step.address, block) {
+            self.lose(step.address, old);
+        }
+        self.sites.allocate(site, step.size, step.reallocation);
+        let totals = &mut self.totals;
+        totals.allocations += 1;
+        totals.allocated_bytes = totals.allocated_bytes.wrapping_add(step.size);
+        totals.reallocations += u64::from(step.reallocation);
+        let entry = &mut self.entries[step.entry as usize];
+        entry.allocations += 1;
+        entry.allocated_bytes = entry.allocated_bytes.wrapping_add(step.size);
+        self.live_allocations += 1;
+        self.live_bytes = self.live_bytes.wrapping_add(step.size);
+    }
+
+    #[inline]
+    fn deallocate(&mut self, step: &Step) {
+        self.totals.deallocations += 1;
+        self.entries[step.entry as usize].deallocations += 1;
+        let thread = thread(&mut self.threads, step.thread);
+        thread.deallocations += 1;
+        let Some(block) = self.live.remove(&step.address) else {
+            self.unmatched += 1;
+            return;
+        };
+        if block.site == INHERITED {
+            self.totals.inherited_deallocations += 1;
+            return;
+        }
+        let temporary = block.thread == step.thread
+            && thread.allocations - block.sequence <= self.temporary_threshold;
+        thread.temporary += u64::from(temporary);
+        self.totals.temporary_allocations += u64::from(temporary);
+        self.release(step.address, block, temporary);
+    }
+
+    /// A new block stands where another was believed live: the event that gave
+    /// the old one back is lost, or, for an inherited one, lay on the other
+    /// side of the fork.
+    #[cold]
+    fn lose(&mut self, address: u64, old: LiveBlock) {
+        if old.site == INHERITED {
+            self.ambiguous += 1;
+            return;
+        }
+        self.implied_losses += 1;
+        self.totals.deallocations += 1;
+        self.release(address, old, false);
+    }
+
+    #[inline]
+    fn release(&mut self, address: u64, block: LiveBlock, temporary: bool) {
+        self.live_allocations -= 1;
+        self.live_bytes = self.live_bytes.wrapping_sub(block.size);
+        let lifetime = self.now - block.allocated_ns;
+        self.sites
+            .deallocate(block.site, block.size, lifetime, temporary);
+        if let Some(observer) = self.observer {
+            self.show(observer, address, block, Some(lifetime));
+        }
+    }
+
+    #[cold]
+    fn show(&self, observer: &Observer<'_>, address: u64, block: LiveBlock, lived: Option<u64>) {
+        let stack: StackId = self.sites.stack_of(block.site);
+        if !observer.wanted.contains(&(self.image, stack)) {
+            return;
+        }
+        (observer.callback.borrow_mut())(&Block {
+            image: self.image,
+            stack,
+            address,
+            size: block.size,
+            thread: block.thread,
+            allocated_ns: block.allocated_ns,
+            lifetime_ns: lived,
+        });
+    }
+
+    /// Addresses of the blocks that are live, inherited ones among them.
+    pub(crate) fn live_blocks(&self) -> Vec<(u64, u64)> {
+        self.live.iter().map(|(&at, block)| (at, block.size)).collect()
+    }
+
+    /// Closes the books at the end of the image.
+    pub(crate) fn close(mut self, end_ns: u64) -> Balance {
+        let end_ns = end_ns.max(self.now);
+        let mut left: Vec<(u64, LiveBlock)> = std::mem::take(&mut self.live)
+            .into_iter()
+            .filter(|(_, block)| block.site != INHERITED)
+            .collect();
+        // In order of allocation, so that what is shown does not depend on hashing.
+        left.sort_unstable_by_key(|&(at, block)| (block.allocated_ns, block.sequence, at));
+        for (address, block) in left {
+            self.sites.outlive(block.site, end_ns - block.allocated_ns);
+            if let Some(observer) = self.observer {
+                self.show(observer, address, block, None);
+            }
+        }
+        self.totals.leaked_allocations = self.live_allocations;
+        self.totals.leaked_bytes = self.live_bytes;
+        let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
+        Balance {
+            totals: self.totals,
+            peak_ns: self.peak_ns,
+            end_ns,
+            sites: self.sites.finish(),
+            threads: self.threads,
+            entries: self.entries.into_iter().filter(used).collect(),
+            series: self.series,
+            implied_losses: self.implied_losses,
+            ambiguous: self.ambiguous,
+            unmatched: self.unmatched,
+        }
+    }
+}
+
+#[inline]
+fn thread(threads: &mut Vec<ThreadFigures>, number: u32) -> &mut ThreadFigures {
+    let index = number as usize;
+    if threads.len() <= index {
+        threads.resize(index + 1, ThreadFigures::default());
+    }
+    &mut threads[index]
+}

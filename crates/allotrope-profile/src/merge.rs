@@ -1,0 +1,472 @@
+//! Puts the events of an image's streams into one order that agrees with each
+//! stream's own order, with the times between which each event lies, and with
+//! the rule that at one address allocation and deallocation alternate.
+//!
+//! The stream whose next event has the earliest estimated time goes first. An
+//! event that breaks the rule waits until another stream's event makes it
+//! legal. Where nobody can in the time that is left, the last choice at that
+//! address is taken back and made the other way round; where that is no way
+//! out either, an event is missing from the trace, and the waiting one is
+//! forced (the books see what was lost).
+//!
+//! At a fork all streams of the parent meet at the ordinals that the trace
+//! gives, so that the child inherits exactly what was live then.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::cursor::{Cursor, Step};
+use crate::error::ReplayError;
+use crate::source::TraceSource;
+use crate::tentative::Tentative;
+
+/// Time stamp counters of two cores agree within this.
+const SLACK_NS: u64 = 1_000;
+/// How often settled steps are looked for, in steps.
+const SETTLE_EACH: usize = 1 << 12;
+/// Most steps whose order may still change.
+const TENTATIVE_LIMIT: usize = 1 << 16;
+/// How many steps may be undone for each one placed, so that trying other
+/// orders costs no more than in proportion, whatever a trace holds.
+const CREDIT_EACH: u64 = 4;
+const CREDIT_LIMIT: u64 = 1 << 20;
+/// How many other orders are tried for the sake of one event.
+const TRIES: u8 = 2;
+
+/// Takes an image's events in their order.
+pub(crate) trait Sink {
+    /// The next event.
+    fn step(&mut self, step: &Step) -> Result<(), ReplayError>;
+    /// The image forked here.
+    fn fork(&mut self, fork: usize) -> Result<(), ReplayError>;
+}
+
+/// Where a fork cut the parent's streams.
+pub(crate) struct Fork {
+    /// (index of the stream, ordinal of its first event after the fork).
+    pub points: Vec<(usize, u64)>,
+}
+
+/// Gives the events of all cursors to the sink.
+pub(crate) fn merge<S: TraceSource, K: Sink>(
+    mut cursors: Vec<Cursor<'_, S>>,
+    inherited: impl Iterator<Item = u64>,
+    forks: &[Fork],
+    sink: &mut K,
+) -> Result<(), ReplayError> {
+    if cursors.len() <= 1 {
+        return follow(cursors.pop(), forks, sink);
+    }
+    let mut merge = Merge {
+        streams: cursors.into_iter().map(Stream::new).collect(),
+        ready: BinaryHeap::new(),
+        waiting: Vec::new(),
+        overdue: u64::MAX,
+        tentative: Tentative::new(inherited.collect()),
+        detours: Vec::new(),
+        credit: CREDIT_LIMIT,
+        settle_at: SETTLE_EACH,
+        open_forks: (0..forks.len()).collect(),
+        forks,
+        sink,
+    };
+    merge.run()
+}
+
+/// One stream has one order.
+fn follow<S: TraceSource, K: Sink>(
+    cursor: Option<Cursor<'_, S>>,
+    forks: &[Fork],
+    sink: &mut K,
+) -> Result<(), ReplayError> {
+    let point = |fork: usize| forks[fork].points.first().map_or(u64::MAX, |point| point.1);
+    let mut order: Vec<usize> = (0..forks.len()).collect();
+    order.sort_by_key(|&fork| point(fork));
+    let mut next = order.into_iter().peekable();
+    if let Some(mut cursor) = cursor {
+        while let Some(step) = cursor.next()? {
+            while let Some(fork) = next.next_if(|&fork| point(fork) <= step.ordinal) {
+                sink.fork(fork)?;
+            }
+            sink.step(&step)?;
+        }
+    }
+    next.try_for_each(|fork| sink.fork(fork))
+}
+
+struct Stream<'a, S: TraceSource> {
+    cursor: Cursor<'a, S>,
+    head: Option<Step>,
+    /// Steps that were undone, the next one last.
+    returned: Vec<Step>,
+}
+
+impl<'a, S: TraceSource> Stream<'a, S> {
+    fn new(cursor: Cursor<'a, S>) -> Self {
+        Self {
+            cursor,
+            head: None,
+            returned: Vec::new(),
+        }
+    }
+
+    fn foresees(&self, address: u64, allocates: bool, until: u64) -> bool {
+        let returned = self.returned.iter().rev();
+        let coming = returned.take_while(|step| step.lower <= until);
+        let mut coming = coming.map(|step| (step.address, step.allocates));
+        coming.any(|next| next == (address, allocates))
+            || self.cursor.foresees(address, allocates, until)
+    }
+}
+
+/// What a stream waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// That the address is given back, or handed out.
+    Address(u64),
+    /// That another order was followed so far (see [`Detour`]).
+    Detour,
+    /// That all streams have come to the fork.
+    Fork(usize),
+}
+
+/// "Not before that one": a choice that was found wrong once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Detour {
+    first: (usize, u64),
+    then: (usize, u64),
+}
+
+struct Merge<'a, 'k, S: TraceSource, K> {
+    streams: Vec<Stream<'a, S>>,
+    /// Streams whose head may be tried, by its estimated time.
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    waiting: Vec<(usize, Wait)>,
+    /// The earliest time by which a waiting event must have happened.
+    overdue: u64,
+    tentative: Tentative,
+    detours: Vec<Detour>,
+    credit: u64,
+    settle_at: usize,
+    forks: &'k [Fork],
+    open_forks: Vec<usize>,
+    sink: &'k mut K,
+}
+
+impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
+    fn run(&mut self) -> Result<(), ReplayError> {
+        for stream in 0..self.streams.len() {
+            self.bring_up(stream)?;
+        }
+        self.pass_reached_forks()?;
+        loop {
+            if let Some(stream) = self.choose() {
+                self.attempt(stream)?;
+            } else if self.waiting.is_empty() {
+                break;
+            } else {
+                self.resolve()?;
+            }
+            if self.tentative.len() >= self.settle_at {
+                self.settle()?;
+            }
+        }
+        self.settle_all()?;
+        for fork in std::mem::take(&mut self.open_forks) {
+            self.sink.fork(fork)?;
+        }
+        Ok(())
+    }
+
+    /// Goes on to a stream's next event.
+    fn advance(&mut self, stream: usize) -> Result<(), ReplayError> {
+        if self.bring_up(stream)? {
+            return Ok(());
+        }
+        self.pass_reached_forks()
+    }
+
+    /// Takes a stream's next event for its head; `false` at the stream's end.
+    fn bring_up(&mut self, stream: usize) -> Result<bool, ReplayError> {
+        let at = &mut self.streams[stream];
+        at.head = match at.returned.pop() {
+            Some(step) => Some(step),
+            None => at.cursor.next()?,
+        };
+        if let Some(head) = at.head {
+            self.ready.push(Reverse((head.time, stream)));
+        }
+        Ok(at.head.is_some())
+    }
+
+    /// The stream to try next. While an event waits, only streams that may
+    /// still hold what came before it go on; otherwise they would run ahead.
+    fn choose(&mut self) -> Option<usize> {
+        let &Reverse((_, first)) = self.ready.peek()?;
+        let deadline = self.overdue.saturating_add(SLACK_NS);
+        if self.overdue == u64::MAX || self.lower(first) <= deadline {
+            self.ready.pop();
+            return Some(first);
+        }
+        let candidates = self.ready.iter();
+        let &Reverse((time, late)) = candidates
+            .filter(|Reverse((_, stream))| self.lower(*stream) <= deadline)
+            .max()?;
+        self.ready.retain(|entry| *entry != Reverse((time, late)));
+        Some(late)
+    }
+
+    fn lower(&self, stream: usize) -> u64 {
+        self.streams[stream].head.map_or(u64::MAX, |head| head.lower)
+    }
+
+    fn attempt(&mut self, stream: usize) -> Result<(), ReplayError> {
+        let Some(head) = self.streams[stream].head else {
+            return Ok(());
+        };
+        if let Some(fork) = self.fork_before(stream, head.ordinal) {
+            self.wait(stream, Wait::Fork(fork));
+            return self.pass_reached_forks();
+        }
+        let place = (stream, head.ordinal);
+        if self.detours.iter().any(|detour| detour.then == place) {
+            self.wait(stream, Wait::Detour);
+            return Ok(());
+        }
+        if !self.tentative.allows(&head) {
+            let ambiguous = !head.ambiguous && !head.ordered && self.competes(stream, &head);
+            if let Some(head) = self.streams[stream].head.as_mut() {
+                head.ambiguous |= ambiguous;
+            }
+            self.wait(stream, Wait::Address(head.address));
+            return Ok(());
+        }
+        self.place(stream, head)
+    }
+
+    /// Places the head of a stream and wakes those who waited for it.
+    fn place(&mut self, stream: usize, head: Step) -> Result<(), ReplayError> {
+        self.tentative.place(stream, head, self.overdue);
+        if !self.waiting.is_empty() {
+            self.wake(|wait| wait == Wait::Address(head.address));
+        }
+        if !self.detours.is_empty() {
+            let place = (stream, head.ordinal);
+            let before = self.detours.len();
+            self.detours.retain(|detour| detour.first != place);
+            if self.detours.len() != before {
+                self.wake(|wait| wait == Wait::Detour);
+            }
+        }
+        self.advance(stream)
+    }
+
+    fn wait(&mut self, stream: usize, wait: Wait) {
+        let upper = self.streams[stream].head.map_or(u64::MAX, |head| head.upper);
+        self.overdue = self.overdue.min(upper);
+        self.waiting.push((stream, wait));
+    }
+
+    fn wake(&mut self, woken: impl Fn(Wait) -> bool) {
+        let mut overdue = u64::MAX;
+        let (streams, ready) = (&self.streams, &mut self.ready);
+        self.waiting.retain(|&(stream, wait)| {
+            let Some(head) = streams[stream].head else {
+                return false;
+            };
+            if woken(wait) {
+                ready.push(Reverse((head.time, stream)));
+                return false;
+            }
+            overdue = overdue.min(head.upper);
+            true
+        });
+        self.overdue = overdue;
+    }
+
+    /// Whether the waiting head and the step that took its address could have
+    /// come the other way round: their times overlap, and somebody else than
+    /// that step's stream could have undone the head's in time.
+    fn competes(&self, stream: usize, head: &Step) -> bool {
+        let Some(rival) = self.tentative.recent(head.address) else {
+            return false;
+        };
+        let step = rival.step;
+        let rivals = rival.stream != stream && step.allocates == head.allocates;
+        if !rivals || step.lower > head.upper || head.lower > step.upper {
+            return false;
+        }
+        let others = self.streams.iter().enumerate();
+        let mut others = others.filter(|&(other, _)| other != rival.stream);
+        others.any(|(other, at)| {
+            let is_next = at.head.is_some_and(|next| {
+                other != stream
+                    && next.address == head.address
+                    && next.allocates != head.allocates
+                    && next.lower <= step.upper
+            });
+            is_next || at.foresees(head.address, !head.allocates, step.upper)
+        })
+    }
+
+    /// Nothing can go on in time: finds a way out.
+    #[cold]
+    fn resolve(&mut self) -> Result<(), ReplayError> {
+        let mut order = std::mem::take(&mut self.waiting);
+        order.sort_by_key(|&(stream, _)| {
+            let head = self.streams[stream].head;
+            (head.map_or(u64::MAX, |head| head.upper), stream)
+        });
+        self.waiting = order.clone();
+        if !self.ready.is_empty() {
+            // The others may still find what they wait for.
+            order.truncate(1);
+        }
+        for &(stream, wait) in &order {
+            if matches!(wait, Wait::Address(_)) && self.try_other_order(stream) {
+                return Ok(());
+            }
+        }
+        for &(_, wait) in &order {
+            if let Wait::Fork(fork) = wait {
+                return self.pass_fork(fork);
+            }
+        }
+        if !self.detours.is_empty() {
+            self.detours.clear();
+            self.wake(|wait| wait == Wait::Detour);
+            return Ok(());
+        }
+        match order.first() {
+            Some(&(stream, _)) => self.force(stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Places the head of a waiting stream although nothing makes it legal.
+    fn force(&mut self, stream: usize) -> Result<(), ReplayError> {
+        self.waiting.retain(|&(waiting, _)| waiting != stream);
+        self.wake(|_| false);
+        match self.streams[stream].head {
+            Some(head) => self.place(stream, head),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes back the last choice at the address that the stream waits for, if
+    /// the stream could have come first.
+    fn try_other_order(&mut self, stream: usize) -> bool {
+        let Some(head) = self.streams[stream].head.as_mut() else {
+            return false;
+        };
+        if head.tries >= TRIES {
+            return false;
+        }
+        head.tries += 1;
+        let head = *head;
+        let (index, looked_at) = self.tentative.last_at(head.address);
+        self.credit = self.credit.saturating_sub(looked_at as u64);
+        let Some((index, rival)) = index.and_then(|i| Some((i, self.tentative.get(i)?))) else {
+            return false;
+        };
+        let cost = (self.tentative.len() - index) as u64;
+        let step = rival.step;
+        let rivals = rival.stream != stream && step.allocates == head.allocates;
+        if !rivals || head.lower > step.upper.saturating_add(SLACK_NS) || cost > self.credit {
+            return false;
+        }
+        self.credit -= cost;
+        self.detours.push(Detour {
+            first: (stream, head.ordinal),
+            then: (rival.stream, step.ordinal),
+        });
+        self.undo_from(index);
+        true
+    }
+
+    fn undo_from(&mut self, index: usize) {
+        while self.tentative.len() > index {
+            let Some(placed) = self.tentative.undo() else {
+                break;
+            };
+            let at = &mut self.streams[placed.stream];
+            at.returned.extend(at.head.take());
+            at.head = Some(Step {
+                time: placed.estimate,
+                ambiguous: false,
+                ordered: placed.step.ordered || self.tentative.len() == index,
+                ..placed.step
+            });
+        }
+        self.waiting.clear();
+        self.overdue = u64::MAX;
+        let heads = self.streams.iter().enumerate();
+        self.ready = heads
+            .filter_map(|(stream, at)| Some(Reverse((at.head?.time, stream))))
+            .collect();
+        self.settle_at = self.tentative.len() + SETTLE_EACH;
+    }
+
+    /// Gives the sink what no stream can reach back to.
+    fn settle(&mut self) -> Result<(), ReplayError> {
+        let heads = self.streams.iter().filter_map(|at| at.head);
+        let frontier = heads.map(|head| head.lower).min().unwrap_or(u64::MAX);
+        let settled = |step: &Step| step.upper.saturating_add(SLACK_NS) < frontier;
+        while let Some(step) = self.tentative.settle_if(settled) {
+            self.credit = (self.credit + CREDIT_EACH).min(CREDIT_LIMIT);
+            self.sink.step(&step)?;
+        }
+        if self.tentative.len() >= TENTATIVE_LIMIT {
+            for _ in 0..TENTATIVE_LIMIT / 2 {
+                if let Some(step) = self.tentative.settle_if(|_| true) {
+                    self.credit = (self.credit + CREDIT_EACH).min(CREDIT_LIMIT);
+                    self.sink.step(&step)?;
+                }
+            }
+        }
+        self.settle_at = self.tentative.len() + SETTLE_EACH;
+        Ok(())
+    }
+
+    fn settle_all(&mut self) -> Result<(), ReplayError> {
+        while let Some(step) = self.tentative.settle_if(|_| true) {
+            self.sink.step(&step)?;
+        }
+        Ok(())
+    }
+
+    /// The fork that comes before this event of the stream.
+    fn fork_before(&self, stream: usize, ordinal: u64) -> Option<usize> {
+        let mut open = self.open_forks.iter().copied();
+        open.find(|&fork| {
+            let mut points = self.forks[fork].points.iter();
+            points.any(|&(at, point)| at == stream && ordinal >= point)
+        })
+    }
+
+    /// Passes every fork to which all its streams have come.
+    fn pass_reached_forks(&mut self) -> Result<(), ReplayError> {
+        while let Some(fork) = self.open_forks.iter().copied().find(|&f| self.reached(f)) {
+            self.pass_fork(fork)?;
+        }
+        Ok(())
+    }
+
+    fn reached(&self, fork: usize) -> bool {
+        let points = &self.forks[fork].points;
+        let passed = |&(stream, point): &(usize, u64)| {
+            let head = self.streams[stream].head;
+            head.is_none_or(|head| head.ordinal >= point)
+        };
+        !points.is_empty() && points.iter().all(passed)
+    }
+
+    fn pass_fork(&mut self, fork: usize) -> Result<(), ReplayError> {
+        self.open_forks.retain(|&open| open != fork);
+        self.settle_all()?;
+        self.detours.clear();
+        self.sink.fork(fork)?;
+        self.wake(|wait| matches!(wait, Wait::Fork(_) | Wait::Detour));
+        Ok(())
+    }
+}

@@ -1,0 +1,358 @@
+//! From a trace to a profile: replays every image, a forked child when its
+//! parent comes to the fork, and puts the results together in order of start.
+
+use std::cell::{Cell, RefCell};
+
+use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
+use rustc_hash::FxHashSet;
+
+use crate::cursor::{Cursor, Step};
+use crate::error::ReplayError;
+use crate::frames::FrameTable;
+use crate::index::{Image, Index, ThreadNames, index};
+use crate::ledger::{Balance, Ledger};
+use crate::merge::{Fork, Sink, merge};
+use crate::model::{Process, Profile, ThreadTotals};
+use crate::series::ResidentSample;
+use crate::source::TraceSource;
+
+/// Forks of forks that are replayed while their parents are held open; deeper
+/// ones wait, with what they inherit, until the others are done.
+const FORK_DEPTH: usize = 32;
+/// Events between two reports of progress.
+const PROGRESS_EACH: u64 = 1 << 16;
+
+/// How a trace is replayed.
+#[derive(Default, Clone, Copy)]
+pub struct Options<'a> {
+    /// A block is temporary if its thread made at most this many allocations
+    /// between its allocation and its deallocation.
+    pub temporary_threshold: u64,
+    /// Is told now and then how many events are done, of how many.
+    pub progress: Option<&'a dyn Fn(u64, u64)>,
+}
+
+/// A single allocation, shown when its block was given back or, for one that
+/// was not, at the end of its image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// The image.
+    pub image: ImageId,
+    /// The stack that allocated it.
+    pub stack: StackId,
+    /// Its address.
+    pub address: u64,
+    /// Requested bytes.
+    pub size: u64,
+    /// Index into [`Process::threads`] of the thread that allocated it.
+    pub thread: u32,
+    /// When, nanoseconds since the start of the recording.
+    pub allocated_ns: u64,
+    /// How long it lived; `None` if it was alive at the end.
+    pub lifetime_ns: Option<u64>,
+}
+
+/// Who is shown single blocks, and of which stacks.
+pub(crate) struct Observer<'a> {
+    pub wanted: FxHashSet<(ImageId, StackId)>,
+    pub callback: RefCell<&'a mut dyn FnMut(&Block)>,
+}
+
+/// Replays a trace. Memory is bounded by the live blocks, the sites and a few
+/// decoded runs of events for each stream.
+pub fn replay<S: TraceSource>(
+    source: &S,
+    options: &Options<'_>,
+) -> Result<Profile, ReplayError> {
+    let (mut index, names) = index(source)?;
+    let mut done = Replayer::new(source, &index, options, None).run()?;
+    done.sort_by_key(|(id, _)| *id);
+    let symbols = std::mem::take(&mut index.symbols);
+    let mut frames = FrameTable::new(&index.modules, symbols);
+    let cut = source.cut();
+    let processes = done
+        .into_iter()
+        .filter_map(|(id, balance)| {
+            let image = index.images.get(&id)?;
+            Some(process(&index, image, balance, &names, &mut frames))
+        })
+        .collect();
+    let (modules, frames) = frames.finish();
+    let mut profile = Profile {
+        recording: index.recording,
+        cut,
+        modules,
+        frames,
+        processes,
+        unrecorded: index.unrecorded,
+    };
+    number_sites(&mut profile);
+    Ok(profile)
+}
+
+/// Replays a trace once more and shows each block of the given sites (image,
+/// stack id), in the order in which they were given back; those alive at the
+/// end of their image follow in order of allocation. Nothing is held in memory
+/// for it.
+pub fn blocks_of_sites<S: TraceSource>(
+    source: &S,
+    options: &Options<'_>,
+    sites: &[(ImageId, StackId)],
+    callback: &mut dyn FnMut(&Block),
+) -> Result<(), ReplayError> {
+    let (index, _) = index(source)?;
+    let observer = Observer {
+        wanted: sites.iter().copied().collect(),
+        callback: RefCell::new(callback),
+    };
+    Replayer::new(source, &index, options, Some(&observer)).run()?;
+    Ok(())
+}
+
+struct Replayer<'a, S: TraceSource> {
+    source: &'a S,
+    index: &'a Index<S::Handle>,
+    options: &'a Options<'a>,
+    observer: Option<&'a Observer<'a>>,
+    /// The images that an observer needs; all without one.
+    needed: Option<FxHashSet<ImageId>>,
+    done: RefCell<Vec<(ImageId, Balance)>>,
+    /// Images whose forks lie too deep, with their inherited blocks.
+    later: RefCell<Vec<(ImageId, Vec<(u64, u64)>)>>,
+    events: Cell<u64>,
+}
+
+impl<'a, S: TraceSource> Replayer<'a, S> {
+    fn new(
+        source: &'a S,
+        index: &'a Index<S::Handle>,
+        options: &'a Options<'a>,
+        observer: Option<&'a Observer<'a>>,
+    ) -> Self {
+        Self {
+            source,
+            index,
+            options,
+            observer,
+            needed: observer.map(|observer| with_ancestors(index, observer)),
+            done: RefCell::default(),
+            later: RefCell::default(),
+            events: Cell::new(0),
+        }
+    }
+
+    fn run(self) -> Result<Vec<(ImageId, Balance)>, ReplayError> {
+        for &id in self.index.images.keys() {
+            if !self.index.has_parent(id) {
+                self.image(id, &[], 0)?;
+            }
+            self.run_later()?;
+        }
+        if let Some(progress) = self.options.progress {
+            progress(self.index.events, self.index.events);
+        }
+        Ok(self.done.into_inner())
+    }
+
+    fn run_later(&self) -> Result<(), ReplayError> {
+        loop {
+            let next = self.later.borrow_mut().pop();
+            let Some((id, inherited)) = next else {
+                return Ok(());
+            };
+            self.image(id, &inherited, 0)?;
+        }
+    }
+
+    fn image(
+        &self,
+        id: ImageId,
+        inherited: &[(u64, u64)],
+        depth: usize,
+    ) -> Result<(), ReplayError> {
+        let Some(image) = self.index.images.get(&id) else {
+            return Ok(());
+        };
+        if self.needed.as_ref().is_some_and(|needed| !needed.contains(&id)) {
+            return Ok(());
+        }
+        let timeline = &self.index.timeline;
+        let start_ns = timeline.ns(image.start.tick);
+        let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
+        let cursors = image.streams.values().map(|runs| {
+            Cursor::new(self.source, timeline, &image.threads, runs, start_ns, end_ns)
+        });
+        let threshold = self.options.temporary_threshold;
+        let mut books = Books {
+            ledger: Ledger::new(id, start_ns, threshold, inherited, self.observer),
+            replayer: self,
+            children: &image.children,
+            depth,
+        };
+        let addresses = inherited.iter().map(|&(address, _)| address);
+        let forks = self.forks(image);
+        merge(cursors.collect(), addresses, &forks, &mut books)?;
+        let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
+        let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
+        let balance = books.ledger.close(end_ns);
+        self.done.borrow_mut().push((id, balance));
+        Ok(())
+    }
+
+    /// Where the image's children were forked. A child whose fork point lies in
+    /// no known stream inherits what is live at the parent's end.
+    fn forks(&self, image: &Image<S::Handle>) -> Vec<Fork> {
+        let stream_index = |id| image.streams.keys().position(|&stream| stream == id);
+        let points = |child: &ImageId| {
+            let start = self.index.images.get(child).map(|child| &child.start);
+            let points = start.into_iter().flat_map(|start| &start.fork_points);
+            points
+                .filter_map(|point| Some((stream_index(point.stream)?, point.ordinal)))
+                .collect()
+        };
+        let children = image.children.iter();
+        children
+            .map(|child| Fork {
+                points: points(child),
+            })
+            .collect()
+    }
+
+    fn count(&self) {
+        let events = self.events.get() + 1;
+        self.events.set(events);
+        if events.is_multiple_of(PROGRESS_EACH)
+            && let Some(progress) = self.options.progress
+        {
+            progress(events.min(self.index.events), self.index.events);
+        }
+    }
+}
+
+/// The ledger of an image whose forks are replayed on the way.
+struct Books<'r, 'a, S: TraceSource> {
+    ledger: Ledger<'a>,
+    replayer: &'r Replayer<'a, S>,
+    children: &'r [ImageId],
+    depth: usize,
+}
+
+impl<S: TraceSource> Sink for Books<'_, '_, S> {
+    #[inline]
+    fn step(&mut self, step: &Step) -> Result<(), ReplayError> {
+        self.ledger.take(step);
+        self.replayer.count();
+        Ok(())
+    }
+
+    fn fork(&mut self, fork: usize) -> Result<(), ReplayError> {
+        let Some(&child) = self.children.get(fork) else {
+            return Ok(());
+        };
+        let inherited = self.ledger.live_blocks();
+        if self.depth >= FORK_DEPTH {
+            self.replayer.later.borrow_mut().push((child, inherited));
+            return Ok(());
+        }
+        self.replayer.image(child, &inherited, self.depth + 1)
+    }
+}
+
+/// The images an observer wants to see, and those they were forked from.
+fn with_ancestors<H>(index: &Index<H>, observer: &Observer<'_>) -> FxHashSet<ImageId> {
+    let mut needed = FxHashSet::default();
+    for &(image, _) in &observer.wanted {
+        let mut next = Some(image);
+        while let Some(id) = next
+            && needed.insert(id)
+        {
+            let start = index.images.get(&id).map(|image| &image.start);
+            next = start.and_then(|start| start.forked_from);
+        }
+    }
+    needed
+}
+
+fn process<H>(
+    index: &Index<H>,
+    image: &Image<H>,
+    balance: Balance,
+    names: &ThreadNames,
+    frames: &mut FrameTable,
+) -> Process {
+    let start_ns = index.timeline.ns(image.start.tick);
+    let mut totals = balance.totals;
+    totals.peak_time_us = balance.peak_ns.saturating_sub(start_ns) / 1_000;
+    let reported = image.losses.values().fold(0_u64, |sum, &n| sum.saturating_add(n));
+    let mut process = Process {
+        id: image.start.image,
+        pid: image.start.pid,
+        parent_pid: image.start.parent_pid,
+        origin: image.start.origin,
+        forked_from: image.start.forked_from,
+        executable: image.start.executable.clone(),
+        command: image.start.command.clone(),
+        started_us: start_ns / 1_000,
+        duration_us: balance.end_ns.saturating_sub(start_ns) / 1_000,
+        exit: image.end.map_or(Exit::Running, |end| end.exit),
+        complete: image.end.is_some_and(|end| end.complete),
+        lost_events: reported.saturating_add(balance.implied_losses),
+        losses: image.losses.iter().map(|(&reason, &n)| (reason, n)).collect(),
+        ambiguous_events: balance.ambiguous,
+        unmatched_deallocations: balance.unmatched,
+        unoptimised: frames.unoptimised(&image.start.executable),
+        totals,
+        sites: balance.sites,
+        truncated_stacks: 0,
+        stacks_without_unwind_information: 0,
+        threads: Vec::new(),
+        entries: balance.entries,
+        live: balance.series,
+        resident: image
+            .resident
+            .iter()
+            .map(|&(tick, bytes)| ResidentSample {
+                time_us: index.timeline.ns(tick) / 1_000,
+                bytes,
+            })
+            .collect(),
+    };
+    let threads = image.threads.borrow();
+    process.threads = (threads.known.iter().enumerate())
+        .map(|(number, thread)| {
+            let figures = balance.threads.get(number).copied().unwrap_or_default();
+            ThreadTotals {
+                thread: thread.thread,
+                tid: thread.tid,
+                name: thread.thread.and_then(|id| names.get(&id)).cloned().unwrap_or_default(),
+                allocations: figures.allocations,
+                allocated_bytes: figures.allocated_bytes,
+                deallocations: figures.deallocations,
+                temporary_allocations: figures.temporary,
+            }
+        })
+        .collect();
+    for site in &mut process.sites {
+        let (stack, end) = frames.stack(image, site.stack_id);
+        site.stack = stack;
+        process.truncated_stacks += u64::from(end == stack_end::TRUNCATED);
+        process.stacks_without_unwind_information +=
+            u64::from(end == stack_end::NO_UNWIND_INFORMATION);
+    }
+    process
+}
+
+/// Sorts the sites of each process and numbers them through the profile.
+fn number_sites(profile: &mut Profile) {
+    let mut number = 0;
+    for process in &mut profile.processes {
+        process.sites.sort_by(|a, b| {
+            let by_count = b.allocations.cmp(&a.allocations);
+            by_count.then_with(|| (&a.stack, a.stack_id).cmp(&(&b.stack, b.stack_id)))
+        });
+        for site in &mut process.sites {
+            number += 1;
+            site.number = number;
+        }
+    }
+}

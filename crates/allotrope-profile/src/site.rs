@@ -1,0 +1,188 @@
+//! The figures of each stack of an image while it is replayed.
+//!
+//! What is live at the peak is not copied at each new peak, which would cost
+//! all sites each time. Each peak has a number, and a site notes before it
+//! changes for the first time after a peak what was live in it then.
+
+use allotrope_trace::model::StackId;
+use rustc_hash::FxHashMap;
+
+use crate::lifetime::Lifetimes;
+use crate::model::Site;
+
+/// Sites by dense index, in order of first allocation.
+#[derive(Default)]
+pub(crate) struct Sites {
+    figures: Vec<Figures>,
+    lifetimes: Vec<Lifetimes>,
+    /// Index + 1 by stack id, for ids in the range that a recorder uses.
+    low: Vec<u32>,
+    high: FxHashMap<StackId, u32>,
+    /// Number of peaks so far.
+    peaks: u64,
+}
+
+#[derive(Default)]
+struct Figures {
+    stack: StackId,
+    allocations: u64,
+    allocated_bytes: u64,
+    reallocations: u64,
+    temporary: u64,
+    live: u64,
+    live_bytes: u64,
+    /// Number of the peak that the next two are of.
+    peak: u64,
+    at_peak: u64,
+    bytes_at_peak: u64,
+}
+
+/// Stack ids below are looked up in a table, those above in a map: a damaged
+/// file may name any id, and must not make the table large.
+const LOW_IDS: u32 = 1 << 22;
+
+impl Figures {
+    /// Notes what was live at the latest peak, before something changes.
+    #[inline]
+    fn settle(&mut self, peaks: u64) {
+        if self.peak != peaks {
+            self.peak = peaks;
+            self.at_peak = self.live;
+            self.bytes_at_peak = self.live_bytes;
+        }
+    }
+}
+
+impl Sites {
+    /// The site of a stack.
+    #[inline]
+    pub(crate) fn of_stack(&mut self, stack: StackId) -> u32 {
+        match self.low.get(stack as usize) {
+            Some(&index) if index != 0 => index - 1,
+            _ => self.find_or_add(stack),
+        }
+    }
+
+    #[cold]
+    fn find_or_add(&mut self, stack: StackId) -> u32 {
+        let next = self.figures.len() as u32;
+        let index = if stack < LOW_IDS {
+            if self.low.len() <= stack as usize {
+                self.low.resize(stack as usize + 1, 0);
+            }
+            self.low[stack as usize] = next + 1;
+            next
+        } else {
+            *self.high.entry(stack).or_insert(next)
+        };
+        if index == next {
+            self.figures.push(Figures {
+                stack,
+                peak: self.peaks,
+                ..Figures::default()
+            });
+            self.lifetimes.push(Lifetimes::default());
+        }
+        index
+    }
+
+    /// A block of this site was handed out.
+    #[inline]
+    pub(crate) fn allocate(&mut self, site: u32, size: u64, reallocation: bool) {
+        let figures = &mut self.figures[site as usize];
+        figures.settle(self.peaks);
+        figures.allocations += 1;
+        figures.allocated_bytes = figures.allocated_bytes.wrapping_add(size);
+        figures.reallocations += u64::from(reallocation);
+        figures.live += 1;
+        figures.live_bytes = figures.live_bytes.wrapping_add(size);
+    }
+
+    /// A block of this site was given back after so many nanoseconds.
+    #[inline]
+    pub(crate) fn deallocate(&mut self, site: u32, size: u64, lifetime: u64, temporary: bool) {
+        let figures = &mut self.figures[site as usize];
+        figures.settle(self.peaks);
+        figures.live -= 1;
+        figures.live_bytes = figures.live_bytes.wrapping_sub(size);
+        figures.temporary += u64::from(temporary);
+        self.lifetimes[site as usize].add(lifetime);
+    }
+
+    /// A block of this site lived until the end of the image.
+    pub(crate) fn outlive(&mut self, site: u32, lifetime: u64) {
+        self.lifetimes[site as usize].add(lifetime);
+    }
+
+    /// What is live now is the peak.
+    #[inline]
+    pub(crate) fn mark_peak(&mut self) {
+        self.peaks += 1;
+    }
+
+    /// The stack of a site.
+    pub(crate) fn stack_of(&self, site: u32) -> StackId {
+        self.figures[site as usize].stack
+    }
+
+    /// The sites, in order of first allocation, without frames and numbers.
+    pub(crate) fn finish(mut self) -> Vec<Site> {
+        let peaks = self.peaks;
+        let figures = self.figures.iter_mut().zip(self.lifetimes);
+        figures
+            .map(|(figures, lifetimes)| {
+                figures.settle(peaks);
+                Site {
+                    number: 0,
+                    stack_id: figures.stack,
+                    stack: Box::default(),
+                    allocations: figures.allocations,
+                    allocated_bytes: figures.allocated_bytes,
+                    reallocations: figures.reallocations,
+                    temporary_allocations: figures.temporary,
+                    leaked_allocations: figures.live,
+                    leaked_bytes: figures.live_bytes,
+                    bytes_at_peak: figures.bytes_at_peak,
+                    allocations_at_peak: figures.at_peak,
+                    lifetimes,
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_site_remembers_the_latest_peak_only() {
+        let mut sites = Sites::default();
+        let (a, b) = (sites.of_stack(8), sites.of_stack(9));
+        sites.allocate(a, 100, false);
+        sites.mark_peak();
+        sites.allocate(b, 50, false);
+        sites.mark_peak();
+        sites.deallocate(a, 100, 0, false);
+        sites.allocate(b, 7, false);
+        let sites = sites.finish();
+        assert_eq!((sites[0].bytes_at_peak, sites[0].allocations_at_peak), (100, 1));
+        assert_eq!((sites[1].bytes_at_peak, sites[1].allocations_at_peak), (50, 1));
+        assert_eq!(sites[1].leaked_bytes, 57);
+    }
+
+    #[test]
+    fn a_site_born_after_the_peak_has_nothing_at_it() {
+        let mut sites = Sites::default();
+        let a = sites.of_stack(8);
+        sites.allocate(a, 100, false);
+        sites.mark_peak();
+        sites.deallocate(a, 100, 0, false);
+        let b = sites.of_stack(u32::MAX);
+        sites.allocate(b, 10, true);
+        assert_eq!(sites.of_stack(u32::MAX), b);
+        let sites = sites.finish();
+        assert_eq!(sites[1].allocations_at_peak, 0);
+        assert_eq!(sites[1].reallocations, 1);
+    }
+}

@@ -1,0 +1,131 @@
+//! Where a replay gets a trace from: a file, or records in memory.
+
+use allotrope_trace::model::{Event, ImageId, Record, StreamId};
+use allotrope_trace::{Entry, EventsRef, Source, TraceReader};
+
+use crate::error::ReplayError;
+
+/// A run of a stream's events that is not decoded yet.
+#[derive(Debug, Clone, Copy)]
+pub struct Run<H> {
+    /// The image whose stream it is.
+    pub image: ImageId,
+    /// The stream.
+    pub stream: StreamId,
+    /// Number of counted events in the stream before this run.
+    pub first_ordinal: u64,
+    /// Number of events in it that are counted.
+    pub counted: u64,
+    /// Tick of its first anchor.
+    pub first_tick: Option<u64>,
+    /// What the source finds it by.
+    pub handle: H,
+}
+
+/// What follows next in a trace.
+pub enum SourceEntry<H> {
+    /// A record that is not [`Record::Events`].
+    Record(Record),
+    /// A run of events.
+    Run(Run<H>),
+}
+
+/// Takes one entry of a trace.
+pub type Visitor<'a, H> = dyn FnMut(SourceEntry<H>) -> Result<(), ReplayError> + 'a;
+
+/// A trace that can be listed and whose runs of events can be read in any order.
+pub trait TraceSource {
+    /// What the source finds a run by.
+    type Handle: Copy;
+
+    /// Gives every entry, in file order.
+    fn visit(&self, visitor: &mut Visitor<'_, Self::Handle>) -> Result<(), ReplayError>;
+
+    /// Replaces what is in `into` by the events of the run.
+    fn read(&self, handle: &Self::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError>;
+
+    /// Why the readable part ends before the trace was closed; `None` if it is whole.
+    fn cut(&self) -> Option<String>;
+}
+
+impl<S: Source> TraceSource for TraceReader<S> {
+    type Handle = EventsRef;
+
+    fn visit(&self, visitor: &mut Visitor<'_, EventsRef>) -> Result<(), ReplayError> {
+        for entry in self.entries() {
+            visitor(match entry? {
+                Entry::Record(record) => SourceEntry::Record(record),
+                Entry::Events(at) => SourceEntry::Run(Run {
+                    image: at.image,
+                    stream: at.stream,
+                    first_ordinal: at.first_ordinal,
+                    counted: u64::from(at.counted),
+                    first_tick: at.first_tick,
+                    handle: at,
+                }),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, handle: &EventsRef, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+        Ok(self.read_events(handle, into)?)
+    }
+
+    fn cut(&self) -> Option<String> {
+        if self.is_complete() {
+            return None;
+        }
+        Some(self.cut_at().map_or_else(
+            || "the trace was never closed".to_owned(),
+            |cut| cut.to_string(),
+        ))
+    }
+}
+
+/// A trace held as records, for tests and for programs that make their own.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryTrace {
+    /// The records, in the order a file would have them.
+    pub records: Vec<Record>,
+    /// Why the trace is not whole, if it is not.
+    pub cut: Option<String>,
+}
+
+impl TraceSource for MemoryTrace {
+    type Handle = usize;
+
+    fn visit(&self, visitor: &mut Visitor<'_, usize>) -> Result<(), ReplayError> {
+        for (handle, record) in self.records.iter().enumerate() {
+            visitor(match record {
+                Record::Events(run) => SourceEntry::Run(Run {
+                    image: run.image,
+                    stream: run.stream,
+                    first_ordinal: run.first_ordinal,
+                    counted: run.events.iter().filter(|e| e.is_counted()).count() as u64,
+                    first_tick: run
+                        .events
+                        .iter()
+                        .find(|e| e.kind == allotrope_trace::model::EventKind::Anchor)
+                        .map(|e| e.address),
+                    handle,
+                }),
+                other => SourceEntry::Record(other.clone()),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+        let Some(Record::Events(run)) = self.records.get(*handle) else {
+            return Err(ReplayError::NoSuchRun(*handle));
+        };
+        into.clear();
+        into.extend_from_slice(&run.events);
+        Ok(())
+    }
+
+    fn cut(&self) -> Option<String> {
+        self.cut.clone()
+    }
+}

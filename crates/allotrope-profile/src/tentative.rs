@@ -1,0 +1,131 @@
+//! Steps whose order was chosen and may still be undone, the newest last.
+//!
+//! Two streams may want the same address at about the same time. Which came
+//! first shows only later, when the wrong choice leaves one of them stuck; then
+//! the choice is taken back. What no stream can reach back to any more is
+//! settled and goes to the books.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashSet;
+
+use crate::cursor::Step;
+
+/// Slots of the table of latest steps.
+const SLOTS: usize = 1 << 12;
+
+/// A step in its tentative place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placed {
+    pub stream: usize,
+    pub step: Step,
+    /// What the step's time was before its place decided it.
+    pub estimate: u64,
+    /// It was legal, so that undoing it changes what is live.
+    legal: bool,
+}
+
+/// The tentative order, and what is live at its end.
+pub(crate) struct Tentative {
+    placed: VecDeque<Placed>,
+    /// Number of steps that were settled.
+    settled: u64,
+    live: FxHashSet<u64>,
+    /// Number + 1 of a late step by its address's slot.
+    latest: Box<[u64]>,
+    /// Time of the last step.
+    now: u64,
+    settled_at: u64,
+}
+
+impl Tentative {
+    pub(crate) fn new(live: FxHashSet<u64>) -> Self {
+        Self {
+            placed: VecDeque::new(),
+            settled: 0,
+            live,
+            latest: vec![0; SLOTS].into_boxed_slice(),
+            now: 0,
+            settled_at: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.placed.len()
+    }
+
+    /// Whether the step agrees with what is live.
+    #[inline]
+    pub(crate) fn allows(&self, step: &Step) -> bool {
+        self.live.contains(&step.address) != step.allocates
+    }
+
+    /// Places the step at the end, not later than `latest` where its own
+    /// stream leaves that open.
+    #[inline]
+    pub(crate) fn place(&mut self, stream: usize, mut step: Step, latest: u64) {
+        let estimate = step.time;
+        self.now = self.now.max(estimate.min(latest));
+        step.time = self.now;
+        let legal = if step.allocates {
+            self.live.insert(step.address)
+        } else {
+            self.live.remove(&step.address)
+        };
+        self.placed.push_back(Placed {
+            stream,
+            step,
+            estimate,
+            legal,
+        });
+        self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
+    }
+
+    /// Takes the last step back.
+    pub(crate) fn undo(&mut self) -> Option<Placed> {
+        let last = self.placed.pop_back()?;
+        if last.legal {
+            if last.step.allocates {
+                self.live.remove(&last.step.address);
+            } else {
+                self.live.insert(last.step.address);
+            }
+        }
+        self.now = self.placed.back().map_or(self.settled_at, |p| p.step.time);
+        Some(last)
+    }
+
+    /// The oldest step, for good, if `settled` says so.
+    #[inline]
+    pub(crate) fn settle_if(&mut self, settled: impl FnOnce(&Step) -> bool) -> Option<Step> {
+        if !settled(&self.placed.front()?.step) {
+            return None;
+        }
+        let placed = self.placed.pop_front()?;
+        self.settled += 1;
+        self.settled_at = placed.step.time;
+        Some(placed.step)
+    }
+
+    /// A late step at this address, unless it is forgotten: quick, not sure.
+    pub(crate) fn recent(&self, address: u64) -> Option<&Placed> {
+        let index = self.latest[slot(address)].checked_sub(self.settled + 1)?;
+        let placed = self.placed.get(usize::try_from(index).ok()?)?;
+        (placed.step.address == address).then_some(placed)
+    }
+
+    /// Index of the last step at this address, and how many were looked at.
+    pub(crate) fn last_at(&self, address: u64) -> (Option<usize>, usize) {
+        let index = self.placed.iter().rposition(|p| p.step.address == address);
+        (index, self.placed.len() - index.unwrap_or(0))
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Option<&Placed> {
+        self.placed.get(index)
+    }
+}
+
+#[inline]
+fn slot(address: u64) -> usize {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % SLOTS
+}
