@@ -15,12 +15,14 @@
 #![forbid(unsafe_code)]
 
 mod demangle;
+mod dwarf;
 mod elf;
 mod error;
 mod frame;
 mod intervals;
 mod locator;
 mod module;
+mod shared_strings;
 mod symbol_table;
 
 pub use demangle::{Names, demangle};

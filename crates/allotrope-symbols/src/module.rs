@@ -7,17 +7,20 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::demangle::{Names, demangle};
+use crate::demangle::{Names, demangle, is_mangled};
+use crate::dwarf::{DebugInformation, Location, Name};
 use crate::elf::ElfFile;
 use crate::error::{SymbolError, hexadecimal};
 use crate::frame::{Frame, Resolved};
 use crate::locator::Locator;
-use crate::symbol_table::SymbolTable;
+use crate::shared_strings::SharedStrings;
+use crate::symbol_table::{Symbol, SymbolTable};
 
 /// The symbols of one loaded module.
 #[derive(Debug)]
 pub struct ModuleSymbols {
     symbols: SymbolTable,
+    debug_information: Option<DebugInformation>,
 }
 
 impl ModuleSymbols {
@@ -52,53 +55,137 @@ impl ModuleSymbols {
             (Err(_), None) => return Err(module.unwrap_err()),
             (module, debug) => module.iter().chain(debug).collect(),
         };
+        let described = files.iter().rev().find(|file| file.has_dwarf());
         Ok(Self {
             symbols: SymbolTable::read(&files),
+            debug_information: described.map(|file| {
+                let supplementary = locator.supplementary_file(file);
+                DebugInformation::load(file, supplementary.as_ref())
+            }),
         })
     }
 
     /// Names many addresses, in the order given. An address is as in the
     /// file's program headers (run-time address minus load bias); with `false`
     /// it is a return address, and the byte before it is looked up.
+    ///
+    /// Debug information is read anew by each call, so that nothing of it
+    /// stays in memory: ask for all addresses at once.
     pub fn resolve(&self, addresses: &[(u64, bool)]) -> Vec<Resolved> {
-        let mut names = FxHashMap::default();
-        addresses
-            .iter()
-            .map(|(address, exact)| self.resolve_one(*address, *exact, &mut names))
-            .collect()
+        let lookup = |(address, exact): &(u64, bool)| address.checked_sub(u64::from(!exact));
+        let mut lookups: Vec<u64> = addresses.iter().filter_map(lookup).collect();
+        lookups.sort_unstable();
+        lookups.dedup();
+        let mut strings = SharedStrings::default();
+        let locations = match &self.debug_information {
+            Some(information) => information.locate(&lookups, &mut strings),
+            None => vec![None; lookups.len()],
+        };
+        let mut resolver = Resolver {
+            symbols: &self.symbols,
+            strings,
+            names: FxHashMap::default(),
+        };
+        let resolve = |address: &(u64, bool)| {
+            let Some(lookup) = lookup(address) else {
+                return Resolved::default();
+            };
+            let index = lookups.partition_point(|known| *known < lookup);
+            resolver.resolve(address.0, lookup, locations[index].as_ref())
+        };
+        addresses.iter().map(resolve).collect()
     }
 
     /// Whether most of the module's code was compiled without optimisation;
-    /// `None` where the compilers did not leave word of it.
+    /// `None` where the compilers did not leave word of it: gcc does, clang
+    /// only with `-grecord-command-line`, rustc does not.
     pub fn unoptimised(&self) -> Option<bool> {
-        None
+        self.debug_information.as_ref()?.unoptimised()
+    }
+}
+
+/// Puts frames together, each name demangled once.
+struct Resolver<'a> {
+    symbols: &'a SymbolTable,
+    strings: SharedStrings,
+    names: FxHashMap<Name<'a>, (Arc<str>, Arc<str>)>,
+}
+
+impl<'a> Resolver<'a> {
+    fn resolve(&mut self, address: u64, lookup: u64, location: Option<&Location<'a>>) -> Resolved {
+        let symbol = self.symbols.containing(lookup);
+        let start = location.and_then(|location| location.start);
+        // A label far before the function may be the only symbol there is.
+        let start = start.max(symbol.map(|symbol| symbol.address));
+        let offset = start.map_or(0, |start| address.saturating_sub(start));
+        let Some(location) = location else {
+            let frame = symbol.map(|symbol| self.frame(linkage_name(symbol), offset));
+            return Resolved {
+                frames: frame.into_iter().collect(),
+            };
+        };
+        let outermost = location.frames.len() - 1;
+        let mut frames = Vec::with_capacity(location.frames.len());
+        for (index, from) in location.frames.iter().enumerate() {
+            let name = if index == outermost {
+                function_name(from.name, symbol)
+            } else {
+                from.name
+            };
+            // A frame that nothing names is no frame; the others still hold.
+            let Some(name) = name else { continue };
+            frames.push(Frame {
+                file: from.file.clone(),
+                line: from.line,
+                column: from.column,
+                inlined: index != outermost,
+                ..self.frame(name, offset)
+            });
+        }
+        if let Some(last) = frames.last_mut() {
+            last.inlined = false;
+        }
+        Resolved { frames }
     }
 
-    fn resolve_one<'a>(
-        &'a self,
-        address: u64,
-        exact: bool,
-        names: &mut FxHashMap<&'a [u8], (Arc<str>, Arc<str>)>,
-    ) -> Resolved {
-        let lookup = address.checked_sub(u64::from(!exact));
-        let Some(symbol) = lookup.and_then(|lookup| self.symbols.containing(lookup)) else {
-            return Resolved::default();
-        };
-        let (function, signature) = names.entry(symbol.name).or_insert_with(|| {
-            let Names {
-                function,
-                signature,
-            } = demangle(&String::from_utf8_lossy(symbol.name));
-            (function.into(), signature.into())
+    fn frame(&mut self, name: Name<'a>, offset: u64) -> Frame {
+        let strings = &mut self.strings;
+        let (function, signature) = self.names.entry(name).or_insert_with(|| {
+            let text = String::from_utf8_lossy(name.text);
+            let names = match name.is_linkage {
+                true => demangle(&text),
+                false => Names::plain(&text),
+            };
+            (
+                strings.share(&names.function),
+                strings.share(&names.signature),
+            )
         });
-        Resolved {
-            frames: vec![Frame {
-                function: function.clone(),
-                signature: signature.clone(),
-                offset: address - symbol.address,
-                ..Frame::default()
-            }],
+        Frame {
+            function: function.clone(),
+            signature: signature.clone(),
+            offset,
+            ..Frame::default()
         }
+    }
+}
+
+fn linkage_name(symbol: Symbol<'_>) -> Name<'_> {
+    Name {
+        text: symbol.name,
+        is_linkage: true,
+    }
+}
+
+/// The name of a function that is not inlined: the linker's name for it if
+/// there is one, which alone is the same whoever tells it.
+fn function_name<'a>(described: Option<Name<'a>>, symbol: Option<Symbol<'a>>) -> Option<Name<'a>> {
+    match (described, symbol) {
+        (Some(name), Some(symbol)) if !name.is_linkage && is_mangled(symbol.name) => {
+            Some(linkage_name(symbol))
+        }
+        (Some(name), _) => Some(name),
+        (None, symbol) => symbol.map(linkage_name),
     }
 }
 

@@ -8,6 +8,8 @@ use cpp_demangle::{
 
 use super::Names;
 
+mod member;
+
 /// Substitutions let the output grow exponentially with the input.
 const MAX_DEMANGLED: usize = 1 << 20;
 
@@ -26,10 +28,62 @@ pub(super) fn demangle(name: &str) -> Option<Names> {
     if !name.starts_with("_Z") {
         return None;
     }
+    if let Some((kind, target)) = thunk(name) {
+        let names = demangle_function(&format!("_Z{target}"))?;
+        return Some(Names {
+            function: format!("{kind} thunk to {}", names.function),
+            signature: format!("{kind} thunk to {}", names.signature),
+        });
+    }
+    demangle_function(name)
+}
+
+fn demangle_function(name: &str) -> Option<Names> {
+    demangle_as_written(name).or_else(|| {
+        let rewritten = member::rewrite(name)?;
+        let names = demangle_as_written(&rewritten)?;
+        Some(Names {
+            function: member::restore(&names.function),
+            signature: member::restore(&names.signature),
+        })
+    })
+}
+
+fn demangle_as_written(name: &str) -> Option<Names> {
     match demangle_within(name, SHALLOW) {
         Outcome::Names(names) => Some(names),
         Outcome::NotCpp => None,
         Outcome::TooDeep => demangle_deep(name),
+    }
+}
+
+/// The kind of a thunk and the mangled name of what it leads to. The parser
+/// spells thunks in a form of its own; this is the one other tools give.
+fn thunk(name: &str) -> Option<(&'static str, &str)> {
+    let thunk = name.strip_prefix("_ZT")?;
+    match thunk.as_bytes().first()? {
+        b'h' => Some(("non-virtual", behind_call_offset(thunk)?)),
+        b'v' => Some(("virtual", behind_call_offset(thunk)?)),
+        b'c' => {
+            let result = behind_call_offset(&thunk[1..])?;
+            Some(("covariant return", behind_call_offset(result)?))
+        }
+        _ => None,
+    }
+}
+
+/// What follows a `<call-offset>`: `h` and one number, `v` and two.
+fn behind_call_offset(text: &str) -> Option<&str> {
+    let number = |text| {
+        let (number, rest) = str::split_once(text, '_')?;
+        let digits = number.strip_prefix('n').unwrap_or(number);
+        let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_number.then_some(rest)
+    };
+    match text.split_at_checked(1)? {
+        ("h", rest) => number(rest),
+        ("v", rest) => number(rest).and_then(number),
+        _ => None,
     }
 }
 
@@ -64,7 +118,7 @@ fn demangle_within(name: &str, recursion_limit: u32) -> Outcome {
     let bare = full.no_params().no_return_type();
     match (spell(&symbol, &bare), spell(&symbol, &full)) {
         (Ok(function), Ok(signature)) => Outcome::Names(Names {
-            function,
+            function: without_qualifiers(name, &function).to_owned(),
             signature,
         }),
         // The formatter does not say why it gave up.
@@ -72,10 +126,72 @@ fn demangle_within(name: &str, recursion_limit: u32) -> Outcome {
     }
 }
 
+/// Drops the qualifiers of a member function, which belong to its parameter
+/// list, where the formatter leaves them: `&` and `&&` of any function, and all
+/// of a function within another one (`_ZZ`), as the calls of lambdas are.
+/// Elsewhere a `const` at the end is that of the type that a conversion gives.
+fn without_qualifiers<'a>(name: &str, function: &'a str) -> &'a str {
+    let qualifiers: &[&str] = if name.starts_with("_ZZ") {
+        &[" &&", " &", " const", " volatile"]
+    } else {
+        &[" &&", " &"]
+    };
+    let mut rest = function;
+    while let Some(shorter) = qualifiers.iter().find_map(|q| rest.strip_suffix(q)) {
+        rest = shorter;
+    }
+    // `operator &` has no such space, but let no name become less than one.
+    if rest.ends_with("operator") {
+        function
+    } else {
+        rest
+    }
+}
+
 fn spell(symbol: &BorrowedSymbol<'_>, options: &DemangleOptions) -> Result<String, fmt::Error> {
     let mut text = BoundedText::default();
     symbol.structured_demangle(&mut text, options)?;
-    Ok(text.text)
+    Ok(with_literal_suffixes(&text.text))
+}
+
+/// Writes `(unsigned long)4` as `4ul`, as C++ programmers and the other tools
+/// do; casts to other types have no shorter form.
+fn with_literal_suffixes(text: &str) -> String {
+    const SUFFIXES: [(&str, &str); 5] = [
+        ("(unsigned int)", "u"),
+        ("(long)", "l"),
+        ("(unsigned long)", "ul"),
+        ("(long long)", "ll"),
+        ("(unsigned long long)", "ull"),
+    ];
+    let mut short = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(open) = rest.find('(') {
+        let (before, from) = rest.split_at(open);
+        short.push_str(before);
+        let cast = SUFFIXES.iter().find_map(|(cast, suffix)| {
+            let literal = from.strip_prefix(cast)?;
+            let sign = usize::from(literal.starts_with('-'));
+            let digits = literal[sign..]
+                .bytes()
+                .take_while(u8::is_ascii_digit)
+                .count();
+            (digits > 0).then(|| (literal.split_at(sign + digits), suffix))
+        });
+        match cast {
+            Some(((literal, after), suffix)) => {
+                short.push_str(literal);
+                short.push_str(suffix);
+                rest = after;
+            }
+            None => {
+                short.push('(');
+                rest = &from[1..];
+            }
+        }
+    }
+    short.push_str(rest);
+    short
 }
 
 /// Text that refuses to grow beyond [`MAX_DEMANGLED`].

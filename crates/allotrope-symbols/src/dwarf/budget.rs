@@ -1,0 +1,48 @@
+//! A bound on the work that debug information may cause.
+//!
+//! Honest DWARF is read about once. Entries of damaged or hostile DWARF can
+//! share range lists, line programs and subtrees, so that a megabyte of it
+//! stands for more work than a machine can do; when the budget is used up,
+//! the names found so far are all there are.
+
+use std::cell::Cell;
+
+/// Steps a byte of debug information may cost. Measured on libstdc++ and on
+/// rustc's own debug information, resolving everything takes below 3.
+const STEPS_PER_BYTE: u64 = 32;
+/// So that tiny files are never short.
+const FLOOR: u64 = 1 << 16;
+
+#[derive(Debug)]
+pub(super) struct Budget {
+    left: Cell<u64>,
+}
+
+impl Budget {
+    /// The budget for debug information of this many bytes.
+    pub(super) fn for_bytes(bytes: u64) -> Self {
+        Self {
+            left: Cell::new(bytes.saturating_mul(STEPS_PER_BYTE).saturating_add(FLOOR)),
+        }
+    }
+
+    /// Takes `steps`; `None` once there are not enough left.
+    pub(super) fn spend(&self, steps: usize) -> Option<()> {
+        let left = self.left.get().checked_sub(steps as u64);
+        self.left.set(left.unwrap_or(0));
+        left.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends() {
+        let budget = Budget::for_bytes(0);
+        assert_eq!(budget.spend(FLOOR as usize), Some(()));
+        assert_eq!(budget.spend(1), None);
+        assert_eq!(budget.spend(0), Some(()));
+    }
+}

@@ -1,0 +1,187 @@
+//! The functions of a unit and what was inlined into them.
+
+use std::ops::Range;
+
+use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset};
+
+use super::budget::Budget;
+use super::ranges::RangeAttributes;
+use super::units::{Slice, UnitRef};
+use crate::intervals::Intervals;
+
+/// Frames inlined into one another at one address beyond which the innermost
+/// are left out; compilers stop far earlier.
+const MAX_INLINED: usize = 512;
+
+/// A function with code of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Function {
+    /// Its entry in the unit.
+    pub(super) entry: UnitOffset,
+    /// Start of the range that an address was found in: a function that was
+    /// split into a hot and a cold part has two.
+    pub(super) start: u64,
+}
+
+/// A call that was inlined.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inlined {
+    /// Its entry in the unit.
+    pub(super) entry: UnitOffset,
+    /// Where the call stood, by the unit's file table.
+    pub(super) call_file: Option<u64>,
+    pub(super) call_line: u32,
+    pub(super) call_column: u32,
+}
+
+/// The functions of the unit by their code. What stands before a damaged entry
+/// is found.
+pub(super) fn functions(unit: UnitRef<'_, '_>, budget: &Budget) -> Intervals<Function> {
+    let mut ranges = Vec::new();
+    let _ = scan_functions(unit, budget, &mut ranges);
+    Intervals::new(ranges)
+}
+
+fn scan_functions(
+    unit: UnitRef<'_, '_>,
+    budget: &Budget,
+    found: &mut Vec<(Range<u64>, Function)>,
+) -> Option<()> {
+    let mut entries = unit.entries_raw(None).ok()?;
+    while !entries.is_empty() {
+        let entry = entries.next_offset();
+        let Some(abbreviation) = entries.read_abbreviation().ok()? else {
+            continue;
+        };
+        budget.spend(1 + abbreviation.attributes().len())?;
+        if abbreviation.tag() != gimli::DW_TAG_subprogram {
+            entries.skip_attributes(abbreviation.attributes()).ok()?;
+            continue;
+        }
+        let mut ranges = RangeAttributes::default();
+        for specification in abbreviation.attributes() {
+            ranges.note(unit, &entries.read_attribute(*specification).ok()?);
+        }
+        // A damaged range list costs this function only.
+        let _ = ranges.each(unit, budget, |range| {
+            let start = range.start;
+            found.push((range, Function { entry, start }));
+        });
+    }
+    Some(())
+}
+
+/// For each of the sorted `addresses`, the calls inlined around it in the
+/// function whose entry is given, outermost first.
+pub(super) fn inlined_at(
+    unit: UnitRef<'_, '_>,
+    function: UnitOffset,
+    addresses: &[u64],
+    budget: &Budget,
+) -> Vec<Vec<Inlined>> {
+    let mut walk = InlineWalk {
+        unit,
+        addresses,
+        budget,
+        open: Vec::new(),
+        found: vec![Vec::new(); addresses.len()],
+    };
+    let _ = walk.walk(function);
+    walk.found
+}
+
+/// One pass over a function's entries.
+struct InlineWalk<'u, 'a> {
+    unit: UnitRef<'u, 'a>,
+    addresses: &'u [u64],
+    budget: &'u Budget,
+    /// Depths of the inlined calls around the current entry.
+    open: Vec<isize>,
+    found: Vec<Vec<Inlined>>,
+}
+
+impl<'a> InlineWalk<'_, 'a> {
+    fn walk(&mut self, function: UnitOffset) -> Option<()> {
+        let mut entries = self.unit.entries_raw(Some(function)).ok()?;
+        let top = entries.next_depth();
+        let abbreviation = entries.read_abbreviation().ok()??;
+        entries.skip_attributes(abbreviation.attributes()).ok()?;
+        // Depth of a function nested in this one, whose entries are not ours.
+        let mut nested: Option<isize> = None;
+        while !entries.is_empty() && entries.next_depth() > top {
+            let entry = entries.next_offset();
+            let depth = entries.next_depth();
+            let Some(abbreviation) = entries.read_abbreviation().ok()? else {
+                continue;
+            };
+            self.budget.spend(1 + abbreviation.attributes().len())?;
+            nested = nested.filter(|nested| depth > *nested);
+            while self.open.last().is_some_and(|open| *open >= depth) {
+                self.open.pop();
+            }
+            match abbreviation.tag() {
+                gimli::DW_TAG_inlined_subroutine if nested.is_none() => {
+                    self.take_inlined(&mut entries, abbreviation, entry)?;
+                    self.open.push(depth);
+                }
+                tag => {
+                    if tag == gimli::DW_TAG_subprogram && nested.is_none() {
+                        nested = Some(depth);
+                    }
+                    entries.skip_attributes(abbreviation.attributes()).ok()?;
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn take_inlined(
+        &mut self,
+        entries: &mut EntriesRaw<'_, Slice<'a>>,
+        abbreviation: &Abbreviation,
+        entry: UnitOffset,
+    ) -> Option<()> {
+        let mut ranges = RangeAttributes::default();
+        let mut inlined = Inlined {
+            entry,
+            call_file: None,
+            call_line: 0,
+            call_column: 0,
+        };
+        for specification in abbreviation.attributes() {
+            let attribute = entries.read_attribute(*specification).ok()?;
+            let number = || attribute.udata_value().and_then(|n| u32::try_from(n).ok());
+            match attribute.name() {
+                gimli::DW_AT_call_file => inlined.call_file = self.file_index(attribute.value()),
+                gimli::DW_AT_call_line => inlined.call_line = number().unwrap_or(0),
+                gimli::DW_AT_call_column => inlined.call_column = number().unwrap_or(0),
+                _ => ranges.note(self.unit, &attribute),
+            }
+        }
+        let (unit, budget) = (self.unit, self.budget);
+        let _ = ranges.each(unit, budget, |range| self.take_range(inlined, &range));
+        Some(())
+    }
+
+    /// Until DWARF 5, index 0 means no file; from then on it is the first.
+    fn file_index(&self, value: AttributeValue<Slice<'a>>) -> Option<u64> {
+        match value {
+            AttributeValue::FileIndex(0) if self.unit.header.version() < 5 => None,
+            AttributeValue::FileIndex(index) => Some(index),
+            _ => None,
+        }
+    }
+
+    /// An address is within an inlined call only if it is within all that
+    /// surround it; the number found so far tells.
+    fn take_range(&mut self, inlined: Inlined, range: &Range<u64>) {
+        let first = self.addresses.partition_point(|a| *a < range.start);
+        let end = self.addresses.partition_point(|a| *a < range.end);
+        let level = self.open.len();
+        for chain in &mut self.found[first..end] {
+            if chain.len() == level && level < MAX_INLINED {
+                chain.push(inlined);
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What DWARF says of code addresses: function names, source positions and
+//! inlined calls, for many addresses in one pass.
+//!
+//! Built on `gimli` rather than `addr2line`, which keeps every line and
+//! function of a unit it has met (gigabytes for a large program), recurses as
+//! deep as the file says and lets a file repeat work without bound. The tests
+//! hold the two to the same answers.
+
+mod budget;
+mod functions;
+mod lines;
+mod names;
+mod producer;
+mod ranges;
+mod units;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gimli::{AbbreviationsCacheStrategy, DwarfSections, EndianSlice, LittleEndian, SectionId};
+
+use self::budget::Budget;
+use self::functions::{Function, Inlined};
+use self::lines::Position;
+pub(crate) use self::names::Name;
+use self::names::Names;
+use self::units::{Dwarf, UnitRef, Units};
+use crate::elf::ElfFile;
+use crate::intervals::Intervals;
+use crate::shared_strings::SharedStrings;
+
+type Sections = DwarfSections<Vec<u8>>;
+
+/// The DWARF of a module, and of the supplementary file it shares with others.
+#[derive(Debug)]
+pub(crate) struct DebugInformation {
+    main: Sections,
+    supplementary: Option<Sections>,
+    /// Bytes of all these sections.
+    size: u64,
+}
+
+/// What is known of an address.
+#[derive(Debug, Clone)]
+pub(crate) struct Location<'a> {
+    /// Innermost first; all but the last are inlined into the next. The last
+    /// is the function's own, with no name where only the line is known.
+    pub(crate) frames: Vec<LocationFrame<'a>>,
+    /// Start of the function, or of that part of it.
+    pub(crate) start: Option<u64>,
+}
+
+/// One frame of a [`Location`]; zeros and empty text for what is unknown.
+#[derive(Debug, Clone)]
+pub(crate) struct LocationFrame<'a> {
+    pub(crate) name: Option<Name<'a>>,
+    pub(crate) file: Arc<str>,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+impl DebugInformation {
+    /// Reads the sections needed here.
+    pub(crate) fn load(file: &ElfFile, supplementary: Option<&ElfFile>) -> Self {
+        let mut size = 0;
+        let main = load_sections(file, &mut size);
+        let supplementary = supplementary.map(|file| load_sections(file, &mut size));
+        Self {
+            main,
+            supplementary,
+            size,
+        }
+    }
+
+    /// What is known of each of `addresses`, which are sorted.
+    pub(crate) fn locate(
+        &self,
+        addresses: &[u64],
+        strings: &mut SharedStrings,
+    ) -> Vec<Option<Location<'_>>> {
+        let dwarf = self.borrow();
+        let units = Units::new(&dwarf);
+        let supplementary = dwarf.sup().map(Units::new);
+        let budget = Budget::for_bytes(self.size);
+        let mut search = Search {
+            units: &units,
+            names: Names::new(&units, supplementary.as_ref()),
+            budget: &budget,
+            strings,
+            addresses,
+            found: vec![None; addresses.len()],
+        };
+        search.run();
+        search.found
+    }
+
+    /// See [`crate::ModuleSymbols::unoptimised`].
+    pub(crate) fn unoptimised(&self) -> Option<bool> {
+        let dwarf = self.borrow();
+        producer::unoptimised(&Units::new(&dwarf), &Budget::for_bytes(self.size))
+    }
+
+    fn borrow(&self) -> Dwarf<'_> {
+        let mut main = borrow_sections(&self.main);
+        if let Some(supplementary) = &self.supplementary {
+            main.set_sup(borrow_sections(supplementary));
+        }
+        main
+    }
+}
+
+fn borrow_sections(sections: &Sections) -> Dwarf<'_> {
+    let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
+    // Units that dwz or link-time optimisation made share their abbreviations.
+    dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
+    dwarf
+}
+
+fn load_sections(file: &ElfFile, size: &mut u64) -> Sections {
+    let mut load = |id: SectionId| {
+        let bytes = match is_needed(id) {
+            true => file.contents(id.name()),
+            false => Vec::new(),
+        };
+        *size += bytes.len() as u64;
+        Ok::<_, std::convert::Infallible>(bytes)
+    };
+    match Sections::load(&mut load) {
+        Ok(sections) => sections,
+        Err(never) => match never {},
+    }
+}
+
+/// Variables, types and macros, half of a debug file, are not read.
+fn is_needed(id: SectionId) -> bool {
+    matches!(
+        id,
+        SectionId::DebugAbbrev
+            | SectionId::DebugAddr
+            | SectionId::DebugInfo
+            | SectionId::DebugLine
+            | SectionId::DebugLineStr
+            | SectionId::DebugRanges
+            | SectionId::DebugRngLists
+            | SectionId::DebugStr
+            | SectionId::DebugStrOffsets
+    )
+}
+
+/// One search for many addresses.
+struct Search<'s, 'd, 'a> {
+    units: &'d Units<'d, 'a>,
+    names: Names<'d, 'a>,
+    budget: &'s Budget,
+    strings: &'s mut SharedStrings,
+    addresses: &'s [u64],
+    found: Vec<Option<Location<'a>>>,
+}
+
+impl<'a> Search<'_, '_, 'a> {
+    fn run(&mut self) {
+        let mut ranges = Vec::new();
+        let mut without_ranges = Vec::new();
+        for index in 0..self.units.len() {
+            match self.units.root(index, self.budget) {
+                Some(root) if !root.is_compile_unit => {}
+                Some(root) if root.ranges.is_empty() => without_ranges.push(index),
+                Some(root) => ranges.extend(root.ranges.into_iter().map(|range| (range, index))),
+                None => {}
+            }
+        }
+        let ranges = Intervals::new(ranges);
+        let mut by_unit: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (index, address) in self.addresses.iter().enumerate() {
+            for unit in ranges.containing(*address) {
+                by_unit.entry(*unit).or_default().push(index);
+            }
+        }
+        for (unit, wanted) in by_unit {
+            let _ = self.search_unit(unit, &wanted);
+        }
+        // Some assemblers do not say where a unit's code is.
+        for unit in without_ranges {
+            let missing = |index: &usize| self.found[*index].is_none();
+            let wanted: Vec<usize> = (0..self.addresses.len()).filter(missing).collect();
+            if wanted.is_empty() {
+                break;
+            }
+            let _ = self.search_unit(unit, &wanted);
+        }
+    }
+
+    /// Looks the addresses of these indexes up in one unit.
+    fn search_unit(&mut self, unit: usize, wanted: &[usize]) -> Option<()> {
+        let unit = self.units.unit(unit)?;
+        let unit = UnitRef::new(self.units.dwarf(), &unit);
+        let addresses: Vec<u64> = wanted.iter().map(|index| self.addresses[*index]).collect();
+        let positions = lines::positions(unit, &addresses, self.budget);
+        let functions = functions::functions(unit, self.budget);
+        for (function, members) in by_function(&functions, &addresses) {
+            let inside: Vec<u64> = members.iter().map(|member| addresses[*member]).collect();
+            let chains = match function {
+                Some(function) => functions::inlined_at(unit, function.entry, &inside, self.budget),
+                None => vec![Vec::new(); inside.len()],
+            };
+            for (member, chain) in members.into_iter().zip(chains) {
+                let location = self.location(unit, function, &chain, positions[member]);
+                self.keep(wanted[member], location);
+            }
+        }
+        Some(())
+    }
+
+    /// A unit that knows the function beats one that knows only a line.
+    fn keep(&mut self, index: usize, location: Option<Location<'a>>) {
+        let known = &mut self.found[index];
+        let better = match (&known, &location) {
+            (Some(known), Some(new)) => known.start.is_none() && new.start.is_some(),
+            (None, Some(_)) => true,
+            (_, None) => false,
+        };
+        if better {
+            *known = location;
+        }
+    }
+
+    fn location(
+        &mut self,
+        unit: UnitRef<'_, 'a>,
+        function: Option<Function>,
+        chain: &[Inlined],
+        position: Option<Position>,
+    ) -> Option<Location<'a>> {
+        if function.is_none() && position.is_none() {
+            return None;
+        }
+        let mut frames = Vec::with_capacity(chain.len() + 1);
+        let mut file = position.map(|position| position.file);
+        let mut line = position.map_or(0, |position| position.line);
+        let mut column = position.map_or(0, |position| position.column);
+        for inlined in chain.iter().rev() {
+            frames.push(LocationFrame {
+                name: self.names.name(unit, inlined.entry),
+                file: self.file(unit, file),
+                line,
+                column,
+            });
+            // The caller stands where the call stood.
+            (file, line, column) = (inlined.call_file, inlined.call_line, inlined.call_column);
+        }
+        frames.push(LocationFrame {
+            name: function.and_then(|function| self.names.name(unit, function.entry)),
+            file: self.file(unit, file),
+            line,
+            column,
+        });
+        Some(Location {
+            frames,
+            start: function.map(|function| function.start),
+        })
+    }
+
+    fn file(&mut self, unit: UnitRef<'_, 'a>, index: Option<u64>) -> Arc<str> {
+        let path = index.and_then(|index| lines::file_path(unit, index));
+        self.strings.share(&path.unwrap_or_default())
+    }
+}
+
+/// The innermost function around each address, and the indexes of the
+/// addresses in it.
+fn by_function(
+    functions: &Intervals<Function>,
+    addresses: &[u64],
+) -> BTreeMap<Option<Function>, Vec<usize>> {
+    let mut members: BTreeMap<Option<Function>, Vec<usize>> = BTreeMap::new();
+    for (index, address) in addresses.iter().enumerate() {
+        let function = functions.containing(*address).next().copied();
+        members.entry(function).or_default().push(index);
+    }
+    members
+}

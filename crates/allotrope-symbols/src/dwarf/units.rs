@@ -1,0 +1,112 @@
+//! The units of a file's `.debug_info`: where each begins, what its root entry
+//! says, which of them have code at an address.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+
+use gimli::{DebugInfoOffset, EndianSlice, LittleEndian, UnitHeader};
+use rustc_hash::FxHashMap;
+
+use super::budget::Budget;
+use super::ranges::RangeAttributes;
+
+pub(super) type Slice<'a> = EndianSlice<'a, LittleEndian>;
+pub(super) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
+pub(super) type Unit<'a> = gimli::Unit<Slice<'a>>;
+pub(super) type UnitRef<'u, 'a> = gimli::UnitRef<'u, Slice<'a>>;
+
+/// The units of one file, parsed when first asked for.
+pub(super) struct Units<'d, 'a> {
+    dwarf: &'d Dwarf<'a>,
+    /// In order of their offsets.
+    headers: Vec<UnitHeader<Slice<'a>>>,
+    parsed: RefCell<FxHashMap<usize, Option<Rc<Unit<'a>>>>>,
+}
+
+/// What a unit's root entry says.
+pub(super) struct Root<'a> {
+    pub(super) is_compile_unit: bool,
+    pub(super) ranges: Vec<Range<u64>>,
+    pub(super) producer: Option<&'a [u8]>,
+    pub(super) language: Option<gimli::DwLang>,
+    /// LLVM writes this attribute only where it is true, and only if asked to.
+    pub(super) says_optimised: bool,
+}
+
+impl<'d, 'a> Units<'d, 'a> {
+    /// Finds the units; behind a damaged header there are none.
+    pub(super) fn new(dwarf: &'d Dwarf<'a>) -> Self {
+        let mut units = dwarf.units();
+        let headers = std::iter::from_fn(|| units.next().ok().flatten());
+        Self {
+            dwarf,
+            headers: headers.collect(),
+            parsed: RefCell::default(),
+        }
+    }
+
+    pub(super) fn dwarf(&self) -> &'d Dwarf<'a> {
+        self.dwarf
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// The unit, kept for the next time.
+    pub(super) fn unit(&self, index: usize) -> Option<Rc<Unit<'a>>> {
+        let mut parsed = self.parsed.borrow_mut();
+        let parse = || self.parse(index).map(Rc::new);
+        parsed.entry(index).or_insert_with(parse).clone()
+    }
+
+    fn parse(&self, index: usize) -> Option<Unit<'a>> {
+        self.dwarf.unit(self.headers.get(index)?.clone()).ok()
+    }
+
+    /// Index of the unit that an offset lies in.
+    pub(super) fn holding(&self, offset: DebugInfoOffset) -> Option<usize> {
+        let starts_before = |header: &UnitHeader<_>| header.offset().0 <= offset.0;
+        self.headers.partition_point(starts_before).checked_sub(1)
+    }
+
+    /// The unit's root entry; the unit is not kept.
+    pub(super) fn root(&self, index: usize, budget: &Budget) -> Option<Root<'a>> {
+        read_root(&self.parse(index)?, self.dwarf, budget)
+    }
+}
+
+fn read_root<'a>(unit: &Unit<'a>, dwarf: &Dwarf<'a>, budget: &Budget) -> Option<Root<'a>> {
+    let unit = UnitRef::new(dwarf, unit);
+    let mut entries = unit.entries_raw(None).ok()?;
+    let abbreviation = entries.read_abbreviation().ok()??;
+    budget.spend(abbreviation.attributes().len())?;
+    let mut ranges = RangeAttributes::default();
+    let mut root = Root {
+        is_compile_unit: abbreviation.tag() == gimli::DW_TAG_compile_unit,
+        ranges: Vec::new(),
+        producer: None,
+        language: None,
+        says_optimised: false,
+    };
+    for specification in abbreviation.attributes() {
+        let attribute = entries.read_attribute(*specification).ok()?;
+        match attribute.name() {
+            gimli::DW_AT_producer => {
+                let producer = unit.attr_string(attribute.value()).ok();
+                root.producer = producer.map(|producer| producer.slice());
+            }
+            gimli::DW_AT_language => {
+                if let gimli::AttributeValue::Language(language) = attribute.value() {
+                    root.language = Some(language);
+                }
+            }
+            gimli::DW_AT_APPLE_optimized => root.says_optimised = true,
+            _ => ranges.note(unit, &attribute),
+        }
+    }
+    // What was read of a damaged list is as good as the rest of the unit.
+    let _ = ranges.each(unit, budget, |range| root.ranges.push(range));
+    Some(root)
+}
