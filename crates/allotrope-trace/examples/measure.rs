@@ -42,7 +42,7 @@ type Block = Vec<u8>;
 
 impl Program {
     fn push(&mut self, kind: EventKind, entry: EntryPoint, stack: u32, address: u64, size: u64) {
-        if self.events.len() % ANCHOR == 0 {
+        if self.events.len().is_multiple_of(ANCHOR) {
             // Some 40 to 60 cycles an event, as a busy program has.
             self.tick += ANCHOR as u64 * 50 + self.random.next() % 1000;
             let (kind, entry) = (EventKind::Anchor, EntryPoint::Malloc);
