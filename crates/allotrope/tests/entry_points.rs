@@ -1,0 +1,91 @@
+//! Every call through which a block comes or goes, counted to the last event,
+//! with the program's own checks that nothing changed for it.
+//!
+//! The truths stand in `programs/entry_points.c` and `programs/operators.cc`.
+
+mod support;
+
+use support::{compile, record, truth};
+
+macro_rules! cases {
+    ($source:literal: $($case:ident)*) => {
+        $(
+            #[test]
+            fn $case() {
+                truth::check($source, stringify!($case));
+            }
+        )*
+
+        #[test]
+        fn every_case_is_tested() {
+            let text = compile::source_text($source);
+            let tested = [$(stringify!($case)),*];
+            for line in text.lines() {
+                let Some((case, _)) = line
+                    .split_once("truth ")
+                    .and_then(|(_, rest)| rest.split_once(':'))
+                else {
+                    continue;
+                };
+                assert!(case == "nothing" || tested.contains(&case), "{case}");
+            }
+        }
+    };
+}
+
+mod c {
+    use super::*;
+
+    cases!("entry_points.c":
+        malloc malloc_fails calloc realloc_grow realloc_shrink realloc_same realloc_null
+        realloc_zero realloc_fails realloc_fails_then_grows reallocarray posix_memalign
+        aligned_alloc memalign valloc pvalloc free_null cfree strdup many_sizes large);
+
+    /// A C program that uses no stdio allocates nothing by itself: then the
+    /// truths above are totals, not differences.
+    #[test]
+    fn nothing_is_nothing() {
+        let recording = record(compile::compiled("entry_points.c"))
+            .arg("nothing")
+            .run()
+            .expect_status(0);
+        let report = recording.report();
+        let process = report.only();
+        assert_eq!(process.total("allocations"), 0, "{}", report.summary());
+        assert_eq!(process.total("deallocations"), 0, "{}", report.summary());
+    }
+}
+
+mod cxx {
+    use super::*;
+
+    cases!("operators.cc":
+        scalar array many_objects nothrow aligned aligned_array aligned_nothrow direct_sized
+        direct_aligned delete_null constructor_throws containers);
+
+    /// What a failed `operator new` allocates is the exception, and small.
+    #[test]
+    fn failures_are_not_counted() {
+        let recording = record(compile::compiled("operators.cc"))
+            .arg("failures")
+            .run()
+            .expect_status(0);
+        let report = recording.report();
+        let found = report.only().under("case_failures");
+        assert!(found.bytes < 100_000, "{found:?}");
+        assert_eq!(found.leaked, 0, "{found:?}");
+    }
+}
+
+/// A program may ask whether a function exists (that is how jemalloc is
+/// detected): the answer is the same with us in the process.
+#[test]
+fn functions_that_exist_are_the_same() {
+    let run = record(compile::compiled("available.c"));
+    let plain = run.plain();
+    let recorded = run.run().expect_status(0);
+    assert_eq!(
+        String::from_utf8_lossy(&recorded.stdout),
+        String::from_utf8_lossy(&plain.stdout)
+    );
+}

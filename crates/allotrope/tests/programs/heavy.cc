@@ -1,0 +1,19 @@
+// Something for a compiler to chew on.
+#include <algorithm>
+#include <iostream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
+
+int main() {
+    std::map<std::string, std::vector<int>> places;
+    const std::regex word("[a-z]+");
+    const std::string text = "one two three two one";
+    int place = 0;
+    for (std::sregex_iterator next(text.begin(), text.end(), word), end; next != end; ++next)
+        places[next->str()].push_back(place++);
+    for (const auto &[name, where] : places)
+        std::cout << name << ' ' << where.size() << '\n';
+    return 0;
+}

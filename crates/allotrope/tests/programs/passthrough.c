@@ -1,0 +1,164 @@
+/* Looks at what a process is given: `passthrough CASE`. Nothing but write(2)
+ * and the calls that it is about. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+extern char **environ;
+
+static void put(int descriptor, const void *bytes, size_t count) {
+    const char *rest = bytes;
+    while (count > 0) {
+        ssize_t written = write(descriptor, rest, count);
+        if (written < 0)
+            _exit(97);
+        rest += written;
+        count -= (size_t)written;
+    }
+}
+
+static void say(const char *text) {
+    put(1, text, strlen(text));
+    put(1, "\n", 1);
+}
+
+/* What comes in goes out on stdout as it is, and on stderr with every byte
+ * turned over. A block for every piece, so that there is something to record. */
+static int copy(void) {
+    for (;;) {
+        unsigned char *piece = malloc(3000);
+        ssize_t count = read(0, piece, 3000);
+        if (count <= 0) {
+            free(piece);
+            return count < 0 ? 97 : 0;
+        }
+        put(1, piece, (size_t)count);
+        for (ssize_t i = 0; i < count; i++)
+            piece[i] = (unsigned char)~piece[i];
+        put(2, piece, (size_t)count);
+        free(piece);
+    }
+}
+
+static int environment(void) {
+    for (char **variable = environ; *variable != NULL; variable++)
+        say(*variable);
+    return 0;
+}
+
+/* Every open descriptor but the one that looks. */
+static int descriptors(void) {
+    free(malloc(10));
+    DIR *folder = opendir("/proc/self/fd");
+    struct dirent *entry;
+    while ((entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.' && atoi(entry->d_name) != dirfd(folder))
+            say(entry->d_name);
+    closedir(folder);
+    return 0;
+}
+
+/* Dispositions, blocked and pending signals, mask of new files, folder, name,
+ * niceness, limits: one line each. */
+static int state(int argc, char **argv) {
+    char line[8192];
+    free(malloc(10));
+    for (int number = 1; number < 65; number++) {
+        struct sigaction action;
+        if (sigaction(number, NULL, &action) == 0) {
+            snprintf(line, sizeof line, "signal %d: %s", number,
+                     action.sa_handler == SIG_DFL   ? "default"
+                     : action.sa_handler == SIG_IGN ? "ignored"
+                                                    : "handled");
+            say(line);
+        }
+    }
+    sigset_t blocked, pending;
+    sigprocmask(SIG_BLOCK, NULL, &blocked);
+    sigpending(&pending);
+    for (int number = 1; number < 65; number++)
+        if (sigismember(&blocked, number) == 1 || sigismember(&pending, number) == 1)
+            say("a signal is blocked or pending");
+    mode_t mask = umask(0);
+    snprintf(line, sizeof line, "umask %o, nice %d, errno %d", (unsigned)mask,
+             getpriority(PRIO_PROCESS, 0), errno);
+    say(line);
+    for (int resource = 0; resource < RLIM_NLIMITS; resource++) {
+        struct rlimit limit;
+        getrlimit((__rlimit_resource_t)resource, &limit);
+        snprintf(line, sizeof line, "limit %d: %llu %llu", resource,
+                 (unsigned long long)limit.rlim_cur, (unsigned long long)limit.rlim_max);
+        say(line);
+    }
+    for (int i = 0; i < argc; i++)
+        say(argv[i]);
+    return 0;
+}
+
+static int folder(void) {
+    char path[8192];
+    free(malloc(10));
+    say(getcwd(path, sizeof path));
+    return 0;
+}
+
+/* Whether the process is in its parent's group and session. */
+static int group(void) {
+    free(malloc(10));
+    say(getpgrp() == getpgid(getppid()) ? "group of the parent" : "another group");
+    say(getsid(0) == getsid(getppid()) ? "session of the parent" : "another session");
+    return 0;
+}
+
+/* Says "ready", waits for a signal, says which, ends with 9. */
+static void handler(int number) {
+    char digits[3] = {(char)('0' + number / 10), (char)('0' + number % 10), '\n'};
+    put(1, digits, 3);
+    _exit(9);
+}
+
+static int wait_handled(void) {
+    int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        signal(numbers[i], handler);
+    free(malloc(10));
+    say("ready");
+    for (;;)
+        pause();
+}
+
+static int wait_unhandled(void) {
+    free(malloc(10));
+    say("ready");
+    for (;;)
+        pause();
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "copy") == 0)
+        return copy();
+    if (strcmp(name, "environment") == 0)
+        return environment();
+    if (strcmp(name, "descriptors") == 0)
+        return descriptors();
+    if (strcmp(name, "state") == 0)
+        return state(argc, argv);
+    if (strcmp(name, "folder") == 0)
+        return folder();
+    if (strcmp(name, "group") == 0)
+        return group();
+    if (strcmp(name, "wait-handled") == 0)
+        return wait_handled();
+    if (strcmp(name, "wait-unhandled") == 0)
+        return wait_unhandled();
+    return 98;
+}

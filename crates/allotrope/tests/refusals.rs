@@ -1,0 +1,154 @@
+//! What can not be recorded: one clear sentence, the documented status, no file.
+
+mod support;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use support::{Recording, compiled, compiled_with, is_root, record, skip};
+
+/// Exactly one sentence about `what`, and nothing left in the folder.
+fn expect_refusal(recording: &Recording, status: i32, what: &str) {
+    assert_eq!(
+        recording.status.code(),
+        Some(status),
+        "{}",
+        recording.stderr
+    );
+    assert!(
+        recording.stderr.contains(what),
+        "{what} in {}",
+        recording.stderr
+    );
+    assert!(recording.stdout.is_empty());
+    assert!(
+        !recording.stderr.contains("panicked"),
+        "{}",
+        recording.stderr
+    );
+    let paragraphs = recording.stderr.trim().lines().count();
+    assert!((1..=3).contains(&paragraphs), "{}", recording.stderr);
+    assert!(!recording.trace.exists(), "a file was left behind");
+    let left = std::fs::read_dir(recording.folder.path()).expect("it exists");
+    let left: Vec<_> = left
+        .map(|entry| entry.expect("it can be read").file_name())
+        .filter(|name| name != "kept")
+        .collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+#[test]
+fn a_program_that_is_not_there() {
+    let recording = record("no-such-program-anywhere").run();
+    expect_refusal(&recording, 127, "no-such-program-anywhere");
+    let recording = record("/no/such/folder/program").run();
+    expect_refusal(&recording, 127, "/no/such/folder/program");
+}
+
+#[test]
+fn a_file_that_is_not_executable() {
+    let run = record("./kept");
+    std::fs::write(run.folder().join("kept"), "just text\n").expect("the folder is ours");
+    expect_refusal(&run.run(), 126, "kept");
+}
+
+#[test]
+fn a_folder_is_not_executable() {
+    let run = record("./kept");
+    std::fs::create_dir(run.folder().join("kept")).expect("the folder is ours");
+    expect_refusal(&run.run(), 126, "kept");
+}
+
+#[test]
+fn a_static_program() {
+    let program = compiled_with("stream.c", &["-static"]);
+    let recording = record(&program).arg("10").run();
+    expect_refusal(&recording, 125, "static");
+}
+
+#[test]
+fn a_setuid_program() {
+    let run = record("./kept");
+    let program = run.folder().join("kept");
+    // By a child: no thread of ours holds it open for writing when it runs.
+    let copied = Command::new("cp")
+        .arg(compiled("stream.c"))
+        .arg(&program)
+        .status()
+        .expect("cp runs");
+    assert!(copied.success());
+    if !is_root() {
+        return skip("only root can make another user's setuid program");
+    }
+    let nobody = 65_534;
+    std::os::unix::fs::chown(&program, Some(nobody), None).expect("we are root");
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).expect("we are root");
+    let mount = rustix::fs::statvfs(&program).expect("it exists");
+    if mount.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID) {
+        return skip("the temporary folder is mounted nosuid");
+    }
+    expect_refusal(&run.run(), 125, "setuid");
+}
+
+#[test]
+fn an_output_folder_that_is_not_there() {
+    let recording = record(compiled("stream.c"))
+        .arg("10")
+        .output(Path::new("/no/such/folder/x.allotrope"))
+        .run();
+    expect_refusal(&recording, 125, "/no/such/folder");
+}
+
+#[test]
+fn an_output_folder_that_is_not_writable() {
+    // Not even root writes here.
+    let recording = record(compiled("stream.c"))
+        .arg("10")
+        .output(Path::new("/proc/self/x.allotrope"))
+        .run();
+    expect_refusal(&recording, 125, "/proc/self/x.allotrope");
+    if is_root() {
+        return skip("every folder is writable for root");
+    }
+    let run = record(compiled("stream.c")).arg("10");
+    let closed = run.folder().join("kept");
+    std::fs::create_dir(&closed).expect("the folder is ours");
+    std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o555)).expect("it is ours");
+    let trace = closed.join("x.allotrope");
+    let recording = run.output(&trace).run();
+    expect_refusal(&recording, 125, "x.allotrope");
+}
+
+/// The program must not have run when the recording could not begin.
+#[test]
+fn nothing_runs_before_the_output_is_there() {
+    let run = record("touch").arg("ran");
+    let folder = run.folder().to_owned();
+    let recording = run.output(Path::new("/no/such/folder/x.allotrope")).run();
+    assert_eq!(recording.status.code(), Some(125));
+    assert!(!folder.join("ran").exists());
+}
+
+#[test]
+fn a_command_line_that_is_wrong() {
+    for arguments in [
+        &["record"][..],
+        &["record", "--"],
+        &["record", "--no-such-option", "--", "true"],
+        &["record", "--on-full", "explode", "--", "true"],
+    ] {
+        let output = support::allotrope(arguments);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+    for arguments in [
+        &["report"][..],
+        &["no-such-command"],
+        &["report", "--sort", "x", "y"],
+    ] {
+        let output = support::allotrope(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty(), "{arguments:?}");
+    }
+}

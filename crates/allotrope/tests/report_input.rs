@@ -1,0 +1,165 @@
+//! What `report` does with files that are not whole traces, and with programs
+//! that are gone.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use support::{Report, compiled, record};
+use tempfile::TempDir;
+
+fn report(path: &Path) -> Output {
+    support::allotrope(["report".as_ref(), path.as_os_str()])
+}
+
+fn report_json(path: &Path) -> Output {
+    support::allotrope([
+        "report".as_ref(),
+        "--format".as_ref(),
+        "json".as_ref(),
+        path.as_os_str(),
+    ])
+}
+
+fn expect_refusal(path: &Path) -> String {
+    let output = report(path);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{}: {said}", path.display());
+    assert!(output.stdout.is_empty(), "{}", path.display());
+    let name = path.file_name().expect("tests name files");
+    assert!(said.contains(&*name.to_string_lossy()), "{said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "one sentence: {said}");
+    said
+}
+
+fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("the folder is ours");
+    path
+}
+
+fn trace() -> Vec<u8> {
+    let recording = record(compiled("stream.c"))
+        .arg("300000")
+        .run()
+        .expect_status(0);
+    std::fs::read(&recording.trace).expect("it was written")
+}
+
+#[test]
+fn files_that_are_no_trace() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    expect_refusal(&folder.path().join("missing.allotrope"));
+    expect_refusal(&file(&folder, "empty.allotrope", b""));
+    expect_refusal(&file(
+        &folder,
+        "text.allotrope",
+        b"This is no trace at all.\n",
+    ));
+    expect_refusal(&file(&folder, "zeros.allotrope", &[0; 100_000]));
+    let program = std::fs::read(compiled("stream.c")).expect("it was compiled");
+    expect_refusal(&file(&folder, "program.allotrope", &program));
+    let directory = folder.path().join("folder.allotrope");
+    std::fs::create_dir(&directory).expect("the folder is ours");
+    expect_refusal(&directory);
+}
+
+/// The major version stands in the header's bytes 8 and 9.
+#[test]
+fn a_trace_of_a_newer_version() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut bytes = trace();
+    let major = u16::from_le_bytes([bytes[8], bytes[9]]);
+    bytes[8..10].copy_from_slice(&(major + 1).to_le_bytes());
+    let said = expect_refusal(&file(&folder, "newer.allotrope", &bytes));
+    assert!(said.contains("newer") || said.contains("version"), "{said}");
+}
+
+#[test]
+fn a_cut_trace_yields_what_is_before_the_cut() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let whole = trace();
+    let total = Report::of(&file(&folder, "whole.allotrope", &whole))
+        .only()
+        .total("allocations");
+    assert_eq!(total, 300_000);
+    let mut before = 0;
+    for tenth in 2..10 {
+        let cut = file(&folder, "cut.allotrope", &whole[..whole.len() * tenth / 10]);
+        let report = Report::of(&cut);
+        assert!(!report.warnings.is_empty(), "a warning at {tenth}/10");
+        let found: u64 = report
+            .processes()
+            .iter()
+            .map(|process| {
+                assert_eq!(process.json["complete"], false, "at {tenth}/10");
+                process.total("allocations")
+            })
+            .sum();
+        assert!((before..=total).contains(&found), "at {tenth}/10: {found}");
+        before = found;
+    }
+    assert!(before > 0, "something lies before nine tenths");
+}
+
+/// No length makes it fail otherwise than documented; the ends of the file,
+/// where headers and the closing chunk lie, byte by byte.
+#[test]
+fn a_trace_cut_anywhere() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let whole = trace();
+    let ends = (0..48).chain(whole.len() - 24..whole.len());
+    for length in ends.chain((48..whole.len()).step_by(whole.len() / 16)) {
+        let output = report_json(&file(&folder, "cut.allotrope", &whole[..length]));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = output.status.code();
+        assert!(
+            code == Some(0) || code == Some(2),
+            "at {length}: {code:?} {said}"
+        );
+        assert!(!said.contains("panicked"), "at {length}: {said}");
+        assert!(!said.is_empty(), "at {length}: nothing said");
+        assert_eq!(code == Some(0), !output.stdout.is_empty(), "at {length}");
+    }
+}
+
+#[test]
+fn damage_in_the_middle_is_noticed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let whole = trace();
+    for place in [whole.len() / 3, whole.len() / 2, whole.len() * 3 / 4] {
+        let mut damaged = whole.clone();
+        damaged[place] ^= 0x55;
+        let output = report_json(&file(&folder, "damaged.allotrope", &damaged));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let code = output.status.code();
+        assert!(code == Some(0) || code == Some(2), "{code:?} {said}");
+        assert!(!said.is_empty(), "a flipped byte at {place} goes unsaid");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+/// A trace explains itself: the program may be rebuilt or gone.
+#[test]
+fn the_program_may_change_after_the_recording() {
+    let run = record("./program");
+    let program = run.folder().join("program");
+    let copy = |source: PathBuf| {
+        let copied = Command::new("cp").arg(source).arg(&program).status();
+        assert!(copied.expect("cp runs").success());
+    };
+    copy(compiled("attribution.c"));
+    let recording = run.arg("chain").run().expect_status(0);
+    let text = || report(&recording.trace).stdout;
+    let (json, read) = (recording.report().json, text());
+    assert!(String::from_utf8_lossy(&read).contains("middle"));
+
+    copy(compiled("stream.c"));
+    assert_eq!(recording.report().json, json, "after it was rebuilt");
+    assert_eq!(text(), read, "after it was rebuilt");
+
+    std::fs::remove_file(&program).expect("it is ours");
+    assert_eq!(recording.report().json, json, "after it was deleted");
+    assert_eq!(text(), read, "after it was deleted");
+}

@@ -1,0 +1,121 @@
+//! Several threads at once, counted exactly: `programs/threads.c`.
+
+mod support;
+
+use support::{Report, allotrope, compiled, record};
+
+fn report(case: &str) -> Report {
+    let report = record(compiled("threads.c"))
+        .arg(case)
+        .run()
+        .expect_status(0)
+        .report();
+    for process in report.processes() {
+        assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
+    }
+    report
+}
+
+#[test]
+fn eight_threads_are_exact() {
+    let report = report("exact");
+    let churn = report.only().under("churn");
+    assert_eq!(churn.allocations, 8 * 20_001);
+    assert_eq!(churn.bytes, 8 * (20_000 * 32 + 1_000));
+    assert_eq!(churn.temporary, 8 * 20_000);
+    assert_eq!((churn.leaked, churn.leaked_bytes), (8, 8_000));
+}
+
+#[test]
+fn stacks_of_threads_end_at_the_thread_start() {
+    let report = report("exact");
+    let process = report.only();
+    for site in process.sites_under("churn") {
+        let functions = process.functions(site);
+        assert_eq!(functions[0], "churn");
+        let outermost = *functions.last().expect("it has frames");
+        assert!(
+            functions.len() <= 3 && !functions.contains(&"main"),
+            "churn, the thread's start, its clone: {functions:?}"
+        );
+        assert!(
+            outermost.contains("clone") || outermost.starts_with("libc.so.6+0x"),
+            "{functions:?}"
+        );
+    }
+}
+
+#[test]
+fn freed_by_another_thread() {
+    let report = report("handover");
+    let process = report.only();
+    let produced = process.under("produce");
+    assert_eq!((produced.allocations, produced.bytes), (5_000, 120_000));
+    assert_eq!((produced.leaked, produced.temporary), (0, 0));
+    assert_eq!(process.number("ambiguous_events"), 0);
+}
+
+#[test]
+fn five_hundred_short_threads() {
+    let report = report("many");
+    let brief = report.only().under("brief");
+    assert_eq!((brief.allocations, brief.bytes), (1_500, 72_000));
+    assert_eq!((brief.leaked, brief.leaked_bytes), (500, 24_000));
+    assert_eq!(brief.temporary, 1_000);
+}
+
+#[test]
+fn key_destructors_are_recorded() {
+    let report = report("keys");
+    let process = report.only();
+    let keyed = process.under("keyed");
+    assert_eq!((keyed.allocations, keyed.bytes), (4, 4 * 56));
+    assert_eq!((keyed.leaked, keyed.temporary), (0, 4));
+    let destructor = process.under("destructor");
+    assert_eq!((destructor.allocations, destructor.bytes), (4, 4 * 64));
+    assert_eq!(destructor.leaked, 4);
+}
+
+#[test]
+fn an_end_in_the_middle_of_other_threads() {
+    let report = report("cut");
+    let process = report.only();
+    let counted = process.under("counted");
+    assert_eq!((counted.allocations, counted.bytes), (1_000, 88_000));
+    assert_eq!(counted.leaked, 1_000);
+    let forever = process.under("forever");
+    assert!(forever.allocations > 0, "they ran for 20 ms");
+    assert!(forever.leaked <= 4, "one a thread at most: {forever:?}");
+}
+
+#[test]
+fn the_smallest_stack() {
+    let report = report("small_stack");
+    let narrow = report.only().under("narrow");
+    assert_eq!((narrow.allocations, narrow.bytes), (1, 96));
+}
+
+#[test]
+fn names_of_threads_are_shown() {
+    let recording = record(compiled("threads.c"))
+        .arg("names")
+        .run()
+        .expect_status(0);
+    let report = recording.report();
+    assert_eq!(report.only().under("named").allocations, 2);
+    // Sites are numbered from 1 in the order of the text report.
+    let mut shown = String::new();
+    for site in 1..=report.only().sites().len() {
+        let output = allotrope([
+            "report".as_ref(),
+            recording.trace.as_os_str(),
+            "--site".as_ref(),
+            site.to_string().as_ref(),
+            "--events".as_ref(),
+        ]);
+        assert_eq!(output.status.code(), Some(0));
+        shown += &String::from_utf8_lossy(&output.stdout);
+    }
+    assert!(shown.contains("spinner-one"), "{shown}");
+    assert!(shown.contains("spinner-two"), "{shown}");
+}
