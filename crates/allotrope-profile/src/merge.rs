@@ -12,13 +12,15 @@
 //! At a fork all streams of the parent meet at the ordinals that the trace
 //! gives, so that the child inherits exactly what was live then.
 
+mod search;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::cursor::{Cursor, Step};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
-use crate::tentative::Tentative;
+use crate::tentative::{Placed, Tentative};
 
 /// Time stamp counters of two cores agree within this.
 const SLACK_NS: u64 = 1_000;
@@ -337,15 +339,19 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             self.wake(|wait| wait == Wait::Detour);
             return Ok(());
         }
-        match order.first() {
-            Some(&(stream, _)) => self.force(stream),
-            None => Ok(()),
+        let Some(&(stream, _)) = order.first() else {
+            return Ok(());
+        };
+        if self.search(stream)? {
+            return Ok(());
         }
+        self.force(stream)
     }
 
     /// Places the head of a waiting stream although nothing makes it legal.
     fn force(&mut self, stream: usize) -> Result<(), ReplayError> {
         self.waiting.retain(|&(waiting, _)| waiting != stream);
+        self.ready.retain(|&Reverse((_, ready))| ready != stream);
         self.wake(|_| false);
         match self.streams[stream].head {
             Some(head) => self.place(stream, head),
@@ -376,6 +382,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             return false;
         }
         self.credit -= cost;
+        if let Some(head) = self.streams[stream].head.as_mut() {
+            head.ambiguous = false;
+            head.ordered = true;
+        }
         self.detours.push(Detour {
             first: (stream, head.ordinal),
             then: (rival.stream, step.ordinal),
@@ -389,15 +399,25 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             let Some(placed) = self.tentative.undo() else {
                 break;
             };
-            let at = &mut self.streams[placed.stream];
-            at.returned.extend(at.head.take());
-            at.head = Some(Step {
-                time: placed.estimate,
-                ambiguous: false,
-                ordered: placed.step.ordered || self.tentative.len() == index,
-                ..placed.step
-            });
+            self.give_back(&placed, self.tentative.len() == index);
         }
+        self.start_over();
+    }
+
+    /// Makes a step that was undone its stream's head again.
+    fn give_back(&mut self, placed: &Placed, ordered: bool) {
+        let at = &mut self.streams[placed.stream];
+        at.returned.extend(at.head.take());
+        at.head = Some(Step {
+            time: placed.estimate,
+            ambiguous: false,
+            ordered: placed.step.ordered || ordered,
+            ..placed.step
+        });
+    }
+
+    /// Lets every stream try its head again.
+    fn start_over(&mut self) {
         self.waiting.clear();
         self.overdue = u64::MAX;
         let heads = self.streams.iter().enumerate();

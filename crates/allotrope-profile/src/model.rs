@@ -156,7 +156,7 @@ pub struct Totals {
     pub peak_bytes: u64,
     /// Allocations live then.
     pub peak_allocations: u64,
-    /// When, microseconds since the image's start; the latest on a tie.
+    /// When, microseconds since the start of the image; the latest on a tie.
     pub peak_time_us: u64,
     /// Blocks inherited at `fork`.
     pub inherited_allocations: u64,

@@ -1,0 +1,136 @@
+//! The last resort before an event is taken for lost: goes back step by step
+//! and tries every other order, until one leads past the dead end.
+//!
+//! What is live depends only on how far each stream has come, not on the order
+//! that led there. So a combination of positions that led nowhere once need
+//! not be tried again, and is known by a number.
+
+use rustc_hash::FxHashSet;
+
+use super::{Merge, SLACK_NS, Sink};
+use crate::error::ReplayError;
+use crate::source::TraceSource;
+
+/// Most steps placed in one search.
+const LIMIT: u64 = 1 << 14;
+
+/// Where each stream stood at the dead end; the stuck one must get further.
+struct Goal {
+    /// By stream, how many of its steps are yet to be placed.
+    missing: Vec<i64>,
+    unmet: usize,
+}
+
+impl Goal {
+    fn new(streams: usize, stuck: usize) -> Self {
+        let mut missing = vec![0; streams];
+        missing[stuck] = 1;
+        Self { missing, unmet: 1 }
+    }
+
+    fn placed(&mut self, stream: usize) {
+        self.missing[stream] -= 1;
+        self.unmet -= usize::from(self.missing[stream] == 0);
+    }
+
+    fn undone(&mut self, stream: usize) {
+        self.unmet += usize::from(self.missing[stream] == 0);
+        self.missing[stream] += 1;
+    }
+}
+
+impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
+    /// Whether an order was found that gets the stuck stream past its head and
+    /// no other stream less far than it was. If not, everything is as before.
+    pub(super) fn search(&mut self, stuck: usize) -> Result<bool, ReplayError> {
+        let mut goal = Goal::new(self.streams.len(), stuck);
+        let mut dead = FxHashSet::default();
+        let mut before: Vec<usize> = Vec::new();
+        let mut depth = self.tentative.len();
+        let mut shallowest = depth;
+        let budget = self.credit.min(LIMIT);
+        let mut spent = 0;
+        while goal.unmet > 0 && spent < budget {
+            if let Some(stream) = self.next_untried(&goal, &dead) {
+                self.place_for_now(stream)?;
+                goal.placed(stream);
+                depth += 1;
+            } else {
+                dead.insert(key(&goal.missing));
+                let Some(stream) = self.undo_one() else {
+                    break;
+                };
+                goal.undone(stream);
+                depth -= 1;
+                if depth < shallowest {
+                    shallowest = depth;
+                    before.push(stream);
+                }
+            }
+            spent += 1;
+        }
+        self.credit = self.credit.saturating_sub(spent);
+        if goal.unmet > 0 {
+            while self.tentative.len() > shallowest {
+                self.undo_one();
+            }
+            for stream in before.into_iter().rev() {
+                self.place_for_now(stream)?;
+            }
+        }
+        self.start_over();
+        Ok(goal.unmet == 0)
+    }
+
+    /// The earliest stream that may go next and leads to an untried position.
+    fn next_untried(&self, goal: &Goal, dead: &FxHashSet<u64>) -> Option<usize> {
+        let heads = || self.streams.iter().enumerate();
+        let uppers = heads().filter_map(|(_, at)| at.head.map(|head| head.upper));
+        let deadline = uppers.min()?.saturating_add(SLACK_NS);
+        let here = key(&goal.missing);
+        heads()
+            .filter_map(|(stream, at)| Some((at.head?, stream)))
+            .filter(|(head, stream)| {
+                head.lower <= deadline
+                    && self.tentative.allows(head)
+                    && !dead.contains(&moved(here, *stream, goal.missing[*stream]))
+                    && self.fork_before(*stream, head.ordinal).is_none()
+            })
+            .min_by_key(|(head, stream)| (head.time, *stream))
+            .map(|(_, stream)| stream)
+    }
+
+    fn place_for_now(&mut self, stream: usize) -> Result<(), ReplayError> {
+        if let Some(head) = self.streams[stream].head {
+            self.tentative.place(stream, head, head.upper);
+            self.bring_up(stream)?;
+        }
+        Ok(())
+    }
+
+    fn undo_one(&mut self) -> Option<usize> {
+        let placed = self.tentative.undo()?;
+        self.give_back(&placed, true);
+        Some(placed.stream)
+    }
+}
+
+/// A number for a combination of positions.
+fn key(missing: &[i64]) -> u64 {
+    let places = missing.iter().enumerate();
+    places.fold(0, |sum, (stream, &steps)| sum ^ part(stream, steps))
+}
+
+/// The number after the stream went one step on.
+fn moved(key: u64, stream: usize, missing: i64) -> u64 {
+    key ^ part(stream, missing) ^ part(stream, missing - 1)
+}
+
+/// splitmix64 of a stream's position.
+fn part(stream: usize, steps: i64) -> u64 {
+    let mut x = (stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ steps.cast_unsigned();
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}

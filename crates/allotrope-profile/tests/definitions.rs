@@ -1,0 +1,398 @@
+//! The words of the glossary, each on a history whose truth is in the test.
+
+mod story;
+
+use allotrope_profile::{Options, blocks_of_sites};
+use allotrope_trace::model::{Clock, Exit, Loss, LossReason, Record};
+use story::*;
+
+#[test]
+fn counts_and_bytes_are_those_of_the_calls() {
+    let process = of_one_thread(&[
+        alloc(8, 0x10, 100),
+        alloc(9, 0x20, 30),
+        free(0x10),
+        alloc(8, 0x30, 0),
+    ]);
+    let totals = process.totals;
+    assert_eq!((totals.allocations, totals.allocated_bytes), (3, 130));
+    assert_eq!(totals.deallocations, 1);
+    assert_eq!((totals.leaked_allocations, totals.leaked_bytes), (2, 30));
+    assert_eq!(site(&process, 8).allocations, 2);
+    assert_eq!(site(&process, 8).leaked_allocations, 1);
+    assert_eq!(site(&process, 9).allocated_bytes, 30);
+    assert_eq!(process.threads[0].allocations, 3);
+    assert_eq!(process.entries[0].allocated_bytes, 130);
+}
+
+#[test]
+fn the_latest_of_equal_peaks_counts() {
+    // 100 live, none, then 60 + 40 of another site.
+    let process = of_one_thread(&[
+        alloc(8, 0x10, 100),
+        free(0x10),
+        alloc(9, 0x20, 60),
+        alloc(10, 0x30, 40),
+        free(0x20),
+    ]);
+    assert_eq!(process.totals.peak_bytes, 100);
+    assert_eq!(process.totals.peak_allocations, 2);
+    assert_eq!(site(&process, 8).bytes_at_peak, 0);
+    assert_eq!(site(&process, 9).bytes_at_peak, 60);
+    assert_eq!(site(&process, 10).allocations_at_peak, 1);
+    // Event 4 of 5 in 1 ms lies at 4/6 of it.
+    assert_eq!(process.totals.peak_time_us, 666);
+}
+
+#[test]
+fn a_block_of_no_bytes_makes_a_later_tie() {
+    let process = of_one_thread(&[alloc(8, 0x10, 100), alloc(9, 0x20, 0), free(0x20)]);
+    assert_eq!(process.totals.peak_bytes, 100);
+    assert_eq!(process.totals.peak_allocations, 1, "after the last event");
+    assert_eq!(process.totals.peak_time_us, 750);
+}
+
+#[test]
+fn a_reallocation_is_a_deallocation_and_then_an_allocation() {
+    let process = of_one_thread(&[
+        alloc(8, 0x10, 100),
+        realloc_start(0x10),
+        realloc_end(9, 0x10, 150),
+    ]);
+    let totals = process.totals;
+    assert_eq!((totals.allocations, totals.deallocations), (2, 1));
+    assert_eq!(totals.reallocations, 1);
+    assert_eq!(totals.peak_bytes, 150, "never both at once");
+    assert_eq!(totals.temporary_allocations, 1, "replaced before another");
+    assert_eq!(site(&process, 8).leaked_allocations, 0);
+    assert_eq!(site(&process, 9).leaked_bytes, 150);
+    assert_eq!(site(&process, 9).reallocations, 1);
+}
+
+#[test]
+fn a_failed_reallocation_changes_nothing() {
+    let with = of_one_thread(&[
+        alloc(8, 0x10, 100),
+        alloc(9, 0x20, 50),
+        free(0x20),
+        alloc(9, 0x20, 50), // the peak, tied with the first
+        free(0x20),
+        realloc_start(0x10),
+        realloc_failed(),
+    ]);
+    let totals = with.totals;
+    assert_eq!((totals.allocations, totals.deallocations), (3, 2));
+    assert_eq!((totals.reallocations, totals.leaked_bytes), (0, 100));
+    assert_eq!((totals.peak_bytes, totals.peak_allocations), (150, 2));
+    assert_eq!(site(&with, 8).temporary_allocations, 0);
+}
+
+#[test]
+fn a_failed_reallocation_of_the_only_block_is_no_later_peak() {
+    let process = of_one_thread(&[alloc(8, 0x10, 100), realloc_start(0x10), realloc_failed()]);
+    // The block's own allocation, the first of 3 events in 1 ms.
+    assert_eq!(process.totals.peak_time_us, 250);
+    assert_eq!(process.totals.temporary_allocations, 0);
+    assert_eq!(process.totals.leaked_allocations, 1);
+}
+
+#[test]
+fn a_reallocation_to_nothing_is_a_deallocation() {
+    let process = of_one_thread(&[alloc(8, 0x10, 100), realloc_start(0x10), realloc_freed()]);
+    assert_eq!(process.totals.deallocations, 1);
+    assert_eq!(process.totals.reallocations, 0);
+    assert_eq!(process.totals.leaked_allocations, 0);
+}
+
+#[test]
+fn a_reallocation_that_never_returned_is_none() {
+    let process = of_one_thread(&[alloc(8, 0x10, 100), realloc_start(0x10)]);
+    assert_eq!(process.totals.deallocations, 0);
+    assert_eq!(process.totals.leaked_bytes, 100);
+}
+
+#[test]
+fn reallocations_nest_in_signal_handlers() {
+    let process = of_one_thread(&[
+        alloc(8, 0x10, 1),
+        alloc(8, 0x20, 2),
+        realloc_start(0x10),
+        realloc_start(0x20),
+        realloc_failed(), // of 0x20
+        realloc_end(9, 0x30, 4),
+    ]);
+    assert_eq!(process.totals.leaked_bytes, 2 + 4);
+    assert_eq!(process.totals.reallocations, 1);
+}
+
+#[test]
+fn an_answer_that_comes_late_still_counts() {
+    let mut events = vec![alloc(8, 0x10, 7), realloc_start(0x10)];
+    for n in 0..500 {
+        events.push(alloc(9, 0x1000 + n, 1));
+    }
+    events.push(realloc_end(10, 0x20, 9));
+    let process = of_one_thread(&events);
+    assert_eq!(process.totals.deallocations, 1);
+    assert_eq!(process.totals.leaked_bytes, 500 + 9);
+    assert_eq!(site(&process, 8).leaked_allocations, 0);
+    assert_eq!(process.totals.reallocations, 1);
+    assert_eq!(process.lost_events, 0);
+}
+
+#[test]
+fn an_answer_in_the_next_run_is_found() {
+    let mut story = Story::one_image();
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 7), realloc_start(0x10)]);
+    story.events(0, 0, &[realloc_failed(), alloc(8, 0x20, 1)]);
+    story.events(0, 0, &[realloc_start(0x20)]);
+    story.events(0, 0, &[realloc_end(8, 0x20, 3), anchor(900)]);
+    let process = story.process(1_000);
+    assert_eq!(process.totals.leaked_bytes, 7 + 3);
+    assert_eq!(process.totals.deallocations, 1);
+}
+
+#[test]
+fn temporary_is_the_same_thread_before_its_next_allocation() {
+    let mut story = Story::one_image();
+    story.events(
+        0,
+        0,
+        &[
+            thread(1),
+            alloc(8, 0x10, 1),
+            free(0x10), // temporary
+            alloc(9, 0x10, 1),
+            alloc(10, 0x20, 1),
+            free(0x10), // one allocation later
+            free(0x20), // temporary
+            alloc(11, 0x30, 1),
+            thread(2),
+            free(0x30), // by another thread
+            anchor(1_000),
+        ],
+    );
+    story.end(0, 1_000);
+    let strict = story.profile().processes.remove(0);
+    assert_eq!(strict.totals.temporary_allocations, 2);
+    assert_eq!(site(&strict, 9).temporary_allocations, 0);
+    assert_eq!(site(&strict, 11).temporary_allocations, 0);
+    assert_eq!(strict.threads[0].temporary_allocations, 2);
+    assert_eq!(strict.threads[1].deallocations, 1);
+    let within_one = story.profile_with(1).processes.remove(0);
+    assert_eq!(within_one.totals.temporary_allocations, 3);
+}
+
+#[test]
+fn another_threads_allocation_does_not_end_being_temporary() {
+    let mut story = Story::one_image();
+    story.events(
+        0,
+        0,
+        &[
+            thread(1),
+            alloc(8, 0x10, 1),
+            thread(2),
+            alloc(9, 0x20, 1),
+            thread(1),
+            free(0x10),
+            anchor(1_000),
+        ],
+    );
+    assert_eq!(story.process(1_000).totals.temporary_allocations, 1);
+}
+
+#[test]
+fn lifetimes_run_to_the_deallocation_or_the_end() {
+    // Three events between 0 and 4 µs lie at 1, 2 and 3 µs; the image ends at 10 µs.
+    let mut story = Story::one_image();
+    story.events(
+        0,
+        0,
+        &[thread(1), alloc(8, 0x10, 1), alloc(8, 0x20, 1), free(0x10), anchor(4_000)],
+    );
+    let process = story.process(10_000);
+    let lifetimes = &site(&process, 8).lifetimes;
+    assert_eq!((lifetimes.min_ns, lifetimes.max_ns), (2_000, 8_000));
+    assert_eq!(lifetimes.mean_us(), 5.0);
+    assert_eq!(process.duration_us, 10);
+}
+
+#[test]
+fn times_follow_the_clock_records() {
+    let mut story = Story::one_image();
+    for (tick, monotonic_ns) in [(0, 500_000), (3_000, 1_500_000)] {
+        story.push(Record::Clock(Clock { tick, monotonic_ns }));
+    }
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 1), free(0x10), anchor(3_000)]);
+    let process = story.process(3_000);
+    assert_eq!(process.duration_us, 1_000);
+    // Events at 1/3 and 2/3 of 1 ms.
+    let lived = site(&process, 8).lifetimes.mean_us();
+    assert!((lived - 333.3).abs() < 0.1, "{lived}");
+}
+
+#[test]
+fn losses_are_the_reported_and_the_implied_ones() {
+    let mut story = Story::one_image();
+    story.push(Record::Loss(Loss {
+        image: 0,
+        reason: LossReason::RingFull,
+        events: 5,
+        tick: 1,
+    }));
+    story.events(
+        0,
+        0,
+        &[thread(1), alloc(8, 0x10, 10), alloc(9, 0x10, 20), free(0x99), anchor(900)],
+    );
+    let process = story.process(1_000);
+    assert_eq!(process.lost_events, 5 + 1);
+    assert_eq!(process.losses, [(LossReason::RingFull, 5)]);
+    assert_eq!(process.unmatched_deallocations, 1);
+    assert_eq!(process.totals.deallocations, 2, "the lost one and the unmatched");
+    assert_eq!(process.totals.leaked_bytes, 20);
+    assert_eq!(process.totals.peak_bytes, 20, "the old block went first");
+    assert_eq!(site(&process, 8).leaked_allocations, 0);
+    assert_eq!(site(&process, 8).temporary_allocations, 0, "nobody knows who");
+}
+
+#[test]
+fn an_image_without_an_end_is_running_and_not_complete() {
+    let mut story = Story::one_image();
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(5_000)]);
+    let profile = story.profile();
+    let process = &profile.processes[0];
+    assert_eq!(process.exit, Exit::Running);
+    assert!(!process.complete && !profile.is_complete());
+    assert_eq!(process.totals.leaked_bytes, 10);
+}
+
+#[test]
+fn inherited_blocks_are_shown_apart() {
+    let mut story = Story::one_image();
+    story.events(
+        0,
+        0,
+        &[
+            thread(1),
+            alloc(8, 0x10, 10),
+            alloc(8, 0x20, 20),
+            free(0x20),
+            alloc(8, 0x30, 30),
+            // The fork is here, after 4 counted events.
+            alloc(8, 0x40, 40),
+            free(0x10),
+            anchor(900),
+        ],
+    );
+    story.end(0, 1_000);
+    story.image(1, Some(0), &[(0, 4)]);
+    story.events(
+        1,
+        1,
+        &[thread(9), alloc(9, 0x40, 1), free(0x10), free(0x20), anchor(1_900)],
+    );
+    story.end(1, 2_000);
+    let profile = story.profile();
+    let child = &profile.processes[1];
+    let totals = child.totals;
+    assert_eq!((totals.inherited_allocations, totals.inherited_bytes), (2, 40));
+    assert_eq!(totals.inherited_deallocations, 1);
+    assert_eq!(child.unmatched_deallocations, 1, "0x20 was gone at the fork");
+    assert_eq!((totals.allocations, totals.peak_bytes, totals.leaked_bytes), (1, 1, 1));
+    assert_eq!(totals.deallocations, 2, "every call counts");
+    assert_eq!(profile.processes[0].totals.leaked_bytes, 30 + 40);
+}
+
+#[test]
+fn a_fork_of_a_fork_inherits_both() {
+    let mut story = Story::one_image();
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
+    story.end(0, 1_000);
+    story.image(1, Some(0), &[(0, 1)]);
+    story.events(1, 1, &[thread(9), alloc(8, 0x20, 5), alloc(8, 0x30, 7), anchor(900)]);
+    story.end(1, 1_000);
+    story.image(2, Some(1), &[(1, 1)]);
+    story.end(2, 1_000);
+    story.image(3, Some(0), &[(0, 0)]);
+    story.end(3, 1_000);
+    let inherited: Vec<u64> = story
+        .profile()
+        .processes
+        .iter()
+        .map(|process| process.totals.inherited_bytes)
+        .collect();
+    assert_eq!(inherited, [0, 10, 10 + 5, 0]);
+}
+
+#[test]
+fn a_long_chain_of_forks_is_followed_to_its_end() {
+    let mut story = Story::one_image();
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
+    story.end(0, 1_000);
+    for child in 1..200 {
+        story.image(child, Some(child - 1), &[(child - 1, 1)]);
+        story.events(child, child, &[thread(1), alloc(8, 0x100 + u64::from(child), 1)]);
+        story.end(child, 1_000);
+    }
+    let profile = story.profile();
+    assert_eq!(profile.processes.len(), 200);
+    assert_eq!(profile.processes[199].totals.inherited_bytes, 10 + 198);
+}
+
+#[test]
+fn an_inherited_block_that_is_gone_is_ambiguous_not_lost() {
+    let mut story = Story::one_image();
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
+    story.end(0, 1_000);
+    story.image(1, Some(0), &[(0, 1)]);
+    story.events(1, 1, &[thread(9), alloc(8, 0x10, 5), anchor(900)]);
+    story.end(1, 1_000);
+    let profile = story.profile();
+    let child = &profile.processes[1];
+    assert_eq!((child.ambiguous_events, child.lost_events), (1, 0));
+    assert_eq!(child.totals.leaked_bytes, 5);
+    assert_eq!(child.totals.deallocations, 0);
+}
+
+#[test]
+fn a_child_inherits_from_all_threads_what_was_live_at_the_fork() {
+    // Thread 2's stream has gone on long after the fork by estimated time, but
+    // the fork points say what came before.
+    let mut story = Story::one_image();
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 1), alloc(8, 0x20, 2), anchor(900)]);
+    story.events(0, 1, &[thread(2), alloc(9, 0x30, 4), free(0x30), alloc(9, 0x40, 8), anchor(400)]);
+    story.end(0, 1_000);
+    story.image(1, Some(0), &[(0, 1), (1, 1)]);
+    story.end(1, 1_000);
+    story.image(2, Some(0), &[(0, 1), (1, 3)]);
+    story.end(2, 1_000);
+    let profile = story.profile();
+    assert_eq!(profile.processes[1].totals.inherited_bytes, 1 + 4);
+    assert_eq!(profile.processes[2].totals.inherited_bytes, 1 + 8);
+}
+
+#[test]
+fn single_blocks_of_a_site_are_shown_with_their_lifetimes() {
+    let mut story = Story::one_image();
+    story.events(
+        0,
+        0,
+        &[
+            thread(1),
+            alloc(8, 0x10, 1),
+            alloc(9, 0x20, 2),
+            free(0x10),
+            alloc(8, 0x30, 3),
+            anchor(5_000),
+        ],
+    );
+    story.end(0, 10_000);
+    let mut seen = Vec::new();
+    blocks_of_sites(&story.trace, &Options::default(), &[(0, 8)], &mut |block| {
+        seen.push((block.size, block.allocated_ns, block.lifetime_ns));
+    })
+    .expect("the story can be replayed");
+    assert_eq!(seen, [(1, 1_000, Some(2_000)), (3, 4_000, None)]);
+}
