@@ -18,6 +18,9 @@ const CHECKED: usize = 24;
 
 /// Most bytes a payload may have, coded or not. Bounds a reader's memory.
 pub(crate) const MAX_PAYLOAD: u32 = 32 << 20;
+/// Most bytes the expanded payload of a record chunk may have: less, because a
+/// record takes up to thirty times its coded length in memory.
+pub(crate) const MAX_RECORDS: u32 = 8 << 20;
 /// Most events a chunk may have. Bounds the decoded events to 24 MiB.
 pub(crate) const MAX_EVENTS: u32 = 1 << 20;
 /// A zstd block takes at least 4 bytes and gives at most 128 KiB: a chunk that

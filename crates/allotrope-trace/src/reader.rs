@@ -157,6 +157,16 @@ impl<S: Source> TraceReader<S> {
     }
 }
 
+impl<S> std::fmt::Debug for TraceReader<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceReader")
+            .field("chunks", &self.scan.chunks.len())
+            .field("readable_bytes", &self.scan.end)
+            .field("cut", &self.scan.cut)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What reading an event chunk needs beside the reader.
 #[derive(Default)]
 struct Workspace {

@@ -3,7 +3,9 @@
 
 use std::io;
 
-use crate::chunk::{self, CHUNK_HEADER, Coding, FILE_HEADER, Header, MAX_EVENTS, kind};
+use crate::chunk::{
+    self, CHUNK_HEADER, Coding, FILE_HEADER, Header, MAX_EVENTS, MAX_RECORDS, kind,
+};
 use crate::error::{Cut, CutReason, ReadError};
 use crate::source::Source;
 use crate::summary::{EventsRef, SUMMARY};
@@ -127,6 +129,9 @@ impl<S: Source> Walk<'_, S> {
         match header.kind {
             kind::RECORDS => {
                 header.coding()?;
+                if header.decoded > MAX_RECORDS {
+                    return Err(CutReason::TooLarge.into());
+                }
                 self.totals.add_records(header.items);
                 self.chunks.push(Chunk::Records {
                     offset: self.offset,

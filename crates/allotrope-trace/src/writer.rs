@@ -9,7 +9,7 @@ use std::path::Path;
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::compress_bound;
 
-use crate::chunk::{self, CHUNK_HEADER, Coding, Header, MAX_EVENTS, MAX_PAYLOAD, kind};
+use crate::chunk::{self, CHUNK_HEADER, Coding, Header, MAX_EVENTS, MAX_RECORDS, kind};
 use crate::error::WriteError;
 use crate::events::Encoder;
 use crate::model::{Event, Events, ImageId, Record, StreamId};
@@ -168,14 +168,14 @@ impl<W: Write> TraceWriter<W> {
         let before = self.records.payload.len();
         records::encode(record, &mut self.records.body, &mut self.records.payload);
         let length = self.records.payload.len() - before;
-        if length > MAX_PAYLOAD as usize {
+        if length > MAX_RECORDS as usize {
             self.records.payload.truncate(before);
             return Err(WriteError::TooLarge {
                 bytes: length as u64,
-                limit: MAX_PAYLOAD.into(),
+                limit: MAX_RECORDS.into(),
             });
         }
-        if self.records.payload.len() > MAX_PAYLOAD as usize {
+        if self.records.payload.len() > MAX_RECORDS as usize {
             // Too much together with what waits: that goes first.
             self.records.payload.truncate(before);
             self.write_records()?;
@@ -278,6 +278,16 @@ impl<W: Write> TraceWriter<W> {
             offset: self.offset,
             source,
         }
+    }
+}
+
+impl<W: Write> std::fmt::Debug for TraceWriter<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceWriter")
+            .field("bytes_written", &self.offset)
+            .field("broken", &self.broken)
+            .field("totals", &self.totals)
+            .finish_non_exhaustive()
     }
 }
 

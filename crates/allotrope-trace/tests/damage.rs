@@ -242,6 +242,10 @@ fn chunks_beyond_the_limits_end_the_readable_part() {
     let cases = [
         (chunk(1, 1, &[], &[0; 5000], over, 1), CutReason::TooLarge),
         (
+            chunk(1, 1, &[], &[0; 5000], (8 << 20) + 1, 1),
+            CutReason::TooLarge,
+        ),
+        (
             chunk(1, 1, &[], &[0; 4], 1 << 20, 1),
             CutReason::Compression,
         ),

@@ -166,6 +166,28 @@ fn a_record_that_contradicts_itself_is_not_written() {
 }
 
 #[test]
+fn a_record_larger_than_a_chunk_is_refused_and_nothing_else_is_lost() {
+    let named = |length: usize| {
+        Record::ThreadName(ThreadName {
+            thread: 1,
+            name: "x".repeat(length),
+        })
+    };
+    let limit = 8 << 20;
+    let mut writer = TraceWriter::new(Vec::new()).unwrap();
+    writer.write(&named(10)).unwrap();
+    let refused = writer.write(&named(limit));
+    assert!(matches!(refused, Err(WriteError::TooLarge { .. })));
+    // Fits a chunk of its own, but not one with the record that waits.
+    let largest = limit - 1 - 4 - 1 - 4;
+    writer.write(&named(largest)).unwrap();
+    let file = writer.finish().unwrap();
+    let (records, error) = records_of(&TraceReader::new(&file[..]).unwrap());
+    assert!(error.is_none());
+    assert_eq!(records, [named(10), named(largest)]);
+}
+
+#[test]
 fn a_trace_of_a_recording_in_which_nothing_happened_is_complete() {
     let file = written(&[], Compression::Fast);
     let reader = TraceReader::new(&file[..]).unwrap();

@@ -1,6 +1,11 @@
 //! Opens arbitrary bytes as a trace and reads all that is in it. Every input is
 //! read twice: as it is, and with its checksums made right, without which no
-//! fuzzer gets past them.
+//! fuzzer gets past them. Its short form is a test in `tests/damage.rs`.
+//!
+//! ```sh
+//! cd crates/allotrope-trace && mkdir -p fuzz/corpus/read_trace
+//! cargo +nightly fuzz run read_trace fuzz/corpus/read_trace fuzz/seeds/read_trace
+//! ```
 #![no_main]
 
 use allotrope_trace::{Entry, TraceReader};
