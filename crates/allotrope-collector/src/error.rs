@@ -36,7 +36,4 @@ pub enum CollectorError {
         /// What went wrong, and at which byte.
         source: WriteError,
     },
-    /// The front could not be told.
-    #[error("cannot tell the front process about the recording: {0}")]
-    Output(#[source] io::Error),
 }

@@ -4,12 +4,35 @@
 //! process say to each other.
 #![forbid(unsafe_code)]
 
+mod arrivals;
+mod book;
+mod clock;
+mod departures;
+mod drain;
 mod error;
+pub mod executable;
+mod family;
+mod front;
+mod handout;
+mod image;
+mod look;
+mod modules;
+mod process;
 pub mod protocol;
+mod recording;
+mod stacks;
+mod stream;
+mod symbolise;
+mod threads;
+mod trace_file;
+mod watch;
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
+use std::sync::mpsc::Receiver;
 
 pub use error::CollectorError;
+use front::Front;
+use protocol::{Start, ToFront};
 
 /// Records what the front's first line on `input` asks for, until the last
 /// recorded process has ended, and tells the front on `output`.
@@ -17,7 +40,55 @@ pub use error::CollectorError;
 /// The caller is a process of its own, which this makes the leader of a new
 /// session (unless it leads one already), so that signals meant for the
 /// recorded programs do not reach it. It must not be one that is itself recorded.
+///
+/// An error was also told to the front, if that still listens.
 pub fn run(input: impl Read + Send + 'static, output: impl Write) -> Result<(), CollectorError> {
-    let _ = (input, output);
-    Err(CollectorError::NoStart("the loop is not written yet".into()))
+    // Fails for the leader of a process group, which needs no other session.
+    let _ = rustix::process::setsid();
+    match front::connect(input) {
+        Ok((start, front, messages)) => drain_aside(start, front, &messages, output),
+        Err(error) => fail(error, output),
+    }
+}
+
+/// Records on a thread of its own; this one only writes messages, so that a
+/// front that does not read holds nobody up.
+fn drain_aside(
+    start: Start,
+    front: Front,
+    messages: &Receiver<ToFront>,
+    mut output: impl Write,
+) -> Result<(), CollectorError> {
+    let drainer = std::thread::Builder::new()
+        .name("drain".into())
+        .spawn(move || recording::record(&start, front));
+    let drainer = match drainer {
+        Ok(drainer) => drainer,
+        Err(source) => {
+            let what = "start a thread";
+            return fail(CollectorError::Set { what, source }, output);
+        }
+    };
+    // Ends when the drainer lets go of its sender. A front that has gone away
+    // is no failure of the recording.
+    let _ = front::speak(messages, &mut output);
+    let done = drainer.join().unwrap_or_else(|_| {
+        Err(CollectorError::Set {
+            what: "drain the recorded programs",
+            source: io::Error::other("the collector failed unexpectedly; please report it"),
+        })
+    });
+    match done {
+        Ok(done) => {
+            let _ = front::say(&ToFront::Done(done), &mut output);
+            Ok(())
+        }
+        Err(error) => fail(error, output),
+    }
+}
+
+fn fail(error: CollectorError, mut output: impl Write) -> Result<(), CollectorError> {
+    let message = error.to_string();
+    let _ = front::say(&ToFront::Failed { message }, &mut output);
+    Err(error)
 }
