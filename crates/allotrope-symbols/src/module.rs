@@ -128,9 +128,9 @@ impl<'a> Resolver<'a> {
         let mut frames = Vec::with_capacity(location.frames.len());
         for (index, from) in location.frames.iter().enumerate() {
             let name = if index == outermost {
-                function_name(from.name, symbol)
+                function_name(from.name.clone(), symbol)
             } else {
-                from.name
+                from.name.clone()
             };
             // A frame that nothing names is no frame; the others still hold.
             let Some(name) = name else { continue };
@@ -150,8 +150,8 @@ impl<'a> Resolver<'a> {
 
     fn frame(&mut self, name: Name<'a>, offset: u64) -> Frame {
         let strings = &mut self.strings;
-        let (function, signature) = self.names.entry(name).or_insert_with(|| {
-            let text = String::from_utf8_lossy(name.text);
+        let (function, signature) = self.names.entry(name).or_insert_with_key(|name| {
+            let text = String::from_utf8_lossy(&name.text);
             let names = match name.is_linkage {
                 true => demangle(&text),
                 false => Names::plain(&text),
@@ -172,7 +172,7 @@ impl<'a> Resolver<'a> {
 
 fn linkage_name(symbol: Symbol<'_>) -> Name<'_> {
     Name {
-        text: symbol.name,
+        text: symbol.name.into(),
         is_linkage: true,
     }
 }

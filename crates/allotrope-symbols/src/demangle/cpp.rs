@@ -151,7 +151,24 @@ fn without_qualifiers<'a>(name: &str, function: &'a str) -> &'a str {
 fn spell(symbol: &BorrowedSymbol<'_>, options: &DemangleOptions) -> Result<String, fmt::Error> {
     let mut text = BoundedText::default();
     symbol.structured_demangle(&mut text, options)?;
-    Ok(with_literal_suffixes(&text.text))
+    Ok(without_empty_packs(with_literal_suffixes(&text.text)))
+}
+
+/// An empty parameter pack leaves its commas behind: `f<int, , >`. The name
+/// `operator,` has no space behind.
+fn without_empty_packs(mut text: String) -> String {
+    for (empty, nothing) in [
+        (", , ", ", "),
+        (", >", ">"),
+        (", )", ")"),
+        ("<, ", "<"),
+        ("(, ", "("),
+    ] {
+        while text.contains(empty) && !text.contains("operator<, ") {
+            text = text.replace(empty, nothing);
+        }
+    }
+    text
 }
 
 /// Writes `(unsigned long)4` as `4ul`, as C++ programmers and the other tools

@@ -12,6 +12,7 @@ mod lines;
 mod names;
 mod producer;
 mod ranges;
+mod scopes;
 mod units;
 
 use std::collections::BTreeMap;
@@ -84,7 +85,7 @@ impl DebugInformation {
         let budget = Budget::for_bytes(self.size);
         let mut search = Search {
             units: &units,
-            names: Names::new(&units, supplementary.as_ref()),
+            names: Names::new(&units, supplementary.as_ref(), &budget),
             budget: &budget,
             strings,
             addresses,

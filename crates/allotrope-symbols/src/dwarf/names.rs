@@ -1,20 +1,27 @@
 //! The name of a function's entry, followed through declarations and abstract
 //! instances, across units and into the supplementary file.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
 use rustc_hash::FxHashMap;
 
+use super::budget::Budget;
+use super::scopes::{Scope, scopes};
 use super::units::{Slice, UnitRef, Units};
+use crate::demangle::demangle;
 
 /// References from entry to entry that are followed; compilers make two.
 const MAX_REFERENCES: usize = 16;
 
+/// Functions around a function that are followed for its name.
+const MAX_ENCLOSING: usize = 8;
+
 /// A function's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Name<'a> {
-    pub(crate) text: &'a [u8],
+    pub(crate) text: Cow<'a, [u8]>,
     /// It is the name the linker knows, not the one in the source.
     pub(crate) is_linkage: bool,
 }
@@ -30,6 +37,7 @@ struct Place {
 pub(super) struct Names<'d, 'a> {
     primary: &'d Units<'d, 'a>,
     supplementary: Option<&'d Units<'d, 'a>>,
+    budget: &'d Budget,
     known: RefCell<FxHashMap<Place, Option<Name<'a>>>>,
 }
 
@@ -37,10 +45,12 @@ impl<'d, 'a> Names<'d, 'a> {
     pub(super) fn new(
         primary: &'d Units<'d, 'a>,
         supplementary: Option<&'d Units<'d, 'a>>,
+        budget: &'d Budget,
     ) -> Self {
         Self {
             primary,
             supplementary,
+            budget,
             known: RefCell::default(),
         }
     }
@@ -52,34 +62,81 @@ impl<'d, 'a> Names<'d, 'a> {
             offset: offset.to_debug_info_offset(&unit.header)?.0,
         };
         if let Some(known) = self.known.borrow().get(&start) {
-            return *known;
+            return known.clone();
         }
-        let name = self.follow(start);
-        self.known.borrow_mut().insert(start, name);
+        let name = self.follow(start, MAX_ENCLOSING);
+        self.known.borrow_mut().insert(start, name.clone());
         name
     }
 
-    fn follow(&self, start: Place) -> Option<Name<'a>> {
+    fn follow(&self, start: Place, enclosing: usize) -> Option<Name<'a>> {
         let mut place = start;
         let mut in_source = None;
         for _ in 0..MAX_REFERENCES {
             let entry = self.read(place);
             if let Some(text) = entry.linkage_name {
                 return Some(Name {
-                    text,
+                    text: Cow::Borrowed(text),
                     is_linkage: true,
                 });
             }
-            in_source = in_source.or(entry.name);
+            // The declaration, which is followed to, stands in its scope.
+            in_source = entry.name.map(|name| (name, place)).or(in_source);
             match entry.origin {
                 Some(origin) => place = origin,
                 None => break,
             }
         }
-        in_source.map(|text| Name {
+        let (name, place) = in_source?;
+        let text = match self.scope(place, enclosing) {
+            Some(scope) => Cow::Owned([scope.as_bytes(), b"::", name].concat()),
+            None => Cow::Borrowed(name),
+        };
+        Some(Name {
             text,
             is_linkage: false,
         })
+    }
+
+    /// The scope of an entry without a linkage name, spelled as in one:
+    /// compilers leave it out for what no other unit can name, such as the
+    /// lambdas of functions that are not exported.
+    fn scope(&self, place: Place, enclosing: usize) -> Option<String> {
+        let enclosing = enclosing.checked_sub(1)?;
+        let units = self.units(place)?;
+        let offset = DebugInfoOffset(place.offset);
+        let unit = units.unit(units.holding(offset)?)?;
+        let unit = UnitRef::new(units.dwarf(), &unit);
+        let scopes = scopes(unit, offset.to_unit_offset(&unit.header)?, self.budget)?;
+        let mut path: Vec<String> = Vec::new();
+        for scope in scopes {
+            match scope {
+                Scope::Named(name) => path.push(name),
+                Scope::Function(offset) => {
+                    let place = Place {
+                        offset: offset.to_debug_info_offset(&unit.header)?.0,
+                        ..place
+                    };
+                    // It has the scopes around it in its own name.
+                    path.clear();
+                    let name = self.follow(place, enclosing)?;
+                    let text = String::from_utf8_lossy(&name.text);
+                    path.push(match name.is_linkage {
+                        true => demangle(&text).function,
+                        false => text.into_owned(),
+                    });
+                }
+            }
+        }
+        Some(path.join("::"))
+    }
+
+    fn units(&self, place: Place) -> Option<&'d Units<'d, 'a>> {
+        if place.supplementary {
+            self.supplementary
+        } else {
+            Some(self.primary)
+        }
     }
 
     fn read(&self, place: Place) -> Entry<'a> {
@@ -90,11 +147,7 @@ impl<'d, 'a> Names<'d, 'a> {
     }
 
     fn read_into(&self, place: Place, entry: &mut Entry<'a>) -> Option<()> {
-        let units = if place.supplementary {
-            self.supplementary?
-        } else {
-            self.primary
-        };
+        let units = self.units(place)?;
         let offset = DebugInfoOffset(place.offset);
         let unit = units.unit(units.holding(offset)?)?;
         let unit = UnitRef::new(units.dwarf(), &unit);

@@ -151,6 +151,16 @@ fn template_arguments_stay_whatever_they_hold() {
 }
 
 #[test]
+fn empty_packs_leave_nothing() {
+    check(&[
+        ("_Z1fIiJEEvv", "f<int>", "void f<int>()"),
+        ("_Z1fIiJEJEEvv", "f<int>", "void f<int>()"),
+        ("_Z1fIJEEvv", "f<>", "void f<>()"),
+        ("_Z1fIJEiEvDpT_i", "f<int>", "void f<int>(int)"),
+    ]);
+}
+
+#[test]
 fn lambdas_and_local_functions() {
     check(&[
         (

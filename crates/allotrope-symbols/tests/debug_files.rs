@@ -1,0 +1,211 @@
+//! Debug information that is not in the module: where it is found, and when
+//! what is found there is refused.
+
+mod fixture;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use allotrope_symbols::{Locator, ModuleSymbols, SymbolError};
+use fixture::{C_SOURCE, Program, compile, run};
+
+const OPTIONS: [&str; 3] = ["-O2", "-g", "-Wl,--build-id=sha1"];
+
+/// A program whose debug information was split off into `debug`.
+struct Split {
+    program: Program,
+    debug: PathBuf,
+    mark: u64,
+    build_id: Vec<u8>,
+}
+
+fn split() -> Option<Split> {
+    let program = compile("cc", &OPTIONS, "truth.c", C_SOURCE)?;
+    let mark = program.address("mark_inner");
+    let path = program.path.to_str()?.to_owned();
+    let notes = run("readelf", &["-n", &path])?;
+    let id = notes
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Build ID: "))
+        .unwrap();
+    let byte = |at: usize| u8::from_str_radix(&id[at..at + 2], 16).unwrap();
+    let build_id = (0..id.len()).step_by(2).map(byte).collect();
+    let debug = program.path.with_extension("debug");
+    let debug_text = debug.to_str()?.to_owned();
+    run(
+        "objcopy",
+        &[
+            "--only-keep-debug",
+            "--compress-debug-sections",
+            &path,
+            &debug_text,
+        ],
+    )?;
+    run(
+        "objcopy",
+        &["--strip-all", "--add-gnu-debuglink", &debug_text, &path],
+    )?;
+    Some(Split {
+        program,
+        debug,
+        mark,
+        build_id,
+    })
+}
+
+impl Split {
+    fn move_debug_file(&self, to: &Path) {
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::rename(&self.debug, to).unwrap();
+    }
+
+    fn build_id_path(&self, folder: &Path) -> PathBuf {
+        let hex: String = self
+            .build_id
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        folder
+            .join(".build-id")
+            .join(&hex[..2])
+            .join(format!("{}.debug", &hex[2..]))
+    }
+
+    /// Functions at the mark.
+    fn functions(&self, locator: &Locator) -> Vec<String> {
+        let symbols = ModuleSymbols::load(locator, &self.program.path, &self.build_id, None);
+        functions(&symbols.unwrap(), self.mark)
+    }
+}
+
+fn functions(symbols: &ModuleSymbols, address: u64) -> Vec<String> {
+    let resolved = symbols.resolve(&[(address, true)]);
+    let frames = resolved[0].frames.iter();
+    frames.map(|frame| frame.function.to_string()).collect()
+}
+
+const FULL: [&str; 3] = ["inner", "middle", "outer"];
+
+#[test]
+fn a_debug_link_leads_to_the_same_folder_and_those_beside() {
+    let Some(split) = split() else { return };
+    assert_eq!(split.functions(&Locator::new()), FULL);
+
+    let folder = split.program.path.parent().unwrap();
+    let name = split.debug.file_name().unwrap();
+    let hidden = folder.join(".debug").join(name);
+    split.move_debug_file(&hidden);
+    assert_eq!(split.functions(&Locator::new()), FULL);
+
+    let extra = tempfile::tempdir().unwrap();
+    let elsewhere = extra
+        .path()
+        .join(folder.strip_prefix("/").unwrap())
+        .join(name);
+    std::fs::create_dir_all(elsewhere.parent().unwrap()).unwrap();
+    std::fs::copy(&hidden, &elsewhere).unwrap();
+    std::fs::remove_file(&hidden).unwrap();
+    assert!(split.functions(&Locator::new()).is_empty());
+    let locator = Locator::new().with_debug_folder(extra.path());
+    assert_eq!(split.functions(&locator), FULL);
+}
+
+#[test]
+fn a_debug_file_with_another_checksum_is_ignored() {
+    let Some(split) = split() else { return };
+    // A byte more at the end: the same debug information, another checksum.
+    let mut bytes = std::fs::read(&split.debug).unwrap();
+    bytes.push(0);
+    std::fs::write(&split.debug, bytes).unwrap();
+    assert!(split.functions(&Locator::new()).is_empty());
+}
+
+#[test]
+fn a_build_id_leads_to_the_debug_folder() {
+    let Some(split) = split() else { return };
+    let extra = tempfile::tempdir().unwrap();
+    split.move_debug_file(&split.build_id_path(extra.path()));
+    assert!(split.functions(&Locator::new()).is_empty());
+    let locator = Locator::new().with_debug_folder(extra.path());
+    assert_eq!(split.functions(&locator), FULL);
+    assert_eq!(
+        ModuleSymbols::load(&locator, &split.program.path, &[], None)
+            .unwrap()
+            .unoptimised(),
+        Some(false)
+    );
+}
+
+#[test]
+fn a_rebuilt_module_is_refused_and_its_old_debug_file_stands_in() {
+    let (Some(split), Some(other)) = (
+        split(),
+        compile("cc", &["-O0", "-Wl,--build-id=sha1"], "other.c", C_SOURCE),
+    ) else {
+        return;
+    };
+    let extra = tempfile::tempdir().unwrap();
+    let locator = Locator::new().with_debug_folder(extra.path());
+    std::fs::copy(&other.path, &split.program.path).unwrap();
+    let error =
+        ModuleSymbols::load(&locator, &split.program.path, &split.build_id, None).unwrap_err();
+    assert!(
+        matches!(error, SymbolError::BuildIdDiffers { .. }),
+        "{error}"
+    );
+    split.move_debug_file(&split.build_id_path(extra.path()));
+    assert_eq!(split.functions(&locator), FULL);
+}
+
+#[test]
+fn a_deleted_module_is_read_through_its_open_file() {
+    let Some(program) = compile("cc", &OPTIONS, "truth.c", C_SOURCE) else {
+        return;
+    };
+    let mark = program.address("mark_inner");
+    let file = File::open(&program.path).unwrap();
+    std::fs::remove_file(&program.path).unwrap();
+    let gone = ModuleSymbols::load(&Locator::new(), &program.path, &[], None).unwrap_err();
+    assert!(matches!(gone, SymbolError::Unreadable { .. }), "{gone}");
+    let symbols = ModuleSymbols::load(&Locator::new(), &program.path, &[], Some(file)).unwrap();
+    assert_eq!(functions(&symbols, mark), FULL);
+}
+
+#[test]
+fn an_open_file_of_another_build_gives_way_to_the_path() {
+    let Some(split) = split() else { return };
+    let Some(other) = compile("cc", &["-O0", "-Wl,--build-id=sha1"], "other.c", C_SOURCE) else {
+        return;
+    };
+    let file = File::open(&other.path).unwrap();
+    let path = &split.program.path;
+    let symbols = ModuleSymbols::load(&Locator::new(), path, &split.build_id, Some(file)).unwrap();
+    assert_eq!(functions(&symbols, split.mark), FULL);
+}
+
+#[test]
+fn the_c_library_has_lines_where_its_debug_package_is_installed() {
+    let path = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
+    if !path.exists() || !Path::new("/usr/lib/debug/.build-id").exists() {
+        println!("skipped: no {} with debug files installed", path.display());
+        return;
+    }
+    let listing = run("nm", &["-D", "--defined-only", path.to_str().unwrap()]).unwrap();
+    let malloc = listing
+        .lines()
+        .find(|line| line.contains(" malloc@@"))
+        .unwrap();
+    let address = u64::from_str_radix(malloc.split(' ').next().unwrap(), 16).unwrap();
+    let symbols = ModuleSymbols::load(&Locator::new(), path, &[], None).unwrap();
+    let resolved = symbols.resolve(&[(address, true), (address + 4, true)]);
+    let frame = resolved[0].frames.last().unwrap();
+    assert!(frame.function.ends_with("malloc"), "{frame:?}");
+    assert_eq!(frame.offset, 0);
+    if !frame.file.is_empty() {
+        assert!(
+            frame.file.ends_with("malloc.c") && frame.line > 0,
+            "{frame:?}"
+        );
+    }
+    assert_eq!(resolved[1].frames.last().unwrap().offset, 4);
+}
