@@ -1,6 +1,50 @@
-//! placeholder
+//! The library that is preloaded into a program and records its heap
+//! allocations.
+//!
+//! It lives in other people's processes, so it keeps to a few rules: it calls
+//! the *next* definition of each function it stands before and changes nothing
+//! about its result; it never calls the program's allocator and has no heap of
+//! its own, only fixed mappings; it needs nothing but `libc.so.6`; it starts no
+//! thread and keeps no descriptor open.
+//!
+//! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
+//! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack
+//! into an id ([`x86_64::rule`] steps from frame to frame, [`stack_ids`] names
+//! them), [`events`] puts one event into the thread's ring. [`thread`] holds
+//! what a thread needs for that, [`process`] what the process does, including
+//! what becomes of it after `fork`; [`modules`] knows what code is mapped.
+//!
+//! # Safety
+//! Hooks run on any thread at any time, in signal handlers too. State is
+//! therefore per thread and only touched by its thread; a hook that finds its
+//! thread's state in use (it interrupted another hook) takes a second one.
+//! What threads share is atomic, or written under the lock in
+//! [`process::Guard`] with signals blocked.
 #![no_std]
+// Raw pointers are this crate's trade: the state of a thread is reached
+// through one because a signal handler may reach it at the same time.
+#![allow(clippy::missing_safety_doc)]
+
+mod capture;
+mod events;
+mod handover;
+mod hooks;
+mod image;
+mod modules;
+mod next;
+mod process;
+mod stack_ids;
+mod system;
+mod thread;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+/// The architecture's part.
+#[cfg(target_arch = "x86_64")]
+use x86_64 as arch;
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    loop {}
+    // No code here is meant to panic; a bug must not go on with wrong data.
+    system::abort()
 }

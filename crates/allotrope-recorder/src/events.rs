@@ -1,0 +1,370 @@
+//! Puts events into the thread's ring.
+//!
+//! An event's words are written first, then the position that covers them is
+//! published, so that a half-written event is never seen, whatever interrupts
+//! the thread or ends the process.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::fence;
+
+use allotrope_ring::layout::{OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS};
+use allotrope_ring::words::{self, LONG_SIZE, STACK_BITS, head, kind};
+
+use crate::arch;
+use crate::process::{self, Loss};
+use crate::stack_ids::IdEntry;
+use crate::system;
+use crate::thread::{IDS, Thread};
+
+const MASK: u64 = RING_WORDS as u64 - 1;
+/// Words between two readings of the clock: 64 to 128 events.
+const ANCHOR_WORDS: u64 = 128;
+/// Words after which the collector is woken if it sleeps.
+const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 8;
+/// Words whose pages are reserved at a time.
+const RESERVE_WORDS: u64 = 8192;
+
+/// Writes the word `index` places after the thread's position. The words of
+/// one event are contiguous, into the ring's overflow.
+#[inline(always)]
+pub unsafe fn put(thread: *mut Thread, index: usize, word: u64) {
+    // SAFETY: the caller made sure of the space; `index` is below the
+    // overflow's size.
+    unsafe {
+        let at = ((*thread).position & MASK) as usize + index;
+        (*thread).ring.add(at).write_volatile(word);
+    }
+}
+
+/// Writes bytes as words, zero-padded.
+pub unsafe fn put_bytes(thread: *mut Thread, index: usize, bytes: &[u8]) {
+    for (offset, chunk) in bytes.chunks(8).enumerate() {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        // SAFETY: passed on.
+        unsafe { put(thread, index + offset, u64::from_le_bytes(word)) };
+    }
+}
+
+/// Publishes an event of `length` words.
+#[inline(always)]
+pub unsafe fn publish(thread: *mut Thread, length: usize) {
+    // SAFETY: the thread's own state.
+    unsafe {
+        let position = (*thread).position + length as u64;
+        (*thread).position = position;
+        Thread::written(thread).store(position, Release);
+    }
+}
+
+/// Makes the thread ready for an event: one comparison for time marks, a full
+/// ring, a stopped recording and a fork, one for the epoch and clock.
+#[inline(always)]
+pub unsafe fn ready(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        if (*thread).position >= (&raw const (*Thread::guarded(thread)).limit).read_volatile() {
+            return refill(thread);
+        }
+        let now = process::control().epoch_and_clock.load(Relaxed);
+        if now != (*thread).seen {
+            mark_time(thread, now);
+        }
+    }
+    true
+}
+
+/// `Allocation`.
+#[inline(always)]
+pub unsafe fn allocation(
+    thread: *mut Thread,
+    entry: u8,
+    block: u64,
+    size: u64,
+    alignment_log2: u8,
+    stack: u32,
+) {
+    // SAFETY: `ready` left room for it.
+    unsafe {
+        if size < LONG_SIZE && alignment_log2 == 0 {
+            put(thread, 0, head(kind::ALLOCATION, entry, block));
+            put(thread, 1, words::stack_and_size(stack, size));
+            (*thread).events += 1;
+            publish(thread, 2);
+        } else {
+            put(thread, 0, head(kind::ALLOCATION_LONG, entry, block));
+            put(
+                thread,
+                1,
+                u64::from(stack) | u64::from(alignment_log2) << STACK_BITS,
+            );
+            put(thread, 2, size);
+            (*thread).events += 1;
+            publish(thread, 3);
+        }
+    }
+}
+
+/// `ReallocationEnd`.
+pub unsafe fn reallocation_end(thread: *mut Thread, entry: u8, block: u64, size: u64, stack: u32) {
+    // SAFETY: `ready` left room for it.
+    unsafe {
+        if size < LONG_SIZE {
+            put(thread, 0, head(kind::REALLOCATION_END, entry, block));
+            put(thread, 1, words::stack_and_size(stack, size));
+            (*thread).events += 1;
+            publish(thread, 2);
+        } else {
+            put(thread, 0, head(kind::REALLOCATION_END_LONG, entry, block));
+            put(thread, 1, u64::from(stack));
+            put(thread, 2, size);
+            (*thread).events += 1;
+            publish(thread, 3);
+        }
+    }
+}
+
+/// A counted event of one word.
+#[inline(always)]
+pub unsafe fn short(thread: *mut Thread, kind: u8, entry: u8, block: u64) {
+    // SAFETY: `ready` left room for it.
+    unsafe {
+        put(thread, 0, head(kind, entry, block));
+        (*thread).events += 1;
+        publish(thread, 1);
+    }
+}
+
+/// `Exit`.
+pub unsafe fn exit(thread: *mut Thread, status: i32) {
+    // SAFETY: `ready` left room for it.
+    unsafe {
+        put(thread, 0, head(kind::EXIT, 0, u64::from(status as u32)));
+        publish(thread, 1);
+    }
+}
+
+/// `Node`: defines a stack id.
+#[inline]
+pub unsafe fn node(
+    thread: *mut Thread,
+    address: u64,
+    exact: bool,
+    parent: u32,
+    id: u32,
+    mapping: u16,
+) {
+    // SAFETY: the caller made room for it.
+    unsafe {
+        put(thread, 0, head(kind::NODE, u8::from(exact), address));
+        put(thread, 1, words::node(parent, id, mapping));
+        publish(thread, 2);
+    }
+}
+
+/// Forgets every stack id of a lane that says so to the collector: they are
+/// used up. `false`: there is no room to say it, nothing is forgotten.
+#[cold]
+pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        if !room(thread, 1) {
+            return false;
+        }
+        put(thread, 0, head(kind::FORGET, 0, 0));
+        publish(thread, 1);
+        clear_ids(thread);
+    }
+    true
+}
+
+/// Begins with no stack ids, in a lane that is new.
+pub unsafe fn clear_ids(thread: *mut Thread) {
+    // SAFETY: the thread's own state.
+    unsafe {
+        let guarded = Thread::guarded(thread);
+        (&raw mut (*guarded).ids)
+            .cast::<IdEntry>()
+            .write_bytes(0, IDS);
+        (*guarded).kept = 0;
+        (*thread).next_id = FIRST_ID;
+    }
+}
+
+/// The first id that names a node; those below say how a stack ends.
+pub const FIRST_ID: u32 = 8;
+
+/// `Thread`: what follows in this lane is this thread's. The extra byte tells
+/// a nested state, whose thread has another lane.
+pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        if !room(thread, 2) {
+            process::lost(Loss::RingFull);
+            return false;
+        }
+        let tid = u64::from(system::thread_id());
+        put(
+            thread,
+            0,
+            head(kind::THREAD, u8::from((*thread).is_nested), tid),
+        );
+        put(thread, 1, arch::tick());
+        publish(thread, 2);
+        (*Thread::guarded(thread)).limit = 0;
+        true
+    }
+}
+
+/// Writes the time, and the epoch if it is a new one.
+#[cold]
+unsafe fn mark_time(thread: *mut Thread, now: u64) {
+    // SAFETY: the limit leaves a margin that takes these words.
+    unsafe {
+        let before = (*thread).seen;
+        (*thread).seen = now;
+        if before >> 32 == now >> 32 {
+            put(thread, 0, head(kind::ANCHOR, 0, 0));
+            put(thread, 1, arch::tick());
+            publish(thread, 2);
+        } else {
+            put(thread, 0, head(kind::EPOCH, 0, 0));
+            put(thread, 1, arch::tick());
+            put(thread, 2, now >> 32);
+            publish(thread, 3);
+        }
+    }
+}
+
+/// The limit is reached: finds out why and sets the next one. `false`: this
+/// event can not be recorded.
+#[cold]
+unsafe fn refill(thread: *mut Thread) -> bool {
+    if !process::is_recording() {
+        return false;
+    }
+    // SAFETY: the thread's own state.
+    unsafe {
+        if process::is_forked() && !process::continue_in_child(thread) {
+            return false;
+        }
+        if !room(thread, ANCHOR_WORDS) {
+            if process::is_recording() {
+                process::lost(Loss::RingFull);
+            }
+            return false;
+        }
+        if (*thread).position - (*thread).rung >= DOORBELL_WORDS {
+            (*thread).rung = (*thread).position;
+            ring_doorbell();
+        }
+        mark_time(thread, process::control().epoch_and_clock.load(Relaxed));
+        (*Thread::guarded(thread)).limit = if (*thread).is_nested {
+            0
+        } else {
+            (*thread).position + ANCHOR_WORDS
+        };
+    }
+    true
+}
+
+/// Makes sure that `words` and a margin fit, waiting if that is the policy.
+#[inline]
+pub unsafe fn room(thread: *mut Thread, words: u64) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        let hard_limit = (&raw const (*Thread::guarded(thread)).hard_limit).read_volatile();
+        (*thread).position + words <= hard_limit || make_room(thread, words)
+    }
+}
+
+#[cold]
+unsafe fn make_room(thread: *mut Thread, words: u64) -> bool {
+    let control = process::control();
+    if control.stopped.load(Relaxed) != 0 || collector_is_gone() {
+        process::turn_off();
+        return false;
+    }
+    // SAFETY: the thread's own state and lane.
+    unsafe {
+        if process::is_forked() {
+            return false;
+        }
+        let lane = &*(*thread).lane;
+        let end = (*thread).position + words + RING_MARGIN as u64;
+        while lane.read.load(Acquire) + (RING_WORDS as u64) < end {
+            if control.on_full.load(Relaxed) != 0 {
+                ring_doorbell();
+                return false;
+            }
+            wait_for_space(thread, end);
+            if control.stopped.load(Relaxed) != 0 || collector_is_gone() {
+                process::turn_off();
+                return false;
+            }
+        }
+        if !reserve(thread, end) {
+            return false;
+        }
+        let free_up_to = lane.read.load(Acquire) + RING_WORDS as u64;
+        (*Thread::guarded(thread)).hard_limit =
+            free_up_to.min((*thread).reserved) - RING_MARGIN as u64;
+    }
+    true
+}
+
+/// Waits for the collector to read on, a tenth of a second at most.
+unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
+    // SAFETY: the thread's own lane.
+    let lane = unsafe { &*(*thread).lane };
+    lane.waiting.store(1, Relaxed);
+    fence(SeqCst);
+    let space = lane.space.load(Acquire);
+    if lane.read.load(Acquire) + (RING_WORDS as u64) < end {
+        ring_doorbell();
+        system::futex_wait(&lane.space, space, 100);
+    }
+    lane.waiting.store(0, Relaxed);
+}
+
+fn collector_is_gone() -> bool {
+    let futex = process::control().collector_alive[0].load(Relaxed);
+    futex & OWNER_DIED != 0 || futex & !(OWNER_DIED | 0x8000_0000) == 0
+}
+
+/// Makes sure of the ring's pages up to position `end`: memory that is short
+/// must show here and not as a signal in the program. Gives `false` if it is.
+unsafe fn reserve(thread: *mut Thread, end: u64) -> bool {
+    // SAFETY: the thread's own state; the ranges lie in its ring.
+    unsafe {
+        while (*thread).reserved < end {
+            let start = (*thread).reserved & !(RESERVE_WORDS - 1);
+            let index = start & MASK;
+            let is_last = index + RESERVE_WORDS == RING_WORDS as u64;
+            let words = RESERVE_WORDS as usize + if is_last { OVERFLOW_WORDS } else { 0 };
+            let address = (*thread).ring.add(index as usize).cast::<u8>();
+            if !system::populate(address, words * 8) {
+                process::lost(Loss::NoMemory);
+                return false;
+            }
+            let reserved = start + RESERVE_WORDS;
+            // Once round the ring, all of it is there.
+            (*thread).reserved = if reserved >= (*thread).lap_end {
+                u64::MAX
+            } else {
+                reserved
+            };
+        }
+    }
+    true
+}
+
+/// Wakes the collector if it sleeps.
+pub fn ring_doorbell() {
+    let shared = process::shared();
+    shared.doorbell.fetch_add(1, Release);
+    fence(SeqCst);
+    if shared.sleeping.load(Relaxed) != 0 {
+        system::futex_wake(&shared.doorbell);
+    }
+}

@@ -1,0 +1,538 @@
+//! What happens in the place of `malloc` and its relatives.
+//!
+//! A deallocation is recorded before the real call and an allocation after
+//! it, so that an address is never recorded as handed out again before it was
+//! given back. A call that fails changed nothing and is not recorded.
+
+use core::ffi::{c_int, c_void};
+use core::ptr;
+
+use allotrope_ring::words::kind;
+
+use crate::arch::rule::Frame;
+use crate::next::{self, Function};
+use crate::process::{self, Loss};
+use crate::thread::{self, Thread};
+use crate::{capture, events, modules};
+
+/// Entry points, numbered as in the trace.
+mod entry {
+    pub const MALLOC: u8 = 0;
+    pub const CALLOC: u8 = 1;
+    pub const REALLOC: u8 = 2;
+    pub const REALLOCARRAY: u8 = 3;
+    pub const POSIX_MEMALIGN: u8 = 4;
+    pub const ALIGNED_ALLOC: u8 = 5;
+    pub const MEMALIGN: u8 = 6;
+    pub const VALLOC: u8 = 7;
+    pub const PVALLOC: u8 = 8;
+    pub const FREE: u8 = 9;
+    pub const CFREE: u8 = 10;
+    pub const FREE_SIZED: u8 = 11;
+    pub const FREE_ALIGNED_SIZED: u8 = 12;
+}
+
+/// The caller's state at a hook's entry: its return address lies at `sp`.
+#[inline(always)]
+unsafe fn caller(sp: *const u64, bp: u64) -> Frame {
+    // SAFETY: the entry stub gives the stack pointer as it found it.
+    Frame {
+        sp: sp as u64 + 8,
+        pc: unsafe { sp.read() },
+        bp,
+    }
+}
+
+#[inline(always)]
+unsafe fn record_allocation(
+    entry: u8,
+    block: *mut c_void,
+    size: usize,
+    alignment_log2: u8,
+    sp: *const u64,
+    bp: u64,
+) {
+    // SAFETY: `enter` gives this thread's own state, free for this hook.
+    unsafe {
+        let thread = thread::enter(sp as usize);
+        if thread.is_null() {
+            return;
+        }
+        if events::ready(thread) {
+            match capture::stack_id(thread, caller(sp, bp)) {
+                Some(stack) => {
+                    events::allocation(
+                        thread,
+                        entry,
+                        block as u64,
+                        size as u64,
+                        alignment_log2,
+                        stack,
+                    );
+                }
+                None => dropped(),
+            }
+        }
+        thread::leave(thread);
+    }
+}
+
+#[inline(always)]
+unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u64) {
+    // SAFETY: as above.
+    unsafe {
+        let thread = thread::enter(sp as usize);
+        if thread.is_null() {
+            return;
+        }
+        if events::ready(thread) {
+            events::short(thread, kind, entry, block as u64);
+        }
+        thread::leave(thread);
+    }
+}
+
+#[cold]
+fn dropped() {
+    process::lost(Loss::RingFull);
+}
+
+/// Notes the status with which the image is about to exit.
+pub unsafe fn record_exit(status: c_int) {
+    let here = 0usize;
+    // SAFETY: as above; the local's address stands for the stack pointer.
+    unsafe {
+        let thread = thread::enter(&raw const here as usize);
+        if thread.is_null() {
+            return;
+        }
+        if events::ready(thread) {
+            events::exit(thread, status);
+        }
+        thread::leave(thread);
+    }
+}
+
+/// The next definition of a function as a function pointer, or what to do
+/// before there is one.
+macro_rules! next {
+    ($function:ident as $type:ty, $early:expr) => {{
+        let mut address = next::address(Function::$function);
+        if address == 0 {
+            if next::resolve() {
+                address = next::address(Function::$function);
+            }
+            if address == 0 {
+                return $early;
+            }
+        }
+        // SAFETY: `dlsym` found the function of this name, whose type is known.
+        unsafe { core::mem::transmute::<usize, $type>(address) }
+    }};
+}
+
+type Allocate = unsafe extern "C" fn(usize) -> *mut c_void;
+type AllocateTwo = unsafe extern "C" fn(usize, usize) -> *mut c_void;
+type Reallocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+type Release = unsafe extern "C" fn(*mut c_void);
+
+pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+    let next = next!(Malloc as Allocate, next::bump_allocate(size, 16));
+    // SAFETY: the caller's contract is the original's.
+    unsafe {
+        let block = next(size);
+        if !block.is_null() {
+            record_allocation(entry::MALLOC, block, size, 0, sp, bp);
+        }
+        block
+    }
+}
+
+pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+    let next = next!(Calloc as AllocateTwo, early_calloc(count, size));
+    // SAFETY: as `malloc`.
+    unsafe {
+        let block = next(count, size);
+        if !block.is_null() {
+            record_allocation(entry::CALLOC, block, count.wrapping_mul(size), 0, sp, bp);
+        }
+        block
+    }
+}
+
+#[cold]
+fn early_calloc(count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => next::bump_allocate(bytes, 16),
+        None => ptr::null_mut(),
+    }
+}
+
+pub unsafe extern "C" fn realloc(
+    block: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    // SAFETY: as `malloc`.
+    unsafe { reallocate(entry::REALLOC, block, size, sp, bp) }
+}
+
+/// The C library's does no more than this, and would come back to our `realloc`.
+pub unsafe extern "C" fn reallocarray(
+    block: *mut c_void,
+    count: usize,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    let Some(bytes) = count.checked_mul(size) else {
+        // SAFETY: libc's own variable.
+        unsafe { *libc::__errno_location() = libc::ENOMEM };
+        return ptr::null_mut();
+    };
+    // SAFETY: as `malloc`.
+    unsafe { reallocate(entry::REALLOCARRAY, block, bytes, sp, bp) }
+}
+
+#[inline(always)]
+unsafe fn reallocate(
+    entry: u8,
+    block: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    // SAFETY: before there is a next allocator, blocks are the bump area's.
+    let next = next!(Realloc as Reallocate, unsafe { early_realloc(block, size) });
+    // SAFETY: as `malloc`.
+    unsafe {
+        if block.is_null() {
+            let result = next(block, size);
+            if !result.is_null() {
+                record_allocation(entry, result, size, 0, sp, bp);
+            }
+            return result;
+        }
+        if next::is_bump(block) {
+            return move_from_bump(block, size, sp, bp);
+        }
+        let thread = thread::enter(sp as usize);
+        let recorded = !thread.is_null() && events::ready(thread);
+        if recorded {
+            events::short(thread, kind::REALLOCATION_START, entry, block as u64);
+        }
+        leave_for_call(thread);
+        let result = next(block, size);
+        if recorded {
+            finish_reallocation(entry, block, result, size, sp, bp);
+        }
+        result
+    }
+}
+
+unsafe fn leave_for_call(thread: *mut Thread) {
+    if !thread.is_null() {
+        // SAFETY: entered by the caller.
+        unsafe { thread::leave(thread) };
+    }
+}
+
+/// Answers a `ReallocationStart`: it must not stay open for a block that is
+/// alive, so an answer that can not be written counts as lost.
+#[inline(always)]
+unsafe fn finish_reallocation(
+    entry: u8,
+    block: *mut c_void,
+    result: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) {
+    // SAFETY: as `record_allocation`.
+    unsafe {
+        let thread = thread::enter(sp as usize);
+        if thread.is_null() {
+            return;
+        }
+        if events::ready(thread) {
+            if !result.is_null() {
+                match capture::stack_id(thread, caller(sp, bp)) {
+                    Some(stack) => {
+                        events::reallocation_end(thread, entry, result as u64, size as u64, stack);
+                    }
+                    // The old block is gone all the same; `ready` left room for
+                    // one word.
+                    None => {
+                        events::short(thread, kind::REALLOCATION_FREED, entry, block as u64);
+                        dropped();
+                    }
+                }
+            } else if size == 0 {
+                events::short(thread, kind::REALLOCATION_FREED, entry, block as u64);
+            } else {
+                events::short(thread, kind::REALLOCATION_FAILED, entry, block as u64);
+            }
+        }
+        thread::leave(thread);
+    }
+}
+
+#[cold]
+unsafe fn early_realloc(block: *mut c_void, size: usize) -> *mut c_void {
+    let result = next::bump_allocate(size, 16);
+    if !result.is_null() && !block.is_null() && next::is_bump(block) {
+        // SAFETY: both blocks are the bump area's and hold at least this.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                block.cast::<u8>(),
+                result.cast::<u8>(),
+                next::bump_size(block).min(size),
+            );
+        }
+    }
+    result
+}
+
+#[cold]
+unsafe fn move_from_bump(block: *mut c_void, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+    // SAFETY: the block is the bump area's; the new one holds what is copied.
+    unsafe {
+        let result = malloc(size, sp, bp);
+        if !result.is_null() {
+            let bytes = next::bump_size(block).min(size);
+            ptr::copy_nonoverlapping(block.cast::<u8>(), result.cast::<u8>(), bytes);
+        }
+        result
+    }
+}
+
+pub unsafe extern "C" fn posix_memalign(
+    result: *mut *mut c_void,
+    alignment: usize,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> c_int {
+    type Next = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
+    let next = next!(PosixMemalign as Next, libc::ENOMEM);
+    // SAFETY: as `malloc`.
+    unsafe {
+        let error = next(result, alignment, size);
+        if error == 0 && !(*result).is_null() {
+            record_aligned(entry::POSIX_MEMALIGN, *result, alignment, size, sp, bp);
+        }
+        error
+    }
+}
+
+#[inline(always)]
+unsafe fn record_aligned(
+    entry: u8,
+    block: *mut c_void,
+    alignment: usize,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) {
+    // The C library rounds an alignment that is no power of two up.
+    let log2 = alignment.max(1).next_power_of_two().trailing_zeros() as u8;
+    // SAFETY: as `record_allocation`.
+    unsafe { record_allocation(entry, block, size, log2, sp, bp) };
+}
+
+pub unsafe extern "C" fn aligned_alloc(
+    alignment: usize,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    let next = next!(
+        AlignedAlloc as AllocateTwo,
+        next::bump_allocate(size, alignment)
+    );
+    // SAFETY: as `malloc`.
+    unsafe {
+        let block = next(alignment, size);
+        if !block.is_null() {
+            record_aligned(entry::ALIGNED_ALLOC, block, alignment, size, sp, bp);
+        }
+        block
+    }
+}
+
+pub unsafe extern "C" fn memalign(
+    alignment: usize,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    let next = next!(
+        Memalign as AllocateTwo,
+        next::bump_allocate(size, alignment)
+    );
+    // SAFETY: as `malloc`.
+    unsafe {
+        let block = next(alignment, size);
+        if !block.is_null() {
+            record_aligned(entry::MEMALIGN, block, alignment, size, sp, bp);
+        }
+        block
+    }
+}
+
+pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+    let next = next!(Valloc as Allocate, ptr::null_mut());
+    // SAFETY: as `malloc`.
+    unsafe {
+        let block = next(size);
+        if !block.is_null() {
+            record_aligned(
+                entry::VALLOC,
+                block,
+                allotrope_ring::layout::PAGE,
+                size,
+                sp,
+                bp,
+            );
+        }
+        block
+    }
+}
+
+pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+    let next = next!(Pvalloc as Allocate, ptr::null_mut());
+    // SAFETY: as `malloc`.
+    unsafe {
+        let block = next(size);
+        if !block.is_null() {
+            record_aligned(
+                entry::PVALLOC,
+                block,
+                allotrope_ring::layout::PAGE,
+                size,
+                sp,
+                bp,
+            );
+        }
+        block
+    }
+}
+
+pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
+    let next = next!(Free as Release, ());
+    // SAFETY: as `malloc`.
+    unsafe { release(entry::FREE, block, sp, |block| next(block)) }
+}
+
+#[inline(always)]
+unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOnce(*mut c_void)) {
+    if block.is_null() {
+        return call(block);
+    }
+    if next::is_bump(block) {
+        return;
+    }
+    // SAFETY: as `record_allocation`.
+    unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
+    call(block);
+}
+
+pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
+    // Old programs only; the C library keeps it as another name of `free`.
+    let free = next!(Free as Release, ());
+    let cfree = next::address(Function::Cfree);
+    // SAFETY: as `malloc`; `dlsym` found `cfree`.
+    unsafe {
+        release(entry::CFREE, block, sp, |block| {
+            if cfree == 0 {
+                free(block);
+            } else {
+                core::mem::transmute::<usize, Release>(cfree)(block);
+            }
+        });
+    }
+}
+
+pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
+    // C23; without a next one it is `free` by definition.
+    type Next = unsafe extern "C" fn(*mut c_void, usize);
+    let free = next!(Free as Release, ());
+    let sized = next::address(Function::FreeSized);
+    // SAFETY: as `malloc`.
+    unsafe {
+        release(entry::FREE_SIZED, block, sp, |block| {
+            if sized == 0 {
+                free(block);
+            } else {
+                core::mem::transmute::<usize, Next>(sized)(block, size);
+            }
+        });
+    }
+}
+
+pub unsafe extern "C" fn free_aligned_sized(
+    block: *mut c_void,
+    alignment: usize,
+    size: usize,
+    sp: *const u64,
+    _: u64,
+) {
+    type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
+    let free = next!(Free as Release, ());
+    let sized = next::address(Function::FreeAlignedSized);
+    // SAFETY: as `malloc`.
+    unsafe {
+        release(entry::FREE_ALIGNED_SIZED, block, sp, |block| {
+            if sized == 0 {
+                free(block);
+            } else {
+                core::mem::transmute::<usize, Next>(sized)(block, alignment, size);
+            }
+        });
+    }
+}
+
+/// Unloading makes unwind rules void.
+///
+/// # Safety
+/// As the original.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    type Next = unsafe extern "C" fn(*mut c_void) -> c_int;
+    let next = next!(Dlclose as Next, -1);
+    // SAFETY: passed on.
+    let result = unsafe { next(handle) };
+    modules::unloaded();
+    result
+}
+
+macro_rules! exit {
+    ($name:ident, $function:ident) => {
+        /// Notes the status, which nobody else can tell where the parent is
+        /// not the recording's.
+        ///
+        /// # Safety
+        /// As the original.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(status: c_int) -> ! {
+            crate::image::note_exit(status, ptr::null_mut());
+            let address = next::address(Function::$function);
+            if address != 0 || next::resolve() {
+                let address = next::address(Function::$function);
+                if address != 0 {
+                    // SAFETY: `dlsym` found the function of this name.
+                    unsafe {
+                        core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> !>(address)(
+                            status,
+                        )
+                    }
+                }
+            }
+            crate::system::exit(status)
+        }
+    };
+}
+
+exit!(_exit, UnderscoreExit);
+exit!(_Exit, Exit);

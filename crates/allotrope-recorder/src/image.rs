@@ -1,0 +1,303 @@
+//! A process image's beginning and end, as the collector is told of them.
+
+use core::cell::UnsafeCell;
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicUsize, fence};
+
+use allotrope_ring::layout::{self, Control, ImageSlot, image_state};
+use allotrope_ring::words::{self, head, kind};
+
+use crate::arch;
+use crate::events;
+use crate::process;
+use crate::system;
+use crate::thread::Thread;
+
+/// Text that is written once, at start or in a child with one thread.
+struct Text<const N: usize> {
+    bytes: UnsafeCell<[u8; N]>,
+    length: AtomicUsize,
+}
+// SAFETY: written before other threads can know of it, with signals blocked.
+unsafe impl<const N: usize> Sync for Text<N> {}
+
+impl<const N: usize> Text<N> {
+    const fn new() -> Self {
+        Self {
+            bytes: UnsafeCell::new([0; N]),
+            length: AtomicUsize::new(0),
+        }
+    }
+
+    fn fill(&self, fill: impl FnOnce(&mut [u8]) -> usize) {
+        // SAFETY: see `Sync`.
+        let bytes = unsafe { &mut *self.bytes.get() };
+        let length = fill(bytes).min(N);
+        self.length.store(length, Relaxed);
+    }
+
+    fn get(&self) -> &[u8] {
+        // SAFETY: nobody writes once it is filled.
+        unsafe { &(&*self.bytes.get())[..self.length.load(Relaxed)] }
+    }
+}
+
+static EXECUTABLE: Text<1024> = Text::new();
+static COMMAND: Text<4096> = Text::new();
+
+/// Most fork points that an image event can hold beside its texts.
+const MAX_FORK_POINTS: usize = 180;
+
+/// Fork points of the child that this process has become: pairs of lane and
+/// ordinal.
+struct ForkPoints {
+    words: UnsafeCell<[u64; MAX_FORK_POINTS * 2]>,
+    count: AtomicUsize,
+}
+// SAFETY: written under the process lock.
+unsafe impl Sync for ForkPoints {}
+static FORK_POINTS: ForkPoints = ForkPoints {
+    words: UnsafeCell::new([0; MAX_FORK_POINTS * 2]),
+    count: AtomicUsize::new(0),
+};
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// Whether libc has set the environment up.
+pub fn environment_is_ready() -> bool {
+    // SAFETY: libc's variable, read as a plain pointer.
+    unsafe { !(&raw const environ).read_volatile().is_null() }
+}
+
+/// Maps the arena that the environment names; null if there is none.
+pub fn find_arena() -> *mut u8 {
+    let Some((process, descriptor, key)) = environment_value().and_then(parse) else {
+        return ptr::null_mut();
+    };
+    let mut path = [0u8; 64];
+    let mut writer = Digits {
+        bytes: &mut path,
+        used: 0,
+    };
+    writer.text(b"/proc/");
+    writer.number(process);
+    writer.text(b"/fd/");
+    writer.number(descriptor);
+    let mut file = system::open(&path, libc::O_RDWR);
+    if file < 0 {
+        file = crate::handover::receive_arena(process, key);
+    }
+    if file < 0 {
+        return ptr::null_mut();
+    }
+    let arena = system::map_shared(file, layout::ARENA_BYTES);
+    system::close(file);
+    if arena.is_null() {
+        return arena;
+    }
+    // SAFETY: the mapping begins with the control page.
+    let control = unsafe { &*arena.cast::<Control>() };
+    let fits = control.magic.load(Acquire) == layout::MAGIC
+        && control.version.load(Relaxed) == layout::VERSION
+        && control.key.load(Relaxed) == key;
+    // SAFETY: nobody else knows the mapping; this process never writes to the
+    // control page.
+    unsafe {
+        if !fits {
+            system::unmap(arena, layout::ARENA_BYTES);
+            return ptr::null_mut();
+        }
+        system::protect_read_only(arena, layout::PAGE);
+    }
+    system::advise(arena, layout::ARENA_BYTES, libc::MADV_DONTDUMP);
+    arena
+}
+
+fn environment_value() -> Option<&'static [u8]> {
+    let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
+    // SAFETY: an array of C strings that ends with a null pointer; this runs
+    // once, at start, before the program can change it on another thread.
+    unsafe {
+        let mut entry = (&raw const environ).read_volatile();
+        if entry.is_null() {
+            return None;
+        }
+        while !(*entry).is_null() {
+            let text = core::ffi::CStr::from_ptr(*entry).to_bytes();
+            if let Some([b'=', value @ ..]) = text.strip_prefix(name) {
+                return Some(value);
+            }
+            entry = entry.add(1);
+        }
+    }
+    None
+}
+
+/// `PID:FD:KEY`.
+fn parse(value: &[u8]) -> Option<(u64, u64, u64)> {
+    let mut parts = value.split(|byte| *byte == b':');
+    let mut number = |radix: u64| {
+        let part = parts
+            .next()
+            .filter(|part| !part.is_empty() && part.len() <= 16)?;
+        part.iter().try_fold(0u64, |value, digit| {
+            let digit = (*digit as char).to_digit(radix as u32)?;
+            value.checked_mul(radix)?.checked_add(u64::from(digit))
+        })
+    };
+    Some((number(10)?, number(10)?, number(16)?))
+}
+
+/// Writes decimal numbers and text into a buffer.
+pub struct Digits<'b> {
+    /// The buffer.
+    pub bytes: &'b mut [u8],
+    /// Bytes written.
+    pub used: usize,
+}
+
+impl Digits<'_> {
+    /// Appends text, as far as it fits.
+    pub fn text(&mut self, text: &[u8]) {
+        for byte in text {
+            if let Some(place) = self.bytes.get_mut(self.used) {
+                *place = *byte;
+                self.used += 1;
+            }
+        }
+    }
+
+    /// Appends a number in decimal.
+    pub fn number(&mut self, number: u64) {
+        if number >= 10 {
+            self.number(number / 10);
+        }
+        self.text(&[b'0' + (number % 10) as u8]);
+    }
+
+    /// Appends a number in lower-case hexadecimal.
+    pub fn hexadecimal(&mut self, number: u64) {
+        if number >= 16 {
+            self.hexadecimal(number / 16);
+        }
+        self.text(&[b"0123456789abcdef"[(number % 16) as usize]]);
+    }
+}
+
+/// Notes what this image is called, once, before its first event; a forked
+/// child keeps the notes.
+pub fn remember_self() {
+    EXECUTABLE.fill(|into| system::read_link(b"/proc/self/exe\0", into));
+    COMMAND.fill(|into| system::read_file(b"/proc/self/cmdline\0", into));
+}
+
+/// Path of the executable.
+pub fn executable() -> &'static [u8] {
+    EXECUTABLE.get()
+}
+
+/// Notes where the parent's streams stood, as this forked child's copy of the
+/// thread states tells.
+pub fn note_fork_points(first: *mut Thread, all: impl Iterator<Item = *mut Thread> + Clone) {
+    // SAFETY: under the process lock, in a child whose other states nobody uses.
+    unsafe {
+        let points = &mut *FORK_POINTS.words.get();
+        let mut count = 0;
+        let ordered = core::iter::once(first).chain(all.filter(|state| *state != first));
+        for state in ordered.filter(|state| !state.is_null() && !(**state).lane.is_null()) {
+            if count < MAX_FORK_POINTS {
+                points[count * 2] = u64::from((*state).lane_index);
+                points[count * 2 + 1] = (*state).events;
+                count += 1;
+            }
+        }
+        FORK_POINTS.count.store(count, Relaxed);
+    }
+}
+
+/// Writes the `Image` event as the first of `thread`'s lane and waits a moment
+/// for the collector to know the process, so that it can watch its end.
+pub unsafe fn announce(
+    thread: *mut Thread,
+    origin: u32,
+    parent_slot: u32,
+    slot: &'static ImageSlot,
+) -> bool {
+    const POINTS_AT: usize = 5;
+    let points = if origin == words::origin::FORK {
+        FORK_POINTS.count.load(Relaxed)
+    } else {
+        0
+    };
+    let (executable, command) = (EXECUTABLE.get(), COMMAND.get());
+    let executable_at = POINTS_AT + points * 2;
+    let command_at = executable_at + words::words_of(executable.len());
+    let length = command_at + words::words_of(command.len());
+    // SAFETY: the lane was just claimed by this thread; its ring is empty.
+    unsafe {
+        if !events::room(thread, length as u64) {
+            return false;
+        }
+        let put = |index: usize, word: u64| events::put(thread, index, word);
+        put(0, head(kind::IMAGE, 0, (length as u64) << 16));
+        put(
+            1,
+            u64::from(system::process_id()) | u64::from(system::parent_id()) << 32,
+        );
+        put(2, arch::tick());
+        put(3, u64::from(origin) | u64::from(parent_slot) << 32);
+        put(
+            4,
+            points as u64 | (executable.len() as u64) << 16 | (command.len() as u64) << 32,
+        );
+        let fork_points = &(&*FORK_POINTS.words.get())[..points * 2];
+        for (index, word) in fork_points.iter().enumerate() {
+            put(POINTS_AT + index, *word);
+        }
+        events::put_bytes(thread, executable_at, executable);
+        events::put_bytes(thread, command_at, command);
+        events::publish(thread, length);
+        slot.first_lane.store((*thread).lane_index, Relaxed);
+    }
+    slot.state.store(image_state::READY, Release);
+    fence(core::sync::atomic::Ordering::SeqCst);
+    events::ring_doorbell();
+    // The collector opens a descriptor of this process meanwhile, with which
+    // it learns of its end and status; without one it learns less.
+    for _ in 0..5 {
+        if slot.state.load(Acquire) != image_state::READY {
+            break;
+        }
+        system::futex_wait(&slot.state, image_state::READY, 4);
+    }
+    true
+}
+
+/// Runs when the library is loaded, often not as the first thing: other
+/// libraries' constructors may have allocated before.
+extern "C" fn constructor() {
+    if crate::next::resolve() && (process::is_recording() || process::start()) {
+        // The earliest registration runs last. It needs no memory: libc keeps
+        // the first 32 in static storage.
+        // SAFETY: the function lives as long as the process.
+        unsafe { on_exit(note_exit, ptr::null_mut()) };
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+/// Notes the status with which the image exits.
+pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
+    // A `vfork` child that gives up must not speak for its parent.
+    if process::is_recording() && process::is_own_process() {
+        // SAFETY: as any hook; the address stands for this frame.
+        unsafe { crate::hooks::record_exit(status) };
+    }
+}

@@ -1,0 +1,472 @@
+//! What code is mapped: which module an address lies in, and when that may
+//! have changed.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release};
+
+use allotrope_ring::words::{self, NO_MAPPING, head, kind};
+
+use crate::arch::rule::{EXACT, Kind, Rule};
+use crate::arch::{self, cfi, entry};
+use crate::events;
+use crate::image;
+use crate::next::{self, Function};
+use crate::process::{self, Lock};
+use crate::system::SignalsBlocked;
+use crate::thread::Thread;
+
+/// Most modules that an image can have had.
+const MODULES: usize = 16 << 10;
+/// Longest path that is told, in bytes.
+const PATH_BYTES: usize = 2048;
+
+/// A mapped module.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Module {
+    /// Lowest mapped address.
+    pub start: u64,
+    /// End of the mapped range.
+    pub end: u64,
+    /// Run-time address minus address in the file.
+    pub bias: u64,
+    /// Address of `.eh_frame_hdr`; 0 if there is none.
+    pub eh_frame_hdr: u64,
+    /// A hash of path and build id, to tell a module from the one that was
+    /// mapped at the same place before.
+    identity: u64,
+    /// The generation at which the identity was looked at last.
+    checked: u32,
+    /// Another module has taken its place.
+    gone: u32,
+    name: *const c_char,
+}
+
+/// The modules met so far; entered under the process lock. An entry's index is
+/// its mapping number.
+#[repr(C)]
+pub struct Table {
+    count: AtomicU32,
+    modules: UnsafeCell<[Module; MODULES]>,
+}
+
+/// Bit 0: the loader is mapping or unmapping. The rest counts changes.
+static GENERATION: AtomicU32 = AtomicU32::new(2);
+
+/// The generation of mapped code; odd while the loader is at work.
+#[inline(always)]
+pub fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+/// The loader's state as it tells debuggers (`r_state` in `link.h`): 0 while
+/// nothing changes.
+fn loader_is_at_work() -> bool {
+    const STATE_OFFSET: usize = 24;
+    let debug = next::address(Function::RDebug);
+    // SAFETY: `struct r_debug` of the loader, which lives as long as the process.
+    debug != 0 && unsafe { ((debug + STATE_OFFSET) as *const u32).read_volatile() } != 0
+}
+
+/// The loader allocated: if that was for a module, rules will be void when it
+/// has finished. Libraries that libc opens and closes by itself (name service,
+/// character sets) are noticed by this, without hooks.
+#[cold]
+pub fn loader_allocated() {
+    if loader_is_at_work() {
+        GENERATION.fetch_or(1, Relaxed);
+    }
+}
+
+/// A library may have been unloaded.
+pub fn unloaded() {
+    GENERATION.fetch_add(2, Relaxed);
+}
+
+/// The generation, moved on if the loader has finished.
+pub fn settle() -> u32 {
+    let now = generation();
+    if now & 1 == 0 || loader_is_at_work() {
+        return now;
+    }
+    let next = (now & !1).wrapping_add(2);
+    match GENERATION.compare_exchange(now, next, Relaxed, Relaxed) {
+        Ok(_) => next,
+        Err(other) => other,
+    }
+}
+
+/// A question answered on the thread's second stack.
+struct Question {
+    thread: *mut Thread,
+    pc: u64,
+    rule: Rule,
+    lasting: bool,
+}
+
+/// The rule of a code address, and whether it may be kept.
+#[cold]
+pub unsafe fn look_up_rule(thread: *mut Thread, pc: u64) -> (Rule, bool) {
+    let mut question = Question {
+        thread,
+        pc,
+        rule: Rule::plain(Kind::None).located(NO_MAPPING, false),
+        lasting: true,
+    };
+    // SAFETY: the second stack is used by nobody else: hooks of this state do
+    // not nest.
+    unsafe {
+        entry::call_on_stack(
+            (&raw mut question).cast(),
+            answer,
+            Thread::stack_top(thread),
+        );
+    }
+    (question.rule, question.lasting)
+}
+
+unsafe extern "C" fn answer(question: *mut c_void) {
+    // SAFETY: `look_up_rule` gives its own question.
+    let question = unsafe { &mut *question.cast::<Question>() };
+    let address = address_of(question.pc);
+    // SAFETY: the thread's own state.
+    match unsafe { module_of(question.thread, address) } {
+        Found::Module(module, number) => {
+            let is_loader = module.start == loader_start();
+            let mut rule = cfi::rule(&module, address);
+            // The process begins in the loader, in assembler without unwind
+            // information (`_dl_start_user`): nothing is outside of it.
+            if is_loader && rule.kind() == Kind::None {
+                rule = Rule::plain(Kind::End);
+            }
+            question.rule = rule.located(number, is_loader);
+        }
+        Found::Nothing => {}
+        Found::Untold(module) => {
+            question.rule = cfi::rule(&module, address).located(NO_MAPPING, false);
+            question.lasting = false;
+        }
+    }
+}
+
+/// The address to look up: a call's return address may be the next function's.
+pub fn address_of(pc: u64) -> u64 {
+    if pc & EXACT != 0 {
+        pc & (EXACT - 1)
+    } else {
+        pc.wrapping_sub(1)
+    }
+}
+
+/// What is known of an address.
+pub enum Found {
+    /// A module and its mapping number.
+    Module(Module, u16),
+    /// A module that the collector could not be told of now.
+    Untold(Module),
+    /// No module: code made at run time, or nonsense.
+    Nothing,
+}
+
+/// The module of `address`, told to the collector if it is new.
+pub unsafe fn module_of(thread: *mut Thread, address: u64) -> Found {
+    let Some(seen) = at_address(address) else {
+        return Found::Nothing;
+    };
+    let table = &process::guard().modules;
+    // SAFETY: entries below the count are complete; the lock keeps writers apart.
+    unsafe {
+        if let Some(found) = known(table, &seen) {
+            return found;
+        }
+        let _blocked = SignalsBlocked::new();
+        let _locked = Lock::take();
+        if let Some(found) = recheck(table, &seen, thread) {
+            return found;
+        }
+        let count = table.count.load(Relaxed) as usize;
+        if count == MODULES || !tell(thread, &seen, count as u16) {
+            return Found::Untold(seen);
+        }
+        (*table.modules.get())[count] = seen;
+        table.count.store(count as u32 + 1, Release);
+        Found::Module(seen, count as u16)
+    }
+}
+
+impl Module {
+    fn is_at(&self, other: &Self) -> bool {
+        self.start == other.start
+            && self.end == other.end
+            && self.bias == other.bias
+            && self.gone == 0
+    }
+}
+
+unsafe fn known(table: &Table, seen: &Module) -> Option<Found> {
+    let count = table.count.load(core::sync::atomic::Ordering::Acquire) as usize;
+    // SAFETY: passed on.
+    let modules = unsafe { &(&*table.modules.get())[..count] };
+    let index = modules
+        .iter()
+        .position(|module| module.is_at(seen) && module.checked == seen.checked)?;
+    Some(Found::Module(modules[index], index as u16))
+}
+
+/// Under the lock: is what is mapped at a known place still the same?
+unsafe fn recheck(table: &Table, seen: &Module, thread: *mut Thread) -> Option<Found> {
+    let count = table.count.load(Relaxed) as usize;
+    // SAFETY: under the lock.
+    let modules = unsafe { &mut (&mut *table.modules.get())[..count] };
+    for (index, module) in modules.iter_mut().enumerate() {
+        if !module.is_at(seen) {
+            continue;
+        }
+        if module.identity == seen.identity {
+            module.checked = seen.checked;
+            return Some(Found::Module(*module, index as u16));
+        }
+        module.gone = 1;
+        // SAFETY: the thread's own state.
+        unsafe {
+            if events::room(thread, 1) {
+                events::put(thread, 0, head(kind::UNMAPPED, 0, index as u64));
+                events::publish(thread, 1);
+            }
+        }
+    }
+    None
+}
+
+fn loader_start() -> u64 {
+    static START: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+    let known = START.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let debug = next::address(Function::RDebug) as u64;
+    let start = if debug == 0 {
+        1
+    } else {
+        at_address(debug).map_or(1, |module| module.start)
+    };
+    START.store(start, Relaxed);
+    start
+}
+
+/// The head of glibc's `struct link_map` (`link.h`).
+#[repr(C)]
+struct LinkMap {
+    bias: u64,
+    name: *const c_char,
+}
+
+/// `struct dl_find_object` (`dlfcn.h`).
+#[repr(C)]
+struct FindObject {
+    flags: u64,
+    map_start: u64,
+    map_end: u64,
+    link_map: *const LinkMap,
+    eh_frame: u64,
+    reserved: [u64; 7],
+}
+
+/// The module that lies at `address` now.
+fn at_address(address: u64) -> Option<Module> {
+    let find = next::address(Function::DlFindObject);
+    let mut module = if find == 0 {
+        iterate(address)?
+    } else {
+        find_object(find, address)?
+    };
+    module.checked = generation() & !1;
+    module.identity = identity(&module);
+    Some(module)
+}
+
+fn find_object(find: usize, address: u64) -> Option<Module> {
+    let mut result = FindObject {
+        flags: 0,
+        map_start: 0,
+        map_end: 0,
+        link_map: core::ptr::null(),
+        eh_frame: 0,
+        reserved: [0; 7],
+    };
+    // SAFETY: `_dl_find_object` takes no lock and may be called anywhere
+    // (glibc manual, "Dynamic Linker Introspection").
+    unsafe {
+        let find: unsafe extern "C" fn(u64, *mut FindObject) -> c_int = core::mem::transmute(find);
+        if find(address, &raw mut result) != 0 || result.link_map.is_null() {
+            return None;
+        }
+        Some(Module {
+            start: result.map_start,
+            end: result.map_end,
+            bias: (*result.link_map).bias,
+            eh_frame_hdr: result.eh_frame,
+            identity: 0,
+            checked: 0,
+            gone: 0,
+            name: (*result.link_map).name,
+        })
+    }
+}
+
+/// For glibc 2.34, which has no `_dl_find_object`.
+fn iterate(address: u64) -> Option<Module> {
+    struct Search {
+        address: u64,
+        found: Option<Module>,
+    }
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `dl_iterate_phdr` hands out its own structure and our search.
+        unsafe {
+            let (info, search) = (&*info, &mut *search.cast::<Search>());
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+            let (mut start, mut end, mut unwind) = (u64::MAX, 0, 0);
+            for header in headers {
+                let from = info.dlpi_addr.wrapping_add(header.p_vaddr);
+                match header.p_type {
+                    libc::PT_LOAD => {
+                        start = start.min(from & !4095);
+                        end = end.max(from + header.p_memsz);
+                    }
+                    libc::PT_GNU_EH_FRAME => unwind = from,
+                    _ => {}
+                }
+            }
+            if !(start..end).contains(&search.address) {
+                return 0;
+            }
+            search.found = Some(Module {
+                start,
+                end,
+                bias: info.dlpi_addr,
+                eh_frame_hdr: unwind,
+                identity: 0,
+                checked: 0,
+                gone: 0,
+                name: info.dlpi_name,
+            });
+        }
+        1
+    }
+    let mut search = Search {
+        address,
+        found: None,
+    };
+    // SAFETY: the callback does not outlive the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}
+
+impl Module {
+    fn path(&self) -> &[u8] {
+        // SAFETY: the loader's own string, alive while the module is mapped.
+        let name = if self.name.is_null() {
+            &[][..]
+        } else {
+            unsafe { CStr::from_ptr(self.name) }.to_bytes()
+        };
+        let name = if name.is_empty() {
+            image::executable()
+        } else {
+            name
+        };
+        &name[..name.len().min(PATH_BYTES)]
+    }
+
+    /// The GNU build id, from the note that the module's own program headers
+    /// show; empty if there is none.
+    fn build_id(&self) -> &[u8] {
+        // SAFETY: a module's first page holds its ELF header where the header
+        // is mapped at all, which the magic number shows; notes are in memory
+        // if their segment is within the module.
+        unsafe { build_id(self.start, self.end, self.bias) }.unwrap_or(&[])
+    }
+}
+
+unsafe fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    // SAFETY: see the caller.
+    unsafe {
+        let header = &*(start as *const libc::Elf64_Ehdr);
+        if header.e_ident[..4] != *b"\x7fELF" || header.e_phoff > 4096 || header.e_phnum > 60 {
+            return None;
+        }
+        let headers = core::slice::from_raw_parts(
+            (start + header.e_phoff) as *const libc::Elf64_Phdr,
+            usize::from(header.e_phnum),
+        );
+        for note in headers
+            .iter()
+            .filter(|header| header.p_type == libc::PT_NOTE)
+        {
+            let from = bias.wrapping_add(note.p_vaddr);
+            if from < start || from + note.p_filesz > end || note.p_filesz > 1 << 16 {
+                continue;
+            }
+            let mut bytes = core::slice::from_raw_parts(from as *const u8, note.p_filesz as usize);
+            while let Some((sizes, rest)) = bytes.split_first_chunk::<12>() {
+                let word = |at: usize| {
+                    u32::from_le_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]])
+                };
+                let name_bytes = (word(0) as usize).next_multiple_of(4);
+                let content_bytes = (word(4) as usize).next_multiple_of(4);
+                let name = rest.get(..name_bytes)?;
+                let content = rest.get(name_bytes..)?.get(..content_bytes)?;
+                if word(8) == NT_GNU_BUILD_ID && name == b"GNU\0" {
+                    return content.get(..(word(4) as usize).min(64));
+                }
+                bytes = rest.get(name_bytes + content_bytes..)?;
+            }
+        }
+    }
+    None
+}
+
+fn identity(module: &Module) -> u64 {
+    // FNV-1a (Fowler, Noll, Vo).
+    module
+        .path()
+        .iter()
+        .chain(module.build_id())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}
+
+/// Writes the `Mapping` event.
+unsafe fn tell(thread: *mut Thread, module: &Module, number: u16) -> bool {
+    const STRINGS_AT: usize = 6;
+    let (path, build_id) = (module.path(), module.build_id());
+    let path_at = STRINGS_AT + words::words_of(build_id.len());
+    let length = path_at + words::words_of(path.len());
+    // SAFETY: the thread's own state.
+    unsafe {
+        if !events::room(thread, length as u64) {
+            return false;
+        }
+        events::put(
+            thread,
+            0,
+            head(kind::MAPPING, 0, u64::from(number) | (length as u64) << 16),
+        );
+        events::put(thread, 1, module.start);
+        events::put(thread, 2, module.end);
+        events::put(thread, 3, module.bias);
+        events::put(thread, 4, arch::tick());
+        events::put(thread, 5, build_id.len() as u64 | (path.len() as u64) << 32);
+        events::put_bytes(thread, STRINGS_AT, build_id);
+        events::put_bytes(thread, path_at, path);
+        events::publish(thread, length);
+    }
+    true
+}

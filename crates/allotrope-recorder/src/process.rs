@@ -1,0 +1,407 @@
+//! What the process does: finds its arena, claims an image slot and lanes,
+//! and starts anew in a forked child.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};
+
+use allotrope_ring::layout::{self, Control, ImageSlot, LANES, Lane, RING_STRIDE, Shared};
+use allotrope_ring::words::origin;
+
+use crate::events;
+use crate::image;
+use crate::modules::Table;
+use crate::system::{self, SignalsBlocked};
+use crate::thread::{self, Thread};
+
+/// Process state that a fork wipes (`MADV_WIPEONFORK`).
+#[repr(C)]
+pub struct Guard {
+    /// 0: this is a forked child that has not yet noticed.
+    alive: AtomicU32,
+    /// Held (1) while threads are claimed or modules entered, with signals
+    /// blocked; free again in a forked child.
+    lock: AtomicU32,
+    /// The image has told the collector who it is.
+    announced: AtomicU32,
+    /// The image's slot.
+    slot: AtomicU32,
+    /// How it came to be, one of `words::origin`.
+    origin: AtomicU32,
+    /// The parent's slot + 1, for a fork.
+    parent: AtomicU32,
+    /// Mapped code.
+    pub modules: Table,
+}
+
+const UNTOUCHED: u8 = 0;
+const STARTING: u8 = 1;
+const RECORDING: u8 = 2;
+const OFF: u8 = 3;
+
+static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
+static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+static GUARD: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
+/// The slot of the image that last was alive here: a forked child's parent.
+static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
+/// The process id of the image, to tell a `vfork` child.
+static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
+/// Every thread state that this process and those it was forked from made.
+static THREADS: [AtomicPtr<Thread>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
+static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
+/// Calls that could not be recorded since no lane was free, to try seldom.
+static REFUSED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether there is a collector to write for.
+#[inline]
+pub fn is_recording() -> bool {
+    STATE.load(Relaxed) == RECORDING
+}
+
+/// Ends the recording of this process; the program runs on.
+#[cold]
+pub fn turn_off() {
+    STATE.store(OFF, Relaxed);
+}
+
+/// Whether the caller is the image's own process and not a `vfork` child that
+/// borrows its memory.
+pub fn is_own_process() -> bool {
+    PROCESS_ID.load(Relaxed) == system::process_id()
+}
+
+fn arena_at<T>(offset: usize) -> &'static T {
+    // SAFETY: only called while recording, when the arena is mapped for good;
+    // `layout` gives the offset of a structure of atomics.
+    unsafe { &*ARENA.load(Relaxed).add(offset).cast::<T>() }
+}
+
+/// The control page.
+#[inline(always)]
+pub fn control() -> &'static Control {
+    arena_at(layout::CONTROL_OFFSET)
+}
+
+/// The page that both sides write.
+pub fn shared() -> &'static Shared {
+    arena_at(layout::SHARED_OFFSET)
+}
+
+/// The part that a fork wipes.
+#[inline]
+pub fn guard() -> &'static Guard {
+    // SAFETY: set before recording begins, mapped for good.
+    unsafe { &*GUARD.load(Relaxed) }
+}
+
+fn slots() -> &'static [ImageSlot; layout::IMAGES] {
+    arena_at(layout::IMAGES_OFFSET)
+}
+
+/// This image's slot.
+pub fn slot() -> &'static ImageSlot {
+    &slots()[guard().slot.load(Relaxed) as usize % layout::IMAGES]
+}
+
+/// Counts events that could not be recorded (reasons as in the trace).
+#[cold]
+pub fn lost(reason: Loss) {
+    if is_recording() && guard().alive.load(Relaxed) != 0 {
+        slot().lost[reason as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// Why an event is lost; numbered as in the trace.
+#[derive(Clone, Copy)]
+#[repr(usize)]
+pub enum Loss {
+    /// The ring was full and may not be waited for.
+    RingFull = 0,
+    /// No lane is free.
+    NoRing = 1,
+    /// Memory could not be had.
+    NoMemory = 4,
+}
+
+/// Starts recording if the environment names an arena. `false`: not to be
+/// recorded, or not yet.
+#[cold]
+pub fn start() -> bool {
+    if STATE.load(Relaxed) == OFF || !image::environment_is_ready() {
+        return false;
+    }
+    if STATE
+        .compare_exchange(UNTOUCHED, STARTING, Acquire, Relaxed)
+        .is_err()
+    {
+        return is_recording();
+    }
+    let _blocked = SignalsBlocked::new();
+    let arena = image::find_arena();
+    let guard = if arena.is_null() {
+        ptr::null_mut()
+    } else {
+        map_guard()
+    };
+    if guard.is_null() {
+        turn_off();
+        return false;
+    }
+    ARENA.store(arena, Relaxed);
+    GUARD.store(guard, Relaxed);
+    if control().stopped.load(Relaxed) != 0 {
+        turn_off();
+        return false;
+    }
+    image::remember_self();
+    if !begin_image(origin::EXEC, 0) {
+        turn_off();
+        return false;
+    }
+    STATE.store(RECORDING, Release);
+    true
+}
+
+fn map_guard() -> *mut Guard {
+    let memory = system::map_private(size_of::<Guard>());
+    if memory.is_null() || !system::advise(memory, size_of::<Guard>(), libc::MADV_WIPEONFORK) {
+        return ptr::null_mut();
+    }
+    memory.cast()
+}
+
+/// Claims an image slot for this process.
+fn begin_image(how: u32, parent: u32) -> bool {
+    let guard = guard();
+    let hint = shared().image_hint.fetch_add(1, Relaxed) as usize;
+    let Some(index) = (0..layout::IMAGES)
+        .map(|step| (hint + step) % layout::IMAGES)
+        .find(|&index| {
+            let state = &slots()[index].state;
+            state.load(Relaxed) == layout::image_state::FREE
+                && state
+                    .compare_exchange(
+                        layout::image_state::FREE,
+                        layout::image_state::CLAIMED,
+                        Acquire,
+                        Relaxed,
+                    )
+                    .is_ok()
+        })
+    else {
+        shared().images_refused.fetch_add(1, Relaxed);
+        return false;
+    };
+    let process_id = system::process_id();
+    slots()[index].pid.store(process_id, Relaxed);
+    PROCESS_ID.store(process_id, Relaxed);
+    LAST_SLOT.store(index as u32, Relaxed);
+    guard.slot.store(index as u32, Relaxed);
+    guard.origin.store(how, Relaxed);
+    guard.parent.store(parent, Relaxed);
+    guard.announced.store(0, Relaxed);
+    guard.alive.store(1, Release);
+    true
+}
+
+/// Whether this is a forked child that has not set itself up.
+#[inline]
+pub fn is_forked() -> bool {
+    guard().alive.load(Relaxed) == 0
+}
+
+/// Sets a forked child up, with `thread` (the forking one, or null) first
+/// among the fork points. Signals are blocked and the lock is held.
+fn begin_child(thread: *mut Thread) -> bool {
+    if control().no_follow.load(Relaxed) != 0 || control().stopped.load(Relaxed) != 0 {
+        turn_off();
+        return false;
+    }
+    let parent = LAST_SLOT.load(Relaxed) + 1;
+    image::note_fork_points(thread, threads());
+    for state in threads() {
+        // SAFETY: states are never unmapped; their threads do not exist here.
+        unsafe {
+            (*state).tid.store(0, Relaxed);
+            (*state).lane = ptr::null();
+            if state != thread {
+                (*state).busy = 0;
+            }
+        }
+    }
+    if !begin_image(origin::FORK, parent) {
+        turn_off();
+        return false;
+    }
+    true
+}
+
+/// What a thread that finds itself in a forked child does before its event.
+#[cold]
+pub unsafe fn continue_in_child(thread: *mut Thread) -> bool {
+    let _blocked = SignalsBlocked::new();
+    let _locked = Lock::take();
+    if is_forked() && !begin_child(thread) {
+        return false;
+    }
+    // SAFETY: the state is this thread's.
+    unsafe {
+        if (*thread).lane.is_null() {
+            (*thread).nested = ptr::null_mut();
+            return give_lane(thread);
+        }
+    }
+    true
+}
+
+fn threads() -> impl Iterator<Item = *mut Thread> + Clone {
+    let count = (THREAD_COUNT.load(Acquire) as usize).min(LANES);
+    THREADS[..count]
+        .iter()
+        .map(|state| state.load(Relaxed))
+        .filter(|state| !state.is_null())
+}
+
+/// The lock in [`Guard`]. Its holder has signals blocked, so that only
+/// another running thread can hold it, for a short time.
+pub struct Lock(());
+
+impl Lock {
+    /// Takes it.
+    pub fn take() -> Self {
+        let lock = &guard().lock;
+        while lock.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
+            system::futex_wait(lock, 1, 1);
+        }
+        Self(())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        guard().lock.store(0, Release);
+    }
+}
+
+/// A state with a lane for this thread: one whose thread is gone, or a new
+/// one. Signals are blocked.
+#[cold]
+pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
+    if !is_recording() {
+        return ptr::null_mut();
+    }
+    if REFUSED.load(Relaxed) & 0xff != 0 {
+        REFUSED.fetch_add(1, Relaxed);
+        lost(Loss::NoRing);
+        return ptr::null_mut();
+    }
+    let _locked = Lock::take();
+    if is_forked() && !begin_child(ptr::null_mut()) {
+        return ptr::null_mut();
+    }
+    // SAFETY: the lock is held.
+    let thread = unsafe { take_over_or_create() };
+    if thread.is_null() {
+        lost(Loss::NoMemory);
+        return ptr::null_mut();
+    }
+    // SAFETY: the state is nobody else's now.
+    unsafe {
+        (*thread).is_nested = nested;
+        (*thread).busy = 0;
+        (*thread).nested = ptr::null_mut();
+        if (*thread).lane.is_null() {
+            if !give_lane(thread) {
+                return ptr::null_mut();
+            }
+        } else {
+            (*Thread::guarded(thread)).kept = 0;
+            (*thread).tid.store(system::thread_id(), Relaxed);
+            (*(*thread).lane).tid.store(system::thread_id(), Relaxed);
+            if !events::announce_thread(thread) {
+                return ptr::null_mut();
+            }
+        }
+    }
+    thread
+}
+
+unsafe fn take_over_or_create() -> *mut Thread {
+    // With many living threads, looking at all of them for every new one
+    // would be quadratic: look at some, beginning elsewhere each time.
+    const LOOK_AT: usize = 32;
+    static BEGIN: AtomicU32 = AtomicU32::new(0);
+    let count = (THREAD_COUNT.load(Relaxed) as usize).min(LANES);
+    let begin = BEGIN.fetch_add(LOOK_AT as u32, Relaxed) as usize;
+    for step in 0..count.min(LOOK_AT) {
+        let state = THREADS[(begin + step) % count].load(Relaxed);
+        if thread::is_abandoned(state) {
+            return state;
+        }
+    }
+    if count == LANES {
+        return ptr::null_mut();
+    }
+    let state = thread::create();
+    if !state.is_null() {
+        THREADS[count].store(state, Relaxed);
+        THREAD_COUNT.store(count as u32 + 1, Release);
+    }
+    state
+}
+
+/// Claims a lane for `thread`, announces the image if that has not happened,
+/// and the thread. The lock is held and signals are blocked.
+unsafe fn give_lane(thread: *mut Thread) -> bool {
+    let lanes: &'static [Lane; LANES] = arena_at(layout::LANES_OFFSET);
+    let owner = guard().slot.load(Relaxed) + 1;
+    let hint = shared().lane_hint.fetch_add(1, Relaxed) as usize;
+    let free = (0..LANES).map(|step| (hint + step) % LANES).find(|&index| {
+        lanes[index].owner.load(Relaxed) == 0
+            && lanes[index]
+                .owner
+                .compare_exchange(0, owner, Acquire, Relaxed)
+                .is_ok()
+    });
+    let Some(index) = free else {
+        REFUSED.fetch_add(1, Relaxed);
+        lost(Loss::NoRing);
+        return false;
+    };
+    REFUSED.store(0, Relaxed);
+    let lane = &lanes[index];
+    let tid = system::thread_id();
+    lane.tid.store(tid, Relaxed);
+    lane.claims.fetch_add(1, Relaxed);
+    let position = lane.written.load(Relaxed);
+    // SAFETY: the state is this thread's alone; the ring belongs to the lane.
+    unsafe {
+        (*thread).lane = lane;
+        (*thread).lane_index = index as u32;
+        (*thread).ring = ARENA
+            .load(Relaxed)
+            .add(layout::RINGS_OFFSET + index * RING_STRIDE)
+            .cast();
+        (*thread).position = position;
+        (*thread).reserved = position;
+        (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;
+        (*thread).rung = position;
+        (*thread).events = 0;
+        (*thread).next_id = 0;
+        (*thread).seen = 0;
+        (*thread).tid.store(tid, Relaxed);
+        let guarded = Thread::guarded(thread);
+        (*guarded).limit = 0;
+        (*guarded).hard_limit = 0;
+        events::clear_ids(thread);
+        if guard().announced.load(Relaxed) == 0 {
+            let origin = guard().origin.load(Relaxed);
+            let parent = guard().parent.load(Relaxed);
+            if !image::announce(thread, origin, parent, slot()) {
+                return false;
+            }
+            guard().announced.store(1, Relaxed);
+        }
+        events::announce_thread(thread)
+    }
+}

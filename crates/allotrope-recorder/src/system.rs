@@ -1,0 +1,297 @@
+//! Thin names for the system calls that the recorder makes.
+
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+
+use crate::arch::syscall::{call, number};
+
+/// Ends the process at once.
+pub fn abort() -> ! {
+    // SAFETY: an instruction that always faults.
+    unsafe { core::arch::asm!("ud2", options(noreturn)) }
+}
+
+/// Fresh zeroed private memory; null if there is none.
+pub fn map_private(bytes: usize) -> *mut u8 {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a mapping at an address of the kernel's choice overlaps nothing.
+    let result = unsafe {
+        call(
+            number::MMAP,
+            [0, bytes, protection as usize, flags as usize, usize::MAX, 0],
+        )
+    };
+    if (-4095..0).contains(&result) {
+        ptr::null_mut()
+    } else {
+        result as *mut u8
+    }
+}
+
+/// A shared mapping of `bytes` of the file; null on failure.
+pub fn map_shared(descriptor: i32, bytes: usize) -> *mut u8 {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: as above.
+    let result = unsafe {
+        call(
+            number::MMAP,
+            [
+                0,
+                bytes,
+                protection as usize,
+                flags as usize,
+                descriptor as usize,
+                0,
+            ],
+        )
+    };
+    if (-4095..0).contains(&result) {
+        ptr::null_mut()
+    } else {
+        result as *mut u8
+    }
+}
+
+/// Removes a mapping that was made here.
+///
+/// # Safety
+/// Nothing refers to it any more.
+pub unsafe fn unmap(address: *mut u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe { call(number::MUNMAP, [address as usize, bytes, 0, 0, 0, 0]) };
+}
+
+/// Makes a page of a mapping of ours read-only.
+///
+/// # Safety
+/// Nobody in this process writes to it any more.
+pub unsafe fn protect_read_only(address: *mut u8, bytes: usize) {
+    // SAFETY: passed on.
+    unsafe {
+        call(
+            number::MPROTECT,
+            [address as usize, bytes, libc::PROT_READ as usize, 0, 0, 0],
+        )
+    };
+}
+
+/// Gives the kernel an advice that does not change what the memory holds now.
+pub fn advise(address: *mut u8, bytes: usize, advice: i32) -> bool {
+    // SAFETY: only used with DONTDUMP, WIPEONFORK and POPULATE_WRITE.
+    unsafe {
+        call(
+            number::MADVISE,
+            [address as usize, bytes, advice as usize, 0, 0, 0],
+        ) == 0
+    }
+}
+
+/// Makes sure that the pages exist and can be written. `true` too where the
+/// kernel (before 5.14) does not know the request.
+pub fn populate(address: *mut u8, bytes: usize) -> bool {
+    const EINVAL: isize = -(libc::EINVAL as isize);
+    let arguments = [
+        address as usize,
+        bytes,
+        libc::MADV_POPULATE_WRITE as usize,
+        0,
+        0,
+        0,
+    ];
+    loop {
+        // SAFETY: the pages' contents stay.
+        match unsafe { call(number::MADVISE, arguments) } {
+            0 | EINVAL => return true,
+            error if error == -(libc::EINTR as isize) || error == -(libc::EAGAIN as isize) => {}
+            _ => return false,
+        }
+    }
+}
+
+/// This process's id.
+pub fn process_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(number::GETPID, [0; 6]) as u32 }
+}
+
+/// The parent's process id.
+pub fn parent_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(number::GETPPID, [0; 6]) as u32 }
+}
+
+/// This thread's id.
+pub fn thread_id() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(number::GETTID, [0; 6]) as u32 }
+}
+
+/// Whether the thread `tid` of this process has ended.
+pub fn thread_is_gone(tid: u32) -> bool {
+    const ESRCH: isize = -(libc::ESRCH as isize);
+    // SAFETY: signal 0 only asks.
+    unsafe {
+        call(
+            number::TGKILL,
+            [process_id() as usize, tid as usize, 0, 0, 0, 0],
+        ) == ESRCH
+    }
+}
+
+/// Waits until woken, at most `milliseconds`, while `word` is `expected`.
+pub fn futex_wait(word: &AtomicU32, expected: u32, milliseconds: u64) {
+    let timeout = [milliseconds / 1000, milliseconds % 1000 * 1_000_000];
+    let arguments = [
+        word.as_ptr() as usize,
+        libc::FUTEX_WAIT as usize,
+        expected as usize,
+        timeout.as_ptr() as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the word and the timeout live as long as the call.
+    unsafe { call(number::FUTEX, arguments) };
+}
+
+/// Wakes everybody who waits on `word`.
+pub fn futex_wake(word: &AtomicU32) {
+    let arguments = [
+        word.as_ptr() as usize,
+        libc::FUTEX_WAKE as usize,
+        i32::MAX as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: waking touches no memory.
+    unsafe { call(number::FUTEX, arguments) };
+}
+
+/// Reads a symbolic link; gives the number of bytes, 0 on failure. `path` ends
+/// with a zero byte.
+pub fn read_link(path: &[u8], into: &mut [u8]) -> usize {
+    debug_assert!(path.ends_with(&[0]));
+    let arguments = [
+        path.as_ptr() as usize,
+        into.as_mut_ptr() as usize,
+        into.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: both buffers live as long as the call.
+    let result = unsafe { call(number::READLINK, arguments) };
+    usize::try_from(result).unwrap_or(0)
+}
+
+/// Opens a file; negative on failure. `path` ends with a zero byte.
+pub fn open(path: &[u8], flags: i32) -> i32 {
+    debug_assert!(path.ends_with(&[0]));
+    let directory = libc::AT_FDCWD as isize as usize;
+    let arguments = [
+        directory,
+        path.as_ptr() as usize,
+        (flags | libc::O_CLOEXEC) as usize,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the path lives as long as the call.
+    unsafe { call(number::OPENAT, arguments) as i32 }
+}
+
+/// Reads what fits from the start of a file; the number of bytes.
+pub fn read_file(path: &[u8], into: &mut [u8]) -> usize {
+    let descriptor = open(path, libc::O_RDONLY);
+    if descriptor < 0 {
+        return 0;
+    }
+    let mut filled = 0;
+    while filled < into.len() {
+        let rest = &mut into[filled..];
+        let arguments = [
+            descriptor as usize,
+            rest.as_mut_ptr() as usize,
+            rest.len(),
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the buffer lives as long as the call.
+        let count = unsafe { call(number::READ, arguments) };
+        if count <= 0 {
+            break;
+        }
+        filled += count as usize;
+    }
+    close(descriptor);
+    filled
+}
+
+/// Closes a descriptor of ours.
+pub fn close(descriptor: i32) {
+    // SAFETY: the recorder opened it itself.
+    unsafe { call(number::CLOSE, [descriptor as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// The thread's alternate signal stack, if it is running on it now.
+pub fn alternate_stack_in_use() -> Option<(usize, usize)> {
+    let mut stack = libc::stack_t {
+        ss_sp: ptr::null_mut(),
+        ss_flags: 0,
+        ss_size: 0,
+    };
+    let arguments = [0, (&raw mut stack) as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the structure.
+    let result = unsafe { call(number::SIGALTSTACK, arguments) };
+    (result == 0 && stack.ss_flags & libc::SS_ONSTACK != 0)
+        .then_some((stack.ss_sp as usize, stack.ss_size))
+}
+
+/// Blocks every signal for this thread until dropped, so that what happens in
+/// between is neither interrupted nor left by a `siglongjmp`.
+pub struct SignalsBlocked(u64);
+
+impl SignalsBlocked {
+    /// Blocks them.
+    pub fn new() -> Self {
+        let all = u64::MAX;
+        let mut before = 0u64;
+        let arguments = [
+            libc::SIG_SETMASK as usize,
+            (&raw const all) as usize,
+            (&raw mut before) as usize,
+            8,
+            0,
+            0,
+        ];
+        // SAFETY: both words live as long as the call; 8 is the kernel's sigset size.
+        unsafe { call(number::RT_SIGPROCMASK, arguments) };
+        Self(before)
+    }
+}
+
+impl Drop for SignalsBlocked {
+    fn drop(&mut self) {
+        let arguments = [
+            libc::SIG_SETMASK as usize,
+            (&raw const self.0) as usize,
+            0,
+            8,
+            0,
+            0,
+        ];
+        // SAFETY: as above.
+        unsafe { call(number::RT_SIGPROCMASK, arguments) };
+    }
+}
+
+/// Ends the process.
+pub fn exit(status: i32) -> ! {
+    loop {
+        // SAFETY: does not return.
+        unsafe { call(number::EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}

@@ -1,0 +1,267 @@
+//! What a thread needs to record: its ring, its caches, its kept stack.
+//!
+//! One mapping a thread. Its head survives `fork` as everything does; the part
+//! that the fast path compares against and the caches lie in memory that the
+//! kernel wipes in a forked child (`MADV_WIPEONFORK`), so that the first event
+//! of a child finds a limit of 0, goes the slow way and learns what happened.
+//! The head still says where the parent's streams stood.
+//!
+//! A thread's mapping and ring are taken over by a new thread once the thread
+//! is gone; nothing has to happen at a thread's end.
+
+use core::ptr;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use allotrope_ring::layout::Lane;
+
+use crate::arch::thread_slot;
+use crate::process;
+use crate::stack_ids::IdEntry;
+use crate::system::{self, SignalsBlocked};
+
+/// A kept state of the last walk, see `capture`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct State {
+    /// Stack pointer of the frame.
+    pub sp: u64,
+    /// Code address, with the exact mark.
+    pub pc: u64,
+    /// rbp; only meaningful if the flags say that it is needed.
+    pub bp: u64,
+    /// The id of the stack from the outermost frame to here.
+    pub id: u32,
+    /// Words below `sp` of the slot that gave `bp`; 0: none to check.
+    pub bp_slot: u16,
+    /// See `capture::flag`.
+    pub flags: u16,
+}
+
+/// An entry of the rule cache.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct RuleEntry {
+    /// Code address, with the exact mark, and generation << 48; 0: empty.
+    pub key: u64,
+    /// The rule's word.
+    pub rule: u64,
+}
+
+/// Frames that can be kept and walked.
+pub const DEPTH: usize = 4096;
+/// Entries of the rule cache. 4 K were too few for cc1plus.
+pub const RULES: usize = 1 << 15;
+/// Entries of the stack id cache.
+pub const IDS: usize = 1 << 14;
+/// Bytes of the stack on which call frame information is read.
+pub const STACK_BYTES: usize = 256 << 10;
+
+/// The head of a thread's mapping: survives a fork.
+#[repr(C)]
+pub struct Thread {
+    /// The stack pointer of the hook that is at work; 0: none.
+    pub busy: usize,
+    /// Words written to the lane.
+    pub position: u64,
+    /// Counted events written to the stream.
+    pub events: u64,
+    /// The ring's first word.
+    pub ring: *mut u64,
+    /// The lane.
+    pub lane: *const Lane,
+    /// The epoch and clock word as last seen.
+    pub seen: u64,
+    /// The next stack id to give.
+    pub next_id: u32,
+    /// The lane's number.
+    pub lane_index: u32,
+    /// The kernel's thread id; 0: nobody's, free to take over.
+    pub tid: AtomicU32,
+    /// State for hooks in signal handlers that interrupt this state's hook.
+    pub nested: *mut Thread,
+    /// This is somebody's nested state.
+    pub is_nested: bool,
+    /// Position up to which the ring's pages have been reserved.
+    pub reserved: u64,
+    /// Position at which the thread has gone round its ring once.
+    pub lap_end: u64,
+    /// Position at which the doorbell was rung last.
+    pub rung: u64,
+}
+
+/// The part that a fork wipes.
+#[repr(C)]
+pub struct Guarded {
+    /// At this position the slow path must be taken: to mark the time, to
+    /// wait, because recording stopped, or (0) after a fork.
+    pub limit: u64,
+    /// Beyond this position (plus margin) the collector has not read yet.
+    pub hard_limit: u64,
+    /// How many states are kept.
+    pub kept: usize,
+    /// Generation of the rules in the cache.
+    pub generation: u32,
+    /// How the kept stack ends, see `capture::end`.
+    pub end: u32,
+    /// Kept states, outermost first.
+    pub states: [State; DEPTH],
+    /// States of the walk under way, innermost first.
+    pub fresh: [State; DEPTH],
+    /// Stack ids by parent and address.
+    pub ids: [IdEntry; IDS],
+    /// Rules by address.
+    pub rules: [RuleEntry; RULES],
+}
+
+const PAGE: usize = allotrope_ring::layout::PAGE;
+const GUARDED_OFFSET: usize = PAGE;
+const STACK_OFFSET: usize = (GUARDED_OFFSET + size_of::<Guarded>()).next_multiple_of(PAGE);
+const BYTES: usize = STACK_OFFSET + STACK_BYTES;
+const _: () = assert!(size_of::<Thread>() <= PAGE);
+
+impl Thread {
+    /// The wiped part.
+    #[inline(always)]
+    pub fn guarded(this: *mut Self) -> *mut Guarded {
+        (this as usize + GUARDED_OFFSET) as *mut Guarded
+    }
+
+    /// The end of the thread's second stack.
+    pub fn stack_top(this: *mut Self) -> *mut u8 {
+        (this as usize + BYTES) as *mut u8
+    }
+
+    fn on_second_stack(this: *mut Self, sp: usize) -> bool {
+        (this as usize + STACK_OFFSET..=this as usize + BYTES).contains(&sp)
+    }
+
+    /// The lane's published position.
+    #[inline(always)]
+    pub unsafe fn written<'a>(this: *mut Self) -> &'a AtomicU64 {
+        // SAFETY: a live thread state has a lane in the arena.
+        unsafe { &(*(*this).lane).written }
+    }
+}
+
+/// A mapping for one thread, without a lane yet.
+pub fn create() -> *mut Thread {
+    let memory = system::map_private(BYTES);
+    if memory.is_null() {
+        return ptr::null_mut();
+    }
+    // SAFETY: within the mapping.
+    let guarded = unsafe { memory.add(GUARDED_OFFSET) };
+    if !system::advise(
+        guarded,
+        STACK_OFFSET - GUARDED_OFFSET,
+        libc::MADV_WIPEONFORK,
+    ) {
+        // Linux 4.14 and later know it. Without it a fork would go unnoticed.
+        // SAFETY: nobody knows the mapping.
+        unsafe { system::unmap(memory, BYTES) };
+        return ptr::null_mut();
+    }
+    system::advise(memory, BYTES, libc::MADV_DONTDUMP);
+    memory.cast()
+}
+
+/// The state to record with for a hook whose stack pointer is `sp`; its `busy`
+/// is set. Null: this call can not be recorded.
+#[inline(always)]
+pub unsafe fn enter(sp: usize) -> *mut Thread {
+    let thread = thread_slot::get();
+    // SAFETY: the slot is null or this thread's live state.
+    unsafe {
+        if thread.is_null() {
+            return begin(sp);
+        }
+        if (*thread).busy != 0 {
+            return interrupted(thread, sp);
+        }
+        (&raw mut (*thread).busy).write_volatile(sp);
+    }
+    thread
+}
+
+/// The hook is done.
+#[inline(always)]
+pub unsafe fn leave(thread: *mut Thread) {
+    // SAFETY: `enter` gave it.
+    unsafe { (&raw mut (*thread).busy).write_volatile(0) };
+}
+
+/// A thread's first event.
+#[cold]
+unsafe fn begin(sp: usize) -> *mut Thread {
+    if !process::is_recording() && !process::start() {
+        return ptr::null_mut();
+    }
+    let _blocked = SignalsBlocked::new();
+    // A handler may have come first.
+    let thread = thread_slot::get();
+    if !thread.is_null() {
+        // SAFETY: it is this thread's.
+        unsafe { (*thread).busy = sp };
+        return thread;
+    }
+    // SAFETY: signals are blocked.
+    let thread = unsafe { process::claim_thread(false) };
+    if !thread.is_null() {
+        // SAFETY: claimed for this thread.
+        unsafe { (*thread).busy = sp };
+        thread_slot::set(thread);
+    }
+    thread
+}
+
+/// The thread's state is in use: either this hook runs in a signal handler
+/// that interrupted another, or that other hook was left by a `siglongjmp`.
+#[cold]
+unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
+    // SAFETY: states are this thread's own; `nested` is null or another one.
+    unsafe {
+        loop {
+            let busy = (*thread).busy;
+            if busy == 0 || is_stale(thread, busy, sp) {
+                (&raw mut (*thread).busy).write_volatile(sp);
+                return thread;
+            }
+            if (*thread).nested.is_null() {
+                let _blocked = SignalsBlocked::new();
+                if (*thread).nested.is_null() {
+                    (*thread).nested = process::claim_thread(true);
+                }
+            }
+            if (*thread).nested.is_null() {
+                return ptr::null_mut();
+            }
+            // Whatever the interrupted hook is about to write gets a time of
+            // its own, so that it can be ordered against what happens now.
+            (&raw mut (*Thread::guarded(thread)).limit).write_volatile(0);
+            thread = (*thread).nested;
+            // Events in handlers are few: each marks the time.
+            let guarded = Thread::guarded(thread);
+            (*guarded).limit = 0;
+        }
+    }
+}
+
+/// The hook that marked the state busy is gone if the stack has been unwound
+/// past its frame. On another stack (an alternate signal stack, our own) the
+/// pointers do not compare: the hook below is still there.
+unsafe fn is_stale(thread: *mut Thread, busy: usize, sp: usize) -> bool {
+    if sp < busy || Thread::on_second_stack(thread, sp) {
+        return false;
+    }
+    match system::alternate_stack_in_use() {
+        Some((start, bytes)) => !(start..start + bytes).contains(&sp),
+        None => true,
+    }
+}
+
+/// Whether a state's thread has ended, so that another may take it over.
+pub fn is_abandoned(thread: *mut Thread) -> bool {
+    // SAFETY: states are never unmapped.
+    let tid = unsafe { (*thread).tid.load(Relaxed) };
+    tid == 0 || system::thread_is_gone(tid)
+}

@@ -1,0 +1,74 @@
+//! The exported functions. Each hands its arguments on to a Rust function of
+//! the same shape that also gets the caller's stack pointer and rbp, in the
+//! next two argument registers: with them and the return address at the stack
+//! pointer the walk begins in the caller, not in the recorder.
+
+use core::arch::naked_asm;
+use core::ffi::c_void;
+
+use crate::hooks;
+
+macro_rules! entry {
+    ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:ident) => {
+        /// See the function of this name in the C library's manual.
+        ///
+        /// # Safety
+        /// As the original.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
+            naked_asm!(
+                ".cfi_startproc",
+                concat!("mov ", $sp, ", rsp"),
+                concat!("mov ", $bp, ", rbp"),
+                "jmp {}",
+                ".cfi_endproc",
+                sym hooks::$hook,
+            )
+        }
+    };
+}
+
+entry!(malloc(size: usize) -> *mut c_void, "rsi", "rdx", malloc);
+entry!(calloc(count: usize, size: usize) -> *mut c_void, "rdx", "rcx", calloc);
+entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", realloc);
+entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", reallocarray);
+entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", posix_memalign);
+entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", aligned_alloc);
+entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", memalign);
+entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", valloc);
+entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", pvalloc);
+entry!(free(block: *mut c_void), "rsi", "rdx", free);
+entry!(cfree(block: *mut c_void), "rsi", "rdx", cfree);
+entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", free_sized);
+entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", free_aligned_sized);
+
+/// Calls `function(argument)` on the stack that ends at `top`, and comes back.
+///
+/// The frame is described by rbp, so that a signal handler's stack can be
+/// walked through it.
+///
+/// # Safety
+/// `top` is the 16-byte-aligned end of a stack that nobody uses.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_on_stack(
+    argument: *mut c_void,
+    function: unsafe extern "C" fn(*mut c_void),
+    top: *mut u8,
+) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov rsp, rdx",
+        "call rsi",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    )
+}

@@ -1,0 +1,17 @@
+//! What the recorder needs of x86-64: system calls, the thread slot, the
+//! hooks' entry stubs, unwind rules and how to apply them. Another
+//! architecture is a folder with the same files.
+
+pub mod cfi;
+pub mod entry;
+pub mod general;
+pub mod rule;
+pub mod syscall;
+pub mod thread_slot;
+
+/// The time stamp counter, the clock of a recording's ticks.
+#[inline]
+pub fn tick() -> u64 {
+    // SAFETY: `rdtsc` has no preconditions.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}

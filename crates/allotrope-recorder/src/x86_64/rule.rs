@@ -1,0 +1,240 @@
+//! How to find a frame's caller: nearly all code fits in one word.
+//!
+//! A rule says where the CFA (the caller's stack pointer) is and where the
+//! caller's rbp was saved; the return address always lies at CFA − 8. What does
+//! not fit is [`Kind::Slow`] and left to `general`.
+
+/// Register state from which a walk goes on: what the frame's caller will see
+/// after the return.
+#[derive(Debug, Clone, Copy)]
+pub struct Frame {
+    /// Stack pointer.
+    pub sp: u64,
+    /// Code address; with [`EXACT`] if a signal interrupted it there.
+    pub pc: u64,
+    /// rbp.
+    pub bp: u64,
+}
+
+/// Marks an address as one that was executing, not a return address. User
+/// space ends at 2^47, so that the bit is free.
+pub const EXACT: u64 = 1 << 47;
+
+/// What a rule is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// CFA = rsp + offset.
+    Rsp = 1,
+    /// CFA = rbp + offset.
+    Rbp = 2,
+    /// CFA = *(rbp + offset), rbp saved at *rbp: gcc's realigned frames (DRAP).
+    Deref = 3,
+    /// A signal trampoline: all registers come from the `ucontext` at rsp.
+    Signal = 4,
+    /// The outermost frame.
+    End = 5,
+    /// No unwind information.
+    None = 6,
+    /// Needs all registers or an expression.
+    Slow = 7,
+}
+
+/// A rule in a word: CFA offset (32 bits), slot of rbp in words below the CFA
+/// (12 bits, 0: unchanged), kind (3 bits), loader (1 bit), mapping (16 bits).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rule(pub u64);
+
+const LOADER: u64 = 1 << 47;
+
+impl Rule {
+    /// A rule; `None` if the numbers do not fit.
+    pub const fn new(kind: Kind, cfa_offset: i64, bp_slot: u64) -> Option<Self> {
+        if cfa_offset as i32 as i64 != cfa_offset || bp_slot >= 1 << 12 {
+            return None;
+        }
+        Some(Self(
+            cfa_offset as u32 as u64 | bp_slot << 32 | (kind as u64) << 44,
+        ))
+    }
+
+    /// A rule without numbers.
+    pub const fn plain(kind: Kind) -> Self {
+        Self((kind as u64) << 44)
+    }
+
+    /// The rule with the number of the mapping that its code lies in, and
+    /// whether that is the dynamic loader.
+    pub const fn located(self, mapping: u16, loader: bool) -> Self {
+        Self(self.0 | (mapping as u64) << 48 | if loader { LOADER } else { 0 })
+    }
+
+    /// The mapping that the code lies in.
+    #[inline(always)]
+    pub const fn mapping(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// The code is the dynamic loader's.
+    #[inline(always)]
+    pub const fn is_loader(self) -> bool {
+        self.0 & LOADER != 0
+    }
+
+    #[inline(always)]
+    const fn offset(self) -> u64 {
+        self.0 as u32 as i32 as i64 as u64
+    }
+
+    #[inline(always)]
+    const fn slot(self) -> u64 {
+        self.0 >> 32 & 0xfff
+    }
+
+    /// What the rule is.
+    #[inline(always)]
+    pub const fn kind(self) -> Kind {
+        match self.0 >> 44 & 7 {
+            1 => Kind::Rsp,
+            2 => Kind::Rbp,
+            3 => Kind::Deref,
+            4 => Kind::Signal,
+            5 => Kind::End,
+            7 => Kind::Slow,
+            _ => Kind::None,
+        }
+    }
+}
+
+/// What one step of a walk leads to.
+pub enum Step {
+    /// The caller.
+    Caller {
+        /// Its state.
+        frame: Frame,
+        /// Words below `frame.sp` of the slot that gave rbp; 0: rbp unchanged.
+        bp_slot: u16,
+        /// The step read rbp.
+        uses_bp: bool,
+        /// The step read slots other than the return address and `bp_slot`.
+        special: bool,
+    },
+    /// The frame is the outermost one: the stack is complete.
+    Complete {
+        /// Known from a return address of 0 in memory, which may change.
+        read_zero: bool,
+    },
+    /// The stack can not be followed further.
+    Unknown,
+    /// `general` must do it.
+    Slow,
+}
+
+/// Offsets in the `ucontext` that lies at rsp in a signal trampoline
+/// (`sys/ucontext.h`: `uc_mcontext.gregs` begins at 40).
+const UCONTEXT_RBP: u64 = 120;
+const UCONTEXT_RSP: u64 = 160;
+const UCONTEXT_RIP: u64 = 168;
+
+#[inline(always)]
+unsafe fn load(address: u64) -> u64 {
+    // SAFETY: the caller vouches that unwinding reads here.
+    unsafe { (address as *const u64).read_volatile() }
+}
+
+/// Applies `rule` to `frame`.
+///
+/// # Safety
+/// `frame` is a state that a correct unwind reached and `rule` the rule of its
+/// code, so that the slots read are those of live frames.
+#[inline(always)]
+pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
+    let (cfa, uses_bp) = match rule.kind() {
+        Kind::Rsp => (frame.sp.wrapping_add(rule.offset()), false),
+        Kind::Rbp => (frame.bp.wrapping_add(rule.offset()), true),
+        // SAFETY: passed on.
+        _ => return unsafe { step_rare(frame, rule) },
+    };
+    // Stacks grow down: a CFA that is not above the frame, or not aligned, is
+    // the work of wrong unwind information.
+    if cfa <= frame.sp || cfa & 7 != 0 {
+        return Step::Unknown;
+    }
+    // SAFETY: the CFA lies above the frame on the same stack.
+    let pc = unsafe { load(cfa - 8) };
+    if pc == 0 {
+        return Step::Complete { read_zero: true };
+    }
+    let slot = rule.slot();
+    // SAFETY: as above; the frame saved rbp there.
+    let bp = if slot == 0 {
+        frame.bp
+    } else {
+        unsafe { load(cfa - 8 * slot) }
+    };
+    Step::Caller {
+        frame: Frame {
+            sp: cfa,
+            pc: pc & (EXACT - 1),
+            bp,
+        },
+        bp_slot: slot as u16,
+        uses_bp,
+        special: false,
+    }
+}
+
+#[cold]
+unsafe fn step_rare(frame: Frame, rule: Rule) -> Step {
+    match rule.kind() {
+        Kind::Deref => {
+            let pointer = frame.bp.wrapping_add(rule.offset());
+            if frame.bp < frame.sp || frame.bp & 7 != 0 || pointer & 7 != 0 {
+                return Step::Unknown;
+            }
+            // SAFETY: rbp is the realigned frame's base, above the frame.
+            let (cfa, bp) = unsafe { (load(pointer), load(frame.bp)) };
+            if cfa <= frame.sp || cfa & 7 != 0 {
+                return Step::Unknown;
+            }
+            // SAFETY: the CFA lies above the frame on the same stack.
+            let pc = unsafe { load(cfa - 8) };
+            if pc == 0 {
+                return Step::Complete { read_zero: true };
+            }
+            Step::Caller {
+                frame: Frame {
+                    sp: cfa,
+                    pc: pc & (EXACT - 1),
+                    bp,
+                },
+                bp_slot: 0,
+                uses_bp: true,
+                special: true,
+            }
+        }
+        Kind::Signal => {
+            // SAFETY: the kernel put a `ucontext` there.
+            let (pc, sp, bp) = unsafe {
+                (
+                    load(frame.sp + UCONTEXT_RIP),
+                    load(frame.sp + UCONTEXT_RSP),
+                    load(frame.sp + UCONTEXT_RBP),
+                )
+            };
+            Step::Caller {
+                frame: Frame {
+                    sp,
+                    pc: (pc & (EXACT - 1)) | EXACT,
+                    bp,
+                },
+                bp_slot: 0,
+                uses_bp: false,
+                special: true,
+            }
+        }
+        Kind::End => Step::Complete { read_zero: false },
+        Kind::Slow => Step::Slow,
+        _ => Step::Unknown,
+    }
+}

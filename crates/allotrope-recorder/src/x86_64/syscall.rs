@@ -1,0 +1,56 @@
+//! System calls without libc: they leave `errno` alone and can not be
+//! interposed. Each gives the kernel's answer, negative error numbers included.
+
+use core::arch::asm;
+
+/// Numbers of the system calls used (`asm/unistd_64.h`).
+pub mod number {
+    #![allow(missing_docs)]
+    pub const READ: usize = 0;
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const RT_SIGPROCMASK: usize = 14;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const SOCKET: usize = 41;
+    pub const CONNECT: usize = 42;
+    pub const SENDTO: usize = 44;
+    pub const RECVMSG: usize = 47;
+    pub const READLINK: usize = 89;
+    pub const GETPPID: usize = 110;
+    pub const SIGALTSTACK: usize = 131;
+    pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
+    pub const TGKILL: usize = 234;
+    pub const EXIT_GROUP: usize = 231;
+    pub const OPENAT: usize = 257;
+}
+
+/// A system call with up to six arguments.
+///
+/// # Safety
+/// As the call's manual page says; memory it is given must be valid for it.
+#[inline]
+pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel changes rax, rcx and r11 only, and what the
+    // arguments point at, for which the caller vouches.
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            in("r9") arguments[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}

@@ -1,0 +1,51 @@
+//! The recorder's only thread-local storage: one pointer, initial-exec, so
+//! that reading it is one `fs`-relative load and never calls `__tls_get_addr`
+//! (which may call `malloc`).
+
+use core::arch::{asm, global_asm};
+
+use crate::thread::Thread;
+
+global_asm!(
+    ".pushsection .tbss.allotrope_thread,\"awT\",@nobits",
+    ".p2align 3",
+    ".hidden allotrope_thread",
+    ".globl allotrope_thread",
+    ".type allotrope_thread, @object",
+    ".size allotrope_thread, 8",
+    "allotrope_thread:",
+    ".zero 8",
+    ".popsection",
+);
+
+/// This thread's state; null before its first event.
+#[inline(always)]
+pub fn get() -> *mut Thread {
+    let value: *mut Thread;
+    // SAFETY: loads the thread's own slot through the offset that the loader
+    // wrote into the GOT when it relocated this library.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + allotrope_thread@GOTTPOFF]",
+            "mov {0}, qword ptr fs:[{0}]",
+            out(reg) value,
+            options(nostack, readonly, preserves_flags),
+        );
+    }
+    value
+}
+
+/// Sets this thread's state.
+#[inline]
+pub fn set(value: *mut Thread) {
+    // SAFETY: as `get`, storing.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + allotrope_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            out(reg) _,
+            in(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+}
