@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// What the front says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "message", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FromFront {
     /// First of all: begin. Answered by [`ToFront::Ready`] or [`ToFront::Failed`].
     Start(Start),
@@ -97,7 +97,7 @@ pub enum FirstExit {
 
 /// What the collector says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "message", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ToFront {
     /// The program may be started.
     Ready {
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_start_needs_only_an_output_and_a_command() {
-        let line = r#"{"message":"start","output":"/tmp/x","command":["a","b"]}"#;
+        let line = r#"{"kind":"start","output":"/tmp/x","command":["a","b"]}"#;
         let expected = Start::new("/tmp/x", vec!["a".into(), "b".into()]);
         assert_eq!(
             serde_json::from_str::<FromFront>(line).unwrap(),
@@ -184,6 +184,6 @@ mod tests {
     #[test]
     fn an_end_is_one_flat_object() {
         let line = serde_json::to_string(&FromFront::FirstEnded(FirstExit::Signal(9))).unwrap();
-        assert_eq!(line, r#"{"message":"first_ended","signal":9}"#);
+        assert_eq!(line, r#"{"kind":"first_ended","signal":9}"#);
     }
 }

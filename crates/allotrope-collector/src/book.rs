@@ -1,0 +1,36 @@
+//! What all images and streams of a recording share while their words are
+//! turned into records: the trace, the numbering, the limits.
+
+use allotrope_trace::model::{ImageId, StreamId, ThreadId};
+
+use crate::modules::Modules;
+use crate::stacks::StackBudget;
+use crate::trace_file::TraceFile;
+
+pub(crate) struct Book {
+    pub(crate) trace: TraceFile,
+    pub(crate) modules: Modules,
+    pub(crate) budget: StackBudget,
+    pub(crate) next_image: ImageId,
+    pub(crate) next_stream: StreamId,
+    pub(crate) next_thread: ThreadId,
+    /// Events that all streams together hold back.
+    pub(crate) pending_events: usize,
+    /// Stack ids that found no room in a lane's table.
+    pub(crate) stacks_refused: u64,
+}
+
+impl Book {
+    pub(crate) fn new(trace: TraceFile) -> Self {
+        Self {
+            trace,
+            modules: Modules::default(),
+            budget: StackBudget::default(),
+            next_image: 0,
+            next_stream: 0,
+            next_thread: 0,
+            pending_events: 0,
+            stacks_refused: 0,
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Ends of images: notices them, drains what is left, and says how each ended.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+
+use allotrope_ring::arena::tick_now;
+use allotrope_ring::layout::LANES;
+use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
+
+use crate::drain::owner_slot;
+use crate::image::Image;
+use crate::process;
+use crate::protocol::FirstExit;
+use crate::recording::{Recording, Slot};
+use crate::watch::Watch;
+
+/// How long an image that can not be seen is silent before it counts as ended,
+/// once it has said that it exits or nothing else is left.
+const SILENCE: Duration = Duration::from_secs(2);
+
+impl Recording {
+    /// Marks the images whose processes have ended.
+    pub(crate) fn notice_ends(&mut self) {
+        for key in self.watcher.ended() {
+            let Some(state) = self.slots.get_mut(key as usize) else {
+                continue;
+            };
+            if let Some(image) = state.image_mut() {
+                image.gone = true;
+                if let Watch::Process(process) = &image.watch {
+                    self.watcher.remove(process);
+                }
+            }
+        }
+    }
+
+    /// Closes the images that are marked. To be called after their lanes were
+    /// drained.
+    pub(crate) fn settle_ends(&mut self) {
+        let only_unseen = self.first.is_over()
+            && self
+                .slots
+                .iter()
+                .filter_map(Slot::image)
+                .all(|image| matches!(image.watch, Watch::Unseen));
+        let slots: Vec<usize> = self.living().collect();
+        for slot in slots {
+            let Some(image) = self.slots[slot].image_mut() else {
+                continue;
+            };
+            if matches!(image.watch, Watch::Unseen) {
+                let silence = self.now.saturating_duration_since(image.last_heard);
+                image.gone |= silence > SILENCE && (image.exit_note.is_some() || only_unseen);
+            }
+            if image.gone
+                && let Some(exit) = self.exit_of(slot)
+            {
+                self.finish_image(slot, exit);
+            }
+        }
+    }
+
+    /// How the ended image in `slot` ended; `None` while that is still to be
+    /// heard from the front.
+    fn exit_of(&self, slot: usize) -> Option<Exit> {
+        let image = self.slots[slot].image()?;
+        if self.first.pid() == Some(image.pid) {
+            match self.first.exit {
+                Some(FirstExit::Status(status)) => return Some(Exit::Status(status)),
+                Some(FirstExit::Signal(signal)) => return Some(Exit::Signal(signal)),
+                None if !self.first.front_gone && !self.stopping => return None,
+                None => {}
+            }
+        }
+        Some(exit_without_waiting(image))
+    }
+
+    /// Ends the image in `slot`, for a new one runs in its process.
+    pub(crate) fn finish_replaced(&mut self, slot: usize) {
+        let Some(image) = self.slots[slot].image() else {
+            return;
+        };
+        // A process that was seen to end had its pid used again.
+        let exit = match image.gone {
+            true => exit_without_waiting(image),
+            false => Exit::Exec,
+        };
+        self.finish_image(slot, exit);
+    }
+
+    /// Drains what is left of the image, writes its end, and frees what it
+    /// had of the arena (unless it still runs).
+    pub(crate) fn finish_image(&mut self, slot: usize, exit: Exit) {
+        let lanes: Vec<usize> = (0..LANES)
+            .filter(|lane| {
+                let owner = self.arena.lanes()[*lane].owner.load(Acquire);
+                owner_slot(owner) == Some(slot)
+            })
+            .collect();
+        for lane in &lanes {
+            self.drain_lane(*lane);
+        }
+        for lane in 0..LANES {
+            let stream = self.lanes[lane].stream.as_ref();
+            if stream.is_some_and(|stream| stream.slot == slot) {
+                self.close_stream(lane);
+            }
+        }
+        let Slot::Image(mut image) = std::mem::take(&mut self.slots[slot]) else {
+            return;
+        };
+        self.write_end(slot, &mut image, exit);
+        image.stacks.release(&mut self.book.budget);
+        if let Watch::Process(process) = &image.watch {
+            self.watcher.remove(process);
+        }
+        self.ancestors.remember(slot, image.ancestor());
+        if exit != Exit::Running {
+            lanes.into_iter().for_each(|lane| self.free_lane(lane));
+            self.arena.free_image(slot);
+        }
+    }
+
+    fn write_end(&mut self, slot: usize, image: &mut Image, exit: Exit) {
+        let trace = &mut self.book.trace;
+        let tick = tick_now();
+        image.write_losses(&self.arena.images()[slot], trace);
+        // Streams may have been empty since the last nodes came.
+        image.write_fresh_stacks(trace);
+        if exit != Exit::Running {
+            for thread in image.threads.take_gone(&[]) {
+                trace.write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
+            }
+        }
+        trace.write(&Record::ImageEnd(ImageEnd {
+            image: image.id,
+            tick,
+            exit,
+            complete: !image.corrupt,
+        }));
+        trace.flush();
+    }
+
+    /// Says how many images found no room in the arena.
+    pub(crate) fn note_refused_images(&mut self) {
+        let refused = self.arena.shared().images_refused.load(Relaxed);
+        if refused > 0 {
+            let reason = format!(
+                "{refused} process images found no room, for more ran at once than the {} that can be recorded; record a smaller part of the work",
+                allotrope_ring::layout::IMAGES
+            );
+            self.family.note_unrecorded(0, None, &reason);
+        }
+    }
+}
+
+/// The end as the process's remains say, or else as its recorder announced.
+fn exit_without_waiting(image: &Image) -> Exit {
+    let zombie = match image.watch {
+        Watch::Process(_) | Watch::Polled => process::stat(image.pid),
+        Watch::Gone | Watch::Unseen => None,
+    };
+    let code = zombie
+        .filter(process::Stat::is_dead)
+        .map(|stat| stat.exit_code);
+    match (code, image.exit_note) {
+        // The kernel shows 0 to those who may not know, too.
+        (Some(code), _) if code != 0 => decode_wait_status(code),
+        (_, Some(status)) => Exit::Status(status & 0xff),
+        (Some(_), None) if process::is_own(image.pid) => Exit::Status(0),
+        _ => Exit::Unknown,
+    }
+}
+
+/// As `waitpid` gives it (wait(2)): the signal in the lower 7 bits, or the
+/// status in the next byte but one.
+fn decode_wait_status(code: i32) -> Exit {
+    match code & 0x7f {
+        0 => Exit::Status(code >> 8 & 0xff),
+        signal => Exit::Signal(signal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wait_statuses_are_told_apart() {
+        assert_eq!(decode_wait_status(7 << 8), Exit::Status(7));
+        assert_eq!(decode_wait_status(9), Exit::Signal(9));
+        assert_eq!(
+            decode_wait_status(11 | 0x80),
+            Exit::Signal(11),
+            "core dumped"
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads the lanes: copies words out of the shared memory, gives the room
+//! back, and has the words turned into events. Nothing that a lane says about
+//! itself is believed before it was checked.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
+
+use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, RING_WORDS};
+
+use crate::recording::{Recording, Slot};
+use crate::stream::Stream;
+
+/// Words that are copied at once: few enough to stay in the cache until they
+/// are decoded, enough for the longest event.
+const PIECE: u64 = 4096;
+const _: () = assert!(PIECE as usize >= MAX_EVENT_WORDS);
+
+/// Age at which events are written though they are few, so that little is
+/// missing from the file of a collector that was killed.
+const OLD: Duration = Duration::from_millis(250);
+/// Events that all streams together may hold back: about 100 MiB.
+const MOST_PENDING: usize = 4 << 20;
+/// Stack nodes of an image that are held back.
+const MOST_FRESH_NODES: usize = 256 << 10;
+
+/// How far a lane was read, and what into.
+#[derive(Debug, Default)]
+pub(crate) struct LaneReader {
+    /// Position of the next word to read.
+    pub(crate) cursor: u64,
+    /// The stream of the lane's present claim.
+    pub(crate) stream: Option<Box<Stream>>,
+    /// The lane's present claim is corrupt: its words are thrown away, so that
+    /// its producer does not wait for ever.
+    discards: bool,
+}
+
+impl Recording {
+    /// Reads all lanes once; whether there was anything.
+    pub(crate) fn drain(&mut self) -> bool {
+        let mut found = false;
+        for lane in 0..LANES {
+            found |= self.drain_lane(lane);
+        }
+        if self.book.pending_events > MOST_PENDING {
+            self.write_all_events();
+        }
+        found
+    }
+
+    /// Reads one lane as far as it is written now; whether there was anything.
+    pub(crate) fn drain_lane(&mut self, lane: usize) -> bool {
+        let shared = &self.arena.lanes()[lane];
+        let Some(slot) = owner_slot(shared.owner.load(Acquire)) else {
+            return false;
+        };
+        let written = shared.written.load(Acquire);
+        if written == self.lanes[lane].cursor {
+            return false;
+        }
+        match &mut self.slots[slot] {
+            Slot::Empty => return false,
+            Slot::Refused => self.skip(lane, written),
+            Slot::Image(image) => {
+                image.last_heard = self.now;
+                let claim = shared.claims.load(Relaxed);
+                self.open_stream(lane, slot, claim);
+                if !self.lanes[lane].discards {
+                    self.read_words(lane, slot, written);
+                } else {
+                    self.skip(lane, written);
+                }
+            }
+        }
+        true
+    }
+
+    /// Makes sure that the lane's stream is the one of this claim.
+    pub(crate) fn open_stream(&mut self, lane: usize, slot: usize, claim: u32) {
+        let known = self.lanes[lane].stream.as_ref();
+        if known.is_some_and(|stream| stream.slot == slot && stream.claim == claim) {
+            return;
+        }
+        // Only the collector frees lanes, and closes their streams then:
+        // another owner while a stream is open is no honest one, but what
+        // came before it is kept.
+        self.close_stream(lane);
+        let id = self.book.next_stream;
+        self.book.next_stream += 1;
+        if let Some(image) = self.slots[slot].image_mut() {
+            image.streams.insert(lane as u32, id);
+        }
+        let reader = &mut self.lanes[lane];
+        reader.discards = false;
+        reader.stream = Some(Box::new(Stream::new(id, slot, claim)));
+    }
+
+    fn skip(&mut self, lane: usize, written: u64) {
+        self.lanes[lane].cursor = written;
+        self.arena.release(lane, written);
+    }
+
+    fn read_words(&mut self, lane: usize, slot: usize, written: u64) {
+        let reader = &mut self.lanes[lane];
+        let Slot::Image(image) = &mut self.slots[slot] else {
+            return;
+        };
+        let Some(stream) = &mut reader.stream else {
+            return;
+        };
+        let mut sound = written.wrapping_sub(reader.cursor) <= RING_WORDS as u64;
+        while sound && reader.cursor != written {
+            let left = written - reader.cursor;
+            let to = reader.cursor + left.min(PIECE);
+            self.words.clear();
+            self.arena
+                .copy_words(lane, reader.cursor, to, &mut self.words);
+            let to_ring_end = RING_WORDS - (reader.cursor % RING_WORDS as u64) as usize;
+            let taken = stream.take(&self.words, to_ring_end, image, &mut self.book);
+            // An event that does not fit into a piece is none.
+            let taken = taken.unwrap_or(0) as u64;
+            sound = taken > 0;
+            if sound {
+                reader.cursor += taken;
+                self.arena.release(lane, reader.cursor);
+            }
+            if stream.has_run() || image.stacks.fresh_nodes() > MOST_FRESH_NODES {
+                stream.write(image, &mut self.book);
+            }
+        }
+        if !sound {
+            image.write_corrupt(&mut self.book.trace);
+            reader.discards = true;
+            self.skip(lane, written);
+        }
+    }
+
+    fn write_stream(&mut self, lane: usize) {
+        if let Some(stream) = &mut self.lanes[lane].stream
+            && let Slot::Image(image) = &mut self.slots[stream.slot]
+        {
+            stream.write(image, &mut self.book);
+        }
+    }
+
+    /// Writes what the lane's stream holds back, and ends the stream.
+    pub(crate) fn close_stream(&mut self, lane: usize) {
+        self.write_stream(lane);
+        if let Some(mut stream) = self.lanes[lane].stream.take() {
+            stream.release(&mut self.book);
+        }
+    }
+
+    /// Frees a lane of an image that has ended.
+    pub(crate) fn free_lane(&mut self, lane: usize) {
+        self.arena.free_lane(lane);
+        self.lanes[lane] = LaneReader {
+            cursor: self.arena.lanes()[lane].read.load(Acquire),
+            ..LaneReader::default()
+        };
+    }
+
+    fn write_all_events(&mut self) {
+        for lane in 0..LANES {
+            self.write_stream(lane);
+        }
+    }
+
+    /// Writes the events of streams that have held some back for long.
+    pub(crate) fn write_old_events(&mut self) {
+        for lane in 0..LANES {
+            let oldest = self.lanes[lane].stream.as_ref().and_then(|it| it.oldest());
+            if oldest.is_some_and(|oldest| self.now.saturating_duration_since(oldest) >= OLD) {
+                self.write_stream(lane);
+            }
+        }
+    }
+}
+
+/// The image slot that owns a lane.
+pub(crate) fn owner_slot(owner: u32) -> Option<usize> {
+    let slot = (owner as usize).checked_sub(1)?;
+    (slot < IMAGES).then_some(slot)
+}

@@ -1,0 +1,194 @@
+//! Why an executable can not be recorded: what its file says about it.
+//! Whether it really is not recorded is for others to notice.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+/// Program header type that names the loader (ELF specification, figure 2-2).
+const PT_INTERP: u32 = 3;
+const EM_X86_64: u16 = 62;
+/// More program headers than any linker makes.
+const MOST_HEADERS: u64 = 1024;
+
+/// What keeps a program from being recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Obstacle {
+    /// It runs with more rights than who starts it; the loader ignores
+    /// `LD_PRELOAD` in it.
+    Privileged,
+    /// It has no loader that could load the recorder.
+    Static,
+    /// Its loader is that of another C library; its path.
+    OtherLoader(String),
+    /// It is a 32-bit program.
+    ThirtyTwoBit,
+    /// It is made for another processor (its ELF machine number).
+    OtherMachine(u16),
+    /// Its file may not be read.
+    Unreadable,
+    /// Nothing in the file explains it.
+    Unknown,
+}
+
+impl Obstacle {
+    /// One sentence: why, and what to do.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Privileged => "it is setuid or setgid (or has file capabilities), so the loader does not load the recorder; record a copy without these rights, or as the user it switches to".into(),
+            Self::Static => "it is statically linked, so no recorder can be loaded into it; link it dynamically against glibc".into(),
+            Self::OtherLoader(loader) => format!("its loader is {loader}, not glibc's; build it for glibc (for example x86_64-unknown-linux-gnu)"),
+            Self::ThirtyTwoBit => "it is a 32-bit program; build it for x86-64".into(),
+            Self::OtherMachine(machine) => format!("it is made for another processor (ELF machine {machine}); build it for x86-64"),
+            Self::Unreadable => "its file may not be read by this user; give yourself read permission for it".into(),
+            Self::Unknown => "its recorder did not report; perhaps its environment was cleared (LD_PRELOAD and ALLOTROPE_ARENA have to reach it) or it ended at once; run `allotrope doctor` on it".into(),
+        }
+    }
+}
+
+/// What keeps the program in `path` from being recorded; `None` if nothing in
+/// the file does. A script or anything else that is no ELF file is not judged.
+pub fn obstacle(path: &Path) -> io::Result<Option<Obstacle>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Ok(Some(Obstacle::Unreadable));
+        }
+        file => file?,
+    };
+    let metadata = file.metadata()?;
+    let group_executable = metadata.mode() & 0o010 != 0;
+    if metadata.mode() & SETUID != 0 || metadata.mode() & SETGID != 0 && group_executable {
+        return Ok(Some(Obstacle::Privileged));
+    }
+    elf_obstacle(&file)
+}
+
+fn elf_obstacle(file: &File) -> io::Result<Option<Obstacle>> {
+    let mut header = [0u8; 64];
+    match file.read_exact_at(&mut header, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        result => result?,
+    }
+    if !header.starts_with(b"\x7fELF") {
+        return Ok(None);
+    }
+    if header[4] != 2 {
+        return Ok(Some(Obstacle::ThirtyTwoBit));
+    }
+    let machine = u16::from_le_bytes([header[18], header[19]]);
+    if machine != EM_X86_64 {
+        return Ok(Some(Obstacle::OtherMachine(machine)));
+    }
+    let Some(loader) = loader(file, &header)? else {
+        return Ok(Some(Obstacle::Static));
+    };
+    // glibc's loader is ld-linux-x86-64.so.2 wherever it lies (glibc's
+    // shlib-versions); musl's is ld-musl-x86_64.so.1.
+    let is_glibc = loader.contains("ld-linux");
+    Ok((!is_glibc).then_some(Obstacle::OtherLoader(loader)))
+}
+
+fn loader(file: &File, header: &[u8; 64]) -> io::Result<Option<String>> {
+    let table = number(&header[32..40]);
+    let size = number(&header[54..56]);
+    let count = number(&header[56..58]).min(MOST_HEADERS);
+    for index in 0..count {
+        let Some(offset) = table.checked_add(index * size) else {
+            break;
+        };
+        let mut entry = [0u8; 56];
+        if file.read_exact_at(&mut entry, offset).is_err() {
+            break;
+        }
+        if number(&entry[0..4]) == u64::from(PT_INTERP) {
+            let length = number(&entry[32..40]).min(PATH_LIMIT) as usize;
+            let mut path = vec![0; length];
+            let read = file.read_at(&mut path, number(&entry[8..16]))?;
+            path.truncate(read);
+            let end = path.iter().position(|byte| *byte == 0).unwrap_or(read);
+            return Ok(Some(String::from_utf8_lossy(&path[..end]).into_owned()));
+        }
+    }
+    Ok(None)
+}
+
+/// `PATH_MAX`: no loader's path is longer.
+const PATH_LIMIT: u64 = 4096;
+
+/// A little-endian number of up to 8 bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// An ELF file with one program header of `kind` that spans `content`.
+    fn elf(class: u8, machine: u16, kind: u32, content: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; 64 + 56];
+        bytes[..4].copy_from_slice(b"\x7fELF");
+        bytes[4] = class;
+        bytes[18..20].copy_from_slice(&machine.to_le_bytes());
+        bytes[32..40].copy_from_slice(&64u64.to_le_bytes());
+        bytes[54..56].copy_from_slice(&56u16.to_le_bytes());
+        bytes[56..58].copy_from_slice(&1u16.to_le_bytes());
+        bytes[64..68].copy_from_slice(&kind.to_le_bytes());
+        bytes[72..80].copy_from_slice(&120u64.to_le_bytes());
+        bytes[96..104].copy_from_slice(&(content.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    fn judge(bytes: &[u8], mode: u32) -> Option<Obstacle> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+        obstacle(file.path()).unwrap()
+    }
+
+    #[test]
+    fn each_obstacle_is_told_from_the_others() {
+        let glibc = b"/lib64/ld-linux-x86-64.so.2\0";
+        let musl = "/lib/ld-musl-x86_64.so.1";
+        assert_eq!(judge(&elf(2, EM_X86_64, PT_INTERP, glibc), 0o755), None);
+        let privileged = Some(Obstacle::Privileged);
+        assert_eq!(
+            judge(&elf(2, EM_X86_64, PT_INTERP, glibc), 0o4755),
+            privileged
+        );
+        let thirty_two_bit = Some(Obstacle::ThirtyTwoBit);
+        assert_eq!(judge(&elf(1, 3, PT_INTERP, glibc), 0o755), thirty_two_bit);
+        let arm = Some(Obstacle::OtherMachine(183));
+        assert_eq!(judge(&elf(2, 183, PT_INTERP, glibc), 0o755), arm);
+        let load = elf(2, EM_X86_64, 1, b"");
+        assert_eq!(judge(&load, 0o755), Some(Obstacle::Static));
+        assert_eq!(
+            judge(&elf(2, EM_X86_64, PT_INTERP, musl.as_bytes()), 0o755),
+            Some(Obstacle::OtherLoader(musl.into()))
+        );
+    }
+
+    #[test]
+    fn what_is_no_program_is_not_judged() {
+        assert_eq!(judge(b"", 0o755), None);
+        assert_eq!(judge(&[b'#'; 100], 0o755), None);
+    }
+
+    #[test]
+    fn a_header_table_beyond_every_file_is_no_danger() {
+        let mut bytes = elf(2, EM_X86_64, PT_INTERP, b"");
+        bytes[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        bytes[56..58].copy_from_slice(&u16::MAX.to_le_bytes());
+        assert_eq!(judge(&bytes, 0o755), Some(Obstacle::Static));
+    }
+}

@@ -1,0 +1,241 @@
+//! Processes of the recorded family that have no image: those that may still
+//! get one (a forked child that has not allocated yet, a program that is being
+//! loaded) and those that can not be recorded.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use allotrope_trace::model::Unrecorded;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::executable::{Obstacle, obstacle};
+use crate::process;
+use crate::watch::maps_arena;
+
+/// How often children of recorded processes are looked for.
+const CHILDREN_INTERVAL: Duration = Duration::from_millis(250);
+/// How often, once no image is left, all processes are looked at.
+const LATENT_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a program may take from its `exec` to its recorder's report
+/// before the recording ends without it.
+const LOADING: Duration = Duration::from_millis(300);
+/// Processes looked at in one look for children.
+const CHILDREN_AT_ONCE: usize = 256;
+/// Unrecorded images that are listed; those beyond are no news.
+const MOST_UNRECORDED: usize = 1024;
+
+/// What is known of processes without image.
+#[derive(Debug)]
+pub(crate) struct Family {
+    /// `NAME=VALUE` in the environment of those that belong to the recording.
+    assignment: String,
+    follows: bool,
+    unrecorded: FxHashMap<u32, Unrecorded>,
+    /// Seen without image once: a second time they count.
+    suspects: FxHashSet<u32>,
+    next_children: Option<Instant>,
+    latent: Vec<u32>,
+    loading: FxHashMap<u32, Instant>,
+    next_latent: Option<Instant>,
+    /// Pids that the front was told last.
+    pub(crate) told: Vec<u32>,
+}
+
+impl Family {
+    pub(crate) fn new(assignment: String, follows: bool) -> Self {
+        Self {
+            assignment,
+            follows,
+            unrecorded: FxHashMap::default(),
+            suspects: FxHashSet::default(),
+            next_children: None,
+            latent: Vec::new(),
+            loading: FxHashMap::default(),
+            next_latent: None,
+            told: Vec::new(),
+        }
+    }
+
+    /// An image of this process has come up.
+    pub(crate) fn arrived(&mut self, pid: u32) {
+        self.unrecorded.remove(&pid);
+        self.suspects.remove(&pid);
+        self.loading.remove(&pid);
+    }
+
+    /// Notes an image that can not be recorded.
+    pub(crate) fn note_unrecorded(&mut self, pid: u32, executable: Option<PathBuf>, reason: &str) {
+        if self.unrecorded.len() >= MOST_UNRECORDED {
+            return;
+        }
+        let executable = executable.unwrap_or_default();
+        let image = Unrecorded {
+            pid,
+            executable: executable.to_string_lossy().into_owned(),
+            reason: reason.to_owned(),
+        };
+        self.unrecorded.entry(pid).or_insert(image);
+    }
+
+    /// Notes that the process runs without a recorder, and finds out why.
+    pub(crate) fn note_unrecordable(&mut self, pid: u32) {
+        if !self.follows {
+            return;
+        }
+        let in_process = PathBuf::from(format!("/proc/{pid}/exe"));
+        let path = process::executable_path(pid);
+        let judge = |path: &Path| obstacle(path).ok().flatten();
+        let found = match judge(&in_process) {
+            // Of a privileged process even the link is closed to us.
+            None | Some(Obstacle::Unreadable) => path.as_deref().and_then(judge),
+            found => found,
+        };
+        let is_privileged = path.is_none() && !process::is_own(pid);
+        let found = found.or(is_privileged.then_some(Obstacle::Privileged));
+        let reason = found.unwrap_or(Obstacle::Unknown).sentence();
+        self.note_unrecorded(pid, path, &reason);
+    }
+
+    /// What was noted, by pid; nothing is left.
+    pub(crate) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
+        let mut images: Vec<Unrecorded> = self.unrecorded.drain().map(|(_, it)| it).collect();
+        images.sort_by_key(|image| image.pid);
+        images
+    }
+
+    /// It is time to look for children.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.follows && self.next_children.is_none_or(|next| next <= now)
+    }
+
+    /// Looks for children of `roots`, the processes with images, that run
+    /// something else without having a recorder: in two looks one after
+    /// another, for a program needs time to load.
+    pub(crate) fn look(&mut self, roots: Vec<u32>, arena_inode: u64, now: Instant) {
+        self.next_children = Some(now + CHILDREN_INTERVAL);
+        let recorded: FxHashSet<u32> = roots.iter().copied().collect();
+        let mut suspects = FxHashSet::default();
+        // Children of the unrecorded are of the family, too.
+        let mut queue = roots;
+        queue.extend(self.unrecorded.keys().filter(|pid| **pid != 0));
+        let mut asked = FxHashSet::default();
+        while let Some(pid) = queue.pop() {
+            if !asked.insert(pid) || asked.len() > CHILDREN_AT_ONCE {
+                continue;
+            }
+            let children = process::children(pid);
+            for child in children.into_iter().filter(|it| !recorded.contains(it)) {
+                if !self.unrecorded.contains_key(&child)
+                    && self.runs_without_recorder(child, arena_inode)
+                {
+                    suspects.insert(child);
+                }
+            }
+        }
+        for pid in suspects
+            .intersection(&self.suspects)
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            self.note_unrecordable(pid);
+            suspects.remove(&pid);
+        }
+        self.suspects = suspects;
+    }
+
+    fn runs_without_recorder(&self, pid: u32, arena_inode: u64) -> bool {
+        if maps_arena(pid, arena_inode) == Some(true) {
+            return false;
+        }
+        let alive = process::stat(pid).is_some_and(|stat| !stat.is_dead());
+        let belongs = match process::has_environment(pid, &self.assignment) {
+            Ok(belongs) => belongs,
+            // A setuid program's environment may not be read by its user.
+            Err(_) => !process::is_own(pid),
+        };
+        alive && belongs
+    }
+
+    /// Whether some process may still get an image. To be asked when no image
+    /// is left: it looks at every process there is, now and then.
+    pub(crate) fn has_latent(&mut self, arena_inode: u64, now: Instant) -> bool {
+        if !self.follows {
+            return false;
+        }
+        if self.next_latent.is_some_and(|next| now < next) {
+            return !self.latent.is_empty() || self.is_loading(now);
+        }
+        self.next_latent = Some(now + LATENT_INTERVAL);
+        self.latent.clear();
+        let own = std::process::id();
+        for pid in process::all().into_iter().filter(|pid| *pid != own) {
+            let maps = maps_arena(pid, arena_inode) == Some(true);
+            if maps {
+                self.latent.push(pid);
+            } else if process::has_environment(pid, &self.assignment).unwrap_or(false) {
+                self.loading.entry(pid).or_insert(now);
+            }
+        }
+        !self.latent.is_empty() || self.is_loading(now)
+    }
+
+    /// A program was seen for the first time not long ago.
+    fn is_loading(&self, now: Instant) -> bool {
+        let mut since = self.loading.values();
+        since.any(|since| now.saturating_duration_since(*since) < LOADING)
+    }
+
+    /// Processes that were found to map the arena without having an image.
+    pub(crate) fn latent(&self) -> impl Iterator<Item = u32> + '_ {
+        self.latent.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_program_that_just_started_is_waited_for_a_little() {
+        let assignment = format!("ALLOTROPE_TEST={}", std::process::id());
+        let mut family = Family::new(assignment, true);
+        let begin = Instant::now();
+        assert!(!family.has_latent(u64::MAX, begin));
+        let mut child = Command::new("cat")
+            .env("ALLOTROPE_TEST", std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let later = begin + LATENT_INTERVAL;
+        assert!(family.has_latent(u64::MAX, later));
+        assert!(!family.has_latent(u64::MAX, later + LOADING));
+        assert_eq!(family.latent().count(), 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_child_without_recorder_is_noted_when_seen_twice() {
+        let assignment = format!("ALLOTROPE_TEST_CHILD={}", std::process::id());
+        let mut family = Family::new(assignment, true);
+        let mut child = Command::new("cat")
+            .env("ALLOTROPE_TEST_CHILD", std::process::id().to_string())
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let roots = vec![std::process::id()];
+        let now = Instant::now();
+        family.look(roots.clone(), u64::MAX, now);
+        assert!(!family.is_due(now));
+        assert!(family.is_due(now + CHILDREN_INTERVAL));
+        family.look(roots, u64::MAX, now + CHILDREN_INTERVAL);
+        let unrecorded = family.take_unrecorded();
+        assert_eq!(unrecorded.len(), 1);
+        assert_eq!(unrecorded[0].pid, child.id());
+        assert_eq!(unrecorded[0].reason, Obstacle::Unknown.sentence());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! Hands the arena to recorders that can not open `/proc/PID/fd`: over an
+//! abstract Unix socket, to whoever knows the recording's key.
+
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+/// How long a connection may take to say the key: others wait behind it.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// The listening thread; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Handout {
+    name: String,
+    over: Arc<AtomicBool>,
+}
+
+/// Name of the socket of the collector `pid` with `key`.
+pub(crate) fn socket_name(pid: u32, key: u64) -> String {
+    format!("allotrope-{pid}-{key:016x}")
+}
+
+impl Handout {
+    pub(crate) fn start(name: String, key: u64, memory: OwnedFd) -> io::Result<Self> {
+        let address = SocketAddr::from_abstract_name(&name)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        std::thread::Builder::new()
+            .name("handout".into())
+            .spawn(move || serve(&listener, key, &memory, &seen))?;
+        Ok(Self { name, over })
+    }
+}
+
+impl Drop for Handout {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Release);
+        // Wakes the thread; if that fails it ends with the process.
+        let address = SocketAddr::from_abstract_name(&self.name);
+        let _ = address.and_then(|address| UnixStream::connect_addr(&address));
+    }
+}
+
+fn serve(listener: &UnixListener, key: u64, memory: &OwnedFd, over: &AtomicBool) {
+    for connection in listener.incoming() {
+        if over.load(Ordering::Acquire) {
+            return;
+        }
+        match connection {
+            // A peer that gives up, or does not know the key, gets nothing.
+            Ok(peer) => drop(answer(peer, key, memory)),
+            // Out of descriptors, most likely: not to be hurried.
+            Err(_) => std::thread::sleep(PATIENCE),
+        }
+    }
+}
+
+fn answer(mut peer: UnixStream, key: u64, memory: &OwnedFd) -> io::Result<()> {
+    peer.set_read_timeout(Some(PATIENCE))?;
+    peer.set_write_timeout(Some(PATIENCE))?;
+    let mut said = [0; 8];
+    peer.read_exact(&mut said)?;
+    if u64::from_ne_bytes(said) != key {
+        return Ok(());
+    }
+    let descriptors = [memory.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    rights.push(SendAncillaryMessage::ScmRights(&descriptors));
+    // A descriptor travels with at least one byte (unix(7)).
+    let byte = [IoSlice::new(b"A")];
+    sendmsg(&peer, &byte, &mut rights, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{IoSliceMut, Write};
+    use std::os::unix::fs::MetadataExt;
+
+    use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+    use super::*;
+
+    /// What whoever says `key` gets.
+    fn ask(name: &str, key: u64) -> Option<OwnedFd> {
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let mut stream = UnixStream::connect_addr(&address).unwrap();
+        stream.write_all(&key.to_ne_bytes()).unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut bytes = [IoSliceMut::new(&mut byte)];
+        recvmsg(&stream, &mut bytes, &mut rights, RecvFlags::CMSG_CLOEXEC).unwrap();
+        rights.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn who_knows_the_key_gets_the_file() {
+        let file = tempfile::tempfile().unwrap();
+        let inode = file.metadata().unwrap().ino();
+        let name = socket_name(std::process::id(), 0x1234_5678_9abc_def0);
+        let handout = Handout::start(name.clone(), 42, file.into()).unwrap();
+        assert!(ask(&name, 41).is_none());
+        let got = File::from(ask(&name, 42).unwrap());
+        assert_eq!(got.metadata().unwrap().ino(), inode);
+        drop(handout);
+        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while UnixStream::connect_addr(&address).is_ok() {
+            assert!(std::time::Instant::now() < deadline, "still listens");
+        }
+    }
+}

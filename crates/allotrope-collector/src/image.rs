@@ -1,0 +1,236 @@
+//! One recorded process image while it lives, and what is remembered of it
+//! afterwards: a child may be heard of after its parent's end.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use allotrope_ring::arena::tick_now;
+use allotrope_ring::layout::{ImageSlot, LOSS_REASONS};
+use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId};
+use rustc_hash::FxHashMap;
+
+use crate::modules::ImageMappings;
+use crate::process::FileIdentity;
+use crate::stacks::ImageStacks;
+use crate::threads::Threads;
+use crate::trace_file::TraceFile;
+use crate::watch::Watch;
+
+/// Nodes of one record.
+const NODES_PER_RECORD: usize = 64 << 10;
+/// New threads that wait for their name to be read.
+const MOST_FRESH_THREADS: usize = 4096;
+
+/// A living image.
+#[derive(Debug)]
+pub(crate) struct Image {
+    pub(crate) id: ImageId,
+    pub(crate) pid: u32,
+    pub(crate) watch: Watch,
+    /// The executable when the image was met.
+    pub(crate) executable: Option<FileIdentity>,
+    /// Since when the process runs another executable.
+    pub(crate) replaced_since: Option<Instant>,
+    pub(crate) stacks: ImageStacks,
+    pub(crate) mappings: ImageMappings,
+    pub(crate) threads: Threads,
+    /// The stream of each lane it claimed.
+    pub(crate) streams: FxHashMap<u32, StreamId>,
+    /// Status with which it said to be about to exit.
+    pub(crate) exit_note: Option<i32>,
+    /// Its process has ended.
+    pub(crate) gone: bool,
+    /// Something that it wrote could not be read.
+    pub(crate) corrupt: bool,
+    /// When something was last read of it.
+    pub(crate) last_heard: Instant,
+    /// When it is to be looked at next.
+    pub(crate) next_look: Instant,
+    /// Tids whose names were not read yet.
+    pub(crate) fresh_threads: Vec<u32>,
+    /// Where reading names goes on.
+    pub(crate) name_cursor: usize,
+    lost_before: [u64; LOSS_REASONS],
+}
+
+const LOSS: [LossReason; LOSS_REASONS] = [
+    LossReason::RingFull,
+    LossReason::NoRing,
+    LossReason::CollectorGone,
+    LossReason::Corrupt,
+    LossReason::NoMemory,
+    LossReason::TooEarly,
+];
+
+impl Image {
+    pub(crate) fn new(id: ImageId, pid: u32, watch: Watch, now: Instant) -> Self {
+        Self {
+            id,
+            pid,
+            gone: matches!(watch, Watch::Gone),
+            watch,
+            executable: None,
+            replaced_since: None,
+            stacks: ImageStacks::default(),
+            mappings: ImageMappings::default(),
+            threads: Threads::default(),
+            streams: FxHashMap::default(),
+            exit_note: None,
+            corrupt: false,
+            last_heard: now,
+            next_look: now,
+            fresh_threads: Vec::new(),
+            name_cursor: 0,
+            lost_before: [0; LOSS_REASONS],
+        }
+    }
+
+    /// Notes that the thread's name is to be read soon.
+    pub(crate) fn note_fresh_thread(&mut self, tid: u32) {
+        if self.fresh_threads.len() < MOST_FRESH_THREADS {
+            self.fresh_threads.push(tid);
+        }
+    }
+
+    /// Writes the nodes that are not in the trace yet.
+    pub(crate) fn write_fresh_stacks(&mut self, trace: &mut TraceFile) {
+        let Some((mut first, nodes)) = self.stacks.take_fresh() else {
+            return;
+        };
+        for nodes in nodes.chunks(NODES_PER_RECORD) {
+            trace.write(&Record::Stacks {
+                image: self.id,
+                first,
+                nodes: nodes.to_vec(),
+            });
+            first += nodes.len() as u32;
+        }
+    }
+
+    /// Writes by how much the slot's loss counters have grown.
+    pub(crate) fn write_losses(&mut self, slot: &ImageSlot, trace: &mut TraceFile) {
+        for ((lost, before), reason) in slot.lost.iter().zip(&mut self.lost_before).zip(LOSS) {
+            let lost = lost.load(Relaxed);
+            // A counter that goes back is a hostile one.
+            let events = lost.saturating_sub(*before);
+            if events > 0 {
+                *before = lost;
+                trace.write(&Record::Loss(Loss {
+                    image: self.id,
+                    reason,
+                    events,
+                    tick: tick_now(),
+                }));
+            }
+        }
+    }
+
+    /// Counts what could not be read as one lost event, for how many they
+    /// were nobody knows.
+    pub(crate) fn write_corrupt(&mut self, trace: &mut TraceFile) {
+        self.corrupt = true;
+        trace.write(&Record::Loss(Loss {
+            image: self.id,
+            reason: LossReason::Corrupt,
+            events: 1,
+            tick: tick_now(),
+        }));
+    }
+
+    /// What to remember of it.
+    pub(crate) fn ancestor(&self) -> Ancestor {
+        Ancestor {
+            image: self.id,
+            pid: self.pid,
+            streams: self.streams.clone(),
+        }
+    }
+}
+
+/// What a child's fork points to.
+#[derive(Debug, Clone)]
+pub(crate) struct Ancestor {
+    pub(crate) image: ImageId,
+    pid: u32,
+    streams: FxHashMap<u32, StreamId>,
+}
+
+impl Ancestor {
+    pub(crate) fn has_pid(&self, pid: u32) -> bool {
+        self.pid == pid
+    }
+
+    /// The points in this image's streams that a child named as pairs of lane
+    /// and ordinal. A lane without a stream had no event yet.
+    pub(crate) fn fork_points(&self, pairs: &[u64]) -> Vec<ForkPoint> {
+        let point = |pair: &[u64]| {
+            let lane = u32::try_from(pair[0]).ok()?;
+            Some(ForkPoint {
+                stream: *self.streams.get(&lane)?,
+                ordinal: pair[1],
+            })
+        };
+        pairs.chunks_exact(2).filter_map(point).collect()
+    }
+}
+
+/// Images that have ended, by the slot they had, the latest last.
+#[derive(Debug, Default)]
+pub(crate) struct Ancestors {
+    ended: VecDeque<(usize, Ancestor)>,
+}
+
+/// Ended images that are remembered.
+const MOST_ANCESTORS: usize = 4096;
+
+impl Ancestors {
+    pub(crate) fn remember(&mut self, slot: usize, ancestor: Ancestor) {
+        if self.ended.len() >= MOST_ANCESTORS {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((slot, ancestor));
+    }
+
+    /// The image that had `slot`: the latest with the pid `pid`, for slots are
+    /// used again, or else the latest (a child whose parent is gone has
+    /// another parent's pid).
+    pub(crate) fn find(&self, slot: usize, pid: u32) -> Option<&Ancestor> {
+        let of_slot = || self.ended.iter().rev().filter(move |(of, _)| *of == slot);
+        let found = of_slot().find(|(_, ancestor)| ancestor.pid == pid);
+        found.or_else(|| of_slot().next()).map(|(_, it)| it)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ancestor(image: ImageId, pid: u32) -> Ancestor {
+        let streams = [(3, 30), (4, 40)].into_iter().collect();
+        Ancestor {
+            image,
+            pid,
+            streams,
+        }
+    }
+
+    #[test]
+    fn a_childs_parent_is_found_by_slot_and_pid() {
+        let mut ancestors = Ancestors::default();
+        ancestors.remember(7, ancestor(0, 100));
+        ancestors.remember(7, ancestor(1, 200));
+        ancestors.remember(8, ancestor(2, 100));
+        let found = |slot, pid| ancestors.find(slot, pid).map(|it| it.image);
+        assert_eq!(found(7, 100), Some(0));
+        assert_eq!(found(7, 1), Some(1), "the parent was gone");
+        assert_eq!(found(9, 100), None);
+    }
+
+    #[test]
+    fn fork_points_name_streams() {
+        let points = ancestor(0, 1).fork_points(&[4, 11, 9, 12, u64::MAX, 1, 3, 13, 4]);
+        let point = |stream, ordinal| ForkPoint { stream, ordinal };
+        assert_eq!(points, [point(40, 11), point(30, 13)]);
+    }
+}

@@ -1,0 +1,398 @@
+//! A recording from its start to its end: the draining thread's loop. Its
+//! parts are in files of their own: `arrivals`, `drain`, `departures`, `look`
+//! (what `/proc` says now and then) and `family` (processes without image).
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use allotrope_ring::arena::{Arena, Settings};
+use allotrope_ring::layout::{self, IMAGES, LANES};
+use allotrope_symbols::Locator;
+use allotrope_trace::model::{self, Exit, Record};
+
+use crate::book::Book;
+use crate::clock;
+use crate::drain::LaneReader;
+use crate::error::CollectorError;
+use crate::family::Family;
+use crate::front::{Front, News};
+use crate::handout::{Handout, socket_name};
+use crate::image::{Ancestors, Image};
+use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
+use crate::symbolise;
+use crate::trace_file::TraceFile;
+use crate::watch::Watcher;
+
+/// How often busy threads are made to mark the time.
+const TICK: Duration = Duration::from_millis(1);
+/// Longest sleep while something happens now and then.
+const SHORT_SLEEP: Duration = Duration::from_millis(1);
+/// Longest sleep while nothing does: new images wait up to 10 ms to be known.
+const LONG_SLEEP: Duration = Duration::from_millis(4);
+/// Rounds without anything to read before sleeps become long.
+const QUIET_ROUNDS: u32 = 100;
+/// How often pending events are looked at for their age.
+const AGE_CHECK: Duration = Duration::from_millis(50);
+/// How often the two clocks are read together.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long recorders have to notice that the recording has stopped.
+const LAST_WORDS: Duration = Duration::from_millis(5);
+
+/// An image slot as the collector knows it.
+#[derive(Debug, Default)]
+pub(crate) enum Slot {
+    /// Nobody's, or not ready.
+    #[default]
+    Empty,
+    /// A living image.
+    Image(Box<Image>),
+    /// Its first words made no sense; nothing of it is read.
+    Refused,
+}
+
+impl Slot {
+    pub(crate) fn image(&self) -> Option<&Image> {
+        match self {
+            Self::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn image_mut(&mut self) -> Option<&mut Image> {
+        match self {
+            Self::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+}
+
+/// The state of a recording; all of it belongs to the draining thread.
+pub(crate) struct Recording {
+    pub(crate) arena: Arena,
+    pub(crate) arena_inode: u64,
+    pub(crate) front: Front,
+    pub(crate) book: Book,
+    pub(crate) watcher: Watcher,
+    pub(crate) slots: Vec<Slot>,
+    pub(crate) lanes: Vec<LaneReader>,
+    pub(crate) words: Vec<u64>,
+    pub(crate) ancestors: Ancestors,
+    pub(crate) family: Family,
+    pub(crate) first: First,
+    pub(crate) stopping: bool,
+    pub(crate) look_cursor: usize,
+    pub(crate) now: Instant,
+    next_tick: Instant,
+    next_age_check: Instant,
+    next_clock: Instant,
+    quiet_rounds: u32,
+}
+
+/// The process that the front started.
+#[derive(Debug, Default)]
+pub(crate) struct First {
+    /// Its pid as the front said.
+    told: Option<u32>,
+    /// The first image's.
+    pub(crate) guessed: Option<u32>,
+    /// An image of it was met.
+    pub(crate) has_image: bool,
+    /// How it ended, as the front said.
+    pub(crate) exit: Option<FirstExit>,
+    pub(crate) front_gone: bool,
+}
+
+impl First {
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.told.or(self.guessed)
+    }
+
+    /// It has ended, or nobody will say when it does.
+    pub(crate) fn is_over(&self) -> bool {
+        self.exit.is_some() || self.front_gone
+    }
+}
+
+/// Records until the last recorded process has ended, then names addresses
+/// and closes the trace. To be called on the thread that may drain: its death
+/// is what releases the recorded programs.
+pub(crate) fn record(start: &Start, front: Front) -> Result<Done, CollectorError> {
+    let trace = TraceFile::create(&start.output)?;
+    let key = random_key()?;
+    let arena = Arena::create(settings(start, key)).map_err(CollectorError::Arena)?;
+    let (name, location, handout) = publish(&arena, key)?;
+    let mut recording = Recording::new(arena, front, trace, start, &name)?;
+    recording.begin(start);
+    recording
+        .front
+        .tell_patiently(ToFront::Ready { arena: location });
+    let recorded = recording.run();
+    // Also after an error: the recorded programs are not to wait for us.
+    recording.arena.stop();
+    drop(handout);
+    recorded?;
+    recording.end()?;
+    let images = recording.book.next_image;
+    let unrecorded = recording.family.take_unrecorded();
+    let Recording {
+        arena, front, book, ..
+    } = recording;
+    drop(arena);
+    finish(start, &front, book, images, unrecorded)
+}
+
+fn finish(
+    start: &Start,
+    front: &Front,
+    mut book: Book,
+    images: u32,
+    unrecorded: Vec<model::Unrecorded>,
+) -> Result<Done, CollectorError> {
+    for image in &unrecorded {
+        book.trace.write(&Record::Unrecorded(image.clone()));
+    }
+    book.trace.flush();
+    let folders = start.debug_folders.iter().rev();
+    let locator = folders.fold(Locator::new(), |locator, folder| {
+        locator.with_debug_folder(folder)
+    });
+    let modules = book.modules.into_known();
+    symbolise::symbolise(modules, &locator, &mut book.trace, front);
+    let (events, lost_events) = (book.trace.events, book.trace.lost_events);
+    let bytes = book.trace.finish()?;
+    Ok(Done {
+        bytes,
+        images,
+        events,
+        lost_events,
+        unrecorded: unrecorded
+            .into_iter()
+            .map(|image| crate::protocol::Unrecorded {
+                pid: image.pid,
+                executable: image.executable,
+                reason: image.reason,
+            })
+            .collect(),
+    })
+}
+
+fn settings(start: &Start, key: u64) -> Settings {
+    Settings {
+        on_full: match start.on_full {
+            OnFull::Block => layout::OnFull::Block,
+            OnFull::Drop => layout::OnFull::Drop,
+        },
+        depth_limit: start.depth_limit,
+        no_follow: !start.follow,
+        key,
+    }
+}
+
+fn random_key() -> Result<u64, CollectorError> {
+    let mut bytes = [0; 8];
+    let read = std::fs::File::open("/dev/urandom")
+        .and_then(|mut random| io::Read::read_exact(&mut random, &mut bytes));
+    read.map_err(|source| CollectorError::Set {
+        what: "read /dev/urandom",
+        source,
+    })?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
+/// Makes the arena reachable; gives the assignment that recorded programs
+/// have in their environment, its value, and the listener.
+fn publish(arena: &Arena, key: u64) -> Result<(String, String, Option<Handout>), CollectorError> {
+    use std::os::fd::AsRawFd;
+    let pid = std::process::id();
+    let descriptor = arena.memory().as_raw_fd();
+    let location = format!("{pid}:{descriptor}:{key:016x}");
+    let assignment = format!("{}={location}", layout::ENVIRONMENT_VARIABLE);
+    let memory = arena
+        .memory()
+        .try_clone_to_owned()
+        .map_err(CollectorError::Arena)?;
+    // Without it only images that may not open /proc/PID/fd go unrecorded;
+    // a sandbox without sockets is no reason to record nothing.
+    let handout = Handout::start(socket_name(pid, key), key, memory).ok();
+    Ok((assignment, location, handout))
+}
+
+impl Recording {
+    fn new(
+        arena: Arena,
+        front: Front,
+        trace: TraceFile,
+        start: &Start,
+        assignment: &str,
+    ) -> Result<Self, CollectorError> {
+        let set = |what| move |source| CollectorError::Set { what, source };
+        let memory = arena.memory().try_clone_to_owned();
+        let memory = std::fs::File::from(memory.map_err(CollectorError::Arena)?);
+        let arena_inode = memory.metadata().map_err(CollectorError::Arena)?.ino();
+        let now = Instant::now();
+        Ok(Self {
+            arena,
+            arena_inode,
+            front,
+            book: Book::new(trace),
+            watcher: Watcher::new().map_err(set("watch processes"))?,
+            slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
+            lanes: (0..LANES).map(|_| LaneReader::default()).collect(),
+            words: Vec::new(),
+            ancestors: Ancestors::default(),
+            family: Family::new(assignment.to_owned(), start.follow),
+            first: First::default(),
+            stopping: false,
+            look_cursor: 0,
+            now,
+            next_tick: now,
+            next_age_check: now,
+            next_clock: now + CLOCK_INTERVAL,
+            quiet_rounds: 0,
+        })
+    }
+
+    fn begin(&mut self, start: &Start) {
+        let clock = clock::reading();
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let kernel = |name: &str| {
+            let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+            text.unwrap_or_default().trim().to_owned()
+        };
+        let trace = &mut self.book.trace;
+        trace.write(&Record::Recording(model::Recording {
+            tool_version: start.tool_version.clone(),
+            command: start.command.clone(),
+            started_unix_ns: since_1970.map_or(0, |time| time.as_nanos() as u64),
+            started_tick: clock.tick,
+            system: format!("{} {}", kernel("ostype"), kernel("osrelease")),
+            architecture: std::env::consts::ARCH.into(),
+            depth_limit: start.depth_limit.clamp(1, 4096),
+        }));
+        trace.write(&Record::Clock(clock));
+        trace.flush();
+    }
+
+    fn run(&mut self) -> Result<(), CollectorError> {
+        loop {
+            let seen = self.arena.shared().doorbell.load(Acquire);
+            let found = self.round();
+            self.book.trace.check()?;
+            if self.stopping || self.is_over() {
+                return Ok(());
+            }
+            if found {
+                self.quiet_rounds = 0;
+                continue;
+            }
+            self.quiet_rounds = self.quiet_rounds.saturating_add(1);
+            let is_quiet = self.quiet_rounds > QUIET_ROUNDS;
+            self.arena
+                .sleep(seen, if is_quiet { LONG_SLEEP } else { SHORT_SLEEP });
+        }
+    }
+
+    /// One look at everything; whether anything was found.
+    ///
+    /// The front is heard before arrivals are looked for, so that an image of
+    /// a process that the front has seen end is not missed; ends are noticed
+    /// before lanes are drained, so that what is then drained is all.
+    fn round(&mut self) -> bool {
+        self.now = Instant::now();
+        self.hear_front();
+        self.notice_ends();
+        let arrived = self.receive_arrivals();
+        let drained = self.drain();
+        self.settle_ends();
+        if self.now >= self.next_tick {
+            self.next_tick = self.now + TICK;
+            self.arena.tick();
+            self.look_around();
+        }
+        if self.now >= self.next_age_check {
+            self.next_age_check = self.now + AGE_CHECK;
+            self.write_old_events();
+        }
+        if self.now >= self.next_clock {
+            self.next_clock = self.now + CLOCK_INTERVAL;
+            self.book.trace.write(&Record::Clock(clock::reading()));
+        }
+        self.tell_who_is_waited_for();
+        arrived || drained
+    }
+
+    fn hear_front(&mut self) {
+        loop {
+            match self.front.news() {
+                News::Nothing => return,
+                News::Gone => {
+                    self.first.front_gone = true;
+                    return;
+                }
+                News::Message(FromFront::FirstStarted { pid }) => self.first.told = Some(pid),
+                News::Message(FromFront::FirstEnded(exit)) => self.first.exit = Some(exit),
+                News::Message(FromFront::Stop) => self.stopping = true,
+                // A second start means nothing.
+                News::Message(FromFront::Start(_)) => {}
+            }
+        }
+    }
+
+    /// Slots with a living image.
+    pub(crate) fn living(&self) -> impl Iterator<Item = usize> + '_ {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(|(slot, state)| state.image().map(|_| slot))
+    }
+
+    /// No image is left and none can come.
+    fn is_over(&mut self) -> bool {
+        if !self.first.is_over() || self.living().next().is_some() || self.is_arriving() {
+            return false;
+        }
+        !self.family.has_latent(self.arena_inode, self.now)
+    }
+
+    fn tell_who_is_waited_for(&mut self) {
+        if self.first.exit.is_none() {
+            return;
+        }
+        let living = self.slots.iter().filter_map(Slot::image);
+        let mut pids: Vec<u32> = living
+            .filter(|image| !image.gone)
+            .map(|image| image.pid)
+            .chain(self.family.latent())
+            .collect();
+        pids.sort_unstable();
+        pids.dedup();
+        if pids.is_empty() || pids == self.family.told {
+            return;
+        }
+        let message = ToFront::Waiting { pids: pids.clone() };
+        if self.front.tell(message) {
+            self.family.told = pids;
+        }
+    }
+
+    /// Takes what recorders still wrote before they saw that the recording
+    /// has stopped, and closes every image.
+    fn end(&mut self) -> Result<(), CollectorError> {
+        self.stopping = true;
+        std::thread::sleep(LAST_WORDS);
+        self.now = Instant::now();
+        self.hear_front();
+        self.notice_ends();
+        self.receive_arrivals();
+        self.drain();
+        self.settle_ends();
+        let running: Vec<usize> = self.living().collect();
+        for slot in running {
+            self.finish_image(slot, Exit::Running);
+        }
+        self.note_refused_images();
+        self.book.trace.write(&Record::Clock(clock::reading()));
+        self.book.trace.flush();
+        self.book.trace.check()
+    }
+}

@@ -1,0 +1,377 @@
+//! One event stream: what came through a lane since an image claimed it.
+//! Turns ring words into the trace's events. Which words, and whose the lane
+//! is, is decided in `drain`.
+
+use std::time::Instant;
+
+use allotrope_ring::arena::tick_now;
+use allotrope_ring::words::{self, Malformed, Word};
+use allotrope_trace::model::{
+    EntryPoint, Event, EventKind, Events, Loss, LossReason, Record, StackId, StackNode, StreamId,
+    ThreadEnd, ThreadId, ThreadStart, stack_end,
+};
+
+use crate::book::Book;
+use crate::image::Image;
+use crate::stacks::LaneStacks;
+
+/// Events that are collected before they are written.
+const RUN: usize = 32 << 10;
+/// Room that a stream keeps while little comes through it.
+const IDLE_ROOM: usize = 1 << 10;
+
+/// A stream and what of it is not in the trace yet.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: StreamId,
+    /// The image's slot.
+    pub(crate) slot: usize,
+    /// The lane's claim that this stream is of.
+    pub(crate) claim: u32,
+    thread: Option<(ThreadId, u32)>,
+    stacks: LaneStacks,
+    pending: Vec<Event>,
+    /// Since when something is pending.
+    oldest: Option<Instant>,
+    /// Counted events before the pending ones.
+    first_ordinal: u64,
+    undefined_stack_seen: bool,
+}
+
+/// The words are no events, or no sense: the lane can not be read further.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Corrupt;
+
+const NOTHING: Event = Event {
+    kind: EventKind::Anchor,
+    entry: EntryPoint::Malloc,
+    alignment_log2: 0,
+    stack: 0,
+    address: 0,
+    size: 0,
+};
+
+impl Stream {
+    pub(crate) fn new(id: StreamId, slot: usize, claim: u32) -> Self {
+        Self {
+            id,
+            slot,
+            claim,
+            thread: None,
+            stacks: LaneStacks::default(),
+            pending: Vec::new(),
+            oldest: None,
+            first_ordinal: 0,
+            undefined_stack_seen: false,
+        }
+    }
+
+    /// Takes the events in `words` that begin before the word `starts_below`,
+    /// up to the first that is not whole. Gives the words taken.
+    pub(crate) fn take(
+        &mut self,
+        words: &[u64],
+        starts_below: usize,
+        image: &mut Image,
+        book: &mut Book,
+    ) -> Result<usize, Corrupt> {
+        let before = self.pending.len();
+        let result = self.take_events(words, starts_below, image, book);
+        book.pending_events += self.pending.len() - before;
+        if self.oldest.is_none() && !self.pending.is_empty() {
+            self.oldest = Some(Instant::now());
+        }
+        result
+    }
+
+    fn take_events(
+        &mut self,
+        words: &[u64],
+        starts_below: usize,
+        image: &mut Image,
+        book: &mut Book,
+    ) -> Result<usize, Corrupt> {
+        let mut at = 0;
+        while at < words.len().min(starts_below) {
+            match words::decode(&words[at..]) {
+                Ok((word, length)) => {
+                    self.take_event(word, image, book)?;
+                    at += length;
+                }
+                Err(Malformed::Short) => break,
+                Err(Malformed::Kind(_) | Malformed::Length) => return Err(Corrupt),
+            }
+        }
+        Ok(at)
+    }
+
+    #[inline]
+    fn take_event(
+        &mut self,
+        word: Word<'_>,
+        image: &mut Image,
+        book: &mut Book,
+    ) -> Result<(), Corrupt> {
+        let event = match word {
+            Word::Allocation {
+                entry,
+                address,
+                size,
+                stack,
+                alignment_log2,
+            } => Event {
+                kind: EventKind::Allocation,
+                entry: entry_point(entry)?,
+                alignment_log2: valid_alignment(alignment_log2)?,
+                stack: self.stack(stack, image, book),
+                address,
+                size,
+            },
+            Word::Deallocation { entry, address } => Event {
+                kind: EventKind::Deallocation,
+                entry: entry_point(entry)?,
+                address,
+                ..NOTHING
+            },
+            Word::ReallocationStart { entry, address } => Event {
+                kind: EventKind::ReallocationStart,
+                entry: entry_point(entry)?,
+                address,
+                ..NOTHING
+            },
+            Word::ReallocationEnd {
+                entry,
+                address,
+                size,
+                stack,
+            } => Event {
+                kind: EventKind::ReallocationEnd,
+                entry: entry_point(entry)?,
+                stack: self.stack(stack, image, book),
+                address,
+                size,
+                ..NOTHING
+            },
+            Word::ReallocationFailed { .. } => Event {
+                kind: EventKind::ReallocationFailed,
+                ..NOTHING
+            },
+            Word::ReallocationFreed { .. } => Event {
+                kind: EventKind::ReallocationFreed,
+                ..NOTHING
+            },
+            Word::Anchor { tick } => mark(EventKind::Anchor, tick),
+            Word::Node {
+                address,
+                exact,
+                parent,
+                id,
+                mapping,
+            } => {
+                let node = StackNode {
+                    parent: self.stack(parent, image, book),
+                    address,
+                    mapping: image.mappings.id(mapping),
+                    exact,
+                };
+                return self.define(id, node, mapping, image, book);
+            }
+            rare => return self.take_rare_event(rare, image, book),
+        };
+        self.pending.push(event);
+        Ok(())
+    }
+
+    #[cold]
+    fn take_rare_event(
+        &mut self,
+        word: Word<'_>,
+        image: &mut Image,
+        book: &mut Book,
+    ) -> Result<(), Corrupt> {
+        match word {
+            Word::Epoch { tick, epoch } => {
+                self.pending.push(mark(EventKind::Anchor, tick));
+                self.pending.push(mark(EventKind::Epoch, epoch));
+            }
+            Word::Thread { tid, tick, nested } => {
+                self.announce(tid, tick, nested, image, book);
+            }
+            Word::Forget => self.stacks.forget(&mut book.budget),
+            Word::Mapping(words) => {
+                let new = image
+                    .mappings
+                    .define(image.id, image.pid, &words, &mut book.modules);
+                if let Some(new) = new {
+                    if let Some(module) = new.module {
+                        book.trace.write(&Record::Module(module));
+                    }
+                    book.trace.write(&Record::Mapping(new.mapping));
+                }
+            }
+            Word::Unmapped { mapping } => book.trace.write(&Record::Unmapped {
+                image: image.id,
+                mapping: image.mappings.id(mapping),
+                tick: tick_now(),
+            }),
+            Word::Exit { status } => image.exit_note = Some(status),
+            // An image is announced once, and that was read on its arrival;
+            // everything else is not rare.
+            _ => return Err(Corrupt),
+        }
+        Ok(())
+    }
+
+    fn announce(&mut self, tid: u32, tick: u64, nested: bool, image: &mut Image, book: &mut Book) {
+        if let Some((thread, tid)) = self.thread
+            && image.threads.end(thread, tid)
+        {
+            // Another thread took the lane over, so its last one is gone.
+            book.trace
+                .write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
+        }
+        let announced = image.threads.announce(tid, nested, book.next_thread);
+        if let Some(thread) = announced.ended {
+            book.trace
+                .write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
+        }
+        let thread = announced.thread;
+        if announced.is_new {
+            book.next_thread += 1;
+            image.note_fresh_thread(tid);
+            book.trace.write(&Record::ThreadStart(ThreadStart {
+                image: image.id,
+                thread,
+                tid,
+                tick,
+            }));
+        }
+        // A nested lane goes from thread to thread without any of them ending.
+        self.thread = (!nested).then_some((thread, tid));
+        self.pending
+            .push(mark(EventKind::Thread, u64::from(thread)));
+        self.pending.push(mark(EventKind::Anchor, tick));
+    }
+
+    fn define(
+        &mut self,
+        id: u32,
+        node: StackNode,
+        mapping: u16,
+        image: &mut Image,
+        book: &mut Book,
+    ) -> Result<(), Corrupt> {
+        if !(stack_end::FIRST_NODE..words::STACK_IDS).contains(&id) {
+            return Err(Corrupt);
+        }
+        let stack = match image.stacks.intern(node, &mut book.budget) {
+            Some((stack, is_new)) => {
+                if is_new {
+                    let modules = &mut book.modules;
+                    image
+                        .mappings
+                        .want(mapping, node.address, node.exact, modules);
+                }
+                stack
+            }
+            None => stack_end::NOT_RECORDED,
+        };
+        if !self.stacks.define(id, stack, &mut book.budget) {
+            book.stacks_refused += 1;
+        }
+        Ok(())
+    }
+
+    /// The image's id of a lane's stack id.
+    #[inline]
+    fn stack(&mut self, id: u32, image: &Image, book: &mut Book) -> StackId {
+        if id <= stack_end::NOT_RECORDED {
+            return id;
+        }
+        match self.stacks.get(id) {
+            Some(stack) => stack,
+            None => self.undefined_stack(image, book),
+        }
+    }
+
+    #[cold]
+    fn undefined_stack(&mut self, image: &Image, book: &mut Book) -> StackId {
+        // Ids that the budget refused are undefined by our own doing.
+        if !self.undefined_stack_seen && book.stacks_refused == 0 {
+            self.undefined_stack_seen = true;
+            book.trace.write(&Record::Loss(Loss {
+                image: image.id,
+                reason: LossReason::Corrupt,
+                events: 1,
+                tick: tick_now(),
+            }));
+        }
+        stack_end::NOT_RECORDED
+    }
+
+    /// Enough is pending for a run of its own.
+    pub(crate) fn has_run(&self) -> bool {
+        self.pending.len() >= RUN
+    }
+
+    /// Since when something is pending.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        self.oldest
+    }
+
+    /// Writes what is pending, the stacks it refers to first.
+    pub(crate) fn write(&mut self, image: &mut Image, book: &mut Book) {
+        image.write_fresh_stacks(&mut book.trace);
+        self.oldest = None;
+        if self.pending.is_empty() {
+            return;
+        }
+        let events = std::mem::take(&mut self.pending);
+        book.pending_events -= events.len();
+        let counted = events.iter().filter(|event| event.is_counted()).count() as u64;
+        let record = Record::Events(Events {
+            image: image.id,
+            stream: self.id,
+            first_ordinal: self.first_ordinal,
+            events,
+        });
+        book.trace.write(&record);
+        book.trace.events += counted;
+        self.first_ordinal += counted;
+        let Record::Events(Events { mut events, .. }) = record else {
+            return;
+        };
+        // The memory is used again, but a stream that has become quiet does
+        // not keep what a busy one needs.
+        let busy = events.len() >= RUN / 2;
+        events.clear();
+        if !busy {
+            events.shrink_to(IDLE_ROOM);
+        }
+        self.pending = events;
+    }
+
+    /// Gives the memory of its tables back.
+    pub(crate) fn release(&mut self, book: &mut Book) {
+        self.stacks.forget(&mut book.budget);
+    }
+}
+
+const fn mark(kind: EventKind, value: u64) -> Event {
+    Event {
+        kind,
+        address: value,
+        ..NOTHING
+    }
+}
+
+#[inline]
+fn entry_point(number: u8) -> Result<EntryPoint, Corrupt> {
+    EntryPoint::from_number(number).ok_or(Corrupt)
+}
+
+/// Alignments are powers of two that fit a 64-bit word.
+#[inline]
+fn valid_alignment(log2: u8) -> Result<u8, Corrupt> {
+    if log2 < 64 { Ok(log2) } else { Err(Corrupt) }
+}

@@ -1,0 +1,131 @@
+//! The threads of one image: which thread a tid means now.
+
+use allotrope_trace::model::ThreadId;
+use rustc_hash::FxHashMap;
+
+/// Threads of an image that are followed at once; one beyond has events, but
+/// neither name nor end.
+const MOST_THREADS: usize = 1 << 16;
+
+/// A living thread.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) id: ThreadId,
+    /// It was met first through a nested lane; its own lane may follow.
+    provisional: bool,
+    /// Name as last written to the trace.
+    pub(crate) name: Option<String>,
+}
+
+/// The living threads of one image.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    by_tid: FxHashMap<u32, Thread>,
+}
+
+/// What a `Thread` event means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// Whose the events are now.
+    pub(crate) thread: ThreadId,
+    /// It was not known before.
+    pub(crate) is_new: bool,
+    /// The thread that had the tid before, now known to be gone.
+    pub(crate) ended: Option<ThreadId>,
+}
+
+impl Threads {
+    /// A thread announced itself; `next` is the id for a new one.
+    pub(crate) fn announce(&mut self, tid: u32, nested: bool, next: ThreadId) -> Announced {
+        if let Some(thread) = self.by_tid.get_mut(&tid)
+            && (nested || thread.provisional)
+        {
+            thread.provisional &= nested;
+            return Announced {
+                thread: thread.id,
+                is_new: false,
+                ended: None,
+            };
+        }
+        let ended = self.by_tid.remove(&tid).map(|thread| thread.id);
+        if self.by_tid.len() < MOST_THREADS {
+            let thread = Thread {
+                id: next,
+                provisional: nested,
+                name: None,
+            };
+            self.by_tid.insert(tid, thread);
+        }
+        Announced {
+            thread: next,
+            is_new: true,
+            ended,
+        }
+    }
+
+    /// The thread `id` is gone; `false` if that was known.
+    pub(crate) fn end(&mut self, id: ThreadId, tid: u32) -> bool {
+        let is_it = self.by_tid.get(&tid).is_some_and(|thread| thread.id == id);
+        is_it && self.by_tid.remove(&tid).is_some()
+    }
+
+    /// Takes out the threads whose tids are not in `living`.
+    pub(crate) fn take_gone(&mut self, living: &[u32]) -> Vec<ThreadId> {
+        let living: rustc_hash::FxHashSet<u32> = living.iter().copied().collect();
+        self.by_tid
+            .extract_if(|tid, _| !living.contains(tid))
+            .map(|(_, thread)| thread.id)
+            .collect()
+    }
+
+    /// Tids of the living threads.
+    pub(crate) fn tids(&self) -> Vec<u32> {
+        self.by_tid.keys().copied().collect()
+    }
+
+    /// The thread with this tid.
+    pub(crate) fn get_mut(&mut self, tid: u32) -> Option<&mut Thread> {
+        self.by_tid.get_mut(&tid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(thread: ThreadId, is_new: bool, ended: Option<ThreadId>) -> Announced {
+        Announced {
+            thread,
+            is_new,
+            ended,
+        }
+    }
+
+    #[test]
+    fn a_tid_that_comes_again_is_another_thread() {
+        let mut threads = Threads::default();
+        assert_eq!(threads.announce(5, false, 0), announced(0, true, None));
+        assert_eq!(threads.announce(5, false, 1), announced(1, true, Some(0)));
+        assert!(!threads.end(0, 5), "is known to be gone");
+        assert!(threads.end(1, 5));
+    }
+
+    #[test]
+    fn a_nested_lane_belongs_to_the_thread_whichever_is_read_first() {
+        let mut threads = Threads::default();
+        assert_eq!(threads.announce(5, false, 0), announced(0, true, None));
+        assert_eq!(threads.announce(5, true, 1), announced(0, false, None));
+        assert_eq!(threads.announce(6, true, 1), announced(1, true, None));
+        assert_eq!(threads.announce(6, false, 2), announced(1, false, None));
+        assert_eq!(threads.announce(6, false, 2), announced(2, true, Some(1)));
+    }
+
+    #[test]
+    fn threads_that_are_not_among_the_living_are_gone() {
+        let mut threads = Threads::default();
+        threads.announce(5, false, 0);
+        threads.announce(6, false, 1);
+        assert_eq!(threads.take_gone(&[6, 7]), [0]);
+        assert_eq!(threads.tids(), [6]);
+    }
+}

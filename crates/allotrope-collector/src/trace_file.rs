@@ -1,0 +1,76 @@
+//! The trace file being written. After a first error nothing more is written
+//! and the error waits to be asked for, so that decoding need not stop in the
+//! middle of a ring.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use allotrope_trace::model::Record;
+use allotrope_trace::{TraceWriter, WriteError};
+
+use crate::error::CollectorError;
+
+pub(crate) struct TraceFile {
+    writer: TraceWriter<File>,
+    path: PathBuf,
+    error: Option<WriteError>,
+    /// Counted events written.
+    pub(crate) events: u64,
+    /// Events reported as lost.
+    pub(crate) lost_events: u64,
+}
+
+impl TraceFile {
+    pub(crate) fn create(path: &Path) -> Result<Self, CollectorError> {
+        let writer = TraceWriter::create(path).map_err(|source| failure(path, source))?;
+        Ok(Self {
+            writer,
+            path: path.to_owned(),
+            error: None,
+            events: 0,
+            lost_events: 0,
+        })
+    }
+
+    /// Writes a record, unless writing failed before.
+    pub(crate) fn write(&mut self, record: &Record) {
+        if self.error.is_some() {
+            return;
+        }
+        if let Record::Loss(loss) = record {
+            self.lost_events = self.lost_events.saturating_add(loss.events);
+        }
+        self.error = self.writer.write(record).err();
+    }
+
+    /// Gives what was written so far to the file.
+    pub(crate) fn flush(&mut self) {
+        if self.error.is_none() {
+            self.error = self.writer.flush().err();
+        }
+    }
+
+    /// The first error, if there was one.
+    pub(crate) fn check(&mut self) -> Result<(), CollectorError> {
+        match self.error.take() {
+            None => Ok(()),
+            Some(source) => Err(failure(&self.path, source)),
+        }
+    }
+
+    /// Closes the trace and gives its length.
+    pub(crate) fn finish(mut self) -> Result<u64, CollectorError> {
+        self.check()?;
+        let failed = |source| failure(&self.path, source);
+        let file = self.writer.finish().map_err(failed)?;
+        let length = file.metadata().map(|metadata| metadata.len());
+        length.map_err(|source| failed(WriteError::Io { offset: 0, source }))
+    }
+}
+
+fn failure(path: &Path, source: WriteError) -> CollectorError {
+    CollectorError::Write {
+        path: path.to_owned(),
+        source,
+    }
+}
