@@ -1,2 +1,64 @@
-//! The command line.
-fn main() {}
+//! The command `allotrope`: records a program's heap allocations and shows
+//! where they come from. Here it is decided which subcommand runs and how it
+//! ends; each subcommand is a file of its own, and thin: it parses, calls a
+//! library and prints.
+// `forbid` would refuse the code that `#[ctor]` makes in `dispositions`; nothing
+// else overrides this.
+#![deny(unsafe_code)]
+
+mod collect;
+mod command_line;
+mod dispositions;
+mod doctor;
+mod executable;
+mod exit_status;
+mod launch;
+mod progress;
+mod record;
+mod recorder_library;
+mod report;
+mod shell_files;
+mod standard_output;
+mod trace;
+
+use std::ffi::OsStr;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use command_line::{CommandLine, Subcommand};
+use exit_status::{BAD_INPUT, FINE, Failure, RECORD_FAILED};
+
+fn main() -> ExitCode {
+    let command_line = match CommandLine::try_parse() {
+        Ok(command_line) => command_line,
+        Err(error) => return usage(&error),
+    };
+    let outcome = match command_line.subcommand {
+        Subcommand::Record(arguments) => record::run(arguments),
+        Subcommand::Report(arguments) => report::run(&arguments),
+        Subcommand::Doctor(arguments) => doctor::run(&arguments),
+        Subcommand::Completions(arguments) => shell_files::completions(&arguments),
+        Subcommand::Man(arguments) => shell_files::man(&arguments),
+        Subcommand::Collect => collect::run(),
+        Subcommand::Launch(arguments) => launch::run(&arguments),
+    };
+    match outcome {
+        Ok(status) => ExitCode::from(status),
+        Err(Failure { status, error }) => {
+            eprintln!("allotrope: {error:#}");
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// Prints help, a version or what is wrong with the command line.
+fn usage(error: &clap::Error) -> ExitCode {
+    let _ = error.print();
+    if !error.use_stderr() {
+        return ExitCode::from(FINE);
+    }
+    // Statuses below 125 are the program's own there.
+    let of_record = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("record"));
+    ExitCode::from(if of_record { RECORD_FAILED } else { BAD_INPUT })
+}

@@ -1,0 +1,149 @@
+//! Builds the recorder, the library that is preloaded into other programs, with
+//! flags and a target folder of its own, and hands its path and hash to the
+//! command that embeds it. What the recorder is lies in `allotrope-recorder`;
+//! where it is unpacked at run time, in `src/recorder_library.rs`.
+//!
+//! A nested cargo does it, since no cargo setting gives one crate of a
+//! workspace other code generation flags than the rest.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sha2::{Digest, Sha256};
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Compiler flags of the recorder alone; they replace every `RUSTFLAGS`, for
+/// those are meant for the command (a coverage run must not instrument a
+/// library that lives in other programs).
+const FLAGS: [&str; 7] = [
+    // With lld's layout perf(1) finds static probes and then counts no hits.
+    "-Clinker-features=-lld",
+    "-Clink-arg=-Wl,-z,separate-loadable-segments",
+    // Its own frames must be unwindable although it never unwinds itself.
+    "-Cforce-unwind-tables=yes",
+    "-Crelocation-model=pic",
+    "-Clink-arg=-Wl,-soname,liballotrope_recorder.so",
+    "-Clink-arg=-Wl,-z,relro",
+    // It is embedded: debug sections would only make the command larger.
+    "-Cstrip=debuginfo",
+];
+
+/// Variables of cargo's that the nested cargo is to see too: where its home
+/// is, how it reaches a registry, which jobs it may start, what links.
+const KEPT: [&str; 7] = [
+    "CARGO_HOME",
+    "CARGO_HTTP_",
+    "CARGO_MAKEFLAGS",
+    "CARGO_NET_",
+    "CARGO_REGISTR",
+    "CARGO_SOURCE_",
+    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
+];
+
+/// Variables that would make the nested build another one, or (the wrappers
+/// that clippy and coverage tools set) no build at all.
+const DROPPED: [&str; 10] = [
+    "DEBUG",
+    "HOST",
+    "OPT_LEVEL",
+    "OUT_DIR",
+    "PROFILE",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTC_WRAPPER",
+    "RUSTFLAGS",
+    "TARGET",
+    "CLIPPY_ARGS",
+];
+
+fn main() {
+    let system = env::var("CARGO_CFG_TARGET_OS").unwrap_or_default();
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    assert!(
+        system == "linux" && architecture == "x86_64",
+        "allotrope records programs on x86-64 Linux; {architecture}-{system} is not supported yet"
+    );
+    let workspace = workspace();
+    let output = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let library = build(&workspace, &output.join("recorder"));
+    let bytes = fs::read(&library).unwrap_or_else(|error| {
+        panic!(
+            "cannot read the recorder that was built at {}: {error}",
+            library.display()
+        )
+    });
+    let mut hash = String::new();
+    for byte in Sha256::digest(&bytes) {
+        write!(hash, "{byte:02x}").expect("a string takes every byte");
+    }
+    println!("cargo::rustc-env=ALLOTROPE_RECORDER={}", library.display());
+    println!("cargo::rustc-env=ALLOTROPE_RECORDER_SHA256={hash}");
+    rerun_if_changed(&workspace);
+}
+
+fn workspace() -> PathBuf {
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let crates = package.parent().expect("the package lies in crates/");
+    crates
+        .parent()
+        .expect("crates/ lies in the workspace")
+        .to_owned()
+}
+
+/// Gives the path of the library that was built.
+fn build(workspace: &Path, target_folder: &Path) -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command
+        .args(["build", "--profile", "recorder", "--lib"])
+        .args(["-p", "allotrope-recorder", "--target", TARGET])
+        .arg("--manifest-path")
+        .arg(workspace.join("Cargo.toml"))
+        .arg("--target-dir")
+        .arg(target_folder);
+    if workspace.join("Cargo.lock").exists() {
+        command.arg("--locked");
+    }
+    for (name, _) in env::vars_os() {
+        if is_foreign(&name) {
+            command.env_remove(name);
+        }
+    }
+    command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
+    let status = command
+        .status()
+        .unwrap_or_else(|error| panic!("cannot start cargo to build the recorder: {error}"));
+    assert!(
+        status.success(),
+        "the recorder (crates/allotrope-recorder) did not build; cargo's messages are above"
+    );
+    target_folder
+        .join(TARGET)
+        .join("recorder")
+        .join("liballotrope_recorder.so")
+}
+
+fn is_foreign(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    if KEPT.iter().any(|kept| name.starts_with(kept)) {
+        return false;
+    }
+    name.starts_with("CARGO_") || name.starts_with("DEP_") || DROPPED.contains(&name.as_ref())
+}
+
+/// The recorder's own sources and those of the contract that it shares.
+fn rerun_if_changed(workspace: &Path) {
+    println!("cargo::rerun-if-changed=build.rs");
+    for path in [
+        "Cargo.lock",
+        "Cargo.toml",
+        "crates/allotrope-recorder",
+        "crates/allotrope-ring",
+    ] {
+        println!("cargo::rerun-if-changed={}", workspace.join(path).display());
+    }
+}

@@ -1,0 +1,70 @@
+//! The command line as a whole: the one source of parsing, `--help`, the manual
+//! pages and the completions. A subcommand's arguments are declared with it.
+
+use clap::Parser;
+
+use crate::exit_status;
+use crate::{doctor, launch, record, report, shell_files};
+
+/// Shows where a Linux program's heap allocations come from and what they cost.
+#[derive(Debug, Parser)]
+#[command(name = "allotrope", version, after_help = exit_status::DOCUMENTATION,
+          disable_help_subcommand = true, max_term_width = 100)]
+pub struct CommandLine {
+    /// What to do
+    #[command(subcommand)]
+    pub subcommand: Subcommand,
+}
+
+/// The subcommands.
+#[derive(Debug, clap::Subcommand)]
+pub enum Subcommand {
+    /// Run a program and record every heap allocation with its call stack
+    #[command(after_help = record::AFTER_HELP)]
+    Record(record::Arguments),
+    /// Show where a recorded program's allocations come from
+    #[command(after_help = report::AFTER_HELP)]
+    Report(report::Arguments),
+    /// Say whether this machine and a program can be recorded, and if not, why
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(doctor::Arguments),
+    /// Print a completion script for a shell
+    Completions(shell_files::CompletionsArguments),
+    /// Print the manual page
+    Man(shell_files::ManArguments),
+    /// Be the collector of a recording
+    #[command(name = record::COLLECTOR_NAME, hide = true)]
+    Collect,
+    /// Become the program to record
+    #[command(name = launch::NAME, hide = true)]
+    Launch(launch::Arguments),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_declarations_do_not_contradict_each_other() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn what_follows_the_program_is_its_own() {
+        let words = ["allotrope", "record", "-q", "prog", "-o", "x", "--", "-q"];
+        let Subcommand::Record(arguments) = CommandLine::parse_from(words).subcommand else {
+            panic!("not record");
+        };
+        assert_eq!(arguments.command(), ["prog", "-o", "x", "--", "-q"]);
+        let words = ["allotrope", "record", "--", "prog", "--no-follow"];
+        let Subcommand::Record(arguments) = CommandLine::parse_from(words).subcommand else {
+            panic!("not record");
+        };
+        assert_eq!(arguments.command(), ["prog", "--no-follow"]);
+        assert!(
+            CommandLine::try_parse_from(["allotrope", "record", "--nonsense", "prog"]).is_err()
+        );
+        assert!(CommandLine::try_parse_from(["allotrope", "record"]).is_err());
+    }
+}

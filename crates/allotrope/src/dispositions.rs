@@ -1,0 +1,72 @@
+//! How signals were to be treated when this command was started. The recorded
+//! program must find the same: systemd, for one, starts services with
+//! `SIGPIPE` ignored, and nohup(1) ignores `SIGHUP`.
+//!
+//! Rust's run-time system ignores `SIGPIPE` before `main`, so that the state
+//! has to be read before it. What is made of it is the launch's business.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static IGNORED: AtomicU64 = AtomicU64::new(0);
+static BLOCKED: AtomicU64 = AtomicU64::new(0);
+
+/// Signals as a set: bit N-1 stands for signal N.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signals(pub u64);
+
+impl Signals {
+    /// Whether the signal is in the set.
+    pub fn contains(self, signal: i32) -> bool {
+        (1..=64).contains(&signal) && self.0 >> (signal - 1) & 1 != 0
+    }
+
+    /// The signals in the set.
+    pub fn iter(self) -> impl Iterator<Item = i32> {
+        (1..=64).filter(move |signal| self.contains(*signal))
+    }
+}
+
+/// Signals that were ignored.
+pub fn ignored() -> Signals {
+    Signals(IGNORED.load(Ordering::Relaxed))
+}
+
+/// Signals that were blocked.
+pub fn blocked() -> Signals {
+    Signals(BLOCKED.load(Ordering::Relaxed))
+}
+
+// glibc is ready for everything when it calls an executable's constructors, and
+// only files are read here; nothing of the standard library that `main` sets up.
+#[ctor::ctor(unsafe)]
+fn read() {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
+        return;
+    };
+    IGNORED.store(mask(&status, "SigIgn:"), Ordering::Relaxed);
+    BLOCKED.store(mask(&status, "SigBlk:"), Ordering::Relaxed);
+}
+
+fn mask(status: &str, field: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(field))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_are_read_as_the_kernel_prints_them() {
+        // Signals 1 and 13 are bits 0 and 12.
+        let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\n";
+        let ignored = Signals(mask(status, "SigIgn:"));
+        assert_eq!(ignored.iter().collect::<Vec<_>>(), [1, 13]);
+        assert!(ignored.contains(13) && !ignored.contains(12) && !ignored.contains(0));
+        assert_eq!(mask(status, "SigBlk:"), 0);
+        assert_eq!(mask("", "SigIgn:"), 0);
+    }
+}

@@ -1,0 +1,108 @@
+//! One thing that the doctor looked at, and how findings are laid out.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Recording works; this is worth to know.
+    Note,
+    /// Recording does not work.
+    Problem,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What was looked at, in a few words.
+    pub topic: &'static str,
+    /// What was found.
+    pub text: String,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    /// All is well.
+    pub fn ok(topic: &'static str, text: impl Into<String>) -> Self {
+        Self {
+            level: Level::Ok,
+            topic,
+            text: text.into(),
+            remedy: None,
+        }
+    }
+
+    /// Worth to know.
+    pub fn note(topic: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            level: Level::Note,
+            remedy: Some(remedy.into()),
+            ..Self::ok(topic, text)
+        }
+    }
+
+    /// In the way.
+    pub fn problem(
+        topic: &'static str,
+        text: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self {
+            level: Level::Problem,
+            ..Self::note(topic, text, remedy)
+        }
+    }
+}
+
+/// A line for each finding, its remedy below.
+pub fn as_text(findings: &[&Finding]) -> String {
+    let width = findings.iter().map(|finding| finding.topic.len()).max();
+    let width = width.unwrap_or(0);
+    let mut text = String::new();
+    for finding in findings {
+        let level = match finding.level {
+            Level::Ok => "ok",
+            Level::Note => "note",
+            Level::Problem => "problem",
+        };
+        let _ = writeln!(
+            text,
+            "{level:<8} {:<width$}  {}",
+            finding.topic, finding.text
+        );
+        if let Some(remedy) = &finding.remedy {
+            let _ = writeln!(text, "{:9}{:width$}  → {remedy}", "", "");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_are_aligned() {
+        let findings = [
+            Finding::ok("C library", "glibc 2.36"),
+            Finding::problem("/proc", "is not mounted", "mount it"),
+        ];
+        let text = as_text(&findings.iter().collect::<Vec<_>>());
+        let columns: Vec<_> = ["glibc", "is not", "→"]
+            .iter()
+            .zip(text.lines())
+            .map(|(what, line)| line.find(what))
+            .collect();
+        // The level takes 8 columns and a space, the longest topic 9 and two.
+        assert_eq!(columns, [Some(20), Some(20), Some(20)]);
+    }
+}

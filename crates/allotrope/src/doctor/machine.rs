@@ -1,0 +1,242 @@
+//! What the machine must have for a recording: each check tries the thing that
+//! the recording needs rather than asking for a version, where that is possible.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use allotrope_ring::layout::ARENA_BYTES;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Resource, getrlimit};
+
+use super::finding::Finding;
+use crate::recorder_library;
+
+/// The first glibc with `dlsym` in `libc.so.6`, which the recorder needs.
+const OLDEST_GLIBC: (u32, u32) = (2, 34);
+
+/// Looks at everything.
+pub fn check() -> Vec<Finding> {
+    let mut findings = vec![
+        system(),
+        c_library(),
+        proc(),
+        shared_memory(),
+        address_space(),
+        file_size(),
+        recorder(),
+    ];
+    findings.extend(preloaded());
+    findings.extend(tracer());
+    findings.extend(seccomp());
+    findings
+}
+
+fn system() -> Finding {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    // The command is built for no other system than one that can be recorded.
+    let text = format!("Linux {} on {}", release.trim(), env::consts::ARCH);
+    Finding::ok("system", text)
+}
+
+fn c_library() -> Finding {
+    let topic = "C library";
+    let (major, minor) = OLDEST_GLIBC;
+    let Some(path) = c_library_path() else {
+        return Finding::problem(
+            topic,
+            "no glibc was found (libc.so.6)",
+            format!("record on a system with glibc {major}.{minor} or newer"),
+        );
+    };
+    match fs::read(&path).ok().and_then(|bytes| glibc_version(&bytes)) {
+        Some(version) if version >= OLDEST_GLIBC => {
+            Finding::ok(topic, format!("glibc {}.{}", version.0, version.1))
+        }
+        Some(version) => Finding::problem(
+            topic,
+            format!("glibc {}.{} is too old", version.0, version.1),
+            format!(
+                "record on a system with glibc {major}.{minor} or newer, in a container perhaps"
+            ),
+        ),
+        None => Finding::note(
+            topic,
+            format!("the version of {} could not be told", path.display()),
+            format!("the recorder needs glibc {major}.{minor} or newer"),
+        ),
+    }
+}
+
+/// The C library of this very process, else where distributions put it.
+fn c_library_path() -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let own = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))
+        .find(|path| path.file_name().is_some_and(|name| name == "libc.so.6"));
+    let usual = [
+        "/lib/x86_64-linux-gnu/libc.so.6",
+        "/lib64/libc.so.6",
+        "/usr/lib64/libc.so.6",
+        "/usr/lib/libc.so.6",
+    ];
+    own.or_else(|| usual.iter().map(PathBuf::from).find(|path| path.exists()))
+}
+
+/// The newest symbol version `GLIBC_2.N` that a C library names.
+fn glibc_version(library: &[u8]) -> Option<(u32, u32)> {
+    const PREFIX: &[u8] = b"GLIBC_2.";
+    let number = |start: usize| {
+        let digits = library
+            .get(start..)?
+            .iter()
+            .take_while(|byte| byte.is_ascii_digit());
+        let text: String = digits.take(4).map(|byte| char::from(*byte)).collect();
+        text.parse().ok()
+    };
+    let newest = library
+        .windows(PREFIX.len())
+        .enumerate()
+        .filter(|(_, window)| *window == PREFIX)
+        .filter_map(|(at, _)| number(at + PREFIX.len()))
+        .max()?;
+    Some((2, newest))
+}
+
+fn proc() -> Finding {
+    match fs::read_link("/proc/self/exe") {
+        Ok(_) => Finding::ok("/proc", "is mounted"),
+        Err(error) => Finding::problem(
+            "/proc",
+            format!("cannot be read: {error}"),
+            "mount it (mount -t proc proc /proc)",
+        ),
+    }
+}
+
+fn shared_memory() -> Finding {
+    let topic = "shared memory";
+    match try_memfd() {
+        Ok(()) => Finding::ok(topic, "memfd_create and its seals work"),
+        Err(error) => Finding::problem(
+            topic,
+            format!("memfd_create does not work: {error}"),
+            "allow it in the seccomp filter of the container or service",
+        ),
+    }
+}
+
+/// As the collector makes its arena, but without the memory.
+fn try_memfd() -> std::io::Result<()> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create("allotrope-doctor", flags)?;
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(())
+}
+
+fn address_space() -> Finding {
+    let topic = "address space";
+    // The program maps the arena on top of what it needs itself.
+    let wanted = 2 * ARENA_BYTES as u64;
+    match getrlimit(Resource::As).current {
+        Some(limit) if limit < wanted => Finding::problem(
+            topic,
+            format!("is limited to {} MiB", limit >> 20),
+            format!(
+                "raise the limit (ulimit -v) to {} MiB or more; almost nothing of it is used",
+                wanted >> 20
+            ),
+        ),
+        _ => Finding::ok(topic, "is not limited too much"),
+    }
+}
+
+fn file_size() -> Finding {
+    let topic = "file size";
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < ARENA_BYTES as u64 => Finding::problem(
+            topic,
+            format!("is limited to {} MiB", limit >> 20),
+            "raise the limit (ulimit -f); it also holds for shared memory",
+        ),
+        _ => Finding::ok(topic, "is not limited too much"),
+    }
+}
+
+fn recorder() -> Finding {
+    match recorder_library::provide(None) {
+        Ok(path) => Finding::ok("recorder", format!("is unpacked at {}", path.display())),
+        Err(error) => Finding::problem(
+            "recorder",
+            format!("{error:#}"),
+            "name a library by --recorder, or set XDG_CACHE_HOME",
+        ),
+    }
+}
+
+fn preloaded() -> Option<Finding> {
+    let list = env::var_os("LD_PRELOAD").filter(|list| !list.is_empty())?;
+    let list = Path::new(&list).display().to_string();
+    if list.contains("vgpreload") {
+        return Some(Finding::problem(
+            "LD_PRELOAD",
+            "this is run by valgrind, which replaces the allocator itself",
+            "record without valgrind",
+        ));
+    }
+    Some(Finding::note(
+        "LD_PRELOAD",
+        format!("is set: {list}"),
+        "the recorder is loaded before it; allocators in it are recorded",
+    ))
+}
+
+fn tracer() -> Option<Finding> {
+    let tracer = status_field("TracerPid:")?;
+    (tracer != "0").then(|| {
+        Finding::note(
+            "debugger",
+            format!("process {tracer} traces this one"),
+            "the program will be slower, and stop where the tracer stops it",
+        )
+    })
+}
+
+fn seccomp() -> Option<Finding> {
+    (status_field("Seccomp:")? == "2").then(|| {
+        Finding::note(
+            "seccomp",
+            "a filter is active, as in most containers",
+            "what the recording needs was tried above; start program and allotrope in the same container",
+        )
+    })
+}
+
+fn status_field(name: &str) -> Option<String> {
+    let status = File::open("/proc/self/status").ok()?;
+    let status = std::io::read_to_string(status).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_symbol_version_is_the_librarys() {
+        let names = b"\0GLIBC_2.2.5\0GLIBC_2.36\0GLIBC_PRIVATE\0GLIBC_2.4\0";
+        assert_eq!(glibc_version(names), Some((2, 36)));
+        assert_eq!(glibc_version(b"GLIBC_2."), None);
+        assert_eq!(glibc_version(b""), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_c_library() {
+        let version = c_library_path()
+            .and_then(|path| fs::read(path).ok())
+            .and_then(|bytes| glibc_version(&bytes));
+        assert!(version.is_some());
+    }
+}

@@ -1,0 +1,141 @@
+//! What can be told about a program before it is recorded: whether it can be,
+//! which allocator it uses, what its stacks will look like.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use allotrope_symbols::{Locator, ModuleSymbols};
+
+use super::finding::Finding;
+use crate::executable::{Allocator, BuiltInAllocator, Executable, Kind, Linkage, Program};
+use crate::record;
+
+/// Looks at the program of this name.
+pub fn check(name: &OsStr) -> Vec<Finding> {
+    let path = match record::search(name) {
+        Ok(path) => path,
+        Err(failure) => {
+            let remedy = "check the name, the PATH and the permissions";
+            return vec![Finding::problem(
+                "program",
+                failure.error.to_string(),
+                remedy,
+            )];
+        }
+    };
+    let executable = match Executable::inspect(&path) {
+        Ok(executable) => executable,
+        Err(error) => {
+            let text = format!("{}: {error}", path.display());
+            let remedy = "name a program that this machine can execute";
+            return vec![Finding::problem("program", text, remedy)];
+        }
+    };
+    let mut findings = vec![what_it_is(&executable)];
+    if let Kind::Program(program) = &executable.image().kind
+        && executable.obstacle().is_none()
+    {
+        findings.push(allocator(&executable.image().path, program));
+        findings.push(symbols(program));
+        findings.extend(optimisation(&executable.image().path));
+    }
+    findings
+}
+
+fn what_it_is(executable: &Executable) -> Finding {
+    let path = executable.path.display();
+    if let Some(obstacle) = executable.obstacle() {
+        return Finding::problem(
+            "program",
+            format!("{path}: {}", obstacle.reason),
+            obstacle.remedy,
+        );
+    }
+    match &executable.kind {
+        Kind::Script(_) => {
+            let image = executable.image().path.display();
+            Finding::ok(
+                "program",
+                format!("{path} is a script; {image} runs it and is recorded"),
+            )
+        }
+        Kind::ShellText => Finding::ok(
+            "program",
+            format!("{path} is a text; /bin/sh runs it and is recorded"),
+        ),
+        Kind::Program(program) if program.linkage() == Linkage::Other => Finding::note(
+            "program",
+            format!(
+                "{path} is loaded by {}",
+                program.loader.as_deref().unwrap_or("nothing")
+            ),
+            "this loader is not known; it must be glibc's for a recording",
+        ),
+        _ => Finding::ok("program", format!("{path} can be recorded")),
+    }
+}
+
+fn allocator(path: &Path, program: &Program) -> Finding {
+    let topic = "allocator";
+    let built_in = BuiltInAllocator::find(path).unwrap_or_default();
+    match program.allocator(&built_in) {
+        None => Finding::ok(topic, "the C library's, or one that is loaded later"),
+        Some(Allocator::Library { name, file }) => Finding::ok(topic, format!("{name} ({file})")),
+        Some(Allocator::Replacing(name)) => Finding::note(
+            topic,
+            format!(
+                "{} is linked into the program",
+                name.unwrap_or("an allocator of its own")
+            ),
+            "calls between the program's own functions can not be seen if they are bound inside it; if a recording shows nothing, link the allocator as a shared library",
+        ),
+        Some(Allocator::Private(name)) => Finding::note(
+            topic,
+            format!("{name} is linked into the program under names of its own"),
+            "what the program allocates by those names can not be seen; use the C library's allocator for the recording (in Rust: leave out #[global_allocator])",
+        ),
+    }
+}
+
+fn symbols(program: &Program) -> Finding {
+    let topic = "names";
+    let separate = program.build_id.as_deref().and_then(debug_file);
+    if program.debug_information {
+        return Finding::ok(topic, "it carries debug information");
+    }
+    if let Some(path) = separate {
+        return Finding::ok(
+            topic,
+            format!("its debug information is in {}", path.display()),
+        );
+    }
+    let remedy = "build it with -g, or install its debug symbols";
+    if program.symbol_table {
+        let text = "it has function names, but no debug information: no lines, no inlined frames";
+        return Finding::note(topic, text, remedy);
+    }
+    let text = "it is stripped: only functions that it exports have names";
+    Finding::note(topic, text, remedy)
+}
+
+/// Where distributions put a separate debug file.
+fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
+    let (first, rest) = build_id.split_first()?;
+    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug"));
+    path.exists().then_some(path)
+}
+
+fn optimisation(path: &Path) -> Option<Finding> {
+    let symbols = ModuleSymbols::load(&Locator::new(), path, &[], None).ok()?;
+    let topic = "optimisation";
+    Some(if symbols.unoptimised()? {
+        Finding::note(
+            topic,
+            "it was built without optimisation",
+            "its counts say little about the optimised program; build it with -O2 -g",
+        )
+    } else {
+        Finding::ok(topic, "it was built with optimisation")
+    })
+}

@@ -1,0 +1,631 @@
+//! What a program's file says about it before it runs: how it is linked, who
+//! loads it, which allocator it brings along, whether it carries debug
+//! information; and from that, why it can not be recorded.
+//!
+//! Only files are read here; nothing is run and nothing is printed.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{Endianness, FileKind, ReadCache, StringTable};
+use rustix::fs::StatVfsMountFlags;
+
+/// The kernel follows at most this many interpreter lines.
+const SCRIPT_DEPTH: usize = 5;
+/// Longest interpreter line that the kernel reads (`BINPRM_BUF_SIZE`).
+const INTERPRETER_LINE: u64 = 256;
+/// More dependencies than this are not looked at.
+const MAX_NEEDED: usize = 4096;
+/// A longer string in a file's tables is taken for damage.
+const MAX_STRING: u64 = 4096;
+
+type Header = elf::FileHeader64<Endianness>;
+type Data<'a> = &'a ReadCache<File>;
+
+/// A program's file, looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Executable {
+    /// The file, as the path search found it.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: Kind,
+    /// Why the loader would run it in secure mode, where it ignores preloaded
+    /// libraries.
+    pub privilege: Option<Privilege>,
+}
+
+/// What a file is to execve(2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A 64-bit x86-64 ELF file.
+    Program(Program),
+    /// An ELF file of 32 bits (x32 included).
+    Program32,
+    /// An ELF file for another processor, by its `e_machine`.
+    OtherMachine(u16),
+    /// A text whose first line names its interpreter, which was looked at too.
+    Script(Box<Executable>),
+    /// A text without such a line: execvp(3) hands it to `/bin/sh`.
+    ShellText,
+}
+
+/// A program for x86-64.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Program {
+    /// The loader (`PT_INTERP`); none in a static program and in a loader.
+    pub loader: Option<String>,
+    /// The file's own name as a library (`DT_SONAME`).
+    pub soname: String,
+    /// Libraries that it names (`DT_NEEDED`).
+    pub needed: Vec<String>,
+    /// It has `.debug_info`.
+    pub debug_information: bool,
+    /// It has a symbol table beside the dynamic one.
+    pub symbol_table: bool,
+    /// GNU build id, by which a separate debug file is found.
+    pub build_id: Option<Vec<u8>>,
+    /// It was built by Go.
+    pub go: bool,
+}
+
+/// What a program's symbols say about allocators linked into it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BuiltInAllocator {
+    /// It defines `malloc` itself.
+    pub defines_malloc: bool,
+    /// Allocator whose characteristic symbols it defines.
+    pub name: Option<&'static str>,
+}
+
+/// Why a program starts in the loader's secure mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privilege {
+    /// The setuid bit, and another owner than the caller.
+    SetUserId,
+    /// The setgid bit, and another group than the caller's.
+    SetGroupId,
+    /// File capabilities.
+    Capabilities,
+}
+
+/// Why a program can not be recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What is the matter, as a sentence's end: `it is statically linked`.
+    pub reason: String,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+impl Executable {
+    /// Looks at the file, and at its interpreters if it is a script.
+    pub fn inspect(path: &Path) -> io::Result<Self> {
+        inspect(path, SCRIPT_DEPTH)
+    }
+
+    /// The ELF file that is executed in the end: the interpreter of a script,
+    /// else the file itself.
+    pub fn image(&self) -> &Self {
+        match &self.kind {
+            Kind::Script(interpreter) => interpreter.image(),
+            _ => self,
+        }
+    }
+
+    /// Why the program can not be recorded, if that can be told from its file.
+    pub fn obstacle(&self) -> Option<Obstacle> {
+        let image = self.image();
+        let obstacle = |reason: &str, remedy| {
+            let reason = if std::ptr::eq(image, self) {
+                format!("it {reason}")
+            } else {
+                format!("its interpreter {} {reason}", image.path.display())
+            };
+            Some(Obstacle { reason, remedy })
+        };
+        match &image.kind {
+            Kind::Program32 => {
+                return obstacle(
+                    "is a 32-bit program",
+                    "build it for x86-64 (64 bits) to record it",
+                );
+            }
+            Kind::OtherMachine(_) => {
+                return obstacle(
+                    "is built for another processor than x86-64",
+                    "build it for x86-64 to record it",
+                );
+            }
+            Kind::Program(program) => match program.linkage() {
+                Linkage::Static if program.go => {
+                    return obstacle(
+                        "is a static Go program, whose memory does not come from malloc",
+                        "use the Go run-time system's own heap profile (runtime/pprof)",
+                    );
+                }
+                Linkage::Static => {
+                    return obstacle(
+                        "is statically linked, so that no library can be preloaded into it",
+                        "link it dynamically (without -static; for Rust, a -gnu target without +crt-static)",
+                    );
+                }
+                Linkage::Musl => {
+                    return obstacle(
+                        "is linked against musl, and the recorder needs glibc 2.34 or newer",
+                        "build it for a glibc target (…-linux-gnu) to record it",
+                    );
+                }
+                Linkage::Glibc | Linkage::Other => {}
+            },
+            Kind::Script(_) | Kind::ShellText => {}
+        }
+        let remedy = "record a copy of it that has no such privilege (cp makes one), or record as the user that it switches to";
+        match image.privilege? {
+            Privilege::SetUserId => obstacle(
+                "is setuid, and the loader preloads nothing into such a program",
+                remedy,
+            ),
+            Privilege::SetGroupId => obstacle(
+                "is setgid, and the loader preloads nothing into such a program",
+                remedy,
+            ),
+            Privilege::Capabilities => obstacle(
+                "has file capabilities, and the loader preloads nothing into such a program",
+                remedy,
+            ),
+        }
+    }
+}
+
+/// Which C library a program is loaded with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Linkage {
+    /// None: it has no loader.
+    Static,
+    /// glibc's loader.
+    Glibc,
+    /// musl's loader.
+    Musl,
+    /// A loader that is not known here.
+    Other,
+}
+
+impl Program {
+    /// Which C library loads it.
+    pub fn linkage(&self) -> Linkage {
+        // A loader can be run as a program, and then preloads as ever.
+        let name = match &self.loader {
+            Some(loader) => loader.rsplit('/').next().unwrap_or(loader),
+            None if self.soname.is_empty() => return Linkage::Static,
+            None => &self.soname,
+        };
+        match name {
+            name if name.starts_with("ld-musl") => Linkage::Musl,
+            name if name.starts_with("ld-linux") || name == "ld.so.1" => Linkage::Glibc,
+            _ if self.loader.is_none() => Linkage::Static,
+            _ => Linkage::Other,
+        }
+    }
+
+    /// The program's allocator, if it is another than the C library's: one of
+    /// its libraries, or one linked into it.
+    pub fn allocator(&self, built_in: &BuiltInAllocator) -> Option<Allocator> {
+        for needed in &self.needed {
+            for (prefix, name) in ALLOCATOR_LIBRARIES {
+                if needed.starts_with(prefix) {
+                    return Some(Allocator::Library {
+                        name,
+                        file: needed.clone(),
+                    });
+                }
+            }
+        }
+        if built_in.defines_malloc {
+            return Some(Allocator::Replacing(built_in.name));
+        }
+        built_in.name.map(Allocator::Private)
+    }
+}
+
+/// An allocator other than the C library's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allocator {
+    /// A shared library: recorded like the C library's.
+    Library {
+        /// What it is called.
+        name: &'static str,
+        /// The library's file name.
+        file: String,
+    },
+    /// Linked into the program, which defines `malloc`; its name if known.
+    Replacing(Option<&'static str>),
+    /// Linked into the program under names of its own, as Rust's
+    /// `#[global_allocator]` crates do: calls to it can not be seen.
+    Private(&'static str),
+}
+
+const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
+    ("libjemalloc", "jemalloc"),
+    ("libtcmalloc", "tcmalloc"),
+    ("libmimalloc", "mimalloc"),
+    ("libsnmalloc", "snmalloc"),
+    ("librpmalloc", "rpmalloc"),
+    ("libhoard", "Hoard"),
+    ("libtbbmalloc", "tbbmalloc"),
+    ("libscudo", "Scudo"),
+];
+
+/// Symbols by which a linked-in allocator is known.
+const ALLOCATOR_SYMBOLS: [(&[u8], &str); 8] = [
+    (b"mallctl", "jemalloc"),
+    (b"je_mallctl", "jemalloc"),
+    (b"_rjem_mallctl", "jemalloc"),
+    (b"_rjem_malloc", "jemalloc"),
+    (b"mi_malloc", "mimalloc"),
+    (b"mi_heap_malloc", "mimalloc"),
+    (b"tc_malloc", "tcmalloc"),
+    (b"sn_malloc", "snmalloc"),
+];
+
+fn inspect(path: &Path, depth: usize) -> io::Result<Executable> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut start = Vec::new();
+    (&file).take(INTERPRETER_LINE).read_to_end(&mut start)?;
+    let kind = if start.starts_with(b"#!") {
+        let interpreter = interpreter(&start)
+            .ok_or_else(|| io::Error::other("its first line (#!) names no interpreter"))?;
+        let depth = depth
+            .checked_sub(1)
+            .ok_or_else(|| io::Error::other("its interpreters are scripts themselves, too deep"))?;
+        let inner = inspect(&interpreter, depth).map_err(|error| {
+            let what = format!("its interpreter {}: {error}", interpreter.display());
+            io::Error::new(error.kind(), what)
+        })?;
+        Kind::Script(Box::new(inner))
+    } else if start.starts_with(b"\x7fELF") {
+        elf_kind(file).map_err(|error| io::Error::other(format!("damaged ELF file: {error}")))?
+    } else {
+        Kind::ShellText
+    };
+    let privilege = match kind {
+        // The kernel heeds neither bit nor capability of a text.
+        Kind::Script(_) | Kind::ShellText => None,
+        _ => privilege(path, &metadata),
+    };
+    Ok(Executable {
+        path: path.to_owned(),
+        kind,
+        privilege,
+    })
+}
+
+fn interpreter(start: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let word = line
+        .split(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
+        .find(|word| !word.is_empty())?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(word)))
+}
+
+fn privilege(path: &Path, metadata: &fs::Metadata) -> Option<Privilege> {
+    const SET_USER_ID: u32 = 0o4000;
+    const SET_GROUP_ID: u32 = 0o2000;
+    const GROUP_EXECUTE: u32 = 0o0010;
+    let ignored = rustix::fs::statvfs(path)
+        .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID));
+    if ignored {
+        return None;
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let group = rustix::process::getegid().as_raw();
+    let mode = metadata.mode();
+    if mode & SET_USER_ID != 0 && metadata.uid() != user {
+        return Some(Privilege::SetUserId);
+    }
+    // Without the group's right to execute the bit means something else.
+    let set_group = mode & SET_GROUP_ID != 0 && mode & GROUP_EXECUTE != 0;
+    if set_group && metadata.gid() != group {
+        return Some(Privilege::SetGroupId);
+    }
+    // What root gains by them it has already.
+    let mut value = [0; 64];
+    let capable = rustix::fs::getxattr(path, c"security.capability", &mut value[..]).is_ok();
+    (capable && user != 0).then_some(Privilege::Capabilities)
+}
+
+fn elf_kind(file: File) -> object::Result<Kind> {
+    let cache = ReadCache::new(file);
+    let data = &cache;
+    if FileKind::parse(data)? != FileKind::Elf64 {
+        return Ok(Kind::Program32);
+    }
+    let header = Header::parse(data)?;
+    let endian = header.endian()?;
+    let machine = header.e_machine(endian);
+    if machine != elf::EM_X86_64 {
+        return Ok(Kind::OtherMachine(machine.0));
+    }
+    let mut program = Program::default();
+    read_segments(header, endian, data, &mut program)?;
+    // Sections may be stripped or damaged in a program that runs well.
+    let _ = read_sections(header, endian, data, &mut program);
+    Ok(Kind::Program(program))
+}
+
+fn read_segments(
+    header: &Header,
+    endian: Endianness,
+    data: Data<'_>,
+    program: &mut Program,
+) -> object::Result<()> {
+    let segments = header.program_headers(endian, data)?;
+    for segment in segments {
+        if let Some(loader) = segment.interpreter(endian, data)? {
+            program.loader = Some(String::from_utf8_lossy(loader).into_owned());
+        }
+        if segment.p_type(endian) == elf::PT_NOTE {
+            program.build_id = program
+                .build_id
+                .take()
+                .or_else(|| build_id(segment.data(endian, data).ok()?));
+        }
+    }
+    let Some(dynamic) = segments
+        .iter()
+        .find_map(|segment| segment.dynamic(endian, data).transpose())
+        .transpose()?
+    else {
+        return Ok(());
+    };
+    let value = |tag| {
+        let entry = dynamic
+            .iter()
+            .find(|entry| entry.d_tag.get(endian) == tag)?;
+        Some(entry.d_val.get(endian))
+    };
+    let strings = value(elf::DT_STRTAB.into()).zip(value(elf::DT_STRSZ.into()));
+    let Some((offset, size)) =
+        strings.and_then(|(address, size)| Some((file_offset(segments, endian, address)?, size)))
+    else {
+        return Ok(());
+    };
+    let strings = StringTable::new(data, offset, offset.saturating_add(size));
+    let name = |value: u64| {
+        let name = strings.get(u32::try_from(value).ok()?).ok()?;
+        (name.len() as u64 <= MAX_STRING).then(|| String::from_utf8_lossy(name).into_owned())
+    };
+    for entry in dynamic {
+        let tag = entry.d_tag.get(endian);
+        let value = entry.d_val.get(endian);
+        if tag == elf::DT_NEEDED.into() && program.needed.len() < MAX_NEEDED {
+            program.needed.extend(name(value));
+        } else if tag == elf::DT_SONAME.into() {
+            program.soname = name(value).unwrap_or_default();
+        }
+    }
+    Ok(())
+}
+
+fn file_offset(
+    segments: &[elf::ProgramHeader64<Endianness>],
+    endian: Endianness,
+    address: u64,
+) -> Option<u64> {
+    segments.iter().find_map(|segment| {
+        if segment.p_type(endian) != elf::PT_LOAD {
+            return None;
+        }
+        let within = address.checked_sub(segment.p_vaddr(endian))?;
+        (within < segment.p_filesz(endian)).then(|| segment.p_offset(endian).checked_add(within))?
+    })
+}
+
+/// The description of the GNU build id note (gABI notes, 4-byte padded).
+fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let word = |bytes: &[u8], at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    loop {
+        let name_size = word(notes, 0)? as usize;
+        let size = word(notes, 4)? as usize;
+        let kind = word(notes, 8)?;
+        let name = notes.get(12..)?.get(..name_size)?;
+        let rest = notes.get(12 + name_size.next_multiple_of(4)..)?;
+        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" {
+            return Some(rest.get(..size)?.to_vec());
+        }
+        notes = rest.get(size.next_multiple_of(4)..)?;
+    }
+}
+
+fn read_sections(
+    header: &Header,
+    endian: Endianness,
+    data: Data<'_>,
+    program: &mut Program,
+) -> object::Result<()> {
+    let sections = header.sections(endian, data)?;
+    for section in sections.iter() {
+        match sections.section_name(endian, section).unwrap_or_default() {
+            b".debug_info" | b".zdebug_info" => {
+                program.debug_information = section.sh_type(endian) != elf::SHT_NOBITS;
+            }
+            b".go.buildinfo" => program.go = true,
+            _ => {}
+        }
+    }
+    let symbols = sections.symbols(endian, data, elf::SHT_SYMTAB)?;
+    program.symbol_table = !symbols.is_empty();
+    Ok(())
+}
+
+impl BuiltInAllocator {
+    /// Looks through all symbols of an ELF file; what can not be read says
+    /// nothing.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        let cache = ReadCache::new(File::open(path)?);
+        let mut found = Self::default();
+        let _ = found.read_symbols(&cache);
+        Ok(found)
+    }
+
+    fn read_symbols(&mut self, data: Data<'_>) -> object::Result<()> {
+        let header = Header::parse(data)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, data)?;
+        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+            let symbols = sections.symbols(endian, data, kind)?;
+            for symbol in symbols.iter() {
+                if !symbol.is_definition(endian, symbols.strings()) {
+                    continue;
+                }
+                let Ok(name) = symbols.symbol_name(endian, symbol) else {
+                    continue;
+                };
+                self.defines_malloc |= name == b"malloc";
+                let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
+                self.name = self.name.or(known.map(|(_, allocator)| *allocator));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_loader(loader: Option<&str>, soname: &str) -> Program {
+        Program {
+            loader: loader.map(str::to_owned),
+            soname: soname.to_owned(),
+            ..Program::default()
+        }
+    }
+
+    fn executable(kind: Kind, privilege: Option<Privilege>) -> Executable {
+        Executable {
+            path: PathBuf::from("/x"),
+            kind,
+            privilege,
+        }
+    }
+
+    #[test]
+    fn the_loader_tells_the_c_library() {
+        let linkage = |loader, soname| with_loader(loader, soname).linkage();
+        assert_eq!(
+            linkage(Some("/lib64/ld-linux-x86-64.so.2"), ""),
+            Linkage::Glibc
+        );
+        assert_eq!(
+            linkage(Some("/nix/store/x/ld-linux-x86-64.so.2"), ""),
+            Linkage::Glibc
+        );
+        assert_eq!(linkage(Some("/lib/ld-musl-x86_64.so.1"), ""), Linkage::Musl);
+        assert_eq!(linkage(None, ""), Linkage::Static);
+        assert_eq!(linkage(None, "ld-linux-x86-64.so.2"), Linkage::Glibc);
+        assert_eq!(linkage(None, "libx.so"), Linkage::Static);
+    }
+
+    #[test]
+    fn obstacles_name_the_file_that_has_them() {
+        let glibc = Kind::Program(with_loader(Some("/lib64/ld-linux-x86-64.so.2"), ""));
+        assert_eq!(executable(glibc.clone(), None).obstacle(), None);
+        let privileged = executable(glibc, Some(Privilege::SetUserId));
+        assert!(
+            privileged
+                .obstacle()
+                .unwrap()
+                .reason
+                .starts_with("it is setuid")
+        );
+
+        let mut script = executable(
+            Kind::Script(Box::new(executable(Kind::Program32, None))),
+            None,
+        );
+        script.path = PathBuf::from("/script");
+        let obstacle = script.obstacle().unwrap();
+        assert_eq!(obstacle.reason, "its interpreter /x is a 32-bit program");
+    }
+
+    #[test]
+    fn a_linked_in_allocator_is_told_from_a_library() {
+        let mut program = with_loader(None, "");
+        let private = BuiltInAllocator {
+            defines_malloc: false,
+            name: Some("mimalloc"),
+        };
+        assert_eq!(
+            program.allocator(&private),
+            Some(Allocator::Private("mimalloc"))
+        );
+        let replacing = BuiltInAllocator {
+            defines_malloc: true,
+            name: None,
+        };
+        assert_eq!(
+            program.allocator(&replacing),
+            Some(Allocator::Replacing(None))
+        );
+        assert_eq!(program.allocator(&BuiltInAllocator::default()), None);
+        program.needed.push("libjemalloc.so.2".into());
+        assert!(matches!(
+            program.allocator(&private),
+            Some(Allocator::Library {
+                name: "jemalloc",
+                ..
+            })
+        ));
+    }
+
+    #[test]
+    fn this_test_is_a_program_and_its_cut_copies_are_errors_at_worst() {
+        let own = std::env::current_exe().unwrap();
+        let Kind::Program(program) = Executable::inspect(&own).unwrap().kind else {
+            panic!("not a program");
+        };
+        assert_eq!(program.linkage(), Linkage::Glibc);
+        assert!(program.needed.iter().any(|name| name == "libc.so.6"));
+
+        let bytes = fs::read(&own).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let copy = folder.path().join("copy");
+        for length in (0..700).chain([4096, bytes.len() / 2]) {
+            fs::write(&copy, &bytes[..length]).unwrap();
+            let _ = Executable::inspect(&copy);
+            let _ = BuiltInAllocator::find(&copy);
+        }
+    }
+
+    #[test]
+    fn interpreter_lines_are_read_as_the_kernel_does() {
+        let path = |line: &[u8]| interpreter(line).map(|path| path.to_string_lossy().into_owned());
+        assert_eq!(path(b"#! /bin/sh -e\nx").as_deref(), Some("/bin/sh"));
+        assert_eq!(
+            path(b"#!/usr/bin/env python3").as_deref(),
+            Some("/usr/bin/env")
+        );
+        assert_eq!(path(b"#!\n"), None);
+    }
+
+    #[test]
+    fn a_script_that_is_its_own_interpreter_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        fs::write(&script, format!("#!{}\n", script.display())).unwrap();
+        assert!(Executable::inspect(&script).is_err());
+    }
+}

@@ -1,0 +1,59 @@
+//! The command's exit statuses and the failures that lead to them. Printing
+//! is `main`'s.
+
+/// Everything went well.
+pub const FINE: u8 = 0;
+/// The tool itself failed.
+pub const FAILED: u8 = 1;
+/// The command line or a file given on it can not be used.
+pub const BAD_INPUT: u8 = 2;
+/// `record` failed by itself, as env(1) says it.
+pub const RECORD_FAILED: u8 = 125;
+/// The program to record can not be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The program to record was not found.
+pub const NOT_FOUND: u8 = 127;
+
+/// Shown at the end of `--help` and in the manual page.
+pub const DOCUMENTATION: &str = "\
+Exit status:
+  0        all went well
+  1        allotrope failed
+  2        bad usage, or a file or program that can not be used
+`allotrope record` passes on the status of the program instead:
+  0 to 255 the program's own
+  128+N    the program was ended by signal N
+  125      the recording failed, or bad usage of `record`
+  126      the program can not be executed
+  127      the program was not found";
+
+/// Why a command ends with another status than [`FINE`].
+#[derive(Debug)]
+pub struct Failure {
+    /// The exit status.
+    pub status: u8,
+    /// One sentence: what, where, what to do.
+    pub error: anyhow::Error,
+}
+
+impl Failure {
+    /// A failure with this status.
+    pub fn new(status: u8, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            status,
+            error: error.into(),
+        }
+    }
+}
+
+/// Gives the errors of a result an exit status.
+pub trait WithStatus<T> {
+    /// Turns an error into a failure with this status.
+    fn status(self, status: u8) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<anyhow::Error>> WithStatus<T> for Result<T, E> {
+    fn status(self, status: u8) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(status, error))
+    }
+}

@@ -1,0 +1,335 @@
+//! `allotrope record`: runs a program with the recorder preloaded and leaves
+//! its trace. This process is the *front*: the program's parent, in its process
+//! group; it passes signals and the exit status on. The trace is written by the
+//! collector, a process of its own, so that what happens to the front does not
+//! happen to the recording.
+
+mod collector_process;
+mod output_file;
+mod program;
+mod signals;
+mod summary;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use std::os::unix::process::ExitStatusExt;
+
+use allotrope_collector::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
+use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
+use anyhow::{Context, anyhow};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::dispositions;
+use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
+use crate::progress::Progress;
+use crate::recorder_library;
+use collector_process::{CollectorProcess, Messages};
+use output_file::OutputFile;
+use program::Program;
+use signals::Received;
+
+pub use collector_process::NAME as COLLECTOR_NAME;
+pub use program::search;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+The program runs as it always does: its input, output, signals and exit status
+are its own, and its children are recorded too. The recording ends when the last
+recorded process has. The trace begins as .allotrope-PID.partial in the folder
+where it will lie and gets its name as soon as the program has started; it can be
+read up to where it ends even if everything is killed.
+
+Exit status: the program's own; 128+N if signal N ended it; 125 if the recording
+failed or the program can not be recorded; 126 if it can not be executed; 127 if
+it was not found.";
+
+/// Arguments of `allotrope record`.
+#[derive(Debug, clap::Args)]
+#[command(override_usage = "allotrope record [OPTIONS] [--] PROGRAM [ARGS]...")]
+pub struct Arguments {
+    /// Write the trace to FILE [default: PROGRAM.PID.allotrope]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Record neither child processes nor what the program execs
+    #[arg(long)]
+    no_follow: bool,
+    /// What the program does when it allocates faster than the trace is written:
+    /// wait, or go on and lose events (they are counted)
+    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    on_full: WhenFull,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    quiet: bool,
+    /// Cut call stacks at N frames
+    #[arg(long, value_name = "N", default_value_t = 4096,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    depth: u32,
+    /// Preload the recorder at PATH in place of the built-in one
+    #[arg(long, value_name = "PATH")]
+    recorder: Option<PathBuf>,
+    /// The program to record, and its arguments
+    #[arg(value_name = "PROGRAM", required = true, trailing_var_arg = true, num_args = 1..)]
+    command: Vec<OsString>,
+}
+
+#[cfg(test)]
+impl Arguments {
+    /// The program and its arguments.
+    pub fn command(&self) -> &[OsString] {
+        &self.command
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum WhenFull {
+    /// The program waits
+    #[default]
+    Block,
+    /// Events are dropped and counted
+    Drop,
+}
+
+/// What the front hears, from whomever.
+enum Happening {
+    /// The program has ended; it has not been waited for yet.
+    ProgramEnded,
+    Said(ToFront),
+    CollectorGone(Option<anyhow::Error>),
+    Signal(Received),
+}
+
+/// Records, and gives the program's status.
+pub fn run(arguments: Arguments) -> Result<u8, Failure> {
+    let program = Program::find(arguments.command)?;
+    let recorder =
+        recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
+    let output = OutputFile::create(arguments.output.as_deref()).status(RECORD_FAILED)?;
+    let start = Start {
+        on_full: match arguments.on_full {
+            WhenFull::Block => OnFull::Block,
+            WhenFull::Drop => OnFull::Drop,
+        },
+        follow: !arguments.no_follow,
+        depth_limit: arguments.depth,
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..Start::new(output.partial(), program.command())
+    };
+    let (collector, messages) = CollectorProcess::start(start)
+        .context("the recording could not be started")
+        .status(RECORD_FAILED)?;
+    let (happenings, heard) = channel();
+    let unprotected = Arc::new(AtomicBool::new(false));
+    let sender = happenings.clone();
+    signals::catch(
+        dispositions::ignored(),
+        unprotected.clone(),
+        move |signal| {
+            let _ = sender.send(Happening::Signal(signal));
+        },
+    )
+    .context("cannot handle signals")
+    .status(RECORD_FAILED)?;
+    let users = std::env::var_os("LD_PRELOAD");
+    let preload = recorder_library::preload_list(&recorder, users.as_deref());
+    let child = program.start(&[
+        ("LD_PRELOAD", preload),
+        (ENVIRONMENT_VARIABLE, collector.arena().into()),
+    ])?;
+    let mut front = Front {
+        child,
+        collector,
+        output,
+        status: None,
+        outcome: None,
+        waiting: false,
+        progress: Progress::new(arguments.quiet),
+        quiet: arguments.quiet,
+    };
+    let named = front.output.publish(program.name(), front.child.id());
+    if let Err(error) = named {
+        front.say(&format!("{error:#}"));
+    }
+    front.watch(happenings, messages).status(RECORD_FAILED)?;
+    front.listen(&heard).status(RECORD_FAILED)?;
+    // What follows only reads: it may be ended like any program.
+    unprotected.store(true, Ordering::Release);
+    front.finish()
+}
+
+/// The state of a recording.
+struct Front {
+    child: std::process::Child,
+    collector: CollectorProcess,
+    output: OutputFile,
+    /// The program's, once it has ended.
+    status: Option<ExitStatus>,
+    /// The collector's last word: what it did, or why it could not.
+    outcome: Option<Result<Done, anyhow::Error>>,
+    /// The user has been told what the recording waits for.
+    waiting: bool,
+    progress: Progress,
+    quiet: bool,
+}
+
+impl Front {
+    /// Starts the threads that wait for the program and for the collector.
+    fn watch(
+        &mut self,
+        happenings: Sender<Happening>,
+        mut messages: Messages,
+    ) -> anyhow::Result<()> {
+        let pid = self.child.id();
+        self.collector.tell(&FromFront::FirstStarted { pid });
+        let ended = happenings.clone();
+        let threads = || std::thread::Builder::new();
+        threads().name("program".into()).spawn(move || {
+            wait_without_reaping(pid);
+            let _ = ended.send(Happening::ProgramEnded);
+        })?;
+        threads().name("collector".into()).spawn(move || {
+            loop {
+                let happening = match messages.read() {
+                    Ok(Some(message)) => Happening::Said(message),
+                    Ok(None) => Happening::CollectorGone(None),
+                    Err(error) => Happening::CollectorGone(Some(error)),
+                };
+                let last = matches!(happening, Happening::CollectorGone(_));
+                if happenings.send(happening).is_err() || last {
+                    return;
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Until the program has ended and the trace is complete.
+    fn listen(&mut self, heard: &Receiver<Happening>) -> anyhow::Result<()> {
+        while self.status.is_none() || self.outcome.is_none() {
+            match heard.recv().context("the front lost its threads")? {
+                Happening::ProgramEnded => self.program_ended()?,
+                Happening::Said(message) => self.said(message),
+                Happening::CollectorGone(error) => self.collector_gone(error),
+                Happening::Signal(signal) => self.signalled(signal),
+            }
+        }
+        self.progress.finish();
+        Ok(())
+    }
+
+    fn program_ended(&mut self) -> anyhow::Result<()> {
+        let status = self.child.wait().context("cannot wait for the program")?;
+        self.status = Some(status);
+        let exit = match status.signal() {
+            Some(signal) => FirstExit::Signal(signal),
+            None => FirstExit::Status(status.code().unwrap_or_default()),
+        };
+        self.collector.tell(&FromFront::FirstEnded(exit));
+        Ok(())
+    }
+
+    fn said(&mut self, message: ToFront) {
+        match message {
+            ToFront::Ready { .. } => {}
+            ToFront::Waiting { pids } => self.waiting_for(&pids),
+            ToFront::Symbolising { done, total } => {
+                self.progress
+                    .show("naming functions", u64::from(done), u64::from(total));
+            }
+            ToFront::Done(done) => self.outcome = Some(Ok(done)),
+            ToFront::Failed { message } => self.outcome = Some(Err(anyhow!(message))),
+        }
+    }
+
+    fn waiting_for(&mut self, pids: &[u32]) {
+        self.waiting = true;
+        let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+        self.say(&format!(
+            "waiting for recorded processes {} (Ctrl-C ends the recording, not them)",
+            pids.join(", ")
+        ));
+    }
+
+    fn collector_gone(&mut self, error: Option<anyhow::Error>) {
+        if self.outcome.is_none() {
+            let error = error.unwrap_or_else(|| anyhow!("the collector process has ended early"));
+            self.outcome = Some(Err(error));
+        }
+    }
+
+    fn signalled(&mut self, signal: Received) {
+        if self.status.is_none() {
+            signals::pass_on(signal, self.child.id());
+        } else if signal.is_request_to_end() && (self.waiting || signal.sender.is_some()) {
+            // A Ctrl-C that ended the program is not meant for the recording:
+            // that is asked for only after the user was told so.
+            self.collector.tell(&FromFront::Stop);
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if !self.quiet {
+            eprintln!("allotrope: {text}");
+        }
+    }
+
+    /// Prints what was recorded and gives the exit status.
+    fn finish(mut self) -> Result<u8, Failure> {
+        let status = self.status.map_or(RECORD_FAILED, own_status);
+        let outcome = self.outcome.take();
+        self.collector.wait();
+        match outcome.unwrap_or_else(|| Err(anyhow!("the collector said nothing"))) {
+            Ok(done) if done.images == 0 => {
+                self.output.remove();
+                Err(Failure::new(
+                    RECORD_FAILED,
+                    summary::nothing_recorded(&done),
+                ))
+            }
+            Ok(done) => {
+                if !self.quiet {
+                    let path = self.output.path();
+                    summary::print(path, &done, &self.progress);
+                }
+                Ok(status)
+            }
+            Err(error) => {
+                let path = self.output.path();
+                let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+                let remains = if bytes == 0 {
+                    self.output.remove();
+                    "nothing of it is left".to_owned()
+                } else {
+                    format!("what was recorded before is in {}", path.display())
+                };
+                Err(Failure::new(
+                    RECORD_FAILED,
+                    error.context(format!("the recording failed ({remains})")),
+                ))
+            }
+        }
+    }
+}
+
+/// Returns when the process can be waited for. It is left for the front to
+/// reap, so that its id stays its own while signals are passed on to it.
+fn wait_without_reaping(pid: u32) {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return;
+    };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+}
+
+/// The status that a shell would show.
+fn own_status(status: ExitStatus) -> u8 {
+    let number = match status.signal() {
+        Some(signal) => 128 + signal,
+        None => status.code().unwrap_or_default(),
+    };
+    u8::try_from(number & 0xff).unwrap_or(RECORD_FAILED)
+}

@@ -1,0 +1,116 @@
+//! The collector's process as the front sees it: started before the program,
+//! told what happens to it, listened to by a thread. What is said is defined
+//! in `allotrope_collector::protocol`; what it means, the front decides.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use allotrope_collector::protocol::{FromFront, Start, ToFront};
+use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
+use anyhow::{Context, Result, bail};
+
+/// Name of the hidden subcommand that is the collector.
+pub const NAME: &str = "__collect";
+
+/// Longest line that is read from the collector.
+const MAX_LINE: u64 = 1 << 24;
+
+/// A collector that is ready for the program.
+#[derive(Debug)]
+pub struct CollectorProcess {
+    process: Child,
+    input: ChildStdin,
+    arena: String,
+}
+
+/// What the collector says, line by line.
+#[derive(Debug)]
+pub struct Messages(BufReader<ChildStdout>);
+
+impl CollectorProcess {
+    /// Starts a collector and waits until it can record.
+    pub fn start(start: Start) -> Result<(Self, Messages)> {
+        // The same file as this process, even if it was replaced meanwhile.
+        let mut process = Command::new("/proc/self/exe")
+            .arg(NAME)
+            // It records and must not be recorded, by nobody.
+            .env_remove("LD_PRELOAD")
+            .env_remove(ENVIRONMENT_VARIABLE)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // It outlives a killed front, and would keep open a pipe that
+            // somebody reads to the end. What it has to say is a message.
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start the collector process")?;
+        let (Some(mut input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            bail!("cannot talk to the collector process");
+        };
+        let mut messages = Messages(BufReader::new(output));
+        let first = send(&mut input, &FromFront::Start(start)).and_then(|()| messages.read());
+        let arena = match first {
+            Ok(Some(ToFront::Ready { arena })) => arena,
+            other => {
+                drop(input);
+                let status = process.wait().context("cannot wait for the collector")?;
+                match other {
+                    Ok(Some(ToFront::Failed { message })) => bail!(message),
+                    Ok(Some(other)) => bail!("the collector began with {other:?}"),
+                    Ok(None) => bail!("the collector ended before it was ready ({status})"),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let this = Self {
+            process,
+            input,
+            arena,
+        };
+        Ok((this, messages))
+    }
+
+    /// Value of the environment variable that leads the program to its arena.
+    pub fn arena(&self) -> &str {
+        &self.arena
+    }
+
+    /// Says something. A collector that is gone can not be told; that it is,
+    /// its messages' end says.
+    pub fn tell(&mut self, message: &FromFront) {
+        let _ = send(&mut self.input, message);
+    }
+
+    /// Waits for its end, which its last message has announced.
+    pub fn wait(self) {
+        let Self {
+            mut process, input, ..
+        } = self;
+        drop(input);
+        let _ = process.wait();
+    }
+}
+
+impl Messages {
+    /// The next message; `None` if the collector is gone.
+    pub fn read(&mut self) -> Result<Option<ToFront>> {
+        let mut line = String::new();
+        let read = std::io::Read::take(&mut self.0, MAX_LINE)
+            .read_line(&mut line)
+            .context("cannot read from the collector")?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let message = serde_json::from_str(&line)
+            .with_context(|| format!("the collector said what is no message: {}", line.trim()))?;
+        Ok(Some(message))
+    }
+}
+
+fn send(input: &mut ChildStdin, message: &FromFront) -> Result<()> {
+    let mut line = serde_json::to_string(message)
+        .context("cannot tell the collector about a path that is not UTF-8")?;
+    line.push('\n');
+    input
+        .write_all(line.as_bytes())
+        .context("the collector does not listen")
+}

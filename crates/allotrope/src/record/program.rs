@@ -1,0 +1,225 @@
+//! The program to record: found as the shell would find it, checked for what
+//! makes it impossible to record, started with the recorder preloaded.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use anyhow::anyhow;
+use rustix::fs::Access;
+
+use crate::dispositions;
+use crate::executable::{Executable, Kind};
+use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
+use crate::launch;
+
+/// Where execvp(3) looks if there is no `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+/// A program that can be recorded, as far as its file tells.
+#[derive(Debug)]
+pub struct Program {
+    path: PathBuf,
+    command: Vec<OsString>,
+    /// execve(2) refuses texts without an interpreter line; a shell runs them.
+    by_shell: bool,
+}
+
+impl Program {
+    /// Looks for the program of a command line that is not empty.
+    pub fn find(command: Vec<OsString>) -> Result<Self, Failure> {
+        let name = command.first().cloned().unwrap_or_default();
+        let path = search(&name)?;
+        let executable = Executable::inspect(&path).map_err(|error| unreadable(&path, &error));
+        let by_shell = match executable {
+            Ok(executable) => {
+                if let Some(obstacle) = executable.obstacle() {
+                    return Err(Failure::new(
+                        RECORD_FAILED,
+                        anyhow!(
+                            "cannot record {}: {}; {}",
+                            path.display(),
+                            obstacle.reason,
+                            obstacle.remedy
+                        ),
+                    ));
+                }
+                executable.kind == Kind::ShellText
+            }
+            Err(Some(failure)) => return Err(failure),
+            // It may be executed although it can not be read.
+            Err(None) => false,
+        };
+        Ok(Self {
+            path,
+            command,
+            by_shell,
+        })
+    }
+
+    /// The command as text, as it stands in the trace.
+    pub fn command(&self) -> Vec<String> {
+        let arguments = self.command.iter();
+        arguments
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// The program's name without its folders.
+    pub fn name(&self) -> &OsStr {
+        let typed = self.command.first().map(Path::new);
+        typed
+            .and_then(Path::file_name)
+            .or_else(|| self.path.file_name())
+            .unwrap_or(OsStr::new("program"))
+    }
+
+    /// Starts the program as this process's child, in its process group, with
+    /// its descriptors, its folder and its environment, `additions` aside.
+    pub fn start(&self, additions: &[(&str, OsString)]) -> Result<Child, Failure> {
+        let mut arguments = self.command.clone();
+        let mut path = self.path.as_path();
+        if self.by_shell {
+            path = Path::new("/bin/sh");
+            arguments.splice(..1, ["sh".into(), self.path.clone().into_os_string()]);
+        }
+        let mut command = if launch::is_needed(dispositions::ignored(), dispositions::blocked()) {
+            // The usual way resets the signals that this process was started
+            // with; a process between then puts them back.
+            launch::through(path, &arguments, additions)
+        } else {
+            let mut command = Command::new(path);
+            command.arg0(&arguments[0]).args(&arguments[1..]);
+            command.envs(additions.iter().map(|(name, value)| (name, value)));
+            command
+        };
+        command
+            .spawn()
+            .map_err(|error| not_started(&self.path, &error))
+    }
+}
+
+/// Looks for a program as execvp(3) does.
+pub fn search(name: &OsStr) -> Result<PathBuf, Failure> {
+    let missing = || {
+        Failure::new(
+            NOT_FOUND,
+            anyhow!(
+                "the program {} was not found; check its name and the PATH",
+                Path::new(name).display()
+            ),
+        )
+    };
+    if name.is_empty() {
+        return Err(missing());
+    }
+    if name.as_bytes().contains(&b'/') {
+        return check(PathBuf::from(name)).map_err(|failure| failure.unwrap_or_else(missing));
+    }
+    let folders = env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into());
+    let mut refused = None;
+    for folder in env::split_paths(&folders) {
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".").to_owned()
+        } else {
+            folder
+        };
+        match check(folder.join(name)) {
+            Ok(path) => return Ok(path),
+            Err(failure) => refused = refused.or(failure),
+        }
+    }
+    Err(refused.unwrap_or_else(missing))
+}
+
+/// No failure in the error means that there is no such file.
+fn check(path: PathBuf) -> Result<PathBuf, Option<Failure>> {
+    let refuse = |why: String| {
+        let sentence = anyhow!("cannot execute {}: {why}", path.display());
+        Err(Some(Failure::new(NOT_EXECUTABLE, sentence)))
+    };
+    match std::fs::metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => refuse("it is a folder".into()),
+        Ok(metadata) if !metadata.is_file() => refuse("it is not a regular file".into()),
+        Ok(_) => match rustix::fs::access(&path, Access::EXEC_OK) {
+            Ok(()) => Ok(path),
+            Err(_) => refuse("you have no permission to; see chmod +x".into()),
+        },
+        Err(error) if is_missing(&error) => Err(None),
+        Err(error) => refuse(error.to_string()),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Option<Failure> {
+    if error.kind() == io::ErrorKind::PermissionDenied {
+        return None;
+    }
+    let status = if is_missing(error) {
+        NOT_FOUND
+    } else {
+        NOT_EXECUTABLE
+    };
+    let sentence = anyhow!("cannot execute {}: {error}", path.display());
+    Some(Failure::new(status, sentence))
+}
+
+fn not_started(path: &Path, error: &io::Error) -> Failure {
+    if is_missing(error) {
+        // The file is there: it is its loader that the kernel misses.
+        let sentence = anyhow!(
+            "cannot execute {}: the loader that it names does not exist here",
+            path.display()
+        );
+        return Failure::new(NOT_FOUND, sentence);
+    }
+    let sentence = anyhow!("cannot execute {}: {error}", path.display());
+    Failure::new(NOT_EXECUTABLE, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn status(name: &OsStr) -> u8 {
+        Program::find(vec![name.to_owned()]).unwrap_err().status
+    }
+
+    #[test]
+    fn failures_have_the_statuses_of_env() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("program");
+        assert_eq!(status(file.as_os_str()), NOT_FOUND);
+        assert_eq!(status(folder.path().as_os_str()), NOT_EXECUTABLE);
+        fs::write(&file, "#!/no/such/interpreter\n").unwrap();
+        assert_eq!(status(file.as_os_str()), NOT_EXECUTABLE);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(status(file.as_os_str()), NOT_FOUND);
+        assert_eq!(status(file.join("below").as_os_str()), NOT_FOUND);
+        assert_eq!(status(OsStr::new("")), NOT_FOUND);
+    }
+
+    #[test]
+    fn a_text_without_interpreter_line_is_for_the_shell() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("text");
+        fs::write(&file, "exit 3\n").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = Program::find(vec![file.into_os_string()]).unwrap();
+        assert!(program.by_shell);
+        assert_eq!(program.name(), "text");
+        assert_eq!(program.start(&[]).unwrap().wait().unwrap().code(), Some(3));
+    }
+}

@@ -1,0 +1,303 @@
+//! The recorder on disk: the library that the build embedded into this command
+//! is unpacked under a name that contains its hash, and verified before every
+//! use. Whoever could replace it would run code in every recorded program, so
+//! neither the file nor its folder may be writable by anybody else.
+//!
+//! Building it is `build.rs`'s work, preloading it the launch's.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{OFlags, StatVfsMountFlags};
+
+const LIBRARY: &[u8] = include_bytes!(env!("ALLOTROPE_RECORDER"));
+/// SHA-256 of [`LIBRARY`], in hexadecimal.
+const HASH: &str = env!("ALLOTROPE_RECORDER_SHA256");
+/// How the file's name begins, whatever its version.
+pub const NAME_PREFIX: &str = "liballotrope_recorder";
+
+/// A folder that may hold the recorder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Candidate {
+    folder: PathBuf,
+    /// The mode that it is made with.
+    mode: u32,
+}
+
+/// The path of a recorder that can be preloaded: `given`, or the embedded one.
+pub fn provide(given: Option<&Path>) -> Result<PathBuf> {
+    match given {
+        Some(path) => check_given(path),
+        None => unpack_into_first(&candidates()),
+    }
+}
+
+fn check_given(path: &Path) -> Result<PathBuf> {
+    let path = fs::canonicalize(path)
+        .with_context(|| format!("cannot use the recorder {}", path.display()))?;
+    if !is_preloadable(&path) {
+        bail!(
+            "the path of the recorder, {}, has a space, a colon or a dollar sign in it, which the loader takes for something else; move it",
+            path.display()
+        );
+    }
+    let mut start = [0; 4];
+    File::open(&path)
+        .and_then(|mut file| file.read_exact(&mut start))
+        .with_context(|| format!("cannot read the recorder {}", path.display()))?;
+    if &start != b"\x7fELF" {
+        bail!("{} is not a shared library", path.display());
+    }
+    Ok(path)
+}
+
+/// The loader splits `LD_PRELOAD` at spaces and colons and expands `$`.
+fn is_preloadable(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    path.is_absolute() && !bytes.iter().any(|byte| matches!(byte, b' ' | b':' | b'$'))
+}
+
+fn candidates() -> Vec<Candidate> {
+    let user = rustix::process::geteuid();
+    // Programs that root starts may drop their user id and then load the
+    // library for an image of theirs: it must be readable for them.
+    let mode = if user.is_root() { 0o755 } else { 0o700 };
+    let in_environment = |name: &str| {
+        let path = PathBuf::from(std::env::var_os(name)?);
+        path.is_absolute().then_some(path)
+    };
+    let mut folders = Vec::new();
+    if user.is_root() {
+        folders.push(PathBuf::from("/run/allotrope"));
+    } else {
+        folders.extend(in_environment("XDG_RUNTIME_DIR").map(|path| path.join("allotrope")));
+        let cache = in_environment("XDG_CACHE_HOME")
+            .or_else(|| in_environment("HOME").map(|home| home.join(".cache")));
+        folders.extend(cache.map(|path| path.join("allotrope")));
+    }
+    for shared in ["/tmp", "/var/tmp", "/dev/shm"] {
+        folders.push(PathBuf::from(format!(
+            "{shared}/allotrope-{}",
+            user.as_raw()
+        )));
+    }
+    folders
+        .into_iter()
+        .map(|folder| Candidate { folder, mode })
+        .collect()
+}
+
+fn unpack_into_first(candidates: &[Candidate]) -> Result<PathBuf> {
+    let mut refusals = Vec::new();
+    for candidate in candidates {
+        match unpack(candidate) {
+            Ok(path) => return Ok(path),
+            Err(error) => refusals.push(format!("{}: {error:#}", candidate.folder.display())),
+        }
+    }
+    bail!(
+        "no folder can hold the recorder, a library that the program loads ({}); set XDG_CACHE_HOME to a private folder on a file system that is not mounted noexec, or name the library by --recorder",
+        refusals.join("; ")
+    )
+}
+
+fn unpack(candidate: &Candidate) -> Result<PathBuf> {
+    let folder = &candidate.folder;
+    if !is_preloadable(folder) {
+        bail!("its path has a space, a colon or a dollar sign in it");
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(candidate.mode)
+        .create(folder)
+        .context("cannot be made")?;
+    check_folder(folder)?;
+    let path = folder.join(format!("{NAME_PREFIX}-{}.so", &HASH[..16]));
+    if verify(&path).is_ok() {
+        return Ok(path);
+    }
+    write(folder, &path).context("cannot be written")?;
+    verify(&path)?;
+    Ok(path)
+}
+
+fn check_folder(folder: &Path) -> Result<()> {
+    // Not following a link: a stranger may have put one into a shared folder.
+    let metadata = fs::symlink_metadata(folder).context("cannot be examined")?;
+    if !metadata.is_dir() {
+        bail!("is not a folder");
+    }
+    check_owner(&metadata)?;
+    let mount = rustix::fs::statvfs(folder).context("its file system cannot be examined")?;
+    if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        bail!("its file system is mounted noexec");
+    }
+    if mount.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        bail!("its file system is mounted read-only");
+    }
+    Ok(())
+}
+
+fn check_owner(metadata: &fs::Metadata) -> Result<()> {
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        bail!("belongs to another user (id {})", metadata.uid());
+    }
+    if metadata.mode() & 0o022 != 0 {
+        bail!("can be written by other users");
+    }
+    Ok(())
+}
+
+/// Whether the file is what the build embedded, and nobody else's.
+fn verify(path: &Path) -> Result<()> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+        .open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() != LIBRARY.len() as u64 {
+        bail!("{} is not the recorder", path.display());
+    }
+    check_owner(&metadata)?;
+    let mut bytes = Vec::with_capacity(LIBRARY.len());
+    (&mut file)
+        .take(LIBRARY.len() as u64)
+        .read_to_end(&mut bytes)?;
+    // The name's hash tells versions apart; what is loaded must be the same to
+    // the byte, which is cheaper to see by comparing than by hashing.
+    if bytes != LIBRARY {
+        bail!(
+            "{} is not the recorder that it is named after",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+/// Written under a name of its own, then renamed: another run may do the same
+/// now, and a half-written library must never be loaded.
+fn write(folder: &Path, path: &Path) -> io::Result<()> {
+    let temporary = folder.join(format!(".{NAME_PREFIX}-{}", std::process::id()));
+    let _ = fs::remove_file(&temporary);
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o755)
+        .open(&temporary)
+        .and_then(|mut file| {
+            // Whatever the umask took away.
+            file.set_permissions(fs::Permissions::from_mode(0o755))?;
+            file.write_all(LIBRARY)
+        })
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// `LD_PRELOAD` for a program to be recorded: the recorder first, for behind
+/// another library it sees nothing, then the user's own list, free of the
+/// recorder of a recording around this one.
+pub fn preload_list(recorder: &Path, users: Option<&OsStr>) -> std::ffi::OsString {
+    let mut list = recorder.as_os_str().to_owned();
+    for entry in users
+        .unwrap_or_default()
+        .as_bytes()
+        .split(|byte| matches!(byte, b' ' | b':'))
+    {
+        let name = entry.rsplit(|byte| *byte == b'/').next().unwrap_or(entry);
+        if !entry.is_empty() && !name.starts_with(NAME_PREFIX.as_bytes()) {
+            list.push(":");
+            list.push(OsStr::from_bytes(entry));
+        }
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(folder: PathBuf) -> Candidate {
+        Candidate {
+            folder,
+            mode: 0o700,
+        }
+    }
+
+    #[test]
+    fn unpacks_once_and_repairs_what_was_changed() {
+        let parent = tempfile::tempdir().unwrap();
+        let place = candidate(parent.path().join("private"));
+        let path = unpack(&place).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        let first = fs::metadata(&path).unwrap().ino();
+        assert_eq!(unpack(&place).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), first);
+
+        fs::write(&path, vec![b'x'; LIBRARY.len()]).unwrap();
+        assert_eq!(unpack(&place).unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        assert_eq!(
+            fs::read_dir(parent.path().join("private")).unwrap().count(),
+            1
+        );
+    }
+
+    #[test]
+    fn refuses_folders_that_others_can_change() {
+        let parent = tempfile::tempdir().unwrap();
+        let open = parent.path().join("open");
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = unpack(&candidate(open.clone())).unwrap_err();
+        assert!(error.to_string().contains("other users"), "{error}");
+
+        let link = parent.path().join("link");
+        std::os::unix::fs::symlink("/", &link).unwrap();
+        let error = unpack(&candidate(link)).unwrap_err();
+        assert!(error.to_string().contains("not a folder"), "{error}");
+    }
+
+    #[test]
+    fn takes_the_next_folder_where_one_can_not_be_named_to_the_loader() {
+        let parent = tempfile::tempdir().unwrap();
+        let places = [
+            candidate(parent.path().join("with space")),
+            candidate(parent.path().join("plain")),
+        ];
+        let path = unpack_into_first(&places).unwrap();
+        assert_eq!(path.parent(), Some(places[1].folder.as_path()));
+        let error = unpack_into_first(&places[..1]).unwrap_err().to_string();
+        assert!(
+            error.contains("with space") && error.contains("--recorder"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_given_library_must_be_one() {
+        let parent = tempfile::tempdir().unwrap();
+        let text = parent.path().join("text.so");
+        fs::write(&text, "no library").unwrap();
+        let error = provide(Some(&text)).unwrap_err().to_string();
+        assert!(error.contains("not a shared library"), "{error}");
+        assert!(provide(Some(&parent.path().join("missing.so"))).is_err());
+    }
+
+    #[test]
+    fn the_recorder_comes_first_and_only_once() {
+        let users = OsStr::new("liba.so: /x/liballotrope_recorder-0123.so libb.so");
+        assert_eq!(
+            preload_list(Path::new("/r.so"), Some(users)),
+            "/r.so:liba.so:libb.so"
+        );
+        assert_eq!(preload_list(Path::new("/r.so"), None), "/r.so");
+    }
+}

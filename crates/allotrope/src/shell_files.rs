@@ -1,0 +1,75 @@
+//! `allotrope completions` and `allotrope man`: files for a shell and for man(1),
+//! made from the command line's declaration.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::command_line::CommandLine;
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::standard_output;
+
+/// Arguments of `allotrope completions`.
+#[derive(Debug, clap::Args)]
+pub struct CompletionsArguments {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Arguments of `allotrope man`.
+#[derive(Debug, clap::Args)]
+pub struct ManArguments {
+    /// Write a page for each subcommand, too, into FOLDER
+    #[arg(long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
+}
+
+/// Prints the script.
+pub fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
+    let mut script = Vec::new();
+    let mut command = without_hidden();
+    clap_complete::generate(arguments.shell, &mut command, "allotrope", &mut script);
+    print(&script)
+}
+
+/// Prints the manual page, or writes all of them.
+pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
+    let command = without_hidden();
+    if let Some(folder) = &arguments.output {
+        clap_mangen::generate_to(command, folder)
+            .with_context(|| format!("cannot write manual pages into {}", folder.display()))
+            .status(BAD_INPUT)?;
+        return Ok(FINE);
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command)
+        .render(&mut page)
+        .context("cannot make the manual page")
+        .status(FAILED)?;
+    print(&page)
+}
+
+/// The commands that processes of ours call each other by are nobody's to type.
+fn without_hidden() -> clap::Command {
+    let whole = CommandLine::command();
+    let shown: Vec<_> = whole
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+        .cloned()
+        .collect();
+    clap::Command::new("allotrope")
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .version(env!("CARGO_PKG_VERSION"))
+        .after_help(crate::exit_status::DOCUMENTATION)
+        .disable_help_subcommand(true)
+        .subcommand_required(true)
+        .subcommands(shown)
+}
+
+fn print(bytes: &[u8]) -> Result<u8, Failure> {
+    standard_output::print(|output| output.write_all(bytes))?;
+    Ok(FINE)
+}

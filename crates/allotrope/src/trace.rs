@@ -1,0 +1,56 @@
+//! A trace file given on the command line, opened and replayed; what is wrong
+//! with it becomes one sentence and an exit status.
+
+use std::fs;
+use std::path::Path;
+
+use allotrope_profile::{Options, Profile, ReplayError, replay};
+use allotrope_trace::{ReadError, TraceReader};
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FAILED, Failure};
+use crate::progress::Progress;
+
+/// Opens a trace.
+pub fn open(path: &Path) -> Result<TraceReader, Failure> {
+    let metadata = fs::metadata(path)
+        .with_context(|| format!("cannot read {}", path.display()))
+        .map_err(|error| Failure::new(BAD_INPUT, error))?;
+    if !metadata.is_file() {
+        let what = if metadata.is_dir() {
+            "it is a folder"
+        } else {
+            "it is no regular file"
+        };
+        let sentence = anyhow!(
+            "cannot read {}: {what}; name a file that `allotrope record` wrote",
+            path.display()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    TraceReader::open(path).map_err(|error| unreadable(path, error))
+}
+
+/// Replays a trace into a profile.
+pub fn profile(path: &Path, trace: &TraceReader, progress: &Progress) -> Result<Profile, Failure> {
+    let show = |done, total| progress.show("reading the trace", done, total);
+    let options = Options {
+        progress: Some(&show),
+        ..Options::default()
+    };
+    let profile = replay(trace, &options).map_err(|error| unreplayable(path, error));
+    progress.finish();
+    profile
+}
+
+/// What a replay's error is on the command line.
+pub fn unreplayable(path: &Path, error: ReplayError) -> Failure {
+    match error {
+        ReplayError::Read(error) => unreadable(path, error),
+        error => Failure::new(FAILED, anyhow!("cannot replay {}: {error}", path.display())),
+    }
+}
+
+fn unreadable(path: &Path, error: ReadError) -> Failure {
+    Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.display()))
+}
