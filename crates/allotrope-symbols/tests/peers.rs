@@ -82,7 +82,7 @@ fn every_address_has_the_frames_that_addr2line_finds() {
         let Some(program) = compile(compiler, options, name, source) else {
             continue;
         };
-        let Some(addresses) = instructions(&program.path, 3) else {
+        let Some(addresses) = instructions(&program.path, 1) else {
             return;
         };
         let found = ours(&program.path, &addresses);

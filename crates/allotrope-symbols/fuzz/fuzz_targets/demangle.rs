@@ -1,0 +1,10 @@
+//! Any text as a name: demangling ends and gives something for something.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|name: &str| {
+    let names = allotrope_symbols::demangle(name);
+    assert_eq!(names.function.is_empty(), name.is_empty(), "{name:?}");
+});

@@ -1,0 +1,38 @@
+//! An ELF file and addresses in it, both hostile: loading and resolving end,
+//! with one answer for each address.
+//!
+//! Input: a byte that says how many addresses follow, eight bytes for each
+//! (the highest bit: a return address), the file.
+
+#![no_main]
+
+use std::io::Write;
+
+use allotrope_symbols::{Locator, ModuleSymbols};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((count, rest)) = input.split_first() else {
+        return;
+    };
+    let Some((addresses, elf)) = rest.split_at_checked(usize::from(*count) * 8) else {
+        return;
+    };
+    let addresses: Vec<(u64, bool)> = addresses
+        .chunks_exact(8)
+        .filter_map(|bytes| bytes.try_into().ok().map(u64::from_le_bytes))
+        .map(|bits| (bits & !(1 << 63), bits >> 63 == 0))
+        .collect();
+    let Ok(mut file) = tempfile::tempfile() else {
+        return;
+    };
+    if file.write_all(elf).is_err() {
+        return;
+    }
+    let path = std::path::Path::new("/nonexistent/module");
+    let Ok(symbols) = ModuleSymbols::load(&Locator::new(), path, &[], Some(file)) else {
+        return;
+    };
+    let _ = symbols.unoptimised();
+    assert_eq!(symbols.resolve(&addresses).len(), addresses.len());
+});
