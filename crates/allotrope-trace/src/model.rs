@@ -18,7 +18,7 @@ pub type MappingId = u32;
 /// Number of a call stack, that is of its innermost node; unique in its image.
 pub type StackId = u32;
 
-/// The stack ids below [`FIRST_NODE`] are no nodes but say how a stack ends:
+/// The stack ids below [`stack_end::FIRST_NODE`] are no nodes but say how a stack ends:
 /// where its outermost frame's parent is one of them, the walk ended so.
 pub mod stack_end {
     /// The outermost frame has no caller: the stack is complete.
@@ -90,7 +90,7 @@ pub enum Record {
     },
     /// Events that could not be recorded.
     Loss(Loss),
-    /// A span of the program with a name (see [`Event::epoch`]).
+    /// A span of the program with a name (see [`EventKind::Epoch`]).
     Window(Window),
     /// Names for addresses of a module.
     Symbols(Symbols),
