@@ -36,9 +36,10 @@ mod entry {
 #[inline(always)]
 unsafe fn caller(sp: *const u64, bp: u64) -> Frame {
     // SAFETY: the entry stub gives the stack pointer as it found it.
+    let pc = unsafe { sp.read() };
     Frame {
         sp: sp as u64 + 8,
-        pc: unsafe { sp.read() },
+        pc,
         bp,
     }
 }
@@ -116,14 +117,14 @@ pub unsafe fn record_exit(status: c_int) {
 /// The next definition of a function as a function pointer, or what to do
 /// before there is one.
 macro_rules! next {
-    ($function:ident as $type:ty, $early:expr) => {{
+    ($function:ident as $type:ty $(, $early:expr)?) => {{
         let mut address = next::address(Function::$function);
         if address == 0 {
             if next::resolve() {
                 address = next::address(Function::$function);
             }
             if address == 0 {
-                return $early;
+                return $($early)?;
             }
         }
         // SAFETY: `dlsym` found the function of this name, whose type is known.
@@ -420,7 +421,7 @@ pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c
 }
 
 pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
-    let next = next!(Free as Release, ());
+    let next = next!(Free as Release);
     // SAFETY: as `malloc`.
     unsafe { release(entry::FREE, block, sp, |block| next(block)) }
 }
@@ -440,7 +441,7 @@ unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOn
 
 pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
     // Old programs only; the C library keeps it as another name of `free`.
-    let free = next!(Free as Release, ());
+    let free = next!(Free as Release);
     let cfree = next::address(Function::Cfree);
     // SAFETY: as `malloc`; `dlsym` found `cfree`.
     unsafe {
@@ -457,7 +458,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
     // C23; without a next one it is `free` by definition.
     type Next = unsafe extern "C" fn(*mut c_void, usize);
-    let free = next!(Free as Release, ());
+    let free = next!(Free as Release);
     let sized = next::address(Function::FreeSized);
     // SAFETY: as `malloc`.
     unsafe {
@@ -479,7 +480,7 @@ pub unsafe extern "C" fn free_aligned_sized(
     _: u64,
 ) {
     type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
-    let free = next!(Free as Release, ());
+    let free = next!(Free as Release);
     let sized = next::address(Function::FreeAlignedSized);
     // SAFETY: as `malloc`.
     unsafe {

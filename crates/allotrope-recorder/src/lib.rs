@@ -24,6 +24,8 @@
 // Raw pointers are this crate's trade: the state of a thread is reached
 // through one because a signal handler may reach it at the same time.
 #![allow(clippy::missing_safety_doc)]
+// Nobody links to this library: its documentation is for those who work on it.
+#![allow(rustdoc::private_intra_doc_links)]
 
 mod capture;
 mod events;

@@ -369,12 +369,11 @@ fn iterate(address: u64) -> Option<Module> {
 
 impl Module {
     fn path(&self) -> &[u8] {
-        // SAFETY: the loader's own string, alive while the module is mapped.
-        let name = if self.name.is_null() {
-            &[][..]
-        } else {
-            unsafe { CStr::from_ptr(self.name) }.to_bytes()
-        };
+        let mut name: &[u8] = &[];
+        if !self.name.is_null() {
+            // SAFETY: the loader's own string, alive while the module is mapped.
+            name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
+        }
         let name = if name.is_empty() {
             image::executable()
         } else {

@@ -84,18 +84,20 @@ pub fn resolve() -> bool {
     if !is_relocated() {
         return false;
     }
-    match STATE.compare_exchange(0, 1, Relaxed, Relaxed) {
-        Err(state) => return state == 2,
-        Ok(_) => {}
+    if let Err(state) = STATE.compare_exchange(0, 1, Relaxed, Relaxed) {
+        return state == 2;
     }
     unsafe extern "C" {
         fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
     }
-    for (index, name) in NAMES.iter().enumerate() {
+    let mut found = [0; NAMES.len()];
+    for (address, name) in found.iter_mut().zip(&NAMES) {
         // SAFETY: dlsym may allocate; those calls come back to us and are
-        // served from the bump area because STATE is 1.
-        let found = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        NEXT[index].store(found as usize, Relaxed);
+        // served from the bump area, for no address is known yet.
+        *address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+    }
+    for (next, address) in NEXT.iter().zip(found) {
+        next.store(address, Relaxed);
     }
     STATE.store(2, Relaxed);
     true

@@ -166,12 +166,11 @@ pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
         return Step::Complete { read_zero: true };
     }
     let slot = rule.slot();
-    // SAFETY: as above; the frame saved rbp there.
-    let bp = if slot == 0 {
-        frame.bp
-    } else {
-        unsafe { load(cfa - 8 * slot) }
-    };
+    let mut bp = frame.bp;
+    if slot != 0 {
+        // SAFETY: as above; the frame saved rbp there.
+        bp = unsafe { load(cfa - 8 * slot) };
+    }
     Step::Caller {
         frame: Frame {
             sp: cfa,
