@@ -166,7 +166,6 @@ pub(crate) fn index<S: TraceSource>(
     Ok((index, names))
 }
 
-
 impl<H> Index<H> {
     fn take(&mut self, record: Record) {
         match record {
@@ -179,7 +178,10 @@ impl<H> Index<H> {
                 self.modules.insert(module.module, module);
             }
             Record::Symbols(symbols) => {
-                self.symbols.entry(symbols.module).or_default().push(symbols);
+                self.symbols
+                    .entry(symbols.module)
+                    .or_default()
+                    .push(symbols);
             }
             Record::Unrecorded(unrecorded) => self.unrecorded.push(unrecorded),
             other => self.take_of_image(other),

@@ -87,7 +87,10 @@ impl<'a> Ledger<'a> {
             image,
             temporary_threshold,
             observer,
-            live: inherited.iter().map(|&(at, size)| (at, block(size))).collect(),
+            live: inherited
+                .iter()
+                .map(|&(at, size)| (at, block(size)))
+                .collect(),
             sites: Sites::default(),
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(|entry| EntryTotals {
@@ -236,7 +239,10 @@ impl<'a> Ledger<'a> {
 
     /// Addresses of the blocks that are live, inherited ones among them.
     pub(crate) fn live_blocks(&self) -> Vec<(u64, u64)> {
-        self.live.iter().map(|(&at, block)| (at, block.size)).collect()
+        self.live
+            .iter()
+            .map(|(&at, block)| (at, block.size))
+            .collect()
     }
 
     /// Closes the books at the end of the image.

@@ -219,7 +219,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     fn lower(&self, stream: usize) -> u64 {
-        self.streams[stream].head.map_or(u64::MAX, |head| head.lower)
+        self.streams[stream]
+            .head
+            .map_or(u64::MAX, |head| head.lower)
     }
 
     fn attempt(&mut self, stream: usize) -> Result<(), ReplayError> {
@@ -264,7 +266,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     fn wait(&mut self, stream: usize, wait: Wait) {
-        let upper = self.streams[stream].head.map_or(u64::MAX, |head| head.upper);
+        let upper = self.streams[stream]
+            .head
+            .map_or(u64::MAX, |head| head.upper);
         self.overdue = self.overdue.min(upper);
         self.waiting.push((stream, wait));
     }

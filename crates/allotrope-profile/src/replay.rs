@@ -60,10 +60,7 @@ pub(crate) struct Observer<'a> {
 
 /// Replays a trace. Memory is bounded by the live blocks, the sites and a few
 /// decoded runs of events for each stream.
-pub fn replay<S: TraceSource>(
-    source: &S,
-    options: &Options<'_>,
-) -> Result<Profile, ReplayError> {
+pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
     let (mut index, names) = index(source)?;
     let mut done = Replayer::new(source, &index, options, None).run()?;
     done.sort_by_key(|(id, _)| *id);
@@ -173,14 +170,25 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let Some(image) = self.index.images.get(&id) else {
             return Ok(());
         };
-        if self.needed.as_ref().is_some_and(|needed| !needed.contains(&id)) {
+        if self
+            .needed
+            .as_ref()
+            .is_some_and(|needed| !needed.contains(&id))
+        {
             return Ok(());
         }
         let timeline = &self.index.timeline;
         let start_ns = timeline.ns(image.start.tick);
         let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
         let cursors = image.streams.values().map(|runs| {
-            Cursor::new(self.source, timeline, &image.threads, runs, start_ns, end_ns)
+            Cursor::new(
+                self.source,
+                timeline,
+                &image.threads,
+                runs,
+                start_ns,
+                end_ns,
+            )
         });
         let threshold = self.options.temporary_threshold;
         let mut books = Books {
@@ -283,7 +291,10 @@ fn process<H>(
     let start_ns = index.timeline.ns(image.start.tick);
     let mut totals = balance.totals;
     totals.peak_time_us = balance.peak_ns.saturating_sub(start_ns) / 1_000;
-    let reported = image.losses.values().fold(0_u64, |sum, &n| sum.saturating_add(n));
+    let reported = image
+        .losses
+        .values()
+        .fold(0_u64, |sum, &n| sum.saturating_add(n));
     let mut process = Process {
         id: image.start.image,
         pid: image.start.pid,
@@ -297,7 +308,11 @@ fn process<H>(
         exit: image.end.map_or(Exit::Running, |end| end.exit),
         complete: image.end.is_some_and(|end| end.complete),
         lost_events: reported.saturating_add(balance.implied_losses),
-        losses: image.losses.iter().map(|(&reason, &n)| (reason, n)).collect(),
+        losses: image
+            .losses
+            .iter()
+            .map(|(&reason, &n)| (reason, n))
+            .collect(),
         ambiguous_events: balance.ambiguous,
         unmatched_deallocations: balance.unmatched,
         unoptimised: frames.unoptimised(&image.start.executable),
@@ -324,7 +339,11 @@ fn process<H>(
             ThreadTotals {
                 thread: thread.thread,
                 tid: thread.tid,
-                name: thread.thread.and_then(|id| names.get(&id)).cloned().unwrap_or_default(),
+                name: thread
+                    .thread
+                    .and_then(|id| names.get(&id))
+                    .cloned()
+                    .unwrap_or_default(),
                 allocations: figures.allocations,
                 allocated_bytes: figures.allocated_bytes,
                 deallocations: figures.deallocations,

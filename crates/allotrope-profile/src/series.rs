@@ -123,7 +123,11 @@ mod tests {
         series.record(5_400, live(70));
         series.record(5_900, live(20));
         series.record(7_000, live(30));
-        let seen: Vec<_> = series.samples.iter().map(|s| (s.max_bytes, s.bytes)).collect();
+        let seen: Vec<_> = series
+            .samples
+            .iter()
+            .map(|s| (s.max_bytes, s.bytes))
+            .collect();
         assert_eq!(seen, [(70, 20), (20, 20), (30, 30)]);
     }
 
@@ -135,7 +139,10 @@ mod tests {
             series.record(second * 1_000_000_000, live(bytes));
         }
         assert!(series.samples.len() <= CAPACITY);
-        assert_eq!(series.samples.iter().map(|s| s.max_bytes).max(), Some(5_000));
+        assert_eq!(
+            series.samples.iter().map(|s| s.max_bytes).max(),
+            Some(5_000)
+        );
         assert_eq!(series.samples.last().map(|s| s.bytes), Some(99_999 % 100));
     }
 

@@ -166,8 +166,14 @@ mod tests {
         sites.deallocate(a, 100, 0, false);
         sites.allocate(b, 7, false);
         let sites = sites.finish();
-        assert_eq!((sites[0].bytes_at_peak, sites[0].allocations_at_peak), (100, 1));
-        assert_eq!((sites[1].bytes_at_peak, sites[1].allocations_at_peak), (50, 1));
+        assert_eq!(
+            (sites[0].bytes_at_peak, sites[0].allocations_at_peak),
+            (100, 1)
+        );
+        assert_eq!(
+            (sites[1].bytes_at_peak, sites[1].allocations_at_peak),
+            (50, 1)
+        );
         assert_eq!(sites[1].leaked_bytes, 57);
     }
 

@@ -22,7 +22,13 @@ struct Deed {
 }
 
 fn deeds(threads: usize, most: usize) -> impl Strategy<Value = Vec<Deed>> {
-    let deed = (0..threads, 0..8_u8, any::<usize>(), 0..1000_u64, prop::bool::weighted(0.15));
+    let deed = (
+        0..threads,
+        0..8_u8,
+        any::<usize>(),
+        0..1000_u64,
+        prop::bool::weighted(0.15),
+    );
     let deed = deed.prop_map(|(thread, kind, choice, size, anchor)| Deed {
         thread,
         kind,
@@ -64,11 +70,14 @@ fn run(threads: usize, deeds: &[Deed], always_anchor: bool) -> History {
                 stream.push(realloc_failed());
                 continue;
             }
-            stream.push(if reallocates { realloc_start(address) } else { free(address) });
+            stream.push(if reallocates {
+                realloc_start(address)
+            } else {
+                free(address)
+            });
             let (size, by, sequence) = live.remove(&address).expect("chosen among the live");
             truth.deallocations += 1;
-            truth.temporary_allocations +=
-                u64::from(by == deed.thread && sequence == made[by]);
+            truth.temporary_allocations += u64::from(by == deed.thread && sequence == made[by]);
             live_bytes -= size;
             unused.push(address);
         }
@@ -124,15 +133,17 @@ fn replay_of(history: &History, run: usize) -> Process {
 
 fn adds_up(process: &Process) {
     let totals = process.totals;
-    let matched = totals.deallocations
-        - totals.inherited_deallocations
-        - process.unmatched_deallocations;
+    let matched =
+        totals.deallocations - totals.inherited_deallocations - process.unmatched_deallocations;
     assert_eq!(totals.allocations - matched, totals.leaked_allocations);
     let sum = |of: fn(&allotrope_profile::Site) -> u64| process.sites.iter().map(of).sum::<u64>();
     assert_eq!(sum(|s| s.allocations), totals.allocations);
     assert_eq!(sum(|s| s.allocated_bytes), totals.allocated_bytes);
     assert_eq!(sum(|s| s.reallocations), totals.reallocations);
-    assert_eq!(sum(|s| s.temporary_allocations), totals.temporary_allocations);
+    assert_eq!(
+        sum(|s| s.temporary_allocations),
+        totals.temporary_allocations
+    );
     assert_eq!(sum(|s| s.leaked_allocations), totals.leaked_allocations);
     assert_eq!(sum(|s| s.leaked_bytes), totals.leaked_bytes);
     assert_eq!(sum(|s| s.bytes_at_peak), totals.peak_bytes);
@@ -140,7 +151,10 @@ fn adds_up(process: &Process) {
     assert_eq!(sum(|s| s.lifetimes.blocks), totals.allocations);
     let by_thread: u64 = process.threads.iter().map(|t| t.allocations).sum();
     let by_entry: u64 = process.entries.iter().map(|e| e.allocated_bytes).sum();
-    assert_eq!((by_thread, by_entry), (totals.allocations, totals.allocated_bytes));
+    assert_eq!(
+        (by_thread, by_entry),
+        (totals.allocations, totals.allocated_bytes)
+    );
     let highest = process.live.samples.iter().map(|s| s.max_bytes).max();
     assert_eq!(highest.unwrap_or(0), totals.peak_bytes);
 }

@@ -209,7 +209,13 @@ fn lifetimes_run_to_the_deallocation_or_the_end() {
     story.events(
         0,
         0,
-        &[thread(1), alloc(8, 0x10, 1), alloc(8, 0x20, 1), free(0x10), anchor(4_000)],
+        &[
+            thread(1),
+            alloc(8, 0x10, 1),
+            alloc(8, 0x20, 1),
+            free(0x10),
+            anchor(4_000),
+        ],
     );
     let process = story.process(10_000);
     let lifetimes = &site(&process, 8).lifetimes;
@@ -224,7 +230,11 @@ fn times_follow_the_clock_records() {
     for (tick, monotonic_ns) in [(0, 500_000), (3_000, 1_500_000)] {
         story.push(Record::Clock(Clock { tick, monotonic_ns }));
     }
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 1), free(0x10), anchor(3_000)]);
+    story.events(
+        0,
+        0,
+        &[thread(1), alloc(8, 0x10, 1), free(0x10), anchor(3_000)],
+    );
     let process = story.process(3_000);
     assert_eq!(process.duration_us, 1_000);
     // Events at 1/3 and 2/3 of 1 ms.
@@ -244,17 +254,30 @@ fn losses_are_the_reported_and_the_implied_ones() {
     story.events(
         0,
         0,
-        &[thread(1), alloc(8, 0x10, 10), alloc(9, 0x10, 20), free(0x99), anchor(900)],
+        &[
+            thread(1),
+            alloc(8, 0x10, 10),
+            alloc(9, 0x10, 20),
+            free(0x99),
+            anchor(900),
+        ],
     );
     let process = story.process(1_000);
     assert_eq!(process.lost_events, 5 + 1);
     assert_eq!(process.losses, [(LossReason::RingFull, 5)]);
     assert_eq!(process.unmatched_deallocations, 1);
-    assert_eq!(process.totals.deallocations, 2, "the lost one and the unmatched");
+    assert_eq!(
+        process.totals.deallocations, 2,
+        "the lost one and the unmatched"
+    );
     assert_eq!(process.totals.leaked_bytes, 20);
     assert_eq!(process.totals.peak_bytes, 20, "the old block went first");
     assert_eq!(site(&process, 8).leaked_allocations, 0);
-    assert_eq!(site(&process, 8).temporary_allocations, 0, "nobody knows who");
+    assert_eq!(
+        site(&process, 8).temporary_allocations,
+        0,
+        "nobody knows who"
+    );
 }
 
 #[test]
@@ -291,16 +314,31 @@ fn inherited_blocks_are_shown_apart() {
     story.events(
         1,
         1,
-        &[thread(9), alloc(9, 0x40, 1), free(0x10), free(0x20), anchor(1_900)],
+        &[
+            thread(9),
+            alloc(9, 0x40, 1),
+            free(0x10),
+            free(0x20),
+            anchor(1_900),
+        ],
     );
     story.end(1, 2_000);
     let profile = story.profile();
     let child = &profile.processes[1];
     let totals = child.totals;
-    assert_eq!((totals.inherited_allocations, totals.inherited_bytes), (2, 40));
+    assert_eq!(
+        (totals.inherited_allocations, totals.inherited_bytes),
+        (2, 40)
+    );
     assert_eq!(totals.inherited_deallocations, 1);
-    assert_eq!(child.unmatched_deallocations, 1, "0x20 was gone at the fork");
-    assert_eq!((totals.allocations, totals.peak_bytes, totals.leaked_bytes), (1, 1, 1));
+    assert_eq!(
+        child.unmatched_deallocations, 1,
+        "0x20 was gone at the fork"
+    );
+    assert_eq!(
+        (totals.allocations, totals.peak_bytes, totals.leaked_bytes),
+        (1, 1, 1)
+    );
     assert_eq!(totals.deallocations, 2, "every call counts");
     assert_eq!(profile.processes[0].totals.leaked_bytes, 30 + 40);
 }
@@ -311,7 +349,11 @@ fn a_fork_of_a_fork_inherits_both() {
     story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
     story.end(0, 1_000);
     story.image(1, Some(0), &[(0, 1)]);
-    story.events(1, 1, &[thread(9), alloc(8, 0x20, 5), alloc(8, 0x30, 7), anchor(900)]);
+    story.events(
+        1,
+        1,
+        &[thread(9), alloc(8, 0x20, 5), alloc(8, 0x30, 7), anchor(900)],
+    );
     story.end(1, 1_000);
     story.image(2, Some(1), &[(1, 1)]);
     story.end(2, 1_000);
@@ -333,7 +375,11 @@ fn a_long_chain_of_forks_is_followed_to_its_end() {
     story.end(0, 1_000);
     for child in 1..200 {
         story.image(child, Some(child - 1), &[(child - 1, 1)]);
-        story.events(child, child, &[thread(1), alloc(8, 0x100 + u64::from(child), 1)]);
+        story.events(
+            child,
+            child,
+            &[thread(1), alloc(8, 0x100 + u64::from(child), 1)],
+        );
         story.end(child, 1_000);
     }
     let profile = story.profile();
@@ -361,8 +407,22 @@ fn a_child_inherits_from_all_threads_what_was_live_at_the_fork() {
     // Thread 2's stream has gone on long after the fork by estimated time, but
     // the fork points say what came before.
     let mut story = Story::one_image();
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 1), alloc(8, 0x20, 2), anchor(900)]);
-    story.events(0, 1, &[thread(2), alloc(9, 0x30, 4), free(0x30), alloc(9, 0x40, 8), anchor(400)]);
+    story.events(
+        0,
+        0,
+        &[thread(1), alloc(8, 0x10, 1), alloc(8, 0x20, 2), anchor(900)],
+    );
+    story.events(
+        0,
+        1,
+        &[
+            thread(2),
+            alloc(9, 0x30, 4),
+            free(0x30),
+            alloc(9, 0x40, 8),
+            anchor(400),
+        ],
+    );
     story.end(0, 1_000);
     story.image(1, Some(0), &[(0, 1), (1, 1)]);
     story.end(1, 1_000);

@@ -39,7 +39,12 @@ fn a_block_freed_by_another_thread_is_matched_in_either_order_of_streams() {
 #[test]
 fn an_address_is_handed_out_again_only_after_it_came_back() {
     // By estimate thread 2 allocates 0x10 before thread 1 gives it back.
-    let first = [alloc(8, 0x10, 10), alloc(8, 0x20, 1), free(0x10), anchor(90_000)];
+    let first = [
+        alloc(8, 0x10, 10),
+        alloc(8, 0x20, 1),
+        free(0x10),
+        anchor(90_000),
+    ];
     let second = [free(0x20), alloc(9, 0x10, 30), anchor(90_000)];
     for streams in [[&first[..], &second[..]], [&second[..], &first[..]]] {
         let process = of_threads(&streams);
@@ -53,8 +58,18 @@ fn an_address_is_handed_out_again_only_after_it_came_back() {
 fn a_wrong_first_choice_is_taken_back() {
     // Both want 0x10 at the same time; thread 1 keeps it for good, so thread 2
     // came first. By estimate (equal counts, lower stream) thread 1 would.
-    let keeps = [alloc(8, 0x10, 10), alloc(8, 0x20, 1), free(0x20), anchor(10_000)];
-    let returns = [alloc(9, 0x10, 30), free(0x10), alloc(9, 0x30, 1), anchor(10_000)];
+    let keeps = [
+        alloc(8, 0x10, 10),
+        alloc(8, 0x20, 1),
+        free(0x20),
+        anchor(10_000),
+    ];
+    let returns = [
+        alloc(9, 0x10, 30),
+        free(0x10),
+        alloc(9, 0x30, 1),
+        anchor(10_000),
+    ];
     for streams in [[&keeps[..], &returns[..]], [&returns[..], &keeps[..]]] {
         let process = of_threads(&streams);
         is_clean(&process);
@@ -90,7 +105,12 @@ fn two_orders_that_are_both_legal_are_ambiguous() {
 #[test]
 fn anchors_settle_what_would_be_ambiguous() {
     let one = [alloc(8, 0x10, 10), free(0x10), anchor(9_000)];
-    let other = [anchor(20_000), alloc(9, 0x10, 30), free(0x10), anchor(29_000)];
+    let other = [
+        anchor(20_000),
+        alloc(9, 0x10, 30),
+        free(0x10),
+        anchor(29_000),
+    ];
     let process = of_threads(&[&other, &one]);
     is_clean(&process);
     assert_eq!(process.ambiguous_events, 0);
@@ -100,7 +120,12 @@ fn anchors_settle_what_would_be_ambiguous() {
 fn a_lost_free_is_implied_once_nobody_can_have_made_it_in_time() {
     // Thread 1 allocates 0x10 twice before 10 µs; thread 2 frees it at 50 µs,
     // which is the second block.
-    let one = [alloc(8, 0x10, 10), alloc(9, 0x10, 30), alloc(9, 0x20, 1), anchor(10_000)];
+    let one = [
+        alloc(8, 0x10, 10),
+        alloc(9, 0x10, 30),
+        alloc(9, 0x20, 1),
+        anchor(10_000),
+    ];
     let other = [anchor(50_000), free(0x10), anchor(60_000)];
     let process = of_threads(&[&one, &other]);
     assert_eq!(process.lost_events, 1);
@@ -113,7 +138,13 @@ fn a_lost_free_is_implied_once_nobody_can_have_made_it_in_time() {
 #[test]
 fn a_free_of_an_unknown_address_does_not_hold_its_stream_up() {
     let one = [free(0x99), alloc(8, 0x10, 5), free(0x10), anchor(1_000)];
-    let other = [alloc(9, 0x20, 1), anchor(500), free(0x20), alloc(9, 0x99, 1), anchor(90_000)];
+    let other = [
+        alloc(9, 0x20, 1),
+        anchor(500),
+        free(0x20),
+        alloc(9, 0x99, 1),
+        anchor(90_000),
+    ];
     let process = of_threads(&[&one, &other]);
     // An allocation of 0x99 comes, but far too late to be what was freed: its
     // interval begins before 1 µs, so the pair is believed.
@@ -136,7 +167,12 @@ fn a_held_back_stream_does_not_let_others_run_ahead() {
         free(0x20),
         anchor(3_000),
     ];
-    let other = [anchor(80_000), alloc(9, 0x30, 5_000), free(0x30), anchor(90_000)];
+    let other = [
+        anchor(80_000),
+        alloc(9, 0x30, 5_000),
+        free(0x30),
+        anchor(90_000),
+    ];
     let process = of_threads(&[&one, &other]);
     assert_eq!(process.lost_events, 1);
     assert_eq!(process.totals.peak_bytes, 5_001);
@@ -144,7 +180,13 @@ fn a_held_back_stream_does_not_let_others_run_ahead() {
 
 #[test]
 fn a_failed_reallocation_does_not_release_its_address_to_others() {
-    let one = [alloc(8, 0x10, 1), realloc_failing(), realloc_failed(), free(0x10), anchor(9_000)];
+    let one = [
+        alloc(8, 0x10, 1),
+        realloc_failing(),
+        realloc_failed(),
+        free(0x10),
+        anchor(9_000),
+    ];
     let other = [alloc(9, 0x10, 2), anchor(9_000)];
     let process = of_threads(&[&one, &other]);
     is_clean(&process);
@@ -162,14 +204,27 @@ fn threads_that_follow_one_another_on_a_stream_count_for_themselves() {
     story.events(
         0,
         0,
-        &[thread(1), alloc(8, 0x10, 1), thread(2), alloc(8, 0x20, 1), free(0x20), anchor(900)],
+        &[
+            thread(1),
+            alloc(8, 0x10, 1),
+            thread(2),
+            alloc(8, 0x20, 1),
+            free(0x20),
+            anchor(900),
+        ],
     );
     story.events(0, 1, &[thread(3), free(0x10), anchor(950)]);
     let process = story.process(1_000);
     is_clean(&process);
     let made: Vec<_> = process.threads[..3]
         .iter()
-        .map(|thread| (thread.allocations, thread.deallocations, thread.temporary_allocations))
+        .map(|thread| {
+            (
+                thread.allocations,
+                thread.deallocations,
+                thread.temporary_allocations,
+            )
+        })
         .collect();
     assert_eq!(made, [(1, 0, 0), (1, 1, 1), (0, 1, 0)]);
 }

@@ -1,1 +1,22 @@
 //! Profiles as text for people and as JSON for programs.
+//!
+//! [`json::write`] is a stable contract: its fields and their meaning do not
+//! change within a format number. [`text`] is for people and changes when it
+//! can be made clearer; do not parse it. Neither reads traces nor knows about
+//! command lines and terminals: width and colour are told.
+#![forbid(unsafe_code)]
+
+mod glue;
+pub mod json;
+mod numbers;
+mod selection;
+mod shorten;
+mod signal;
+mod style;
+pub mod text;
+mod warnings;
+
+pub use selection::{Key, Part, sites_alike};
+pub use signal::signal_name;
+pub use style::Style;
+pub use warnings::warnings;

@@ -1,0 +1,192 @@
+//! The report as JSON, format `allotrope-report/1`.
+//!
+//! A stable contract: no field is renamed, removed or given another meaning
+//! without a new format number. Sites are written as they come, so that a
+//! profile with very many of them needs no second copy in memory.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Frame, Process, Profile, Site, Totals};
+use allotrope_trace::model::Exit;
+use serde::Serialize;
+use serde::ser::{SerializeMap, SerializeStruct, Serializer};
+
+use crate::signal::signal_name;
+
+/// Writes the whole profile and a newline.
+pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    serde_json::to_writer(&mut out, &Document(profile))?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+struct Document<'a>(&'a Profile);
+
+struct Frames<'a>(&'a Profile);
+
+struct Processes<'a>(&'a [Process]);
+
+struct Sites<'a>(&'a [Site]);
+
+struct ExitForm(Exit);
+
+#[derive(Serialize)]
+struct FrameForm<'a> {
+    function: &'a str,
+    signature: &'a str,
+    module: &'a str,
+    file: &'a str,
+    line: u32,
+    column: u32,
+    offset: u64,
+    inlined: bool,
+}
+
+#[derive(Serialize)]
+struct ProcessForm<'a> {
+    id: u32,
+    pid: u32,
+    parent_pid: u32,
+    command: &'a [String],
+    exit: ExitForm,
+    duration_us: u64,
+    complete: bool,
+    lost_events: u64,
+    ambiguous_events: u64,
+    totals: TotalsForm,
+    sites: Sites<'a>,
+}
+
+#[derive(Serialize)]
+struct TotalsForm {
+    allocations: u64,
+    allocated_bytes: u64,
+    deallocations: u64,
+    reallocations: u64,
+    temporary_allocations: u64,
+    leaked_allocations: u64,
+    leaked_bytes: u64,
+    peak_bytes: u64,
+    peak_allocations: u64,
+    peak_time_us: u64,
+    inherited_allocations: u64,
+    inherited_bytes: u64,
+    inherited_deallocations: u64,
+}
+
+#[derive(Serialize)]
+struct SiteForm<'a> {
+    stack: &'a [u32],
+    allocations: u64,
+    allocated_bytes: u64,
+    temporary_allocations: u64,
+    leaked_allocations: u64,
+    leaked_bytes: u64,
+    bytes_at_peak: u64,
+    allocations_at_peak: u64,
+    lifetime_mean_us: f64,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut document = serializer.serialize_struct("Report", 3)?;
+        document.serialize_field("format", "allotrope-report/1")?;
+        document.serialize_field("frames", &Frames(self.0))?;
+        document.serialize_field("processes", &Processes(&self.0.processes))?;
+        document.end()
+    }
+}
+
+impl Serialize for Frames<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let form = |frame| frame_form(self.0, frame);
+        serializer.collect_seq(self.0.frames.iter().map(form))
+    }
+}
+
+impl Serialize for Processes<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(process_form))
+    }
+}
+
+impl Serialize for Sites<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(site_form))
+    }
+}
+
+impl Serialize for ExitForm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        match self.0 {
+            Exit::Status(status) => map.serialize_entry("status", &status)?,
+            Exit::Signal(signal) => map.serialize_entry("signal", &signal_name(signal))?,
+            Exit::Exec => map.serialize_entry("exec", &true)?,
+            Exit::Running | Exit::Unknown => map.serialize_entry("running", &true)?,
+        }
+        map.end()
+    }
+}
+
+fn frame_form<'a>(profile: &'a Profile, frame: &'a Frame) -> FrameForm<'a> {
+    FrameForm {
+        function: &frame.function,
+        signature: &frame.signature,
+        module: profile.module_name(frame),
+        file: &frame.file,
+        line: frame.line,
+        column: frame.column,
+        offset: frame.offset,
+        inlined: frame.inlined,
+    }
+}
+
+fn process_form(process: &Process) -> ProcessForm<'_> {
+    ProcessForm {
+        id: process.id,
+        pid: process.pid,
+        parent_pid: process.parent_pid,
+        command: &process.command,
+        exit: ExitForm(process.exit),
+        duration_us: process.duration_us,
+        complete: process.complete,
+        lost_events: process.lost_events,
+        ambiguous_events: process.ambiguous_events,
+        totals: totals_form(&process.totals),
+        sites: Sites(&process.sites),
+    }
+}
+
+fn totals_form(totals: &Totals) -> TotalsForm {
+    TotalsForm {
+        allocations: totals.allocations,
+        allocated_bytes: totals.allocated_bytes,
+        deallocations: totals.deallocations,
+        reallocations: totals.reallocations,
+        temporary_allocations: totals.temporary_allocations,
+        leaked_allocations: totals.leaked_allocations,
+        leaked_bytes: totals.leaked_bytes,
+        peak_bytes: totals.peak_bytes,
+        peak_allocations: totals.peak_allocations,
+        peak_time_us: totals.peak_time_us,
+        inherited_allocations: totals.inherited_allocations,
+        inherited_bytes: totals.inherited_bytes,
+        inherited_deallocations: totals.inherited_deallocations,
+    }
+}
+
+fn site_form(site: &Site) -> SiteForm<'_> {
+    SiteForm {
+        stack: &site.stack,
+        allocations: site.allocations,
+        allocated_bytes: site.allocated_bytes,
+        temporary_allocations: site.temporary_allocations,
+        leaked_allocations: site.leaked_allocations,
+        leaked_bytes: site.leaked_bytes,
+        bytes_at_peak: site.bytes_at_peak,
+        allocations_at_peak: site.allocations_at_peak,
+        lifetime_mean_us: site.lifetimes.mean_us(),
+    }
+}

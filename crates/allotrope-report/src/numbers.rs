@@ -1,0 +1,125 @@
+//! Numbers as people read them: grouped counts, binary units, shares, times.
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Bytes in the largest binary unit of which there is at least one.
+pub(crate) fn bytes(number: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if number < 1024 {
+        return format!("{number} B");
+    }
+    let mut value = number as f64 / 1024.0;
+    let mut unit = 0;
+    // What would be shown as 1024.0 is one of the next unit.
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A part of a whole in percent; empty where there is no whole.
+pub(crate) fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return String::new();
+    }
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// Microseconds in the unit that suits them.
+pub(crate) fn duration(us: f64) -> String {
+    match us {
+        us if us < 0.001 => "0 s".to_owned(),
+        us if us < 1.0 => format!("{:.0} ns", us * 1e3),
+        us if us < 1e3 => format!("{us:.1} µs"),
+        us if us < 1e6 => format!("{:.1} ms", us / 1e3),
+        us if us < 120e6 => format!("{:.2} s", us / 1e6),
+        us if us < 7200e6 => format!("{:.1} min", us / 60e6),
+        us => format!("{:.1} h", us / 3600e6),
+    }
+}
+
+/// A moment as `2026-11-21 21:05:38 UTC`.
+pub(crate) fn moment(unix_ns: u64) -> String {
+    let seconds = unix_ns / 1_000_000_000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!(
+        "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02} UTC",
+        second % 60
+    )
+}
+
+/// Days since 1970 as a date: H. Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", `civil_from_days`.
+fn date(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        assert_eq!(count(0), "0");
+        assert_eq!(count(999), "999");
+        assert_eq!(count(1_000), "1,000");
+        assert_eq!(count(12_345_678), "12,345,678");
+    }
+
+    #[test]
+    fn bytes_go_up_in_powers_of_1024() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(1024 * 1024 - 1), "1.0 MiB");
+        assert_eq!(bytes(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn shares_need_a_whole() {
+        assert_eq!(share(1, 3), "33.3 %");
+        assert_eq!(share(0, 0), "");
+    }
+
+    #[test]
+    fn durations_take_the_unit_that_suits_them() {
+        assert_eq!(duration(0.0), "0 s");
+        assert_eq!(duration(0.25), "250 ns");
+        assert_eq!(duration(1_500.0), "1.5 ms");
+        assert_eq!(duration(90e6), "90.00 s");
+        assert_eq!(duration(3_600e6), "60.0 min");
+    }
+
+    #[test]
+    fn moments_are_dates_of_the_calendar() {
+        assert_eq!(moment(0), "1970-01-01 00:00:00 UTC");
+        // date -u -d @1709210096: a leap day.
+        assert_eq!(moment(1_709_210_096_000_000_000), "2024-02-29 12:34:56 UTC");
+    }
+}

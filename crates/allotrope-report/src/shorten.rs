@@ -1,0 +1,198 @@
+//! Makes names, paths and stacks fit a number of columns, and keeps what a
+//! program was called from steering the reader's terminal.
+
+/// The text with its control characters made visible: a name comes from a file
+/// that anybody may have written.
+pub(crate) fn clean(text: &str) -> String {
+    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(visible).collect()
+}
+
+/// Number of columns, taking each character for one.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// A function's name in at most `room` columns: first the template arguments
+/// go, the outermost ones last, then the middle.
+pub(crate) fn name(function: &str, room: usize) -> String {
+    let function = clean(function);
+    if columns(&function) <= room {
+        return function;
+    }
+    for depth in [3, 2, 1] {
+        let collapsed = collapse(&function, depth);
+        if columns(&collapsed) <= room {
+            return collapsed;
+        }
+    }
+    middle(&collapse(&function, 1), room)
+}
+
+/// A path in at most `room` columns: its end says most.
+pub(crate) fn path(path: &str, room: usize) -> String {
+    let path = clean(path);
+    let length = columns(&path);
+    if length <= room {
+        return path;
+    }
+    let tail: String = path.chars().skip(length + 1 - room.max(1)).collect();
+    // From a folder's name on, where that costs little.
+    match tail.find('/') {
+        Some(slash) if slash < tail.len() / 2 => format!("…{}", &tail[slash..]),
+        _ => format!("…{tail}"),
+    }
+}
+
+/// The text with its middle left out.
+pub(crate) fn middle(text: &str, room: usize) -> String {
+    let length = columns(text);
+    if length <= room {
+        return text.to_owned();
+    }
+    let kept = room.saturating_sub(1);
+    let (front, back) = (kept / 2, kept - kept / 2);
+    let head: String = text.chars().take(front).collect();
+    let tail: String = text.chars().skip(length - back).collect();
+    format!("{head}…{tail}")
+}
+
+/// Template arguments nested `depth` deep or deeper made `<…>`. The brackets of
+/// operators and arrows are none.
+fn collapse(function: &str, depth: usize) -> String {
+    let mut out = String::with_capacity(function.len());
+    let mut open = 0_usize;
+    let mut previous = ' ';
+    for c in function.chars() {
+        let operator = open < depth && is_operator(&out);
+        match c {
+            '<' if !operator => {
+                open += 1;
+                if open == depth {
+                    out.push_str("<…");
+                } else if open < depth {
+                    out.push(c);
+                }
+            }
+            '>' if open > 0 && !operator && previous != '-' => {
+                if open <= depth {
+                    out.push(c);
+                }
+                open -= 1;
+            }
+            _ if open < depth => out.push(c),
+            _ => {}
+        }
+        previous = c;
+    }
+    if open == 0 { out } else { function.to_owned() }
+}
+
+/// Whether what was read ends in an operator's name that a bracket continues.
+fn is_operator(read: &str) -> bool {
+    let word = read.trim_end_matches(['<', '>', '=', '-']);
+    read.len() - word.len() < 3 && word.ends_with("operator")
+}
+
+/// A line of callers in at most `room` columns: as many as fit from the
+/// innermost on, then the outermost.
+pub(crate) fn callers(names: &[&str], room: usize) -> String {
+    const ARROW: &str = "← ";
+    const LONGEST: usize = 48;
+    let mut parts: Vec<String> = Vec::new();
+    let mut used = 0;
+    let last = names.last().map(|last| name(last, LONGEST.min(room / 2)));
+    let reserved = last.as_deref().map_or(0, columns) + " ← … ← ".chars().count();
+    for (index, function) in names.iter().enumerate() {
+        let part = name(function, LONGEST.min(room.saturating_sub(2)));
+        let needed = columns(&part) + ARROW.chars().count() + usize::from(index > 0);
+        let is_last = index + 1 == names.len();
+        let limit = if is_last {
+            room
+        } else {
+            room.saturating_sub(reserved)
+        };
+        if used + needed > limit {
+            break;
+        }
+        used += needed;
+        parts.push(format!("{ARROW}{part}"));
+    }
+    let shown = parts.len();
+    if shown < names.len() {
+        if shown + 1 < names.len() {
+            parts.push(format!("{ARROW}…"));
+        }
+        parts.extend(last.map(|last| format!("{ARROW}{last}")));
+    }
+    middle(&parts.join(" "), room)
+}
+
+/// The text in lines of at most `room` columns, broken between words.
+pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in clean(text).split_whitespace() {
+        let word = middle(word, room);
+        match lines.last_mut() {
+            Some(line) if columns(line) + 1 + columns(&word) <= room => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn template_arguments_go_first_and_the_outermost_last() {
+        let long = "std::map<int, std::vector<std::pair<char, long>>>::insert";
+        assert_eq!(name(long, 80), long);
+        assert_eq!(
+            name(long, 50),
+            "std::map<int, std::vector<std::pair<…>>>::insert"
+        );
+        assert_eq!(name(long, 40), "std::map<int, std::vector<…>>::insert");
+        assert_eq!(name(long, 25), "std::map<…>::insert");
+        assert_eq!(columns(&name(long, 10)), 10);
+    }
+
+    #[test]
+    fn brackets_of_operators_are_no_template() {
+        let name = "operator<<";
+        assert_eq!(collapse(name, 1), name);
+        assert_eq!(collapse("a::operator-><int>", 1), "a::operator-><…>");
+        assert_eq!(collapse("f<a->b, c>", 1), "f<…>");
+        assert_eq!(collapse("odd<", 1), "odd<");
+    }
+
+    #[test]
+    fn paths_keep_their_end() {
+        assert_eq!(path("/home/user/project/src/main.rs", 14), "…/src/main.rs");
+        assert_eq!(path("main.rs", 14), "main.rs");
+        assert_eq!(columns(&path(&"x".repeat(50), 14)), 14);
+    }
+
+    #[test]
+    fn callers_end_in_the_outermost() {
+        assert_eq!(callers(&["a", "b", "main"], 40), "← a ← b ← main");
+        let many = ["alpha", "beta", "gamma", "delta", "main"];
+        assert_eq!(callers(&many, 30), "← alpha ← beta ← … ← main");
+        assert!(columns(&callers(&many, 12)) <= 12);
+        assert_eq!(callers(&[], 10), "");
+    }
+
+    #[test]
+    fn control_characters_do_not_get_through() {
+        assert_eq!(name("a\x1b[31mb", 80), "a\u{fffd}[31mb");
+    }
+
+    #[test]
+    fn words_are_wrapped() {
+        assert_eq!(wrap("one two three", 8), ["one two", "three"]);
+    }
+}

@@ -1,0 +1,64 @@
+//! The single allocations of a site, one line each, as they come.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Block, Profile};
+
+use crate::numbers::{count, duration};
+use crate::shorten::{clean, middle};
+use crate::style::{Role, Style};
+
+/// Writes single allocations. Nothing is held back: a site may have millions.
+pub struct BlockList<'a> {
+    profile: &'a Profile,
+    style: Style,
+    written: u64,
+    out: &'a mut dyn Write,
+}
+
+impl<'a> BlockList<'a> {
+    /// Writes the heading.
+    pub fn new(profile: &'a Profile, style: Style, out: &'a mut dyn Write) -> io::Result<Self> {
+        let heading = line("time", "bytes", "lifetime", "thread", style);
+        writeln!(out, "{}", style.paint(Role::Title, &heading))?;
+        Ok(Self {
+            profile,
+            style,
+            written: 0,
+            out,
+        })
+    }
+
+    /// Writes one allocation.
+    pub fn write(&mut self, block: &Block) -> io::Result<()> {
+        let lifetime = match block.lifetime_ns {
+            Some(ns) => duration(ns as f64 / 1e3),
+            None => "alive".to_owned(),
+        };
+        let seconds = format!("{:.6} s", block.allocated_ns as f64 / 1e9);
+        let thread = self.thread(block);
+        let line = line(&seconds, &count(block.size), &lifetime, &thread, self.style);
+        self.written += 1;
+        writeln!(self.out, "{line}")
+    }
+
+    /// Writes how many there were.
+    pub fn finish(self) -> io::Result<()> {
+        writeln!(self.out, "{} allocations", count(self.written))
+    }
+
+    fn thread(&self, block: &Block) -> String {
+        let mut processes = self.profile.processes.iter();
+        let process = processes.find(|process| process.id == block.image);
+        let thread = process.and_then(|process| process.threads.get(block.thread as usize));
+        match thread {
+            Some(thread) if thread.tid > 0 => format!("{} {}", thread.tid, clean(&thread.name)),
+            _ => "unknown".to_owned(),
+        }
+    }
+}
+
+fn line(time: &str, size: &str, lifetime: &str, thread: &str, style: Style) -> String {
+    let line = format!("{time:>14}  {size:>15}  {lifetime:>10}  {thread}");
+    middle(line.trim_end(), style.columns())
+}

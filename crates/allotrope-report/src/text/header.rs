@@ -1,0 +1,60 @@
+//! What was recorded: the command, when, for how long.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Process, Profile};
+use allotrope_trace::model::Exit;
+
+use crate::numbers::{duration, moment};
+use crate::selection::processes;
+use crate::shorten::{clean, middle};
+use crate::signal::signal_name;
+use crate::style::Role;
+use crate::text::TextOptions;
+
+/// Writes the first lines of a report.
+pub(super) fn write(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let width = options.style.columns();
+    let command = middle(&clean(&profile.recording.command.join(" ")), width);
+    writeln!(out, "{}", options.style.paint(Role::Title, &command))?;
+    let mut facts = Vec::new();
+    if profile.recording.started_unix_ns > 0 {
+        facts.push(format!(
+            "recorded {}",
+            moment(profile.recording.started_unix_ns)
+        ));
+    }
+    let ends = profile
+        .processes
+        .iter()
+        .map(|p| p.started_us + p.duration_us);
+    facts.push(format!("ran {}", duration(ends.max().unwrap_or(0) as f64)));
+    facts.push(match profile.processes.len() {
+        1 => "1 process".to_owned(),
+        many => format!("{many} processes"),
+    });
+    if profile.processes.len() == 1 {
+        facts.extend(profile.processes.iter().map(exit));
+    }
+    writeln!(out, "{}", middle(&facts.join(" · "), width))?;
+    if let (Some(id), Some(process)) = (options.process, processes(profile, options).next()) {
+        let line = format!("process {id}: {}", clean(&process.command.join(" ")));
+        writeln!(out, "{}", middle(&line, width))?;
+    }
+    Ok(())
+}
+
+/// How a process ended, in words.
+pub(super) fn exit(process: &Process) -> String {
+    match process.exit {
+        Exit::Status(status) => format!("exit {status}"),
+        Exit::Signal(signal) => signal_name(signal),
+        Exit::Exec => "exec".to_owned(),
+        Exit::Running => "running".to_owned(),
+        Exit::Unknown => "end unknown".to_owned(),
+    }
+}

@@ -1,0 +1,156 @@
+//! The top sites by one key: two lines each, numbers and the user's function,
+//! then the place and the callers.
+
+use std::cmp::Reverse;
+use std::io::{self, Write};
+
+use allotrope_profile::{Frame, Profile};
+
+use crate::numbers::{bytes, count, share};
+use crate::selection::{Figures, Key, Row, sum};
+use crate::shorten::{callers, columns, middle, name, path};
+use crate::style::Role;
+use crate::text::{TextOptions, describe};
+
+/// Columns before the second line.
+const INDENT: usize = 8;
+
+/// Writes the list of one key.
+pub(super) fn write(
+    profile: &Profile,
+    rows: &[Row<'_>],
+    key: Key,
+    many_processes: bool,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let style = options.style;
+    let whole = sum(rows);
+    let mut ranked: Vec<&Row<'_>> = rows
+        .iter()
+        .filter(|row| row.figures.number(key) > 0)
+        .collect();
+    ranked.sort_by_key(|row| {
+        let figures = &row.figures;
+        (
+            Reverse(figures.value(key)),
+            Reverse(figures.number(key)),
+            row.number(),
+        )
+    });
+    let title = title(key, &whole, ranked.len());
+    writeln!(
+        out,
+        "\n{}",
+        style.paint(Role::Title, &middle(&title, style.columns()))
+    )?;
+    let shown = &ranked[..ranked.len().min(options.top)];
+    let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row, key, &whole)).collect();
+    let width = |column: usize| cells.iter().map(|c| columns(&c[column])).max().unwrap_or(0);
+    let widths = [0, 1, 2, 3].map(width);
+    for (row, cells) in shown.iter().zip(&cells) {
+        let numbers: String = (cells.iter().zip(widths))
+            .map(|(cell, width)| format!("  {cell:>width$}"))
+            .collect();
+        let function = match row
+            .stack
+            .first()
+            .and_then(|&f| profile.frames.get(f as usize))
+        {
+            Some(frame) => frame.function.as_str(),
+            None => "[no stack]",
+        };
+        let room = style.columns().saturating_sub(columns(&numbers) + 2);
+        let function = style.paint(Role::Function, &name(function, room));
+        writeln!(out, "{numbers}  {function}")?;
+        let second = second_line(profile, row, many_processes, style.columns() - INDENT);
+        if !second.is_empty() {
+            writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Place, &second))?;
+        }
+    }
+    let rest = &ranked[shown.len()..];
+    if !rest.is_empty() {
+        let value: u64 = rest.iter().map(|row| row.figures.value(key)).sum();
+        let (_, are_bytes) = describe(key);
+        let value = if are_bytes {
+            bytes(value)
+        } else {
+            count(value)
+        };
+        writeln!(out, "  … {} more with {value}", count(rest.len() as u64))?;
+    }
+    Ok(())
+}
+
+fn title(key: Key, whole: &Figures, sites: usize) -> String {
+    let (what, are_bytes) = describe(key);
+    let value = whole.value(key);
+    let value = if are_bytes {
+        bytes(value)
+    } else {
+        count(value)
+    };
+    let places = if sites == 1 { "site" } else { "sites" };
+    if sites == 0 {
+        return format!("By {what}: none");
+    }
+    format!("By {what}: {value} at {} {places}", count(sites as u64))
+}
+
+/// Number, value, share, and what else tells.
+fn cells(row: &Row<'_>, key: Key, whole: &Figures) -> [String; 4] {
+    let figures = &row.figures;
+    let value = figures.value(key);
+    let (_, are_bytes) = describe(key);
+    let times = |number| format!("{} ×", count(number));
+    [
+        format!("#{}", row.number()),
+        if are_bytes {
+            bytes(value)
+        } else {
+            count(value)
+        },
+        share(value, whole.value(key)),
+        match key {
+            Key::Allocations => bytes(figures.bytes),
+            Key::Temporary => format!("of {}", count(figures.allocations)),
+            _ => times(figures.number(key)),
+        },
+    ]
+}
+
+fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usize) -> String {
+    let mut parts = Vec::new();
+    if many_processes {
+        parts.push(format!("in {}", row.process.id));
+    }
+    let frame = |&index: &u32| profile.frames.get(index as usize);
+    if let Some(head) = row.stack.first().and_then(frame) {
+        parts.extend(place(profile, head, room / 2));
+    }
+    let names: Vec<&str> = (row.stack.iter().skip(1).filter_map(frame))
+        .map(|frame| frame.function.as_str())
+        .collect();
+    let used: usize = parts.iter().map(|part| columns(part) + 1).sum();
+    let calls = callers(&names, room.saturating_sub(used));
+    if !calls.is_empty() {
+        parts.push(calls);
+    }
+    middle(&parts.join(" "), room)
+}
+
+/// Where a frame is: file and line, or its module.
+pub(super) fn place(profile: &Profile, frame: &Frame, room: usize) -> Option<String> {
+    if frame.file.is_empty() {
+        let module = profile.module_name(frame);
+        // `module+0x1f` has said it.
+        let said = module.is_empty() || frame.function.starts_with(module);
+        return (!said).then(|| middle(&crate::shorten::clean(&format!("in {module}")), room));
+    }
+    let line = match frame.line {
+        0 => String::new(),
+        line => format!(":{line}"),
+    };
+    let room = room.saturating_sub(columns(&line));
+    Some(format!("{}{line}", path(&frame.file, room)))
+}

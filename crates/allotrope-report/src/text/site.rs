@@ -1,0 +1,151 @@
+//! One site in full: its figures and its whole stack.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Lifetimes, Profile, Site};
+
+use crate::numbers::{bytes, count, duration, share};
+use crate::selection::{Row, row_of};
+use crate::shorten::{columns, middle, name};
+use crate::style::Role;
+use crate::text::{TextOptions, lists};
+
+/// Most stacks of sites that read alike.
+const MOST: usize = 5;
+
+/// Writes the site of this number, together with those that read alike;
+/// `false` if there is none.
+pub fn write_site(
+    profile: &Profile,
+    number: u32,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<bool> {
+    let Some(row) = row_of(profile, number, options.all_frames) else {
+        return Ok(false);
+    };
+    let style = options.style;
+    let alike = match row.sites.len() {
+        1 => String::new(),
+        many => format!(", {} sites that read alike", count(many as u64)),
+    };
+    let title = format!(
+        "Site #{} in process {}{alike}",
+        row.number(),
+        row.process.id
+    );
+    writeln!(
+        out,
+        "{}",
+        style.paint(Role::Title, &middle(&title, style.columns()))
+    )?;
+    for (word, text) in figures(&row) {
+        let line = format!("  {word:<11}  {text}");
+        writeln!(out, "{}", middle(&line, style.columns()))?;
+    }
+    for site in row.sites.iter().take(MOST) {
+        write_stack(profile, site, &row, options, out)?;
+    }
+    if row.sites.len() > MOST {
+        writeln!(
+            out,
+            "\n  … {} more stacks",
+            count((row.sites.len() - MOST) as u64)
+        )?;
+    }
+    Ok(true)
+}
+
+fn figures(row: &Row<'_>) -> Vec<(&'static str, String)> {
+    let figures = &row.figures;
+    let totals = &row.process.totals;
+    let counted = |number, of, of_bytes, whole| {
+        let share = share(number, of);
+        let bytes_share = crate::numbers::share(of_bytes, whole);
+        format!(
+            "{} ({share}), {} ({bytes_share})",
+            count(number),
+            bytes(of_bytes)
+        )
+    };
+    let mut all = vec![
+        (
+            "allocations",
+            counted(
+                figures.allocations,
+                totals.allocations,
+                figures.bytes,
+                totals.allocated_bytes,
+            ),
+        ),
+        ("temporary", count(figures.temporary)),
+        (
+            "leaked",
+            format!(
+                "{}, {}",
+                count(figures.leaked_allocations),
+                bytes(figures.leaked_bytes)
+            ),
+        ),
+        (
+            "at peak",
+            format!(
+                "{}, {}",
+                count(figures.peak_allocations),
+                bytes(figures.peak_bytes)
+            ),
+        ),
+    ];
+    all.push(("lifetime", lifetime(&figures.lifetimes)));
+    all
+}
+
+fn lifetime(lifetimes: &Lifetimes) -> String {
+    if lifetimes.blocks == 0 {
+        return "unknown".to_owned();
+    }
+    format!(
+        "mean {}, from {} to {}",
+        duration(lifetimes.mean_us()),
+        duration(lifetimes.min_ns as f64 / 1e3),
+        duration(lifetimes.max_ns as f64 / 1e3)
+    )
+}
+
+fn write_stack(
+    profile: &Profile,
+    site: &Site,
+    row: &Row<'_>,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let style = options.style;
+    writeln!(out)?;
+    if row.sites.len() > 1 {
+        writeln!(
+            out,
+            "  #{}: {} allocations",
+            site.number,
+            count(site.allocations)
+        )?;
+    }
+    let hidden = site.stack.len() - row.stack.len().min(site.stack.len());
+    for &index in site.stack.iter().skip(hidden) {
+        let Some(frame) = profile.frames.get(index as usize) else {
+            continue;
+        };
+        let room = style.columns() - 4;
+        let place = lists::place(profile, frame, room / 2).unwrap_or_default();
+        let function = name(&frame.function, room.saturating_sub(columns(&place) + 2));
+        let (function, place) = (
+            style.paint(Role::Function, &function),
+            style.paint(Role::Place, &place),
+        );
+        writeln!(out, "{}", format!("    {function}  {place}").trim_end())?;
+    }
+    if hidden > 0 {
+        let line = format!("    ({hidden} inner frames of libraries hidden)");
+        writeln!(out, "{}", style.paint(Role::Place, &line))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! The totals: in full for one process, a line each for several.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Process, Profile};
+
+use crate::numbers::{bytes, count, duration, share};
+use crate::selection::processes;
+use crate::shorten::{clean, columns, middle};
+use crate::style::Role;
+use crate::text::{TextOptions, header};
+
+/// Most processes in the table.
+const MOST: usize = 30;
+
+/// Writes the totals of the processes that are shown.
+pub(super) fn write(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let shown: Vec<&Process> = processes(profile, options).collect();
+    match shown.as_slice() {
+        [one] => write_one(one, options, out),
+        many => write_table(many, options, out),
+    }
+}
+
+fn write_one(process: &Process, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let style = options.style;
+    writeln!(out, "\n{}", style.paint(Role::Title, "Totals"))?;
+    let lines = lines(process);
+    let most = |of: fn(&Line) -> &str| lines.iter().map(|l| columns(of(l))).max().unwrap_or(0);
+    let widths = [
+        most(|line| line.word),
+        most(|line| &line.count),
+        most(|line| &line.share),
+        most(|line| &line.bytes),
+    ];
+    for line in &lines {
+        let text = format!(
+            "  {:<w0$}  {:>w1$}  {:>w2$}  {:>w3$}  {}",
+            line.word,
+            line.count,
+            line.share,
+            line.bytes,
+            line.note,
+            w0 = widths[0],
+            w1 = widths[1],
+            w2 = widths[2],
+            w3 = widths[3],
+        );
+        writeln!(out, "{}", middle(text.trim_end(), style.columns()))?;
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Line {
+    word: &'static str,
+    count: String,
+    share: String,
+    bytes: String,
+    note: String,
+}
+
+fn lines(process: &Process) -> Vec<Line> {
+    let totals = &process.totals;
+    let exact = |number: u64| match number {
+        0..1024 => String::new(),
+        _ => format!("{} bytes", count(number)),
+    };
+    let of_all = |number| share(number, totals.allocations);
+    let mut lines = vec![
+        Line {
+            word: "allocations",
+            count: count(totals.allocations),
+            bytes: bytes(totals.allocated_bytes),
+            note: exact(totals.allocated_bytes),
+            ..Line::default()
+        },
+        Line {
+            word: "reallocations",
+            count: count(totals.reallocations),
+            share: of_all(totals.reallocations),
+            ..Line::default()
+        },
+        Line {
+            word: "temporary",
+            count: count(totals.temporary_allocations),
+            share: of_all(totals.temporary_allocations),
+            ..Line::default()
+        },
+        Line {
+            word: "leaked",
+            count: count(totals.leaked_allocations),
+            share: of_all(totals.leaked_allocations),
+            bytes: bytes(totals.leaked_bytes),
+            note: exact(totals.leaked_bytes),
+        },
+        Line {
+            word: "peak",
+            count: count(totals.peak_allocations),
+            bytes: bytes(totals.peak_bytes),
+            note: peak_note(process, &exact(totals.peak_bytes)),
+            ..Line::default()
+        },
+        Line {
+            word: "deallocations",
+            count: count(totals.deallocations),
+            ..Line::default()
+        },
+    ];
+    if totals.inherited_allocations > 0 {
+        lines.push(Line {
+            word: "inherited",
+            count: count(totals.inherited_allocations),
+            bytes: bytes(totals.inherited_bytes),
+            note: format!("{} given back", count(totals.inherited_deallocations)),
+            ..Line::default()
+        });
+    }
+    lines
+}
+
+fn peak_note(process: &Process, exact: &str) -> String {
+    let when = format!("after {}", duration(process.totals.peak_time_us as f64));
+    if exact.is_empty() {
+        return when;
+    }
+    format!("{exact}, {when}")
+}
+
+fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    const TITLES: [&str; 7] = [
+        "id",
+        "pid",
+        "allocations",
+        "bytes",
+        "temporary",
+        "leaked",
+        "peak",
+    ];
+    let style = options.style;
+    writeln!(out, "\n{}", style.paint(Role::Title, "Processes"))?;
+    let cells: Vec<[String; 7]> = shown
+        .iter()
+        .take(MOST)
+        .map(|process| cells(process))
+        .collect();
+    let mut widths = TITLES.map(columns);
+    for row in &cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = columns(cell).max(*width);
+        }
+    }
+    writeln!(
+        out,
+        "{}",
+        line(
+            &TITLES.map(String::from),
+            &widths,
+            "command",
+            style.columns()
+        )
+    )?;
+    for (row, process) in cells.iter().zip(shown) {
+        let command = clean(&process.command.join(" "));
+        let last = format!("{} ({})", command, header::exit(process));
+        writeln!(out, "{}", line(row, &widths, &last, style.columns()))?;
+    }
+    if shown.len() > MOST {
+        writeln!(out, "  … {} more", count((shown.len() - MOST) as u64))?;
+    }
+    Ok(())
+}
+
+fn cells(process: &Process) -> [String; 7] {
+    let totals = &process.totals;
+    [
+        process.id.to_string(),
+        process.pid.to_string(),
+        count(totals.allocations),
+        bytes(totals.allocated_bytes),
+        share(totals.temporary_allocations, totals.allocations),
+        bytes(totals.leaked_bytes),
+        bytes(totals.peak_bytes),
+    ]
+}
+
+fn line(cells: &[String; 7], widths: &[usize; 7], last: &str, room: usize) -> String {
+    let cells = cells.iter().zip(widths);
+    let mut text: String = cells
+        .map(|(cell, width)| format!("  {cell:>width$}"))
+        .collect();
+    let left = room.saturating_sub(columns(&text) + 2);
+    if left >= 8 {
+        text.push_str("  ");
+        text.push_str(&middle(last, left));
+    }
+    middle(&text, room)
+}

@@ -1,0 +1,126 @@
+//! What a reader must know before trusting the figures, in sentences.
+
+use allotrope_profile::{Process, Profile};
+use allotrope_trace::model::LossReason;
+
+use crate::numbers::count;
+
+/// Every reservation about the profile, the gravest first. One sentence each,
+/// on one line, without colour.
+pub fn warnings(profile: &Profile) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(cut) = &profile.cut {
+        all.push(format!(
+            "The trace is not whole: {cut}. What precedes is shown."
+        ));
+    } else if !profile.processes.is_empty() && !profile.is_complete() {
+        all.push(
+            "The recording ended before all of its processes; what was recorded until then is \
+             shown."
+                .to_owned(),
+        );
+    }
+    for process in &profile.processes {
+        all.extend(lost(process));
+    }
+    for process in &profile.processes {
+        all.extend(of_process(process));
+    }
+    for image in &profile.unrecorded {
+        all.push(format!(
+            "Process {} ({}) was not recorded: {}",
+            image.pid, image.executable, image.reason
+        ));
+    }
+    all
+}
+
+fn lost(process: &Process) -> Option<String> {
+    if process.lost_events == 0 {
+        return None;
+    }
+    let reported: u64 = process.losses.iter().map(|&(_, events)| events).sum();
+    let mut why: Vec<String> = (process.losses.iter())
+        .map(|&(reason, events)| format!("{} because {}", count(events), reason_text(reason)))
+        .collect();
+    let implied = process.lost_events.saturating_sub(reported);
+    if implied > 0 {
+        why.push(format!(
+            "{} implied by addresses handed out twice",
+            count(implied)
+        ));
+    }
+    Some(format!(
+        "{} lost {} ({}); its figures are too low.",
+        subject(process),
+        events(process.lost_events),
+        why.join(", ")
+    ))
+}
+
+fn of_process(process: &Process) -> Vec<String> {
+    let mut all = Vec::new();
+    if process.ambiguous_events > 0 {
+        all.push(format!(
+            "{}: the order of {} among its threads is not certain; totals are exact, the peak \
+             and temporary allocations may be off by as many.",
+            subject(process),
+            events(process.ambiguous_events)
+        ));
+    }
+    if process.unmatched_deallocations > 0 {
+        all.push(format!(
+            "{} gave back {} that it was not seen to allocate.",
+            subject(process),
+            blocks(process.unmatched_deallocations)
+        ));
+    }
+    if process.truncated_stacks > 0 {
+        all.push(format!(
+            "{}: {} of {} call stacks were cut at the depth limit and end in [truncated].",
+            subject(process),
+            count(process.truncated_stacks),
+            count(process.sites.len() as u64)
+        ));
+    }
+    if process.stacks_without_unwind_information > 0 {
+        all.push(format!(
+            "{}: {} of {} call stacks end early in code without unwind information.",
+            subject(process),
+            count(process.stacks_without_unwind_information),
+            count(process.sites.len() as u64)
+        ));
+    }
+    if process.unoptimised == Some(true) {
+        all.push(format!(
+            "{} was built without optimisation: its counts say little about an optimised build.",
+            process.executable
+        ));
+    }
+    all
+}
+
+fn subject(process: &Process) -> String {
+    format!("Process {} (pid {})", process.id, process.pid)
+}
+
+fn events(number: u64) -> String {
+    let noun = if number == 1 { "event" } else { "events" };
+    format!("{} {noun}", count(number))
+}
+
+fn blocks(number: u64) -> String {
+    let noun = if number == 1 { "block" } else { "blocks" };
+    format!("{} {noun}", count(number))
+}
+
+fn reason_text(reason: LossReason) -> &'static str {
+    match reason {
+        LossReason::RingFull => "the buffer was full and the recording was told to drop",
+        LossReason::NoRing => "there was no buffer for a thread",
+        LossReason::CollectorGone => "the recording process was gone",
+        LossReason::Corrupt => "a buffer was overwritten by the program",
+        LossReason::NoMemory => "the recorder had no memory",
+        LossReason::TooEarly => "the recorder was not ready yet",
+    }
+}
