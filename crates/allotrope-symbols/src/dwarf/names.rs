@@ -3,12 +3,13 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
 use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
-use super::scopes::{Scope, scopes};
+use super::scopes::{Scope, ScopeTable};
 use super::units::{Slice, UnitRef, Units};
 use crate::demangle::demangle;
 
@@ -39,6 +40,8 @@ pub(super) struct Names<'d, 'a> {
     supplementary: Option<&'d Units<'d, 'a>>,
     budget: &'d Budget,
     known: RefCell<FxHashMap<Place, Option<Name<'a>>>>,
+    /// By supplementary or not, and index of the unit.
+    scopes: RefCell<FxHashMap<(bool, usize), Rc<ScopeTable>>>,
 }
 
 impl<'d, 'a> Names<'d, 'a> {
@@ -52,6 +55,7 @@ impl<'d, 'a> Names<'d, 'a> {
             supplementary,
             budget,
             known: RefCell::default(),
+            scopes: RefCell::default(),
         }
     }
 
@@ -105,9 +109,11 @@ impl<'d, 'a> Names<'d, 'a> {
         let enclosing = enclosing.checked_sub(1)?;
         let units = self.units(place)?;
         let offset = DebugInfoOffset(place.offset);
-        let unit = units.unit(units.holding(offset)?)?;
+        let index = units.holding(offset)?;
+        let unit = units.unit(index)?;
         let unit = UnitRef::new(units.dwarf(), &unit);
-        let scopes = scopes(unit, offset.to_unit_offset(&unit.header)?, self.budget)?;
+        let table = self.scope_table(unit, (place.supplementary, index));
+        let scopes = table.around(unit, offset.to_unit_offset(&unit.header)?)?;
         let mut path: Vec<String> = Vec::new();
         for scope in scopes {
             match scope {
@@ -129,6 +135,12 @@ impl<'d, 'a> Names<'d, 'a> {
             }
         }
         Some(path.join("::"))
+    }
+
+    fn scope_table(&self, unit: UnitRef<'_, 'a>, key: (bool, usize)) -> Rc<ScopeTable> {
+        let mut tables = self.scopes.borrow_mut();
+        let read = || Rc::new(ScopeTable::read(unit, self.budget));
+        tables.entry(key).or_insert_with(read).clone()
     }
 
     fn units(&self, place: Place) -> Option<&'d Units<'d, 'a>> {

@@ -1,6 +1,7 @@
 //! The namespaces, classes and functions that an entry stands in.
 
 use gimli::UnitOffset;
+use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
 use super::units::{Slice, UnitRef};
@@ -17,42 +18,78 @@ pub(super) enum Scope {
     Function(UnitOffset),
 }
 
-/// The scopes around an entry, outermost first. `None` unless the nearest is a
-/// namespace or a class: what stands right in a unit or in another function
-/// has a plain name.
-pub(super) fn scopes(
-    unit: UnitRef<'_, '_>,
+/// The scopes of a unit and the functions that stand in them.
+#[derive(Debug, Default)]
+pub(super) struct ScopeTable {
+    scopes: Vec<ScopeEntry>,
+    /// Functions by entry, each with its nearest scope.
+    members: FxHashMap<UnitOffset, usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ScopeEntry {
+    tag: gimli::DwTag,
     entry: UnitOffset,
-    budget: &Budget,
-) -> Option<Vec<Scope>> {
-    let mut entries = unit.entries_raw(None).ok()?;
-    // Depth of each scope around the current entry, with the scope.
-    let mut open: Vec<(isize, gimli::DwTag, UnitOffset)> = Vec::new();
-    while !entries.is_empty() && entries.next_offset() < entry {
-        let (offset, depth) = (entries.next_offset(), entries.next_depth());
-        let Some(abbreviation) = entries.read_abbreviation().ok()? else {
-            continue;
-        };
-        budget.spend(1 + abbreviation.attributes().len())?;
-        while open.last().is_some_and(|scope| scope.0 >= depth) {
-            open.pop();
-        }
-        if abbreviation.has_children() && is_scope(abbreviation.tag()) {
-            open.push((depth, abbreviation.tag(), offset));
-        }
-        entries.skip_attributes(abbreviation.attributes()).ok()?;
+    /// Index of the scope around it.
+    parent: Option<usize>,
+}
+
+impl ScopeTable {
+    /// Reads a unit; of a damaged one, what stands before the damage.
+    pub(super) fn read(unit: UnitRef<'_, '_>, budget: &Budget) -> Self {
+        let mut table = Self::default();
+        let _ = table.scan(unit, budget);
+        table
     }
-    let depth = entries.next_depth();
-    open.retain(|scope| scope.0 < depth);
-    let nearest = open.last()?.1;
-    if nearest == gimli::DW_TAG_subprogram || open.len() > MAX_SCOPES {
-        return None;
+
+    fn scan(&mut self, unit: UnitRef<'_, '_>, budget: &Budget) -> Option<()> {
+        let mut entries = unit.entries_raw(None).ok()?;
+        // Depth and index of each scope around the current entry.
+        let mut open: Vec<(isize, usize)> = Vec::new();
+        while !entries.is_empty() {
+            let (entry, depth) = (entries.next_offset(), entries.next_depth());
+            let Some(abbreviation) = entries.read_abbreviation().ok()? else {
+                continue;
+            };
+            let tag = abbreviation.tag();
+            budget.spend(1 + abbreviation.attributes().len())?;
+            entries.skip_attributes(abbreviation.attributes()).ok()?;
+            while open.last().is_some_and(|scope| scope.0 >= depth) {
+                open.pop();
+            }
+            let parent = open.last().map(|scope| scope.1);
+            // What stands right in another function has a plain name.
+            if tag == gimli::DW_TAG_subprogram
+                && let Some(parent) = parent
+                && self.scopes[parent].tag != gimli::DW_TAG_subprogram
+            {
+                self.members.insert(entry, parent);
+            }
+            if abbreviation.has_children() && is_scope(tag) {
+                open.push((depth, self.scopes.len()));
+                self.scopes.push(ScopeEntry { tag, entry, parent });
+            }
+        }
+        Some(())
     }
-    let scopes = open.into_iter().map(|(_, tag, offset)| match tag {
-        gimli::DW_TAG_subprogram => Some(Scope::Function(offset)),
-        _ => scope_name(unit, tag, offset).map(Scope::Named),
-    });
-    scopes.collect()
+
+    /// The scopes around a function, outermost first. `None` unless it stands
+    /// in a namespace or a class.
+    pub(super) fn around(&self, unit: UnitRef<'_, '_>, function: UnitOffset) -> Option<Vec<Scope>> {
+        let nearest = *self.members.get(&function)?;
+        let parent = |index: &usize| self.scopes[*index].parent;
+        let mut scopes = std::iter::successors(Some(nearest), parent)
+            .take(MAX_SCOPES)
+            .map(|index| match self.scopes[index] {
+                ScopeEntry { tag, entry, .. } if tag == gimli::DW_TAG_subprogram => {
+                    Some(Scope::Function(entry))
+                }
+                ScopeEntry { tag, entry, .. } => scope_name(unit, tag, entry).map(Scope::Named),
+            })
+            .collect::<Option<Vec<_>>>()?;
+        scopes.reverse();
+        Some(scopes)
+    }
 }
 
 fn is_scope(tag: gimli::DwTag) -> bool {

@@ -62,7 +62,7 @@ impl<'d, 'a> Units<'d, 'a> {
     }
 
     fn parse(&self, index: usize) -> Option<Unit<'a>> {
-        self.dwarf.unit(self.headers.get(index)?.clone()).ok()
+        self.dwarf.unit(*self.headers.get(index)?).ok()
     }
 
     /// Index of the unit that an offset lies in.

@@ -270,15 +270,13 @@ fn deep_nesting_is_demangled() {
 fn output_that_explodes_leaves_the_name_raw() {
     // Each parameter is a template of two of the one before: doubles each time.
     let mut raw = String::from("_Z1f1AIiiE");
-    let mut last = 0;
-    for _ in 0..60 {
+    for last in 0..60 {
         // Substitutions are numbered in base 36 from S_, S0_, on.
         let reference = match last {
             0 => "S0_".to_owned(),
             n => format!("S{}_", base36(n)),
         };
         raw.push_str(&format!("S_I{reference}{reference}E"));
-        last += 1;
     }
     assert_eq!(demangle(&raw).function, raw);
 }
