@@ -10,7 +10,7 @@
            dlsym(RTLD_DEFAULT, #name) != NULL ? "yes" : "no");
 #define ALL(DO)                                                                \
     DO(mallocx) DO(rallocx) DO(xallocx) DO(sallocx) DO(dallocx) DO(sdallocx)   \
-    DO(nallocx) DO(mallctl) DO(free_sized) DO(free_aligned_sized)              \
+    DO(nallocx) DO(mallctl) DO(tc_free) DO(je_malloc)                          \
     DO(malloc_usable_size) DO(_Znwm) DO(_ZdlPv) DO(tc_malloc) DO(mi_malloc)
 
 ALL(WEAK)

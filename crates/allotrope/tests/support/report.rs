@@ -79,7 +79,7 @@ impl Report {
     pub fn with_argument(&self, argument: &str) -> Vec<Process<'_>> {
         self.processes()
             .into_iter()
-            .filter(|process| process.command().iter().any(|word| *word == argument))
+            .filter(|process| process.command().contains(&argument))
             .collect()
     }
 

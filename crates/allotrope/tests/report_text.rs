@@ -1,0 +1,137 @@
+//! The report that people read: what it must contain, however it is laid out.
+
+mod support;
+
+use std::sync::LazyLock;
+
+use support::{Recording, compiled, record};
+
+/// `attribution chain`: 3 blocks of 11 bytes through `middle`, 2 of 13 from
+/// `outer` itself; all of them leak.
+static CHAIN: LazyLock<Recording> = LazyLock::new(|| {
+    record(compiled("attribution.c"))
+        .arg("chain")
+        .run()
+        .expect_status(0)
+});
+
+/// `metrics peak_in_between`: `second` is gone at the end, `first` and `third`
+/// are not.
+static PEAK: LazyLock<Recording> = LazyLock::new(|| {
+    record(compiled("metrics.c"))
+        .arg("peak_in_between")
+        .run()
+        .expect_status(0)
+});
+
+fn report(recording: &Recording, options: &[&str]) -> String {
+    let mut arguments = vec!["report".into(), recording.trace.clone().into_os_string()];
+    arguments.extend(options.iter().map(Into::into));
+    let output = support::allotrope(arguments);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(
+        output.status.code(),
+        Some(0),
+        "{options:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(output.stderr.is_empty(), "no warning about a whole trace");
+    assert!(!said.contains('\u{1b}'), "no colour in a pipe: {said}");
+    said
+}
+
+#[track_caller]
+fn expect_all(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+}
+
+#[test]
+fn totals_and_sites() {
+    let said = report(&CHAIN, &[]);
+    expect_all(&said, &["attribution", "leaf", "attribution.c"]);
+}
+
+#[test]
+fn every_order() {
+    for order in ["allocations", "bytes", "peak", "leaked", "temporary"] {
+        expect_all(&report(&PEAK, &["--sort", order]), &["metrics"]);
+    }
+    let by_peak = report(&PEAK, &["--sort", "peak"]);
+    let place = |name: &str| by_peak.find(name).unwrap_or(usize::MAX);
+    assert!(place("second") < place("first"), "{by_peak}");
+}
+
+#[test]
+fn trees_both_ways() {
+    let said = report(&CHAIN, &["--tree"]);
+    expect_all(&said, &["leaf", "middle", "outer", "main"]);
+    let outwards = report(&CHAIN, &["--tree", "--sort", "allocations"]);
+    expect_all(&outwards, &["middle"]);
+}
+
+#[test]
+fn persisted_and_destroyed() {
+    let persisted = report(&PEAK, &["--persisted"]);
+    expect_all(&persisted, &["first", "third"]);
+    assert!(!persisted.contains("second"), "{persisted}");
+    let destroyed = report(&PEAK, &["--destroyed"]);
+    expect_all(&destroyed, &["second"]);
+    assert!(!destroyed.contains("third"), "{destroyed}");
+}
+
+#[test]
+fn filters_and_limits() {
+    let filtered = report(&PEAK, &["--filter", "third"]);
+    expect_all(&filtered, &["third"]);
+    assert!(!filtered.contains("second"), "{filtered}");
+    let top = report(&PEAK, &["--top", "1", "--sort", "peak"]);
+    expect_all(&top, &["second"]);
+    report(&PEAK, &["--process", "0"]);
+    let unknown = support::allotrope([
+        "report".as_ref(),
+        PEAK.trace.as_os_str(),
+        "--process".as_ref(),
+        "7".as_ref(),
+    ]);
+    assert_eq!(unknown.status.code(), Some(2), "there is no process 7");
+}
+
+#[test]
+fn single_events() {
+    let said = report(&CHAIN, &["--site", "1", "--events"]);
+    assert!(said.lines().count() > 1, "{said}");
+    let unknown = support::allotrope([
+        "report".as_ref(),
+        CHAIN.trace.as_os_str(),
+        "--site".as_ref(),
+        "99".as_ref(),
+        "--events".as_ref(),
+    ]);
+    assert_eq!(unknown.status.code(), Some(2), "there is no site 99");
+}
+
+/// `report … | head` ends quietly.
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let output = support::run(
+        std::process::Command::new("sh")
+            .arg("-c")
+            .arg("\"$0\" report \"$1\" --tree | head -n 1")
+            .arg(env!("CARGO_BIN_EXE_allotrope"))
+            .arg(&CHAIN.trace),
+        b"",
+    );
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn unoptimised_programs_are_pointed_out() {
+    let plain = support::compiled_with("stream.c", &["-O0"]);
+    let recording = record(plain).arg("10").run().expect_status(0);
+    assert!(recording.stderr.contains("optimi"), "{}", recording.stderr);
+    let optimised = record(compiled("stream.c")).arg("10").run().expect_status(0);
+    assert!(!optimised.stderr.contains("optimi"), "{}", optimised.stderr);
+}
