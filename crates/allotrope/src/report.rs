@@ -1,11 +1,292 @@
-//! stub
-use crate::exit_status::Failure;
-/// x
-pub const AFTER_HELP: &str = "";
-/// x
+//! `allotrope report`: what a trace says, as text for people or as JSON. The
+//! layout is `allotrope-report`'s; here it is decided what is shown and how the
+//! terminal is.
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use allotrope_profile::{Options, Profile, blocks_of_sites};
+use allotrope_report::text::{self, BlockList, Direction, TextOptions};
+use allotrope_report::{Key, Part, Style, json, sites_alike};
+use allotrope_trace::TraceReader;
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::progress::Progress;
+use crate::standard_output;
+use crate::trace;
+
+/// Columns where there is no terminal to ask.
+const WIDTH_ELSEWHERE: usize = 100;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+A trace that was cut off (the machine went down, the disk was full) is read up to
+where it ends, with a warning on stderr and exit status 0.
+
+Exit status: 0 if the trace could be read, 1 if allotrope failed, 2 if the file
+is no trace or does not hold what was asked for.";
+
+/// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
-pub struct Arguments {}
-/// x
-pub fn run(_: &Arguments) -> Result<u8, Failure> {
-    todo!()
+pub struct Arguments {
+    /// A trace that `allotrope record` wrote
+    #[arg(value_name = "FILE")]
+    trace: PathBuf,
+    /// Text for people, or JSON (the format allotrope-report/1) for programs
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Show one list, ranked by this [default: a list for each]
+    #[arg(long, value_enum, value_name = "KEY")]
+    sort: Option<Sort>,
+    /// Show a call tree in place of lists
+    #[arg(long)]
+    tree: bool,
+    /// Grow the tree from the allocations outwards, or from main inwards
+    #[arg(long, value_enum, default_value_t, value_name = "WAY", requires = "tree")]
+    direction: Way,
+    /// Show at most N sites of a list, and N branches at a node of the tree
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
+    /// Show only sites with PATTERN in the name of a function, file or module of their stack
+    #[arg(long, value_name = "PATTERN")]
+    filter: Option<String>,
+    /// Show only the process image of this id
+    #[arg(long, value_name = "ID")]
+    process: Option<u32>,
+    /// Count only what was still alive at the end
+    #[arg(long, conflicts_with = "destroyed")]
+    persisted: bool,
+    /// Count only what was created and is gone
+    #[arg(long)]
+    destroyed: bool,
+    /// Show the site of this number in full
+    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "sort", "filter"])]
+    site: Option<u32>,
+    /// Show the single allocations of the site: time, size, lifetime, thread
+    #[arg(long, requires = "site")]
+    events: bool,
+    /// Show the frames of allocators and standard libraries, too
+    #[arg(long)]
+    all_frames: bool,
+    /// Use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Sort {
+    /// Number of allocations
+    Allocations,
+    /// Allocated bytes
+    Bytes,
+    /// Bytes live at the peak
+    Peak,
+    /// Bytes live at the end
+    Leaked,
+    /// Number of temporary allocations
+    Temporary,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Way {
+    /// From what allocates to its callers
+    #[default]
+    Outwards,
+    /// From main and thread starts to what allocates
+    Inwards,
+}
+
+#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+enum Color {
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// Reads the trace and prints what is asked for.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    check(arguments)?;
+    let path = &arguments.trace;
+    let trace = trace::open(path)?;
+    let mut profile = trace::profile(path, &trace, &Progress::new(false))?;
+    if let Some(cut) = &profile.cut {
+        eprintln!(
+            "allotrope: warning: {} is not whole: {cut}",
+            path.display()
+        );
+    }
+    check_process(arguments, &profile)?;
+    if arguments.format == Format::Json {
+        let wanted = arguments.process;
+        profile
+            .processes
+            .retain(|process| wanted.is_none_or(|id| process.id == id));
+        standard_output::print(|output| json::write(&profile, output))?;
+        return Ok(FINE);
+    }
+    let options = text_options(arguments);
+    match arguments.site {
+        Some(number) => site(arguments, number, &trace, &profile, &options)?,
+        None => standard_output::print(|output| text::write(&profile, &options, output))?,
+    }
+    Ok(FINE)
+}
+
+/// JSON is complete; what selects parts of a text would be ignored silently.
+fn check(arguments: &Arguments) -> Result<(), Failure> {
+    let selects = [
+        (arguments.tree, "--tree"),
+        (arguments.filter.is_some(), "--filter"),
+        (arguments.persisted, "--persisted"),
+        (arguments.destroyed, "--destroyed"),
+        (arguments.site.is_some(), "--site"),
+    ];
+    let selected = selects.iter().find(|(given, _)| *given);
+    match selected {
+        Some((_, option)) if arguments.format == Format::Json => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("{option} is for the text; --format json always gives every site: leave one out"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_process(arguments: &Arguments, profile: &Profile) -> Result<(), Failure> {
+    let Some(wanted) = arguments.process else {
+        return Ok(());
+    };
+    let ids = || profile.processes.iter().map(|process| process.id);
+    if ids().any(|id| id == wanted) {
+        return Ok(());
+    }
+    let known = match (ids().min(), ids().max()) {
+        (Some(first), Some(last)) if first < last => format!("its ids are {first} to {last}"),
+        (Some(only), _) => format!("its only id is {only}"),
+        _ => "it has no process at all".to_owned(),
+    };
+    let path = arguments.trace.display();
+    let sentence = anyhow!("there is no process {wanted} in {path}: {known}");
+    Err(Failure::new(BAD_INPUT, sentence))
+}
+
+fn text_options(arguments: &Arguments) -> TextOptions {
+    TextOptions {
+        style: style(arguments.color),
+        sort: arguments.sort.map(|sort| match sort {
+            Sort::Allocations => Key::Allocations,
+            Sort::Bytes => Key::Bytes,
+            Sort::Peak => Key::Peak,
+            Sort::Leaked => Key::Leaked,
+            Sort::Temporary => Key::Temporary,
+        }),
+        top: arguments.top.try_into().unwrap_or(usize::MAX),
+        tree: arguments.tree.then_some(match arguments.direction {
+            Way::Outwards => Direction::FromAllocation,
+            Way::Inwards => Direction::FromMain,
+        }),
+        filter: arguments.filter.clone(),
+        process: arguments.process,
+        part: match (arguments.persisted, arguments.destroyed) {
+            (true, _) => Part::Persisted,
+            (_, true) => Part::Destroyed,
+            _ => Part::All,
+        },
+        all_frames: arguments.all_frames,
+        ..TextOptions::default()
+    }
+}
+
+fn style(color: Color) -> Style {
+    let output = io::stdout();
+    // https://no-color.org: set and not empty.
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    let width = terminal_size::terminal_size_of(&output)
+        .map_or(WIDTH_ELSEWHERE, |(width, _)| usize::from(width.0));
+    Style {
+        color: match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => output.is_terminal() && !refused && !dumb,
+        },
+        width,
+    }
+}
+
+fn site(
+    arguments: &Arguments,
+    number: u32,
+    trace: &TraceReader,
+    profile: &Profile,
+    options: &TextOptions,
+) -> Result<(), Failure> {
+    let path = &arguments.trace;
+    let alike = sites_alike(profile, number, arguments.all_frames);
+    if alike.is_empty() {
+        let sentence = anyhow!(
+            "there is no site {number} in {}; `allotrope report` shows their numbers",
+            path.display()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    standard_output::print(|output| {
+        text::write_site(profile, number, options, output)?;
+        if arguments.events {
+            writeln!(output)?;
+        }
+        Ok(())
+    })?;
+    if arguments.events {
+        events(path, trace, profile, options.style, &alike)?;
+    }
+    Ok(())
+}
+
+/// Prints the blocks as the replay comes to them: there may be millions.
+fn events(
+    path: &Path,
+    trace: &TraceReader,
+    profile: &Profile,
+    style: Style,
+    sites: &[(u32, u32)],
+) -> Result<(), Failure> {
+    let mut output = io::BufWriter::new(io::stdout().lock());
+    let mut replayed = Ok(());
+    let mut printed = BlockList::new(profile, style, &mut output).and_then(|mut list| {
+        let mut printed = Ok(());
+        replayed = blocks_of_sites(trace, &Options::default(), sites, &mut |block| {
+            if printed.is_ok() {
+                printed = list.write(block);
+                leave_if_closed(&printed);
+            }
+        });
+        printed.and_then(|()| list.finish())
+    });
+    if printed.is_ok() {
+        printed = output.flush();
+    }
+    leave_if_closed(&printed);
+    printed
+        .context("cannot write to the standard output")
+        .status(FAILED)?;
+    replayed.map_err(|error| trace::unreplayable(path, error))
+}
+
+/// The rest of a long replay would be for nobody.
+fn leave_if_closed(printed: &io::Result<()>) {
+    if let Err(error) = printed
+        && error.kind() == ErrorKind::BrokenPipe
+    {
+        std::process::exit(FINE.into());
+    }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_symbols::{Locator, ModuleSymbols};
 
-use super::finding::Finding;
+use super::finding::{Finding, Level};
 use crate::executable::{Allocator, BuiltInAllocator, Executable, Kind, Linkage, Program};
 use crate::record;
 
@@ -15,12 +15,13 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
     let path = match record::search(name) {
         Ok(path) => path,
         Err(failure) => {
-            let remedy = "check the name, the PATH and the permissions";
-            return vec![Finding::problem(
-                "program",
-                failure.error.to_string(),
-                remedy,
-            )];
+            // The sentence says itself what to do.
+            let text = failure.error.to_string();
+            let found = Finding::ok("program", text);
+            return vec![Finding {
+                level: Level::Problem,
+                ..found
+            }];
         }
     };
     let executable = match Executable::inspect(&path) {

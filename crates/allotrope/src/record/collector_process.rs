@@ -47,7 +47,12 @@ impl CollectorProcess {
             bail!("cannot talk to the collector process");
         };
         let mut messages = Messages(BufReader::new(output));
-        let first = send(&mut input, &FromFront::Start(start)).and_then(|()| messages.read());
+        let sent = send(&mut input, &FromFront::Start(start));
+        // One that does not listen may have said why.
+        let first = messages.read().and_then(|first| match first {
+            None => sent.map(|()| None),
+            first => Ok(first),
+        });
         let arena = match first {
             Ok(Some(ToFront::Ready { arena })) => arena,
             other => {

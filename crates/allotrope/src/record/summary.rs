@@ -1,10 +1,147 @@
-//! stub
-use crate::progress::Progress;
-use allotrope_collector::protocol::Done;
+//! What `record` says at its end: what the program did by its trace, what is
+//! missing, and the command to run next. All of it goes to stderr, for stdout
+//! is the program's.
+
+use std::fmt::Display;
 use std::path::Path;
-pub fn nothing_recorded(_: &Done) -> anyhow::Error {
-    todo!()
+
+use allotrope_collector::protocol::Done;
+use allotrope_profile::{Process, Profile};
+use allotrope_report::warnings;
+use anyhow::anyhow;
+use indicatif::{BinaryBytes, HumanCount};
+
+use crate::progress::Progress;
+use crate::trace;
+
+/// More warnings than this are for the report.
+const MAX_WARNINGS: usize = 10;
+
+/// Why a recording without a single image has none.
+pub fn nothing_recorded(done: &Done) -> anyhow::Error {
+    match done.unrecorded.first() {
+        Some(image) => anyhow!(
+            "nothing was recorded: process {} ({}): {}",
+            image.pid,
+            image.executable,
+            image.reason
+        ),
+        None => anyhow!(
+            "nothing was recorded: the program did not load the recorder; `allotrope doctor PROGRAM` may say why"
+        ),
+    }
 }
-pub fn print(_: &Path, _: &Done, _: &Progress) {
-    todo!()
+
+/// Reads the trace back and prints its summary.
+pub fn print(path: &Path, done: &Done, progress: &Progress) {
+    let profile = trace::open(path).and_then(|trace| trace::profile(path, &trace, progress));
+    match profile {
+        Ok(profile) => eprint!("{}", summary(path, done, &profile)),
+        // The recording is as good as it is; only reading it back failed.
+        Err(failure) => eprintln!(
+            "allotrope: the trace was written, but cannot be summed up: {:#}",
+            failure.error
+        ),
+    }
+}
+
+fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
+    let mut text = String::new();
+    let mut line = |word: &str, value: &dyn Display| {
+        text.push_str(&format!("allotrope: {word:<12} {value}\n"));
+    };
+    let total = |of: fn(&Process) -> u64| {
+        let values = profile.processes.iter().map(of);
+        values.fold(0, u64::saturating_add)
+    };
+    let allocations = total(|process| process.totals.allocations);
+    let part = |number: u64| match allocations {
+        0 => HumanCount(number).to_string(),
+        all => format!(
+            "{} ({:.1} %)",
+            HumanCount(number),
+            number as f64 * 100.0 / all as f64
+        ),
+    };
+    let bytes = BinaryBytes(total(|process| process.totals.allocated_bytes));
+    line("allocations", &format!("{}, {bytes}", HumanCount(allocations)));
+    let leaked = part(total(|process| process.totals.leaked_allocations));
+    let bytes = BinaryBytes(total(|process| process.totals.leaked_bytes));
+    line("leaked", &format!("{leaked}, {bytes}"));
+    let temporary = total(|process| process.totals.temporary_allocations);
+    line("temporary", &part(temporary));
+    if let Some(peak) = peak(profile) {
+        line("peak", &peak);
+    }
+    line("processes", &HumanCount(profile.processes.len() as u64));
+    let lost = total(|process| process.lost_events).max(done.lost_events);
+    line("events lost", &HumanCount(lost));
+    line("trace", &format!("{} ({})", path.display(), BinaryBytes(done.bytes)));
+    let all = warnings(profile);
+    for warning in all.iter().take(MAX_WARNINGS) {
+        line("warning", warning);
+    }
+    if all.len() > MAX_WARNINGS {
+        let more = all.len() - MAX_WARNINGS;
+        line("warning", &format!("{more} more; the report shows them"));
+    }
+    line("next", &format!("allotrope report {}", quoted(path)));
+    text
+}
+
+/// The largest peak of a process, and when it was.
+fn peak(profile: &Profile) -> Option<String> {
+    let process = profile
+        .processes
+        .iter()
+        .max_by_key(|process| process.totals.peak_bytes)?;
+    let when = process.started_us + process.totals.peak_time_us;
+    let of = match profile.processes.len() {
+        1 => String::new(),
+        _ => format!(" in process {} (pid {})", process.id, process.pid),
+    };
+    Some(format!(
+        "{}{of} after {:.3} s",
+        BinaryBytes(process.totals.peak_bytes),
+        when as f64 / 1e6
+    ))
+}
+
+/// A path as a shell would take it back.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') {
+        return text;
+    }
+    let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_collector::protocol::Unrecorded;
+
+    #[test]
+    fn paths_can_be_typed_as_shown() {
+        let quoted = |path: &str| quoted(Path::new(path));
+        assert_eq!(quoted("ls.12.allotrope"), "ls.12.allotrope");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted("-x"), "'./-x'");
+    }
+
+    #[test]
+    fn an_empty_recording_says_why() {
+        let mut done = Done::default();
+        assert!(nothing_recorded(&done).to_string().contains("doctor"));
+        done.unrecorded.push(Unrecorded {
+            pid: 7,
+            executable: "/x".into(),
+            reason: "because".into(),
+        });
+        let said = nothing_recorded(&done).to_string();
+        assert!(said.contains("7 (/x): because"), "{said}");
+    }
 }
