@@ -59,6 +59,8 @@ pub unsafe fn stack_id(thread: *mut Thread, frame: Frame) -> Option<u32> {
                 match verify(thread, states, kept) {
                     0 => {
                         (*guarded).kept = kept;
+                        #[cfg(feature = "verify")]
+                        crate::verify::note_replay();
                         return Some(top.id);
                     }
                     met => believable = met - 1,
@@ -291,7 +293,11 @@ unsafe fn walk(
             }
         };
         let base = match end {
-            Err(base) if base + count <= limit => base,
+            Err(base) if base + count <= limit => {
+                #[cfg(feature = "verify")]
+                crate::verify::note_replay();
+                base
+            }
             Err(_) => {
                 // The stack has grown past the limit: cut it there.
                 return truncated_walk(thread, start, limit);

@@ -62,6 +62,8 @@ unsafe fn record_allocation(
         if events::ready(thread) {
             match capture::stack_id(thread, caller(sp, bp)) {
                 Some(stack) => {
+                    #[cfg(feature = "verify")]
+                    crate::verify::compare(thread, caller(sp, bp).pc);
                     events::allocation(
                         thread,
                         entry,

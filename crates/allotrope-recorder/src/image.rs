@@ -76,7 +76,8 @@ pub fn environment_is_ready() -> bool {
 
 /// Maps the arena that the environment names; null if there is none.
 pub fn find_arena() -> *mut u8 {
-    let Some((process, descriptor, key)) = environment_value().and_then(parse) else {
+    let value = environment_value(layout::ENVIRONMENT_VARIABLE.as_bytes());
+    let Some((process, descriptor, key)) = value.and_then(parse) else {
         return ptr::null_mut();
     };
     let mut path = [0u8; 64];
@@ -118,10 +119,10 @@ pub fn find_arena() -> *mut u8 {
     arena
 }
 
-fn environment_value() -> Option<&'static [u8]> {
-    let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
-    // SAFETY: an array of C strings that ends with a null pointer; this runs
-    // once, at start, before the program can change it on another thread.
+/// The value of an environment variable. Only at start and in the verifying
+/// build: a program may change its environment on another thread.
+pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: an array of C strings that ends with a null pointer; see above.
     unsafe {
         let mut entry = (&raw const environ).read_volatile();
         if entry.is_null() {
@@ -295,6 +296,8 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 /// Notes the status with which the image exits.
 pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
+    #[cfg(feature = "verify")]
+    crate::verify::report();
     // A `vfork` child that gives up must not speak for its parent.
     if process::is_recording() && process::is_own_process() {
         // SAFETY: as any hook; the address stands for this frame.

@@ -38,6 +38,8 @@ mod process;
 mod stack_ids;
 mod system;
 mod thread;
+#[cfg(feature = "verify")]
+mod verify;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
