@@ -205,8 +205,11 @@ fn open_module(path: &Path, build_id: &[u8], file: Option<File>) -> Result<ElfFi
         })
     };
     let from_file = file.map(|file| ElfFile::from_file(file, path).and_then(same_build));
+    let from_path = || ElfFile::open(path).and_then(same_build);
     match from_file {
         Some(Ok(module)) => Ok(module),
-        _ => ElfFile::open(path).and_then(same_build),
+        // The image's own file tells more than the path, which may be gone.
+        Some(Err(error)) => from_path().map_err(|_| error),
+        None => from_path(),
     }
 }

@@ -50,9 +50,11 @@ impl SymbolTable {
         let mut strings = Vec::new();
         let mut entries = Vec::new();
         for file in files {
-            let tables = file.sections().iter();
-            for section in tables.filter(|s| matches!(s.kind, SHT_SYMTAB | SHT_DYNSYM)) {
-                read_section(file, section, &mut strings, &mut entries);
+            // A file has at most one of each; more would be one read over and over.
+            for kind in [SHT_SYMTAB, SHT_DYNSYM] {
+                if let Some(section) = file.sections().iter().find(|s| s.kind == kind) {
+                    read_section(file, section, &mut strings, &mut entries);
+                }
             }
         }
         Self::new(strings, entries)

@@ -209,3 +209,91 @@ fn the_c_library_has_lines_where_its_debug_package_is_installed() {
     }
     assert_eq!(resolved[1].frames.last().unwrap().offset, 4);
 }
+
+/// A function whose name is in the supplementary file, as dwz leaves it
+/// (`DW_FORM_GNU_ref_alt`): entry 12 there, behind a unit header of 11 bytes
+/// and the root entry of 1.
+const SHARING_SOURCE: &str = r#"
+    .text
+    .globl place
+    .type place, @function
+place: nop
+    ret
+    .size place, . - place
+end_of_code:
+    .section .debug_abbrev
+    .uleb128 1, 0x11
+    .byte 1
+    .uleb128 0x11, 0x01, 0x12, 0x07, 0, 0
+    .uleb128 2, 0x2e
+    .byte 0
+    .uleb128 0x31, 0x1f20, 0x11, 0x01, 0x12, 0x07, 0, 0
+    .byte 0
+    .section .debug_info
+    .long end_of_unit - start_of_unit
+start_of_unit:
+    .2byte 4
+    .long 0
+    .byte 8
+    .uleb128 1
+    .quad place, end_of_code - place
+    .uleb128 2
+    .long 12
+    .quad place, end_of_code - place
+    .byte 0
+end_of_unit:
+"#;
+
+const SHARED_SOURCE: &str = r#"
+    .section .debug_abbrev
+    .uleb128 1, 0x3c
+    .byte 1
+    .uleb128 0, 0, 2, 0x2e
+    .byte 0
+    .uleb128 0x03, 0x0e, 0, 0
+    .byte 0
+    .section .debug_str
+    .asciz "shared_name"
+    .section .debug_info
+    .long end_of_unit - start_of_unit
+start_of_unit:
+    .2byte 4
+    .long 0
+    .byte 8
+    .uleb128 1, 2
+    .long 0
+    .byte 0
+end_of_unit:
+"#;
+
+#[test]
+fn names_in_a_supplementary_file_are_followed() {
+    let options = ["-shared", "-nostdlib", "-Wl,--build-id=0x0123456789"];
+    let sharing = compile(
+        "cc",
+        &["-static", "-nostdlib", "-Wl,-e,place"],
+        "sharing.s",
+        SHARING_SOURCE,
+    );
+    let shared = compile("cc", &options, "shared.s", SHARED_SOURCE);
+    let (Some(sharing), Some(shared)) = (sharing, shared) else {
+        return;
+    };
+    let link = |build_id: &[u8]| {
+        let content = sharing.path.with_extension("link");
+        std::fs::write(&content, [b"parts/shared.debug\0", build_id].concat()).unwrap();
+        let linked = sharing.path.with_extension("linked");
+        let add = format!(".gnu_debugaltlink={}", content.display());
+        let paths = [sharing.path.to_str().unwrap(), linked.to_str().unwrap()];
+        run("objcopy", &["--add-section", &add, paths[0], paths[1]]).unwrap();
+        let symbols = ModuleSymbols::load(&Locator::new(), &linked, &[], None).unwrap();
+        functions(&symbols, sharing.address("place"))
+    };
+    let build_id = [0x01, 0x23, 0x45, 0x67, 0x89];
+    assert_eq!(link(&build_id), ["place"], "the file is not there yet");
+    let parts = sharing.path.parent().unwrap().join("parts");
+    std::fs::create_dir(&parts).unwrap();
+    std::fs::copy(&shared.path, parts.join("shared.debug")).unwrap();
+    assert_eq!(link(&build_id), ["shared_name"]);
+    assert_eq!(link(&[1, 2, 3]), ["place"], "it is another build's");
+}
