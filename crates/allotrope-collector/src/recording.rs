@@ -207,7 +207,7 @@ fn publish(arena: &Arena, key: u64) -> Result<(String, String, Option<Handout>),
     use std::os::fd::AsRawFd;
     let pid = std::process::id();
     let descriptor = arena.memory().as_raw_fd();
-    let location = format!("{pid}:{descriptor}:{key:016x}");
+    let location = format!("{pid}:{descriptor}:{key:x}");
     let assignment = format!("{}={location}", layout::ENVIRONMENT_VARIABLE);
     let memory = arena
         .memory()

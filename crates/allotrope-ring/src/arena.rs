@@ -34,6 +34,8 @@ pub struct Settings {
 pub struct Arena {
     base: NonNull<u8>,
     memory: OwnedFd,
+    /// This mapping's maker holds the mutex that says that it lives.
+    is_collector: bool,
 }
 
 // SAFETY: everything behind `base` is made of atomics (ring words are read as
@@ -54,6 +56,29 @@ impl Arena {
             &memory,
             SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
         )?;
+        let arena = Self::map(memory, true)?;
+        let control = arena.control();
+        control.key.store(settings.key, Relaxed);
+        control.on_full.store(settings.on_full as u32, Relaxed);
+        control
+            .depth_limit
+            .store(settings.depth_limit.clamp(1, 4096), Relaxed);
+        control
+            .no_follow
+            .store(u32::from(settings.no_follow), Relaxed);
+        control.version.store(layout::VERSION, Relaxed);
+        arena.hold_alive_mutex()?;
+        control.magic.store(layout::MAGIC, Release);
+        Ok(arena)
+    }
+
+    /// Maps an arena that somebody else has made.
+    #[cfg(feature = "test-support")]
+    pub(crate) fn map_existing(memory: OwnedFd) -> io::Result<Self> {
+        Self::map(memory, false)
+    }
+
+    fn map(memory: OwnedFd, is_collector: bool) -> io::Result<Self> {
         // SAFETY: a fresh mapping chosen by the kernel overlaps nothing; the
         // seals keep the file from shrinking under it.
         let base = unsafe {
@@ -68,20 +93,11 @@ impl Arena {
         };
         let base = NonNull::new(base.cast::<u8>())
             .ok_or_else(|| io::Error::other("the arena was mapped at address 0"))?;
-        let arena = Self { base, memory };
-        let control = arena.control();
-        control.key.store(settings.key, Relaxed);
-        control.on_full.store(settings.on_full as u32, Relaxed);
-        control
-            .depth_limit
-            .store(settings.depth_limit.clamp(1, 4096), Relaxed);
-        control
-            .no_follow
-            .store(u32::from(settings.no_follow), Relaxed);
-        control.version.store(layout::VERSION, Relaxed);
-        arena.hold_alive_mutex()?;
-        control.magic.store(layout::MAGIC, Release);
-        Ok(arena)
+        Ok(Self {
+            base,
+            memory,
+            is_collector,
+        })
     }
 
     /// The descriptor that recorders map, for `/proc/PID/fd` or `SCM_RIGHTS`.
@@ -132,6 +148,15 @@ impl Arena {
         let wanted = (to - from) as usize;
         let end = (start + wanted).min(ring.len());
         into.extend(ring[start..end].iter().map(|word| word.load(Relaxed)));
+    }
+
+    /// Stores an event's words at `position`, as a producer does.
+    #[cfg(feature = "test-support")]
+    pub(crate) fn put_words(&self, lane: usize, position: u64, words: &[u64]) {
+        let start = (position % RING_WORDS as u64) as usize;
+        for (place, word) in self.ring(lane)[start..].iter().zip(words) {
+            place.store(*word, Relaxed);
+        }
     }
 
     /// Gives the words below `read` back to the producer and wakes it if it waits.
@@ -253,7 +278,9 @@ impl Drop for Arena {
         // SAFETY: initialised and locked in `create`; the mapping is ours and
         // nothing borrows from it any more.
         unsafe {
-            libc::pthread_mutex_unlock(mutex.cast::<libc::pthread_mutex_t>());
+            if self.is_collector {
+                libc::pthread_mutex_unlock(mutex.cast::<libc::pthread_mutex_t>());
+            }
             let _ = rustix::mm::munmap(self.base.as_ptr().cast(), ARENA_BYTES);
         }
     }

@@ -35,4 +35,6 @@
 #[cfg(feature = "collector")]
 pub mod arena;
 pub mod layout;
+#[cfg(feature = "test-support")]
+pub mod producer;
 pub mod words;

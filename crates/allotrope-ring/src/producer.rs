@@ -1,0 +1,175 @@
+//! A stand-in for the recorder, for tests of the collector: maps an arena and
+//! writes to it as the contract says, or against it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use crate::arena::Arena;
+use crate::layout::{Control, IMAGES, LANES, RING_MARGIN, RING_WORDS, image_state};
+use crate::words::{self, head, kind};
+
+/// How long a test waits for its collector.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A mapping of somebody's arena, to write to.
+#[derive(Debug)]
+pub struct Producer {
+    arena: Arena,
+}
+
+/// What an `Image` event says.
+#[derive(Debug, Clone, Copy)]
+pub struct Introduction<'a> {
+    /// The process.
+    pub pid: u32,
+    /// Its parent.
+    pub parent_pid: u32,
+    /// One of [`words::origin`].
+    pub origin: u32,
+    /// The parent's slot, for a fork.
+    pub parent_slot: Option<u32>,
+    /// Pairs of lane and ordinal.
+    pub fork_points: &'a [(u64, u64)],
+    /// Path of the executable.
+    pub executable: &'a str,
+    /// Arguments, each ended by a zero byte.
+    pub command: &'a str,
+}
+
+/// The words of a byte string.
+fn string_words(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    text.chunks(8).map(|chunk| {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(bytes)
+    })
+}
+
+/// The words of an `Image` event.
+pub fn image_words(introduction: &Introduction<'_>, tick: u64) -> Vec<u64> {
+    let it = introduction;
+    let mut words = vec![
+        0,
+        u64::from(it.pid) | u64::from(it.parent_pid) << 32,
+        tick,
+        u64::from(it.origin) | u64::from(it.parent_slot.map_or(0, |slot| slot + 1)) << 32,
+        it.fork_points.len() as u64
+            | (it.executable.len() as u64) << 16
+            | (it.command.len() as u64) << 32,
+    ];
+    words.extend(it.fork_points.iter().flat_map(|point| [point.0, point.1]));
+    words.extend(string_words(it.executable.as_bytes()));
+    words.extend(string_words(it.command.as_bytes()));
+    words[0] = head(kind::IMAGE, 0, (words.len() as u64) << 16);
+    words
+}
+
+/// The words of a `Mapping` event of the range `start..end` with bias `start`.
+pub fn mapping_words(mapping: u16, start: u64, end: u64, build_id: &[u8], path: &str) -> Vec<u64> {
+    let lengths = build_id.len() as u64 | (path.len() as u64) << 32;
+    let mut words = vec![0, start, end, start, crate::arena::tick_now(), lengths];
+    words.extend(string_words(build_id));
+    words.extend(string_words(path.as_bytes()));
+    words[0] = head(
+        kind::MAPPING,
+        0,
+        u64::from(mapping) | (words.len() as u64) << 16,
+    );
+    words
+}
+
+impl Producer {
+    /// Maps the arena in `memory`, as found under `/proc/PID/fd`.
+    pub fn map(memory: File) -> io::Result<Self> {
+        let arena = Arena::map_existing(OwnedFd::from(memory))?;
+        Ok(Self { arena })
+    }
+
+    /// The arena's control page.
+    pub fn control(&self) -> &Control {
+        self.arena.control()
+    }
+
+    /// Claims an image slot, introduces the image in a lane of its own, and
+    /// waits until the collector knows it. Gives slot and lane.
+    pub fn claim_image(&self, introduction: &Introduction<'_>) -> (usize, usize) {
+        let claim = |slot: &usize| {
+            let state = &self.arena.images()[*slot].state;
+            let (free, claimed) = (image_state::FREE, image_state::CLAIMED);
+            let result = state.compare_exchange(free, claimed, Acquire, Relaxed);
+            result.is_ok()
+        };
+        let slot = (0..IMAGES).find(claim).expect("a free image slot");
+        let lane = self.claim_lane(slot, introduction.pid);
+        self.write(lane, &image_words(introduction, crate::arena::tick_now()));
+        self.make_ready(slot, introduction.pid, lane);
+        (slot, lane)
+    }
+
+    /// Says that the image in `slot` is ready and waits to be known.
+    pub fn make_ready(&self, slot: usize, pid: u32, lane: usize) {
+        let image = &self.arena.images()[slot];
+        image.pid.store(pid, Relaxed);
+        image.first_lane.store(lane as u32, Relaxed);
+        image.state.store(image_state::READY, Release);
+        self.ring_doorbell();
+        let begin = Instant::now();
+        while image.state.load(Acquire) == image_state::READY {
+            assert!(begin.elapsed() < PATIENCE, "nobody acknowledges");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Claims a lane for the image in `slot`.
+    pub fn claim_lane(&self, slot: usize, tid: u32) -> usize {
+        let owner = slot as u32 + 1;
+        let claim = |lane: &usize| {
+            let owned = &self.arena.lanes()[*lane].owner;
+            owned.compare_exchange(0, owner, Acquire, Relaxed).is_ok()
+        };
+        let lane = (0..LANES).find(claim).expect("a free lane");
+        self.arena.lanes()[lane].tid.store(tid, Relaxed);
+        self.arena.lanes()[lane].claims.fetch_add(1, Relaxed);
+        lane
+    }
+
+    /// Writes one event, waiting for room.
+    pub fn write(&self, lane: usize, event: &[u64]) {
+        let positions = &self.arena.lanes()[lane];
+        let written = positions.written.load(Relaxed);
+        let begin = Instant::now();
+        let room = |read: u64| RING_WORDS as u64 - (written - read);
+        while room(positions.read.load(Acquire)) < (event.len() + RING_MARGIN) as u64 {
+            assert!(begin.elapsed() < PATIENCE, "nobody drains");
+            self.ring_doorbell();
+            std::thread::yield_now();
+        }
+        self.arena.put_words(lane, written, event);
+        let end = written + event.len() as u64;
+        positions.written.store(end, Release);
+    }
+
+    /// Writes an event that begins with `kind`, `extra` and `payload`.
+    pub fn event(&self, lane: usize, kind: u8, extra: u8, payload: u64, more: &[u64]) {
+        let mut words = vec![words::head(kind, extra, payload)];
+        words.extend_from_slice(more);
+        self.write(lane, &words);
+    }
+
+    /// Claims to have written up to `position`, whatever is there.
+    pub fn forge_position(&self, lane: usize, position: u64) {
+        self.arena.lanes()[lane].written.store(position, Release);
+    }
+
+    /// Counts lost events of the image in `slot`.
+    pub fn lose(&self, slot: usize, reason: usize, events: u64) {
+        self.arena.images()[slot].lost[reason].fetch_add(events, Relaxed);
+    }
+
+    fn ring_doorbell(&self) {
+        self.arena.shared().doorbell.fetch_add(1, Release);
+    }
+}
