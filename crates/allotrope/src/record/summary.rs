@@ -89,13 +89,12 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     text
 }
 
-/// The largest peak of a process, and when it was.
+/// The largest peak of a process, and when it was by that process's clock.
 fn peak(profile: &Profile) -> Option<String> {
     let process = profile
         .processes
         .iter()
         .max_by_key(|process| process.totals.peak_bytes)?;
-    let when = process.started_us + process.totals.peak_time_us;
     let of = match profile.processes.len() {
         1 => String::new(),
         _ => format!(" in process {} (pid {})", process.id, process.pid),
@@ -103,7 +102,7 @@ fn peak(profile: &Profile) -> Option<String> {
     Some(format!(
         "{}{of} after {:.3} s",
         BinaryBytes(process.totals.peak_bytes),
-        when as f64 / 1e6
+        process.totals.peak_time_us as f64 / 1e6
     ))
 }
 
