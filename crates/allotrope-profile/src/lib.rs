@@ -22,6 +22,7 @@ mod replay;
 mod series;
 mod site;
 mod source;
+pub mod stack_set;
 mod tentative;
 
 pub use error::ReplayError;
@@ -32,3 +33,4 @@ pub use model::{
 pub use replay::{Block, Options, blocks_of_sites, replay};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use source::{MemoryTrace, Run, SourceEntry, TraceSource};
+pub use stack_set::{CountedStack, Metric, StackFrame, StackSet};
