@@ -1,0 +1,345 @@
+//! Whole recordings: a simulated recorder in a process of its own writes what
+//! is known here, and the trace must say the same.
+
+mod program;
+mod session;
+
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use allotrope_collector::protocol::{FirstExit, FromFront, ToFront};
+use allotrope_trace::model::{
+    EntryPoint, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Record, StackNode, stack_end,
+};
+
+use program::{BUILD_ID, CODE, HEAP, MODULE, PAIRS, STACK, STATUS};
+use session::{Recorded, Session, program};
+
+const MAIN: u32 = stack_end::FIRST_NODE;
+const CALLEE: u32 = MAIN + 1;
+
+fn freed(address: u64) -> Event {
+    Event {
+        kind: EventKind::Deallocation,
+        entry: EntryPoint::Free,
+        alignment_log2: 0,
+        stack: 0,
+        address,
+        size: 0,
+    }
+}
+
+fn allocated(address: u64, size: u64, stack: u32) -> Event {
+    Event {
+        kind: EventKind::Allocation,
+        entry: EntryPoint::Malloc,
+        alignment_log2: 0,
+        stack,
+        address,
+        size,
+    }
+}
+
+fn pairs() -> Vec<Event> {
+    let pair = |number| {
+        let address = HEAP + number * 16;
+        [allocated(address, number, CALLEE), freed(address)]
+    };
+    (0..PAIRS).flat_map(pair).collect()
+}
+
+fn nodes(recorded: &Recorded) -> Vec<StackNode> {
+    let nodes = |record: &Record| match record {
+        Record::Stacks { nodes, .. } => Some(nodes.clone()),
+        _ => None,
+    };
+    recorded
+        .records
+        .iter()
+        .filter_map(nodes)
+        .flatten()
+        .collect()
+}
+
+#[test]
+fn everything_written_through_many_laps_of_a_ring_is_in_the_trace() {
+    let recorded = Session::record("pairs");
+    let counted = recorded.counted(0);
+    assert_eq!(counted.len(), 1);
+    assert!(counted[0].1 == pairs());
+    assert_eq!(recorded.exits(), [(0, Exit::Status(STATUS))]);
+    assert_eq!(recorded.losses(0), []);
+    let done = &recorded.done;
+    assert_eq!((done.images, done.events), (1, PAIRS * 2));
+    assert_eq!((done.lost_events, done.unrecorded.len()), (0, 0));
+
+    let image = recorded.images()[0];
+    assert_eq!(image.origin, Origin::First);
+    assert_eq!(image.executable, "/bin/program");
+    assert_eq!(image.command, ["program", "argument", ""]);
+    let node = |parent, address| StackNode {
+        parent,
+        address,
+        mapping: 3,
+        exact: false,
+    };
+    assert_eq!(nodes(&recorded), [node(0, STACK[0]), node(MAIN, STACK[1])]);
+    let has = |wanted: &dyn Fn(&Record) -> bool| recorded.records.iter().any(wanted);
+    assert!(has(&|record| matches!(record, Record::Module(module)
+        if module.path == MODULE && module.build_id == BUILD_ID && module.module == 0)));
+    assert!(has(&|record| matches!(record, Record::Mapping(mapping)
+        if mapping.start == CODE && mapping.bias == CODE && mapping.mapping == 3)));
+    assert!(has(&|record| matches!(
+        record,
+        Record::Unmapped { mapping: 3, .. }
+    )));
+    assert!(has(&|record| matches!(record, Record::ResidentSet { .. })));
+    assert!(has(&|record| matches!(record, Record::ThreadName(_))));
+    let clocks = recorded.records.iter();
+    let clocks = clocks.filter(|record| matches!(record, Record::Clock(_)));
+    assert!(clocks.count() >= 2, "at the start and at the end");
+}
+
+#[test]
+fn threads_lanes_and_all_kinds_of_events_are_told_apart() {
+    let recorded = Session::record("threads");
+    let starts = recorded.records.iter().filter_map(|record| match record {
+        Record::ThreadStart(start) => Some((start.tid, start.thread)),
+        _ => None,
+    });
+    let starts: Vec<_> = starts.collect();
+    assert_eq!(starts.len(), 3, "the nested lane is nobody new");
+    let thread = |tid| starts.iter().find(|start| start.0 == tid).unwrap().1;
+    let main = thread(recorded.images()[0].pid);
+
+    let realloc = |kind, address, size, stack| Event {
+        kind,
+        entry: EntryPoint::Realloc,
+        ..allocated(address, size, stack)
+    };
+    let start = |address| realloc(EventKind::ReallocationStart, address, 0, 0);
+    let answer = |kind| Event {
+        kind,
+        ..allocated(0, 0, 0)
+    };
+    let aligned = |stack| Event {
+        entry: EntryPoint::Memalign,
+        alignment_log2: 12,
+        ..allocated(HEAP, 1 << 45, stack)
+    };
+    let exact = StackNode {
+        parent: stack_end::NO_UNWIND_INFORMATION,
+        address: STACK[0],
+        mapping: NO_MAPPING,
+        exact: true,
+    };
+    let exact_id = nodes(&recorded).iter().position(|it| *it == exact).unwrap() as u32 + MAIN;
+    let end = EventKind::ReallocationEnd;
+    let other = [
+        aligned(exact_id),
+        start(HEAP),
+        answer(EventKind::ReallocationFailed),
+        start(HEAP),
+        realloc(end, HEAP + 64, 5, stack_end::NOT_RECORDED),
+        start(HEAP + 64),
+        realloc(end, HEAP, (1 << 45) + 1, stack_end::NOT_RECORDED),
+        start(HEAP),
+        answer(EventKind::ReallocationFreed),
+        freed(HEAP),
+    ];
+    // Whose events a stream's are, by the marks in it.
+    let mut seen = 0;
+    for events in recorded.events.values() {
+        let marks = events
+            .iter()
+            .filter(|event| event.kind == EventKind::Thread);
+        let threads: Vec<u64> = marks.map(|event| event.address).collect();
+        let counted: Vec<Event> = events
+            .iter()
+            .filter(|it| it.is_counted())
+            .copied()
+            .collect();
+        if counted.len() == other.len() {
+            assert_eq!(counted, other);
+            let expected = [thread(1_000_001), thread(1_000_002)].map(u64::from);
+            assert_eq!(threads, expected);
+            assert!(
+                events
+                    .iter()
+                    .any(|it| it.kind == EventKind::Epoch && it.address == 99)
+            );
+        } else {
+            assert_eq!(counted.len(), 1);
+            assert_eq!(threads, [u64::from(main)]);
+        }
+        seen += 1;
+    }
+    assert_eq!(seen, 3);
+    let ends = recorded.records.iter();
+    let ends = ends.filter(|record| matches!(record, Record::ThreadEnd(_)));
+    assert_eq!(ends.count(), 3);
+    // The stack forgotten (3: corrupt) and what the recorder counted.
+    let mut losses = recorded.losses(0);
+    losses.sort_unstable();
+    assert_eq!(losses, [(0, 5), (3, 1), (4, 6)]);
+    assert_eq!(recorded.done.lost_events, 12);
+}
+
+#[test]
+fn a_corrupt_lane_loses_its_rest_and_holds_nobody_up() {
+    let recorded = Session::record("corrupt");
+    assert_eq!(recorded.exits(), [(0, Exit::Status(STATUS))]);
+    let counted: Vec<_> = recorded.counted(0).into_iter().map(|it| it.1).collect();
+    assert_eq!(counted, [vec![freed(HEAP)], vec![freed(HEAP)]]);
+    assert_eq!(recorded.losses(0), [(3, 1)]);
+    let incomplete = |record: &Record| matches!(record, Record::ImageEnd(end) if !end.complete);
+    assert!(recorded.records.iter().any(incomplete));
+}
+
+#[test]
+fn a_position_that_can_not_be_is_corrupt() {
+    let recorded = Session::record("forged");
+    assert_eq!(recorded.losses(0), [(3, 1)]);
+    assert_eq!(recorded.done.events, 0);
+}
+
+#[test]
+fn a_killed_program_loses_nothing() {
+    let recorded = Session::record("killed");
+    assert_eq!(recorded.exits(), [(0, Exit::Signal(9))]);
+    let expected: Vec<Event> = (0..1000).map(|number| freed(HEAP + number)).collect();
+    assert_eq!(recorded.counted(0)[0].1, expected);
+}
+
+#[test]
+fn a_forked_child_names_its_parent_and_the_point_of_the_fork() {
+    let recorded = Session::record("fork");
+    let child = recorded.images()[1];
+    assert_eq!((child.origin, child.forked_from), (Origin::Fork, Some(0)));
+    let stream = recorded.counted(0)[0].0;
+    assert_eq!(child.fork_points, [ForkPoint { stream, ordinal: 3 }]);
+    let exits = [(0, Exit::Status(0)), (1, Exit::Status(STATUS))];
+    assert_eq!(recorded.exits(), exits);
+    assert_eq!(recorded.counted(1)[0].1, [freed(HEAP)]);
+}
+
+#[test]
+fn an_exec_ends_one_image_and_begins_another() {
+    let recorded = Session::record("exec");
+    let images = recorded.images();
+    assert_eq!(images[0].pid, images[1].pid);
+    assert_eq!(
+        (images[0].origin, images[1].origin),
+        (Origin::First, Origin::Exec)
+    );
+    let exits = [(0, Exit::Exec), (1, Exit::Status(STATUS))];
+    assert_eq!(recorded.exits(), exits);
+    assert_eq!(recorded.counted(0)[0].1, [freed(HEAP)]);
+    assert!(recorded.counted(1)[0].1 == pairs());
+}
+
+#[test]
+fn an_exec_of_what_has_no_recorder_is_named() {
+    let recorded = Session::record("exec-unrecorded");
+    assert_eq!(recorded.exits(), [(0, Exit::Exec)]);
+    assert_eq!(recorded.done.unrecorded.len(), 1);
+    let unrecorded = &recorded.done.unrecorded[0];
+    assert_eq!(unrecorded.pid, recorded.images()[0].pid);
+    let written = |record: &Record| matches!(record, Record::Unrecorded(it) if it.executable == unrecorded.executable);
+    assert!(recorded.records.iter().any(written));
+}
+
+#[test]
+fn a_recording_can_be_stopped_while_the_program_runs() {
+    let mut session = Session::start();
+    let mut child = stay(&mut session);
+    std::thread::sleep(Duration::from_millis(100));
+    session.say(&FromFront::Stop);
+    let recorded = session.finish();
+    assert_eq!(recorded.exits(), [(0, Exit::Running)]);
+    assert_eq!(recorded.done.events, 1);
+    assert!(child.try_wait().unwrap().is_none(), "it runs on");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A program that has introduced itself and waits for the end of its input.
+fn stay(session: &mut Session) -> std::process::Child {
+    let mut command = program(session.arena(), "stay");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    session.say(&FromFront::FirstStarted { pid: child.id() });
+    // It says hello on its output once it is known.
+    let mut hello = [0];
+    let output = child.stdout.as_mut().unwrap();
+    while hello != *b"!" {
+        std::io::Read::read_exact(output, &mut hello).unwrap();
+    }
+    child
+}
+
+#[test]
+fn the_front_hears_which_processes_are_waited_for() {
+    let mut session = Session::start();
+    let mut command = program(session.arena(), "orphan");
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    session.say(&FromFront::FirstStarted { pid: child.id() });
+    let mut input = child.stdin.take().unwrap();
+    session.wait_for(child);
+    let ToFront::Waiting { pids } = session.hear() else {
+        panic!("nobody is waited for");
+    };
+    assert_eq!(pids.len(), 1);
+    input.write_all(b"go").unwrap();
+    drop(input);
+    let recorded = session.finish();
+    assert_eq!(recorded.images().len(), 2);
+    assert_eq!(recorded.images()[1].pid, pids[0]);
+    assert_eq!(recorded.exits()[0], (0, Exit::Status(0)));
+}
+
+#[test]
+fn a_front_that_is_gone_does_not_end_the_recording() {
+    let mut session = Session::start();
+    let mut child = stay(&mut session);
+    let session = session.hang_up();
+    std::thread::sleep(Duration::from_millis(100));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let recorded = session.finish();
+    assert_eq!(recorded.exits(), [(0, Exit::Status(0))]);
+    assert_eq!(recorded.done.events, 1);
+}
+
+#[test]
+fn a_program_that_never_reports_leaves_no_image() {
+    let mut session = Session::start();
+    session.say(&FromFront::FirstEnded(FirstExit::Status(0)));
+    let begin = Instant::now();
+    let recorded = session.finish();
+    assert_eq!((recorded.done.images, recorded.done.events), (0, 0));
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn a_full_disk_is_said_and_the_program_runs_on() {
+    // The header fits nowhere: the collector fails before or after it is ready.
+    let (input, mut to) = std::io::pipe().unwrap();
+    let start = allotrope_collector::protocol::Start::new("/dev/full", vec![]);
+    let mut line = serde_json::to_vec(&FromFront::Start(start)).unwrap();
+    line.push(b'\n');
+    to.write_all(&line).unwrap();
+    let mut output = Vec::new();
+    let error = allotrope_collector::run(input, &mut output).unwrap_err();
+    assert!(error.to_string().contains("/dev/full"), "{error}");
+    let last = output.split(|byte| *byte == b'\n').rev().nth(1).unwrap();
+    let message = error.to_string();
+    assert_eq!(
+        serde_json::from_slice::<ToFront>(last).unwrap(),
+        ToFront::Failed { message }
+    );
+}

@@ -1,0 +1,297 @@
+//! What the recorded programs do: each script writes to the arena what a
+//! recorder would, and leaves as a program does.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use allotrope_ring::arena::tick_now;
+use allotrope_ring::producer::{Introduction, Producer, mapping_words};
+use allotrope_ring::words::{NO_MAPPING, kind, node, origin, stack_and_size};
+use allotrope_trace::model::EntryPoint;
+
+use crate::session::program;
+
+pub const ARENA_VARIABLE: &str = "ALLOTROPE_TEST_ARENA";
+pub const SCRIPT_VARIABLE: &str = "ALLOTROPE_TEST_SCRIPT";
+
+/// Allocations and deallocations of [`pairs`]: with 3 words each, many laps.
+pub const PAIRS: u64 = 150_000;
+/// Status with which scripts leave.
+pub const STATUS: i32 = 7;
+/// First of the addresses handed out.
+pub const HEAP: u64 = 0x5555_0000_0000;
+/// Start of the only mapping, and its bias.
+pub const CODE: u64 = 0x7f00_0000_0000;
+/// The two nodes of the only stack: `main` and what it calls.
+pub const STACK: [u64; 2] = [CODE + 0x1000, CODE + 0x2000];
+/// What the mapping is a mapping of.
+pub const MODULE: &str = "/nonexistent/libmodule.so";
+pub const BUILD_ID: &[u8] = b"\x01\x02\x03\x04\x05";
+
+const MALLOC: u8 = EntryPoint::Malloc as u8;
+const FREE: u8 = EntryPoint::Free as u8;
+const MAIN: u32 = 8;
+const CALLEE: u32 = 9;
+
+/// Not a test: what the recorded process runs.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn simulated_program() {
+    let Ok(script) = std::env::var(SCRIPT_VARIABLE) else {
+        return;
+    };
+    let arena = std::env::var(ARENA_VARIABLE).unwrap();
+    let status = Program::new(arena).run(&script);
+    std::process::exit(status);
+}
+
+struct Program {
+    producer: Producer,
+    arena: String,
+}
+
+/// One word after another of a script is what it does.
+impl Program {
+    fn new(arena: String) -> Self {
+        let mut parts = arena.split(':');
+        let mut part = || parts.next().unwrap();
+        let path = format!("/proc/{}/fd/{}", part(), part());
+        let key = u64::from_str_radix(part(), 16).unwrap();
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        let producer = Producer::map(file).unwrap();
+        let said = producer
+            .control()
+            .key
+            .load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(said, key);
+        Self { producer, arena }
+    }
+
+    fn run(&self, script: &str) -> i32 {
+        let mut words = script.split(' ');
+        match words.next().unwrap() {
+            "pairs" => self.pairs(),
+            "threads" => self.threads(),
+            "corrupt" => self.corrupt(),
+            "forged" => self.forged(),
+            "killed" => self.killed(),
+            "fork" => self.fork(),
+            "forked" => self.forked(words.map(|word| word.parse().unwrap()).collect()),
+            "exec" => self.exec(),
+            "exec-unrecorded" => self.exec_unrecorded(),
+            "stay" => self.stay(),
+            "orphan" => self.orphan(),
+            other => panic!("there is no script {other}"),
+        }
+    }
+
+    fn introduce(&self) -> (usize, usize) {
+        let claimed = self.claim(origin::EXEC, None, &[]);
+        self.thread(claimed.1, std::process::id(), false);
+        claimed
+    }
+
+    fn claim(&self, origin: u32, parent: Option<u32>, points: &[(u64, u64)]) -> (usize, usize) {
+        self.producer.claim_image(&Introduction {
+            pid: std::process::id(),
+            parent_pid: std::os::unix::process::parent_id(),
+            origin,
+            parent_slot: parent,
+            fork_points: points,
+            executable: "/bin/program",
+            command: "program\0argument\0\0",
+        })
+    }
+
+    fn thread(&self, lane: usize, tid: u32, nested: bool) {
+        let tid = u64::from(tid);
+        let extra = u8::from(nested);
+        self.producer
+            .event(lane, kind::THREAD, extra, tid, &[tick_now()]);
+    }
+
+    fn stack(&self, lane: usize) {
+        let put = |address, parent, id, mapping| {
+            let second = [node(parent, id, mapping)];
+            self.producer.event(lane, kind::NODE, 0, address, &second);
+        };
+        put(STACK[0], 0, MAIN, 3);
+        put(STACK[1], MAIN, CALLEE, 3);
+    }
+
+    fn allocate(&self, lane: usize, address: u64, size: u64) {
+        let second = [stack_and_size(CALLEE, size)];
+        self.producer
+            .event(lane, kind::ALLOCATION, MALLOC, address, &second);
+    }
+
+    fn free(&self, lane: usize, address: u64) {
+        self.producer
+            .event(lane, kind::DEALLOCATION, FREE, address, &[]);
+    }
+
+    fn exit_note(&self, lane: usize) {
+        self.producer.event(lane, kind::EXIT, 0, STATUS as u64, &[]);
+    }
+
+    /// Many events on one lane, the mapping told after the stack.
+    fn pairs(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        self.stack(lane);
+        let mapping = mapping_words(3, CODE, CODE + 0x10_0000, BUILD_ID, MODULE);
+        self.producer.write(lane, &mapping);
+        for number in 0..PAIRS {
+            self.allocate(lane, HEAP + number * 16, number);
+            self.free(lane, HEAP + number * 16);
+        }
+        self.producer.event(lane, kind::UNMAPPED, 0, 3, &[]);
+        self.exit_note(lane);
+        STATUS
+    }
+
+    /// A second thread, a nested lane, a takeover, events of every kind,
+    /// losses that the recorder counted.
+    fn threads(&self) -> i32 {
+        let (slot, first) = self.introduce();
+        let other = self.producer.claim_lane(slot, 1_000_001);
+        self.thread(other, 1_000_001, false);
+        let nested = self.producer.claim_lane(slot, std::process::id());
+        self.thread(nested, std::process::id(), true);
+        self.stack(first);
+        self.allocate(first, HEAP, 1);
+        self.free(nested, HEAP);
+        let realloc = EntryPoint::Realloc as u8;
+        let event = |kind, extra, address, more: &[u64]| {
+            self.producer.event(other, kind, extra, address, more);
+        };
+        event(kind::NODE, 1, STACK[0], &[node(1, MAIN, NO_MAPPING)]);
+        let memalign = EntryPoint::Memalign as u8;
+        let huge = 1 << 45;
+        event(
+            kind::ALLOCATION_LONG,
+            memalign,
+            HEAP,
+            &[stack_and_size(MAIN, 12), huge],
+        );
+        event(kind::REALLOCATION_START, realloc, HEAP, &[]);
+        event(kind::REALLOCATION_FAILED, 0, HEAP, &[]);
+        event(kind::REALLOCATION_START, realloc, HEAP, &[]);
+        event(
+            kind::REALLOCATION_END,
+            realloc,
+            HEAP + 64,
+            &[stack_and_size(3, 5)],
+        );
+        event(kind::FORGET, 0, 0, &[]);
+        event(kind::EPOCH, 0, 0, &[tick_now(), 99]);
+        event(kind::REALLOCATION_START, realloc, HEAP + 64, &[]);
+        event(
+            kind::REALLOCATION_END_LONG,
+            realloc,
+            HEAP,
+            // Forgotten: not recorded.
+            &[stack_and_size(MAIN, 0), huge + 1],
+        );
+        event(kind::REALLOCATION_START, realloc, HEAP, &[]);
+        event(kind::REALLOCATION_FREED, 0, HEAP, &[]);
+        self.thread(other, 1_000_002, false);
+        event(kind::DEALLOCATION, FREE, HEAP, &[]);
+        self.producer.lose(slot, 0, 5);
+        self.producer.lose(slot, 4, 6);
+        0
+    }
+
+    /// Good events, then nonsense; the program can not hang on it.
+    fn corrupt(&self) -> i32 {
+        let (slot, lane) = self.introduce();
+        let sound = self.producer.claim_lane(slot, 5);
+        self.free(lane, HEAP);
+        self.producer.write(lane, &[0]);
+        for number in 0..PAIRS {
+            self.free(lane, HEAP + number);
+        }
+        self.thread(sound, 5, false);
+        self.free(sound, HEAP);
+        STATUS
+    }
+
+    /// More words claimed than a ring has.
+    fn forged(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        self.producer.forge_position(lane, u64::MAX - 5);
+        STATUS
+    }
+
+    fn killed(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        for number in 0..1000 {
+            self.free(lane, HEAP + number);
+        }
+        let own = std::process::id().to_string();
+        Command::new("sh")
+            .args(["-c", "kill -KILL $0", &own])
+            .status()
+            .unwrap();
+        unreachable!("it was killed");
+    }
+
+    /// A child that says it was forked, with three events before the fork.
+    fn fork(&self) -> i32 {
+        let (slot, lane) = self.introduce();
+        for number in 0..3 {
+            self.free(lane, HEAP + number);
+        }
+        let script = format!("forked {slot} {lane} 3");
+        let mut child = program(&self.arena, &script).spawn().unwrap();
+        child.wait().unwrap();
+        self.free(lane, HEAP);
+        0
+    }
+
+    fn forked(&self, numbers: Vec<u64>) -> i32 {
+        let points = [(numbers[1], numbers[2])];
+        let parent = Some(numbers[0] as u32);
+        let (_, lane) = self.claim(origin::FORK, parent, &points);
+        self.thread(lane, std::process::id(), false);
+        self.free(lane, HEAP);
+        self.exit_note(lane);
+        STATUS
+    }
+
+    /// Becomes `pairs` by exec.
+    fn exec(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        self.free(lane, HEAP);
+        let error = program(&self.arena, "pairs").exec();
+        panic!("{error}");
+    }
+
+    /// Becomes a program without recorder that lives for a while.
+    fn exec_unrecorded(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        self.free(lane, HEAP);
+        let error = Command::new("sleep").arg("1").exec();
+        panic!("{error}");
+    }
+
+    /// Says something and lives until its input ends.
+    fn stay(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        self.free(lane, HEAP);
+        println!("!");
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+        0
+    }
+
+    /// Leaves a child behind that ends when its input does.
+    fn orphan(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        let mut child = program(&self.arena, "stay").spawn().unwrap();
+        // The child has its own image before this process ends.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        self.free(lane, HEAP);
+        assert!(child.try_wait().unwrap().is_none());
+        0
+    }
+}

@@ -1,0 +1,220 @@
+//! A collector in this process, recording a program that is this test binary
+//! once more; and what it wrote, read back.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::thread::JoinHandle;
+
+use allotrope_collector::CollectorError;
+use allotrope_collector::protocol::{Done, FirstExit, FromFront, Start, ToFront};
+use allotrope_trace::model::{Event, Exit, ImageId, Record, StreamId};
+use allotrope_trace::{Entry, TraceReader};
+use tempfile::TempDir;
+
+use crate::program::{ARENA_VARIABLE, SCRIPT_VARIABLE};
+
+pub struct Session {
+    /// `None` once the front has hung up.
+    to: Option<PipeWriter>,
+    from: BufReader<PipeReader>,
+    collector: JoinHandle<Result<(), CollectorError>>,
+    arena: String,
+    output: PathBuf,
+    // Removes the folder when the session is over.
+    _folder: TempDir,
+}
+
+/// A finished recording.
+pub struct Recorded {
+    pub done: Done,
+    pub messages: Vec<ToFront>,
+    pub records: Vec<Record>,
+    pub events: HashMap<(ImageId, StreamId), Vec<Event>>,
+}
+
+fn say(to: &mut PipeWriter, message: &FromFront) {
+    let mut line = serde_json::to_string(message).unwrap();
+    line.push('\n');
+    to.write_all(line.as_bytes()).unwrap();
+}
+
+fn hear(from: &mut impl BufRead) -> ToFront {
+    let mut line = String::new();
+    from.read_line(&mut line).unwrap();
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
+}
+
+/// A command that runs this test binary as a recorded program.
+pub fn program(arena: &str, script: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args([
+            "program::simulated_program",
+            "--exact",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(ARENA_VARIABLE, arena)
+        .env(SCRIPT_VARIABLE, script)
+        .stdout(std::process::Stdio::null());
+    command
+}
+
+impl Session {
+    pub fn start() -> Self {
+        Self::start_with(|_| ())
+    }
+
+    pub fn start_with(change: impl FnOnce(&mut Start)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut start = Start::new(folder.path().join("trace"), vec!["program".into()]);
+        change(&mut start);
+        let output = start.output.clone();
+        let (input, mut to) = std::io::pipe().unwrap();
+        let (from, answers) = std::io::pipe().unwrap();
+        let collector = std::thread::spawn(move || allotrope_collector::run(input, answers));
+        say(&mut to, &FromFront::Start(start));
+        let mut from = BufReader::new(from);
+        let arena = match hear(&mut from) {
+            ToFront::Ready { arena } => arena,
+            other => panic!("{other:?}"),
+        };
+        Self {
+            to: Some(to),
+            from,
+            collector,
+            arena,
+            output,
+            _folder: folder,
+        }
+    }
+
+    pub fn say(&mut self, message: &FromFront) {
+        say(self.to.as_mut().unwrap(), message);
+    }
+
+    /// Where recorders find the arena.
+    pub fn arena(&self) -> &str {
+        &self.arena
+    }
+
+    /// Closes the front's end, as its death does.
+    pub fn hang_up(mut self) -> Self {
+        self.to = None;
+        self
+    }
+
+    pub fn hear(&mut self) -> ToFront {
+        hear(&mut self.from)
+    }
+
+    pub fn spawn(&mut self, script: &str) -> Child {
+        let child = program(&self.arena, script).spawn().unwrap();
+        self.say(&FromFront::FirstStarted { pid: child.id() });
+        child
+    }
+
+    /// Waits for the first process, as the front does, and says how it ended.
+    pub fn wait_for(&mut self, mut child: Child) {
+        let status = child.wait().unwrap();
+        let exit = match (status.code(), status.signal()) {
+            (Some(status), _) => FirstExit::Status(status),
+            (None, signal) => FirstExit::Signal(signal.unwrap()),
+        };
+        self.say(&FromFront::FirstEnded(exit));
+    }
+
+    /// Runs `script` from its start to its end.
+    pub fn record(script: &str) -> Recorded {
+        let mut session = Self::start();
+        let child = session.spawn(script);
+        session.wait_for(child);
+        session.finish()
+    }
+
+    /// Hears all that is left and reads the trace.
+    pub fn finish(mut self) -> Recorded {
+        let mut messages = Vec::new();
+        let done = loop {
+            match self.hear() {
+                ToFront::Done(done) => break done,
+                ToFront::Failed { message } => panic!("{message}"),
+                other => messages.push(other),
+            }
+        };
+        self.collector.join().unwrap().unwrap();
+        let reader = TraceReader::open(&self.output).unwrap();
+        assert!(reader.is_complete());
+        assert_eq!(reader.readable_bytes(), done.bytes);
+        let mut records = Vec::new();
+        let mut events: HashMap<_, Vec<Event>> = HashMap::new();
+        let mut run = Vec::new();
+        for entry in reader.entries() {
+            match entry.unwrap() {
+                Entry::Record(record) => records.push(record),
+                Entry::Events(at) => {
+                    let stream = events.entry((at.image, at.stream)).or_default();
+                    let counted = stream.iter().filter(|event| event.is_counted()).count();
+                    assert_eq!(at.first_ordinal, counted as u64);
+                    reader.read_events(&at, &mut run).unwrap();
+                    stream.append(&mut run);
+                }
+            }
+        }
+        Recorded {
+            done,
+            messages,
+            records,
+            events,
+        }
+    }
+}
+
+impl Recorded {
+    /// How the images ended, by their ids.
+    pub fn exits(&self) -> Vec<(ImageId, Exit)> {
+        let end = |record: &Record| match record {
+            Record::ImageEnd(end) => Some((end.image, end.exit)),
+            _ => None,
+        };
+        let mut exits: Vec<_> = self.records.iter().filter_map(end).collect();
+        exits.sort_by_key(|(image, _)| *image);
+        exits
+    }
+
+    /// The images' beginnings, in order.
+    pub fn images(&self) -> Vec<&allotrope_trace::model::ImageStart> {
+        self.records
+            .iter()
+            .filter_map(|record| match record {
+                Record::ImageStart(start) => Some(start),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// Counted events of an image's streams, by stream.
+    pub fn counted(&self, image: ImageId) -> Vec<(StreamId, Vec<Event>)> {
+        let of_image = self.events.iter().filter(|((of, _), _)| *of == image);
+        let mut streams: Vec<_> = of_image
+            .map(|((_, stream), events)| {
+                let counted = events.iter().filter(|event| event.is_counted());
+                (*stream, counted.copied().collect())
+            })
+            .collect();
+        streams.sort_by_key(|(stream, _)| *stream);
+        streams
+    }
+
+    /// Losses of an image, by the number of their reason.
+    pub fn losses(&self, image: ImageId) -> Vec<(u8, u64)> {
+        let loss = |record: &Record| match record {
+            Record::Loss(loss) if loss.image == image => Some((loss.reason as u8, loss.events)),
+            _ => None,
+        };
+        self.records.iter().filter_map(loss).collect()
+    }
+}
