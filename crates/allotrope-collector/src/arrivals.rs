@@ -151,7 +151,20 @@ impl Recording {
         pid: u32,
         pairs: &[u64],
     ) -> Option<(ImageId, Vec<ForkPoint>)> {
-        let living = self.slots.get(slot)?.image().map(Image::ancestor);
+        // Parent and child may both have come since the last look, the child
+        // to a lower slot.
+        let state = self.arena.images().get(slot)?.state.load(Acquire);
+        if state == image_state::READY && matches!(self.slots[slot], Slot::Empty) {
+            self.receive(slot);
+        }
+        // A lane is a stream from its first event on: those before the fork
+        // may not have been read.
+        for lane in pairs.iter().step_by(2) {
+            if *lane < LANES as u64 {
+                self.drain_lane(*lane as usize);
+            }
+        }
+        let living = self.slots[slot].image().map(Image::ancestor);
         let living_is_it = living.as_ref().is_some_and(|it| it.has_pid(pid));
         let parent = match living {
             Some(living) if living_is_it => Some(living),

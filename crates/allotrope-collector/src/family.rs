@@ -61,6 +61,7 @@ impl Family {
         self.unrecorded.remove(&pid);
         self.suspects.remove(&pid);
         self.loading.remove(&pid);
+        self.latent.retain(|latent| *latent != pid);
     }
 
     /// Notes an image that can not be recorded.
@@ -109,12 +110,25 @@ impl Family {
     }
 
     /// Looks for children of `roots`, the processes with images, that run
-    /// something else without having a recorder: in two looks one after
-    /// another, for a program needs time to load.
-    pub(crate) fn look(&mut self, roots: Vec<u32>, arena_inode: u64, now: Instant) {
+    /// something else without having a recorder (and whether that is true of
+    /// `first`, the first process as long as it has no image): in two looks
+    /// one after another, for a program needs time to load.
+    pub(crate) fn look(
+        &mut self,
+        mut roots: Vec<u32>,
+        first: Option<u32>,
+        arena_inode: u64,
+        now: Instant,
+    ) {
         self.next_children = Some(now + CHILDREN_INTERVAL);
         let recorded: FxHashSet<u32> = roots.iter().copied().collect();
         let mut suspects = FxHashSet::default();
+        if let Some(first) = first.filter(|pid| !recorded.contains(pid)) {
+            if self.runs_without_recorder(first, arena_inode) {
+                suspects.insert(first);
+            }
+            roots.push(first);
+        }
         // Children of the unrecorded are of the family, too.
         let mut queue = roots;
         queue.extend(self.unrecorded.keys().filter(|pid| **pid != 0));
@@ -132,6 +146,7 @@ impl Family {
                 }
             }
         }
+        suspects.retain(|pid| !self.unrecorded.contains_key(pid));
         for pid in suspects
             .intersection(&self.suspects)
             .copied()
@@ -227,10 +242,10 @@ mod tests {
             .unwrap();
         let roots = vec![std::process::id()];
         let now = Instant::now();
-        family.look(roots.clone(), u64::MAX, now);
+        family.look(roots.clone(), None, u64::MAX, now);
         assert!(!family.is_due(now));
         assert!(family.is_due(now + CHILDREN_INTERVAL));
-        family.look(roots, u64::MAX, now + CHILDREN_INTERVAL);
+        family.look(roots, None, u64::MAX, now + CHILDREN_INTERVAL);
         let unrecorded = family.take_unrecorded();
         assert_eq!(unrecorded.len(), 1);
         assert_eq!(unrecorded[0].pid, child.id());

@@ -48,11 +48,11 @@ impl Recording {
                 break;
             }
         }
-        let roots = self.slots.iter().filter_map(|slot| slot.image());
-        let roots = roots.map(|image| image.pid).chain(self.first.pid());
         if self.family.is_due(self.now) {
-            let roots = roots.collect();
-            self.family.look(roots, self.arena_inode, self.now);
+            let living = self.slots.iter().filter_map(|slot| slot.image());
+            let roots = living.map(|image| image.pid).collect();
+            self.family
+                .look(roots, self.first.pid(), self.arena_inode, self.now);
         }
     }
 

@@ -318,6 +318,8 @@ impl Recording {
         if self.now >= self.next_clock {
             self.next_clock = self.now + CLOCK_INTERVAL;
             self.book.trace.write(&Record::Clock(clock::reading()));
+            // Records without events wait in the writer otherwise.
+            self.book.trace.flush();
         }
         self.tell_who_is_waited_for();
         arrived || drained

@@ -70,6 +70,12 @@ impl LaneStacks {
         true
     }
 
+    /// Pages that are in use.
+    #[cfg(test)]
+    pub(crate) fn pages(&self) -> usize {
+        self.pages.iter().flatten().count()
+    }
+
     /// Forgets every id and gives the memory back.
     pub(crate) fn forget(&mut self, budget: &mut StackBudget) {
         budget.pages += self.pages.iter().flatten().count();

@@ -375,3 +375,98 @@ fn entry_point(number: u8) -> Result<EntryPoint, Corrupt> {
 fn valid_alignment(log2: u8) -> Result<u8, Corrupt> {
     if log2 < 64 { Ok(log2) } else { Err(Corrupt) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use allotrope_ring::words::head;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::trace_file::TraceFile;
+    use crate::watch::Watch;
+
+    fn book() -> (tempfile::NamedTempFile, Book) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let book = Book::new(TraceFile::create(file.path()).unwrap());
+        (file, book)
+    }
+
+    fn image() -> Image {
+        Image::new(0, std::process::id(), Watch::Gone, Instant::now())
+    }
+
+    #[test]
+    fn events_that_begin_behind_the_ring_are_left() {
+        let (_file, mut book) = book();
+        let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
+        let free = head(words::kind::DEALLOCATION, EntryPoint::Free as u8, 16);
+        let taken = stream.take(&[free; 5], 3, &mut image, &mut book);
+        assert_eq!(taken, Ok(3));
+        assert_eq!(stream.pending.len(), 3);
+        assert_eq!(book.pending_events, 3);
+        stream.write(&mut image, &mut book);
+        assert_eq!((book.pending_events, book.trace.events), (0, 3));
+    }
+
+    #[test]
+    fn entry_points_and_alignments_that_do_not_exist_are_corrupt() {
+        let (_file, mut book) = book();
+        let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
+        let no_entry = EntryPoint::ALL.len() as u8;
+        let free = [head(words::kind::DEALLOCATION, no_entry, 16)];
+        assert_eq!(stream.take(&free, 9, &mut image, &mut book), Err(Corrupt));
+        let long = head(words::kind::ALLOCATION_LONG, 0, 16);
+        let aligned = [long, 64 << words::STACK_BITS, 1];
+        assert_eq!(
+            stream.take(&aligned, 9, &mut image, &mut book),
+            Err(Corrupt)
+        );
+    }
+
+    /// Words of which many begin an event of some kind.
+    fn hostile_words() -> impl Strategy<Value = Vec<u64>> {
+        let event = (0..20u8, any::<u8>(), any::<u64>())
+            .prop_map(|(kind, extra, payload)| head(kind, extra % 24, payload));
+        let small = (0..64u64, 0..16u64).prop_map(|(low, high)| low | high << 16);
+        let word = prop_oneof![4 => event, 2 => small, 1 => any::<u64>()];
+        prop::collection::vec(word, 0..400)
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_words_cost_no_more_than_their_length(words in hostile_words()) {
+            let (_file, mut book) = book();
+            let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
+            let mut at = 0;
+            // What a collector does after corruption, but going on.
+            while at < words.len() {
+                match stream.take(&words[at..], usize::MAX, &mut image, &mut book) {
+                    Ok(0) | Err(Corrupt) => at += 1,
+                    Ok(taken) => at += taken,
+                }
+            }
+            // A word makes at most one event and a mark of the time. The
+            // corrupt attempts above may take what follows them twice.
+            prop_assert!(stream.pending.len() <= words.len() * words.len());
+            prop_assert_eq!(stream.pending.len(), book.pending_events);
+            prop_assert!(image.stacks.fresh_nodes() <= words.len());
+            stream.write(&mut image, &mut book);
+            prop_assert_eq!(book.pending_events, 0);
+            prop_assert!(book.trace.check().is_ok());
+        }
+
+        #[test]
+        fn one_pass_over_arbitrary_words_is_bounded(words in hostile_words()) {
+            let (_file, mut book) = book();
+            let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
+            if let Ok(taken) = stream.take(&words, usize::MAX, &mut image, &mut book) {
+                prop_assert!(taken <= words.len());
+            }
+            prop_assert!(stream.pending.len() <= words.len());
+            prop_assert!(image.stacks.fresh_nodes() * 2 <= words.len());
+            prop_assert!(stream.stacks.pages() * 2 <= words.len());
+        }
+    }
+}

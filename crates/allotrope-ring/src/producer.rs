@@ -96,17 +96,22 @@ impl Producer {
     /// Claims an image slot, introduces the image in a lane of its own, and
     /// waits until the collector knows it. Gives slot and lane.
     pub fn claim_image(&self, introduction: &Introduction<'_>) -> (usize, usize) {
+        let slot = self.claim_slot();
+        let lane = self.claim_lane(slot, introduction.pid);
+        self.write(lane, &image_words(introduction, crate::arena::tick_now()));
+        self.make_ready(slot, introduction.pid, lane);
+        (slot, lane)
+    }
+
+    /// Claims an image slot.
+    pub fn claim_slot(&self) -> usize {
         let claim = |slot: &usize| {
             let state = &self.arena.images()[*slot].state;
             let (free, claimed) = (image_state::FREE, image_state::CLAIMED);
             let result = state.compare_exchange(free, claimed, Acquire, Relaxed);
             result.is_ok()
         };
-        let slot = (0..IMAGES).find(claim).expect("a free image slot");
-        let lane = self.claim_lane(slot, introduction.pid);
-        self.write(lane, &image_words(introduction, crate::arena::tick_now()));
-        self.make_ready(slot, introduction.pid, lane);
-        (slot, lane)
+        (0..IMAGES).find(claim).expect("a free image slot")
     }
 
     /// Says that the image in `slot` is ready and waits to be known.

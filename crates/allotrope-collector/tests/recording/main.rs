@@ -205,6 +205,20 @@ fn a_position_that_can_not_be_is_corrupt() {
 }
 
 #[test]
+fn an_image_that_does_not_introduce_itself_is_unrecorded() {
+    let recorded = Session::record("stranger");
+    assert_eq!((recorded.done.images, recorded.done.events), (0, 0));
+    let reasons: Vec<&str> = recorded
+        .done
+        .unrecorded
+        .iter()
+        .map(|image| image.reason.as_str())
+        .collect();
+    assert_eq!(reasons.len(), 1);
+    assert!(reasons[0].contains("introduction"), "{reasons:?}");
+}
+
+#[test]
 fn a_killed_program_loses_nothing() {
     let recorded = Session::record("killed");
     assert_eq!(recorded.exits(), [(0, Exit::Signal(9))]);

@@ -75,6 +75,7 @@ impl Program {
             "threads" => self.threads(),
             "corrupt" => self.corrupt(),
             "forged" => self.forged(),
+            "stranger" => self.stranger(),
             "killed" => self.killed(),
             "fork" => self.fork(),
             "forked" => self.forked(words.map(|word| word.parse().unwrap()).collect()),
@@ -131,8 +132,8 @@ impl Program {
             .event(lane, kind::DEALLOCATION, FREE, address, &[]);
     }
 
-    fn exit_note(&self, lane: usize) {
-        self.producer.event(lane, kind::EXIT, 0, STATUS as u64, &[]);
+    fn exit_note(&self, lane: usize, status: i32) {
+        self.producer.event(lane, kind::EXIT, 0, status as u64, &[]);
     }
 
     /// Many events on one lane, the mapping told after the stack.
@@ -146,7 +147,7 @@ impl Program {
             self.free(lane, HEAP + number * 16);
         }
         self.producer.event(lane, kind::UNMAPPED, 0, 3, &[]);
-        self.exit_note(lane);
+        self.exit_note(lane, STATUS);
         STATUS
     }
 
@@ -223,6 +224,20 @@ impl Program {
         STATUS
     }
 
+    /// An image that introduces itself with an event that is none, and waits
+    /// until the collector has read what it writes further.
+    fn stranger(&self) -> i32 {
+        let own = std::process::id();
+        let slot = self.producer.claim_slot();
+        let lane = self.producer.claim_lane(slot, own);
+        self.free(lane, HEAP);
+        self.producer.make_ready(slot, own, lane);
+        for number in 0..PAIRS {
+            self.free(lane, HEAP + number);
+        }
+        STATUS
+    }
+
     fn killed(&self) -> i32 {
         let (_, lane) = self.introduce();
         for number in 0..1000 {
@@ -255,7 +270,7 @@ impl Program {
         let (_, lane) = self.claim(origin::FORK, parent, &points);
         self.thread(lane, std::process::id(), false);
         self.free(lane, HEAP);
-        self.exit_note(lane);
+        self.exit_note(lane, STATUS);
         STATUS
     }
 
@@ -281,6 +296,7 @@ impl Program {
         self.free(lane, HEAP);
         println!("!");
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+        self.exit_note(lane, 0);
         0
     }
 

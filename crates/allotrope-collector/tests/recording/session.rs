@@ -30,7 +30,6 @@ pub struct Session {
 /// A finished recording.
 pub struct Recorded {
     pub done: Done,
-    pub messages: Vec<ToFront>,
     pub records: Vec<Record>,
     pub events: HashMap<(ImageId, StreamId), Vec<Event>>,
 }
@@ -137,12 +136,11 @@ impl Session {
 
     /// Hears all that is left and reads the trace.
     pub fn finish(mut self) -> Recorded {
-        let mut messages = Vec::new();
         let done = loop {
             match self.hear() {
                 ToFront::Done(done) => break done,
                 ToFront::Failed { message } => panic!("{message}"),
-                other => messages.push(other),
+                _ => {}
             }
         };
         self.collector.join().unwrap().unwrap();
@@ -166,7 +164,6 @@ impl Session {
         }
         Recorded {
             done,
-            messages,
             records,
             events,
         }
