@@ -52,6 +52,9 @@ pub struct Block {
     pub lifetime_ns: Option<u64>,
 }
 
+/// Address and size of each inherited block.
+type Inherited = Vec<(u64, u64)>;
+
 /// Who is shown single blocks, and of which stacks.
 pub(crate) struct Observer<'a> {
     pub wanted: FxHashSet<(ImageId, StackId)>,
@@ -115,7 +118,7 @@ struct Replayer<'a, S: TraceSource> {
     needed: Option<FxHashSet<ImageId>>,
     done: RefCell<Vec<(ImageId, Balance)>>,
     /// Images whose forks lie too deep, with their inherited blocks.
-    later: RefCell<Vec<(ImageId, Vec<(u64, u64)>)>>,
+    later: RefCell<Vec<(ImageId, Inherited)>>,
     events: Cell<u64>,
 }
 

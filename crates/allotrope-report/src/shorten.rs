@@ -44,6 +44,15 @@ pub(crate) fn path(path: &str, room: usize) -> String {
     }
 }
 
+/// The text with its end left out.
+pub(crate) fn start(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{head}…")
+}
+
 /// The text with its middle left out.
 pub(crate) fn middle(text: &str, room: usize) -> String {
     let length = columns(text);
@@ -64,7 +73,7 @@ fn collapse(function: &str, depth: usize) -> String {
     let mut open = 0_usize;
     let mut previous = ' ';
     for c in function.chars() {
-        let operator = open < depth && is_operator(&out);
+        let operator = open < depth && continues_operator(&out, c);
         match c {
             '<' if !operator => {
                 open += 1;
@@ -88,10 +97,14 @@ fn collapse(function: &str, depth: usize) -> String {
     if open == 0 { out } else { function.to_owned() }
 }
 
-/// Whether what was read ends in an operator's name that a bracket continues.
-fn is_operator(read: &str) -> bool {
+/// Whether the character goes on with an operator's name at the end of what was
+/// read. (Demanglers put a space between `operator<` and template arguments.)
+fn continues_operator(read: &str, next: char) -> bool {
+    const NAMES: [&str; 5] = ["<=>", "<<=", ">>=", "->*", "<="];
     let word = read.trim_end_matches(['<', '>', '=', '-']);
-    read.len() - word.len() < 3 && word.ends_with("operator")
+    let mut name = read[word.len()..].to_owned();
+    name.push(next);
+    word.ends_with("operator") && NAMES.iter().any(|known| known.starts_with(&name))
 }
 
 /// A line of callers in at most `room` columns: as many as fit from the

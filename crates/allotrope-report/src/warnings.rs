@@ -10,9 +10,7 @@ use crate::numbers::count;
 pub fn warnings(profile: &Profile) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(cut) = &profile.cut {
-        all.push(format!(
-            "The trace is not whole: {cut}. What precedes is shown."
-        ));
+        all.push(format!("Incomplete: {cut}; what precedes is shown."));
     } else if !profile.processes.is_empty() && !profile.is_complete() {
         all.push(
             "The recording ended before all of its processes; what was recorded until then is \
@@ -26,6 +24,18 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
     for process in &profile.processes {
         all.extend(of_process(process));
     }
+    let mut unoptimised: Vec<&str> = Vec::new();
+    for process in &profile.processes {
+        if process.unoptimised == Some(true) && !unoptimised.contains(&&*process.executable) {
+            unoptimised.push(&process.executable);
+        }
+    }
+    all.extend(unoptimised.iter().map(|executable| {
+        format!(
+            "{executable} was built without optimisation: its counts say little about an \
+             optimised build."
+        )
+    }));
     for image in &profile.unrecorded {
         all.push(format!(
             "Process {} ({}) was not recorded: {}",
@@ -77,7 +87,7 @@ fn of_process(process: &Process) -> Vec<String> {
     }
     if process.truncated_stacks > 0 {
         all.push(format!(
-            "{}: {} of {} call stacks were cut at the depth limit and end in [truncated].",
+            "{}: the depth limit cut {} of {} call stacks, shown with a last frame [truncated].",
             subject(process),
             count(process.truncated_stacks),
             count(process.sites.len() as u64)
@@ -85,16 +95,10 @@ fn of_process(process: &Process) -> Vec<String> {
     }
     if process.stacks_without_unwind_information > 0 {
         all.push(format!(
-            "{}: {} of {} call stacks end early in code without unwind information.",
+            "{}: code without unwind information cut {} of {} call stacks short.",
             subject(process),
             count(process.stacks_without_unwind_information),
             count(process.sites.len() as u64)
-        ));
-    }
-    if process.unoptimised == Some(true) {
-        all.push(format!(
-            "{} was built without optimisation: its counts say little about an optimised build.",
-            process.executable
         ));
     }
     all

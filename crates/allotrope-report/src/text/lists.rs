@@ -122,7 +122,7 @@ fn cells(row: &Row<'_>, key: Key, whole: &Figures) -> [String; 4] {
 fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usize) -> String {
     let mut parts = Vec::new();
     if many_processes {
-        parts.push(format!("in {}", row.process.id));
+        parts.push(format!("process {}:", row.process.id));
     }
     let frame = |&index: &u32| profile.frames.get(index as usize);
     if let Some(head) = row.stack.first().and_then(frame) {

@@ -144,7 +144,8 @@ fn write_stack(
         writeln!(out, "{}", format!("    {function}  {place}").trim_end())?;
     }
     if hidden > 0 {
-        let line = format!("    ({hidden} inner frames of libraries hidden)");
+        let frames = if hidden == 1 { "frame" } else { "frames" };
+        let line = format!("    ({hidden} inner {frames} of libraries hidden)");
         writeln!(out, "{}", style.paint(Role::Place, &line))?;
     }
     Ok(())

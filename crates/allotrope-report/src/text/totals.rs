@@ -6,7 +6,7 @@ use allotrope_profile::{Process, Profile};
 
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
-use crate::shorten::{clean, columns, middle};
+use crate::shorten::{clean, columns, middle, start};
 use crate::style::Role;
 use crate::text::{TextOptions, header};
 
@@ -80,6 +80,11 @@ fn lines(process: &Process) -> Vec<Line> {
             ..Line::default()
         },
         Line {
+            word: "deallocations",
+            count: count(totals.deallocations),
+            ..Line::default()
+        },
+        Line {
             word: "reallocations",
             count: count(totals.reallocations),
             share: of_all(totals.reallocations),
@@ -105,11 +110,6 @@ fn lines(process: &Process) -> Vec<Line> {
             note: peak_note(process, &exact(totals.peak_bytes)),
             ..Line::default()
         },
-        Line {
-            word: "deallocations",
-            count: count(totals.deallocations),
-            ..Line::default()
-        },
     ];
     if totals.inherited_allocations > 0 {
         lines.push(Line {
@@ -132,7 +132,7 @@ fn peak_note(process: &Process, exact: &str) -> String {
 }
 
 fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    const TITLES: [&str; 7] = [
+    const TITLES: [&str; 8] = [
         "id",
         "pid",
         "allocations",
@@ -140,10 +140,11 @@ fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -
         "temporary",
         "leaked",
         "peak",
+        "end",
     ];
     let style = options.style;
     writeln!(out, "\n{}", style.paint(Role::Title, "Processes"))?;
-    let cells: Vec<[String; 7]> = shown
+    let cells: Vec<[String; 8]> = shown
         .iter()
         .take(MOST)
         .map(|process| cells(process))
@@ -165,9 +166,8 @@ fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -
         )
     )?;
     for (row, process) in cells.iter().zip(shown) {
-        let command = clean(&process.command.join(" "));
-        let last = format!("{} ({})", command, header::exit(process));
-        writeln!(out, "{}", line(row, &widths, &last, style.columns()))?;
+        let command = command(process);
+        writeln!(out, "{}", line(row, &widths, &command, style.columns()))?;
     }
     if shown.len() > MOST {
         writeln!(out, "  … {} more", count((shown.len() - MOST) as u64))?;
@@ -175,7 +175,7 @@ fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -
     Ok(())
 }
 
-fn cells(process: &Process) -> [String; 7] {
+fn cells(process: &Process) -> [String; 8] {
     let totals = &process.totals;
     [
         process.id.to_string(),
@@ -185,18 +185,28 @@ fn cells(process: &Process) -> [String; 7] {
         share(totals.temporary_allocations, totals.allocations),
         bytes(totals.leaked_bytes),
         bytes(totals.peak_bytes),
+        header::exit(process),
     ]
 }
 
-fn line(cells: &[String; 7], widths: &[usize; 7], last: &str, room: usize) -> String {
+/// The command line, its program without folders.
+fn command(process: &Process) -> String {
+    let mut words = process.command.iter().map(String::as_str);
+    let program = words.next().unwrap_or(&process.executable);
+    let program = program.rsplit('/').next().unwrap_or(program);
+    let all: Vec<&str> = std::iter::once(program).chain(words).collect();
+    clean(&all.join(" "))
+}
+
+fn line(cells: &[String; 8], widths: &[usize; 8], last: &str, room: usize) -> String {
     let cells = cells.iter().zip(widths);
     let mut text: String = cells
         .map(|(cell, width)| format!("  {cell:>width$}"))
         .collect();
     let left = room.saturating_sub(columns(&text) + 2);
-    if left >= 8 {
+    if left >= 4 {
         text.push_str("  ");
-        text.push_str(&middle(last, left));
+        text.push_str(&start(last, left));
     }
     middle(&text, room)
 }

@@ -62,25 +62,28 @@ pub(super) fn write(
         "\n{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
-    let width = columns(&amount(whole)).max(columns(&amount(1023)));
-    for line in tree.lines(whole, options) {
-        let numbers = format!(
-            "{:>7}  {:>width$}  ",
-            share(line.value, whole),
-            amount(line.value)
-        );
-        let used = columns(&numbers);
+    let lines = tree.lines(whole, options);
+    let amounts = lines.iter().map(|line| columns(&amount(line.value)));
+    let width = amounts.max().unwrap_or(0);
+    for line in lines {
+        // Frames that only carry on what is above them repeat no numbers.
+        let numbers = match line.carries_on {
+            true => " ".repeat(width + 9),
+            false => format!(
+                "{:>7}  {:>width$}",
+                share(line.value, whole),
+                amount(line.value)
+            ),
+        };
+        let mark = if line.carries_on { "    " } else { "  • " };
+        let used = columns(&numbers) + columns(mark);
         // Deep branches stop moving to the right: half a line is for names.
         let most = style.columns().saturating_sub(used) / 2;
         let indent = (line.depth * STEP).min(most);
         let room = style.columns().saturating_sub(used + indent);
         let label = line.label(profile, room);
-        writeln!(
-            out,
-            "{numbers}{:indent$}{}",
-            "",
-            style.paint(Role::Function, &label)
-        )?;
+        let label = style.paint(Role::Function, &label);
+        writeln!(out, "{numbers}{:indent$}{mark}{label}", "")?;
     }
     Ok(())
 }
@@ -88,7 +91,15 @@ pub(super) fn write(
 struct Line {
     depth: usize,
     value: u64,
+    /// It is the only branch of the line above, with all of its value.
+    carries_on: bool,
     what: What,
+}
+
+/// A line whose branches are still to be written.
+struct Pending {
+    line: Line,
+    node: usize,
 }
 
 enum What {
@@ -169,16 +180,14 @@ impl Tree {
     fn lines(&self, whole: u64, options: &TextOptions) -> Vec<Line> {
         let least = (whole as f64 * options.least_share).ceil() as u64;
         let mut lines = Vec::new();
-        let mut pending: Vec<(What, u64, usize, usize)> = Vec::new();
+        let mut pending = Vec::new();
         self.branch(0, 0, least, options.top, &mut pending);
-        while let Some((what, value, depth, node)) = pending.pop() {
-            let is_frame = matches!(what, What::Frame { .. });
-            lines.push(Line { depth, value, what });
+        while let Some(Pending { line, node }) = pending.pop() {
+            let depth = line.depth;
+            let is_frame = matches!(line.what, What::Frame { .. });
+            lines.push(line);
             if is_frame {
-                let only = matches!(self.nodes[node].children.as_slice(),
-                    [child] if self.nodes[*child].value == value);
-                let deeper = if only { depth } else { depth + 1 };
-                self.branch(node, deeper, least, options.top, &mut pending);
+                self.branch(node, depth + 1, least, options.top, &mut pending);
             }
         }
         lines
@@ -191,22 +200,40 @@ impl Tree {
         depth: usize,
         least: u64,
         top: usize,
-        pending: &mut Vec<(What, u64, usize, usize)>,
+        pending: &mut Vec<Pending>,
     ) {
         let mut children = self.nodes[node].children.clone();
         children.sort_by_key(|&child| (Reverse(self.nodes[child].value), child));
         let large = |child: &&usize| self.nodes[**child].value >= least.max(1);
         let shown = children.iter().take(top).take_while(large).count();
-        let rest = &children[shown..];
+        let (shown, rest) = children.split_at(shown);
         if !rest.is_empty() {
-            let value = rest.iter().map(|&child| self.nodes[child].value).sum();
-            pending.push((What::Rest(rest.len()), value, depth, node));
+            pending.push(Pending {
+                line: Line {
+                    depth,
+                    value: rest.iter().map(|&child| self.nodes[child].value).sum(),
+                    carries_on: false,
+                    what: What::Rest(rest.len()),
+                },
+                node,
+            });
         }
-        for &child in children[..shown].iter().rev() {
+        let parent = &self.nodes[node];
+        for &child in shown.iter().rev() {
             let Node {
                 frame, site, value, ..
             } = self.nodes[child];
-            pending.push((What::Frame { frame, site }, value, depth, child));
+            let carries_on =
+                parent.frame.is_some() && parent.children.len() == 1 && value == parent.value;
+            pending.push(Pending {
+                line: Line {
+                    depth: if carries_on { depth - 1 } else { depth },
+                    value,
+                    carries_on,
+                    what: What::Frame { frame, site },
+                },
+                node: child,
+            });
         }
     }
 }

@@ -1,0 +1,545 @@
+//! What people and programs read, on one small recording of a program in C++
+//! and Rust and its forked child.
+
+use std::io::Write;
+
+use allotrope_profile::{MemoryTrace, Options, Profile, blocks_of_sites, replay};
+use allotrope_report::text::{BlockList, Direction, TextOptions, write_site};
+use allotrope_report::{Key, Part, Style, json, sites_alike, text, warnings};
+use allotrope_trace::model::*;
+
+const APP: u64 = 0x10_0000;
+const LIBC: u64 = 0x90_0000;
+
+/// Nodes 8, 9, …: (parent, address, mapping). Stacks grow from main.
+const NODES: [(u32, u64, u32); 14] = [
+    (0, LIBC + 0x100, 1),         // 8  __libc_start_main
+    (8, APP + 0x10, 0),           // 9  main
+    (9, APP + 0x20, 0),           // 10 parse (inlined into load)
+    (10, APP + 0x30, 0),          // 11 vector::push_back
+    (11, APP + 0x40, 0),          // 12 operator new
+    (9, APP + 0x50, 0),           // 13 a long template
+    (13, LIBC + 0x200, 1),        // 14 strdup
+    (9, APP + 0x60, 0),           // 15 Rust
+    (15, APP + 0x70, 0),          // 16 RawVec::grow_one
+    (2, APP + 0x80, 0),           // 17 recurse, cut
+    (17, APP + 0x80, 0),          // 18
+    (0, 0x7fff_1234, NO_MAPPING), // 19 no module
+    (1, APP + 0x999, 0),          // 20 unnamed, no unwind information
+    (11, APP + 0x48, 0),          // 21 operator new, from elsewhere in it
+];
+
+fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) -> Frame {
+    Frame {
+        function: function.into(),
+        signature: signature.into(),
+        file: file.into(),
+        line,
+        column: u32::from(line > 0) * 5,
+        offset: 16,
+        inlined,
+    }
+}
+
+fn symbols(module: ModuleId, named: &[(u64, &[Frame])]) -> Record {
+    let mut symbols = Symbols {
+        module,
+        unoptimised: (module == 0).then_some(true),
+        ..Symbols::default()
+    };
+    for &(address, frames) in named {
+        let first = symbols.frames.len() as u32;
+        symbols.frames.extend_from_slice(frames);
+        symbols.locations.push(Location {
+            address,
+            exact: false,
+            frames: (first..symbols.frames.len() as u32).collect(),
+        });
+    }
+    Record::Symbols(symbols)
+}
+
+fn app_symbols() -> Record {
+    let long = "tools::Registry<std::basic_string<char, std::char_traits<char>>, \
+                std::vector<tools::Entry<int, long>>>::insert_or_assign";
+    symbols(
+        0,
+        &[
+            (
+                0x10,
+                &[frame(
+                    "main",
+                    "main",
+                    "/home/ann/project/src/main.cpp",
+                    12,
+                    false,
+                )],
+            ),
+            (
+                0x20,
+                &[
+                    frame(
+                        "parse",
+                        "parse(char const*)",
+                        "/home/ann/project/src/parse.cpp",
+                        40,
+                        true,
+                    ),
+                    frame(
+                        "load",
+                        "load(File&)",
+                        "/home/ann/project/src/load.cpp",
+                        7,
+                        false,
+                    ),
+                ],
+            ),
+            (
+                0x30,
+                &[frame(
+                    "std::vector<int, std::allocator<int>>::push_back",
+                    "std::vector<int, std::allocator<int>>::push_back(int&&)",
+                    "/usr/include/c++/12/bits/stl_vector.h",
+                    1287,
+                    false,
+                )],
+            ),
+            (
+                0x40,
+                &[frame(
+                    "operator new",
+                    "operator new(unsigned long)",
+                    "",
+                    0,
+                    false,
+                )],
+            ),
+            (
+                0x48,
+                &[frame(
+                    "operator new",
+                    "operator new(unsigned long)",
+                    "",
+                    0,
+                    false,
+                )],
+            ),
+            (
+                0x50,
+                &[frame(
+                    long,
+                    long,
+                    "/home/ann/project/src/registry.hpp",
+                    210,
+                    false,
+                )],
+            ),
+            (
+                0x60,
+                &[frame(
+                    "engine::run::{{closure}}",
+                    "",
+                    "src/engine.rs",
+                    77,
+                    false,
+                )],
+            ),
+            (
+                0x70,
+                &[frame(
+                    "alloc::raw_vec::RawVec<T,A>::grow_one",
+                    "",
+                    "raw_vec.rs",
+                    340,
+                    false,
+                )],
+            ),
+            (
+                0x80,
+                &[frame(
+                    "recurse",
+                    "recurse(int)",
+                    "/home/ann/project/src/deep.cpp",
+                    3,
+                    false,
+                )],
+            ),
+        ],
+    )
+}
+
+fn event(kind: EventKind, entry: EntryPoint, stack: u32, address: u64, size: u64) -> Event {
+    Event {
+        kind,
+        entry,
+        alignment_log2: 0,
+        stack,
+        address,
+        size,
+    }
+}
+
+fn parent_events() -> Vec<Event> {
+    use EventKind::{Allocation, Anchor, Deallocation, Thread};
+    let mut events = vec![event(Thread, EntryPoint::Malloc, 0, 0, 0)];
+    let mut next = 0x1000;
+    let mut make = |stack, size, times, keep: bool| {
+        for _ in 0..times {
+            next += 0x100;
+            events.push(event(
+                Allocation,
+                EntryPoint::OperatorNew,
+                stack,
+                next,
+                size,
+            ));
+            if !keep {
+                events.push(event(Deallocation, EntryPoint::OperatorDelete, 0, next, 0));
+            }
+        }
+    };
+    make(12, 48, 700, false); // temporary
+    make(21, 16, 300, true);
+    make(14, 5_000, 60, true);
+    make(16, 1 << 20, 3, false);
+    make(18, 128, 20, true);
+    make(19, 64, 2, true);
+    make(20, 0, 1, true);
+    // Given back after all are there, the last one first: that one is temporary.
+    make(16, 1024, 4, true);
+    let last: Vec<u64> = events.iter().rev().take(4).map(|e| e.address).collect();
+    events.extend(
+        last.iter()
+            .map(|&at| event(Deallocation, EntryPoint::Free, 0, at, 0)),
+    );
+    events.push(event(Anchor, EntryPoint::Malloc, 0, 2_000_000_000, 0));
+    events
+}
+
+fn image(image: ImageId, parent: Option<ImageId>) -> Record {
+    let child = parent.is_some();
+    Record::ImageStart(ImageStart {
+        image,
+        pid: 4000 + image,
+        parent_pid: if child { 4000 } else { 3999 },
+        origin: if child { Origin::Fork } else { Origin::First },
+        forked_from: parent,
+        fork_points: parent.map_or(vec![], |_| {
+            vec![ForkPoint {
+                stream: 0,
+                ordinal: 1_500,
+            }]
+        }),
+        executable: "/home/ann/project/app".into(),
+        command: vec!["./app".into(), "--input".into(), "data\x1b[2J.txt".into()],
+        tick: u64::from(image) * 1_000_000_000,
+    })
+}
+
+fn nodes(image: ImageId) -> Record {
+    Record::Stacks {
+        image,
+        first: 8,
+        nodes: NODES
+            .iter()
+            .map(|&(parent, address, mapping)| StackNode {
+                parent,
+                address,
+                mapping,
+                exact: false,
+            })
+            .collect(),
+    }
+}
+
+fn start(records: &mut Vec<Record>, id: ImageId, parent: Option<ImageId>) {
+    records.push(image(id, parent));
+    for (mapping, start) in [(0, APP), (1, LIBC)] {
+        records.push(Record::Mapping(Mapping {
+            image: id,
+            mapping,
+            module: mapping,
+            start,
+            end: start + 0x10_0000,
+            bias: start,
+            tick: 0,
+        }));
+    }
+    records.push(nodes(id));
+    records.push(Record::ThreadStart(ThreadStart {
+        image: id,
+        thread: id,
+        tid: 4000 + id,
+        tick: u64::from(id) * 1_000_000_000,
+    }));
+    records.push(Record::ThreadName(ThreadName {
+        thread: id,
+        name: "app".into(),
+    }));
+}
+
+fn end(image: ImageId, tick: u64, exit: Exit) -> Record {
+    Record::ImageEnd(ImageEnd {
+        image,
+        tick,
+        exit,
+        complete: true,
+    })
+}
+
+fn recording() -> Vec<Record> {
+    let mut records = vec![Record::Recording(Recording {
+        command: vec!["./app".into(), "--input".into(), "data\x1b[2J.txt".into()],
+        started_unix_ns: 1_709_210_096_000_000_000,
+        ..Recording::default()
+    })];
+    for (module, path) in [(0, "/home/ann/project/app"), (1, "/usr/lib/libc.so.6")] {
+        records.push(Record::Module(Module {
+            module,
+            path: path.into(),
+            build_id: vec![1, 2],
+        }));
+    }
+    start(&mut records, 0, None);
+    records.push(Record::Events(Events {
+        image: 0,
+        stream: 0,
+        first_ordinal: 0,
+        events: parent_events(),
+    }));
+    records.push(end(0, 3_000_000_000, Exit::Status(7)));
+    records.push(app_symbols());
+    let libc = [
+        frame("__libc_start_main", "__libc_start_main", "", 0, false),
+        frame("strdup", "strdup", "", 0, false),
+    ];
+    records.push(symbols(1, &[(0x100, &libc[..1]), (0x200, &libc[1..])]));
+    records
+}
+
+/// The program alone.
+fn alone() -> Profile {
+    profile(recording())
+}
+
+/// The program with a child, losses and an image that was not recorded; the
+/// trace is cut.
+fn troubled() -> MemoryTrace {
+    let mut records = recording();
+    start(&mut records, 1, Some(0));
+    records.push(Record::Events(Events {
+        image: 1,
+        stream: 1,
+        first_ordinal: 0,
+        events: vec![
+            event(EventKind::Thread, EntryPoint::Malloc, 0, 1, 0),
+            event(EventKind::Allocation, EntryPoint::Malloc, 12, 0x50, 2_000),
+            event(EventKind::Allocation, EntryPoint::Malloc, 12, 0x50, 1_000),
+            event(EventKind::Deallocation, EntryPoint::Free, 0, 0x77, 0),
+            event(EventKind::Anchor, EntryPoint::Malloc, 0, 1_400_000_000, 0),
+        ],
+    }));
+    records.push(end(1, 1_500_000_000, Exit::Signal(9)));
+    records.push(Record::Loss(Loss {
+        image: 1,
+        reason: LossReason::RingFull,
+        events: 1_234,
+        tick: 0,
+    }));
+    records.push(Record::Unrecorded(Unrecorded {
+        pid: 4_002,
+        executable: "/bin/busybox".into(),
+        reason: "it is statically linked; record a dynamically linked build.".into(),
+    }));
+    records.retain(|record| !matches!(record, Record::ImageEnd(end) if end.image == 0));
+    MemoryTrace {
+        records,
+        cut: Some("the trace is readable up to byte 4096: the file ends within a chunk".into()),
+    }
+}
+
+fn profile(records: Vec<Record>) -> Profile {
+    let trace = MemoryTrace { records, cut: None };
+    replay(&trace, &Options::default()).expect("the recording can be replayed")
+}
+
+fn shown(profile: &Profile, options: &TextOptions) -> String {
+    let mut out = Vec::new();
+    text::write(profile, options, &mut out).expect("memory takes everything");
+    let text = String::from_utf8(out).expect("text is UTF-8");
+    for line in text.lines() {
+        assert!(line.chars().count() <= options.style.width, "{line}");
+    }
+    text
+}
+
+fn wide(width: usize) -> TextOptions {
+    TextOptions {
+        style: Style {
+            color: false,
+            width,
+        },
+        ..TextOptions::default()
+    }
+}
+
+#[test]
+fn report_at_80_columns() {
+    insta::assert_snapshot!(shown(&alone(), &wide(80)));
+}
+
+#[test]
+fn report_at_160_columns() {
+    insta::assert_snapshot!(shown(&alone(), &wide(160)));
+}
+
+#[test]
+fn report_of_a_troubled_recording() {
+    let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
+    assert!(!warnings(&profile).is_empty());
+    let options = TextOptions {
+        sort: Some(Key::Peak),
+        top: 3,
+        ..wide(80)
+    };
+    insta::assert_snapshot!(shown(&profile, &options));
+}
+
+#[test]
+fn tree_from_the_allocation() {
+    let options = TextOptions {
+        tree: Some(Direction::FromAllocation),
+        sort: Some(Key::Bytes),
+        ..wide(100)
+    };
+    insta::assert_snapshot!(shown(&alone(), &options));
+}
+
+#[test]
+fn tree_from_main() {
+    let options = TextOptions {
+        tree: Some(Direction::FromMain),
+        least_share: 0.05,
+        all_frames: true,
+        ..wide(100)
+    };
+    insta::assert_snapshot!(shown(&alone(), &options));
+}
+
+#[test]
+fn persisted_blocks_of_one_module() {
+    let options = TextOptions {
+        part: Part::Persisted,
+        filter: Some("registry.hpp".into()),
+        ..wide(80)
+    };
+    insta::assert_snapshot!(shown(&alone(), &options));
+}
+
+#[test]
+fn one_site_with_its_single_allocations() {
+    let trace = MemoryTrace {
+        records: recording(),
+        cut: None,
+    };
+    let profile = replay(&trace, &Options::default()).expect("can be replayed");
+    let grown = profile.processes[0]
+        .sites
+        .iter()
+        .find(|site| site.stack_id == 16);
+    let number = grown.expect("stack 16 allocated").number;
+    let mut out = Vec::new();
+    assert!(write_site(&profile, number, &wide(80), &mut out).expect("memory"));
+    writeln!(out).expect("memory");
+    let sites = sites_alike(&profile, number, false);
+    let mut list = BlockList::new(&profile, Style::default(), &mut out).expect("memory");
+    blocks_of_sites(&trace, &Options::default(), &sites, &mut |block| {
+        list.write(block).expect("memory");
+    })
+    .expect("can be replayed");
+    list.finish().expect("memory");
+    insta::assert_snapshot!(String::from_utf8(out).expect("UTF-8"));
+    assert!(!write_site(&profile, 10_000, &wide(80), &mut Vec::new()).expect("memory"));
+}
+
+#[test]
+fn json_of_a_troubled_recording() {
+    let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
+    let mut out = Vec::new();
+    json::write(&profile, &mut out).expect("memory");
+    let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
+    insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("is JSON"));
+    // The order of fields is part of what people read first.
+    assert!(out.starts_with(br#"{"format":"allotrope-report/1","frames":[{"function":"#));
+}
+
+#[test]
+fn json_sites_are_sorted_complete_and_sum_up() {
+    let mut out = Vec::new();
+    json::write(&alone(), &mut out).expect("memory");
+    let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
+    let process = &value["processes"][0];
+    let sites = process["sites"].as_array().expect("a list");
+    let sum = |field: &str| {
+        sites
+            .iter()
+            .filter_map(|site| site[field].as_u64())
+            .sum::<u64>()
+    };
+    for (of_site, of_total) in [
+        ("allocations", "allocations"),
+        ("allocated_bytes", "allocated_bytes"),
+        ("temporary_allocations", "temporary_allocations"),
+        ("leaked_allocations", "leaked_allocations"),
+        ("leaked_bytes", "leaked_bytes"),
+        ("bytes_at_peak", "peak_bytes"),
+        ("allocations_at_peak", "peak_allocations"),
+    ] {
+        assert_eq!(
+            process["totals"][of_total].as_u64(),
+            Some(sum(of_site)),
+            "{of_site}"
+        );
+    }
+    let counts: Vec<_> = sites
+        .iter()
+        .map(|site| site["allocations"].as_u64())
+        .collect();
+    assert!(counts.is_sorted_by(|a, b| a >= b), "{counts:?}");
+}
+
+#[test]
+fn colours_come_only_when_told_and_change_no_text() {
+    let plain = wide(80);
+    let mut painted = plain.clone();
+    painted.style.color = true;
+    let mut out = Vec::new();
+    text::write(&alone(), &painted, &mut out).expect("memory");
+    let mut text = String::from_utf8(out).expect("UTF-8");
+    assert!(text.contains("\x1b[36m"));
+    for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[36m"] {
+        text = text.replace(code, "");
+    }
+    assert_eq!(text, shown(&alone(), &plain));
+}
+
+#[test]
+fn every_width_is_respected_down_to_40() {
+    for width in 40..120 {
+        for tree in [None, Some(Direction::FromMain)] {
+            let options = TextOptions {
+                tree,
+                ..wide(width)
+            };
+            shown(&alone(), &options);
+            let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
+            shown(&profile, &options);
+        }
+    }
+}
+
+#[test]
+fn nothing_recorded_is_said() {
+    let text = shown(&profile(vec![]), &wide(80));
+    assert!(text.contains("No process was recorded."), "{text}");
+}
