@@ -1,0 +1,115 @@
+//! Measures how long replaying takes an event: one stream, and several threads
+//! that free each other's blocks. Prints nanoseconds; it is no test of time.
+//!
+//! `cargo run --release -p allotrope-profile --example replay_speed`
+
+use std::time::Instant;
+
+use allotrope_profile::{MemoryTrace, Options, replay};
+use allotrope_trace::model::*;
+
+const EVENTS: u64 = 10_000_000;
+const RUN: usize = 16_384;
+
+fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
+    Event {
+        kind,
+        entry: EntryPoint::Malloc,
+        alignment_log2: 0,
+        stack,
+        address,
+        size,
+    }
+}
+
+/// Streams of a program whose threads allocate from one pool and give back
+/// blocks of `live` random places, `foreign` percent of them another's.
+fn program(threads: usize, live: usize, foreign: u64) -> MemoryTrace {
+    let mut records = vec![
+        Record::Recording(Recording::default()),
+        Record::ImageStart(ImageStart {
+            image: 0,
+            pid: 1,
+            parent_pid: 0,
+            origin: Origin::First,
+            forked_from: None,
+            fork_points: vec![],
+            executable: "bench".into(),
+            command: vec![],
+            tick: 0,
+        }),
+        Record::Stacks {
+            image: 0,
+            first: 8,
+            nodes: vec![
+                StackNode {
+                    parent: 0,
+                    address: 1,
+                    mapping: NO_MAPPING,
+                    exact: false
+                };
+                4096
+            ],
+        },
+    ];
+    let mut streams: Vec<Vec<Event>> = (0..threads as u64)
+        .map(|thread| vec![event(EventKind::Thread, 0, thread, 0)])
+        .collect();
+    let mut blocks: Vec<Vec<u64>> = vec![vec![]; threads];
+    let mut unused: Vec<u64> = (0..(live as u64 + 1) * threads as u64 * 2)
+        .map(|n| n * 48)
+        .collect();
+    let mut random = 88_172_645_463_325_252_u64;
+    for tick in 0..EVENTS {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let thread = (random % threads as u64) as usize;
+        let owner = if (random >> 32) % 100 < foreign {
+            (thread + 1) % threads
+        } else {
+            thread
+        };
+        let stream = &mut streams[thread];
+        if stream.len().is_multiple_of(48) {
+            stream.push(event(EventKind::Anchor, 0, tick * 20, 0));
+        }
+        if blocks[owner].len() >= live {
+            let at = (random >> 16) as usize % blocks[owner].len();
+            let address = blocks[owner].swap_remove(at);
+            unused.push(address);
+            stream.push(event(EventKind::Deallocation, 0, address, 0));
+        } else if let Some(address) = unused.pop() {
+            blocks[thread].push(address);
+            let stack = 8 + (random >> 40) as u32 % 4096;
+            stream.push(event(EventKind::Allocation, stack, address, random % 512));
+        }
+    }
+    for (number, events) in (0..).zip(&streams) {
+        for run in events.chunks(RUN) {
+            records.push(Record::Events(Events {
+                image: 0,
+                stream: number,
+                first_ordinal: 0,
+                events: run.to_vec(),
+            }));
+        }
+    }
+    MemoryTrace { records, cut: None }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    for (threads, live, foreign) in [(1, 100, 0), (1, 100_000, 0), (2, 1_000, 0), (4, 1_000, 10)] {
+        let trace = program(threads, live, foreign);
+        let start = Instant::now();
+        let profile = replay(&trace, &Options::default())?;
+        let ns = start.elapsed().as_nanos() as f64 / EVENTS as f64;
+        let process = &profile.processes[0];
+        println!(
+            "{threads} threads, {live} live each, {foreign} % foreign frees: {ns:.1} ns an event, \
+             {} lost, {} ambiguous",
+            process.lost_events, process.ambiguous_events
+        );
+    }
+    Ok(())
+}
