@@ -395,7 +395,7 @@ fn read_segments(
             .find(|entry| entry.d_tag.get(endian) == tag)?;
         Some(entry.d_val.get(endian))
     };
-    let strings = value(elf::DT_STRTAB.into()).zip(value(elf::DT_STRSZ.into()));
+    let strings = value(elf::DT_STRTAB).zip(value(elf::DT_STRSZ));
     let Some((offset, size)) =
         strings.and_then(|(address, size)| Some((file_offset(segments, endian, address)?, size)))
     else {
@@ -409,9 +409,9 @@ fn read_segments(
     for entry in dynamic {
         let tag = entry.d_tag.get(endian);
         let value = entry.d_val.get(endian);
-        if tag == elf::DT_NEEDED.into() && program.needed.len() < MAX_NEEDED {
+        if tag == elf::DT_NEEDED && program.needed.len() < MAX_NEEDED {
             program.needed.extend(name(value));
-        } else if tag == elf::DT_SONAME.into() {
+        } else if tag == elf::DT_SONAME {
             program.soname = name(value).unwrap_or_default();
         }
     }

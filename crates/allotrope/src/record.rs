@@ -298,17 +298,20 @@ impl Front {
                 Ok(status)
             }
             Err(error) => {
-                let path = self.output.path();
-                let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+                let path = self.output.path().to_owned();
+                let bytes = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
                 let remains = if bytes == 0 {
                     self.output.remove();
                     "nothing of it is left".to_owned()
                 } else {
                     format!("what was recorded before is in {}", path.display())
                 };
+                // The collector knows the file by the name that it began with.
+                let partial = self.output.partial().display().to_string();
+                let said = format!("{error:#}").replace(&partial, &path.display().to_string());
                 Err(Failure::new(
                     RECORD_FAILED,
-                    error.context(format!("the recording failed ({remains})")),
+                    anyhow!("the recording failed ({remains}): {said}"),
                 ))
             }
         }

@@ -43,7 +43,13 @@ pub struct Arguments {
     #[arg(long)]
     tree: bool,
     /// Grow the tree from the allocations outwards, or from main inwards
-    #[arg(long, value_enum, default_value_t, value_name = "WAY", requires = "tree")]
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "WAY",
+        requires = "tree"
+    )]
     direction: Way,
     /// Show at most N sites of a list, and N branches at a node of the tree
     #[arg(long, value_name = "N", default_value_t = 10,
@@ -120,10 +126,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let trace = trace::open(path)?;
     let mut profile = trace::profile(path, &trace, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
-        eprintln!(
-            "allotrope: warning: {} is not whole: {cut}",
-            path.display()
-        );
+        eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
     }
     check_process(arguments, &profile)?;
     if arguments.format == Format::Json {
@@ -155,7 +158,9 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
     match selected {
         Some((_, option)) if arguments.format == Format::Json => Err(Failure::new(
             BAD_INPUT,
-            anyhow!("{option} is for the text; --format json always gives every site: leave one out"),
+            anyhow!(
+                "{option} is for the text; --format json always gives every site: leave one out"
+            ),
         )),
         _ => Ok(()),
     }

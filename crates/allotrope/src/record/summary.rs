@@ -64,7 +64,10 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
         ),
     };
     let bytes = BinaryBytes(total(|process| process.totals.allocated_bytes));
-    line("allocations", &format!("{}, {bytes}", HumanCount(allocations)));
+    line(
+        "allocations",
+        &format!("{}, {bytes}", HumanCount(allocations)),
+    );
     let leaked = part(total(|process| process.totals.leaked_allocations));
     let bytes = BinaryBytes(total(|process| process.totals.leaked_bytes));
     line("leaked", &format!("{leaked}, {bytes}"));
@@ -76,7 +79,10 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     line("processes", &HumanCount(profile.processes.len() as u64));
     let lost = total(|process| process.lost_events).max(done.lost_events);
     line("events lost", &HumanCount(lost));
-    line("trace", &format!("{} ({})", path.display(), BinaryBytes(done.bytes)));
+    line(
+        "trace",
+        &format!("{} ({})", path.display(), BinaryBytes(done.bytes)),
+    );
     let all = warnings(profile);
     for warning in all.iter().take(MAX_WARNINGS) {
         line("warning", warning);
@@ -113,7 +119,11 @@ fn quoted(path: &Path) -> String {
     if !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') {
         return text;
     }
-    let text = if text.starts_with('-') { format!("./{text}") } else { text };
+    let text = if text.starts_with('-') {
+        format!("./{text}")
+    } else {
+        text
+    };
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
