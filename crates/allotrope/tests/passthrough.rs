@@ -55,7 +55,8 @@ fn our_words_follow_the_programs_on_stderr() {
 
 #[test]
 fn a_pipe_that_nobody_reads_ends_the_program() {
-    let mut child = record("yes")
+    let run = record("yes");
+    let mut child = run
         .command()
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

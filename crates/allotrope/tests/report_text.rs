@@ -65,10 +65,13 @@ fn every_order() {
 
 #[test]
 fn trees_both_ways() {
-    let said = report(&CHAIN, &["--tree"]);
-    expect_all(&said, &["leaf", "middle", "outer", "main"]);
-    let outwards = report(&CHAIN, &["--tree", "--sort", "allocations"]);
-    expect_all(&outwards, &["middle"]);
+    for direction in ["outwards", "inwards"] {
+        let said = report(&CHAIN, &["--tree", "--direction", direction]);
+        expect_all(&said, &["leaf", "middle", "outer", "main"]);
+        let place = |name: &str| said.find(name).unwrap_or(usize::MAX);
+        let leaf_first = place("leaf") < place("outer");
+        assert_eq!(leaf_first, direction == "outwards", "{said}");
+    }
 }
 
 #[test]

@@ -11,6 +11,8 @@
 #define ALONE __attribute__((noipa))
 
 static void *volatile sink;
+/* Not known to the compiler: it would write the loop out as three calls. */
+static volatile int three = 3;
 
 /* 3 blocks of 11 bytes by way of middle, 2 of 13 bytes directly from outer. */
 ALONE static void leaf(size_t bytes) {
@@ -18,7 +20,7 @@ ALONE static void leaf(size_t bytes) {
 }
 
 ALONE static void middle(void) {
-    for (int i = 0; i < 3; i++)
+    for (int i = three; i > 0; i--)
         leaf(11); /* MARK middle */
 }
 

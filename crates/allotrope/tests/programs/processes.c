@@ -22,7 +22,8 @@ static int status_of(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* `leaf N STATUS`: N blocks of N bytes, all leaked. */
+/* `leaf N STATUS [MS]`: N blocks of N bytes, all leaked; MS milliseconds of
+ * life after that. */
 ALONE static void leaf_work(size_t count) {
     for (size_t i = 0; i < count; i++)
         sink = malloc(count);
@@ -162,13 +163,15 @@ static int with_system(char *program) {
     return WEXITSTATUS(system(line));
 }
 
-/* `bare`: the child of a fork execs with an empty environment: `leaf 6 4`. */
+/* `bare`: the child of a fork execs with an empty environment: `leaf 6 4 1500`,
+ * long enough to be noticed. */
 static int bare(void) {
     char *nothing[] = {NULL};
+    char *arguments[] = {"processes", "leaf", "6", "4", "1500", NULL};
     starter_work();
     pid_t child = fork();
     if (child == 0) {
-        execve(self, leaf_arguments, nothing);
+        execve(self, arguments, nothing);
         _exit(97);
     }
     return status_of(child);
@@ -189,6 +192,7 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "leaf") == 0) {
         leaf_work((size_t)atoi(argv[2]));
+        usleep(argc > 4 ? 1000 * (useconds_t)atoi(argv[4]) : 0);
         return atoi(argv[3]);
     }
     if (strcmp(name, "inherited") == 0)

@@ -103,10 +103,12 @@ static void many(void) {
     }
 }
 
-/* Two threads with names of their own, one block of 72 bytes each. */
+/* Two threads with names of their own, one block of 72 bytes each. They live on
+ * for a second: names are looked at now and then, not when they change. */
 ALONE static void *named(void *name) {
     pthread_setname_np(pthread_self(), name);
     sink = malloc(72);
+    usleep(1000000);
     return NULL;
 }
 
