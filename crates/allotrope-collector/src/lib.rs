@@ -1,7 +1,29 @@
 //! Drains the rings of recorded programs and writes their trace.
 //!
 //! [`run`] is the collector process; [`protocol`] is what it and the front
-//! process say to each other.
+//! process say to each other; [`executable`] says why a program can not be
+//! recorded.
+//!
+//! # Threads
+//!
+//! One thread drains: it owns everything about the recording, writes only to
+//! the trace file and waits for nothing but that and the doorbell in the shared
+//! memory. One reads what the front says, one (the caller of [`run`]) writes
+//! what the front is told, one hands the arena out. Names are looked up by the
+//! draining thread when there is nothing left to drain and the recorded
+//! programs have been let go.
+//!
+//! # Memory
+//!
+//! Whatever recorded programs write, the collector's memory stays below the
+//! sum of its limits: 4 Mi events held back (100 MiB), 64 Ki pages of stack
+//! ids (256 MiB), 8 Mi stack nodes of living images (about 500 MiB), 8 Mi
+//! addresses to be named (about 200 MiB), 64 Ki modules. A stack beyond the
+//! limits is shown as not recorded; a corrupt lane is left, counted as lost.
+//!
+//! Not here: starting the program, its signals and its exit status (the
+//! command's front process), the shared memory (`allotrope-ring`), the trace
+//! format (`allotrope-trace`).
 #![forbid(unsafe_code)]
 
 mod arrivals;

@@ -18,8 +18,10 @@ use crate::watch::Watch;
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Images looked at in one round, which comes every millisecond.
 const IMAGES_AT_ONCE: usize = 2;
-/// Names read at once.
+/// Names of an image's threads read again at once.
 const NAMES_AT_ONCE: usize = 16;
+/// Names of new threads read in one round.
+const FRESH_NAMES_AT_ONCE: usize = 32;
 /// How long a process may run another executable before its new image is
 /// taken to have no recorder.
 const PATIENCE: Duration = Duration::from_millis(100);
@@ -28,6 +30,7 @@ impl Recording {
     /// One round's portion.
     pub(crate) fn look_around(&mut self) {
         let mut looks = 0;
+        let mut names = FRESH_NAMES_AT_ONCE;
         for _ in 0..IMAGES {
             let slot = self.look_cursor;
             self.look_cursor = (slot + 1) % IMAGES;
@@ -38,13 +41,13 @@ impl Recording {
                 image.write_losses(&self.arena.images()[slot], &mut self.book.trace);
                 continue;
             }
-            name_fresh_threads(image, &mut self.book.trace);
+            names -= name_fresh_threads(image, names, &mut self.book.trace);
             if image.next_look <= self.now {
                 image.next_look = self.now + INTERVAL;
                 self.look_at(slot);
                 looks += 1;
             }
-            if looks >= IMAGES_AT_ONCE {
+            if looks >= IMAGES_AT_ONCE || names == 0 {
                 break;
             }
         }
@@ -106,12 +109,14 @@ fn look_at_image(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
     }
 }
 
-fn name_fresh_threads(image: &mut Image, trace: &mut TraceFile) {
-    let portion = image.fresh_threads.len().min(NAMES_AT_ONCE);
+/// Names up to `most` threads that were not named yet; how many.
+fn name_fresh_threads(image: &mut Image, most: usize, trace: &mut TraceFile) -> usize {
+    let portion = image.fresh_threads.len().min(most);
     let fresh: Vec<u32> = image.fresh_threads.drain(..portion).collect();
     for tid in fresh {
         name_thread(image, tid, trace);
     }
+    portion
 }
 
 fn name_some_threads(image: &mut Image, trace: &mut TraceFile) {
