@@ -1,0 +1,102 @@
+//! A profile from a trace file is the one from its records, and a file that is
+//! cut anywhere gives a profile of what precedes the cut.
+
+mod story;
+
+use allotrope_profile::{Options, Profile, TraceSource, replay};
+use allotrope_trace::{TraceReader, TraceWriter};
+use story::*;
+
+/// Two processes, two threads, several runs a stream.
+fn story() -> Story {
+    let mut story = Story::one_image();
+    for round in 0..20_u64 {
+        let at = 0x1000 + round * 0x100;
+        let tick = 1_000 + round * 1_000;
+        story.events(0, 0, &[thread(1), alloc(8, at, 100 + round), anchor(tick)]);
+        story.events(
+            0,
+            1,
+            &[thread(2), alloc(9, at + 8, 7), free(at), anchor(tick + 500)],
+        );
+    }
+    story.end(0, 50_000);
+    story.image(1, Some(0), &[(0, 10), (1, 20)]);
+    story.events(1, 2, &[thread(9), free(0x1008), realloc_start(0x1108)]);
+    story.events(1, 2, &[realloc_end(10, 0x1108, 9), anchor(30_000)]);
+    story.end(1, 60_000);
+    story
+}
+
+fn file_of(story: &Story) -> Vec<u8> {
+    let mut writer = TraceWriter::new(Vec::new()).expect("memory takes everything");
+    for record in &story.trace.records {
+        writer.write(record).expect("memory takes everything");
+    }
+    writer.finish().expect("memory takes everything")
+}
+
+fn profile_of(source: &impl TraceSource) -> Profile {
+    replay(source, &Options::default()).expect("the trace can be replayed")
+}
+
+#[test]
+fn a_file_says_what_its_records_say() {
+    let story = story();
+    let file = file_of(&story);
+    let reader = TraceReader::new(&file[..]).expect("is a trace");
+    let profile = profile_of(&reader);
+    assert_eq!(profile, story.profile());
+    assert!(profile.is_complete());
+    // 20 blocks of stack 9 by the parent; of its first 10 the child gave back
+    // two, one of them by a reallocation.
+    assert_eq!(profile.processes[0].totals.leaked_allocations, 20);
+    assert_eq!(profile.processes[1].totals.inherited_allocations, 10);
+    assert_eq!(profile.processes[1].totals.inherited_deallocations, 2);
+    assert_eq!(profile.processes[1].unmatched_deallocations, 0);
+}
+
+#[test]
+fn a_file_cut_anywhere_gives_what_precedes() {
+    let file = file_of(&story());
+    let whole = profile_of(&TraceReader::new(&file[..]).expect("is a trace"));
+    let allocations =
+        |profile: &Profile| -> u64 { profile.processes.iter().map(|p| p.totals.allocations).sum() };
+    let mut before = 0;
+    for length in 0..file.len() {
+        let Ok(reader) = TraceReader::new(&file[..length]) else {
+            assert_eq!(before, 0, "readable before, but not with {length} bytes");
+            continue;
+        };
+        let profile = profile_of(&reader);
+        assert!(
+            profile.cut.is_some() && !profile.is_complete(),
+            "{length} bytes"
+        );
+        let now = allocations(&profile);
+        assert!(
+            now >= before && now <= allocations(&whole),
+            "{length} bytes"
+        );
+        before = now;
+    }
+    assert_eq!(
+        before,
+        allocations(&whole),
+        "only the closing chunk was missing"
+    );
+}
+
+#[test]
+fn progress_ends_at_the_whole() {
+    let story = story();
+    let last = std::cell::Cell::new((0, 0));
+    let progress = |done, all| last.set((done, all));
+    let options = Options {
+        progress: Some(&progress),
+        ..Options::default()
+    };
+    replay(&story.trace, &options).expect("the story can be replayed");
+    // 20 × (1 + 2) events of the parent, 3 of the child.
+    assert_eq!(last.get(), (63, 63));
+}
