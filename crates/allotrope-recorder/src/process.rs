@@ -64,10 +64,10 @@ pub fn turn_off() {
     STATE.store(OFF, Relaxed);
 }
 
-/// Whether the caller is the image's own process and not a `vfork` child that
-/// borrows its memory.
+/// Whether the caller is not a `vfork` child that borrows its parent's memory:
+/// it is the image's own process, or a forked child that has yet to begin.
 pub fn is_own_process() -> bool {
-    PROCESS_ID.load(Relaxed) == system::process_id()
+    is_forked() || PROCESS_ID.load(Relaxed) == system::process_id()
 }
 
 fn arena_at<T>(offset: usize) -> &'static T {
