@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, FileKind, ReadCache, StringTable};
 use rustix::fs::StatVfsMountFlags;
 
@@ -70,15 +70,6 @@ pub struct Program {
     pub build_id: Option<Vec<u8>>,
     /// It was built by Go.
     pub go: bool,
-}
-
-/// What a program's symbols say about allocators linked into it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct BuiltInAllocator {
-    /// It defines `malloc` itself.
-    pub defines_malloc: bool,
-    /// Allocator whose characteristic symbols it defines.
-    pub name: Option<&'static str>,
 }
 
 /// Why a program starts in the loader's secure mode.
@@ -210,66 +201,7 @@ impl Program {
             _ => Linkage::Other,
         }
     }
-
-    /// The program's allocator, if it is another than the C library's: one of
-    /// its libraries, or one linked into it.
-    pub fn allocator(&self, built_in: &BuiltInAllocator) -> Option<Allocator> {
-        for needed in &self.needed {
-            for (prefix, name) in ALLOCATOR_LIBRARIES {
-                if needed.starts_with(prefix) {
-                    return Some(Allocator::Library {
-                        name,
-                        file: needed.clone(),
-                    });
-                }
-            }
-        }
-        if built_in.defines_malloc {
-            return Some(Allocator::Replacing(built_in.name));
-        }
-        built_in.name.map(Allocator::Private)
-    }
 }
-
-/// An allocator other than the C library's.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Allocator {
-    /// A shared library: recorded like the C library's.
-    Library {
-        /// What it is called.
-        name: &'static str,
-        /// The library's file name.
-        file: String,
-    },
-    /// Linked into the program, which defines `malloc`; its name if known.
-    Replacing(Option<&'static str>),
-    /// Linked into the program under names of its own, as Rust's
-    /// `#[global_allocator]` crates do: calls to it can not be seen.
-    Private(&'static str),
-}
-
-const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
-    ("libjemalloc", "jemalloc"),
-    ("libtcmalloc", "tcmalloc"),
-    ("libmimalloc", "mimalloc"),
-    ("libsnmalloc", "snmalloc"),
-    ("librpmalloc", "rpmalloc"),
-    ("libhoard", "Hoard"),
-    ("libtbbmalloc", "tbbmalloc"),
-    ("libscudo", "Scudo"),
-];
-
-/// Symbols by which a linked-in allocator is known.
-const ALLOCATOR_SYMBOLS: [(&[u8], &str); 8] = [
-    (b"mallctl", "jemalloc"),
-    (b"je_mallctl", "jemalloc"),
-    (b"_rjem_mallctl", "jemalloc"),
-    (b"_rjem_malloc", "jemalloc"),
-    (b"mi_malloc", "mimalloc"),
-    (b"mi_heap_malloc", "mimalloc"),
-    (b"tc_malloc", "tcmalloc"),
-    (b"sn_malloc", "snmalloc"),
-];
 
 fn inspect(path: &Path, depth: usize) -> io::Result<Executable> {
     let file = File::open(path)?;
@@ -470,38 +402,6 @@ fn read_sections(
     Ok(())
 }
 
-impl BuiltInAllocator {
-    /// Looks through all symbols of an ELF file; what can not be read says
-    /// nothing.
-    pub fn find(path: &Path) -> io::Result<Self> {
-        let cache = ReadCache::new(File::open(path)?);
-        let mut found = Self::default();
-        let _ = found.read_symbols(&cache);
-        Ok(found)
-    }
-
-    fn read_symbols(&mut self, data: Data<'_>) -> object::Result<()> {
-        let header = Header::parse(data)?;
-        let endian = header.endian()?;
-        let sections = header.sections(endian, data)?;
-        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            let symbols = sections.symbols(endian, data, kind)?;
-            for symbol in symbols.iter() {
-                if !symbol.is_definition(endian, symbols.strings()) {
-                    continue;
-                }
-                let Ok(name) = symbols.symbol_name(endian, symbol) else {
-                    continue;
-                };
-                self.defines_malloc |= name == b"malloc";
-                let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
-                self.name = self.name.or(known.map(|(_, allocator)| *allocator));
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -562,36 +462,6 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_in_allocator_is_told_from_a_library() {
-        let mut program = with_loader(None, "");
-        let private = BuiltInAllocator {
-            defines_malloc: false,
-            name: Some("mimalloc"),
-        };
-        assert_eq!(
-            program.allocator(&private),
-            Some(Allocator::Private("mimalloc"))
-        );
-        let replacing = BuiltInAllocator {
-            defines_malloc: true,
-            name: None,
-        };
-        assert_eq!(
-            program.allocator(&replacing),
-            Some(Allocator::Replacing(None))
-        );
-        assert_eq!(program.allocator(&BuiltInAllocator::default()), None);
-        program.needed.push("libjemalloc.so.2".into());
-        assert!(matches!(
-            program.allocator(&private),
-            Some(Allocator::Library {
-                name: "jemalloc",
-                ..
-            })
-        ));
-    }
-
-    #[test]
     fn this_test_is_a_program_and_its_cut_copies_are_errors_at_worst() {
         let own = std::env::current_exe().unwrap();
         let Kind::Program(program) = Executable::inspect(&own).unwrap().kind else {
@@ -606,7 +476,7 @@ mod tests {
         for length in (0..700).chain([4096, bytes.len() / 2]) {
             fs::write(&copy, &bytes[..length]).unwrap();
             let _ = Executable::inspect(&copy);
-            let _ = BuiltInAllocator::find(&copy);
+            let _ = crate::allocator::BuiltInAllocator::find(&copy);
         }
     }
 

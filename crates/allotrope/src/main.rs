@@ -6,6 +6,7 @@
 // else overrides this.
 #![deny(unsafe_code)]
 
+mod allocator;
 mod collect;
 mod command_line;
 mod dispositions;

@@ -11,13 +11,13 @@ mod signals;
 mod summary;
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-
-use std::os::unix::process::ExitStatusExt;
+use std::time::{Duration, Instant};
 
 use allotrope_collector::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
@@ -47,6 +47,10 @@ read up to where it ends even if everything is killed.
 Exit status: the program's own; 128+N if signal N ended it; 125 if the recording
 failed or the program can not be recorded; 126 if it can not be executed; 127 if
 it was not found.";
+
+/// A request to end that comes this soon after the program's end may be the one
+/// that ended it.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Arguments of `allotrope record`.
 #[derive(Debug, clap::Args)]
@@ -146,7 +150,9 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         output,
         status: None,
         outcome: None,
+        ended: None,
         waiting: false,
+        stopping: false,
         progress: Progress::new(arguments.quiet),
         quiet: arguments.quiet,
     };
@@ -170,8 +176,12 @@ struct Front {
     status: Option<ExitStatus>,
     /// The collector's last word: what it did, or why it could not.
     outcome: Option<Result<Done, anyhow::Error>>,
+    /// When that was noticed.
+    ended: Option<Instant>,
     /// The user has been told what the recording waits for.
     waiting: bool,
+    /// The collector has been told to end the recording.
+    stopping: bool,
     progress: Progress,
     quiet: bool,
 }
@@ -224,6 +234,7 @@ impl Front {
     fn program_ended(&mut self) -> anyhow::Result<()> {
         let status = self.child.wait().context("cannot wait for the program")?;
         self.status = Some(status);
+        self.ended = Some(Instant::now());
         let exit = match status.signal() {
             Some(signal) => FirstExit::Signal(signal),
             None => FirstExit::Status(status.code().unwrap_or_default()),
@@ -264,10 +275,42 @@ impl Front {
     fn signalled(&mut self, signal: Received) {
         if self.status.is_none() {
             signals::pass_on(signal, self.child.id());
-        } else if signal.is_request_to_end() && (self.waiting || signal.sender.is_some()) {
-            // A Ctrl-C that ended the program is not meant for the recording:
-            // that is asked for only after the user was told so.
-            self.collector.tell(&FromFront::Stop);
+            return;
+        }
+        if !signal.is_request_to_end() {
+            return;
+        }
+        // A Ctrl-C that ended the program is not meant for the recording: that
+        // is asked for only after the user was told so.
+        if !self.stopping && (self.waiting || signal.sender.is_some()) {
+            self.stop(signal);
+        } else if self.ended.is_some_and(|at| at.elapsed() > SAME_SIGNAL) {
+            self.leave(signal);
+        }
+    }
+
+    fn stop(&mut self, signal: Received) {
+        self.stopping = true;
+        self.break_line(signal);
+        self.say("ending the recording; the processes run on");
+        self.collector.tell(&FromFront::Stop);
+    }
+
+    /// Does not wait for the names of the functions; the collector goes on.
+    fn leave(&self, signal: Received) -> ! {
+        self.progress.finish();
+        self.break_line(signal);
+        self.say(&format!(
+            "not waiting; {} is completed in the background",
+            self.output.path().display()
+        ));
+        std::process::exit(128 + signal.signal);
+    }
+
+    /// The terminal has put a `^C` there.
+    fn break_line(&self, signal: Received) {
+        if signal.sender.is_none() && !self.quiet {
+            eprintln!();
         }
     }
 

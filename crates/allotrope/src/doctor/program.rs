@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use allotrope_symbols::{Locator, ModuleSymbols};
 
 use super::finding::{Finding, Level};
-use crate::executable::{Allocator, BuiltInAllocator, Executable, Kind, Linkage, Program};
+use crate::allocator::{Allocator, BuiltInAllocator};
+use crate::executable::{Executable, Kind, Linkage, Program};
 use crate::record;
 
 /// Looks at the program of this name.
@@ -79,7 +80,7 @@ fn what_it_is(executable: &Executable) -> Finding {
 fn allocator(path: &Path, program: &Program) -> Finding {
     let topic = "allocator";
     let built_in = BuiltInAllocator::find(path).unwrap_or_default();
-    match program.allocator(&built_in) {
+    match Allocator::of(program, &built_in) {
         None => Finding::ok(topic, "the C library's, or one that is loaded later"),
         Some(Allocator::Library { name, file }) => Finding::ok(topic, format!("{name} ({file})")),
         Some(Allocator::Replacing(name)) => Finding::note(

@@ -1,0 +1,148 @@
+//! Which allocator a program brings along, by the libraries that it names and
+//! the symbols that it defines. What else its file says is in `executable`.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use object::read::elf::{FileHeader, Sym};
+use object::{Endianness, ReadCache, elf};
+
+use crate::executable::Program;
+
+/// An allocator other than the C library's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allocator {
+    /// A shared library: recorded like the C library's.
+    Library {
+        /// What it is called.
+        name: &'static str,
+        /// The library's file name.
+        file: String,
+    },
+    /// Linked into the program, which defines `malloc`; its name if known.
+    Replacing(Option<&'static str>),
+    /// Linked into the program under names of its own, as Rust's
+    /// `#[global_allocator]` crates do: calls to it can not be seen.
+    Private(&'static str),
+}
+
+/// What a program's symbols say about allocators linked into it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct BuiltInAllocator {
+    /// It defines `malloc` itself.
+    pub defines_malloc: bool,
+    /// Allocator whose characteristic symbols it defines.
+    pub name: Option<&'static str>,
+}
+
+const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
+    ("libjemalloc", "jemalloc"),
+    ("libtcmalloc", "tcmalloc"),
+    ("libmimalloc", "mimalloc"),
+    ("libsnmalloc", "snmalloc"),
+    ("librpmalloc", "rpmalloc"),
+    ("libhoard", "Hoard"),
+    ("libtbbmalloc", "tbbmalloc"),
+    ("libscudo", "Scudo"),
+];
+
+/// Symbols by which a linked-in allocator is known.
+const ALLOCATOR_SYMBOLS: [(&[u8], &str); 8] = [
+    (b"mallctl", "jemalloc"),
+    (b"je_mallctl", "jemalloc"),
+    (b"_rjem_mallctl", "jemalloc"),
+    (b"_rjem_malloc", "jemalloc"),
+    (b"mi_malloc", "mimalloc"),
+    (b"mi_heap_malloc", "mimalloc"),
+    (b"tc_malloc", "tcmalloc"),
+    (b"sn_malloc", "snmalloc"),
+];
+
+impl Allocator {
+    /// The program's allocator, if it is another than the C library's: one of
+    /// its libraries, or one linked into it.
+    pub fn of(program: &Program, built_in: &BuiltInAllocator) -> Option<Self> {
+        for needed in &program.needed {
+            for (prefix, name) in ALLOCATOR_LIBRARIES {
+                if needed.starts_with(prefix) {
+                    return Some(Self::Library {
+                        name,
+                        file: needed.clone(),
+                    });
+                }
+            }
+        }
+        if built_in.defines_malloc {
+            return Some(Self::Replacing(built_in.name));
+        }
+        built_in.name.map(Self::Private)
+    }
+}
+
+impl BuiltInAllocator {
+    /// Looks through all symbols of an ELF file; what can not be read says
+    /// nothing.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        let cache = ReadCache::new(File::open(path)?);
+        let mut found = Self::default();
+        let _ = found.read_symbols(&cache);
+        Ok(found)
+    }
+
+    fn read_symbols(&mut self, data: &ReadCache<File>) -> object::Result<()> {
+        let header = elf::FileHeader64::<Endianness>::parse(data)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, data)?;
+        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
+            let symbols = sections.symbols(endian, data, kind)?;
+            for symbol in symbols.iter() {
+                if !symbol.is_definition(endian, symbols.strings()) {
+                    continue;
+                }
+                let Ok(name) = symbols.symbol_name(endian, symbol) else {
+                    continue;
+                };
+                self.defines_malloc |= name == b"malloc";
+                let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
+                self.name = self.name.or(known.map(|(_, allocator)| *allocator));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linked_in_allocator_is_told_from_a_library() {
+        let mut program = Program::default();
+        let private = BuiltInAllocator {
+            defines_malloc: false,
+            name: Some("mimalloc"),
+        };
+        assert_eq!(
+            Allocator::of(&program, &private),
+            Some(Allocator::Private("mimalloc"))
+        );
+        let replacing = BuiltInAllocator {
+            defines_malloc: true,
+            name: None,
+        };
+        assert_eq!(
+            Allocator::of(&program, &replacing),
+            Some(Allocator::Replacing(None))
+        );
+        assert_eq!(Allocator::of(&program, &BuiltInAllocator::default()), None);
+        program.needed.push("libjemalloc.so.2".into());
+        assert!(matches!(
+            Allocator::of(&program, &private),
+            Some(Allocator::Library {
+                name: "jemalloc",
+                ..
+            })
+        ));
+    }
+}
