@@ -3,7 +3,12 @@
 
 mod support;
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
+use support::record::finish;
 use support::{Process, Report, compiled, record};
 
 const SOURCE: &str = "processes.c";
@@ -211,6 +216,46 @@ fn a_child_that_outlives_its_parent() {
     assert_eq!(processes.len(), 2, "{}", report.summary());
     assert_eq!(processes[1].under("forked_work").allocations, 7);
     assert_eq!(*processes[1].exit(), json!({"status": 0}));
+}
+
+/// Once the first process has ended, `record` says for which it waits, and an
+/// interrupt ends the recording and none of them.
+#[test]
+fn an_interrupt_ends_the_recording_and_not_the_processes() {
+    let run = record(compiled(SOURCE)).arg("lingering");
+    let mut child = run
+        .command()
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    let waited_for = loop {
+        line.clear();
+        let count = said.read_line(&mut line).expect("it can be read");
+        assert_ne!(count, 0, "it ended and named no process");
+        let numbers = line.split(|c: char| !c.is_ascii_digit());
+        if let Some(pid) = numbers.filter_map(|n| n.parse().ok()).find(|n| *n > 1) {
+            break Pid::from_raw(pid).expect("above 0");
+        }
+    };
+    kill_process(Pid::from_child(&child), Signal::INT).expect("it is our child");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("it can be read");
+    let output = finish(child, b"").expect("the interrupt ends it");
+    test_kill_process(waited_for).expect("the process lives on");
+    kill_process(waited_for, Signal::KILL).expect("and ends now");
+
+    let recording = run.recorded(output).expect_status(6);
+    let report = recording.report();
+    let processes = report.processes();
+    assert_eq!(processes.len(), 2, "{}", report.summary());
+    assert_eq!(*processes[0].exit(), json!({"status": 6}));
+    assert_eq!(*processes[1].exit(), json!({"running": true}));
+    assert_eq!(processes[1].json["pid"], waited_for.as_raw_nonzero().get());
+    assert_eq!(processes[1].under("forked_work").leaked, 7);
 }
 
 #[test]

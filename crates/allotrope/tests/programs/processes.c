@@ -188,6 +188,22 @@ static int orphan(void) {
     return 0;
 }
 
+/* `lingering`: the child lives for a minute after the parent ended with 6; it
+ * holds none of the standard streams. Before that it allocates like the others
+ * in `forked_work`. */
+static int lingering(void) {
+    starter_work();
+    if (fork() == 0) {
+        forked_work();
+        close(0);
+        close(1);
+        close(2);
+        sleep(60);
+        _exit(0);
+    }
+    return 6;
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "leaf") == 0) {
@@ -213,5 +229,7 @@ int main(int argc, char **argv) {
         return bare();
     if (strcmp(name, "orphan") == 0)
         return orphan();
+    if (strcmp(name, "lingering") == 0)
+        return lingering();
     return 98;
 }
