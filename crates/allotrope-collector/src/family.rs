@@ -13,14 +13,14 @@ use crate::process;
 use crate::watch::maps_arena;
 
 /// How often children of recorded processes are looked for.
-const CHILDREN_INTERVAL: Duration = Duration::from_millis(250);
+const CHILDREN_INTERVAL: Duration = Duration::from_millis(100);
 /// How often, once no image is left, all processes are looked at.
 const LATENT_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a program may take from its `exec` to its recorder's report
 /// before the recording ends without it.
 const LOADING: Duration = Duration::from_millis(300);
-/// Processes looked at in one look for children.
-const CHILDREN_AT_ONCE: usize = 256;
+/// Threads that are asked for their children in one look.
+const THREADS_AT_ONCE: usize = 256;
 /// Unrecorded images that are listed; those beyond are no news.
 const MOST_UNRECORDED: usize = 1024;
 
@@ -80,21 +80,12 @@ impl Family {
 
     /// Notes that the process runs without a recorder, and finds out why.
     pub(crate) fn note_unrecordable(&mut self, pid: u32) {
-        if !self.follows {
-            return;
+        if self.follows {
+            let reason = process_obstacle(pid)
+                .unwrap_or(Obstacle::Unknown)
+                .sentence();
+            self.note_unrecorded(pid, process::executable_path(pid), &reason);
         }
-        let in_process = PathBuf::from(format!("/proc/{pid}/exe"));
-        let path = process::executable_path(pid);
-        let judge = |path: &Path| obstacle(path).ok().flatten();
-        let found = match judge(&in_process) {
-            // Of a privileged process even the link is closed to us.
-            None | Some(Obstacle::Unreadable) => path.as_deref().and_then(judge),
-            found => found,
-        };
-        let is_privileged = path.is_none() && !process::is_own(pid);
-        let found = found.or(is_privileged.then_some(Obstacle::Privileged));
-        let reason = found.unwrap_or(Obstacle::Unknown).sentence();
-        self.note_unrecorded(pid, path, &reason);
     }
 
     /// What was noted, by pid; nothing is left.
@@ -111,8 +102,9 @@ impl Family {
 
     /// Looks for children of `roots`, the processes with images, that run
     /// something else without having a recorder (and whether that is true of
-    /// `first`, the first process as long as it has no image): in two looks
-    /// one after another, for a program needs time to load.
+    /// `first`, the first process as long as it has no image): in one look if
+    /// its file leaves no doubt, or else in two, one after another, for a
+    /// program needs time to load. Shorter lives may go unnoticed.
     pub(crate) fn look(
         &mut self,
         mut roots: Vec<u32>,
@@ -133,11 +125,12 @@ impl Family {
         let mut queue = roots;
         queue.extend(self.unrecorded.keys().filter(|pid| **pid != 0));
         let mut asked = FxHashSet::default();
+        let mut threads_left = THREADS_AT_ONCE;
         while let Some(pid) = queue.pop() {
-            if !asked.insert(pid) || asked.len() > CHILDREN_AT_ONCE {
+            if threads_left == 0 || !asked.insert(pid) {
                 continue;
             }
-            let children = process::children(pid);
+            let children = process::children(pid, &mut threads_left);
             for child in children.into_iter().filter(|it| !recorded.contains(it)) {
                 if !self.unrecorded.contains_key(&child)
                     && self.runs_without_recorder(child, arena_inode)
@@ -147,15 +140,14 @@ impl Family {
             }
         }
         suspects.retain(|pid| !self.unrecorded.contains_key(pid));
-        for pid in suspects
-            .intersection(&self.suspects)
-            .copied()
-            .collect::<Vec<_>>()
-        {
-            self.note_unrecordable(pid);
-            suspects.remove(&pid);
+        let seen_before = std::mem::take(&mut self.suspects);
+        for pid in suspects {
+            if seen_before.contains(&pid) || can_not_load(pid) {
+                self.note_unrecordable(pid);
+            } else {
+                self.suspects.insert(pid);
+            }
         }
-        self.suspects = suspects;
     }
 
     fn runs_without_recorder(&self, pid: u32, arena_inode: u64) -> bool {
@@ -204,6 +196,33 @@ impl Family {
     pub(crate) fn latent(&self) -> impl Iterator<Item = u32> + '_ {
         self.latent.iter().copied()
     }
+}
+
+/// What the executable of a process says against recording it.
+fn process_obstacle(pid: u32) -> Option<Obstacle> {
+    let path = process::executable_path(pid);
+    let judge = |path: &Path| obstacle(path).ok().flatten();
+    let found = match judge(&PathBuf::from(format!("/proc/{pid}/exe"))) {
+        // Of a privileged process even the link is closed to us.
+        None | Some(Obstacle::Unreadable) => path.as_deref().and_then(judge),
+        found => found,
+    };
+    let is_privileged = path.is_none() && !process::is_own(pid);
+    found.or(is_privileged.then_some(Obstacle::Privileged))
+}
+
+/// Whether the executable leaves no doubt: no time will bring a recorder. (A
+/// setuid program may be run by its owner, and then it is none.)
+fn can_not_load(pid: u32) -> bool {
+    matches!(
+        process_obstacle(pid),
+        Some(
+            Obstacle::Static
+                | Obstacle::OtherLoader(_)
+                | Obstacle::ThirtyTwoBit
+                | Obstacle::OtherMachine(_)
+        )
+    )
 }
 
 #[cfg(test)]

@@ -78,14 +78,18 @@ pub(crate) fn thread_name(pid: u32, tid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-/// Children of a process (needs a kernel with `CONFIG_PROC_CHILDREN`).
-pub(crate) fn children(pid: u32) -> Vec<u32> {
+/// Children of a process (needs a kernel with `CONFIG_PROC_CHILDREN`); each of
+/// its threads that is asked takes one from `threads_left`.
+pub(crate) fn children(pid: u32, threads_left: &mut usize) -> Vec<u32> {
     let children_of = |tid: u32| {
         let text = fs::read_to_string(entry(pid, &format!("task/{tid}/children")));
         text.unwrap_or_default()
     };
     let mut children = Vec::new();
-    for tid in threads(pid).unwrap_or_default() {
+    let tids = threads(pid).unwrap_or_default();
+    let asked = tids.len().min(*threads_left);
+    *threads_left -= asked;
+    for tid in tids.into_iter().take(asked) {
         let text = children_of(tid);
         children.extend(
             text.split_ascii_whitespace()
