@@ -265,6 +265,47 @@ fn an_exec_of_what_has_no_recorder_is_named() {
 }
 
 #[test]
+fn addresses_get_the_names_of_their_functions() {
+    let recorded = Session::record("names");
+    let names: Vec<&str> = recorded
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Symbols(symbols) => Some(symbols),
+            _ => None,
+        })
+        .flat_map(|symbols| symbols.frames.iter().map(|frame| frame.function.as_str()))
+        .collect();
+    assert_eq!(names.len(), 1, "one address, nothing inlined: {names:?}");
+    assert!(names[0].ends_with("program::known_function"), "{names:?}");
+}
+
+#[test]
+fn the_file_of_a_recording_under_way_can_be_read() {
+    let mut session = Session::start();
+    let mut child = stay(&mut session);
+    let begin = Instant::now();
+    let events = |path: &std::path::Path| {
+        let reader = allotrope_trace::TraceReader::open(path).unwrap();
+        assert!(!reader.is_complete());
+        reader
+            .entries()
+            .filter_map(|entry| match entry.unwrap() {
+                allotrope_trace::Entry::Events(at) => Some(at.counted),
+                allotrope_trace::Entry::Record(_) => None,
+            })
+            .sum::<u32>()
+    };
+    while events(session.output()) == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    session.wait_for(child);
+    assert_eq!(session.finish().exits(), [(0, Exit::Signal(9))]);
+}
+
+#[test]
 fn a_recording_can_be_stopped_while_the_program_runs() {
     let mut session = Session::start();
     let mut child = stay(&mut session);

@@ -46,6 +46,12 @@ fn simulated_program() {
     std::process::exit(status);
 }
 
+/// A function that is not inlined and has a name in the symbol table.
+#[inline(never)]
+pub fn known_function(number: u64) -> u64 {
+    std::hint::black_box(number)
+}
+
 struct Program {
     producer: Producer,
     arena: String,
@@ -73,6 +79,7 @@ impl Program {
         match words.next().unwrap() {
             "pairs" => self.pairs(),
             "threads" => self.threads(),
+            "names" => self.names(),
             "corrupt" => self.corrupt(),
             "forged" => self.forged(),
             "stranger" => self.stranger(),
@@ -200,6 +207,30 @@ impl Program {
         event(kind::DEALLOCATION, FREE, HEAP, &[]);
         self.producer.lose(slot, 0, 5);
         self.producer.lose(slot, 4, 6);
+        0
+    }
+
+    /// An allocation in [`known_function`] of this very binary.
+    fn names(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let executable = std::env::current_exe().unwrap();
+        let executable = executable.to_str().unwrap();
+        // The first mapping of a position-independent executable is where its
+        // address 0 lies.
+        let first = maps
+            .lines()
+            .find(|line| line.ends_with(executable))
+            .unwrap();
+        let bias = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+        let mapping = mapping_words(0, bias, bias + (1 << 30), b"", executable);
+        self.producer.write(lane, &mapping);
+        let address = known_function as fn(u64) -> u64 as usize as u64;
+        let second = [node(0, MAIN, 0)];
+        self.producer.event(lane, kind::NODE, 1, address, &second);
+        let second = [stack_and_size(MAIN, known_function(7))];
+        self.producer
+            .event(lane, kind::ALLOCATION, MALLOC, HEAP, &second);
         0
     }
 

@@ -100,6 +100,11 @@ impl Session {
         &self.arena
     }
 
+    /// The trace file.
+    pub fn output(&self) -> &std::path::Path {
+        &self.output
+    }
+
     /// Closes the front's end, as its death does.
     pub fn hang_up(mut self) -> Self {
         self.to = None;
