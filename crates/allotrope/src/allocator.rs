@@ -36,6 +36,10 @@ pub struct BuiltInAllocator {
     pub name: Option<&'static str>,
 }
 
+/// What to do about an allocator that is linked into a program.
+pub const LINK_DYNAMICALLY: &str =
+    "link the allocator as a shared library, or leave it out of the build that is recorded";
+
 const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
     ("libjemalloc", "jemalloc"),
     ("libtcmalloc", "tcmalloc"),
@@ -84,18 +88,32 @@ impl BuiltInAllocator {
     /// Looks through all symbols of an ELF file; what can not be read says
     /// nothing.
     pub fn find(path: &Path) -> io::Result<Self> {
+        Self::among(path, &[elf::SHT_SYMTAB, elf::SHT_DYNSYM])
+    }
+
+    /// Looks through the exported symbols only, which are few: a `malloc` that
+    /// is linked into a program is among them, for the C library has one too.
+    pub fn find_exported(path: &Path) -> io::Result<Self> {
+        Self::among(path, &[elf::SHT_DYNSYM])
+    }
+
+    fn among(path: &Path, tables: &[elf::SectionType]) -> io::Result<Self> {
         let cache = ReadCache::new(File::open(path)?);
         let mut found = Self::default();
-        let _ = found.read_symbols(&cache);
+        let _ = found.read_symbols(&cache, tables);
         Ok(found)
     }
 
-    fn read_symbols(&mut self, data: &ReadCache<File>) -> object::Result<()> {
+    fn read_symbols(
+        &mut self,
+        data: &ReadCache<File>,
+        tables: &[elf::SectionType],
+    ) -> object::Result<()> {
         let header = elf::FileHeader64::<Endianness>::parse(data)?;
         let endian = header.endian()?;
         let sections = header.sections(endian, data)?;
-        for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
-            let symbols = sections.symbols(endian, data, kind)?;
+        for table in tables {
+            let symbols = sections.symbols(endian, data, *table)?;
             for symbol in symbols.iter() {
                 if !symbol.is_definition(endian, symbols.strings()) {
                     continue;

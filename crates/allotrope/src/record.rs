@@ -110,6 +110,11 @@ enum Happening {
 /// Records, and gives the program's status.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     let program = Program::find(arguments.command)?;
+    if let Some(reservation) = program.reservation()
+        && !arguments.quiet
+    {
+        eprintln!("allotrope: warning: {reservation}");
+    }
     let recorder =
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
     let output = OutputFile::create(arguments.output.as_deref()).status(RECORD_FAILED)?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use allotrope_symbols::{Locator, ModuleSymbols};
 
 use super::finding::{Finding, Level};
-use crate::allocator::{Allocator, BuiltInAllocator};
+use crate::allocator::{Allocator, BuiltInAllocator, LINK_DYNAMICALLY};
 use crate::executable::{Executable, Kind, Linkage, Program};
 use crate::record;
 
@@ -83,13 +83,14 @@ fn allocator(path: &Path, program: &Program) -> Finding {
     match Allocator::of(program, &built_in) {
         None => Finding::ok(topic, "the C library's, or one that is loaded later"),
         Some(Allocator::Library { name, file }) => Finding::ok(topic, format!("{name} ({file})")),
-        Some(Allocator::Replacing(name)) => Finding::note(
+        // It may pass calls on to the next allocator, where they are seen; few do.
+        Some(Allocator::Replacing(name)) => Finding::problem(
             topic,
             format!(
-                "{} is linked into the program",
+                "{} is linked into the program, which calls it past the recorder",
                 name.unwrap_or("an allocator of its own")
             ),
-            "calls between the program's own functions can not be seen if they are bound inside it; if a recording shows nothing, link the allocator as a shared library",
+            LINK_DYNAMICALLY,
         ),
         Some(Allocator::Private(name)) => Finding::note(
             topic,

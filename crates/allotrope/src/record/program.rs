@@ -12,6 +12,7 @@ use std::process::{Child, Command};
 use anyhow::anyhow;
 use rustix::fs::Access;
 
+use crate::allocator::{BuiltInAllocator, LINK_DYNAMICALLY};
 use crate::dispositions;
 use crate::executable::{Executable, Kind};
 use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
@@ -67,6 +68,19 @@ impl Program {
         arguments
             .map(|argument| argument.to_string_lossy().into_owned())
             .collect()
+    }
+
+    /// Why little of what the program allocates may be seen, if that is known.
+    pub fn reservation(&self) -> Option<String> {
+        let executable = Executable::inspect(&self.path).ok()?;
+        let image = &executable.image().path;
+        let built_in = BuiltInAllocator::find_exported(image).ok()?;
+        built_in.defines_malloc.then(|| {
+            format!(
+                "{} has an allocator of its own linked into it, and calls it past the recorder; {LINK_DYNAMICALLY}",
+                image.display()
+            )
+        })
     }
 
     /// The program's name without its folders.

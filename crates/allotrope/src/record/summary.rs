@@ -83,6 +83,12 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
         "trace",
         &format!("{} ({})", path.display(), BinaryBytes(done.bytes)),
     );
+    if allocations == 0 {
+        line(
+            "warning",
+            &"not one allocation was seen; `allotrope doctor PROGRAM` may say why",
+        );
+    }
     let all = warnings(profile);
     for warning in all.iter().take(MAX_WARNINGS) {
         line("warning", warning);
