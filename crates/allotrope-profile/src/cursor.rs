@@ -56,6 +56,14 @@ pub(crate) struct Step {
     pub tries: u8,
 }
 
+/// Whether something will come in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outlook {
+    Comes,
+    Never,
+    Unknown,
+}
+
 struct OpenStart {
     address: u64,
     thread: u32,
@@ -171,27 +179,30 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// Whether an allocation (or deallocation) at the address follows in what
-    /// is decoded, before `until`.
-    pub(crate) fn foresees(&self, address: u64, allocates: bool, until: u64) -> bool {
-        let coming = self.buffer.iter().skip(self.position).take(LOOK_AHEAD);
-        for event in coming {
-            match event.kind {
-                EventKind::Anchor if self.timeline.ns(event.address) > until => return false,
-                EventKind::Allocation | EventKind::ReallocationEnd
-                    if allocates && event.address == address =>
-                {
-                    return true;
+    /// Whether an allocation (or deallocation) at the address follows before
+    /// `until`, as far as events are decoded.
+    pub(crate) fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
+        let coming = &self.buffer[self.position.min(self.buffer.len())..];
+        for event in coming.iter().take(LOOK_AHEAD) {
+            let found = match event.kind {
+                EventKind::Anchor if self.timeline.ns(event.address) > until => {
+                    return Outlook::Never;
                 }
-                EventKind::Deallocation | EventKind::ReallocationStart
-                    if !allocates && event.address == address =>
-                {
-                    return true;
-                }
-                _ => {}
+                EventKind::Allocation | EventKind::ReallocationEnd => allocates,
+                EventKind::Deallocation | EventKind::ReallocationStart => !allocates,
+                _ => false,
+            };
+            if found && event.address == address {
+                return Outlook::Comes;
             }
         }
-        false
+        let all_seen = coming.len() <= LOOK_AHEAD && self.next_run >= self.runs.len();
+        // A deallocation that is held until its answer can not be seen coming.
+        if all_seen && self.open.iter().all(|start| start.shown) {
+            Outlook::Never
+        } else {
+            Outlook::Unknown
+        }
     }
 
     /// Decodes the next run in place of what was read.

@@ -17,7 +17,7 @@ mod search;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::{Cursor, Step};
+use crate::cursor::{Cursor, Outlook, Step};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
 use crate::tentative::{Placed, Tentative};
@@ -112,12 +112,18 @@ impl<'a, S: TraceSource> Stream<'a, S> {
         }
     }
 
-    fn foresees(&self, address: u64, allocates: bool, until: u64) -> bool {
-        let returned = self.returned.iter().rev();
-        let coming = returned.take_while(|step| step.lower <= until);
-        let mut coming = coming.map(|step| (step.address, step.allocates));
-        coming.any(|next| next == (address, allocates))
-            || self.cursor.foresees(address, allocates, until)
+    /// Whether an allocation (or deallocation) at the address follows the head
+    /// before `until`.
+    fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
+        for step in self.returned.iter().rev() {
+            if step.lower > until {
+                return Outlook::Never;
+            }
+            if (step.address, step.allocates) == (address, allocates) {
+                return Outlook::Comes;
+            }
+        }
+        self.cursor.outlook(address, allocates, until)
     }
 }
 
@@ -238,6 +244,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             return Ok(());
         }
         if !self.tentative.allows(&head) {
+            if self.is_hopeless(stream, &head) {
+                return self.place(stream, head);
+            }
             let ambiguous = !head.ambiguous && !head.ordered && self.competes(stream, &head);
             if let Some(head) = self.streams[stream].head.as_mut() {
                 head.ambiguous |= ambiguous;
@@ -302,17 +311,39 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         if !rivals || step.lower > head.upper || head.lower > step.upper {
             return false;
         }
-        let others = self.streams.iter().enumerate();
-        let mut others = others.filter(|&(other, _)| other != rival.stream);
-        others.any(|(other, at)| {
-            let is_next = at.head.is_some_and(|next| {
-                other != stream
-                    && next.address == head.address
-                    && next.allocates != head.allocates
-                    && next.lower <= step.upper
-            });
-            is_next || at.foresees(head.address, !head.allocates, step.upper)
-        })
+        let mut others = (0..self.streams.len()).filter(|&other| other != rival.stream);
+        others.any(|other| self.outlook(other, stream, head, step.upper) == Outlook::Comes)
+    }
+
+    /// Whether a stream's coming events, from its head on, will undo what
+    /// keeps the head of the waiting stream from its turn.
+    fn outlook(&self, stream: usize, waiting: usize, head: &Step, until: u64) -> Outlook {
+        let at = &self.streams[stream];
+        let Some(next) = at.head else {
+            return Outlook::Never;
+        };
+        if stream != waiting {
+            if next.lower > until {
+                return Outlook::Never;
+            }
+            if next.address == head.address && next.allocates != head.allocates {
+                return Outlook::Comes;
+            }
+        }
+        at.outlook(head.address, !head.allocates, until)
+    }
+
+    /// Whether it is plain at once that no order makes the head legal: nothing
+    /// at its address can be put after it, and no other stream will undo it in
+    /// time. To wait would only hold up others that are in order.
+    fn is_hopeless(&self, stream: usize, head: &Step) -> bool {
+        let until = head.upper.saturating_add(SLACK_NS);
+        let fixed = match self.tentative.recent(head.address) {
+            Some(last) => last.step.upper.saturating_add(SLACK_NS) < head.lower,
+            None => self.tentative.is_untouched(head.address),
+        };
+        let mut others = (0..self.streams.len()).filter(|&other| other != stream);
+        fixed && others.all(|other| self.outlook(other, stream, head, until) == Outlook::Never)
     }
 
     /// Nothing can go on in time: finds a way out.

@@ -12,7 +12,8 @@ use rustc_hash::FxHashSet;
 use crate::cursor::Step;
 
 /// Slots of the table of latest steps.
-const SLOTS: usize = 1 << 12;
+const SLOTS: usize = 1 << SLOT_BITS;
+const SLOT_BITS: u32 = 14;
 
 /// A step in its tentative place.
 #[derive(Debug, Clone, Copy)]
@@ -114,6 +115,11 @@ impl Tentative {
         (placed.step.address == address).then_some(placed)
     }
 
+    /// Whether no step at this address is tentative, for sure.
+    pub(crate) fn is_untouched(&self, address: u64) -> bool {
+        self.latest[slot(address)] <= self.settled
+    }
+
     /// Index of the last step at this address, and how many were looked at.
     pub(crate) fn last_at(&self, address: u64) -> (Option<usize>, usize) {
         let index = self.placed.iter().rposition(|p| p.step.address == address);
@@ -127,5 +133,5 @@ impl Tentative {
 
 #[inline]
 fn slot(address: u64) -> usize {
-    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize % SLOTS
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS)) as usize
 }
