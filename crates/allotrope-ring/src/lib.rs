@@ -34,6 +34,7 @@
 
 #[cfg(feature = "collector")]
 pub mod arena;
+pub mod interface;
 pub mod layout;
 #[cfg(feature = "test-support")]
 pub mod producer;

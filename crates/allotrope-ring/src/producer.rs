@@ -141,17 +141,23 @@ impl Producer {
         lane
     }
 
+    /// Whether an event of `words` can be written without waiting.
+    pub fn has_room(&self, lane: usize, words: usize) -> bool {
+        let positions = &self.arena.lanes()[lane];
+        let used = positions.written.load(Relaxed) - positions.read.load(Acquire);
+        RING_WORDS as u64 - used >= (words + RING_MARGIN) as u64
+    }
+
     /// Writes one event, waiting for room.
     pub fn write(&self, lane: usize, event: &[u64]) {
-        let positions = &self.arena.lanes()[lane];
-        let written = positions.written.load(Relaxed);
         let begin = Instant::now();
-        let room = |read: u64| RING_WORDS as u64 - (written - read);
-        while room(positions.read.load(Acquire)) < (event.len() + RING_MARGIN) as u64 {
+        while !self.has_room(lane, event.len()) {
             assert!(begin.elapsed() < PATIENCE, "nobody drains");
             self.ring_doorbell();
             std::thread::yield_now();
         }
+        let positions = &self.arena.lanes()[lane];
+        let written = positions.written.load(Relaxed);
         self.arena.put_words(lane, written, event);
         let end = written + event.len() as u64;
         positions.written.store(end, Release);

@@ -381,8 +381,7 @@ fn a_program_that_never_reports_leaves_no_image() {
 }
 
 #[test]
-fn a_full_disk_is_said_and_the_program_runs_on() {
-    // The header fits nowhere: the collector fails before or after it is ready.
+fn a_trace_that_can_not_be_begun_is_said() {
     let (input, mut to) = std::io::pipe().unwrap();
     let start = allotrope_collector::protocol::Start::new("/dev/full", vec![]);
     let mut line = serde_json::to_vec(&FromFront::Start(start)).unwrap();
@@ -397,4 +396,31 @@ fn a_full_disk_is_said_and_the_program_runs_on() {
         serde_json::from_slice::<ToFront>(last).unwrap(),
         ToFront::Failed { message }
     );
+}
+
+#[test]
+fn a_trace_that_can_not_be_written_further_is_said_and_the_program_runs_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
+    // What is written to a FIFO that nobody reads any more fails, as on a
+    // full disk.
+    let reader = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let mut session = Session::start_with(|start| start.output.clone_from(&path));
+    drop(reader);
+    // More than a ring holds: it would wait for ever for a collector that
+    // neither drains nor has said that it stops.
+    let mut child = program(session.arena(), "pairs-until-stopped")
+        .spawn()
+        .unwrap();
+    session.say(&FromFront::FirstStarted { pid: child.id() });
+    let message = session.failure();
+    assert!(message.contains(path.to_str().unwrap()), "{message}");
+    assert!(child.wait().unwrap().success());
 }

@@ -79,6 +79,7 @@ impl Program {
         match words.next().unwrap() {
             "pairs" => self.pairs(),
             "threads" => self.threads(),
+            "pairs-until-stopped" => self.pairs_until_stopped(),
             "names" => self.names(),
             "corrupt" => self.corrupt(),
             "forged" => self.forged(),
@@ -156,6 +157,18 @@ impl Program {
         self.producer.event(lane, kind::UNMAPPED, 0, 3, &[]);
         self.exit_note(lane, STATUS);
         STATUS
+    }
+
+    /// Events without end, until the collector says that it has stopped.
+    fn pairs_until_stopped(&self) -> i32 {
+        let (_, lane) = self.introduce();
+        let stopped = &self.producer.control().stopped;
+        while stopped.load(std::sync::atomic::Ordering::Acquire) == 0 {
+            if self.producer.has_room(lane, 1) {
+                self.free(lane, HEAP);
+            }
+        }
+        0
     }
 
     /// A second thread, a nested lane, a takeover, events of every kind,

@@ -139,6 +139,21 @@ impl Session {
         session.finish()
     }
 
+    /// Hears until the collector fails; its sentence.
+    pub fn failure(mut self) -> String {
+        loop {
+            match self.hear() {
+                ToFront::Failed { message } => {
+                    let error = self.collector.join().unwrap().unwrap_err();
+                    assert_eq!(error.to_string(), message);
+                    return message;
+                }
+                ToFront::Done(done) => panic!("{done:?}"),
+                _ => {}
+            }
+        }
+    }
+
     /// Hears all that is left and reads the trace.
     pub fn finish(mut self) -> Recorded {
         let done = loop {
