@@ -28,9 +28,9 @@ const SLACK_NS: u64 = 1_000;
 const SETTLE_EACH: usize = 1 << 12;
 /// Most steps whose order may still change.
 const TENTATIVE_LIMIT: usize = 1 << 16;
-/// How many steps may be undone for each one placed, so that trying other
+/// How many steps may be undone for each one settled, so that trying other
 /// orders costs no more than in proportion, whatever a trace holds.
-const CREDIT_EACH: u64 = 4;
+const CREDIT_EACH: u64 = 1;
 const CREDIT_LIMIT: u64 = 1 << 20;
 /// How many other orders are tried for the sake of one event.
 const TRIES: u8 = 2;
@@ -337,13 +337,21 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// at its address can be put after it, and no other stream will undo it in
     /// time. To wait would only hold up others that are in order.
     fn is_hopeless(&self, stream: usize, head: &Step) -> bool {
-        let until = head.upper.saturating_add(SLACK_NS);
         let fixed = match self.tentative.recent(head.address) {
             Some(last) => last.step.upper.saturating_add(SLACK_NS) < head.lower,
             None => self.tentative.is_untouched(head.address),
         };
+        fixed && self.is_alone(stream)
+    }
+
+    /// Whether no other stream will undo in time what the stream waits for.
+    fn is_alone(&self, stream: usize) -> bool {
+        let Some(head) = self.streams[stream].head else {
+            return false;
+        };
+        let until = head.upper.saturating_add(SLACK_NS);
         let mut others = (0..self.streams.len()).filter(|&other| other != stream);
-        fixed && others.all(|other| self.outlook(other, stream, head, until) == Outlook::Never)
+        others.all(|other| self.outlook(other, stream, &head, until) == Outlook::Never)
     }
 
     /// Nothing can go on in time: finds a way out.
@@ -374,7 +382,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             self.wake(|wait| wait == Wait::Detour);
             return Ok(());
         }
-        let Some(&(stream, _)) = order.first() else {
+        // Best the one that nobody is going to help.
+        let lonely = order.iter().find(|(stream, _)| self.is_alone(*stream));
+        let Some(&(stream, _)) = lonely.or(order.first()) else {
             return Ok(());
         };
         if self.search(stream)? {
