@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use allotrope_ring::layout::ARENA_BYTES;
+use indicatif::BinaryBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
@@ -142,7 +143,7 @@ fn address_space() -> Finding {
     match getrlimit(Resource::As).current {
         Some(limit) if limit < wanted => Finding::problem(
             topic,
-            format!("is limited to {} MiB", limit >> 20),
+            format!("is limited to {}", BinaryBytes(limit)),
             format!(
                 "raise the limit (ulimit -v) to {} MiB or more; almost nothing of it is used",
                 wanted >> 20
@@ -157,7 +158,7 @@ fn file_size() -> Finding {
     match getrlimit(Resource::Fsize).current {
         Some(limit) if limit < ARENA_BYTES as u64 => Finding::problem(
             topic,
-            format!("is limited to {} MiB", limit >> 20),
+            format!("is limited to {}", BinaryBytes(limit)),
             "raise the limit (ulimit -f); it also holds for shared memory",
         ),
         _ => Finding::ok(topic, "is not limited too much"),

@@ -61,7 +61,9 @@ impl CollectorProcess {
                 match other {
                     Ok(Some(ToFront::Failed { message })) => bail!(message),
                     Ok(Some(other)) => bail!("the collector began with {other:?}"),
-                    Ok(None) => bail!("the collector ended before it was ready ({status})"),
+                    Ok(None) => bail!(
+                        "the collector ended before it was ready ({status}); `allotrope doctor` may say why"
+                    ),
                     Err(error) => return Err(error),
                 }
             }

@@ -86,7 +86,7 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     if allocations == 0 {
         line(
             "warning",
-            &"not one allocation was seen; `allotrope doctor PROGRAM` may say why",
+            &"not one allocation was seen; if the program makes any, `allotrope doctor PROGRAM` may say why",
         );
     }
     let all = warnings(profile);
