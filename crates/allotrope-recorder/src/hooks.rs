@@ -12,7 +12,7 @@ use allotrope_ring::words::kind;
 use crate::arch::rule::Frame;
 use crate::next::{self, Function};
 use crate::process::{self, Loss};
-use crate::thread::{self, Thread};
+use crate::thread;
 use crate::{capture, events, modules};
 
 /// Entry points, numbered as in the trace.
@@ -220,12 +220,7 @@ unsafe fn reallocate(
         if next::is_bump(block) {
             return move_from_bump(block, size, sp, bp);
         }
-        let thread = thread::enter(sp as usize);
-        let recorded = !thread.is_null() && events::ready(thread);
-        if recorded {
-            events::short(thread, kind::REALLOCATION_START, entry, block as u64);
-        }
-        leave_for_call(thread);
+        let recorded = start_reallocation(entry, block, sp);
         let result = next(block, size);
         if recorded {
             finish_reallocation(entry, block, result, size, sp, bp);
@@ -234,10 +229,21 @@ unsafe fn reallocate(
     }
 }
 
-unsafe fn leave_for_call(thread: *mut Thread) {
-    if !thread.is_null() {
-        // SAFETY: entered by the caller.
-        unsafe { thread::leave(thread) };
+/// Records that a block is about to be reallocated, if that can be recorded.
+#[inline(always)]
+unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> bool {
+    // SAFETY: as `record_allocation`.
+    unsafe {
+        let thread = thread::enter(sp as usize);
+        if thread.is_null() {
+            return false;
+        }
+        let recorded = events::ready(thread);
+        if recorded {
+            events::short(thread, kind::REALLOCATION_START, entry, block as u64);
+        }
+        thread::leave(thread);
+        recorded
     }
 }
 
@@ -494,6 +500,50 @@ pub unsafe extern "C" fn free_aligned_sized(
             }
         });
     }
+}
+
+pub unsafe extern "C" fn interface_allocation(
+    entry: u8,
+    block: *mut c_void,
+    size: usize,
+    alignment: usize,
+    sp: *const u64,
+    bp: u64,
+) {
+    // SAFETY: as `record_allocation`; the interface's caller vouches.
+    unsafe {
+        if alignment <= 1 {
+            record_allocation(entry, block, size, 0, sp, bp);
+        } else {
+            record_aligned(entry, block, alignment, size, sp, bp);
+        }
+    }
+}
+
+pub unsafe extern "C" fn interface_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
+    // SAFETY: as above.
+    unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
+}
+
+pub unsafe extern "C" fn interface_reallocation_start(
+    entry: u8,
+    block: *mut c_void,
+    sp: *const u64,
+) -> bool {
+    // SAFETY: as above.
+    unsafe { start_reallocation(entry, block, sp) }
+}
+
+pub unsafe extern "C" fn interface_reallocation_end(
+    entry: u8,
+    block: *mut c_void,
+    result: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) {
+    // SAFETY: as above.
+    unsafe { finish_reallocation(entry, block, result, size, sp, bp) };
 }
 
 /// Unloading makes unwind rules void.

@@ -32,6 +32,7 @@ mod events;
 mod handover;
 mod hooks;
 mod image;
+mod interface;
 mod modules;
 mod next;
 mod process;

@@ -3,7 +3,7 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use allotrope_ring::words::{self, NO_MAPPING, head, kind};
 
@@ -240,7 +240,7 @@ unsafe fn recheck(table: &Table, seen: &Module, thread: *mut Thread) -> Option<F
 }
 
 fn loader_start() -> u64 {
-    static START: core::sync::atomic::AtomicU64 = core::sync::atomic::AtomicU64::new(0);
+    static START: AtomicU64 = AtomicU64::new(0);
     let known = START.load(Relaxed);
     if known != 0 {
         return known;
@@ -253,6 +253,44 @@ fn loader_start() -> u64 {
     };
     START.store(start, Relaxed);
     start
+}
+
+/// A range of addresses that is looked up once.
+struct Range([AtomicU64; 2]);
+
+impl Range {
+    const fn unknown() -> Self {
+        Self([const { AtomicU64::new(0) }; 2])
+    }
+
+    /// Makes it the module that `code` lies in, if it is not known yet.
+    #[inline]
+    fn set_once(&self, code: u64) {
+        if self.0[1].load(Relaxed) == 0 {
+            let (start, end) = at_address(code).map_or((0, 1), |module| (module.start, module.end));
+            self.0[0].store(start, Relaxed);
+            self.0[1].store(end, Relaxed);
+        }
+    }
+
+    fn contains(&self, code: u64) -> bool {
+        (self.0[0].load(Relaxed)..self.0[1].load(Relaxed)).contains(&code)
+    }
+}
+
+static ALLOCATOR: Range = Range::unknown();
+static HOOKS: Range = Range::unknown();
+
+/// `code` lies in the library with the hooks of operators.
+pub fn note_hooks(code: u64) {
+    HOOKS.set_once(code);
+}
+
+/// Whether a call that returns to this address is the allocator's own: made by
+/// it, or as its last act for a hook of operators.
+pub fn is_allocator(return_address: u64) -> bool {
+    ALLOCATOR.set_once(next::address(Function::Malloc) as u64);
+    ALLOCATOR.contains(return_address) || HOOKS.contains(return_address)
 }
 
 /// The head of glibc's `struct link_map` (`link.h`).

@@ -15,9 +15,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use allotrope_ring::layout::Lane;
 
 use crate::arch::thread_slot;
-use crate::process;
 use crate::stack_ids::IdEntry;
 use crate::system::{self, SignalsBlocked};
+use crate::{modules, process};
 
 /// A kept state of the last walk, see `capture`.
 #[derive(Clone, Copy)]
@@ -191,6 +191,32 @@ pub unsafe fn leave(thread: *mut Thread) {
     unsafe { (&raw mut (*thread).busy).write_volatile(0) };
 }
 
+/// In `busy`: no hook is at work, but a call of the allocator is under way in
+/// which the allocator may call itself. Stack pointers are even.
+const IN_ALLOCATOR: usize = 1;
+
+/// A call of the allocator begins whose inner calls are not to be recorded.
+pub unsafe fn enter_allocator(sp: usize) {
+    // SAFETY: `enter` gives this thread's own state.
+    unsafe {
+        let thread = enter(sp);
+        if !thread.is_null() {
+            (&raw mut (*thread).busy).write_volatile(sp | IN_ALLOCATOR);
+        }
+    }
+}
+
+/// It ends.
+pub unsafe fn leave_allocator() {
+    let thread = thread_slot::get();
+    // SAFETY: the slot is null or this thread's state.
+    unsafe {
+        if !thread.is_null() && (*thread).busy & IN_ALLOCATOR != 0 {
+            leave(thread);
+        }
+    }
+}
+
 /// A thread's first event.
 #[cold]
 unsafe fn begin(sp: usize) -> *mut Thread {
@@ -223,9 +249,12 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
     unsafe {
         loop {
             let busy = (*thread).busy;
-            if busy == 0 || is_stale(thread, busy, sp) {
+            if busy == 0 || is_stale(thread, busy & !IN_ALLOCATOR, sp) {
                 (&raw mut (*thread).busy).write_volatile(sp);
                 return thread;
+            }
+            if busy & IN_ALLOCATOR != 0 && modules::is_allocator(*(sp as *const u64)) {
+                return ptr::null_mut();
             }
             if (*thread).nested.is_null() {
                 let _blocked = SignalsBlocked::new();

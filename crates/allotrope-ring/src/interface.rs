@@ -17,11 +17,21 @@ pub const VERSION: u32 = 1;
 /// Functions that record an event. `entry` is the entry point's number in the
 /// trace, `sp` the stack pointer at the hook's entry (the return address lies
 /// there), `bp` rbp at that time.
+///
+/// A hook calls [`enter`](Self::enter) before the real call and
+/// [`leave`](Self::leave) after it: what the allocator itself calls in between
+/// is part of the call and not recorded again. An exception may pass by
+/// `leave`.
 #[repr(C)]
 pub struct Interface {
     /// [`VERSION`].
     pub version: u32,
-    /// A block was handed out; called after it was.
+    /// A call of the allocator begins. `code` is any address in the hook's
+    /// library: an inner call that is a jump returns to there.
+    pub enter: unsafe extern "C" fn(sp: *const u64, code: usize),
+    /// It ends.
+    pub leave: unsafe extern "C" fn(),
+    /// A block was handed out; after `leave`.
     pub allocation: unsafe extern "C" fn(
         entry: u8,
         block: *mut c_void,
@@ -30,12 +40,14 @@ pub struct Interface {
         sp: *const u64,
         bp: u64,
     ),
-    /// A block is about to be given back.
+    /// A block is about to be given back; before `enter`.
     pub deallocation: unsafe extern "C" fn(entry: u8, block: *mut c_void, sp: *const u64),
-    /// A block is about to be reallocated; gives whether that was recorded.
+    /// A block is about to be reallocated, before `enter`; gives whether that
+    /// was recorded.
     pub reallocation_start:
         unsafe extern "C" fn(entry: u8, block: *mut c_void, sp: *const u64) -> bool,
-    /// The answer to a recorded start: the new block, or null for a failure.
+    /// The answer to a recorded start, after `leave`: the new block, or null
+    /// for a failure.
     pub reallocation_end: unsafe extern "C" fn(
         entry: u8,
         block: *mut c_void,

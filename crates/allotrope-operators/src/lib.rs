@@ -1,0 +1,29 @@
+//! The recorder's second library: hooks for C++ operators and jemalloc's own
+//! calls.
+//!
+//! Allocators like jemalloc, tcmalloc and mimalloc define `operator new` and
+//! its relatives themselves, and these do not pass through `malloc`. This
+//! library stands before them and tells the recorder. It is preloaded, behind
+//! the recorder, only where such an allocator is in use: were it there always,
+//! a C++ plugin in a C program would find these operators first, with no next
+//! definition in their scope.
+//!
+//! An operator whose next definition is not the allocator's own (libstdc++'s,
+//! which calls `malloc`) is passed on and not recorded here: `malloc` is.
+#![no_std]
+// The operators are reached through raw pointers by definition.
+#![allow(clippy::missing_safety_doc)]
+#![allow(rustdoc::private_intra_doc_links)]
+
+mod entry;
+mod next;
+mod operators;
+mod recorder;
+mod sized;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // No code here is meant to panic; a bug must not go on with wrong data.
+    // SAFETY: an instruction that always faults.
+    unsafe { core::arch::asm!("ud2", options(noreturn)) }
+}
