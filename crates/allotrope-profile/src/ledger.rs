@@ -13,6 +13,11 @@ use crate::site::Sites;
 /// Site of blocks that the image inherited.
 const INHERITED: u32 = u32::MAX;
 
+/// An allocation on a live block and a deallocation of an unknown one at the
+/// same address, no further apart than this, are taken for one deallocation
+/// that stands at the wrong place among threads, not for two losses.
+const MISPLACED_WITHIN_NS: u64 = 100_000_000;
+
 /// A live block: 32 bytes, for there are as many as the program has.
 #[derive(Clone, Copy)]
 struct LiveBlock {
@@ -51,6 +56,11 @@ pub(crate) struct Ledger<'a> {
     implied_losses: u64,
     ambiguous: u64,
     unmatched: u64,
+    /// Several streams were merged, so that a place may be wrong.
+    merged: bool,
+    /// By address, when a deallocation was implied, and when an unmatched one came.
+    implied_at: FxHashMap<u64, u64>,
+    unmatched_at: FxHashMap<u64, u64>,
 }
 
 /// The books when they are closed.
@@ -75,6 +85,7 @@ impl<'a> Ledger<'a> {
         temporary_threshold: u64,
         inherited: &[(u64, u64)],
         observer: Option<&'a Observer<'a>>,
+        merged: bool,
     ) -> Self {
         let block = |size| LiveBlock {
             size,
@@ -114,6 +125,9 @@ impl<'a> Ledger<'a> {
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
+            merged,
+            implied_at: FxHashMap::default(),
+            unmatched_at: FxHashMap::default(),
         }
     }
 
@@ -180,7 +194,7 @@ impl<'a> Ledger<'a> {
         let thread = thread(&mut self.threads, step.thread);
         thread.deallocations += 1;
         let Some(block) = self.live.remove(&step.address) else {
-            self.unmatched += 1;
+            self.miss(step.address);
             return;
         };
         if block.site == INHERITED {
@@ -203,9 +217,47 @@ impl<'a> Ledger<'a> {
             self.ambiguous += 1;
             return;
         }
-        self.implied_losses += 1;
-        self.totals.deallocations += 1;
+        if self.is_misplaced(address, true) {
+            // The one that gave the block back came before, as unmatched.
+            self.unmatched -= 1;
+            self.ambiguous += 1;
+        } else {
+            self.implied_losses += 1;
+            self.totals.deallocations += 1;
+        }
         self.release(address, old, false);
+    }
+
+    /// A block was given back that is not known to be live.
+    #[cold]
+    fn miss(&mut self, address: u64) {
+        if self.is_misplaced(address, false) {
+            // It was implied before, and counted then.
+            self.implied_losses -= 1;
+            self.totals.deallocations -= 1;
+            self.ambiguous += 1;
+        } else {
+            self.unmatched += 1;
+        }
+    }
+
+    /// Whether the other half of a misplaced deallocation was seen shortly
+    /// before; if not, this half is kept for it.
+    fn is_misplaced(&mut self, address: u64, implied: bool) -> bool {
+        if !self.merged {
+            return false;
+        }
+        let (same, other) = if implied {
+            (&mut self.implied_at, &mut self.unmatched_at)
+        } else {
+            (&mut self.unmatched_at, &mut self.implied_at)
+        };
+        let seen = other.remove(&address);
+        if seen.is_some_and(|then| self.now - then <= MISPLACED_WITHIN_NS) {
+            return true;
+        }
+        same.insert(address, self.now);
+        false
     }
 
     #[inline]

@@ -219,9 +219,27 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let candidates = self.ready.iter();
         let &Reverse((time, late)) = candidates
             .filter(|Reverse((_, stream))| self.lower(*stream) <= deadline)
+            .filter(|Reverse((_, stream))| self.may_help(*stream))
             .max()?;
         self.ready.retain(|entry| *entry != Reverse((time, late)));
         Some(late)
+    }
+
+    /// Whether a stream's going on may lead to what the overdue one waits for.
+    /// A thread that slept for long could have done its next events at any
+    /// time in between; without need they must not be drawn forward.
+    fn may_help(&self, stream: usize) -> bool {
+        let mut waiting = self.waiting.iter().filter_map(|&(waiting, wait)| {
+            let head = self.streams[waiting].head?;
+            (head.upper == self.overdue).then_some((waiting, wait, head))
+        });
+        let Some((overdue, Wait::Address(_), head)) = waiting.next() else {
+            return true;
+        };
+        let until = head.upper.saturating_add(SLACK_NS);
+        let helps = |stream| self.outlook(stream, overdue, &head, until) != Outlook::Never;
+        let mut others = self.waiting.iter().map(|&(other, _)| other);
+        helps(stream) || others.any(|other| other != overdue && helps(other))
     }
 
     fn lower(&self, stream: usize) -> u64 {

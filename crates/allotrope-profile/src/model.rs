@@ -108,8 +108,9 @@ pub struct Process {
     pub lost_events: u64,
     /// The reported ones by reason.
     pub losses: Vec<(LossReason, u64)>,
-    /// Events whose order among threads several histories agree with, and
-    /// inherited blocks that turned out to be gone.
+    /// Events whose order among threads several histories agree with, those
+    /// that were put at a wrong place (a deallocation that came too early or
+    /// too late for its block), and inherited blocks that turned out to be gone.
     pub ambiguous_events: u64,
     /// Deallocations of addresses that were not known to be live. They are
     /// among the deallocations of the totals.

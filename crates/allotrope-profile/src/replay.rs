@@ -195,7 +195,14 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         });
         let threshold = self.options.temporary_threshold;
         let mut books = Books {
-            ledger: Ledger::new(id, start_ns, threshold, inherited, self.observer),
+            ledger: Ledger::new(
+                id,
+                start_ns,
+                threshold,
+                inherited,
+                self.observer,
+                image.streams.len() > 1,
+            ),
             replayer: self,
             children: &image.children,
             depth,
