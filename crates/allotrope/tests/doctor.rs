@@ -40,5 +40,9 @@ fn a_static_program() {
 fn a_program_that_is_not_there() {
     let output = allotrope(["doctor", "/no/such/program"]);
     assert_ne!(output.status.code(), Some(0));
-    assert!(said(&output).contains("/no/such/program"), "{}", said(&output));
+    assert!(
+        said(&output).contains("/no/such/program"),
+        "{}",
+        said(&output)
+    );
 }

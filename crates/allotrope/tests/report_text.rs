@@ -135,6 +135,9 @@ fn unoptimised_programs_are_pointed_out() {
     let plain = support::compiled_with("stream.c", &["-O0"]);
     let recording = record(plain).arg("10").run().expect_status(0);
     assert!(recording.stderr.contains("optimi"), "{}", recording.stderr);
-    let optimised = record(compiled("stream.c")).arg("10").run().expect_status(0);
+    let optimised = record(compiled("stream.c"))
+        .arg("10")
+        .run()
+        .expect_status(0);
     assert!(!optimised.stderr.contains("optimi"), "{}", optimised.stderr);
 }
