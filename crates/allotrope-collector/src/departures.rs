@@ -1,9 +1,14 @@
 //! Ends of images: notices them, drains what is left, and says how each ended.
 
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use allotrope_ring::arena::tick_now;
+use allotrope_ring::exit_information;
 use allotrope_ring::layout::LANES;
 use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
@@ -62,8 +67,15 @@ impl Recording {
 
     /// How the ended image in `slot` ended; `None` while that is still to be
     /// heard from the front.
-    fn exit_of(&self, slot: usize) -> Option<Exit> {
+    fn exit_of(&mut self, slot: usize) -> Option<Exit> {
         let image = self.slots[slot].image()?;
+        if let Some(note) = &image.exec_note {
+            // Its successor had no recorder, or it would have been met.
+            let path = PathBuf::from(OsStr::from_bytes(&note.path));
+            let pid = image.pid;
+            self.family.note_replaced(pid, path);
+            return Some(Exit::Exec);
+        }
         if self.first.pid() == Some(image.pid) {
             match self.first.exit {
                 Some(FirstExit::Status(status)) => return Some(Exit::Status(status)),
@@ -154,8 +166,14 @@ impl Recording {
     }
 }
 
-/// The end as the process's remains say, or else as its recorder announced.
+/// The end as the kernel says, or the process's remains, or else as its
+/// recorder announced.
 fn exit_without_waiting(image: &Image) -> Exit {
+    if let Watch::Process(process) = &image.watch
+        && let Some(status) = exit_information::wait_status(process.as_fd())
+    {
+        return decode_wait_status(status);
+    }
     let zombie = match image.watch {
         Watch::Process(_) | Watch::Polled => process::stat(image.pid),
         Watch::Gone | Watch::Unseen => None,

@@ -88,6 +88,16 @@ impl Family {
         }
     }
 
+    /// Notes that the process `pid` went on as `executable` without a recorder,
+    /// and has ended since.
+    pub(crate) fn note_replaced(&mut self, pid: u32, executable: PathBuf) {
+        if self.follows {
+            let found = obstacle(&executable).ok().flatten();
+            let reason = found.unwrap_or(Obstacle::Unknown).sentence();
+            self.note_unrecorded(pid, Some(executable), &reason);
+        }
+    }
+
     /// What was noted, by pid; nothing is left.
     pub(crate) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
         let mut images: Vec<Unrecorded> = self.unrecorded.drain().map(|(_, it)| it).collect();

@@ -39,6 +39,8 @@ pub(crate) struct Image {
     pub(crate) streams: FxHashMap<u32, StreamId>,
     /// Status with which it said to be about to exit.
     pub(crate) exit_note: Option<i32>,
+    /// It was about to be replaced by another image.
+    pub(crate) exec_note: Option<ExecNote>,
     /// Its process has ended.
     pub(crate) gone: bool,
     /// Something that it wrote could not be read.
@@ -52,6 +54,15 @@ pub(crate) struct Image {
     /// Where reading names goes on.
     pub(crate) name_cursor: usize,
     lost_before: [u64; LOSS_REASONS],
+}
+
+/// An exec that an image announced.
+#[derive(Debug)]
+pub(crate) struct ExecNote {
+    /// The stream that said so; if more comes from it, the exec failed.
+    pub(crate) stream: StreamId,
+    /// Path of the new executable, as the program gave it; may be empty.
+    pub(crate) path: Vec<u8>,
 }
 
 const LOSS: [LossReason; LOSS_REASONS] = [
@@ -77,6 +88,7 @@ impl Image {
             threads: Threads::default(),
             streams: FxHashMap::default(),
             exit_note: None,
+            exec_note: None,
             corrupt: false,
             last_heard: now,
             next_look: now,

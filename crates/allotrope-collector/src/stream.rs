@@ -12,7 +12,7 @@ use allotrope_trace::model::{
 };
 
 use crate::book::Book;
-use crate::image::Image;
+use crate::image::{ExecNote, Image};
 use crate::stacks::LaneStacks;
 
 /// Events that are collected before they are written.
@@ -76,6 +76,14 @@ impl Stream {
         book: &mut Book,
     ) -> Result<usize, Corrupt> {
         let before = self.pending.len();
+        // What comes after the note shows that the exec failed.
+        if image
+            .exec_note
+            .as_ref()
+            .is_some_and(|note| note.stream == self.id)
+        {
+            image.exec_note = None;
+        }
         let result = self.take_events(words, starts_below, image, book);
         book.pending_events += self.pending.len() - before;
         if self.oldest.is_none() && !self.pending.is_empty() {
@@ -214,7 +222,17 @@ impl Stream {
                 mapping: image.mappings.id(mapping),
                 tick: tick_now(),
             }),
-            Word::Exit { status } => image.exit_note = Some(status),
+            Word::Exit { status } => {
+                image.exit_note = Some(status);
+                image.exec_note = None;
+            }
+            Word::Exec { path } => {
+                let path = words::bytes(path).collect();
+                image.exec_note = Some(ExecNote {
+                    stream: self.id,
+                    path,
+                });
+            }
             // An image is announced once, and that was read on its arrival;
             // everything else is not rare.
             _ => return Err(Corrupt),

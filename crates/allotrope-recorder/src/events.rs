@@ -144,6 +144,21 @@ pub unsafe fn exit(thread: *mut Thread, status: i32) {
     }
 }
 
+/// `Exec`.
+pub unsafe fn exec(thread: *mut Thread, path: &[u8]) {
+    const PATH_AT: usize = 2;
+    let length = PATH_AT + words::words_of(path.len());
+    // SAFETY: the thread's own state.
+    unsafe {
+        if room(thread, length as u64) {
+            put(thread, 0, head(kind::EXEC, 0, (length as u64) << 16));
+            put(thread, 1, path.len() as u64);
+            put_bytes(thread, PATH_AT, path);
+            publish(thread, length);
+        }
+    }
+}
+
 /// `Node`: defines a stack id.
 #[inline]
 pub unsafe fn node(

@@ -4,7 +4,7 @@
 //! it, so that an address is never recorded as handed out again before it was
 //! given back. A call that fails changed nothing and is not recorded.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
 use allotrope_ring::words::kind;
@@ -544,6 +544,50 @@ pub unsafe extern "C" fn interface_reallocation_end(
 ) {
     // SAFETY: as above.
     unsafe { finish_reallocation(entry, block, result, size, sp, bp) };
+}
+
+/// Notes that the image is about to be replaced, and gives the next definition
+/// of an exec function. If the new image is not recorded, this note is all
+/// that says what became of this one.
+pub unsafe extern "C" fn note_exec(path: *const c_char, function: usize) -> usize {
+    // A child that `vfork` made must not speak for its parent, and one that
+    // `fork` made and that did nothing else yet is no image of its own.
+    if process::is_recording() && !process::is_forked() && process::is_own_process() {
+        // SAFETY: as `record_exit`.
+        unsafe { record_exec(path) };
+    }
+    match next::address_at(function) {
+        0 if next::resolve() => next::address_at(function),
+        address => address,
+    }
+}
+
+#[cold]
+unsafe fn record_exec(path: *const c_char) {
+    /// As much of a path as is told.
+    const PATH_BYTES: usize = 1024;
+    let here = 0usize;
+    // SAFETY: as above; a path is a C string or null.
+    unsafe {
+        let length = if path.is_null() {
+            0
+        } else {
+            libc::strnlen(path, PATH_BYTES)
+        };
+        let path = if length == 0 {
+            &[]
+        } else {
+            core::slice::from_raw_parts(path.cast::<u8>(), length)
+        };
+        let thread = thread::enter(&raw const here as usize);
+        if thread.is_null() {
+            return;
+        }
+        if events::ready(thread) {
+            events::exec(thread, path);
+        }
+        thread::leave(thread);
+    }
 }
 
 /// Unloading makes unwind rules void.

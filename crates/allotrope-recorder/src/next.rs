@@ -26,11 +26,20 @@ pub enum Function {
     Exit,
     UnderscoreExit,
     Dlclose,
+    Execve,
+    Execv,
+    Execvp,
+    Execvpe,
+    Execl,
+    Execlp,
+    Execle,
+    Fexecve,
+    Execveat,
     DlFindObject,
     RDebug,
 }
 
-const NAMES: [&core::ffi::CStr; 17] = [
+const NAMES: [&core::ffi::CStr; 26] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -46,6 +55,15 @@ const NAMES: [&core::ffi::CStr; 17] = [
     c"_Exit",
     c"_exit",
     c"dlclose",
+    c"execve",
+    c"execv",
+    c"execvp",
+    c"execvpe",
+    c"execl",
+    c"execlp",
+    c"execle",
+    c"fexecve",
+    c"execveat",
     c"_dl_find_object",
     c"_r_debug",
 ];
@@ -59,6 +77,11 @@ static STATE: AtomicU8 = AtomicU8::new(0);
 #[inline(always)]
 pub fn address(function: Function) -> usize {
     NEXT[function as usize].load(Relaxed)
+}
+
+/// As [`address`], by the function's number.
+pub fn address_at(function: usize) -> usize {
+    NEXT.get(function).map_or(0, |next| next.load(Relaxed))
 }
 
 /// A pointer that the loader must relocate: before it did, calling anything

@@ -174,6 +174,9 @@ fn map_guard() -> *mut Guard {
 fn begin_image(how: u32, parent: u32) -> bool {
     let guard = guard();
     let hint = shared().image_hint.fetch_add(1, Relaxed) as usize;
+    if hint > 0 && control().no_follow.load(Relaxed) != 0 {
+        return false;
+    }
     let Some(index) = (0..layout::IMAGES)
         .map(|step| (hint + step) % layout::IMAGES)
         .find(|&index| {
@@ -213,7 +216,7 @@ pub fn is_forked() -> bool {
 /// Sets a forked child up, with `thread` (the forking one, or null) first
 /// among the fork points. Signals are blocked and the lock is held.
 fn begin_child(thread: *mut Thread) -> bool {
-    if control().no_follow.load(Relaxed) != 0 || control().stopped.load(Relaxed) != 0 {
+    if control().stopped.load(Relaxed) != 0 {
         turn_off();
         return false;
     }

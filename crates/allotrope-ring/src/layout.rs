@@ -100,7 +100,7 @@ pub struct Shared {
     pub sleeping: AtomicU32,
     /// Where the search for a free lane begins.
     pub lane_hint: AtomicU32,
-    /// Where the search for a free image slot begins.
+    /// Counts the images that began; where the search for a free slot begins.
     pub image_hint: AtomicU32,
     /// Images that found no free slot.
     pub images_refused: AtomicU32,

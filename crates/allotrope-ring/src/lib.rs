@@ -34,6 +34,8 @@
 
 #[cfg(feature = "collector")]
 pub mod arena;
+#[cfg(feature = "collector")]
+pub mod exit_information;
 pub mod interface;
 pub mod layout;
 #[cfg(feature = "test-support")]

@@ -54,6 +54,9 @@ pub mod kind {
     pub const EXIT: u8 = 16;
     /// `[mapping]`: unloaded, noticed now.
     pub const UNMAPPED: u8 = 17;
+    /// `[words << 16] [path bytes] path…`: the thread calls `exec`. If that
+    /// succeeds nothing more comes from this image.
+    pub const EXEC: u8 = 18;
 }
 
 /// Where an image comes from, in the `IMAGE` event.
@@ -144,6 +147,9 @@ pub enum Word<'a> {
     Unmapped {
         mapping: u16,
     },
+    Exec {
+        path: (&'a [u64], usize),
+    },
 }
 
 /// A `MAPPING` event.
@@ -216,9 +222,9 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::UNMAPPED => 1,
         kind::ALLOCATION | kind::REALLOCATION_END | kind::ANCHOR | kind::THREAD | kind::NODE => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
-        kind::MAPPING | kind::IMAGE => {
+        kind::MAPPING | kind::IMAGE | kind::EXEC => {
             let words = (first >> 16) as u32 as usize;
-            if !(5..=crate::layout::MAX_EVENT_WORDS).contains(&words) {
+            if !(2..=crate::layout::MAX_EVENT_WORDS).contains(&words) {
                 return None;
             }
             words
@@ -289,6 +295,9 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         kind::FORGET => Word::Forget,
         kind::MAPPING => Word::Mapping(decode_mapping(words)?),
         kind::IMAGE => Word::Image(decode_image(words)?),
+        kind::EXEC => Word::Exec {
+            path: string(words, 2, second(1) as usize)?,
+        },
         kind::EXIT => Word::Exit {
             status: address as u32 as i32,
         },

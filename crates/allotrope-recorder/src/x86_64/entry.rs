@@ -43,6 +43,59 @@ entry!(cfree(block: *mut c_void), "rsi", "rdx", cfree);
 entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", free_sized);
 entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", free_aligned_sized);
 
+/// The exec family: `hooks::note_exec` is told the path and gives the next
+/// definition, to which all arguments, those on the stack too, go as they came.
+macro_rules! exec {
+    ($name:ident, $path:literal, $function:ident) => {
+        /// See the function of this name in the C library's manual.
+        ///
+        /// # Safety
+        /// As the original.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                "push rcx",
+                "push r8",
+                "push r9",
+                "push rax",
+                ".cfi_def_cfa_offset 64",
+                concat!("mov rdi, ", $path),
+                "mov esi, {function}",
+                "call {note}",
+                "mov r11, rax",
+                "pop rax",
+                "pop r9",
+                "pop r8",
+                "pop rcx",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_def_cfa_offset 8",
+                "jmp r11",
+                ".cfi_endproc",
+                function = const crate::next::Function::$function as usize,
+                note = sym hooks::note_exec,
+            )
+        }
+    };
+}
+
+exec!(execve, "rdi", Execve);
+exec!(execv, "rdi", Execv);
+exec!(execvp, "rdi", Execvp);
+exec!(execvpe, "rdi", Execvpe);
+exec!(execl, "rdi", Execl);
+exec!(execlp, "rdi", Execlp);
+exec!(execle, "rdi", Execle);
+// The path of a descriptor is not known here.
+exec!(fexecve, "0", Fexecve);
+exec!(execveat, "rsi", Execveat);
+
 /// Calls `function(argument)` on the stack that ends at `top`, and comes back.
 ///
 /// The frame is described by rbp, so that a signal handler's stack can be
