@@ -103,8 +103,9 @@ pub struct Process {
     pub exit: Exit,
     /// All that its recorder wrote was read.
     pub complete: bool,
-    /// Events that are missing: reported by the recorder, and implied by an
-    /// allocation at an address that was believed live.
+    /// Events that are missing: as many as the recorder reported or, if those
+    /// are more, as are implied by allocations at addresses that were believed
+    /// live.
     pub lost_events: u64,
     /// The reported ones by reason.
     pub losses: Vec<(LossReason, u64)>,

@@ -317,7 +317,8 @@ fn process<H>(
         duration_us: balance.end_ns.saturating_sub(start_ns) / 1_000,
         exit: image.end.map_or(Exit::Running, |end| end.exit),
         complete: image.end.is_some_and(|end| end.complete),
-        lost_events: reported.saturating_add(balance.implied_losses),
+        // What was reported lost is what the gaps in the history come from.
+        lost_events: reported.max(balance.implied_losses),
         losses: image
             .losses
             .iter()

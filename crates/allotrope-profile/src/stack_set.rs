@@ -2,7 +2,7 @@
 //! formats are read into, what a diff compares, what exporters write.
 //!
 //! A [`StackSet`] has no time, no processes and no single blocks; a
-//! [`Profile`](crate::Profile) that has them turns into one.
+//! [`Profile`] that has them turns into one.
 
 use crate::model::{Profile, Site};
 

@@ -8,7 +8,7 @@
 
 mod glue;
 pub mod json;
-mod numbers;
+pub mod numbers;
 mod selection;
 mod shorten;
 mod signal;

@@ -1,7 +1,7 @@
 //! Numbers as people read them: grouped counts, binary units, shares, times.
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -14,7 +14,7 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// Bytes in the largest binary unit of which there is at least one.
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if number < 1024 {
         return format!("{number} B");
@@ -30,7 +30,7 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// A part of a whole in percent; empty where there is no whole.
-pub(crate) fn share(part: u64, whole: u64) -> String {
+pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();
     }
@@ -38,7 +38,7 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
 }
 
 /// Microseconds in the unit that suits them.
-pub(crate) fn duration(us: f64) -> String {
+pub fn duration(us: f64) -> String {
     match us {
         us if us < 0.001 => "0 s".to_owned(),
         us if us < 1.0 => format!("{:.0} ns", us * 1e3),
@@ -51,7 +51,7 @@ pub(crate) fn duration(us: f64) -> String {
 }
 
 /// A moment as `2026-11-21 21:05:38 UTC`.
-pub(crate) fn moment(unix_ns: u64) -> String {
+pub fn moment(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = date(days);

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use allotrope_collector::protocol::Done;
 use allotrope_profile::{Process, Profile};
+use allotrope_report::numbers::{bytes, count, duration, share};
 use allotrope_report::warnings;
 use anyhow::anyhow;
-use indicatif::{BinaryBytes, HumanCount};
 
 use crate::progress::Progress;
 use crate::trace;
@@ -56,32 +56,28 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     };
     let allocations = total(|process| process.totals.allocations);
     let part = |number: u64| match allocations {
-        0 => HumanCount(number).to_string(),
-        all => format!(
-            "{} ({:.1} %)",
-            HumanCount(number),
-            number as f64 * 100.0 / all as f64
-        ),
+        0 => count(number),
+        all => format!("{} ({})", count(number), share(number, all)),
     };
-    let bytes = BinaryBytes(total(|process| process.totals.allocated_bytes));
+    let allocated = bytes(total(|process| process.totals.allocated_bytes));
     line(
         "allocations",
-        &format!("{}, {bytes}", HumanCount(allocations)),
+        &format!("{}, {allocated}", count(allocations)),
     );
     let leaked = part(total(|process| process.totals.leaked_allocations));
-    let bytes = BinaryBytes(total(|process| process.totals.leaked_bytes));
-    line("leaked", &format!("{leaked}, {bytes}"));
+    let leaked_bytes = bytes(total(|process| process.totals.leaked_bytes));
+    line("leaked", &format!("{leaked}, {leaked_bytes}"));
     let temporary = total(|process| process.totals.temporary_allocations);
     line("temporary", &part(temporary));
     if let Some(peak) = peak(profile) {
         line("peak", &peak);
     }
-    line("processes", &HumanCount(profile.processes.len() as u64));
+    line("processes", &count(profile.processes.len() as u64));
     let lost = total(|process| process.lost_events).max(done.lost_events);
-    line("events lost", &HumanCount(lost));
+    line("events lost", &count(lost));
     line(
         "trace",
-        &format!("{} ({})", path.display(), BinaryBytes(done.bytes)),
+        &format!("{} ({})", path.display(), bytes(done.bytes)),
     );
     if allocations == 0 {
         line(
@@ -112,9 +108,9 @@ fn peak(profile: &Profile) -> Option<String> {
         _ => format!(" in process {} (pid {})", process.id, process.pid),
     };
     Some(format!(
-        "{}{of} after {:.3} s",
-        BinaryBytes(process.totals.peak_bytes),
-        process.totals.peak_time_us as f64 / 1e6
+        "{}{of} after {}",
+        bytes(process.totals.peak_bytes),
+        duration(process.totals.peak_time_us as f64)
     ))
 }
 
