@@ -11,6 +11,7 @@
 
 mod clock;
 mod cursor;
+pub mod diff;
 mod error;
 mod frames;
 mod index;

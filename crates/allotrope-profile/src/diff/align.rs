@@ -45,7 +45,10 @@ impl<'t, 'a> Aligner<'t, 'a> {
     pub(super) fn new(table: &'t FrameTable<'a>) -> Self {
         let count = |name| {
             let sides = [Side::Before, Side::After];
-            sides.map(|side| table.occurrences(name, side)).iter().sum::<u64>()
+            sides
+                .map(|side| table.occurrences(name, side))
+                .iter()
+                .sum::<u64>()
         };
         let counts: Vec<u64> = (0..table.names() as u32).map(count).collect();
         let most = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
@@ -96,7 +99,10 @@ impl<'t, 'a> Aligner<'t, 'a> {
     }
 
     fn sum(&self, names: &[u32]) -> u32 {
-        names.iter().map(|&name| self.weight(name)).fold(0, u32::saturating_add)
+        names
+            .iter()
+            .map(|&name| self.weight(name))
+            .fold(0, u32::saturating_add)
     }
 
     fn cheapest(&self, a: &[u32], b: &[u32]) -> Way {

@@ -148,7 +148,8 @@ impl<'a> Classes<'a> {
         [Side::Before, Side::After].map(|side| {
             let of_side = || {
                 let runs = self.table.runs.iter().zip(counted);
-                runs.filter(move |(run, _)| run.side == side).map(|(_, &value)| value)
+                runs.filter(move |(run, _)| run.side == side)
+                    .map(|(_, &value)| value)
             };
             of_side().min().unwrap_or(0)..of_side().max().unwrap_or(0)
         })
@@ -163,7 +164,10 @@ pub(super) fn runs_of<T>(
     let mut start = 0;
     std::iter::from_fn(move || {
         let first = items.get(start)?;
-        let length = items[start..].iter().take_while(|item| alike(first, item)).count();
+        let length = items[start..]
+            .iter()
+            .take_while(|item| alike(first, item))
+            .count();
         // A kind of likeness that does not include itself must not stop here.
         let range = start..start + length.max(1);
         start = range.end;
@@ -183,7 +187,11 @@ fn totals(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<u64>, DiffError>
     let mut totals = Vec::with_capacity(table.runs.len());
     for run in &table.runs {
         position[run.side as usize] += 1;
-        let figures = run.set.stacks.iter().map(|stack| stack.figures[metric as usize]);
+        let figures = run
+            .set
+            .stacks
+            .iter()
+            .map(|stack| stack.figures[metric as usize]);
         let total = figures
             .map(u128::from)
             .sum::<u128>()
@@ -224,9 +232,8 @@ fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>
             });
         }
     }
-    occurrences.sort_unstable_by_key(|occurrence| {
-        (occurrence.key, occurrence.run, occurrence.stack)
-    });
+    occurrences
+        .sort_unstable_by_key(|occurrence| (occurrence.key, occurrence.run, occurrence.stack));
     Ok(occurrences)
 }
 
@@ -247,7 +254,10 @@ fn standing(
     }
     [Side::Before, Side::After].map(|side| {
         let runs = (0..).zip(&table.runs);
-        let mut of_side: Vec<u32> = runs.filter(|(_, run)| run.side == side).map(|(r, _)| r).collect();
+        let mut of_side: Vec<u32> = runs
+            .filter(|(_, run)| run.side == side)
+            .map(|(r, _)| r)
+            .collect();
         of_side.sort_by_key(|&run| (totals[run as usize], contents[run as usize]));
         of_side[(of_side.len() - 1) / 2]
     })

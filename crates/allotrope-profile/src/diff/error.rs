@@ -63,7 +63,10 @@ pub enum DiffError {
         title: String,
     },
     /// More stacks than can be numbered.
-    #[error("there are more than {} stacks to compare; compare fewer runs at once", u32::MAX)]
+    #[error(
+        "there are more than {} stacks to compare; compare fewer runs at once",
+        u32::MAX
+    )]
     TooMany,
     /// A number of iterations that is none.
     #[error("differences can not be given per {per}; give a number above 0")]

@@ -67,7 +67,7 @@ impl<'a> FrameTable<'a> {
                 .collect(),
             frames,
         };
-        table.name();
+        table.name_all();
         table.count()?;
         Ok(table)
     }
@@ -117,7 +117,7 @@ impl<'a> FrameTable<'a> {
         self.spellings.len()
     }
 
-    fn name(&mut self) {
+    fn name_all(&mut self) {
         let by_side = BySide::new(&self.runs);
         let mut exact = Interner::default();
         let mut canonical = Interner::default();
@@ -193,7 +193,10 @@ fn number<'a>(
     for number in numberings.iter_mut().flatten() {
         *number = in_order[*number as usize];
     }
-    (frames.into_iter().map(|(frame, _)| frame).collect(), numberings)
+    (
+        frames.into_iter().map(|(frame, _)| frame).collect(),
+        numberings,
+    )
 }
 
 struct Interner<T> {

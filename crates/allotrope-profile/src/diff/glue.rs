@@ -130,11 +130,7 @@ fn is_module(text: &str) -> bool {
 
 fn has_inner_star(pattern: &str) -> bool {
     // `operator*` and `operator*=` are functions.
-    !pattern.starts_with("operator")
-        && pattern
-            .strip_suffix('*')
-            .unwrap_or(pattern)
-            .contains('*')
+    !pattern.starts_with("operator") && pattern.strip_suffix('*').unwrap_or(pattern).contains('*')
 }
 
 #[cfg(test)]
@@ -164,10 +160,16 @@ mod tests {
             ("app", "std::vector<int, std::allocator<int> >::push_back"),
             ("app", "alloc::raw_vec::RawVec<T,A>::grow_one"),
             ("app", "alloc::raw_vec::RawVec::<T, A>::grow_one"),
-            ("app", "<alloc::alloc::Global as core::alloc::Allocator>::allocate"),
+            (
+                "app",
+                "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
+            ),
             ("libswiftCore.dylib", "swift_slowAlloc"),
             ("app", "thunk for @escaping @callee_guaranteed () -> ()"),
-            ("app", "partial apply for thunk for @callee_guaranteed () -> ()"),
+            (
+                "app",
+                "partial apply for thunk for @callee_guaranteed () -> ()",
+            ),
             ("libsystem_pthread.dylib", "thread_start"),
             ("libc.so.6", "start_thread"),
             ("libc.so.6", "__libc_start_main@@GLIBC_2.34"),

@@ -85,7 +85,10 @@ pub(super) fn hash(names: impl IntoIterator<Item = u32>) -> u128 {
     let mut length = 0;
     for name in names {
         low = fold(low ^ u64::from(name), 0x9e37_79b9_7f4a_7c15);
-        high = fold(high ^ u64::from(name).rotate_left(32), 0xd6e8_feb8_6659_fd93);
+        high = fold(
+            high ^ u64::from(name).rotate_left(32),
+            0xd6e8_feb8_6659_fd93,
+        );
         length += 1;
     }
     low = fold(low ^ length, 0xa076_1d64_78bd_642f);
@@ -122,7 +125,13 @@ mod tests {
 
     #[test]
     fn hashes_tell_order_and_length() {
-        let all = [hash([]), hash([0]), hash([0, 0]), hash([1, 2]), hash([2, 1])];
+        let all = [
+            hash([]),
+            hash([0]),
+            hash([0, 0]),
+            hash([1, 2]),
+            hash([2, 1]),
+        ];
         for (i, a) in all.iter().enumerate() {
             assert!(all[i + 1..].iter().all(|b| a != b));
         }

@@ -67,7 +67,9 @@ pub(super) fn canonical(name: &str) -> String {
     }
     let name = without_tags(name);
     // `vector<vector<int> >` is `vector<vector<int>>` to another demangler.
-    let mut closed = name.replace("std::__cxx11::", "std::").replace("std::__1::", "std::");
+    let mut closed = name
+        .replace("std::__cxx11::", "std::")
+        .replace("std::__1::", "std::");
     while closed.contains(" >") && !closed.contains("operator >") {
         closed = closed.replace(" >", ">");
     }
@@ -353,10 +355,12 @@ fn operator_symbol<'a>(before: &str, rest: &'a str) -> Option<&'a str> {
     if !before.ends_with("operator") {
         return None;
     }
-    ["<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">"]
-        .into_iter()
-        .find(|symbol| rest.starts_with(symbol))
-        .map(|symbol| &rest[..symbol.len()])
+    [
+        "<=>", "<<=", ">>=", "->*", "<<", ">>", "<=", ">=", "->", "<", ">",
+    ]
+    .into_iter()
+    .find(|symbol| rest.starts_with(symbol))
+    .map(|symbol| &rest[..symbol.len()])
 }
 
 fn is_made_of(text: &str, of: impl Fn(char) -> bool) -> bool {

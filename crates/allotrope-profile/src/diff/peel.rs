@@ -19,7 +19,9 @@ impl Settled {
     pub(super) fn new(classes: &Classes<'_>, members: Vec<u32>, confidence: f64) -> Self {
         let sum = |of: fn(&super::classes::Class) -> u64| {
             let members = members.iter();
-            members.map(|&class| of(&classes.classes[class as usize])).sum()
+            members
+                .map(|&class| of(&classes.classes[class as usize]))
+                .sum()
         };
         Self {
             before: sum(|class| class.before),
