@@ -1,0 +1,212 @@
+//! DHAT's JSON, file version 2, which valgrind's `dh_view.html` and the Firefox
+//! Profiler open.
+//!
+//! Our sets have no addresses: each distinct frame, with what was inlined into
+//! it, gets a number in their place, as viewers tell frames apart by it.
+//! Where the source says nothing of lifetimes the file says so (`bklt` false).
+//! A point's own maximum (`mb`, `mbk`) is not known either; the larger of what
+//! was live at the peak and at the end stands for it, which it is at least.
+//! Times are in microseconds; those of the run itself are not known and 0.
+//! Where only allocations are known, the file is an `ad-hoc` one that counts
+//! them.
+//!
+//! Source: valgrind, `dhat/dh_main.c` and `dhat/dh_view.js`, which refuses two
+//! points with the same frames; the Firefox Profiler's DHAT importer, which
+//! reads a place only with its column.
+
+use std::io::{self, Write};
+
+use allotrope_profile::stack_set::{Figures, Metric, StackFrame, StackSet};
+use rustc_hash::FxHashMap;
+
+use super::groups::groups;
+use super::merged::{Texts, merge};
+use super::naming::{NO_STACK, name, on_one_line};
+use super::{ExportOptions, Exporter, require};
+use crate::error::ExportError;
+
+/// The unit of blocks in a file that counts allocations and no bytes.
+pub(crate) const ALLOCATIONS_ONLY: &str = "allocations";
+
+/// The first made-up address: the smallest that Linux maps by default.
+const FIRST_ADDRESS: u64 = 0x10000;
+
+/// See the module.
+pub(crate) struct Dhat;
+
+impl Exporter for Dhat {
+    fn name(&self) -> &'static str {
+        "dhat"
+    }
+
+    fn description(&self) -> &'static str {
+        "DHAT JSON, for valgrind's dh_view.html and the Firefox Profiler"
+    }
+
+    fn extension(&self) -> &'static str {
+        "dhat.json"
+    }
+
+    fn write(
+        &self,
+        set: &StackSet,
+        _options: &ExportOptions,
+        out: &mut dyn Write,
+    ) -> Result<(), ExportError> {
+        require(set, Metric::Allocations)?;
+        let mut table = FrameTable::new(set);
+        let stacks = set
+            .stacks
+            .iter()
+            .map(|stack| (table.stack(&stack.frames), stack.figures));
+        let points = merge(stacks);
+        let form = Form::of(set);
+        form.head(&set.title, out)?;
+        for (at, (frames, figures)) in points.iter().enumerate() {
+            out.write_all(if at == 0 { b"\n " } else { b"\n ," })?;
+            form.point(frames, figures, out)?;
+        }
+        write!(out, "\n ]\n,\"ftbl\":\n [\"[root]\"")?;
+        for text in &table.texts.list {
+            write!(out, "\n ,{}", quoted(text)?)?;
+        }
+        writeln!(out, "\n ]\n}}")?;
+        Ok(())
+    }
+}
+
+/// The frame table under construction.
+struct FrameTable<'a> {
+    set: &'a StackSet,
+    texts: Texts,
+    /// Indexes in the table of a group of frames.
+    groups: FxHashMap<&'a [u32], Box<[u32]>>,
+}
+
+impl<'a> FrameTable<'a> {
+    fn new(set: &'a StackSet) -> Self {
+        Self {
+            set,
+            texts: Texts::default(),
+            groups: FxHashMap::default(),
+        }
+    }
+
+    /// Indexes into the written table, whose entry 0 is the root.
+    fn stack(&mut self, stack: &'a [u32]) -> Box<[u32]> {
+        if stack.is_empty() {
+            return [self.texts.index(NO_STACK.to_owned()) + 1].into();
+        }
+        let mut indexes = Vec::with_capacity(stack.len());
+        for group in groups(self.set, stack) {
+            let address = FIRST_ADDRESS + self.groups.len() as u64;
+            let (set, texts) = (self.set, &mut self.texts);
+            let known = self.groups.entry(group).or_insert_with(|| {
+                let frames = group.iter().map(|frame| &set.frames[*frame as usize]);
+                frames
+                    .map(|frame| texts.index(text(address, frame)) + 1)
+                    .collect()
+            });
+            indexes.extend_from_slice(known);
+        }
+        indexes.into()
+    }
+}
+
+fn text(address: u64, frame: &StackFrame) -> String {
+    let name = name(frame);
+    let text = if !frame.file.is_empty() {
+        format!(
+            "{address:#x}: {name} ({}:{}:{})",
+            frame.file, frame.line, frame.column
+        )
+    } else if !frame.module.is_empty() {
+        format!("{address:#x}: {name} (in {})", frame.module)
+    } else {
+        format!("{address:#x}: {name}")
+    };
+    on_one_line(text.into(), None).into_owned()
+}
+
+fn quoted(text: &str) -> io::Result<String> {
+    serde_json::to_string(text).map_err(io::Error::from)
+}
+
+/// What the file can say, by what the set knows.
+struct Form {
+    bytes: bool,
+    lifetimes: bool,
+}
+
+impl Form {
+    fn of(set: &StackSet) -> Self {
+        let knows = |metrics: &[Metric]| metrics.iter().all(|metric| set.known.has(*metric));
+        let bytes = knows(&[Metric::AllocatedBytes]);
+        Self {
+            bytes,
+            lifetimes: bytes
+                && knows(&[
+                    Metric::LeakedAllocations,
+                    Metric::LeakedBytes,
+                    Metric::AllocationsAtPeak,
+                    Metric::BytesAtPeak,
+                    Metric::LifetimeMicroseconds,
+                ]),
+        }
+    }
+
+    fn head(&self, command: &str, out: &mut dyn Write) -> io::Result<()> {
+        let mode = if self.bytes { "heap" } else { "ad-hoc" };
+        write!(
+            out,
+            "{{\"dhatFileVersion\":2\n,\"mode\":\"{mode}\",\"verb\":\"Allocated\"\n,\"bklt\":{},\"bkacc\":false\n",
+            self.lifetimes
+        )?;
+        if !self.bytes {
+            writeln!(
+                out,
+                ",\"bu\":\"allocation\",\"bsu\":\"{ALLOCATIONS_ONLY}\",\"bksu\":\"{ALLOCATIONS_ONLY}\""
+            )?;
+        }
+        writeln!(out, ",\"tu\":\"\u{b5}s\",\"Mtu\":\"s\"")?;
+        if self.lifetimes {
+            writeln!(out, ",\"tuth\":10")?;
+        }
+        writeln!(out, ",\"cmd\":{}\n,\"pid\":0\n,\"te\":0", quoted(command)?)?;
+        if self.lifetimes {
+            writeln!(out, ",\"tg\":0")?;
+        }
+        write!(out, ",\"pps\":\n [")
+    }
+
+    fn point(&self, frames: &[u32], figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
+        let figure = |metric: Metric| figures[metric as usize];
+        let blocks = figure(Metric::Allocations);
+        let bytes = if self.bytes {
+            figure(Metric::AllocatedBytes)
+        } else {
+            blocks
+        };
+        write!(out, "{{\"tb\":{bytes},\"tbk\":{blocks}")?;
+        if self.lifetimes {
+            let (peak, peak_blocks) = (
+                figure(Metric::BytesAtPeak),
+                figure(Metric::AllocationsAtPeak),
+            );
+            let (end, end_blocks) = (
+                figure(Metric::LeakedBytes),
+                figure(Metric::LeakedAllocations),
+            );
+            write!(
+                out,
+                ",\"tl\":{},\"mb\":{},\"mbk\":{},\"gb\":{peak},\"gbk\":{peak_blocks},\"eb\":{end},\"ebk\":{end_blocks}",
+                figure(Metric::LifetimeMicroseconds),
+                peak.max(end),
+                peak_blocks.max(end_blocks),
+            )?;
+        }
+        write!(out, ",\"fs\":")?;
+        serde_json::to_writer(&mut *out, frames)?;
+        write!(out, "}}")
+    }
+}

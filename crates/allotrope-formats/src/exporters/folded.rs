@@ -1,0 +1,56 @@
+//! Folded stacks of one metric: a line a stack, outermost frame first, for
+//! `flamegraph.pl`, inferno, speedscope and the like. Stacks without the
+//! metric are left out. Semicolons and line ends in names become `_`.
+
+use std::io::Write;
+
+use allotrope_profile::stack_set::StackSet;
+
+use super::merged::Merged;
+use super::naming::{NO_STACK, name, on_one_line};
+use super::{ExportOptions, Exporter, require};
+use crate::error::ExportError;
+
+/// See the module.
+pub(super) struct Folded;
+
+impl Exporter for Folded {
+    fn name(&self) -> &'static str {
+        "folded"
+    }
+
+    fn description(&self) -> &'static str {
+        "folded stacks of one metric, for flame graph tools"
+    }
+
+    fn extension(&self) -> &'static str {
+        "folded"
+    }
+
+    fn write(
+        &self,
+        set: &StackSet,
+        options: &ExportOptions,
+        out: &mut dyn Write,
+    ) -> Result<(), ExportError> {
+        require(set, options.metric)?;
+        let merged = Merged::by(set, |frame| {
+            on_one_line(name(frame), Some(';')).into_owned()
+        });
+        for (frames, figures) in &merged.stacks {
+            let figure = figures[options.metric as usize];
+            if figure == 0 {
+                continue;
+            }
+            if frames.is_empty() {
+                write!(out, "{NO_STACK}")?;
+            }
+            for (at, frame) in frames.iter().rev().enumerate() {
+                let separator = if at == 0 { "" } else { ";" };
+                write!(out, "{separator}{}", merged.texts[*frame as usize])?;
+            }
+            writeln!(out, " {figure}")?;
+        }
+        Ok(())
+    }
+}

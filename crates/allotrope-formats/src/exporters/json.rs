@@ -1,0 +1,84 @@
+//! Writes `allotrope-stacks/1`, as [`stacks_json`](crate::stacks_json)
+//! describes it: everything that the set has, in its order.
+
+use std::io::{self, Write};
+
+use allotrope_profile::stack_set::{CountedStack, Metric, StackSet};
+
+use super::{ExportOptions, Exporter};
+use crate::error::ExportError;
+use crate::stacks_json::{FORMAT, FrameForm, metric_name};
+
+/// See the module.
+pub(super) struct Json;
+
+impl Exporter for Json {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn description(&self) -> &'static str {
+        "everything as JSON (allotrope-stacks/1), for programs"
+    }
+
+    fn extension(&self) -> &'static str {
+        "json"
+    }
+
+    fn write(
+        &self,
+        set: &StackSet,
+        _options: &ExportOptions,
+        out: &mut dyn Write,
+    ) -> Result<(), ExportError> {
+        let metrics: Vec<Metric> = Metric::ALL
+            .into_iter()
+            .filter(|m| set.known.has(*m))
+            .collect();
+        let names: Vec<&str> = metrics.iter().copied().map(metric_name).collect();
+        write!(out, "{{\"format\":\"{FORMAT}\",\n \"title\":")?;
+        value(out, &set.title)?;
+        write!(out, ",\n \"metrics\":")?;
+        value(out, &names)?;
+        list(out, "frames", &set.frames, |out, frame| {
+            value(out, &FrameForm::from(frame))
+        })?;
+        list(out, "stacks", &set.stacks, |out, stack| {
+            counted(out, stack, &metrics)
+        })?;
+        writeln!(out, "}}")?;
+        Ok(())
+    }
+}
+
+fn value(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(out, value).map_err(io::Error::from)
+}
+
+/// A list with an element a line: sets are large, and people look at them with
+/// `head`.
+fn list<T>(
+    out: &mut dyn Write,
+    name: &str,
+    elements: &[T],
+    mut element: impl FnMut(&mut dyn Write, &T) -> io::Result<()>,
+) -> io::Result<()> {
+    write!(out, ",\n \"{name}\":[")?;
+    for (at, one) in elements.iter().enumerate() {
+        out.write_all(if at == 0 { b"\n  " } else { b",\n  " })?;
+        element(out, one)?;
+    }
+    out.write_all(b"]")
+}
+
+fn counted(out: &mut dyn Write, stack: &CountedStack, metrics: &[Metric]) -> io::Result<()> {
+    let figures: Vec<u64> = metrics
+        .iter()
+        .map(|metric| stack.figures[*metric as usize])
+        .collect();
+    write!(out, "{{\"stack\":")?;
+    value(out, &stack.frames)?;
+    write!(out, ",\"figures\":")?;
+    value(out, &figures)?;
+    write!(out, "}}")
+}

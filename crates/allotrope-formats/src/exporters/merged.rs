@@ -1,0 +1,111 @@
+//! Stacks that read alike once their frames are texts, merged: a format whose
+//! frames say less than ours would else show one stack several times, and
+//! DHAT's viewer refuses such a file.
+
+use allotrope_profile::stack_set::{Figures, StackFrame, StackSet};
+use rustc_hash::FxHashMap;
+
+/// Texts, each once, and the stacks made of them, in the order of the set.
+pub(super) struct Merged {
+    pub texts: Vec<String>,
+    /// Indexes into `texts`, innermost first, and the figures' sums.
+    pub stacks: Vec<(Box<[u32]>, Figures)>,
+}
+
+impl Merged {
+    /// Merges by the text that `text` makes of a frame.
+    pub fn by(set: &StackSet, text: impl Fn(&StackFrame) -> String) -> Self {
+        let mut texts = Texts::default();
+        let indexes: Vec<u32> = set
+            .frames
+            .iter()
+            .map(|frame| texts.index(text(frame)))
+            .collect();
+        let stacks = set.stacks.iter().map(|stack| {
+            let frames = stack.frames.iter().map(|frame| indexes[*frame as usize]);
+            (frames.collect(), stack.figures)
+        });
+        let stacks = merge(stacks);
+        Self {
+            texts: texts.list,
+            stacks,
+        }
+    }
+}
+
+/// Sums the figures of equal stacks.
+pub(super) fn merge(
+    stacks: impl Iterator<Item = (Box<[u32]>, Figures)>,
+) -> Vec<(Box<[u32]>, Figures)> {
+    let mut indexes: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
+    let mut sums: Vec<Figures> = Vec::new();
+    for (frames, figures) in stacks {
+        let index = *indexes.entry(frames).or_insert(sums.len());
+        match sums.get_mut(index) {
+            None => sums.push(figures),
+            Some(sum) => {
+                for (sum, figure) in sum.iter_mut().zip(figures) {
+                    *sum = sum.saturating_add(figure);
+                }
+            }
+        }
+    }
+    let mut merged: Vec<_> = sums.into_iter().map(|sum| (Box::default(), sum)).collect();
+    for (frames, index) in indexes {
+        merged[index].0 = frames;
+    }
+    merged
+}
+
+/// Texts by index.
+#[derive(Default)]
+pub(super) struct Texts {
+    indexes: FxHashMap<String, u32>,
+    pub list: Vec<String>,
+}
+
+impl Texts {
+    /// The index of a text.
+    pub fn index(&mut self, text: String) -> u32 {
+        if let Some(index) = self.indexes.get(&text) {
+            return *index;
+        }
+        let index =
+            u32::try_from(self.list.len()).expect("as many texts as frames, which u32 counts");
+        self.indexes.insert(text.clone(), index);
+        self.list.push(text);
+        index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_profile::stack_set::CountedStack;
+
+    #[test]
+    fn stacks_that_read_alike_become_one() {
+        let frame = |function: &str, line| StackFrame {
+            function: function.into(),
+            line,
+            ..StackFrame::default()
+        };
+        let stack = |frames: &[u32], count| {
+            let mut figures = Figures::default();
+            figures[0] = count;
+            CountedStack {
+                frames: frames.into(),
+                figures,
+            }
+        };
+        let set = StackSet {
+            frames: vec![frame("f", 1), frame("g", 1), frame("f", 2)],
+            stacks: vec![stack(&[0, 1], 3), stack(&[1], 5), stack(&[2, 1], 4)],
+            ..StackSet::default()
+        };
+        let merged = Merged::by(&set, |frame| frame.function.clone());
+        assert_eq!(merged.texts, ["f", "g"]);
+        let counts: Vec<_> = merged.stacks.iter().map(|(f, n)| (&**f, n[0])).collect();
+        assert_eq!(counts, [(&[0, 1][..], 3 + 4), (&[1][..], 5)]);
+    }
+}

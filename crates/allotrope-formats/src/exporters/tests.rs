@@ -1,0 +1,308 @@
+//! What every exporter must hold: what it writes, our own readers read back,
+//! as far as the format can say it.
+
+use std::collections::BTreeMap;
+
+use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Format, read_bytes};
+
+fn written(name: &str, set: &StackSet, metric: Metric) -> Vec<u8> {
+    let mut out = Vec::new();
+    exporter(name)
+        .unwrap()
+        .write(set, &ExportOptions { metric }, &mut out)
+        .unwrap();
+    out
+}
+
+fn read_back(name: &str, set: &StackSet, metric: Metric) -> crate::Read {
+    read_bytes(name, &written(name, set, metric)[..]).unwrap()
+}
+
+/// Stacks as a map, so that neither order nor duplicates matter: what `show`
+/// says of each frame, and the sums of these metrics.
+fn stacks(
+    set: &StackSet,
+    metrics: &[Metric],
+    show: impl Fn(&StackFrame) -> StackFrame,
+) -> BTreeMap<Vec<StackFrame>, Vec<u64>> {
+    let mut all: BTreeMap<Vec<StackFrame>, Vec<u64>> = BTreeMap::new();
+    for stack in &set.stacks {
+        let frames = stack
+            .frames
+            .iter()
+            .map(|frame| show(&set.frames[*frame as usize]));
+        let figures = metrics.iter().map(|metric| stack.figures[*metric as usize]);
+        let sums = all
+            .entry(frames.collect())
+            .or_insert(vec![0; metrics.len()]);
+        sums.iter_mut()
+            .zip(figures)
+            .for_each(|(sum, figure)| *sum += figure);
+    }
+    all.retain(|_, sums| sums.iter().any(|sum| *sum > 0));
+    all
+}
+
+/// Names as tools print them, with everything that a format might trip over.
+fn function() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-z]{1,3}(::[a-z]{1,3}){0,2}",
+        Just("operator+".to_owned()),
+        Just("a::operator+=".to_owned()),
+        Just("a::operator()".to_owned()),
+        Just("std::operator<< <char>".to_owned()),
+        Just("closure #1 in run(identifier:)".to_owned()),
+        Just("doRequests(group:number:)".to_owned()),
+        Just("core::iter::<impl A for [T]>::b".to_owned()),
+        Just("$s3NIO7ChannelTRTA.18".to_owned()),
+    ]
+}
+
+fn frame() -> impl Strategy<Value = StackFrame> {
+    let place = prop_oneof![
+        Just((String::new(), 0, 0)),
+        ("[a-z]{1,2}\\.rs", 1..99_u32, 0..9_u32)
+    ];
+    let module = prop_oneof![Just(String::new()), "[a-z]{1,2}\\.so"];
+    (
+        function(),
+        module,
+        place,
+        proptest::option::of(0..99_u64),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(function, module, (file, line, column), offset, inlined)| StackFrame {
+                signature: format!("{function}!"),
+                function,
+                module,
+                file,
+                line,
+                column,
+                offset,
+                inlined,
+            },
+        )
+}
+
+/// Sets whose stacks end in a frame that is not inlined, as real ones do, and
+/// whose inlined frames are in the module of what they are inlined into.
+fn set() -> impl Strategy<Value = StackSet> {
+    let stack = proptest::collection::vec(frame(), 2..6);
+    let figures = proptest::collection::vec(0..1000_u64, Metric::ALL.len());
+    proptest::collection::vec((stack, figures), 1..8).prop_map(|stacks| {
+        let mut set = StackSet {
+            title: "./prog 1".into(),
+            known: Known::ALL,
+            ..StackSet::default()
+        };
+        for (mut frames, figures) in stacks {
+            frames.last_mut().unwrap().inlined = false;
+            end_groups_at_repetitions(&mut frames);
+            for at in (1..frames.len()).rev() {
+                if frames[at - 1].inlined {
+                    frames[at - 1].module = frames[at].module.clone();
+                }
+            }
+            let mut figures: Figures = figures.try_into().unwrap();
+            // No text format shows a stack that did not allocate.
+            figures[0] += 1;
+            add(&mut set, frames, figures);
+        }
+        set
+    })
+}
+
+/// A function inlined into itself reads like one that calls itself.
+fn end_groups_at_repetitions(frames: &mut [StackFrame]) {
+    let mut group = 0;
+    for at in 1..frames.len() {
+        let repeated = frames[group..at]
+            .iter()
+            .any(|f| f.function == frames[at].function);
+        if repeated {
+            frames[at - 1].inlined = false;
+        }
+        if !frames[at - 1].inlined {
+            group = at;
+        }
+    }
+}
+
+fn add(set: &mut StackSet, frames: Vec<StackFrame>, figures: Figures) {
+    let indexes = frames.into_iter().map(|frame| {
+        let known = set.frames.iter().position(|other| *other == frame);
+        known.unwrap_or_else(|| {
+            set.frames.push(frame);
+            set.frames.len() - 1
+        }) as u32
+    });
+    let frames = indexes.collect();
+    set.stacks.push(CountedStack { frames, figures });
+}
+
+fn named(frame: &StackFrame) -> StackFrame {
+    StackFrame {
+        function: frame.function.clone(),
+        ..StackFrame::default()
+    }
+}
+
+proptest! {
+    #[test]
+    fn json_gives_everything_back(set in set()) {
+        let read = read_back("json", &set, Metric::Allocations);
+        prop_assert_eq!(read.format, Format::Json);
+        prop_assert_eq!(read.set, set);
+    }
+
+    #[test]
+    fn folded_gives_names_and_the_metric_back(set in set(), metric in proptest::sample::select(&Metric::ALL[..])) {
+        let expected = stacks(&set, &[metric], named);
+        prop_assume!(!expected.is_empty());
+        let read = read_back("folded", &set, metric);
+        prop_assert_eq!(read.format, Format::Folded);
+        prop_assert_eq!(stacks(&read.set, &[Metric::Allocations], named), expected);
+    }
+
+    #[test]
+    fn stacks_give_names_modules_and_offsets_back(set in set(), metric in proptest::sample::select(&Metric::ALL[..])) {
+        let show = |frame: &StackFrame| StackFrame {
+            module: frame.module.clone(),
+            offset: frame.offset,
+            ..named(frame)
+        };
+        let expected = stacks(&set, &[metric], show);
+        prop_assume!(!expected.is_empty());
+        let read = read_back("stacks", &set, metric);
+        prop_assert_eq!(read.format, Format::Dtrace);
+        prop_assert_eq!(stacks(&read.set, &[Metric::Allocations], show), expected);
+    }
+
+    #[test]
+    fn dhat_gives_places_and_figures_back(set in set()) {
+        let read = read_back("dhat", &set, Metric::Allocations);
+        prop_assert_eq!(read.format, Format::Dhat);
+        let metrics: Vec<Metric> =
+            Metric::ALL.into_iter().filter(|metric| *metric != Metric::TemporaryAllocations).collect();
+        // A place in a file or, without one, in a module.
+        let show = |frame: &StackFrame| StackFrame {
+            module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
+            file: frame.file.clone(),
+            line: frame.line,
+            column: frame.column,
+            inlined: frame.inlined,
+            ..named(frame)
+        };
+        prop_assert_eq!(stacks(&read.set, &metrics, show), stacks(&set, &metrics, show));
+        prop_assert_eq!(read.set.title, set.title);
+    }
+
+    #[test]
+    fn dhat_never_lists_the_same_frames_twice(set in set()) {
+        let text = written("dhat", &set, Metric::Allocations);
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let lists: Vec<_> = json["pps"].as_array().unwrap().iter().map(|point| &point["fs"]).collect();
+        for (at, frames) in lists.iter().enumerate() {
+            prop_assert!(!frames.as_array().unwrap().is_empty());
+            prop_assert!(!frames.as_array().unwrap().contains(&0.into()));
+            prop_assert!(!lists[..at].contains(frames));
+        }
+    }
+
+    #[test]
+    fn pprof_gives_all_but_offsets_back(set in set()) {
+        let read = read_back("pprof", &set, Metric::Allocations);
+        prop_assert_eq!(read.format, Format::Pprof);
+        let metrics = super::pprof::METRICS;
+        let show = |frame: &StackFrame| StackFrame { offset: None, ..frame.clone() };
+        prop_assert_eq!(stacks(&read.set, &metrics, show), stacks(&set, &metrics, show));
+    }
+}
+
+/// One stack, of which only allocations are known.
+fn counted() -> StackSet {
+    let mut set = StackSet {
+        known: Known::of(&[Metric::Allocations]),
+        ..StackSet::default()
+    };
+    let frames = ["f", "main"].map(|function| StackFrame {
+        function: function.into(),
+        ..StackFrame::default()
+    });
+    add(&mut set, frames.into(), [17, 0, 0, 0, 0, 0, 0, 0]);
+    set
+}
+
+#[test]
+fn what_is_not_known_is_not_written() {
+    let set = counted();
+    for name in ["dhat", "pprof", "json"] {
+        let read = read_back(name, &set, Metric::Allocations);
+        assert_eq!(read.set.known, set.known, "{name}");
+        assert_eq!(read.set.total(Metric::Allocations), 17, "{name}");
+        assert_eq!(read.set.total(Metric::AllocatedBytes), 0, "{name}");
+    }
+    for name in ["folded", "stacks"] {
+        let options = ExportOptions {
+            metric: Metric::LeakedBytes,
+        };
+        let error = exporter(name)
+            .unwrap()
+            .write(&set, &options, &mut Vec::new());
+        assert!(matches!(
+            error,
+            Err(ExportError::Unknown(Metric::LeakedBytes))
+        ));
+    }
+    let nothing = StackSet::default();
+    for name in ["folded", "stacks", "dhat", "pprof"] {
+        let error =
+            exporter(name)
+                .unwrap()
+                .write(&nothing, &ExportOptions::default(), &mut Vec::new());
+        assert!(error.is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_stack_without_frames_is_written_as_such() {
+    let mut set = counted();
+    set.stacks[0].frames = Box::default();
+    for name in ["stacks", "dhat"] {
+        let read = read_back(name, &set, Metric::Allocations);
+        assert_eq!(read.set.frames[0].function, "[no stack]", "{name}");
+    }
+    assert_eq!(
+        written("folded", &set, Metric::Allocations),
+        b"[no stack] 17\n"
+    );
+}
+
+#[test]
+fn the_dtrace_form_is_dtraces() {
+    let mut set = counted();
+    set.frames[0].module = "libsystem_malloc.dylib".into();
+    set.frames[1].offset = Some(0x19);
+    let text = String::from_utf8(written("stacks", &set, Metric::Allocations)).unwrap();
+    let expected = "
+              libsystem_malloc.dylib`f
+              ??`main+0x19
+               17
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn every_exporter_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = EXPORTERS.iter().map(|exporter| exporter.name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["dhat", "folded", "json", "pprof", "stacks"]);
+    for exporter in EXPORTERS {
+        assert!(!exporter.description().is_empty() && !exporter.extension().starts_with('.'));
+    }
+}

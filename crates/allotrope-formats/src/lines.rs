@@ -1,0 +1,88 @@
+//! Lines of a text file, numbered and bounded in length.
+
+use std::borrow::Cow;
+use std::io::{BufRead, Read};
+
+use crate::error::{Fault, Place, Problem};
+
+/// The longest line that is read: a folded stack of 4,096 frames with names of
+/// 4 KiB each.
+pub(crate) const MAX_LINE: usize = 16 << 20;
+
+/// Reads line after line.
+pub(crate) struct Lines<'a> {
+    input: &'a mut dyn BufRead,
+    line: Vec<u8>,
+    number: u64,
+}
+
+impl<'a> Lines<'a> {
+    pub fn new(input: &'a mut dyn BufRead) -> Self {
+        Self {
+            input,
+            line: Vec::new(),
+            number: 0,
+        }
+    }
+
+    /// The next line without its end; `None` after the last.
+    pub fn next_bytes(&mut self) -> Result<Option<&[u8]>, Fault> {
+        self.line.clear();
+        self.number += 1;
+        let place = Place::Line(self.number);
+        let read = (&mut *self.input)
+            .take(MAX_LINE as u64 + 1)
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| Fault {
+                place,
+                problem: error.into(),
+            })?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if read > MAX_LINE {
+            return Err(self.fault(Problem::LineTooLong(MAX_LINE)));
+        }
+        while let [.., b'\n' | b'\r'] = self.line[..] {
+            self.line.pop();
+        }
+        Ok(Some(&self.line))
+    }
+
+    /// The next line as text; bytes that are none are replaced.
+    pub fn next_text(&mut self) -> Result<Option<Cow<'_, str>>, Fault> {
+        Ok(self.next_bytes()?.map(String::from_utf8_lossy))
+    }
+
+    /// A problem of the line read last.
+    pub fn fault(&self, problem: impl Into<Problem>) -> Fault {
+        Fault {
+            place: Place::Line(self.number),
+            problem: problem.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_without_their_ends() {
+        let mut input: &[u8] = b"a\r\n\nb\xff";
+        let mut lines = Lines::new(&mut input);
+        let mut all = Vec::new();
+        while let Some(line) = lines.next_text().unwrap() {
+            all.push(line.into_owned());
+        }
+        assert_eq!(all, ["a", "", "b\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_fills_memory() {
+        let mut input = std::io::BufReader::new(std::io::repeat(b'x'));
+        let fault = Lines::new(&mut input).next_bytes().unwrap_err();
+        assert_eq!(fault.place, Place::Line(1));
+        assert!(matches!(fault.problem, Problem::LineTooLong(MAX_LINE)));
+    }
+}

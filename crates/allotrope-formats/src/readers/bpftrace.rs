@@ -1,0 +1,239 @@
+//! bpftrace's maps with a user stack as key, printed when the script ends:
+//! `@malloc_calls[ustack()] = count()`.
+//!
+//! ```text
+//! @malloc_calls[
+//!     __libc_malloc+0
+//!     _ZN3foo3barEv+32
+//!     0x7f1200001234
+//! , myprogram]: 17
+//! ```
+//!
+//! Read: maps whose key begins with a stack, in bpftrace's own form and the
+//! `perf` one (address, symbol, module in brackets), innermost frame first,
+//! mangled or not; other keys after the stack are ignored. The value is taken
+//! as allocations, or as bytes where the map's name says `bytes` or `size`;
+//! several maps add up. Ignored: maps whose name says `free`, maps without a
+//! stack, values that are no single number (histograms), all other lines.
+//!
+//! Source: bpftrace's manual, "Map printing" and `ustack`.
+
+use std::collections::BTreeSet;
+
+use allotrope_profile::stack_set::{Known, Metric, StackFrame};
+
+use crate::budget::check_depth;
+use crate::error::{Fault, Problem};
+use crate::gathering::Gathering;
+use crate::lines::Lines;
+use crate::read::Parsed;
+use crate::recognise::Format;
+use crate::spelling::{file_name, spell, split_offset};
+
+/// The number of the first line that only such a file has.
+pub(crate) fn first_sign<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
+    lines.position(|line| opening(line).is_some())
+}
+
+/// The name of the map that a line opens. A key of one line is no stack.
+fn opening(line: &str) -> Option<&str> {
+    let name = line.trim_end().strip_prefix('@')?.strip_suffix('[')?;
+    let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.bytes().all(word).then_some(name)
+}
+
+/// What follows the key: `]: 17`, `, other keys]: 17`. `None` for a line that
+/// is not its end.
+fn closing(line: &str) -> Option<&str> {
+    if !line.starts_with([']', ',']) {
+        return None;
+    }
+    line.rsplit_once("]:").map(|(_, value)| value.trim())
+}
+
+/// What the values of a map count.
+fn metric(name: &str) -> Option<Metric> {
+    let says = |word: &str| name.to_ascii_lowercase().contains(word);
+    if says("free") || says("dealloc") {
+        None
+    } else if says("byte") || says("size") {
+        Some(Metric::AllocatedBytes)
+    } else {
+        Some(Metric::Allocations)
+    }
+}
+
+#[derive(Default)]
+struct Reader {
+    gathering: Gathering,
+    known: BTreeSet<Metric>,
+    ignored: BTreeSet<String>,
+    /// The map whose key is being read.
+    map: Option<String>,
+    stack: Vec<u32>,
+    no_number: u64,
+}
+
+/// Reads the whole text.
+pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
+    let mut reader = Reader::default();
+    while let Some(line) = lines.next_text()? {
+        reader.line(&line).map_err(|problem| lines.fault(problem))?;
+    }
+    Ok(reader.finish())
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<(), Problem> {
+        if let Some(name) = opening(line) {
+            self.map = Some(name.to_owned());
+            self.stack.clear();
+            return Ok(());
+        }
+        let Some(map) = &self.map else {
+            return Ok(());
+        };
+        if let Some(value) = closing(line) {
+            let metric = metric(map);
+            let map = self.map.take().unwrap_or_default();
+            return match metric {
+                Some(metric) => self.value(metric, value),
+                None => {
+                    self.ignored.insert(map);
+                    Ok(())
+                }
+            };
+        }
+        let text = line.trim();
+        if line.starts_with([' ', '\t']) && !text.is_empty() {
+            let index = self.gathering.frame_of_text(text, frame)?;
+            self.stack.push(index);
+            check_depth(self.stack.len())?;
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, metric: Metric, value: &str) -> Result<(), Problem> {
+        if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+            self.no_number += 1;
+            return Ok(());
+        }
+        let value = value.parse().map_err(|_| Problem::Malformed {
+            format: Format::Bpftrace,
+            what: "the value does not fit 64 bits".to_owned(),
+        })?;
+        self.known.insert(metric);
+        self.gathering.add_one(&self.stack, metric, value)
+    }
+
+    fn finish(self) -> Parsed {
+        let mut notes = Vec::new();
+        for map in &self.ignored {
+            notes.push(format!(
+                "the map @{map} counts what is freed and is left out"
+            ));
+        }
+        if self.no_number > 0 {
+            notes.push(format!(
+                "{} stacks have a value that is no single number and are left out; use count() or sum()",
+                self.no_number
+            ));
+        }
+        if self.map.is_some() {
+            notes.push("the file ends within a stack, which is left out".to_owned());
+        }
+        let known: Vec<Metric> = self.known.into_iter().collect();
+        Parsed {
+            set: self.gathering.finish(String::new(), Known::of(&known)),
+            notes,
+        }
+    }
+}
+
+fn frame(text: &str) -> StackFrame {
+    let (text, module) = without_perf_form(text);
+    let (name, offset) = split_offset(text);
+    let names = spell(name, "");
+    StackFrame {
+        function: names.function,
+        signature: names.signature,
+        module: file_name(module).to_owned(),
+        offset,
+        ..StackFrame::default()
+    }
+}
+
+/// `7f12 f+3 (/lib/x.so)` → `f+3`, `/lib/x.so`; any other text as it is.
+fn without_perf_form(text: &str) -> (&str, &str) {
+    let perf = || {
+        let (address, rest) = text.split_once(' ')?;
+        let hex = !address.is_empty() && address.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let (symbol, module) = rest.strip_suffix(')')?.rsplit_once(" (")?;
+        hex.then_some((symbol.trim(), module))
+    };
+    perf().unwrap_or((text, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readers::tests::{describe, parse};
+
+    #[test]
+    fn maps_with_stacks_are_read() {
+        let text = "Attaching 3 probes...
+hello from the program
+@start[123]: 456
+@total: 9
+
+@malloc_calls[
+    __libc_malloc+0
+    _ZN3foo3barEv+32
+    0x7f1200001234
+]: 17
+@calloc_calls[
+    __libc_calloc+0
+    operator+=+4
+, myprogram]: 3
+";
+        let parsed = parse(text, read);
+        assert_eq!(
+            describe(&parsed.set),
+            [
+                "`__libc_malloc+0 `foo::bar+32 `0x7f1200001234 = 17",
+                "`__libc_calloc+0 `operator+=+4 = 3",
+            ]
+        );
+        assert_eq!(parsed.set.frames[1].signature, "foo::bar()");
+        assert!(parsed.notes.is_empty());
+    }
+
+    #[test]
+    fn names_of_maps_say_what_they_count() {
+        let text = "@bytes[\n    f+1\n]: 640\n@[\n    f+1\n]: 10\n@free_calls[\n    g+1\n]: 5\n";
+        let parsed = parse(text, read);
+        let [stack] = &parsed.set.stacks[..] else {
+            panic!("{:?}", parsed.set)
+        };
+        assert_eq!(stack.figures[Metric::Allocations as usize], 10);
+        assert_eq!(stack.figures[Metric::AllocatedBytes as usize], 640);
+        assert!(parsed.set.known.has(Metric::AllocatedBytes));
+        assert_eq!(parsed.notes.len(), 1);
+    }
+
+    #[test]
+    fn the_perf_form_gives_modules() {
+        let text = "@[\n\t7f1234 malloc+3 (/usr/lib/libc.so.6)\n\t55aa [unknown] (/bin/x)\n]: 2\n";
+        assert_eq!(
+            describe(&parse(text, read).set),
+            ["libc.so.6`malloc+3 x`[unknown] = 2"]
+        );
+    }
+
+    #[test]
+    fn a_histogram_and_a_cut_stack_are_told() {
+        let parsed = parse("@h[\n    f+1\n]: \n[1]  5 |@@@|\n@c[\n    g\n", read);
+        assert!(parsed.set.stacks.is_empty());
+        assert_eq!(parsed.notes.len(), 2);
+    }
+}

@@ -1,0 +1,220 @@
+//! DHAT's JSON, file version 2: what `valgrind --tool=dhat`, the `dhat` crate
+//! and our own exporter write.
+//!
+//! Read: `tb`, `tbk` (bytes, allocations), `gb`, `gbk` (at the peak), `eb`,
+//! `ebk` (at the end: leaked), `tl` (lifetimes) where the unit of time is a
+//! real one and not valgrind's instructions; `cmd`; the frames, innermost
+//! first: `0xADDR: function (file:line:column)`, `(in /path/lib.so)`, `???`.
+//! Neighbours of one address are one frame and what was inlined into it. A file of mode
+//! `ad-hoc` counts events that need not be allocations, one of mode `copy`
+//! copies: a note says so.
+//!
+//! Ignored: accesses (`rb`, `wb`, `acc`), a point's own maximum (`mb`, `mbk`),
+//! times of the run. Temporary allocations are not in the format.
+//!
+//! Source: valgrind, the comment at the head of `dhat/dh_main.c`'s output code
+//! and `dhat/dh_view.js`.
+
+mod frame;
+
+use std::fmt;
+use std::io::BufRead;
+
+use allotrope_profile::stack_set::{Figures, Known, Metric};
+use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
+
+use crate::error::{Fault, Problem};
+use crate::exporters::dhat::ALLOCATIONS_ONLY;
+use crate::gathering::Gathering;
+use crate::read::Parsed;
+use crate::recognise::Format;
+
+use super::json_input::{self, Each};
+use frame::Text;
+
+#[derive(Deserialize)]
+struct Point {
+    tb: u64,
+    tbk: u64,
+    tl: Option<u64>,
+    gb: Option<u64>,
+    gbk: Option<u64>,
+    eb: Option<u64>,
+    ebk: Option<u64>,
+    #[serde(deserialize_with = "json_input::stack")]
+    fs: Vec<u32>,
+}
+
+/// What the file says; frames and points come in either order.
+#[derive(Default)]
+struct Document {
+    gathering: Gathering,
+    version: Option<u64>,
+    mode: String,
+    unit: String,
+    block_unit: String,
+    lifetimes: bool,
+    command: String,
+    /// Figures of each point, and where its frames end in `indexes`.
+    points: Vec<(Figures, usize)>,
+    indexes: Vec<u32>,
+    frames: Vec<Text>,
+}
+
+/// Reads the whole file.
+pub(crate) fn read(input: &mut dyn BufRead) -> Result<Parsed, Fault> {
+    let mut document = Document::default();
+    json_input::read_object(input, Format::Dhat, Fields(&mut document))?;
+    document.finish().map_err(Fault::whole)
+}
+
+struct Fields<'a>(&'a mut Document);
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("DHAT's object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let document = self.0;
+        while let Some(key) = map.next_key::<String>()? {
+            match &*key {
+                "dhatFileVersion" => document.version = Some(map.next_value()?),
+                "mode" => document.mode = map.next_value()?,
+                "tu" => document.unit = map.next_value()?,
+                "bksu" => document.block_unit = map.next_value()?,
+                "bklt" => document.lifetimes = map.next_value()?,
+                "cmd" => document.command = map.next_value()?,
+                "pps" => map.next_value_seed(Each::new(|point| document.point(point)))?,
+                "ftbl" => map.next_value_seed(Each::new(|text: String| document.frame(&text)))?,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        match document.version {
+            Some(2) => Ok(()),
+            Some(version) => Err(A::Error::custom(format!(
+                "file version {version} is not read, only 2"
+            ))),
+            None => Err(A::Error::custom("there is no dhatFileVersion")),
+        }
+    }
+}
+
+fn malformed(what: String) -> Problem {
+    Problem::Malformed {
+        format: Format::Dhat,
+        what,
+    }
+}
+
+impl Document {
+    fn point(&mut self, point: Point) -> Result<(), Problem> {
+        let mut figures = Figures::default();
+        for (metric, figure) in [
+            (Metric::AllocatedBytes, Some(point.tb)),
+            (Metric::Allocations, Some(point.tbk)),
+            (Metric::LifetimeMicroseconds, point.tl),
+            (Metric::BytesAtPeak, point.gb),
+            (Metric::AllocationsAtPeak, point.gbk),
+            (Metric::LeakedBytes, point.eb),
+            (Metric::LeakedAllocations, point.ebk),
+        ] {
+            figures[metric as usize] = figure.unwrap_or(0);
+        }
+        let kept = size_of::<(Figures, usize)>() + size_of_val(&*point.fs);
+        self.gathering.budget.take(kept)?;
+        self.indexes.extend(point.fs);
+        self.points.push((figures, self.indexes.len()));
+        Ok(())
+    }
+
+    fn frame(&mut self, text: &str) -> Result<(), Problem> {
+        let text = frame::parse(text);
+        self.gathering.budget.take(text.kept())?;
+        self.frames.push(text);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Parsed, Problem> {
+        let known = self.known();
+        let points = std::mem::take(&mut self.points);
+        let mut start = 0;
+        for (number, (mut figures, end)) in points.into_iter().enumerate() {
+            for metric in Metric::ALL {
+                if !known.has(metric) {
+                    figures[metric as usize] = 0;
+                }
+            }
+            let stack = self.stack(number, start..end)?;
+            self.gathering.add(&stack, &figures)?;
+            start = end;
+        }
+        let notes = self.notes();
+        Ok(Parsed {
+            set: self.gathering.finish(self.command, known),
+            notes,
+        })
+    }
+
+    fn stack(&mut self, point: usize, range: std::ops::Range<usize>) -> Result<Vec<u32>, Problem> {
+        let listed = &self.indexes[range];
+        let missing = |index: &&u32| **index as usize >= self.frames.len();
+        if let Some(index) = listed.iter().find(missing) {
+            return Err(malformed(format!(
+                "program point {point} names frame {index} of {}",
+                self.frames.len()
+            )));
+        }
+        let mut stack = Vec::with_capacity(listed.len());
+        for (at, inlined) in frame::inlined(listed, &self.frames).into_iter().enumerate() {
+            let mut frame = self.frames[listed[at] as usize].frame.clone();
+            frame.inlined = inlined;
+            stack.push(self.gathering.frame(frame)?);
+        }
+        Ok(stack)
+    }
+
+    fn counts_allocations_only(&self) -> bool {
+        self.block_unit == ALLOCATIONS_ONLY
+    }
+
+    fn known(&self) -> Known {
+        let mut known = vec![Metric::Allocations];
+        if !self.counts_allocations_only() {
+            known.push(Metric::AllocatedBytes);
+        }
+        if self.lifetimes {
+            known.extend([
+                Metric::BytesAtPeak,
+                Metric::AllocationsAtPeak,
+                Metric::LeakedBytes,
+                Metric::LeakedAllocations,
+            ]);
+            // "µ" has two code points; the dhat crate writes the first.
+            if matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us") {
+                known.push(Metric::LifetimeMicroseconds);
+            }
+        }
+        Known::of(&known)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        match &*self.mode {
+            "copy" => vec![
+                "the file counts copies of memory (DHAT's copy mode), not allocations".to_owned(),
+            ],
+            "ad-hoc" if !self.counts_allocations_only() => {
+                vec!["the file counts events of the program's own (DHAT's ad hoc mode), not allocations".to_owned()]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The text of one DHAT frame, and which frames of a stack were inlined.
+
+use allotrope_profile::stack_set::StackFrame;
+
+use crate::spelling::{file_name, is_raw_address, spell};
+
+/// A frame and its address, as text: only equality matters.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub address: Box<str>,
+    pub frame: StackFrame,
+}
+
+impl Text {
+    /// Memory that it takes, about.
+    pub fn kept(&self) -> usize {
+        let frame = &self.frame;
+        size_of::<Self>()
+            + self.address.len()
+            + frame.function.len()
+            + frame.signature.len()
+            + frame.module.len()
+            + frame.file.len()
+    }
+}
+
+/// Reads `0x109151: leaf (p.c:3)` and its kin.
+pub(super) fn parse(text: &str) -> Text {
+    let (address, rest) = match text.split_once(": ") {
+        Some((address, rest)) if is_raw_address(address) => (address, rest),
+        _ => ("", text),
+    };
+    let (name, mut frame) = without_place(rest);
+    let names = if name == "???" {
+        spell(address, "")
+    } else {
+        spell(name, &frame.file)
+    };
+    frame.function = names.function;
+    frame.signature = names.signature;
+    Text {
+        address: address.into(),
+        frame,
+    }
+}
+
+/// Splits the bracketed end off: a place in a source file or a module.
+fn without_place(text: &str) -> (&str, StackFrame) {
+    let place = || {
+        let (name, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
+        let frame = match place.strip_prefix("in ") {
+            Some(module) => in_module(module),
+            None => in_file(place)?,
+        };
+        Some((name, frame))
+    };
+    place().unwrap_or((text, StackFrame::default()))
+}
+
+fn in_module(module: &str) -> StackFrame {
+    let module = if module == "???" { "" } else { module };
+    StackFrame {
+        module: file_name(module).to_owned(),
+        ..StackFrame::default()
+    }
+}
+
+/// `file:line` or `file:line:column`.
+fn in_file(place: &str) -> Option<StackFrame> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().unwrap_or(0))
+    };
+    let (before, last) = place.rsplit_once(':')?;
+    let last = number(last)?;
+    let (file, line, column) = match before.rsplit_once(':') {
+        Some((file, line)) if number(line).is_some() => (file, number(line)?, last),
+        _ => (before, last, 0),
+    };
+    Some(StackFrame {
+        file: file.to_owned(),
+        line,
+        column,
+        ..StackFrame::default()
+    })
+}
+
+/// Whether each frame of a stack was inlined into the next: they have one
+/// address. Where a frame comes again with the same address, the code recursed
+/// and a new group begins.
+pub(super) fn inlined(stack: &[u32], frames: &[Text]) -> Vec<bool> {
+    let mut inlined = vec![false; stack.len()];
+    let mut group = 0;
+    for at in 1..stack.len() {
+        let address = &frames[stack[at] as usize].address;
+        let same = !address.is_empty() && *address == frames[stack[at - 1] as usize].address;
+        if same && !stack[group..at].contains(&stack[at]) {
+            inlined[at - 1] = true;
+        } else {
+            group = at;
+        }
+    }
+    inlined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_a_frame_is_read() {
+        let place = |file: &str, line, column| StackFrame {
+            file: file.into(),
+            line,
+            column,
+            ..StackFrame::default()
+        };
+        for (text, function, expected) in [
+            ("0x109151: leaf (p.c:3)", "leaf", place("p.c", 3, 0)),
+            (
+                "0x1: a::f (src/a b.rs:3:14)",
+                "a::f",
+                place("src/a b.rs", 3, 14),
+            ),
+            ("0x1: g", "g", StackFrame::default()),
+            ("0x1: ???", "0x1", StackFrame::default()),
+            ("0x1: h (in ???)", "h", StackFrame::default()),
+            (
+                "0x48417B4: malloc (in /usr/lib/vgpreload.so)",
+                "malloc",
+                StackFrame {
+                    module: "vgpreload.so".into(),
+                    ..StackFrame::default()
+                },
+            ),
+            (
+                "0x1: ??? (in /p)",
+                "0x1",
+                StackFrame {
+                    module: "p".into(),
+                    ..StackFrame::default()
+                },
+            ),
+            ("[no stack]", "[no stack]", StackFrame::default()),
+            (
+                "0x1: f #1 (loop:) in g",
+                "f #1 (loop:) in g",
+                StackFrame::default(),
+            ),
+        ] {
+            let parsed = parse(text).frame;
+            assert_eq!(
+                parsed,
+                StackFrame {
+                    function: function.into(),
+                    ..expected
+                },
+                "{text}"
+            );
+        }
+        assert_eq!(
+            parse("0x1: a::b(int) (a.cpp:3)").frame.signature,
+            "a::b(int)"
+        );
+    }
+
+    #[test]
+    fn neighbours_of_one_address_are_inlined() {
+        let frames: Vec<Text> = ["0x1: a", "0x1: b", "0x2: c", "d"].map(parse).into();
+        assert_eq!(
+            inlined(&[0, 1, 2, 3, 3], &frames),
+            [true, false, false, false, false]
+        );
+        assert_eq!(
+            inlined(&[0, 1, 0, 1, 2], &frames),
+            [true, false, true, false, false]
+        );
+        assert!(inlined(&[], &frames).is_empty());
+    }
+}

@@ -1,0 +1,91 @@
+use super::*;
+use crate::error::Place;
+use crate::readers::tests::describe;
+
+fn parse(text: &str) -> Result<Parsed, Fault> {
+    read(&mut text.as_bytes())
+}
+
+fn document(unit: &str, points: &str) -> String {
+    format!(
+        r#"{{"dhatFileVersion":2,"mode":"heap","verb":"Allocated","bklt":true,"bkacc":true
+,"tu":"{unit}","Mtu":"s","tuth":10,"cmd":"./p 1","pid":7,"te":9,"tg":8
+,"pps":[{points}]
+,"ftbl":["[root]","0x10: malloc (in /v.so)","0x20: leaf (p.c:3)","0x20: main (p.c:8)"]}}"#
+    )
+}
+
+const POINT: &str = r#"{"tb":160,"tbk":10,"tl":45,"mb":16,"mbk":1,"gb":32,"gbk":2,"eb":48,"ebk":3,
+"rb":0,"wb":0,"acc":[-16,0],"fs":[1,2,3]}"#;
+
+#[test]
+fn figures_and_frames_are_read() {
+    let set = parse(&document("µs", POINT)).unwrap().set;
+    assert_eq!(describe(&set), ["v.so`malloc `leaf `main = 10"]);
+    assert_eq!(set.title, "./p 1");
+    assert_eq!(set.stacks[0].figures, [10, 160, 0, 3, 48, 2, 32, 45]);
+    assert!(set.frames[1].inlined && !set.frames[2].inlined);
+    assert!(!set.known.has(Metric::TemporaryAllocations));
+}
+
+#[test]
+fn lifetimes_in_instructions_are_no_times() {
+    let set = parse(&document("instrs", POINT)).unwrap().set;
+    assert!(!set.known.has(Metric::LifetimeMicroseconds));
+    assert_eq!(set.stacks[0].figures[7], 0);
+}
+
+#[test]
+fn without_lifetimes_only_totals_are_known() {
+    let text = r#"{"dhatFileVersion":2,"mode":"ad-hoc","bklt":false,"tu":"instrs",
+"pps":[{"tb":5,"tbk":1,"fs":[1]}],"ftbl":["[root]","f"]}"#;
+    let parsed = parse(text).unwrap();
+    assert_eq!(
+        parsed.set.known,
+        Known::of(&[Metric::Allocations, Metric::AllocatedBytes])
+    );
+    assert_eq!(parsed.notes.len(), 1, "ad hoc events are no allocations");
+}
+
+#[test]
+fn what_breaks_the_rules_is_an_error() {
+    for (text, place) in [
+        (document("µs", r#"{"tb":1,"tbk":1,"fs":[9]}"#), Place::Whole),
+        (
+            document("µs", r#"{"tb":-1,"tbk":1,"fs":[1]}"#),
+            Place::Line(3),
+        ),
+        (document("µs", r#"{"tb":1,"tbk":1}"#), Place::Line(3)),
+        (
+            document("µs", r#"{"tb":99999999999999999999,"tbk":1,"fs":[1]}"#),
+            Place::Line(3),
+        ),
+        (document("µs", "{"), Place::Line(3)),
+        (
+            r#"{"dhatFileVersion":1,"pps":[],"ftbl":[]}"#.to_owned(),
+            Place::Line(1),
+        ),
+        (document("µs", "")[..50].to_owned(), Place::Line(1)),
+        (format!("{}x", document("µs", "")), Place::Line(4)),
+    ] {
+        assert_eq!(parse(&text).unwrap_err().place, place, "{text}");
+    }
+}
+
+#[test]
+fn a_stack_without_end_is_refused() {
+    let frames = "1,".repeat(crate::budget::MAX_DEPTH + 1);
+    let text = document("µs", &format!(r#"{{"tb":1,"tbk":1,"fs":[{frames}1]}}"#));
+    let problem = parse(&text).unwrap_err().problem.to_string();
+    assert!(problem.contains("frames in one stack"), "{problem}");
+}
+
+#[test]
+fn a_string_without_end_is_refused() {
+    let text = format!(
+        r#"{{"dhatFileVersion":2,"cmd":"{}"#,
+        "x".repeat(crate::lines::MAX_LINE + 10)
+    );
+    let problem = parse(&text).unwrap_err().problem.to_string();
+    assert!(problem.contains("a string is longer"), "{problem}");
+}

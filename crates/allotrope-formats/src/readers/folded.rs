@@ -1,0 +1,184 @@
+//! Folded ("collapsed") stacks, which `stackcollapse-*` scripts, inferno,
+//! async-profiler and `heaptrack_print -F` write: outermost frame first, one
+//! stack a line.
+//!
+//! ```text
+//! main;run;allocate 17
+//! ```
+//!
+//! Read: the frames and the number behind the last space; `module``function`;
+//! a file name in brackets behind a function (heaptrack writes it); the marks
+//! `_[i]` (inlined), `_[k]`, `_[j]` of the flame graph tools. The format does
+//! not say what is counted: the numbers are taken as allocations, and a note
+//! says so. Ignored: blank lines and lines that begin with `#`.
+//!
+//! Source: Brendan Gregg's FlameGraph, `stackcollapse.pl` and `flamegraph.pl`.
+
+use allotrope_profile::stack_set::{Known, Metric, StackFrame};
+
+use crate::budget::check_depth;
+use crate::error::{Fault, Problem};
+use crate::gathering::Gathering;
+use crate::lines::Lines;
+use crate::read::Parsed;
+use crate::recognise::Format;
+use crate::spelling::{file_name, spell, split_offset};
+
+/// Lines that are judged; a file of folded stacks has no others.
+const JUDGED: usize = 1000;
+
+/// Whether the lines are all stacks with a count and one has two frames.
+/// `complete` says whether the last line is a whole one.
+pub(crate) fn begins<'a>(lines: impl Iterator<Item = &'a str>, complete: bool) -> bool {
+    let mut lines = lines.take(JUDGED).peekable();
+    let mut deep = false;
+    while let Some(line) = lines.next() {
+        if is_ignored(line) {
+            continue;
+        }
+        match split(line) {
+            Some((stack, _)) => deep |= stack.contains(';'),
+            None if !complete && lines.peek().is_none() => {}
+            None => return false,
+        }
+    }
+    deep
+}
+
+fn is_ignored(line: &str) -> bool {
+    line.trim().is_empty() || line.starts_with('#')
+}
+
+/// The frames and the count.
+fn split(line: &str) -> Option<(&str, &str)> {
+    if line.starts_with([' ', '\t']) {
+        return None;
+    }
+    let (stack, count) = line.trim_end().rsplit_once([' ', '\t'])?;
+    (!count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())).then_some((stack, count))
+}
+
+/// Reads the whole text.
+pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
+    let mut gathering = Gathering::default();
+    let mut stack = Vec::new();
+    while let Some(line) = lines.next_text()? {
+        if !is_ignored(&line) {
+            add(&mut gathering, &line, &mut stack).map_err(|problem| lines.fault(problem))?;
+        }
+    }
+    Ok(Parsed {
+        set: gathering.finish(String::new(), Known::of(&[Metric::Allocations])),
+        notes: vec![
+            "folded stacks do not say what they count; the numbers are taken as allocations"
+                .to_owned(),
+        ],
+    })
+}
+
+fn add(gathering: &mut Gathering, line: &str, stack: &mut Vec<u32>) -> Result<(), Problem> {
+    let malformed = |what: &str| Problem::Malformed {
+        format: Format::Folded,
+        what: what.to_owned(),
+    };
+    let (frames, count) =
+        split(line).ok_or_else(|| malformed("the line does not end in a space and a count"))?;
+    let count = count
+        .parse()
+        .map_err(|_| malformed("the count does not fit 64 bits"))?;
+    stack.clear();
+    // heaptrack ends the last frame in a semicolon too.
+    for text in frames
+        .split(';')
+        .rev()
+        .filter(|text| !text.trim().is_empty())
+    {
+        stack.push(gathering.frame_of_text(text, frame)?);
+        check_depth(stack.len())?;
+    }
+    gathering.add_one(stack, Metric::Allocations, count)
+}
+
+fn frame(text: &str) -> StackFrame {
+    let (text, inlined) = match text.strip_suffix("_[i]") {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    let text = ["_[k]", "_[j]"]
+        .iter()
+        .find_map(|mark| text.strip_suffix(mark))
+        .unwrap_or(text);
+    let (text, file) = without_file(text.trim());
+    let (module, symbol) = text.split_once('`').unwrap_or(("", text));
+    let (name, offset) = split_offset(symbol);
+    let names = spell(name, file);
+    StackFrame {
+        function: names.function,
+        signature: names.signature,
+        module: file_name(module).to_owned(),
+        file: file.to_owned(),
+        offset,
+        inlined,
+        ..StackFrame::default()
+    }
+}
+
+/// `f (a.c)` → `f`, `a.c`. A C++ parameter list has no space before it, and
+/// neither a space nor a colon may be in the file's name.
+fn without_file(text: &str) -> (&str, &str) {
+    let file = || {
+        let (name, file) = text.strip_suffix(')')?.rsplit_once(" (")?;
+        let dot = file.rfind('.')?;
+        let plain = !file.contains([' ', ':', ',', '(', '`', '<', '*', '&']);
+        (plain && dot > 0 && dot + 1 < file.len() && !name.is_empty()).then_some((name, file))
+    };
+    file().unwrap_or((text, ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::readers::tests::{describe, parse};
+
+    #[test]
+    fn the_innermost_frame_is_the_last() {
+        let text =
+            "# a comment\nmain;run;f(int) 17\n\nmain;lib`g+0x3;operator+ 4\nmain;run;f(int) 3\n";
+        let parsed = parse(text, read);
+        assert_eq!(
+            describe(&parsed.set),
+            ["`f `run `main = 20", "`operator+ lib`g+3 `main = 4"]
+        );
+        assert_eq!(parsed.notes.len(), 1);
+    }
+
+    #[test]
+    fn heaptracks_files_and_inferno_marks_are_understood() {
+        let parsed = parse("_start;main (p.c);in1_[i];a (b) c; 5\n", read);
+        assert_eq!(describe(&parsed.set), ["`a (b) c `in1 `main `_start = 5"]);
+        let by_name = |name: &str| {
+            let mut frames = parsed.set.frames.iter();
+            frames.find(|frame| frame.function == name).unwrap()
+        };
+        assert_eq!(by_name("main").file, "p.c");
+        assert!(by_name("in1").inlined);
+    }
+
+    #[test]
+    fn a_line_of_another_kind_is_an_error_with_its_number() {
+        for (text, line) in [("a;b 1\na;b\n", 2), ("a;b 99999999999999999999\n", 1)] {
+            let mut input = text.as_bytes();
+            let fault = read(&mut Lines::new(&mut input)).unwrap_err();
+            assert_eq!(fault.place, crate::error::Place::Line(line), "{text}");
+        }
+    }
+
+    #[test]
+    fn prose_is_not_folded() {
+        let judged = |text: &str| begins(text.lines(), true);
+        assert!(judged("a;b 1\nc 2\n"));
+        assert!(!judged("a;b 1\nfor (;;) {\n"));
+        assert!(!judged("count 5\n"));
+        assert!(begins("a;b 1\na;b".lines(), false));
+    }
+}

@@ -1,0 +1,136 @@
+//! What the events of a heaptrack file cost each stack: totals, what was live
+//! at the peak, what is live at the end.
+
+use allotrope_profile::stack_set::{Figures, Metric};
+
+use super::tables::Info;
+use crate::error::Problem;
+
+/// Memory that the costs of one stack take.
+pub(super) const COST: usize = size_of::<Cost>();
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Live {
+    allocations: u64,
+    bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    allocations: u64,
+    bytes: u64,
+    temporary: u64,
+    live: Live,
+    /// What was live at the peak numbered `peak`.
+    at_peak: Live,
+    peak: u64,
+}
+
+impl Cost {
+    /// Before a change: if there was a peak since the last change, what is
+    /// live now is what was live then. So a new peak costs nothing.
+    fn settle(&mut self, peak: u64) {
+        if self.peak != peak {
+            self.peak = peak;
+            self.at_peak = self.live;
+        }
+    }
+}
+
+/// The costs of all stacks.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    /// By trace index.
+    costs: Vec<Cost>,
+    live_bytes: u64,
+    peak_bytes: u64,
+    /// The number of the last peak; 0 is the start, when nothing is live.
+    peak: u64,
+    allocated_bytes: u64,
+    last: Option<u32>,
+    unmatched: u64,
+}
+
+impl Costs {
+    pub fn allocate(&mut self, info: Info) -> Result<(), Problem> {
+        self.allocated_bytes = self
+            .allocated_bytes
+            .checked_add(info.size)
+            .ok_or(Problem::CountsOverflow)?;
+        let peak = self.peak;
+        let cost = self.of(info.trace);
+        cost.settle(peak);
+        cost.allocations += 1;
+        cost.bytes += info.size;
+        cost.live.allocations += 1;
+        cost.live.bytes += info.size;
+        self.last = Some(info.index);
+        self.live_bytes += info.size;
+        // The latest of equal peaks counts.
+        if self.live_bytes >= self.peak_bytes {
+            self.peak_bytes = self.live_bytes;
+            self.peak += 1;
+        }
+        Ok(())
+    }
+
+    pub fn deallocate(&mut self, info: Info) -> Result<(), Problem> {
+        let temporary = self.last.take() == Some(info.index);
+        let peak = self.peak;
+        let cost = self.of(info.trace);
+        let rest = cost
+            .live
+            .allocations
+            .checked_sub(1)
+            .zip(cost.live.bytes.checked_sub(info.size));
+        let Some((allocations, bytes)) = rest else {
+            self.unmatched += 1;
+            return Ok(());
+        };
+        cost.settle(peak);
+        cost.temporary += u64::from(temporary);
+        cost.live = Live { allocations, bytes };
+        self.live_bytes -= info.size;
+        Ok(())
+    }
+
+    fn of(&mut self, trace: u32) -> &mut Cost {
+        let at = trace as usize;
+        if at >= self.costs.len() {
+            self.costs.resize(at + 1, Cost::default());
+        }
+        &mut self.costs[at]
+    }
+
+    /// Deallocations of what was not allocated.
+    pub fn unmatched(&self) -> u64 {
+        self.unmatched
+    }
+
+    /// The traces that allocated, with their figures.
+    pub fn into_traces(self) -> impl Iterator<Item = (u32, Figures)> {
+        let peak = self.peak;
+        let traces = (0..).zip(self.costs);
+        let used = traces.filter(|(_, cost)| cost.allocations > 0);
+        used.map(move |(trace, mut cost)| {
+            cost.settle(peak);
+            (trace, figures(&cost))
+        })
+    }
+}
+
+fn figures(cost: &Cost) -> Figures {
+    let mut figures = Figures::default();
+    for (metric, figure) in [
+        (Metric::Allocations, cost.allocations),
+        (Metric::AllocatedBytes, cost.bytes),
+        (Metric::TemporaryAllocations, cost.temporary),
+        (Metric::LeakedAllocations, cost.live.allocations),
+        (Metric::LeakedBytes, cost.live.bytes),
+        (Metric::AllocationsAtPeak, cost.at_peak.allocations),
+        (Metric::BytesAtPeak, cost.at_peak.bytes),
+    ] {
+        figures[metric as usize] = figure;
+    }
+    figures
+}

@@ -1,0 +1,327 @@
+//! The text that `heaptrack_print` writes.
+//!
+//! ```text
+//! 117 calls to allocation functions with 57.00K peak consumption from
+//! leaf
+//!   at /src/p.c:3
+//!   in /src/p
+//! 100 calls with 0B peak consumption from:
+//!     temp
+//!       at /src/p.c:4
+//!       in /src/p
+//!   and 17 from 2 other places
+//! ```
+//!
+//! Read: the four lists (calls, peaks, leaks, temporary allocations), merged
+//! (a place with the stacks below it) or not, and their figures; a stack that
+//! stands in several lists gets each figure from the list that has it. A
+//! frame without `in` was inlined by the frame above it.
+//!
+//! Not whole: `heaptrack_print` ends stacks at `main`, prints 10 places with 5
+//! stacks each unless told otherwise, and rounds bytes to three digits or so;
+//! a note says how much is missing. Not read: what `-d` prints where a count
+//! went down, for a negative count is no stack's; text before and after.
+//!
+//! Source: heaptrack 1.4, `src/analyze/print/heaptrack_print.cpp`.
+
+mod label;
+
+use allotrope_profile::stack_set::{Figures, Known, Metric, StackFrame};
+use rustc_hash::FxHashMap;
+
+use crate::budget::check_depth;
+use crate::error::{Fault, Problem};
+use crate::gathering::Gathering;
+use crate::lines::Lines;
+use crate::read::Parsed;
+use crate::recognise::Format;
+use crate::spelling::{file_name, spell};
+
+use label::{Label, List};
+
+/// The number of the first line that only such a file has.
+pub(crate) fn first_sign<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
+    lines.position(label::is_label)
+}
+
+pub(super) fn malformed(what: &str) -> Problem {
+    Problem::Malformed {
+        format: Format::HeaptrackPrint,
+        what: what.to_owned(),
+    }
+}
+
+/// Frames under a label, with the indentation that they have.
+#[derive(Default)]
+struct Block {
+    frames: Vec<StackFrame>,
+    /// Spaces before a function; `None` before the first.
+    indent: Option<usize>,
+}
+
+/// What stands under the label read last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Under {
+    Nothing,
+    Place,
+    Stack,
+}
+
+struct Reader {
+    gathering: Gathering,
+    stacks: FxHashMap<Box<[u32]>, [Figures; List::ALL.len()]>,
+    order: Vec<Box<[u32]>>,
+    seen: [bool; List::ALL.len()],
+    place: Block,
+    place_label: Option<Label>,
+    stack: Block,
+    stack_label: Option<Label>,
+    under: Under,
+    hidden: bool,
+    title: String,
+    total_allocations: Option<u64>,
+}
+
+/// Reads the whole text.
+pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
+    let mut reader = Reader {
+        gathering: Gathering::default(),
+        stacks: FxHashMap::default(),
+        order: Vec::new(),
+        seen: Default::default(),
+        place: Block::default(),
+        place_label: None,
+        stack: Block::default(),
+        stack_label: None,
+        under: Under::Nothing,
+        hidden: false,
+        title: String::new(),
+        total_allocations: None,
+    };
+    while let Some(line) = lines.next_text()? {
+        reader.line(&line).map_err(|problem| lines.fault(problem))?;
+    }
+    reader.end_place().map_err(|problem| lines.fault(problem))?;
+    reader.finish().map_err(Fault::whole)
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Result<(), Problem> {
+        if line.trim().is_empty() {
+            return self.end_place();
+        }
+        if let Some(label) = label::parse(line)? {
+            return self.label(label);
+        }
+        if self.is_remainder(line) {
+            self.hidden = true;
+            return self.end_stack();
+        }
+        if self.frame_line(line)? {
+            return Ok(());
+        }
+        self.end_stack()?;
+        self.other_line(line);
+        Ok(())
+    }
+
+    fn label(&mut self, label: Label) -> Result<(), Problem> {
+        self.seen[label.list as usize] = true;
+        if label.of_place {
+            self.end_place()?;
+            self.place_label = Some(label);
+            self.under = Under::Place;
+        } else {
+            self.end_stack()?;
+            self.stack_label = Some(label);
+            self.under = Under::Stack;
+        }
+        Ok(())
+    }
+
+    /// `  and N from K other places`.
+    fn is_remainder(&self, line: &str) -> bool {
+        self.under != Under::Nothing
+            && line.starts_with("  and ")
+            && line.trim_end().ends_with(" other places")
+    }
+
+    /// Takes a line of a frame; `false` if it is none.
+    fn frame_line(&mut self, line: &str) -> Result<bool, Problem> {
+        let block = match self.under {
+            Under::Nothing => return Ok(false),
+            Under::Place => &mut self.place,
+            Under::Stack => &mut self.stack,
+        };
+        let text = line.trim_start_matches(' ');
+        let indent = line.len() - text.len();
+        let base = *block.indent.get_or_insert(indent);
+        if indent == base {
+            block.frames.push(function(text));
+            check_depth(block.frames.len())?;
+            return Ok(true);
+        }
+        let Some(frame) = block.frames.last_mut().filter(|_| indent == base + 2) else {
+            return Ok(false);
+        };
+        if let Some(place) = text.strip_prefix("at ") {
+            set_place(frame, place);
+        } else if let Some(module) = text.strip_prefix("in ") {
+            frame.module = file_name(module).to_owned();
+        }
+        Ok(true)
+    }
+
+    fn other_line(&mut self, line: &str) {
+        if let Some(command) = line.strip_prefix("Debuggee command was: ") {
+            self.title = command.trim().to_owned();
+        } else if let Some(total) = line.strip_prefix("calls to allocation functions: ") {
+            let number = total.split(' ').next().unwrap_or_default();
+            self.total_allocations = number.parse().ok();
+        }
+    }
+
+    /// Ends the stack under way and adds it.
+    fn end_stack(&mut self) -> Result<(), Problem> {
+        if let Some(label) = self.stack_label.take() {
+            let block = std::mem::take(&mut self.stack);
+            let frames = [&*self.place.frames, &block.frames];
+            let frames = indexes(&mut self.gathering, frames)?;
+            self.add(frames, label)?;
+            // What the place's own label says is in its stacks.
+            self.place_label = None;
+        }
+        self.under = Under::Nothing;
+        Ok(())
+    }
+
+    /// Ends the place under way; one without stacks is a stack itself.
+    fn end_place(&mut self) -> Result<(), Problem> {
+        self.end_stack()?;
+        let block = std::mem::take(&mut self.place);
+        match self.place_label.take() {
+            Some(label) => {
+                let frames = indexes(&mut self.gathering, [&block.frames, &[]])?;
+                self.add(frames, label)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn add(&mut self, frames: Vec<u32>, label: Label) -> Result<(), Problem> {
+        let frames: Box<[u32]> = frames.into();
+        if !self.stacks.contains_key(&frames) {
+            let lists = size_of::<[Figures; List::ALL.len()]>();
+            self.gathering
+                .budget
+                .take(2 * size_of_val(&*frames) + lists)?;
+            self.order.push(frames.clone());
+        }
+        let lists = self.stacks.entry(frames).or_default();
+        let sums = &mut lists[label.list as usize];
+        for (sum, figure) in sums.iter_mut().zip(label.figures) {
+            *sum = sum.checked_add(figure).ok_or(Problem::CountsOverflow)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Parsed, Problem> {
+        let mut shown = 0;
+        for frames in &self.order {
+            let lists = &self.stacks[frames];
+            let figures: Figures = std::array::from_fn(|metric| {
+                lists.iter().map(|list| list[metric]).max().unwrap_or(0)
+            });
+            shown += figures[Metric::Allocations as usize];
+            self.gathering.add(frames, &figures)?;
+        }
+        let mut notes = vec![
+            "heaptrack_print rounds bytes and ends stacks at main; heaptrack's data file has all of it"
+                .to_owned(),
+        ];
+        let missing = self
+            .total_allocations
+            .map(|total| total.saturating_sub(shown));
+        if self.hidden || missing.is_some_and(|missing| missing > 0) {
+            notes.push(missing_stacks(missing));
+        }
+        let mut known = vec![Metric::Allocations];
+        for (list, metric) in [
+            (List::Calls, Metric::BytesAtPeak),
+            (List::Peaks, Metric::BytesAtPeak),
+            (List::Leaks, Metric::LeakedBytes),
+            (List::Temporary, Metric::TemporaryAllocations),
+        ] {
+            if self.seen[list as usize] {
+                known.push(metric);
+            }
+        }
+        Ok(Parsed {
+            set: self.gathering.finish(self.title, Known::of(&known)),
+            notes,
+        })
+    }
+}
+
+/// The indexes of the frames of a place and of a stack below it.
+fn indexes(gathering: &mut Gathering, parts: [&[StackFrame]; 2]) -> Result<Vec<u32>, Problem> {
+    let mut indexes = Vec::new();
+    for part in parts {
+        for frame in with_inlined(part) {
+            indexes.push(gathering.frame(frame)?);
+        }
+    }
+    check_depth(indexes.len())?;
+    Ok(indexes)
+}
+
+fn missing_stacks(missing: Option<u64>) -> String {
+    let amount = match missing {
+        Some(missing) if missing > 0 => format!("{missing} allocations"),
+        _ => "some stacks".to_owned(),
+    };
+    format!(
+        "{amount} are not in this text; print all with heaptrack_print -n 1000000 -s 1000000, or give heaptrack's data file"
+    )
+}
+
+fn function(text: &str) -> StackFrame {
+    // Spelled once its file is known.
+    StackFrame {
+        function: text.trim_end().to_owned(),
+        ..StackFrame::default()
+    }
+}
+
+fn set_place(frame: &mut StackFrame, place: &str) {
+    let (file, line) = place.trim_end().rsplit_once(':').unwrap_or((place, ""));
+    frame.file = file.to_owned();
+    frame.line = line.parse().unwrap_or(0);
+}
+
+/// Frames as they are shown: a frame without a module is where the one above
+/// it was inlined.
+fn with_inlined(frames: &[StackFrame]) -> Vec<StackFrame> {
+    let mut all: Vec<StackFrame> = Vec::with_capacity(frames.len());
+    for frame in frames {
+        let names = spell(&frame.function, &frame.file);
+        let mut frame = StackFrame {
+            function: names.function,
+            signature: names.signature,
+            ..frame.clone()
+        };
+        if frame.module == "??" {
+            frame.module.clear();
+        } else if frame.module.is_empty()
+            && let Some(inner) = all.last_mut()
+        {
+            inner.inlined = true;
+            frame.module.clone_from(&inner.module);
+        }
+        all.push(frame);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! What both JSON formats need to be read from strangers: strings of bounded
+//! length, lists that are handed on element by element, errors with the line
+//! they stand in.
+
+use std::fmt;
+use std::io::{self, BufRead, Read};
+use std::marker::PhantomData;
+
+use allotrope_profile::stack_set::Metric;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+
+use crate::budget::check_depth;
+use crate::error::{Fault, Place, Problem};
+use crate::lines::MAX_LINE;
+use crate::recognise::Format;
+
+/// Passes bytes on and ends a string that grows too long, which
+/// serde_json would gather in memory as a whole.
+struct Guarded<'a> {
+    input: &'a mut dyn BufRead,
+    /// Bytes of the string under way; `None` outside of strings.
+    string: Option<usize>,
+    escaped: bool,
+}
+
+impl Guarded<'_> {
+    fn watch(&mut self, byte: u8) -> io::Result<()> {
+        let Some(length) = self.string else {
+            if byte == b'"' {
+                self.string = Some(0);
+            }
+            return Ok(());
+        };
+        self.string = if byte == b'"' && !self.escaped {
+            None
+        } else {
+            Some(length + 1)
+        };
+        self.escaped = byte == b'\\' && !self.escaped;
+        if length > MAX_LINE {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a string is longer than {MAX_LINE} bytes"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Read for Guarded<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(buffer)?;
+        for byte in &buffer[..read] {
+            self.watch(*byte)?;
+        }
+        Ok(read)
+    }
+}
+
+/// Reads the object that a file is into `visitor`, which keeps what it wants.
+pub(super) fn read_object<V>(
+    input: &mut dyn BufRead,
+    format: Format,
+    visitor: V,
+) -> Result<(), Fault>
+where
+    V: for<'de> Visitor<'de, Value = ()>,
+{
+    let guarded = Guarded {
+        input,
+        string: None,
+        escaped: false,
+    };
+    let buffered = io::BufReader::with_capacity(256 << 10, guarded);
+    let mut json = serde_json::Deserializer::from_reader(buffered);
+    let value = (&mut json)
+        .deserialize_map(visitor)
+        .and_then(|value| json.end().map(|()| value));
+    value.map_err(|error| Fault {
+        place: if error.line() > 0 {
+            Place::Line(error.line() as u64)
+        } else {
+            Place::Whole
+        },
+        problem: Problem::Malformed {
+            format,
+            what: without_place(&error),
+        },
+    })
+}
+
+/// The error's text without serde_json's own " at line 3 column 5".
+fn without_place(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let own = format!(" at line {} column {}", error.line(), error.column());
+    let what = text.strip_suffix(&own).unwrap_or(&text);
+    format!("{what} (column {})", error.column())
+}
+
+/// Hands the elements of a list on, one at a time.
+pub(super) struct Each<T, F> {
+    take: F,
+    element: PhantomData<T>,
+}
+
+impl<T, F> Each<T, F>
+where
+    F: FnMut(T) -> Result<(), Problem>,
+{
+    pub fn new(take: F) -> Self {
+        Self {
+            take,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<'de, T, F> DeserializeSeed<'de> for Each<T, F>
+where
+    T: DeserializeOwned,
+    F: FnMut(T) -> Result<(), Problem>,
+{
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, T, F> Visitor<'de> for Each<T, F>
+where
+    T: DeserializeOwned,
+    F: FnMut(T) -> Result<(), Problem>,
+{
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<(), A::Error> {
+        while let Some(element) = list.next_element()? {
+            (self.take)(element).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+/// Deserialises the frame indexes of one stack, at most as many as a stack may
+/// have.
+pub(super) fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    let mut frames = Vec::new();
+    Each::new(|frame: u32| {
+        frames.push(frame);
+        check_depth(frames.len())
+    })
+    .deserialize(deserializer)?;
+    Ok(frames)
+}
+
+/// Deserialises figures, at most one for each metric.
+pub(super) fn stack_figures<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<u64>, D::Error> {
+    let most = Metric::ALL.len();
+    let mut figures = Vec::with_capacity(most);
+    Each::new(|figure: u64| {
+        figures.push(figure);
+        if figures.len() > most {
+            return Err(Problem::TooMuch {
+                what: "figures of one stack",
+                limit: most as u64,
+            });
+        }
+        Ok(())
+    })
+    .deserialize(deserializer)?;
+    Ok(figures)
+}

@@ -1,0 +1,15 @@
+//! One file a format: what it is, what is read of it, what is not.
+
+pub(crate) mod bpftrace;
+pub(crate) mod dhat;
+pub(crate) mod dtrace;
+pub(crate) mod folded;
+pub(crate) mod heaptrack;
+pub(crate) mod heaptrack_print;
+pub(crate) mod json;
+mod json_input;
+pub(crate) mod pprof;
+mod protobuf;
+
+#[cfg(test)]
+pub(crate) mod tests;

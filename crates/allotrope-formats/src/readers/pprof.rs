@@ -1,0 +1,222 @@
+//! pprof's protobuf, as Go's heap profiles, jemalloc's and tcmalloc's
+//! converters and our own exporter write it; mostly gzipped.
+//!
+//! Read: samples with `alloc_objects` (allocations), `alloc_space` (bytes),
+//! `inuse_objects` and `inuse_space` (live when the profile was taken: leaked);
+//! `objects`, `allocations`, `space` and `bytes` where the former are missing.
+//! Locations with their inlined lines, innermost first, functions, files,
+//! lines, columns, the mappings' file names. A profile of something else
+//! (time, locks) is refused; one that was sampled is read with a note.
+//!
+//! Ignored: labels, addresses (but for locations without a function), build
+//! ids, comments, times, `drop_frames`.
+//!
+//! Source: pprof, `proto/profile.proto`.
+
+mod tables;
+
+use std::io::BufRead;
+
+use allotrope_profile::stack_set::{Figures, Known, Metric};
+use prost::Message;
+
+use crate::budget::check_depth;
+use crate::error::{Fault, Problem};
+use crate::gathering::Gathering;
+use crate::pprof_message::{Sample, ValueType, field};
+use crate::read::Parsed;
+use crate::recognise::Format;
+
+use super::protobuf::{Fields, Value};
+use tables::Tables;
+
+/// Kinds of samples beyond those that are read.
+const MAX_KINDS: usize = 64;
+
+pub(super) fn malformed(what: &str) -> Problem {
+    Problem::Malformed {
+        format: Format::Pprof,
+        what: what.to_owned(),
+    }
+}
+
+/// Whether bytes begin as a profile does: fields of its numbers and types.
+pub(crate) fn begins(bytes: &[u8]) -> bool {
+    let mut input = bytes;
+    let mut fields = Fields::new(&mut input);
+    let mut messages = 0;
+    for _ in 0..16 {
+        match fields.next() {
+            Ok(Some((field::SAMPLE_TYPE..=field::STRING, Value::Bytes(_)))) => messages += 1,
+            Ok(Some((7..=field::LAST, Value::Number(_) | Value::Bytes(_)))) => {}
+            Ok(Some(_)) => return false,
+            Ok(None) => break,
+            // The bytes end within a field, or this is none.
+            Err(_) if messages > 2 => break,
+            Err(_) => return false,
+        }
+    }
+    messages > 0
+}
+
+#[derive(Default)]
+struct Reader {
+    gathering: Gathering,
+    tables: Tables,
+    kinds: Vec<ValueType>,
+    /// Location ids and values of all samples, one after the other.
+    locations: Vec<u64>,
+    values: Vec<i64>,
+    /// Where each sample's location ids end.
+    ends: Vec<usize>,
+    period: u64,
+}
+
+/// Reads the whole file.
+pub(crate) fn read(input: &mut dyn BufRead) -> Result<Parsed, Fault> {
+    let mut reader = Reader::default();
+    let mut fields = Fields::new(input);
+    loop {
+        let problem = match fields.next()? {
+            None => break,
+            Some((number, value)) => reader.field(number, &value),
+        };
+        problem.map_err(|problem| fields.fault(problem))?;
+    }
+    reader.finish().map_err(Fault::whole)
+}
+
+fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Problem> {
+    M::decode(bytes).map_err(|error| malformed(&format!("a message is damaged ({error})")))
+}
+
+impl Reader {
+    fn field(&mut self, number: u32, value: &Value<'_>) -> Result<(), Problem> {
+        let budget = &mut self.gathering.budget;
+        match (number, value) {
+            (field::SAMPLE_TYPE, Value::Bytes(bytes)) => {
+                if self.kinds.len() == MAX_KINDS {
+                    return Err(malformed(
+                        "there are more kinds of samples than any profile has",
+                    ));
+                }
+                self.kinds.push(decode(bytes)?);
+                Ok(())
+            }
+            (field::SAMPLE, Value::Bytes(bytes)) => self.sample(decode(bytes)?),
+            (field::MAPPING, Value::Bytes(bytes)) => self.tables.mapping(decode(bytes)?, budget),
+            (field::LOCATION, Value::Bytes(bytes)) => self.tables.location(decode(bytes)?, budget),
+            (field::FUNCTION, Value::Bytes(bytes)) => self.tables.function(decode(bytes)?, budget),
+            (field::STRING, Value::Bytes(bytes)) => self.tables.string(bytes, budget),
+            (field::PERIOD, Value::Number(period)) => {
+                self.period = *period;
+                Ok(())
+            }
+            (field::SAMPLE_TYPE..=field::STRING, _) => Err(malformed("a field has the wrong type")),
+            _ => Ok(()),
+        }
+    }
+
+    fn sample(&mut self, sample: Sample) -> Result<(), Problem> {
+        check_depth(sample.location_id.len())?;
+        if sample.value.len() != self.kinds.len() {
+            return Err(malformed("a sample has not one value for each kind"));
+        }
+        let kept = size_of_val(&*sample.location_id) + size_of_val(&*sample.value);
+        self.gathering.budget.take(kept + size_of::<usize>())?;
+        self.locations.extend(sample.location_id);
+        self.values.extend(sample.value);
+        self.ends.push(self.locations.len());
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Parsed, Problem> {
+        let metrics = self.metrics()?;
+        let width = self.kinds.len();
+        let (locations, values) = (
+            std::mem::take(&mut self.locations),
+            std::mem::take(&mut self.values),
+        );
+        let mut start = 0;
+        for (number, end) in std::mem::take(&mut self.ends).into_iter().enumerate() {
+            let figures = figures(&metrics, &values[number * width..(number + 1) * width])?;
+            let stack = self
+                .tables
+                .stack(&locations[start..end], &mut self.gathering)?;
+            self.gathering.add(&stack, &figures)?;
+            start = end;
+        }
+        let known: Vec<Metric> = metrics.iter().map(|(_, metric)| *metric).collect();
+        let mut notes = Vec::new();
+        if self.period > 1 {
+            notes.push(format!(
+                "the profile was sampled (one in {} on average): its figures are estimates",
+                self.period
+            ));
+        }
+        Ok(Parsed {
+            set: self.gathering.finish(String::new(), Known::of(&known)),
+            notes,
+        })
+    }
+
+    /// The kinds of samples that are read: position and metric.
+    fn metrics(&self) -> Result<Vec<(usize, Metric)>, Problem> {
+        let mut names = Vec::new();
+        for kind in &self.kinds {
+            names.push((self.tables.text(kind.kind)?, self.tables.text(kind.unit)?));
+        }
+        let exact = positions(&names, |name, _| match name {
+            "alloc_objects" => Some(Metric::Allocations),
+            "alloc_space" => Some(Metric::AllocatedBytes),
+            "inuse_objects" => Some(Metric::LeakedAllocations),
+            "inuse_space" => Some(Metric::LeakedBytes),
+            _ => None,
+        });
+        if !exact.is_empty() {
+            return Ok(exact);
+        }
+        let loose = positions(&names, |name, unit| match (name, unit) {
+            ("objects" | "allocations", "count") => Some(Metric::Allocations),
+            ("space" | "bytes" | "allocated_bytes", "bytes") => Some(Metric::AllocatedBytes),
+            _ => None,
+        });
+        if !loose.is_empty() {
+            return Ok(loose);
+        }
+        let kinds: Vec<&str> = names.iter().map(|(name, _)| *name).take(8).collect();
+        Err(malformed(&format!(
+            "it counts {}, not allocations; give a heap profile",
+            kinds.join(", ")
+        )))
+    }
+}
+
+/// The first position of each metric that `read` finds.
+fn positions(
+    names: &[(&str, &str)],
+    read: impl Fn(&str, &str) -> Option<Metric>,
+) -> Vec<(usize, Metric)> {
+    let mut found: Vec<(usize, Metric)> = Vec::new();
+    for (position, (name, unit)) in names.iter().enumerate() {
+        if let Some(metric) = read(name, unit)
+            && found.iter().all(|(_, other)| *other != metric)
+        {
+            found.push((position, metric));
+        }
+    }
+    found
+}
+
+fn figures(metrics: &[(usize, Metric)], values: &[i64]) -> Result<Figures, Problem> {
+    let mut figures = Figures::default();
+    for (position, metric) in metrics {
+        figures[*metric as usize] = u64::try_from(values[*position]).map_err(|_| {
+            malformed("a sample is negative: this is the difference of two profiles; give the two profiles themselves")
+        })?;
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! The tables of a profile, and the frames that they make together.
+
+use allotrope_profile::stack_set::StackFrame;
+use rustc_hash::FxHashMap;
+
+use super::malformed;
+use crate::budget::{Budget, check_depth};
+use crate::error::Problem;
+use crate::gathering::Gathering;
+use crate::pprof_message::{Function, Line, Location, Mapping};
+use crate::spelling::{file_name, spell};
+
+/// What an entry of a map costs besides its contents, about.
+const ENTRY: usize = 32;
+
+/// Strings by position, everything else by id.
+#[derive(Default)]
+pub(super) struct Tables {
+    strings: Vec<Box<str>>,
+    mappings: FxHashMap<u64, Mapping>,
+    functions: FxHashMap<u64, Function>,
+    locations: FxHashMap<u64, Location>,
+    /// Frames of the locations that were asked for.
+    frames: FxHashMap<u64, Box<[u32]>>,
+}
+
+impl Tables {
+    pub fn string(&mut self, bytes: &[u8], budget: &mut Budget) -> Result<(), Problem> {
+        budget.take(bytes.len() + size_of::<Box<str>>())?;
+        self.strings.push(String::from_utf8_lossy(bytes).into());
+        Ok(())
+    }
+
+    pub fn mapping(&mut self, mapping: Mapping, budget: &mut Budget) -> Result<(), Problem> {
+        budget.take(size_of::<Mapping>() + ENTRY)?;
+        self.mappings.insert(mapping.id, mapping);
+        Ok(())
+    }
+
+    pub fn function(&mut self, function: Function, budget: &mut Budget) -> Result<(), Problem> {
+        budget.take(size_of::<Function>() + ENTRY)?;
+        self.functions.insert(function.id, function);
+        Ok(())
+    }
+
+    pub fn location(&mut self, mut location: Location, budget: &mut Budget) -> Result<(), Problem> {
+        check_depth(location.line.len())?;
+        location.line.shrink_to_fit();
+        // Its frames are kept beside it.
+        let lines = location.line.len().max(1) * (size_of::<Line>() + size_of::<u32>());
+        budget.take(size_of::<Location>() + lines + 2 * ENTRY)?;
+        self.locations.insert(location.id, location);
+        Ok(())
+    }
+
+    /// The text at a position of the string table.
+    pub fn text(&self, position: i64) -> Result<&str, Problem> {
+        let text = usize::try_from(position)
+            .ok()
+            .and_then(|at| self.strings.get(at));
+        match text {
+            Some(text) => Ok(text),
+            // An empty table is how some writers say that nothing is named.
+            None if position == 0 => Ok(""),
+            None => Err(malformed(&format!("string {position} is not there"))),
+        }
+    }
+
+    /// The frames of a sample's locations, innermost first.
+    pub fn stack(&mut self, ids: &[u64], gathering: &mut Gathering) -> Result<Vec<u32>, Problem> {
+        let mut stack = Vec::with_capacity(ids.len());
+        for id in ids {
+            if !self.frames.contains_key(id) {
+                let frames = self.frames_of(*id, gathering)?;
+                self.frames.insert(*id, frames);
+            }
+            stack.extend(&self.frames[id]);
+            check_depth(stack.len())?;
+        }
+        Ok(stack)
+    }
+
+    fn frames_of(&self, id: u64, gathering: &mut Gathering) -> Result<Box<[u32]>, Problem> {
+        let location = self
+            .locations
+            .get(&id)
+            .ok_or_else(|| malformed(&format!("location {id} is not there")))?;
+        let module = match self.mappings.get(&location.mapping_id) {
+            Some(mapping) => file_name(self.text(mapping.filename)?),
+            None => "",
+        };
+        let Some(last) = location.line.len().checked_sub(1) else {
+            let frame = StackFrame {
+                function: format!("0x{:x}", location.address),
+                module: module.to_owned(),
+                ..StackFrame::default()
+            };
+            return Ok([gathering.frame(frame)?].into());
+        };
+        let lines = location.line.iter().enumerate();
+        let frames = lines.map(|(at, line)| {
+            let mut frame = self.frame(line)?;
+            frame.module = module.to_owned();
+            frame.inlined = at < last;
+            gathering.frame(frame)
+        });
+        frames.collect()
+    }
+
+    fn frame(&self, line: &Line) -> Result<StackFrame, Problem> {
+        let function = self
+            .functions
+            .get(&line.function_id)
+            .ok_or_else(|| malformed(&format!("function {} is not there", line.function_id)))?;
+        let file = self.text(function.filename)?;
+        let (function, signature) = self.names(function, file)?;
+        let number = |number: i64| u32::try_from(number).unwrap_or(0);
+        Ok(StackFrame {
+            function,
+            signature,
+            file: file.to_owned(),
+            line: number(line.line),
+            column: number(line.column),
+            ..StackFrame::default()
+        })
+    }
+
+    /// The name, and the system's name where it says more.
+    fn names(&self, function: &Function, file: &str) -> Result<(String, String), Problem> {
+        let name = self.text(function.name)?;
+        let system = self.text(function.system_name)?;
+        let names = if name.is_empty() || system.starts_with("_Z") || system.starts_with("_R") {
+            spell(system, file)
+        } else if system.is_empty() || system == name {
+            spell(name, file)
+        } else {
+            return Ok((name.to_owned(), system.to_owned()));
+        };
+        Ok((names.function, names.signature))
+    }
+}

@@ -1,0 +1,29 @@
+//! What the readers' tests share: reading a text, and stacks in one line each.
+
+use allotrope_profile::stack_set::StackSet;
+
+use crate::error::Fault;
+use crate::lines::Lines;
+use crate::read::Parsed;
+
+/// Reads a text that must be readable.
+pub(crate) fn parse(text: &str, read: fn(&mut Lines<'_>) -> Result<Parsed, Fault>) -> Parsed {
+    let mut input = text.as_bytes();
+    read(&mut Lines::new(&mut input)).unwrap()
+}
+
+/// ``module`function+offset … = allocations``, innermost frame first.
+pub(crate) fn describe(set: &StackSet) -> Vec<String> {
+    let frame = |index: &u32| {
+        let frame = &set.frames[*index as usize];
+        let offset = frame
+            .offset
+            .map_or(String::new(), |offset| format!("+{offset}"));
+        format!("{}`{}{offset}", frame.module, frame.function)
+    };
+    let stacks = set.stacks.iter().map(|stack| {
+        let frames: Vec<String> = stack.frames.iter().map(frame).collect();
+        format!("{} = {}", frames.join(" "), stack.figures[0])
+    });
+    stacks.collect()
+}

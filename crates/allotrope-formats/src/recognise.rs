@@ -1,0 +1,205 @@
+//! What a file is, told from its first bytes and never from its name.
+//!
+//! Compressed files and binary formats are known by their first bytes, JSON by
+//! a key near its start, text by the first line that only one tool writes:
+//! the output of a program under test may stand before it, for pages.
+
+use std::fmt;
+
+use crate::readers::{bpftrace, dtrace, folded, heaptrack, heaptrack_print, pprof};
+
+/// The formats that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// dtrace's aggregated stacks, `agg[ustack()] = count()`.
+    Dtrace,
+    /// bpftrace's maps with a stack as key.
+    Bpftrace,
+    /// The text that `heaptrack_print` writes.
+    HeaptrackPrint,
+    /// heaptrack's own data file, unpacked.
+    Heaptrack,
+    /// DHAT's JSON, of valgrind or another writer.
+    Dhat,
+    /// Folded ("collapsed") stacks.
+    Folded,
+    /// pprof's protobuf, unpacked.
+    Pprof,
+    /// `allotrope-stacks/1`.
+    Json,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Dtrace => "dtrace's aggregated stacks",
+            Self::Bpftrace => "bpftrace output",
+            Self::HeaptrackPrint => "heaptrack_print output",
+            Self::Heaptrack => "heaptrack data",
+            Self::Dhat => "DHAT JSON",
+            Self::Folded => "folded stacks",
+            Self::Pprof => "a pprof profile",
+            Self::Json => "allotrope-stacks JSON",
+        })
+    }
+}
+
+/// What the first bytes of a file say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recognised {
+    /// There are none.
+    Empty,
+    /// A recording of our own.
+    Trace,
+    /// gzip around something else.
+    Gzip,
+    /// Zstandard around something else.
+    Zstd,
+    /// A format that this crate reads.
+    Format(Format),
+    /// Text of no known form, as far as these bytes go.
+    UnknownText,
+    /// Bytes of no known form.
+    UnknownBinary,
+}
+
+const TRACE: &[u8] = b"ALLOTROP";
+const GZIP: &[u8] = &[0x1f, 0x8b];
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+
+/// Tells what a file is from its first bytes; 64 KiB are nearly always enough,
+/// but text formats may follow a program's own output of any length.
+pub fn recognise(first_bytes: &[u8]) -> Recognised {
+    for (magic, what) in [
+        (TRACE, Recognised::Trace),
+        (GZIP, Recognised::Gzip),
+        (ZSTD, Recognised::Zstd),
+    ] {
+        if first_bytes.starts_with(magic) {
+            return what;
+        }
+    }
+    if first_bytes.is_empty() {
+        Recognised::Empty
+    } else if is_binary(first_bytes) {
+        if pprof::begins(first_bytes) {
+            Recognised::Format(Format::Pprof)
+        } else {
+            Recognised::UnknownBinary
+        }
+    } else {
+        text_format(first_bytes).map_or(Recognised::UnknownText, Recognised::Format)
+    }
+}
+
+/// Control characters that no text has; escape and backspace are a terminal's.
+fn is_binary(bytes: &[u8]) -> bool {
+    let window = &bytes[..bytes.len().min(64 << 10)];
+    let odd = |byte: &u8| *byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r' | 0x1b | 8 | 0xc);
+    window.iter().any(odd)
+}
+
+fn text_format(bytes: &[u8]) -> Option<Format> {
+    if let Some(format) = json_format(bytes) {
+        return Some(format);
+    }
+    let complete = bytes.ends_with(b"\n");
+    let text = String::from_utf8_lossy(bytes);
+    let lines = || text.lines();
+    if heaptrack::begins(lines()) {
+        return Some(Format::Heaptrack);
+    }
+    [
+        (Format::Bpftrace, bpftrace::first_sign(lines())),
+        (Format::HeaptrackPrint, heaptrack_print::first_sign(lines())),
+        (Format::Dtrace, dtrace::first_sign(lines())),
+    ]
+    .into_iter()
+    .filter_map(|(format, line)| Some((line?, format)))
+    .min_by_key(|(line, _)| *line)
+    .map(|(_, format)| format)
+    .or_else(|| folded::begins(lines(), complete).then_some(Format::Folded))
+}
+
+/// JSON that names its format; the key may stand anywhere in the bytes given.
+fn json_format(bytes: &[u8]) -> Option<Format> {
+    let start = bytes.trim_ascii_start();
+    if !start.starts_with(b"{") {
+        return None;
+    }
+    let names = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
+    if names(b"\"dhatFileVersion\"") {
+        Some(Format::Dhat)
+    } else if names(b"\"allotrope-stacks/") {
+        Some(Format::Json)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn format(text: &str) -> Recognised {
+        recognise(text.as_bytes())
+    }
+
+    #[test]
+    fn magic_numbers_decide() {
+        assert_eq!(recognise(b""), Recognised::Empty);
+        assert_eq!(recognise(b"ALLOTROP\x01\0\0\0"), Recognised::Trace);
+        assert_eq!(recognise(&[0x1f, 0x8b, 8]), Recognised::Gzip);
+        assert_eq!(recognise(&[0x28, 0xb5, 0x2f, 0xfd, 0]), Recognised::Zstd);
+    }
+
+    #[test]
+    fn each_format_is_known_by_its_contents() {
+        for (text, expected) in [
+            ("\n   lib`f+0x1\n   3\n", Format::Dtrace),
+            (
+                "Attaching 2 probes...\n@m[\n    f+1\n]: 3\n",
+                Format::Bpftrace,
+            ),
+            (
+                "3 calls with 1.00K peak consumption from:\n    f\n      in /p\n",
+                Format::HeaptrackPrint,
+            ),
+            ("v 10400 3\nX ./p\nI 1000 5\n", Format::Heaptrack),
+            ("{\"dhatFileVersion\":2\n,\"mode\":\"heap\"", Format::Dhat),
+            ("main;f;g 3\nmain;f 4\n", Format::Folded),
+            (" {\"format\":\"allotrope-stacks/1\"", Format::Json),
+        ] {
+            assert_eq!(format(text), Recognised::Format(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_programs_own_output_may_stand_before_the_stacks() {
+        let noise = "Time: 5, Allocated: 7\n  42\n".repeat(3000);
+        assert_eq!(
+            format(&format!("{noise}\n   lib`f\n   3\n")),
+            Recognised::Format(Format::Dtrace)
+        );
+    }
+
+    #[test]
+    fn what_is_none_of_them_is_unknown() {
+        for text in [
+            "hello\n",
+            "   42\n",
+            "Time: 5, Allocated: 7\n",
+            "{\"a\":1}",
+            "main 3\n",
+            "total:\n     42\n",
+            "\n\n",
+        ] {
+            assert_eq!(format(text), Recognised::UnknownText, "{text}");
+        }
+        assert_eq!(
+            recognise(b"\x7fELF\x02\x01\x01\0"),
+            Recognised::UnknownBinary
+        );
+        assert_eq!(recognise(&[0; 100]), Recognised::UnknownBinary);
+    }
+}

@@ -1,0 +1,84 @@
+//! `allotrope-stacks/1`: our own JSON for stacks with their figures, with
+//! everything that a [`StackSet`](allotrope_profile::stack_set::StackSet) has.
+//! A stable contract: no field is renamed, removed or given another meaning
+//! without a new number.
+//!
+//! ```json
+//! {"format":"allotrope-stacks/1",
+//!  "title":"./prog",
+//!  "metrics":["allocations","allocated_bytes"],
+//!  "frames":[{"function":"f","signature":"f(int)","module":"prog","file":"/src/f.c",
+//!             "line":10,"column":3,"offset":26,"inlined":false}],
+//!  "stacks":[{"stack":[0],"figures":[17,1088]}]}
+//! ```
+//!
+//! `stack` holds indexes into `frames`, innermost first; `figures` stands in
+//! the order of `metrics`, which names what the source knows. `offset` is the
+//! number of bytes from the start of the function, `null` if unknown; a line
+//! or column of 0 and an empty text are unknown. Two stacks may have the same
+//! frames. A reader ignores fields that it does not know.
+
+use std::borrow::Cow;
+
+use allotrope_profile::stack_set::{Metric, StackFrame};
+use serde::{Deserialize, Serialize};
+
+/// What the file begins with.
+pub(crate) const FORMAT: &str = "allotrope-stacks/1";
+
+/// A metric's name in the file.
+pub(crate) fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Allocations => "allocations",
+        Metric::AllocatedBytes => "allocated_bytes",
+        Metric::TemporaryAllocations => "temporary_allocations",
+        Metric::LeakedAllocations => "leaked_allocations",
+        Metric::LeakedBytes => "leaked_bytes",
+        Metric::AllocationsAtPeak => "allocations_at_peak",
+        Metric::BytesAtPeak => "bytes_at_peak",
+        Metric::LifetimeMicroseconds => "lifetime_us",
+    }
+}
+
+/// A frame in the file.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct FrameForm<'a> {
+    pub function: Cow<'a, str>,
+    pub signature: Cow<'a, str>,
+    pub module: Cow<'a, str>,
+    pub file: Cow<'a, str>,
+    pub line: u32,
+    pub column: u32,
+    pub offset: Option<u64>,
+    pub inlined: bool,
+}
+
+impl<'a> From<&'a StackFrame> for FrameForm<'a> {
+    fn from(frame: &'a StackFrame) -> Self {
+        Self {
+            function: Cow::Borrowed(&frame.function),
+            signature: Cow::Borrowed(&frame.signature),
+            module: Cow::Borrowed(&frame.module),
+            file: Cow::Borrowed(&frame.file),
+            line: frame.line,
+            column: frame.column,
+            offset: frame.offset,
+            inlined: frame.inlined,
+        }
+    }
+}
+
+impl From<FrameForm<'_>> for StackFrame {
+    fn from(form: FrameForm<'_>) -> Self {
+        Self {
+            function: form.function.into_owned(),
+            signature: form.signature.into_owned(),
+            module: form.module.into_owned(),
+            file: form.file.into_owned(),
+            line: form.line,
+            column: form.column,
+            offset: form.offset,
+            inlined: form.inlined,
+        }
+    }
+}
