@@ -70,8 +70,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
 
     /// Whether both sides have the function.
     pub(super) fn is_common(&self, name: u32) -> bool {
-        self.table.occurrences(name, Side::Before) > 0
-            && self.table.occurrences(name, Side::After) > 0
+        self.table.is_common(name)
     }
 
     /// Aligns two sequences of loosest names.

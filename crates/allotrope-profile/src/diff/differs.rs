@@ -45,7 +45,7 @@ pub(super) fn differing(
         frames.filter(|&frame| !table.is_glue(frame)).collect()
     };
     for (before, after) in [(own(&before), own(&after)), (before, after)] {
-        for closeness in Closeness::ALL[..4].iter().rev() {
+        for closeness in Closeness::OF_NAMES[..4].iter().rev() {
             let found = between(table, aligner, *closeness, &before, &after);
             if found.before.is_some() || found.after.is_some() {
                 return found;

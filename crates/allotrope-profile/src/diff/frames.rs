@@ -112,6 +112,18 @@ impl<'a> FrameTable<'a> {
         self.occurrences[side as usize][name as usize]
     }
 
+    /// Whether both sides have the function, by its loosest name.
+    pub(super) fn is_common(&self, name: u32) -> bool {
+        self.occurrences(name, Side::Before) > 0 && self.occurrences(name, Side::After) > 0
+    }
+
+    /// Whether the frame's function may have become another, or come out of
+    /// one: only one side has it, and it is no operator.
+    pub(super) fn is_replaceable(&self, frame: u32) -> bool {
+        let name = self.loosest(frame);
+        !self.is_common(name) && names::operator_of(self.spelling(name)).is_none()
+    }
+
     /// How many loosest names there are.
     pub(super) fn names(&self) -> usize {
         self.spellings.len()

@@ -100,8 +100,15 @@ impl Glue {
 
     /// Whether the frame is glue.
     pub fn has(&self, frame: &StackFrame) -> bool {
-        let bare = names::bare(&frame.function);
-        let bare = bare.as_str();
+        // Clones are glue as what they are clones of; a name that is an offset
+        // into a module is matched as it stands.
+        let canonical = names::canonical(&frame.function);
+        [&frame.function, &canonical]
+            .into_iter()
+            .any(|name| self.has_name(&frame.module, &names::bare(name)))
+    }
+
+    fn has_name(&self, module: &str, bare: &str) -> bool {
         self.functions.contains(bare)
             || self
                 .prefixes
@@ -110,7 +117,7 @@ impl Glue {
             || self
                 .in_modules
                 .iter()
-                .any(|(module, function)| module.matches(&frame.module) && function.matches(bare))
+                .any(|(of, function)| of.matches(module) && function.matches(bare))
     }
 }
 

@@ -18,11 +18,16 @@ pub(super) enum Closeness {
     Untemplated = 3,
     /// Without glue frames too.
     GlueIgnored = 4,
+    /// Without functions that only one side has too: those that were renamed,
+    /// inserted or inlined everywhere.
+    CommonOnly = 5,
 }
 
 impl Closeness {
-    /// All of them.
-    pub(super) const ALL: [Self; 5] = [
+    /// Those of names, from the closest: all but [`CommonOnly`](Self::CommonOnly),
+    /// which takes two functions for one as soon as both are unknown to the
+    /// other side.
+    pub(super) const OF_NAMES: [Self; 5] = [
         Self::Exact,
         Self::Canonical,
         Self::Unwrapped,
@@ -38,6 +43,7 @@ impl Closeness {
             Self::Unwrapped => 0.95,
             Self::Untemplated => 0.9,
             Self::GlueIgnored => 0.85,
+            Self::CommonOnly => 0.8,
         }
     }
 }
@@ -54,10 +60,16 @@ pub(super) fn reduce(
     names: &mut Vec<u32>,
 ) {
     names.clear();
-    let ignore_glue =
-        closeness == Closeness::GlueIgnored && stack.iter().any(|&frame| !table.is_glue(frame));
+    let ignore_glue = closeness >= Closeness::GlueIgnored;
+    let ignore_others = closeness == Closeness::CommonOnly;
+    let ignored = |frame| {
+        (ignore_glue && table.is_glue(frame)) || (ignore_others && table.is_replaceable(frame))
+    };
+    // What little is left of some stacks would be the same for too many.
+    let least = if ignore_others { 2 } else { 1 };
+    let kept = stack.iter().filter(|&&frame| !ignored(frame)).count();
     for &frame in stack {
-        if ignore_glue && table.is_glue(frame) {
+        if kept >= least && ignored(frame) {
             continue;
         }
         names.push(table.name(frame, closeness));

@@ -63,9 +63,10 @@ pub(super) fn peel(classes: &Classes<'_>) -> Peeled {
         .filter(|&class| !classes.classes[class as usize].is_balanced())
         .collect();
     let mut moved = Vec::new();
-    for closeness in &Closeness::ALL[1..] {
+    for closeness in &Closeness::OF_NAMES[1..] {
         active = take_balanced(classes, active, *closeness, &mut moved);
     }
+    active = take_balanced(classes, active, Closeness::CommonOnly, &mut moved);
     let is_alone = |class: &u32| {
         let class = &classes.classes[*class as usize];
         class.before == 0 || class.after == 0
@@ -75,7 +76,7 @@ pub(super) fn peel(classes: &Classes<'_>) -> Peeled {
         .into_iter()
         .map(|class| Settled::new(classes, vec![class], 1.0))
         .collect();
-    for closeness in &Closeness::ALL[1..] {
+    for closeness in &Closeness::OF_NAMES[1..] {
         alone = merge_sides(classes, alone, *closeness, &mut changed);
     }
     alone.sort_unstable_by_key(|&class| classes.key(class));
@@ -87,7 +88,8 @@ pub(super) fn peel(classes: &Classes<'_>) -> Peeled {
 }
 
 /// Takes off the groups that balance as a whole and, in the others, classes of
-/// one side that balance one of the other. Gives what is left.
+/// one side that balance one of the other, if their names say that they can.
+/// Gives what is left.
 fn take_balanced(
     classes: &Classes<'_>,
     active: Vec<u32>,
@@ -99,7 +101,7 @@ fn take_balanced(
         let whole = Settled::new(classes, group, closeness.confidence());
         if whole.before == whole.after {
             moved.push(whole);
-        } else if whole.classes.len() > 1 {
+        } else if whole.classes.len() > 1 && closeness != Closeness::CommonOnly {
             pair_equals(classes, &whole.classes, closeness, moved, &mut left);
         } else {
             left.extend(whole.classes);
