@@ -84,7 +84,9 @@ fn blocking_loses_nothing() {
     }
 }
 
-/// Every event is either recorded or counted as lost.
+/// Every event is recorded or counted as lost, none silently missing. A lost
+/// `free` may show as both: that its block was given back is known once the
+/// address is handed out again. Gaps are few and long, so that is rare.
 #[test]
 fn dropping_counts_what_it_drops() {
     const PAIRS: u64 = 3_000_000;
@@ -96,9 +98,12 @@ fn dropping_counts_what_it_drops() {
         .report();
     let process = report.only();
     let allocations = process.total("allocations");
-    assert!(allocations <= PAIRS);
-    assert_eq!(
-        allocations + process.total("deallocations") + process.number("lost_events"),
+    let deallocations = process.total("deallocations");
+    assert!(allocations <= PAIRS && deallocations <= PAIRS);
+    let accounted = allocations + deallocations + process.number("lost_events");
+    assert!(
+        (2 * PAIRS..2 * PAIRS + PAIRS / 1_000).contains(&accounted),
+        "{accounted} of {}",
         2 * PAIRS
     );
 }
