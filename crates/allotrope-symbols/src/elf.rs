@@ -7,12 +7,13 @@
 //! are read elsewhere.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use lzma_rust2::XzReader;
 use object::read::{CompressedData, CompressionFormat};
 
+use crate::content::Content;
 use crate::error::SymbolError;
 
 const HEADER_SIZE: usize = 64;
@@ -20,6 +21,7 @@ const SECTION_HEADER_SIZE: usize = 64;
 const PROGRAM_HEADER_SIZE: usize = 56;
 const MACHINE_X86_64: u16 = 62;
 const PT_NOTE: u32 = 4;
+const SHT_SYMTAB: u32 = 2;
 const SHT_NOTE: u32 = 7;
 const SHT_NOBITS: u32 = 8;
 const SHF_EXECINSTR: u64 = 0x4;
@@ -36,6 +38,11 @@ const MAX_SECTION_BYTES: u64 = 1 << 32;
 /// Debug sections shrink to between a half and a tenth. A file that claims
 /// much more is not a debug file but a decompression bomb.
 const MAX_COMPRESSION_RATIO: u64 = 256;
+/// The largest ELF file that `.gnu_debugdata` is expanded to; real ones have a
+/// few megabytes.
+const MAX_EMBEDDED_BYTES: u64 = 256 << 20;
+/// Memory for expanding it, in KiB: xz(1) needs 65 MiB at its highest level.
+const MAX_XZ_KIB: u32 = 128 << 10;
 /// Bytes of a note section that are searched for a build id.
 const MAX_NOTE_BYTES: u64 = 64 << 10;
 /// Note sections and segments that are searched for a build id.
@@ -62,7 +69,7 @@ impl Section {
 /// An open ELF file.
 #[derive(Debug)]
 pub(crate) struct ElfFile {
-    file: File,
+    content: Content,
     path: PathBuf,
     length: u64,
     sections: Vec<Section>,
@@ -114,15 +121,39 @@ impl ElfFile {
                 path: path.to_owned(),
             });
         }
-        let mut elf = Self {
-            file,
+        Self::from_content(Content::File(file), path)
+    }
+
+    /// The ELF file that `.gnu_debugdata` holds: the symbols of functions that
+    /// a distribution stripped from the file itself ("MiniDebugInfo" in GDB's
+    /// manual). What is said of it is said of this file.
+    pub(crate) fn embedded(&self) -> Option<Self> {
+        let section = self.section(b".gnu_debugdata")?;
+        let compressed = self.section_contents(section)?;
+        let bound = (compressed.len() as u64).saturating_mul(MAX_COMPRESSION_RATIO);
+        let bound = bound.min(MAX_EMBEDDED_BYTES);
+        let mut bytes = Vec::new();
+        XzReader::new_mem_limit(&compressed[..], true, MAX_XZ_KIB)
+            .take(bound)
+            .read_to_end(&mut bytes)
+            .ok()?;
+        Self::from_content(Content::Memory(bytes), &self.path).ok()
+    }
+
+    fn from_content(content: Content, path: &Path) -> Result<Self, SymbolError> {
+        let unreadable = |source| SymbolError::Unreadable {
             path: path.to_owned(),
-            length: metadata.len(),
+            source,
+        };
+        let mut elf = Self {
+            length: content.length().map_err(unreadable)?,
+            content,
+            path: path.to_owned(),
             sections: Vec::new(),
             build_id: Vec::new(),
         };
         let mut header = [0; HEADER_SIZE];
-        elf.file.read_exact_at(&mut header, 0).map_err(|error| {
+        elf.content.read_exact_at(&mut header, 0).map_err(|error| {
             if error.kind() == io::ErrorKind::UnexpectedEof {
                 elf.not_elf(elf.length, "the file ends within the ELF header")
             } else {
@@ -222,7 +253,7 @@ impl ElfFile {
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(size).ok()?;
         bytes.resize(size, 0);
-        self.file.read_exact_at(&mut bytes, offset).ok()?;
+        self.content.read_exact_at(&mut bytes, offset).ok()?;
         Some(bytes)
     }
 
@@ -245,11 +276,22 @@ impl ElfFile {
             .find(|section| section.name == name && section.kind != SHT_NOBITS)
     }
 
+    /// Whether the file has a section of this name with something in it.
+    pub(crate) fn has_section(&self, name: &str) -> bool {
+        self.section(name.as_bytes())
+            .is_some_and(|section| section.size > 0)
+    }
+
     /// Whether the file has DWARF of its own.
     pub(crate) fn has_dwarf(&self) -> bool {
-        [&b".debug_info"[..], b".zdebug_info"]
-            .iter()
-            .any(|name| self.section(name).is_some_and(|section| section.size > 0))
+        self.has_section(".debug_info") || self.has_section(".zdebug_info")
+    }
+
+    /// Whether the file has the symbols that the linker put into it; those for
+    /// dynamic linking alone do not count.
+    pub(crate) fn has_symbol_table(&self) -> bool {
+        let tables = self.sections.iter().filter(|it| it.kind == SHT_SYMTAB);
+        tables.into_iter().any(|section| section.size > 0)
     }
 
     /// Contents of the section of this name, decompressed; empty where it is
@@ -311,7 +353,7 @@ impl ElfFile {
         let mut buffer = vec![0; 1 << 18];
         let mut offset = 0;
         loop {
-            let read = self.file.read_at(&mut buffer, offset)?;
+            let read = self.content.read_at(&mut buffer, offset)?;
             if read == 0 {
                 return Ok(hasher.finalize());
             }

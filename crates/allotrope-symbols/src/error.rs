@@ -31,6 +31,12 @@ pub enum SymbolError {
         /// What is wrong there.
         problem: &'static str,
     },
+    /// A file given by name cannot be told to belong to any module.
+    #[error("{} has no build id, so nothing tells whose it is; name a file linked with --build-id", path.display())]
+    NoBuildId {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file is another build than the one that ran.
     #[error("{} has build id {found}, the program ran with {expected}; it was rebuilt since, put the old file or its debug file back to get names", path.display())]
     BuildIdDiffers {

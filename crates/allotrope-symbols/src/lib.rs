@@ -9,11 +9,11 @@
 //! names, never a panic, an endless loop or memory out of proportion to the
 //! file's own size.
 //!
-//! Not here: fetching debug files over the network, split DWARF (`.dwo`,
-//! `.dwp`), `.gnu_debugdata`, a cache across runs. Nothing here belongs into
-//! the process that is being recorded: it reads files and allocates.
+//! Nothing here belongs into the process that is being recorded: it reads
+//! files and allocates.
 #![forbid(unsafe_code)]
 
+mod content;
 mod demangle;
 mod dwarf;
 mod elf;

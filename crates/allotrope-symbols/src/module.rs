@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::demangle::{Names, demangle, is_mangled};
-use crate::dwarf::{DebugInformation, Location, Name};
+use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
 use crate::error::{SymbolError, hexadecimal};
 use crate::frame::{Frame, Resolved};
@@ -40,7 +40,7 @@ impl ModuleSymbols {
         build_id: &[u8],
         file: Option<File>,
     ) -> Result<Self, SymbolError> {
-        let module = open_module(path, build_id, file);
+        let module = open_module(&locator.module_path(path), build_id, file);
         let wanted = match &module {
             Ok(module) => module.build_id(),
             Err(_) => build_id,
@@ -57,10 +57,11 @@ impl ModuleSymbols {
         };
         let described = files.iter().rev().find(|file| file.has_dwarf());
         Ok(Self {
-            symbols: SymbolTable::read(&files),
+            symbols: read_symbols(&files),
             debug_information: described.map(|file| {
                 let supplementary = locator.supplementary_file(file);
-                DebugInformation::load(file, supplementary.as_ref())
+                let split = SplitFiles::new(locator, file.build_id(), &files);
+                DebugInformation::load(file, supplementary.as_ref(), split)
             }),
         })
     }
@@ -102,6 +103,17 @@ impl ModuleSymbols {
     pub fn unoptimised(&self) -> Option<bool> {
         self.debug_information.as_ref()?.unoptimised()
     }
+}
+
+/// The functions that the symbol tables name; where they were stripped, those
+/// that the distribution left in `.gnu_debugdata`.
+fn read_symbols(files: &[&ElfFile]) -> SymbolTable {
+    if files.iter().any(|file| file.has_symbol_table()) {
+        return SymbolTable::read(files);
+    }
+    let embedded: Vec<ElfFile> = files.iter().filter_map(|file| file.embedded()).collect();
+    let files: Vec<&ElfFile> = files.iter().copied().chain(&embedded).collect();
+    SymbolTable::read(&files)
 }
 
 /// Puts frames together, each name demangled once.

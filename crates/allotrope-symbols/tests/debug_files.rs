@@ -137,6 +137,66 @@ fn a_build_id_leads_to_the_debug_folder() {
 }
 
 #[test]
+fn below_a_sysroot_modules_and_debug_files_are_those_of_another_machine() {
+    let Some(split) = split() else { return };
+    let image = tempfile::tempdir().unwrap();
+    let folder = split.program.path.parent().unwrap();
+    let below = folder.strip_prefix("/").unwrap();
+    let module = image.path().join("opt/program");
+    std::fs::create_dir_all(module.parent().unwrap()).unwrap();
+    std::fs::rename(&split.program.path, &module).unwrap();
+    let locator = Locator::new().with_sysroot(image.path());
+    let functions = |locator: &Locator| {
+        let path = Path::new("/opt/program");
+        let symbols = ModuleSymbols::load(locator, path, &split.build_id, None);
+        symbols.map_or_else(
+            |error| vec![error.to_string()],
+            |it| functions(&it, split.mark),
+        )
+    };
+    assert!(
+        functions(&locator).is_empty(),
+        "stripped, and no debug file there"
+    );
+    let debug = image.path().join("usr/lib/debug/opt/program.debug");
+    split.move_debug_file(&debug);
+    assert_eq!(functions(&locator), FULL);
+    split_again(
+        &debug,
+        &split.build_id_path(&image.path().join("usr/lib/debug")),
+    );
+    assert_eq!(functions(&locator), FULL);
+    let elsewhere = Locator::new().with_sysroot(image.path().join(below));
+    assert!(functions(&elsewhere)[0].starts_with("cannot read "));
+}
+
+/// Moves a debug file on.
+fn split_again(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+    std::fs::rename(from, to).unwrap();
+}
+
+#[test]
+fn a_file_given_by_name_is_used_for_its_build_id() {
+    let Some(split) = split() else { return };
+    let elsewhere = split.program.path.with_file_name("some-name");
+    split.move_debug_file(&elsewhere);
+    assert!(split.functions(&Locator::new()).is_empty());
+    let locator = Locator::new().with_file(&elsewhere).unwrap();
+    assert_eq!(split.functions(&locator), FULL);
+    // The stripped program itself, given first, does not hide it.
+    let locator = Locator::new()
+        .with_file(&split.program.path)
+        .and_then(|locator| locator.with_file(&elsewhere))
+        .unwrap();
+    assert_eq!(split.functions(&locator), FULL);
+    let error = Locator::new()
+        .with_file(&split.program.source_path)
+        .unwrap_err();
+    assert!(matches!(error, SymbolError::NotElf { .. }), "{error}");
+}
+
+#[test]
 fn a_rebuilt_module_is_refused_and_its_old_debug_file_stands_in() {
     let (Some(split), Some(other)) = (
         split(),

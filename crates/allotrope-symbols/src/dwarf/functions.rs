@@ -26,7 +26,8 @@ pub(super) struct Function {
 /// A call that was inlined.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inlined {
-    /// Its entry in the unit.
+    /// The entry in the unit that names it: that of the function inlined, the
+    /// same for all of its calls, or the call's own.
     pub(super) entry: UnitOffset,
     /// Where the call stood, by the unit's file table.
     pub(super) call_file: Option<u64>,
@@ -152,6 +153,11 @@ impl<'a> InlineWalk<'_, 'a> {
             let attribute = entries.read_attribute(*specification).ok()?;
             let number = || attribute.udata_value().and_then(|n| u32::try_from(n).ok());
             match attribute.name() {
+                gimli::DW_AT_abstract_origin => {
+                    if let AttributeValue::UnitRef(origin) = attribute.value() {
+                        inlined.entry = origin;
+                    }
+                }
                 gimli::DW_AT_call_file => inlined.call_file = self.file_index(attribute.value()),
                 gimli::DW_AT_call_line => inlined.call_line = number().unwrap_or(0),
                 gimli::DW_AT_call_column => inlined.call_column = number().unwrap_or(0),

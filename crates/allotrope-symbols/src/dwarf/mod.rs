@@ -13,9 +13,11 @@ mod names;
 mod producer;
 mod ranges;
 mod scopes;
+mod split;
 mod units;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use gimli::{AbbreviationsCacheStrategy, DwarfSections, EndianSlice, LittleEndian, SectionId};
@@ -25,6 +27,8 @@ use self::functions::{Function, Inlined};
 use self::lines::Position;
 pub(crate) use self::names::Name;
 use self::names::Names;
+pub(crate) use self::split::SplitFiles;
+use self::split::WithUnit;
 use self::units::{Dwarf, UnitRef, Units};
 use crate::elf::ElfFile;
 use crate::intervals::Intervals;
@@ -37,6 +41,7 @@ type Sections = DwarfSections<Vec<u8>>;
 pub(crate) struct DebugInformation {
     main: Sections,
     supplementary: Option<Sections>,
+    split: SplitFiles,
     /// Bytes of all these sections.
     size: u64,
 }
@@ -62,13 +67,14 @@ pub(crate) struct LocationFrame<'a> {
 
 impl DebugInformation {
     /// Reads the sections needed here.
-    pub(crate) fn load(file: &ElfFile, supplementary: Option<&ElfFile>) -> Self {
+    pub(crate) fn load(file: &ElfFile, supplementary: Option<&ElfFile>, split: SplitFiles) -> Self {
         let mut size = 0;
         let main = load_sections(file, &mut size);
         let supplementary = supplementary.map(|file| load_sections(file, &mut size));
         Self {
             main,
             supplementary,
+            split,
             size,
         }
     }
@@ -85,6 +91,7 @@ impl DebugInformation {
         let budget = Budget::for_bytes(self.size);
         let mut search = Search {
             units: &units,
+            split: &self.split,
             names: Names::new(&units, supplementary.as_ref(), &budget),
             budget: &budget,
             strings,
@@ -98,7 +105,11 @@ impl DebugInformation {
     /// See [`crate::ModuleSymbols::unoptimised`].
     pub(crate) fn unoptimised(&self) -> Option<bool> {
         let dwarf = self.borrow();
-        producer::unoptimised(&Units::new(&dwarf), &Budget::for_bytes(self.size))
+        producer::unoptimised(
+            &Units::new(&dwarf),
+            &self.split,
+            &Budget::for_bytes(self.size),
+        )
     }
 
     fn borrow(&self) -> Dwarf<'_> {
@@ -151,6 +162,7 @@ fn is_needed(id: SectionId) -> bool {
 /// One search for many addresses.
 struct Search<'s, 'd, 'a> {
     units: &'d Units<'d, 'a>,
+    split: &'s SplitFiles,
     names: Names<'d, 'a>,
     budget: &'s Budget,
     strings: &'s mut SharedStrings,
@@ -160,16 +172,7 @@ struct Search<'s, 'd, 'a> {
 
 impl<'a> Search<'_, '_, 'a> {
     fn run(&mut self) {
-        let mut ranges = Vec::new();
-        let mut without_ranges = Vec::new();
-        for index in 0..self.units.len() {
-            match self.units.root(index, self.budget) {
-                Some(root) if !root.is_compile_unit => {}
-                Some(root) if root.ranges.is_empty() => without_ranges.push(index),
-                Some(root) => ranges.extend(root.ranges.into_iter().map(|range| (range, index))),
-                None => {}
-            }
-        }
+        let (ranges, without_ranges) = ranges_of_units(self.units, self.budget);
         let ranges = Intervals::new(ranges);
         let mut by_unit: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (index, address) in self.addresses.iter().enumerate() {
@@ -196,18 +199,26 @@ impl<'a> Search<'_, '_, 'a> {
         let unit = self.units.unit(unit)?;
         let unit = UnitRef::new(self.units.dwarf(), &unit);
         let addresses: Vec<u64> = wanted.iter().map(|index| self.addresses[*index]).collect();
-        let positions = lines::positions(unit, &addresses, self.budget);
-        let functions = functions::functions(unit, self.budget);
-        for (function, members) in by_function(&functions, &addresses) {
-            let inside: Vec<u64> = members.iter().map(|member| addresses[*member]).collect();
-            let chains = match function {
-                Some(function) => functions::inlined_at(unit, function.entry, &inside, self.budget),
-                None => vec![Vec::new(); inside.len()],
+        let in_split = self.split.find(
+            unit,
+            InSplitUnit {
+                skeleton: unit,
+                addresses: &addresses,
+                budget: self.budget,
+                strings: self.strings,
+            },
+        );
+        let locations = in_split.unwrap_or_else(|| {
+            let mut describe = Describe {
+                lines: unit,
+                functions: unit,
+                names: &self.names,
+                strings: self.strings,
             };
-            for (member, chain) in members.into_iter().zip(chains) {
-                let location = self.location(unit, function, &chain, positions[member]);
-                self.keep(wanted[member], location);
-            }
+            describe.all(&addresses, self.budget)
+        });
+        for (index, location) in wanted.iter().zip(locations) {
+            self.keep(*index, location);
         }
         Some(())
     }
@@ -224,10 +235,96 @@ impl<'a> Search<'_, '_, 'a> {
             *known = location;
         }
     }
+}
+
+/// The code of each unit that says where it is, and the units that do not.
+fn ranges_of_units(
+    units: &Units<'_, '_>,
+    budget: &Budget,
+) -> (Vec<(Range<u64>, usize)>, Vec<usize>) {
+    let mut ranges = Vec::new();
+    let mut without_ranges = Vec::new();
+    for index in 0..units.len() {
+        match units.root(index, budget) {
+            Some(root) if !root.is_compile_unit => {}
+            Some(root) if root.ranges.is_empty() => without_ranges.push(index),
+            Some(root) => ranges.extend(root.ranges.into_iter().map(|range| (range, index))),
+            None => {}
+        }
+    }
+    (ranges, without_ranges)
+}
+
+/// The search of a unit whose functions are in a split file.
+struct InSplitUnit<'s, 'u, 'a> {
+    skeleton: UnitRef<'u, 'a>,
+    addresses: &'s [u64],
+    budget: &'s Budget,
+    strings: &'s mut SharedStrings,
+}
+
+impl WithUnit<Vec<Option<Location<'static>>>> for InSplitUnit<'_, '_, '_> {
+    fn with<'x>(
+        self,
+        units: &Units<'_, 'x>,
+        unit: UnitRef<'_, 'x>,
+    ) -> Vec<Option<Location<'static>>> {
+        let names = Names::new(units, None, self.budget);
+        let mut describe = Describe {
+            lines: self.skeleton,
+            functions: unit,
+            names: &names,
+            strings: self.strings,
+        };
+        let locations = describe.all(self.addresses, self.budget).into_iter();
+        locations.map(|it| Some(it?.into_owned())).collect()
+    }
+}
+
+impl Location<'_> {
+    fn into_owned(self) -> Location<'static> {
+        let frames = self.frames.into_iter().map(|frame| LocationFrame {
+            name: frame.name.map(Name::into_owned),
+            ..frame
+        });
+        Location {
+            frames: frames.collect(),
+            start: self.start,
+        }
+    }
+}
+
+/// Turns what is found in one unit into locations. The unit that has the line
+/// table and the one that has the functions are two if the latter is split off.
+struct Describe<'s, 'u, 'n, 'l, 'a> {
+    lines: UnitRef<'u, 'l>,
+    functions: UnitRef<'u, 'a>,
+    names: &'s Names<'n, 'a>,
+    strings: &'s mut SharedStrings,
+}
+
+impl<'a> Describe<'_, '_, '_, '_, 'a> {
+    fn all(&mut self, addresses: &[u64], budget: &Budget) -> Vec<Option<Location<'a>>> {
+        let positions = lines::positions(self.lines, addresses, budget);
+        let functions = functions::functions(self.functions, budget);
+        let mut locations = vec![None; addresses.len()];
+        for (function, members) in by_function(&functions, addresses) {
+            let inside: Vec<u64> = members.iter().map(|member| addresses[*member]).collect();
+            let chains = match function {
+                Some(function) => {
+                    functions::inlined_at(self.functions, function.entry, &inside, budget)
+                }
+                None => vec![Vec::new(); inside.len()],
+            };
+            for (member, chain) in members.into_iter().zip(chains) {
+                locations[member] = self.location(function, &chain, positions[member]);
+            }
+        }
+        locations
+    }
 
     fn location(
         &mut self,
-        unit: UnitRef<'_, 'a>,
         function: Option<Function>,
         chain: &[Inlined],
         position: Option<Position>,
@@ -241,8 +338,8 @@ impl<'a> Search<'_, '_, 'a> {
         let mut column = position.map_or(0, |position| position.column);
         for inlined in chain.iter().rev() {
             frames.push(LocationFrame {
-                name: self.names.name(unit, inlined.entry),
-                file: self.file(unit, file),
+                name: self.names.name(self.functions, inlined.entry),
+                file: self.file(file),
                 line,
                 column,
             });
@@ -250,8 +347,8 @@ impl<'a> Search<'_, '_, 'a> {
             (file, line, column) = (inlined.call_file, inlined.call_line, inlined.call_column);
         }
         frames.push(LocationFrame {
-            name: function.and_then(|function| self.names.name(unit, function.entry)),
-            file: self.file(unit, file),
+            name: function.and_then(|function| self.names.name(self.functions, function.entry)),
+            file: self.file(file),
             line,
             column,
         });
@@ -261,8 +358,8 @@ impl<'a> Search<'_, '_, 'a> {
         })
     }
 
-    fn file(&mut self, unit: UnitRef<'_, 'a>, index: Option<u64>) -> Arc<str> {
-        let path = index.and_then(|index| lines::file_path(unit, index));
+    fn file(&mut self, index: Option<u64>) -> Arc<str> {
+        let path = index.and_then(|index| lines::file_path(self.lines, index));
         self.strings.share(&path.unwrap_or_default())
     }
 }

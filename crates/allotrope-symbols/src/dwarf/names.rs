@@ -27,6 +27,16 @@ pub(crate) struct Name<'a> {
     pub(crate) is_linkage: bool,
 }
 
+impl Name<'_> {
+    /// The name, independent of what it was read from.
+    pub(super) fn into_owned(self) -> Name<'static> {
+        Name {
+            text: Cow::Owned(self.text.into_owned()),
+            is_linkage: self.is_linkage,
+        }
+    }
+}
+
 /// Where an entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Place {
@@ -59,7 +69,8 @@ impl<'d, 'a> Names<'d, 'a> {
         }
     }
 
-    /// The name of the entry at `offset` in `unit` of the primary file.
+    /// The name of the entry at `offset` in `unit` of the primary file, which
+    /// `unit` belongs to.
     pub(super) fn name(&self, unit: UnitRef<'_, 'a>, offset: UnitOffset) -> Option<Name<'a>> {
         let start = Place {
             supplementary: false,

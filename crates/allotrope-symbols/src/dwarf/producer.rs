@@ -2,14 +2,23 @@
 //! wrote into `DW_AT_producer`.
 
 use super::budget::Budget;
-use super::units::{Root, Units};
+use super::split::{SplitFiles, WithUnit};
+use super::units::{Root, UnitRef, Units, read_root};
 
 /// DWARF 5, 7.12; assembly has no optimisation, so it has no say.
 const ASSEMBLER: gimli::DwLang = gimli::DW_LANG_Mips_Assembler;
 
+/// Split files that are opened only to learn this.
+const MAX_OPENED: usize = 256;
+
 /// Whether units with more than half of the code were compiled without
 /// optimisation; `None` where units that say nothing could turn it.
-pub(super) fn unoptimised(units: &Units<'_, '_>, budget: &Budget) -> Option<bool> {
+pub(super) fn unoptimised(
+    units: &Units<'_, '_>,
+    split: &SplitFiles,
+    budget: &Budget,
+) -> Option<bool> {
+    let mut opened = 0;
     let mut without = 0u64;
     let mut with = 0u64;
     let mut all = 0u64;
@@ -21,7 +30,17 @@ pub(super) fn unoptimised(units: &Units<'_, '_>, budget: &Budget) -> Option<bool
         let code = root.ranges.iter().map(|range| range.end - range.start);
         let code = code.fold(0, u64::saturating_add);
         all = all.saturating_add(code);
-        match unit_is_unoptimised(&root) {
+        let word = match root.is_skeleton {
+            true if split.is_packaged() || opened < MAX_OPENED => {
+                opened += 1;
+                let unit = units.unit(index);
+                unit.and_then(|unit| {
+                    split.find(UnitRef::new(units.dwarf(), &unit), ReadRoot(budget))?
+                })
+            }
+            _ => unit_is_unoptimised(&root),
+        };
+        match word {
             Some(true) => without = without.saturating_add(code),
             Some(false) => with = with.saturating_add(code),
             None => {}
@@ -33,6 +52,15 @@ pub(super) fn unoptimised(units: &Units<'_, '_>, budget: &Budget) -> Option<bool
         Some(false)
     } else {
         None
+    }
+}
+
+/// What the rest of a skeleton unit says.
+struct ReadRoot<'b>(&'b Budget);
+
+impl WithUnit<Option<bool>> for ReadRoot<'_> {
+    fn with<'x>(self, _: &Units<'_, 'x>, unit: UnitRef<'_, 'x>) -> Option<bool> {
+        unit_is_unoptimised(&read_root(unit, self.0)?)
     }
 }
 

@@ -26,7 +26,10 @@ pub(super) struct Units<'d, 'a> {
 
 /// What a unit's root entry says.
 pub(super) struct Root<'a> {
+    /// It describes code: it is a compile unit, or the skeleton of one.
     pub(super) is_compile_unit: bool,
+    /// The rest of it is in a split file.
+    pub(super) is_skeleton: bool,
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) producer: Option<&'a [u8]>,
     pub(super) language: Option<gimli::DwLang>,
@@ -43,6 +46,14 @@ impl<'d, 'a> Units<'d, 'a> {
             dwarf,
             headers: headers.collect(),
             parsed: RefCell::default(),
+        }
+    }
+
+    /// Parses a unit anew and keeps it as `amend` leaves it.
+    pub(super) fn amend(&self, index: usize, amend: impl FnOnce(&mut Unit<'a>)) {
+        if let Some(mut unit) = self.parse(index) {
+            amend(&mut unit);
+            self.parsed.borrow_mut().insert(index, Some(Rc::new(unit)));
         }
     }
 
@@ -73,18 +84,22 @@ impl<'d, 'a> Units<'d, 'a> {
 
     /// The unit's root entry; the unit is not kept.
     pub(super) fn root(&self, index: usize, budget: &Budget) -> Option<Root<'a>> {
-        read_root(&self.parse(index)?, self.dwarf, budget)
+        read_root(UnitRef::new(self.dwarf, &self.parse(index)?), budget)
     }
 }
 
-fn read_root<'a>(unit: &Unit<'a>, dwarf: &Dwarf<'a>, budget: &Budget) -> Option<Root<'a>> {
-    let unit = UnitRef::new(dwarf, unit);
+/// What the root entry of a unit says.
+pub(super) fn read_root<'a>(unit: UnitRef<'_, 'a>, budget: &Budget) -> Option<Root<'a>> {
     let mut entries = unit.entries_raw(None).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;
     budget.spend(abbreviation.attributes().len())?;
     let mut ranges = RangeAttributes::default();
     let mut root = Root {
-        is_compile_unit: abbreviation.tag() == gimli::DW_TAG_compile_unit,
+        is_compile_unit: matches!(
+            abbreviation.tag(),
+            gimli::DW_TAG_compile_unit | gimli::DW_TAG_skeleton_unit
+        ),
+        is_skeleton: unit.dwo_id.is_some(),
         ranges: Vec::new(),
         producer: None,
         language: None,

@@ -1,0 +1,293 @@
+//! Where the debug files of a module may lie, and which of those found there
+//! is really the module's. Each kind of place is one function that yields
+//! candidates; what a candidate holds is not read here.
+
+mod debuginfod;
+mod split;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use self::debuginfod::Debuginfod;
+use crate::elf::{AlternateLink, DebugLink, ElfFile};
+use crate::error::{SymbolError, hexadecimal};
+
+/// Finds separate debug files by build id and by `.gnu_debuglink`, as GDB does
+/// (GDB manual, "Debugging Information in Separate Files"), and in the cache of
+/// the debuginfod client.
+#[derive(Debug, Clone)]
+pub struct Locator {
+    debug_folders: Vec<PathBuf>,
+    sysroot: Option<PathBuf>,
+    /// Files given by name, with their build ids.
+    given: Vec<(Vec<u8>, PathBuf)>,
+    debuginfod: Debuginfod,
+}
+
+impl Default for Locator {
+    fn default() -> Self {
+        Self {
+            debug_folders: vec![PathBuf::from(SYSTEM_FOLDER)],
+            sysroot: None,
+            given: Vec::new(),
+            debuginfod: Debuginfod::from_environment(),
+        }
+    }
+}
+
+/// Where distributions install debug files.
+const SYSTEM_FOLDER: &str = "/usr/lib/debug";
+
+impl Locator {
+    /// Looks in `/usr/lib/debug` and in what the debuginfod client has fetched
+    /// before (`$DEBUGINFOD_CACHE_PATH`, or where that is by default). Asks no
+    /// server.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks in `folder`, laid out like `/usr/lib/debug`, before the folders
+    /// it already looks in.
+    #[must_use]
+    pub fn with_debug_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.debug_folders.insert(0, folder.into());
+        self
+    }
+
+    /// Takes absolute paths of modules and of what they link to as paths below
+    /// `folder`, a copy of the file system of the machine that recorded. A
+    /// module is then read from there only; debug files also from elsewhere.
+    #[must_use]
+    pub fn with_sysroot(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.sysroot = Some(folder.into());
+        self
+    }
+
+    /// Uses this file, a module or a debug file, for the module that has its
+    /// build id.
+    ///
+    /// # Errors
+    /// Where it cannot be read or has no build id.
+    pub fn with_file(mut self, path: impl Into<PathBuf>) -> Result<Self, SymbolError> {
+        let path = path.into();
+        let file = ElfFile::open(&path)?;
+        if file.build_id().is_empty() {
+            return Err(SymbolError::NoBuildId { path });
+        }
+        self.given.push((file.build_id().to_vec(), path));
+        Ok(self)
+    }
+
+    /// Looks for what the debuginfod client has fetched in `folder`.
+    #[must_use]
+    pub fn with_debuginfod_cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.debuginfod.set_cache(folder.into());
+        self
+    }
+
+    /// Asks these debuginfod servers (`http://host:port`) for debug files that
+    /// are nowhere else, and keeps what they send in the client's cache.
+    #[must_use]
+    pub fn with_debuginfod_servers<T>(mut self, servers: T) -> Self
+    where
+        T: IntoIterator<Item: Into<String>>,
+    {
+        let servers = servers.into_iter().map(Into::into);
+        self.debuginfod.add_servers(servers);
+        self
+    }
+
+    /// Files given by [`Self::with_file`], each with its build id.
+    pub fn given_files(&self) -> impl Iterator<Item = (&[u8], &Path)> {
+        let given = self.given.iter();
+        given.map(|(build_id, path)| (&build_id[..], path.as_path()))
+    }
+
+    /// Sentences on what went wrong with debuginfod servers since this was
+    /// last asked; none of it is fatal.
+    pub fn take_complaints(&self) -> Vec<String> {
+        self.debuginfod.take_complaints()
+    }
+
+    /// Where a module that the program's loader knew by `path` is to be read.
+    pub(crate) fn module_path(&self, path: &Path) -> PathBuf {
+        self.rooted(path).unwrap_or_else(|| path.to_owned())
+    }
+
+    /// An absolute path below the sysroot, unless it is already.
+    fn rooted(&self, path: &Path) -> Option<PathBuf> {
+        let root = self.sysroot.as_ref()?;
+        let below = path.strip_prefix("/").ok()?;
+        (!path.starts_with(root)).then(|| root.join(below))
+    }
+
+    /// The folders laid out like `/usr/lib/debug`, the sysroot's own first.
+    fn debug_folders(&self) -> impl Iterator<Item = PathBuf> {
+        let own = self.rooted(Path::new(SYSTEM_FOLDER));
+        own.into_iter().chain(self.debug_folders.iter().cloned())
+    }
+
+    /// The debug file of a module: by build id, then by the module's link.
+    pub(crate) fn debug_file(&self, build_id: &[u8], module: Option<&ElfFile>) -> Option<ElfFile> {
+        self.by_build_id(build_id)
+            .or_else(|| self.by_debug_link(module?))
+            .or_else(|| self.debuginfod.debug_file(build_id))
+    }
+
+    /// Given by name, or `FOLDER/.build-id/xx/yyyy.debug`.
+    pub(crate) fn by_build_id(&self, build_id: &[u8]) -> Option<ElfFile> {
+        // One byte names the folder, at least one more the file.
+        let (first, rest) = build_id
+            .split_first()
+            .filter(|(_, rest)| !rest.is_empty())?;
+        let name = format!(".build-id/{first:02x}/{}.debug", hexadecimal(rest));
+        let given = self.given.iter().filter(|(id, _)| id == build_id);
+        let mut found = given
+            .map(|(_, path)| path.clone())
+            .chain(self.debug_folders().map(|folder| folder.join(&name)))
+            .filter_map(|path| ElfFile::open(&path).ok())
+            .filter(|file| file.build_id() == build_id);
+        // A stripped module that was given does not hide its debug file.
+        let first = found.next()?;
+        if first.has_dwarf() {
+            return Some(first);
+        }
+        Some(found.find(ElfFile::has_dwarf).unwrap_or(first))
+    }
+
+    /// Beside the module, in `.debug` beside it, in `FOLDER/DIRECTORY`.
+    fn by_debug_link(&self, module: &ElfFile) -> Option<ElfFile> {
+        let link = module.debug_link()?;
+        module_folders(module.path())
+            .iter()
+            .flat_map(|folder| self.link_candidates(folder, &link))
+            .filter_map(|path| ElfFile::open(&path).ok())
+            .find(|file| {
+                let same_build = file.build_id().is_empty()
+                    || module.build_id().is_empty()
+                    || file.build_id() == module.build_id();
+                same_build && file.crc().is_ok_and(|crc| crc == link.crc)
+            })
+    }
+
+    fn link_candidates(&self, folder: &Path, link: &DebugLink) -> Vec<PathBuf> {
+        let Some(name) = plain_file_name(&link.name) else {
+            return Vec::new();
+        };
+        let mut candidates = vec![folder.join(name), folder.join(".debug").join(name)];
+        // The folder as the recorded program saw it.
+        let seen = self
+            .sysroot
+            .as_ref()
+            .and_then(|root| folder.strip_prefix(root).ok());
+        if let Some(below_root) = seen.or_else(|| folder.strip_prefix("/").ok()) {
+            let elsewhere = self.debug_folders();
+            candidates.extend(elsewhere.map(|debug| debug.join(below_root).join(name)));
+        }
+        candidates
+    }
+
+    /// The supplementary file of a debug file: at the path the link names,
+    /// relative to the debug file, or by its build id.
+    pub(crate) fn supplementary_file(&self, debug: &ElfFile) -> Option<ElfFile> {
+        let link = debug.alternate_link()?;
+        self.alternate_candidates(debug, &link)
+            .iter()
+            .filter_map(|path| ElfFile::open(path).ok())
+            .find(|file| file.build_id() == link.build_id)
+            .or_else(|| self.by_build_id(&link.build_id))
+            .or_else(|| self.debuginfod.debug_file(&link.build_id))
+    }
+
+    fn alternate_candidates(&self, debug: &ElfFile, link: &AlternateLink) -> Vec<PathBuf> {
+        let name = Path::new(OsStr::from_bytes(&link.name));
+        let folders = module_folders(debug.path());
+        // An absolute name replaces the folder it is joined to.
+        let linked = folders.iter().map(|folder| folder.join(name));
+        self.rooted(name).into_iter().chain(linked).collect()
+    }
+}
+
+/// The folder of a path as given, and as it is without symbolic links: a
+/// package installs `/usr/lib/debug/usr/lib/x` for a module loaded as `/lib/x`.
+fn module_folders(path: &Path) -> Vec<PathBuf> {
+    let mut folders = Vec::new();
+    let real = path.canonicalize().ok();
+    for path in [Some(path), real.as_deref()].into_iter().flatten() {
+        if let Some(folder) = path.parent().map(Path::to_owned)
+            && !folders.contains(&folder)
+        {
+            folders.push(folder);
+        }
+    }
+    folders
+}
+
+/// A debug link names a file, never a path out of the folders searched.
+fn plain_file_name(name: &[u8]) -> Option<&OsStr> {
+    let name = OsStr::from_bytes(name);
+    let mut components = Path::new(name).components();
+    match (components.next(), components.next()) {
+        (Some(Component::Normal(only)), None) if only == name => Some(name),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_that_leaves_its_folder_is_no_link() {
+        assert_eq!(plain_file_name(b"a.debug"), Some(OsStr::new("a.debug")));
+        for name in [
+            &b""[..],
+            b".",
+            b"..",
+            b"../a",
+            b"/etc/passwd",
+            b"a/b",
+            b"a/",
+        ] {
+            assert_eq!(plain_file_name(name), None, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn looks_beside_the_module_first_and_then_in_the_debug_folders() {
+        let locator = Locator::new().with_debug_folder("/extra");
+        let link = DebugLink {
+            name: b"p.debug".to_vec(),
+            crc: 0,
+        };
+        let expected = [
+            "/opt/bin/p.debug",
+            "/opt/bin/.debug/p.debug",
+            "/extra/opt/bin/p.debug",
+            "/usr/lib/debug/opt/bin/p.debug",
+        ];
+        let candidates = locator.link_candidates(Path::new("/opt/bin"), &link);
+        assert_eq!(candidates, expected.map(PathBuf::from));
+    }
+
+    #[test]
+    fn below_a_sysroot_its_own_debug_folder_comes_first() {
+        let locator = Locator::new().with_sysroot("/image");
+        let module = locator.module_path(Path::new("/opt/bin/p"));
+        assert_eq!(module, Path::new("/image/opt/bin/p"));
+        assert_eq!(locator.module_path(&module), module, "it is below already");
+        let link = DebugLink {
+            name: b"p.debug".to_vec(),
+            crc: 0,
+        };
+        let expected = [
+            "/image/opt/bin/p.debug",
+            "/image/opt/bin/.debug/p.debug",
+            "/image/usr/lib/debug/opt/bin/p.debug",
+            "/usr/lib/debug/opt/bin/p.debug",
+        ];
+        let candidates = locator.link_candidates(module.parent().unwrap(), &link);
+        assert_eq!(candidates, expected.map(PathBuf::from));
+    }
+}
