@@ -3,6 +3,7 @@
 
 use allotrope_trace::model::{ImageId, StreamId, ThreadId};
 
+use crate::clock::CoarseClock;
 use crate::modules::Modules;
 use crate::stacks::StackBudget;
 use crate::trace_file::TraceFile;
@@ -11,6 +12,7 @@ pub(crate) struct Book {
     pub(crate) trace: TraceFile,
     pub(crate) modules: Modules,
     pub(crate) budget: StackBudget,
+    pub(crate) coarse_clock: CoarseClock,
     pub(crate) next_image: ImageId,
     pub(crate) next_stream: StreamId,
     pub(crate) next_thread: ThreadId,
@@ -26,6 +28,7 @@ impl Book {
             trace,
             modules: Modules::default(),
             budget: StackBudget::default(),
+            coarse_clock: CoarseClock::default(),
             next_image: 0,
             next_stream: 0,
             next_thread: 0,

@@ -1,4 +1,5 @@
-//! Reads the two clocks of a recording together.
+//! The clocks of a recording: reads ticks and the monotonic clock together, and
+//! remembers when the arena's coarse clock moved.
 
 use allotrope_ring::arena::tick_now;
 use allotrope_trace::model::Clock;
@@ -32,6 +33,46 @@ pub(crate) fn reading() -> Clock {
     shortest.map_or_else(|| attempt().1, |(_, clock)| clock)
 }
 
+/// When the coarse clock of the arena moved, for the last movements.
+///
+/// An event is recorded only while its thread sees the coarse clock at the
+/// value of its last mark: it happened before that clock moved on. This bounds
+/// the time of events of threads that are idle after them.
+#[derive(Debug)]
+pub(crate) struct CoarseClock {
+    /// (value, tick at which it was there for everybody), by value.
+    moves: Box<[(u32, u64)]>,
+}
+
+/// Movements that are remembered: four seconds and more.
+const MOVES: usize = 1 << 12;
+
+impl Default for CoarseClock {
+    fn default() -> Self {
+        Self {
+            moves: vec![(0, 0); MOVES].into(),
+        }
+    }
+}
+
+impl CoarseClock {
+    /// The clock has come to `value` just now.
+    pub(crate) fn moved_to(&mut self, value: u32) {
+        self.moves[value as usize % MOVES] = (value, tick_now());
+    }
+
+    /// The tick by which the clock had left `value`; `None` if it has not, or
+    /// that is long past.
+    pub(crate) fn left(&self, value: u32) -> Option<u64> {
+        if value == 0 {
+            return None;
+        }
+        let next = value.wrapping_add(1).max(1);
+        let (found, tick) = self.moves[next as usize % MOVES];
+        (found == next).then_some(tick)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +84,27 @@ mod tests {
         let second = reading();
         assert!(second.tick > first.tick);
         assert!(second.monotonic_ns >= first.monotonic_ns + 2_000_000);
+    }
+
+    #[test]
+    fn the_coarse_clock_remembers_when_it_left_a_value() {
+        let mut clock = CoarseClock::default();
+        let before = tick_now();
+        clock.moved_to(7);
+        clock.moved_to(8);
+        let left = clock.left(7).expect("it moved on");
+        assert!((before..=tick_now()).contains(&left));
+        assert!(clock.left(6).is_some_and(|at| at <= left));
+        assert_eq!(clock.left(8), None, "it still stands there");
+        assert_eq!(clock.left(0), None, "unknown");
+        assert_eq!(clock.left(7 + MOVES as u32), None, "another movement");
+    }
+
+    #[test]
+    fn the_coarse_clock_skips_0_when_it_comes_round() {
+        let mut clock = CoarseClock::default();
+        clock.moved_to(u32::MAX);
+        clock.moved_to(1);
+        assert!(clock.left(u32::MAX).is_some());
     }
 }

@@ -160,17 +160,11 @@ impl Family {
         }
     }
 
+    /// A child of the family that maps no arena (a forked one inherits the
+    /// mapping) has no recorder, whatever its environment is.
     fn runs_without_recorder(&self, pid: u32, arena_inode: u64) -> bool {
-        if maps_arena(pid, arena_inode) == Some(true) {
-            return false;
-        }
-        let alive = process::stat(pid).is_some_and(|stat| !stat.is_dead());
-        let belongs = match process::has_environment(pid, &self.assignment) {
-            Ok(belongs) => belongs,
-            // A setuid program's environment may not be read by its user.
-            Err(_) => !process::is_own(pid),
-        };
-        alive && belongs
+        maps_arena(pid, arena_inode) != Some(true)
+            && process::stat(pid).is_some_and(|stat| !stat.is_dead())
     }
 
     /// Whether some process may still get an image. To be asked when no image

@@ -308,7 +308,8 @@ impl Recording {
         self.settle_ends();
         if self.now >= self.next_tick {
             self.next_tick = self.now + TICK;
-            self.arena.tick();
+            let clock = self.arena.tick();
+            self.book.coarse_clock.moved_to(clock);
             self.look_around();
         }
         if self.now >= self.next_age_check {

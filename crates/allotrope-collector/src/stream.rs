@@ -29,6 +29,8 @@ pub(crate) struct Stream {
     /// The lane's claim that this stream is of.
     pub(crate) claim: u32,
     thread: Option<(ThreadId, u32)>,
+    /// The last time that it marked.
+    last_tick: u64,
     stacks: LaneStacks,
     pending: Vec<Event>,
     /// Since when something is pending.
@@ -58,6 +60,7 @@ impl Stream {
             slot,
             claim,
             thread: None,
+            last_tick: 0,
             stacks: LaneStacks::default(),
             pending: Vec::new(),
             oldest: None,
@@ -168,7 +171,10 @@ impl Stream {
                 kind: EventKind::ReallocationFreed,
                 ..NOTHING
             },
-            Word::Anchor { tick } => mark(EventKind::Anchor, tick),
+            Word::Anchor { tick, clock } => {
+                self.pass_time(tick, clock, book);
+                return Ok(());
+            }
             Word::Node {
                 address,
                 exact,
@@ -190,6 +196,18 @@ impl Stream {
         Ok(())
     }
 
+    /// A mark of the time, behind one of when the coarse clock left the value
+    /// that the events since the last mark were recorded at.
+    fn pass_time(&mut self, tick: u64, clock: u32, book: &Book) {
+        if let Some(left) = book.coarse_clock.left(clock)
+            && (self.last_tick..tick).contains(&left)
+        {
+            self.pending.push(mark(EventKind::Anchor, left));
+        }
+        self.last_tick = tick;
+        self.pending.push(mark(EventKind::Anchor, tick));
+    }
+
     #[cold]
     fn take_rare_event(
         &mut self,
@@ -199,7 +217,7 @@ impl Stream {
     ) -> Result<(), Corrupt> {
         match word {
             Word::Epoch { tick, epoch } => {
-                self.pending.push(mark(EventKind::Anchor, tick));
+                self.pass_time(tick, 0, book);
                 self.pending.push(mark(EventKind::Epoch, epoch));
             }
             Word::Thread { tid, tick, nested } => {
@@ -268,7 +286,7 @@ impl Stream {
         self.thread = (!nested).then_some((thread, tid));
         self.pending
             .push(mark(EventKind::Thread, u64::from(thread)));
-        self.pending.push(mark(EventKind::Anchor, tick));
+        self.pass_time(tick, 0, book);
     }
 
     fn define(

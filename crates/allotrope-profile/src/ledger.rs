@@ -223,7 +223,6 @@ impl<'a> Ledger<'a> {
             self.ambiguous += 1;
         } else {
             self.implied_losses += 1;
-            self.totals.deallocations += 1;
         }
         self.release(address, old, false);
     }
@@ -234,7 +233,6 @@ impl<'a> Ledger<'a> {
         if self.is_misplaced(address, false) {
             // It was implied before, and counted then.
             self.implied_losses -= 1;
-            self.totals.deallocations -= 1;
             self.ambiguous += 1;
         } else {
             self.unmatched += 1;

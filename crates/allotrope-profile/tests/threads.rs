@@ -131,7 +131,7 @@ fn a_lost_free_is_implied_once_nobody_can_have_made_it_in_time() {
     assert_eq!(process.lost_events, 1);
     assert_eq!(process.unmatched_deallocations, 0);
     assert_eq!(process.totals.leaked_bytes, 1);
-    assert_eq!(process.totals.deallocations, 2);
+    assert_eq!(process.totals.deallocations, 1, "the one that was seen");
     assert_eq!(process.totals.peak_bytes, 31);
 }
 

@@ -239,7 +239,7 @@ unsafe fn mark_time(thread: *mut Thread, now: u64) {
         let before = (*thread).seen;
         (*thread).seen = now;
         if before >> 32 == now >> 32 {
-            put(thread, 0, head(kind::ANCHOR, 0, 0));
+            put(thread, 0, head(kind::ANCHOR, 0, before & 0xffff_ffff));
             put(thread, 1, arch::tick());
             publish(thread, 2);
         } else {

@@ -218,13 +218,13 @@ impl Arena {
     }
 
     /// Moves the coarse clock on, so that every busy thread marks the time.
-    pub fn tick(&self) {
+    /// Gives its new value, which is never 0.
+    pub fn tick(&self) -> u32 {
         let word = &self.control().epoch_and_clock;
         let value = word.load(Relaxed);
-        word.store(
-            (value & !0xffff_ffff) | u64::from((value as u32).wrapping_add(1)),
-            Release,
-        );
+        let clock = (value as u32).wrapping_add(1).max(1);
+        word.store(value & !0xffff_ffff | u64::from(clock), Release);
+        clock
     }
 
     /// Tells every recorder to stop and wakes those that wait.
@@ -338,7 +338,7 @@ mod tests {
             .control()
             .epoch_and_clock
             .store(5 << 32 | 0xffff_ffff, Relaxed);
-        arena.tick();
-        assert_eq!(arena.control().epoch_and_clock.load(Relaxed), 5 << 32);
+        assert_eq!(arena.tick(), 1, "0 stands for an unknown clock");
+        assert_eq!(arena.control().epoch_and_clock.load(Relaxed), 5 << 32 | 1);
     }
 }

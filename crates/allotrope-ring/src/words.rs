@@ -36,7 +36,8 @@ pub mod kind {
     pub const REALLOCATION_FAILED: u8 = 7;
     /// `[old address]`
     pub const REALLOCATION_FREED: u8 = 8;
-    /// `[0] [tick]`
+    /// `[clock 32] [tick]`: the time, and the coarse clock (0: unknown) that the
+    /// thread saw with every event since the mark before.
     pub const ANCHOR: u8 = 9;
     /// `[0] [tick] [epoch]`
     pub const EPOCH: u8 = 10;
@@ -119,6 +120,7 @@ pub enum Word<'a> {
     },
     Anchor {
         tick: u64,
+        clock: u32,
     },
     Epoch {
         tick: u64,
@@ -275,7 +277,10 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         },
         kind::REALLOCATION_FAILED => Word::ReallocationFailed { address },
         kind::REALLOCATION_FREED => Word::ReallocationFreed { address },
-        kind::ANCHOR => Word::Anchor { tick: second(1) },
+        kind::ANCHOR => Word::Anchor {
+            tick: second(1),
+            clock: address as u32,
+        },
         kind::EPOCH => Word::Epoch {
             tick: second(1),
             epoch: second(2),
