@@ -6,7 +6,7 @@
 //! | `v VERSION FORMAT` | first; formats 1 to 3 are read |
 //! | `X COMMAND` | the program |
 //! | `s [LENGTH] TEXT` | a string, numbered from 1; with its length from format 3 on |
-//! | `i ADDRESS MODULE [FUNCTION FILE LINE]…` | an instruction pointer, numbered from 1: innermost inlined frame first |
+//! | `i ADDRESS MODULE [FUNCTION [FILE LINE]]…` | an instruction pointer, numbered from 1: innermost inlined frame first |
 //! | `t POINTER PARENT` | a node of the tree of stacks, numbered from 1; parent 0 is none |
 //! | `a SIZE TRACE` | an allocation info, numbered from 0: all allocations of a size at a node |
 //! | `+ INFO`, `- INFO` | an allocation, a deallocation |

@@ -73,10 +73,13 @@ impl Tables {
         let module = numbers.index()?;
         let mut frames = Vec::new();
         while let Some(function) = numbers.next()? {
+            // Where only the symbol table names the function, the line ends here.
+            let file = numbers.next()?.unwrap_or(0);
+            let line = numbers.next()?.unwrap_or(0);
             frames.push(Location {
                 function: to_index(function)?,
-                file: numbers.index()?,
-                line: u32::try_from(numbers.required()?).unwrap_or(0),
+                file: to_index(file)?,
+                line: u32::try_from(line).unwrap_or(0),
             });
             if frames.len() > MAX_INLINED {
                 return Err(malformed(

@@ -72,6 +72,14 @@ fn only_the_allocation_just_made_is_temporary() {
 }
 
 #[test]
+fn a_function_may_come_without_its_place() {
+    let text = format!("{TABLES}s 6 _start\ni 4000 1 6\nt 4 0\na 8 4\n+ 2\n");
+    let set = parse(&text, read).set;
+    assert_eq!(describe(&set), ["p`_start = 1"]);
+    assert_eq!((&*set.frames[0].file, set.frames[0].line), ("", 0));
+}
+
+#[test]
 fn strings_of_older_formats_have_no_length() {
     let text = "v 10100 2\ns my lib.so\ns f\ni 10 1 2 0 0\nt 1 0\na 8 1\n+ 0\n";
     assert_eq!(describe(&parse(text, read).set), ["my lib.so`f = 1"]);

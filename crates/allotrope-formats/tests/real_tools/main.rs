@@ -1,0 +1,354 @@
+//! The readers and writers against the tools themselves: files that heaptrack,
+//! valgrind, bpftrace and Go write now are read, files of ours are opened by
+//! `go tool pprof` and by DHAT's viewer. A tool that is not installed is
+//! skipped with a reason.
+//!
+//! Each program's source says what it allocates where; that is the truth.
+
+mod program;
+mod tool;
+
+use std::fs;
+use std::path::Path;
+
+use allotrope_formats::{ExportOptions, Format, Read, exporter, read};
+use allotrope_profile::stack_set::{Metric, StackSet};
+
+use program::{LEAK_SIZE, LEAKS, PEAK_SIZE, PEAKS, TEMPORARY, TEMPORARY_SIZE};
+use tool::{is_root, output, skip, tool};
+
+/// The sum of a metric over the stacks that a function is part of.
+fn figure(set: &StackSet, function: &str, metric: Metric) -> u64 {
+    let has = |frame: &u32| set.frames[*frame as usize].function == function;
+    let stacks = set
+        .stacks
+        .iter()
+        .filter(|stack| stack.frames.iter().any(has));
+    stacks.map(|stack| stack.figures[metric as usize]).sum()
+}
+
+/// What every tool that knows these metrics must say of the program.
+fn check_truth(set: &StackSet, metrics: &[Metric]) {
+    for (function, metric, expected) in [
+        ("make_temporary", Metric::Allocations, TEMPORARY),
+        (
+            "make_temporary",
+            Metric::AllocatedBytes,
+            TEMPORARY * TEMPORARY_SIZE,
+        ),
+        ("make_temporary", Metric::TemporaryAllocations, TEMPORARY),
+        ("make_temporary", Metric::LeakedAllocations, 0),
+        ("make_temporary", Metric::BytesAtPeak, 0),
+        ("leak", Metric::Allocations, LEAKS),
+        ("leak", Metric::LeakedAllocations, LEAKS),
+        ("leak", Metric::LeakedBytes, LEAKS * LEAK_SIZE),
+        ("leak", Metric::BytesAtPeak, LEAKS * LEAK_SIZE),
+        ("hold", Metric::Allocations, PEAKS),
+        ("hold", Metric::LeakedBytes, 0),
+        ("hold", Metric::AllocationsAtPeak, PEAKS),
+        ("hold", Metric::BytesAtPeak, PEAKS * PEAK_SIZE),
+    ] {
+        if metrics.contains(&metric) {
+            assert!(set.known.has(metric), "{metric:?}");
+            assert_eq!(
+                figure(set, function, metric),
+                expected,
+                "{function} {metric:?}"
+            );
+        }
+    }
+}
+
+/// heaptrack's data file of the program.
+fn heaptrack_file(folder: &Path, program: &Path) -> Option<std::path::PathBuf> {
+    let mut heaptrack = tool("heaptrack")?;
+    let file = folder.join("recorded");
+    output(heaptrack.arg("-o").arg(&file).arg(program))?;
+    let mut files = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let found =
+        files.find(|path| path.file_stem() == file.file_stem() && path.extension().is_some());
+    found.or_else(|| skip("heaptrack wrote no file"))
+}
+
+fn heaptrack_read(folder: &Path) -> Option<(Read, std::path::PathBuf)> {
+    let program = program::compiled(folder)?;
+    let file = heaptrack_file(folder, &program)?;
+    Some((read(&file).unwrap(), file))
+}
+
+#[test]
+fn heaptrack_data_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((read, _)) = heaptrack_read(folder.path()) else {
+        return;
+    };
+    assert_eq!(read.format, Format::Heaptrack);
+    assert!(read.notes.is_empty(), "{:?}", read.notes);
+    check_truth(&read.set, &Metric::ALL[..7]);
+    let leaf = read
+        .set
+        .frames
+        .iter()
+        .find(|frame| frame.function == "allocate")
+        .unwrap();
+    assert_eq!(&*leaf.module, program::NAME);
+    assert!(leaf.file.ends_with(program::SOURCE), "{leaf:?}");
+    assert_eq!(leaf.line, program::line_of("malloc(size)"));
+}
+
+#[test]
+fn heaptrack_print_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((data, file)) = heaptrack_read(folder.path()) else {
+        return;
+    };
+    let Some(print) = tool("heaptrack_print") else {
+        return;
+    };
+    for merge in ["1", "0"] {
+        let mut print = std::process::Command::new(print.get_program());
+        let all = ["-n", "100000", "-s", "100000", "-l", "1", "-m", merge];
+        let Some(text) = output(print.args(all).arg(&file)) else {
+            return;
+        };
+        let path = folder.path().join("printed");
+        fs::write(&path, &text).unwrap();
+        let printed = read(&path).unwrap();
+        assert_eq!(printed.format, Format::HeaptrackPrint);
+        // The program's sizes are whole in the digits that are printed.
+        check_truth(
+            &printed.set,
+            &[
+                Metric::Allocations,
+                Metric::LeakedBytes,
+                Metric::BytesAtPeak,
+            ],
+        );
+        assert_eq!(
+            printed.set.total(Metric::Allocations),
+            data.set.total(Metric::Allocations),
+            "with -m {merge}:\n{text}"
+        );
+    }
+}
+
+#[test]
+fn heaptracks_folded_stacks_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((data, file)) = heaptrack_read(folder.path()) else {
+        return;
+    };
+    let Some(mut print) = tool("heaptrack_print") else {
+        return;
+    };
+    let path = folder.path().join("folded");
+    if output(print.arg("-F").arg(&path).arg(&file)).is_none() {
+        return;
+    }
+    let folded = read(&path).unwrap();
+    assert_eq!(folded.format, Format::Folded);
+    check_truth(&folded.set, &[Metric::Allocations]);
+    assert_eq!(
+        folded.set.total(Metric::Allocations),
+        data.set.total(Metric::Allocations)
+    );
+}
+
+#[test]
+fn valgrinds_dhat_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (Some(program), Some(mut valgrind)) = (program::compiled(folder.path()), tool("valgrind"))
+    else {
+        return;
+    };
+    let path = folder.path().join("dhat");
+    let to = format!("--dhat-out-file={}", path.display());
+    if output(valgrind.args(["--tool=dhat", &to]).arg(program)).is_none() {
+        return;
+    }
+    let read = read(&path).unwrap();
+    assert_eq!(read.format, Format::Dhat);
+    check_truth(
+        &read.set,
+        &[
+            Metric::Allocations,
+            Metric::AllocatedBytes,
+            Metric::LeakedAllocations,
+            Metric::LeakedBytes,
+            Metric::AllocationsAtPeak,
+            Metric::BytesAtPeak,
+        ],
+    );
+    let inlined: Vec<_> = read
+        .set
+        .frames
+        .iter()
+        .filter(|frame| frame.inlined)
+        .collect();
+    assert!(
+        inlined.iter().any(|frame| frame.function == "inlined_one"),
+        "{inlined:?}"
+    );
+}
+
+#[test]
+fn bpftrace_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (Some(program), Some(mut bpftrace)) = (program::compiled(folder.path()), tool("bpftrace"))
+    else {
+        return;
+    };
+    if !is_root() {
+        return skip("bpftrace needs root").unwrap_or_default();
+    }
+    let script = "uprobe:/lib/x86_64-linux-gnu/libc.so.6:malloc /pid == cpid/ { @malloc_calls[ustack()] = count(); }";
+    let Some(text) = output(bpftrace.arg("-c").arg(program).args(["-e", script])) else {
+        return;
+    };
+    if !text.contains("@malloc_calls[") {
+        return skip("bpftrace counted nothing here").unwrap_or_default();
+    }
+    let path = folder.path().join("bpftrace");
+    fs::write(&path, &text).unwrap();
+    let read = read(&path).unwrap();
+    assert_eq!(read.format, Format::Bpftrace);
+    // Its stacks need frame pointers and its names a running process: only
+    // the number of calls is sure.
+    assert!(
+        read.set.total(Metric::Allocations) >= TEMPORARY + LEAKS + PEAKS,
+        "{text}"
+    );
+}
+
+#[test]
+fn gos_own_heap_profile_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut go) = tool("go") else {
+        return;
+    };
+    let (source, profile) = (folder.path().join("main.go"), folder.path().join("heap"));
+    fs::write(&source, program::GO).unwrap();
+    if output(go.arg("run").arg(&source).arg(&profile)).is_none() {
+        return;
+    }
+    let read = read(&profile).unwrap();
+    assert_eq!(read.format, Format::Pprof);
+    let figure = |metric| figure(&read.set, "main.keep", metric);
+    assert_eq!(figure(Metric::Allocations), program::GO_KEPT);
+    assert_eq!(
+        figure(Metric::AllocatedBytes),
+        program::GO_KEPT * program::GO_SIZE
+    );
+    assert_eq!(
+        figure(Metric::LeakedBytes),
+        program::GO_KEPT * program::GO_SIZE
+    );
+}
+
+fn export(set: &StackSet, name: &str, path: &Path) {
+    let mut out = fs::File::create(path).unwrap();
+    let options = ExportOptions::default();
+    exporter(name)
+        .unwrap()
+        .write(set, &options, &mut out)
+        .unwrap();
+}
+
+/// A set to export: the real one where heaptrack is there, else one by hand.
+fn exported_set(folder: &Path) -> StackSet {
+    heaptrack_read(folder).map_or_else(program::as_set, |(read, _)| read.set)
+}
+
+#[test]
+fn pprof_opens_our_profiles() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(go) = tool("go") else {
+        return;
+    };
+    let path = folder.path().join("ours.pb.gz");
+    export(&exported_set(folder.path()), "pprof", &path);
+    let pprof = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(go.get_program());
+        output(command.args(["tool", "pprof"]).args(arguments).arg(&path))
+    };
+    let Some(raw) = pprof(&["-raw"]) else {
+        return;
+    };
+    assert!(
+        raw.contains(
+            "alloc_objects/count alloc_space/bytes[dflt] inuse_objects/count inuse_space/bytes"
+        ),
+        "{raw}"
+    );
+    let values = [LEAKS, LEAKS * LEAK_SIZE, LEAKS, LEAKS * LEAK_SIZE];
+    let sample = |line: &str| {
+        let (numbers, _) = line.split_once(':')?;
+        let numbers: Result<Vec<u64>, _> = numbers.split_whitespace().map(str::parse).collect();
+        numbers.ok()
+    };
+    assert!(
+        raw.lines()
+            .filter_map(sample)
+            .any(|sample| sample == values),
+        "{raw}"
+    );
+    let top = pprof(&["-top", "-cum", "-sample_index=alloc_objects"]).unwrap();
+    let row = top
+        .lines()
+        .find(|line| line.ends_with(" make_temporary"))
+        .unwrap();
+    // flat flat% sum% cum cum% name
+    let cumulative = row.split_whitespace().nth(3);
+    assert_eq!(cumulative, Some(&*TEMPORARY.to_string()), "{top}");
+}
+
+#[test]
+fn dhats_viewer_opens_our_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(chromium) = tool("chromium") else {
+        return;
+    };
+    let viewer = ["/usr/libexec/valgrind", "/usr/lib/valgrind"]
+        .into_iter()
+        .map(Path::new)
+        .find(|folder| folder.join("dh_view.js").exists());
+    let Some(viewer) = viewer else {
+        return skip("dh_view.html is not installed").unwrap_or_default();
+    };
+    for set in [program::as_set(), program::counted_set()] {
+        let path = folder.path().join("ours.json");
+        export(&set, "dhat", &path);
+        let page = folder.path().join("page.html");
+        fs::write(
+            &page,
+            program::viewer_page(viewer, &fs::read_to_string(&path).unwrap()),
+        )
+        .unwrap();
+        let mut command = std::process::Command::new(chromium.get_program());
+        let profile = format!(
+            "--user-data-dir={}",
+            folder.path().join("chromium").display()
+        );
+        let flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--dump-dom",
+            &profile,
+        ];
+        let Some(shown) = output(
+            command
+                .args(flags)
+                .arg(format!("file://{}", page.display())),
+        ) else {
+            return;
+        };
+        assert!(!shown.contains("class=\"error\""), "{shown}");
+        for function in ["make_temporary", "leak", "hold"] {
+            assert!(shown.contains(function), "{function}: {shown}");
+        }
+        assert!(shown.contains("Total:"), "{shown}");
+    }
+}

@@ -1,0 +1,45 @@
+//! Finding and running the tools, with a printed reason where that fails.
+
+use std::env;
+use std::process::Command;
+
+/// Says why a test ends early; `None`, to be returned.
+pub fn skip<T>(reason: &str) -> Option<T> {
+    eprintln!("skipped: {reason}");
+    None
+}
+
+/// A command that runs a tool of this name, if it is installed.
+pub fn tool(name: &str) -> Option<Command> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&folders)
+        .map(|folder| folder.join(name))
+        .find(|path| path.exists());
+    match found {
+        Some(path) => Some(Command::new(path)),
+        None => skip(&format!("{name} is not installed")),
+    }
+}
+
+/// The standard output of a command that must succeed, or the test is skipped:
+/// a tool that is broken on this machine says nothing of ours.
+pub fn output(command: &mut Command) -> Option<String> {
+    let run = command.output().ok()?;
+    if run.status.success() {
+        return Some(String::from_utf8_lossy(&run.stdout).into_owned());
+    }
+    let words = String::from_utf8_lossy(&run.stderr);
+    skip(&format!(
+        "{:?} ended with {}: {words}",
+        command.get_program(),
+        run.status
+    ))
+}
+
+/// Whether this process may trace the system.
+pub fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let mut lines = status.lines();
+        lines.any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+    })
+}
