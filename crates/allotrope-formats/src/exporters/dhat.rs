@@ -3,7 +3,9 @@
 //!
 //! Our sets have no addresses: each distinct frame, with what was inlined into
 //! it, gets a number in their place, as viewers tell frames apart by it.
-//! Where the source says nothing of lifetimes the file says so (`bklt` false).
+//! Where the source says nothing of lifetimes the file says so (`bklt` false);
+//! what was live at the peak and at the end is written all the same if it is
+//! known: the Firefox Profiler shows it, `dh_view.html` passes over it.
 //! A point's own maximum (`mb`, `mbk`) is not known either; the larger of what
 //! was live at the peak and at the end stands for it, which it is at least.
 //! Times are in microseconds; those of the run itself are not known and 0.
@@ -135,6 +137,8 @@ fn quoted(text: &str) -> io::Result<String> {
 /// What the file can say, by what the set knows.
 struct Form {
     bytes: bool,
+    /// What was live at the peak and at the end.
+    live: bool,
     lifetimes: bool,
 }
 
@@ -142,16 +146,17 @@ impl Form {
     fn of(set: &StackSet) -> Self {
         let knows = |metrics: &[Metric]| metrics.iter().all(|metric| set.known.has(*metric));
         let bytes = knows(&[Metric::AllocatedBytes]);
+        let live = bytes
+            && knows(&[
+                Metric::LeakedAllocations,
+                Metric::LeakedBytes,
+                Metric::AllocationsAtPeak,
+                Metric::BytesAtPeak,
+            ]);
         Self {
             bytes,
-            lifetimes: bytes
-                && knows(&[
-                    Metric::LeakedAllocations,
-                    Metric::LeakedBytes,
-                    Metric::AllocationsAtPeak,
-                    Metric::BytesAtPeak,
-                    Metric::LifetimeMicroseconds,
-                ]),
+            live,
+            lifetimes: live && knows(&[Metric::LifetimeMicroseconds]),
         }
     }
 
@@ -189,6 +194,9 @@ impl Form {
         };
         write!(out, "{{\"tb\":{bytes},\"tbk\":{blocks}")?;
         if self.lifetimes {
+            write!(out, ",\"tl\":{}", figure(Metric::LifetimeMicroseconds))?;
+        }
+        if self.live {
             let (peak, peak_blocks) = (
                 figure(Metric::BytesAtPeak),
                 figure(Metric::AllocationsAtPeak),
@@ -199,8 +207,7 @@ impl Form {
             );
             write!(
                 out,
-                ",\"tl\":{},\"mb\":{},\"mbk\":{},\"gb\":{peak},\"gbk\":{peak_blocks},\"eb\":{end},\"ebk\":{end_blocks}",
-                figure(Metric::LifetimeMicroseconds),
+                ",\"mb\":{},\"mbk\":{},\"gb\":{peak},\"gbk\":{peak_blocks},\"eb\":{end},\"ebk\":{end_blocks}",
                 peak.max(end),
                 peak_blocks.max(end_blocks),
             )?;

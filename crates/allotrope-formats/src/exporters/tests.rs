@@ -270,6 +270,23 @@ fn what_is_not_known_is_not_written() {
 }
 
 #[test]
+fn dhat_keeps_what_was_live_where_lifetimes_are_not_known() {
+    let mut set = counted();
+    set.known = Known::of(&[
+        Metric::Allocations,
+        Metric::AllocatedBytes,
+        Metric::LeakedAllocations,
+        Metric::LeakedBytes,
+        Metric::AllocationsAtPeak,
+        Metric::BytesAtPeak,
+    ]);
+    set.stacks[0].figures = [17, 170, 0, 3, 30, 5, 50, 0];
+    let read = read_back("dhat", &set, Metric::Allocations).set;
+    assert_eq!(read.known, set.known);
+    assert_eq!(read.stacks[0].figures, set.stacks[0].figures);
+}
+
+#[test]
 fn a_stack_without_frames_is_written_as_such() {
     let mut set = counted();
     set.stacks[0].frames = Box::default();

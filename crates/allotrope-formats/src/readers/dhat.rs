@@ -55,6 +55,8 @@ struct Document {
     unit: String,
     block_unit: String,
     lifetimes: bool,
+    /// Some point does not say what was live at the peak and at the end.
+    without_live: bool,
     command: String,
     /// Figures of each point, and where its frames end in `indexes`.
     points: Vec<(Figures, usize)>,
@@ -126,6 +128,8 @@ impl Document {
         ] {
             figures[metric as usize] = figure.unwrap_or(0);
         }
+        let live = [point.gb, point.gbk, point.eb, point.ebk];
+        self.without_live |= live.contains(&None);
         let kept = size_of::<(Figures, usize)>() + size_of_val(&*point.fs);
         self.gathering.budget.take(kept)?;
         self.indexes.extend(point.fs);
@@ -188,17 +192,17 @@ impl Document {
         if !self.counts_allocations_only() {
             known.push(Metric::AllocatedBytes);
         }
-        if self.lifetimes {
+        if !self.without_live {
             known.extend([
                 Metric::BytesAtPeak,
                 Metric::AllocationsAtPeak,
                 Metric::LeakedBytes,
                 Metric::LeakedAllocations,
             ]);
-            // "µ" has two code points; the dhat crate writes the first.
-            if matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us") {
-                known.push(Metric::LifetimeMicroseconds);
-            }
+        }
+        // "µ" has two code points; the dhat crate writes the first.
+        if self.lifetimes && matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us") {
+            known.push(Metric::LifetimeMicroseconds);
         }
         Known::of(&known)
     }
