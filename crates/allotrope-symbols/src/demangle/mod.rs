@@ -5,6 +5,8 @@
 mod cpp;
 mod rust;
 mod suffix;
+#[cfg(feature = "swift")]
+mod swift;
 
 /// The spellings of one function's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -31,7 +33,18 @@ pub fn demangle(raw: &str) -> Names {
     }
     rust::demangle(name)
         .or_else(|| cpp::demangle(name))
+        .or_else(|| swift(name))
         .unwrap_or_else(|| Names::plain(name))
+}
+
+#[cfg(feature = "swift")]
+fn swift(name: &str) -> Option<Names> {
+    swift::demangle(name)
+}
+
+#[cfg(not(feature = "swift"))]
+fn swift(_: &str) -> Option<Names> {
+    None
 }
 
 /// Whether a name follows a scheme that [`demangle`] knows.
@@ -64,7 +77,6 @@ mod tests {
             "_R",
             "_RN",
             "_Zebra",
-            "$s4main",
             "?f@@YAXXZ",
         ] {
             assert_eq!(demangle(name), Names::plain(name));

@@ -1,0 +1,129 @@
+//! Swift's scheme, by the compiler's own demangler (symbolic-demangle), which
+//! is C++: an optional feature of this crate.
+//!
+//! The signature is as `swift demangle` prints it, the function as
+//! `swift demangle --simplified` does and backtraces show it: without the
+//! module, which Swift's users do not write either.
+
+use symbolic_common::{Language, Name, NameMangling};
+use symbolic_demangle::{Demangle, DemangleOptions};
+
+use super::Names;
+
+/// The C++ recurses as deep as the name says; compilers stay far below.
+const MAX_LENGTH: usize = 4 << 10;
+
+/// `None` where the name is not Swift's.
+pub(super) fn demangle(name: &str) -> Option<Names> {
+    if !is_swift(name) || name.len() > MAX_LENGTH {
+        return None;
+    }
+    let symbol = Name::new(name, NameMangling::Mangled, Language::Swift);
+    let signature = symbol.demangle(DemangleOptions::complete())?;
+    let function = symbol.demangle(DemangleOptions::name_only());
+    let function = function.unwrap_or_else(|| signature.clone());
+    Some(Names {
+        function,
+        signature,
+    })
+}
+
+/// `$s` since Swift 5, `$S` in 4.2, `_T0` in 4, each perhaps behind the
+/// underscore that some linkers add; embedded Swift has `$e`.
+pub(super) fn is_swift(name: &str) -> bool {
+    let bare = name.strip_prefix('_').unwrap_or(name);
+    ["$s", "$S", "$e"]
+        .iter()
+        .any(|prefix| bare.starts_with(prefix))
+        || name.starts_with("_T0")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::demangle;
+
+    #[test]
+    fn swift_names_read_as_swifts_tools_print_them() {
+        // From the Swift compiler's own tests and documentation.
+        for (raw, function, signature) in [
+            ("$s4main1fyyF", "f", "main.f() -> ()"),
+            ("_$s4main1fyyF", "f", "main.f() -> ()"),
+            (
+                "$s8mangling12GenericUnionO3FooyACyxGSicAEmlF",
+                "GenericUnion.Foo<A>",
+                "mangling.GenericUnion.Foo<A>(mangling.GenericUnion<A>.Type) -> \
+                 (Swift.Int) -> mangling.GenericUnion<A>",
+            ),
+            (
+                "$s4main1fyyFyycfU_",
+                "closure #1 in f",
+                "closure #1 () -> () in main.f() -> ()",
+            ),
+            ("$s4test3fooyyF.llvm.123", "foo", "test.foo() -> ()"),
+        ] {
+            let names = demangle(raw);
+            assert_eq!(
+                (&names.function[..], &names.signature[..]),
+                (function, signature)
+            );
+        }
+    }
+
+    const REABSTRACTION: &str = "$s3NIO7Channel_pxq_q0_r1_lyypypAA15EventLoopFutureCyytGIsegnnr_Iegnr_AaB_pypypAEIegnno_Ieggo_TR";
+
+    #[test]
+    fn a_reabstraction_thunk_says_so() {
+        let names = demangle(REABSTRACTION);
+        let expected = "reabstraction thunk helper from @escaping @callee_guaranteed";
+        assert!(names.signature.starts_with(expected), "{names:?}");
+        assert!(
+            names.signature.contains("NIO.EventLoopFuture<()>"),
+            "{names:?}"
+        );
+        assert!(names.function.starts_with("thunk for "), "{names:?}");
+    }
+
+    #[test]
+    fn what_only_looks_like_swift_stays_raw() {
+        for raw in [
+            "$s",
+            "$s4mainX",
+            "$sjunk",
+            "_T0",
+            "$s4main3FooV3baz_SaySiGvg",
+        ] {
+            assert_eq!(demangle(raw).function, raw);
+        }
+    }
+
+    /// The demangler is C++: what it does with nonsense must not end us.
+    #[test]
+    fn damaged_names_do_no_harm() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut below = |bound: usize| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state % bound as u64) as usize
+        };
+        for _ in 0..20_000 {
+            let mut name = REABSTRACTION.as_bytes().to_vec();
+            for _ in 0..1 + below(6) {
+                let at = 2 + below(name.len() - 2);
+                match below(3) {
+                    0 => name[at] = b' ' + below(95) as u8,
+                    1 => drop(name.remove(at)),
+                    _ => name.extend_from_within(at..),
+                }
+                name.truncate(super::MAX_LENGTH);
+            }
+            let _ = demangle(std::str::from_utf8(&name).unwrap());
+        }
+        for part in [
+            "y", "Say", "SaySaG", "AaB_", "yyc", "Sg", "x_q_t", "n_", "m", "XSa",
+        ] {
+            let name = format!("$s{}", part.repeat(super::MAX_LENGTH / part.len() - 1));
+            let _ = demangle(&name);
+        }
+    }
+}
