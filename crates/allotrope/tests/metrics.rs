@@ -85,13 +85,16 @@ fn lifetimes() {
     assert!(mean("second") < duration - first - third + 1.0);
 }
 
+/// An event without others around is timed by the coarse clock alone, which a
+/// loaded machine moves on late: the pause is not to be split in two, but it
+/// may be short of some milliseconds.
 #[test]
 fn the_lifetime_of_a_lone_block() {
     let report = recorded("lone").report();
     let process = report.only();
     let site = process.site_under("first");
     let mean = site["lifetime_mean_us"].as_f64().expect("checked");
-    assert!((PAUSE..FAR_ABOVE).contains(&mean), "{mean} µs");
+    assert!((120_000.0..20_000_000.0).contains(&mean), "{mean} µs");
 }
 
 #[test]

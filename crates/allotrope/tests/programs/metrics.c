@@ -102,10 +102,10 @@ ALONE static void lifetime(void) {
     fill();
 }
 
-/* A block, a pause, and its end: no other event. */
+/* A block, 200 ms, and its end: no other event. */
 ALONE static void lone(void) {
     void *p = first(100);
-    usleep(50000);
+    usleep(200000);
     free(p);
 }
 
