@@ -4,7 +4,7 @@
 use clap::Parser;
 
 use crate::exit_status;
-use crate::{doctor, launch, record, report, shell_files};
+use crate::{doctor, launch, record, report, shell_files, symbolize};
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
@@ -25,6 +25,9 @@ pub enum Subcommand {
     /// Show where a recorded program's allocations come from
     #[command(after_help = report::AFTER_HELP)]
     Report(report::Arguments),
+    /// Add names to a trace, from debug files that were not there when it was recorded
+    #[command(after_help = symbolize::AFTER_HELP)]
+    Symbolize(symbolize::Arguments),
     /// Say whether this machine and a program can be recorded, and if not, why
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Arguments),

@@ -20,6 +20,7 @@ mod recorder_library;
 mod report;
 mod shell_files;
 mod standard_output;
+mod symbolize;
 mod trace;
 
 use std::ffi::OsStr;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
     let outcome = match command_line.subcommand {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),
+        Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::Completions(arguments) => shell_files::completions(&arguments),
         Subcommand::Man(arguments) => shell_files::man(&arguments),
