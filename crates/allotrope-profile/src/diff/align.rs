@@ -73,6 +73,40 @@ impl<'t, 'a> Aligner<'t, 'a> {
         self.table.is_common(name)
     }
 
+    /// At most how similar two stacks can be: functions that both sides have
+    /// but only one of the two stacks are not renamed, so that each costs its
+    /// weight. Takes sorted names; far quicker than aligning.
+    pub(super) fn most_similar(&self, a: &[u32], b: &[u32]) -> u32 {
+        let mut cost = 0_u64;
+        let (mut i, mut j) = (0, 0);
+        let mut left_over = |name: u32| {
+            if self.table.is_common(name) {
+                cost += u64::from(self.weight(name));
+            }
+        };
+        while i < a.len() && j < b.len() {
+            match a[i].cmp(&b[j]) {
+                std::cmp::Ordering::Less => {
+                    left_over(a[i]);
+                    i += 1;
+                }
+                std::cmp::Ordering::Greater => {
+                    left_over(b[j]);
+                    j += 1;
+                }
+                std::cmp::Ordering::Equal => {
+                    i += 1;
+                    j += 1;
+                }
+            }
+        }
+        a[i..]
+            .iter()
+            .chain(&b[j..])
+            .for_each(|&name| left_over(name));
+        similarity(cost, u64::from(self.sum(a)) + u64::from(self.sum(b)))
+    }
+
     /// Aligns two sequences of loosest names.
     pub(super) fn align(&self, a: &[u32], b: &[u32]) -> Alignment {
         let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
@@ -88,9 +122,8 @@ impl<'t, 'a> Aligner<'t, 'a> {
         let removed = a_middle.len() as u32 - common_middle / 2 - renamed;
         let inserted = b_middle.len() as u32 - common_middle / 2 - renamed;
         let whole = u64::from(self.sum(a)) + u64::from(self.sum(b));
-        let similarity = (whole - u64::from(cost).min(whole)) * 1024;
         Alignment {
-            similarity: similarity.checked_div(whole).unwrap_or(1024) as u32,
+            similarity: similarity(u64::from(cost), whole),
             common: (head + tail) as u32 + common_middle / 2,
             edits,
             replaced: common_middle == 0 && removed > 0 && inserted > 0,
@@ -153,6 +186,12 @@ impl<'t, 'a> Aligner<'t, 'a> {
             Some((u64::from(both) * u64::from(unlike) / 512) as u32)
         })
     }
+}
+
+/// What is left of the whole after the cost, in 1024ths.
+fn similarity(cost: u64, whole: u64) -> u32 {
+    let left = (whole - cost.min(whole)) * 1024;
+    left.checked_div(whole).unwrap_or(1024) as u32
 }
 
 fn plus(a: Way, b: Way) -> Way {

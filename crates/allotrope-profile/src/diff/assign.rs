@@ -121,11 +121,23 @@ pub(super) fn main_class(classes: &Classes<'_>, thing: &Settled) -> u32 {
 
 fn likely_pairs(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
+    let sorted: Vec<Vec<u32>> = seekers
+        .iter()
+        .map(|seeker| {
+            let mut names = seeker.names.clone();
+            names.sort_unstable();
+            names
+        })
+        .collect();
     for (b, a) in candidates(seekers, aligner) {
         let (before, after) = (&seekers[b as usize], &seekers[a as usize]);
         let balances = before.amount == after.amount;
         let on_both = u32::from(before.on_both) + u32::from(after.on_both);
         if on_both > 1 || (on_both == 1 && !balances) {
+            continue;
+        }
+        let least = least_similarity(before.amount, after.amount);
+        if aligner.most_similar(&sorted[b as usize], &sorted[a as usize]) < least {
             continue;
         }
         let alignment = aligner.align(&before.names, &after.names);
@@ -152,9 +164,26 @@ fn likely_pairs(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
     pairs
 }
 
+/// How similar two stacks must be to be taken for one, in 1024ths. Equal
+/// figures are strong evidence: little else has to fit. Figures that differ are
+/// none, and nearly everything has to.
+fn least_similarity(before: u64, after: u64) -> u32 {
+    if before == after {
+        CERTAIN * 2 / 5
+    } else if are_near(before, after) {
+        CERTAIN / 2
+    } else {
+        CERTAIN * 3 / 4
+    }
+}
+
+/// Within 2 % of each other.
+fn are_near(before: u64, after: u64) -> bool {
+    before.abs_diff(after) <= before.max(after) / 50
+}
+
 /// How likely the two are one stack, in 1024ths; `None` if that is not to be
-/// believed. Equal figures are strong evidence: little else has to fit. Figures
-/// that differ are none, and nearly everything has to.
+/// believed.
 fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
     let Alignment {
         similarity,
@@ -162,18 +191,17 @@ fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
         edits,
         replaced,
     } = alignment;
-    let (less, more) = (before.min(after), before.max(after));
-    let nearly_equal = more - less <= more / 50;
-    let believable = if less == more {
-        similarity >= CERTAIN * 2 / 5 && edits <= common + 1
-    } else if nearly_equal {
-        similarity >= CERTAIN / 2 && edits <= common
+    let few_edits = if before == after {
+        edits <= common + 1
+    } else if are_near(before, after) {
+        edits <= common
     } else {
-        similarity >= CERTAIN * 3 / 4 && edits * 3 <= common
+        edits * 3 <= common
     };
-    if replaced || common == 0 || !believable {
+    if replaced || common == 0 || !few_edits || similarity < least_similarity(before, after) {
         return None;
     }
+    let (less, more) = (before.min(after), before.max(after));
     let closeness = (u128::from(less) * u128::from(CERTAIN) / u128::from(more.max(1))) as u32;
     // Never certain: what is was found by looks, not by name.
     Some((similarity * 3 / 4 + closeness / 4).min(CERTAIN - 1))

@@ -16,8 +16,9 @@ use super::frames::FrameTable;
 use super::keys::{self, Closeness};
 use super::peel::Settled;
 
-/// How many callers are followed outwards before stacks are taken together.
-const FURTHEST: usize = 12;
+/// How many callers are followed outwards to find one that stacks have in
+/// common.
+const FURTHEST: usize = 24;
 
 /// Differences with one cause.
 pub(super) struct Group {
@@ -51,6 +52,14 @@ struct Draft {
 }
 
 impl Draft {
+    fn new(things: Vec<Settled>, depth: usize) -> Self {
+        Self {
+            things,
+            depth,
+            function: None,
+        }
+    }
+
     fn finish(self, classes: &Classes<'_>) -> Group {
         let weight = |thing: &&Settled| {
             let class = main_class(classes, thing);
@@ -111,10 +120,19 @@ fn own_frames<'s>(
     own.chain(fallback)
 }
 
-/// The functions of the innermost own frames, as one number.
-fn path(table: &FrameTable<'_>, stack: &[u32], depth: usize) -> u128 {
-    let own = own_frames(table, stack).take(depth);
-    keys::hash(own.map(|frame| table.name(frame, Closeness::Canonical)))
+/// The functions of the innermost own frames of a class, as one number.
+fn path(classes: &Classes<'_>, class: u32, depth: usize) -> u128 {
+    let table = &classes.table;
+    let name = |frame| table.name(frame, Closeness::Canonical);
+    let mut own = classes
+        .outwards(class)
+        .filter(|&frame| !table.is_glue(frame))
+        .take(depth)
+        .peekable();
+    if own.peek().is_none() {
+        return keys::hash(classes.outwards(class).take(1).map(name));
+    }
+    keys::hash(own.map(name))
 }
 
 /// A function as it is reached from the inside, and what goes through it.
@@ -135,17 +153,13 @@ fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
         for node in nodes.into_values() {
             for things in node.things {
                 let members: usize = things.iter().map(|thing| thing.classes.len()).sum();
-                if things.is_empty() {
-                } else if things.len() == 1 || 2 * members >= node.stacks || depth == FURTHEST {
-                    // One stack alone is headlined by its first own frame.
-                    let depth = if things.len() == 1 { 1 } else { depth };
-                    drafts.push(Draft {
-                        things,
-                        depth,
-                        function: None,
-                    });
-                } else {
+                if things.len() > 1 && 2 * members >= node.stacks {
+                    drafts.push(Draft::new(things, depth));
+                } else if things.len() > 1 {
                     pending.extend(things);
+                } else if !things.is_empty() {
+                    // One stack alone is headlined by its first own frame.
+                    drafts.push(Draft::new(things, 1));
                 }
             }
         }
@@ -153,17 +167,15 @@ fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
             break;
         }
     }
+    drafts.extend(pending.into_iter().map(|thing| Draft::new(vec![thing], 1)));
     drafts
 }
 
 fn nodes(classes: &Classes<'_>, things: Vec<Settled>, depth: usize) -> FxHashMap<u128, Node> {
     let mut nodes: FxHashMap<u128, Node> = FxHashMap::default();
-    let mut stack = Vec::new();
     for thing in things {
-        classes.stack(main_class(classes, &thing), &mut stack);
-        let node = nodes
-            .entry(path(&classes.table, &stack, depth))
-            .or_default();
+        let path = path(classes, main_class(classes, &thing), depth);
+        let node = nodes.entry(path).or_default();
         node.things[usize::from(thing.after > thing.before)].push(thing);
     }
     nodes
@@ -181,10 +193,8 @@ fn count_stacks(
     if contested.all(|things| things.len() < 2) {
         return;
     }
-    let mut stack = Vec::new();
     looked_at.retain(|&class| {
-        classes.stack(class, &mut stack);
-        let node = nodes.get_mut(&path(&classes.table, &stack, depth));
+        let node = nodes.get_mut(&path(classes, class, depth));
         node.map(|node| node.stacks += 1).is_some()
     });
 }

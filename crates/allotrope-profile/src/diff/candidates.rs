@@ -78,8 +78,8 @@ fn meet(posts: &[(u64, u64, u32)], seekers: &[Seeker], pairs: &mut Vec<(u32, u32
     let (gone, new) = (of(Side::Before), of(Side::After));
     let amount = |index: u32| seekers[index as usize].amount;
     // From both sides, so that it does not matter which side is which.
-    nearest(&gone, &new, &amount, |g, n| pairs.push((g, n)));
-    nearest(&new, &gone, &amount, |n, g| pairs.push((g, n)));
+    nearest(&gone, &new, amount, |g, n| pairs.push((g, n)));
+    nearest(&new, &gone, amount, |n, g| pairs.push((g, n)));
 }
 
 /// Calls `met` for each of `from` with its neighbours in `to`; both are in order

@@ -85,8 +85,14 @@ impl<'a> Classes<'a> {
     /// The frames of one of its stacks: which one does not matter where only
     /// names do.
     pub(super) fn stack(&self, class: u32, stack: &mut Vec<u32>) {
+        stack.clear();
+        stack.extend(self.outwards(class));
+    }
+
+    /// The same without writing them down.
+    pub(super) fn outwards(&self, class: u32) -> impl Iterator<Item = u32> {
         let occurrence = self.occurrences[self.classes[class as usize].first as usize];
-        self.table.stack(occurrence.run, occurrence.stack, stack);
+        self.table.outwards(occurrence.run, occurrence.stack)
     }
 
     pub(super) fn value(&self, occurrence: Occurrence) -> u64 {

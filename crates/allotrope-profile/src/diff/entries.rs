@@ -70,8 +70,7 @@ fn by_thread(classes: &Classes<'_>, jitter: Vec<Settled>) -> Vec<Draft> {
 /// stacks it is in.
 fn by_rename(classes: &Classes<'_>, moved: Vec<Settled>) -> Vec<Draft> {
     let aligner = Aligner::new(&classes.table);
-    let mut renames: FxHashMap<(Option<u32>, Option<u32>), (Differing, Vec<Settled>)> =
-        FxHashMap::default();
+    let mut renames: FxHashMap<_, (Differing, Vec<Settled>)> = FxHashMap::default();
     for thing in moved {
         let found = differing(classes, &aligner, &thing);
         let name = |frame: u32| classes.table.name(frame, Closeness::Exact);

@@ -75,13 +75,17 @@ impl<'a> FrameTable<'a> {
     /// The frames of a stack, innermost first, in place of what `stack` held.
     /// Never empty.
     pub(super) fn stack(&self, run: u32, index: u32, stack: &mut Vec<u32>) {
+        stack.clear();
+        stack.extend(self.outwards(run, index));
+    }
+
+    /// The same without writing them down, for those who stop early.
+    pub(super) fn outwards(&self, run: u32, index: u32) -> impl Iterator<Item = u32> {
         let run = &self.runs[run as usize];
         let frames = &run.set.stacks[index as usize].frames;
-        stack.clear();
-        stack.extend(frames.iter().map(|&frame| run.numbers[frame as usize]));
-        if stack.is_empty() {
-            stack.push(self.nothing);
-        }
+        let nothing = frames.is_empty().then_some(self.nothing);
+        let frames = frames.iter().map(|&frame| run.numbers[frame as usize]);
+        frames.chain(nothing)
     }
 
     pub(super) fn frame(&self, frame: u32) -> &'a StackFrame {
