@@ -14,13 +14,14 @@
 //! (`classes`); closeness by closeness, classes that balance are taken off
 //! (`keys`, `peel`); the rest is assigned to each other by what it has in common
 //! (`candidates`, `align`, `assign`); what the runs of a side differ by among
-//! themselves is set apart (`noise`); what is left is grouped (`blame`) and
-//! written down (`differs`, `entries`). Nothing depends on the order of the
+//! themselves is set apart (`noise`); what is left is grouped (`blame`, `calls`)
+//! and written down (`differs`, `entries`). Nothing depends on the order of the
 //! input, and exchanging the sides exchanges the result.
 
 mod align;
 mod assign;
 mod blame;
+mod calls;
 mod candidates;
 mod classes;
 mod differs;

@@ -287,6 +287,57 @@ fn what_lies_below_a_new_call_belongs_to_it() {
     assert_eq!(only(&diff).stacks.len(), 3);
 }
 
+/// A call that is made twice as often.
+#[test]
+fn what_all_doubled_belongs_to_the_call_that_did() {
+    let mut before = Stacks::default();
+    let mut after = Stacks::default();
+    for (stack, count) in [
+        (&["malloc", "helper", "render", "main"][..], 10),
+        (&["malloc", "glyphs", "text", "render", "main"], 20),
+        (&["malloc", "paint", "render", "main"], 30),
+    ] {
+        before.add(count, stack);
+        after.add(2 * count, stack);
+    }
+    for side in [&mut before, &mut after] {
+        side.add(50, &["malloc", "helper", "load", "main"]);
+        side.add(50, &["malloc", "paint", "load", "main"]);
+    }
+    let diff = check(&[before], &[after]);
+    assert_eq!(blames(&diff), ["render"]);
+    assert_eq!((only(&diff).before, only(&diff).after), (60, 120));
+}
+
+/// One container of a function that has others, reached at many depths of
+/// recursion.
+#[test]
+fn what_a_function_does_in_one_way_is_one_entry() {
+    let mut before = Stacks::default();
+    let mut after = Stacks::default();
+    for depth in 1..30 {
+        let outer = ["put", "visit", "each"]
+            .into_iter()
+            .chain(vec!["each"; depth])
+            .chain(["main"]);
+        for (way, was, is) in [
+            ("std::map::insert", 5, 5),
+            ("std::set::insert", 5, 5),
+            ("std::vector::vector", 0, 9),
+        ] {
+            let stack: Vec<&str> = ["malloc", way].into_iter().chain(outer.clone()).collect();
+            before.add(was, &stack);
+            after.add(is, &stack);
+        }
+    }
+    let diff = check(&[before], &[after]);
+    assert_eq!(blames(&diff), ["put"]);
+    assert_eq!(
+        (only(&diff).difference, only(&diff).stacks.len()),
+        (9 * 29, 29)
+    );
+}
+
 #[test]
 fn two_causes_are_two_entries() {
     let mut before = Stacks::default();

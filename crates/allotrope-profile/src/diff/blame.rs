@@ -1,16 +1,18 @@
 //! Which differences are one difference, and whose it is.
 //!
 //! Seen from the inside out, stacks that change by way of one function belong
-//! to it, provided that most of what goes through it changed: else it is a tool
-//! that many use, and its callers are looked at one by one. Seen from the
-//! outside in, everything below a call that is new as a whole belongs to that
-//! call. The headline is the first frame of the user's own, or the function
-//! that explains several stacks at once.
+//! to it, provided that most of what goes through it changed; or most of what
+//! it does that way, by the same runtime's functions. Else it is a tool that
+//! many use, and its callers are looked at one by one. Seen from the outside
+//! in, everything below a call that explains it belongs to that call (`calls`).
+//! The headline is the first frame of the user's own, or the function that
+//! explains several stacks at once.
 
 use rustc_hash::FxHashMap;
 
 use super::Side;
 use super::assign::main_class;
+use super::calls::Calls;
 use super::classes::Classes;
 use super::frames::FrameTable;
 use super::keys::{self, Closeness};
@@ -73,8 +75,9 @@ impl Draft {
                 let mut outwards = stack.iter().rev();
                 outwards.find(|&&frame| table.loosest(frame) == name)
             });
-            let own = || own_frames(table, &stack).take(self.depth).last();
-            named.copied().or_else(own).unwrap_or(stack[0])
+            named
+                .copied()
+                .unwrap_or_else(|| own_frame(table, &stack, self.depth))
         });
         Group {
             things: self.things,
@@ -108,31 +111,69 @@ pub(super) fn shown_stack(classes: &Classes<'_>, class: u32) -> Vec<u32> {
     }
 }
 
-/// The user's own frames, innermost first; the innermost frame of a stack that
-/// has none.
-fn own_frames<'s>(
-    table: &'s FrameTable<'_>,
-    stack: &'s [u32],
-) -> impl Iterator<Item = u32> + use<'s> {
-    let own = stack.iter().copied().filter(|&frame| !table.is_glue(frame));
-    let none = stack.iter().all(|&frame| table.is_glue(frame));
-    let fallback = stack.first().copied().filter(|_| none);
-    own.chain(fallback)
+/// The user's own frame that many out, counted from 1 with recursion as one; the
+/// outermost if there are fewer, the innermost frame of a stack that has none.
+fn own_frame(table: &FrameTable<'_>, stack: &[u32], depth: usize) -> u32 {
+    let mut own = Own::default();
+    let mut found = None;
+    for &frame in stack {
+        if own.count < depth && own.is_next(table, frame) {
+            found = Some(frame);
+        }
+    }
+    found.or(stack.first().copied()).unwrap_or_default()
 }
 
-/// The functions of the innermost own frames of a class, as one number.
-fn path(classes: &Classes<'_>, class: u32, depth: usize) -> u128 {
-    let table = &classes.table;
-    let name = |frame| table.name(frame, Closeness::Canonical);
-    let mut own = classes
-        .outwards(class)
-        .filter(|&frame| !table.is_glue(frame))
-        .take(depth)
-        .peekable();
-    if own.peek().is_none() {
-        return keys::hash(classes.outwards(class).take(1).map(name));
+/// Counts the user's own frames outwards.
+#[derive(Default)]
+struct Own {
+    count: usize,
+    last: Option<u32>,
+}
+
+impl Own {
+    /// Whether this is one more of them.
+    fn is_next(&mut self, table: &FrameTable<'_>, frame: u32) -> bool {
+        let name = table.name(frame, Closeness::Canonical);
+        let next = !table.is_glue(frame) && self.last.replace(name) != Some(name);
+        self.count += usize::from(next);
+        next
     }
-    keys::hash(own.map(name))
+}
+
+/// How far stacks are followed outwards.
+#[derive(Clone, Copy)]
+struct Reach {
+    /// Own frames.
+    depth: usize,
+    /// The glue in between counts too: not only who, but how.
+    glue: bool,
+}
+
+impl Reach {
+    fn all() -> impl Iterator<Item = Self> {
+        (1..=FURTHEST).flat_map(|depth| [false, true].map(|glue| Self { depth, glue }))
+    }
+
+    /// What a class looks like so far, as one number.
+    fn path(self, classes: &Classes<'_>, class: u32, names: &mut Vec<u32>) -> u128 {
+        let table = &classes.table;
+        let name = |frame| table.name(frame, Closeness::Canonical);
+        let mut own = Own::default();
+        names.clear();
+        for frame in classes.outwards(class) {
+            if own.is_next(table, frame) || (self.glue && table.is_glue(frame)) {
+                names.push(name(frame));
+            }
+            if own.count == self.depth {
+                break;
+            }
+        }
+        if names.is_empty() {
+            names.extend(classes.outwards(class).take(1).map(name));
+        }
+        keys::hash(names.iter().copied())
+    }
 }
 
 /// A function as it is reached from the inside, and what goes through it.
@@ -147,14 +188,14 @@ fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
     let mut drafts = Vec::new();
     let mut pending = things;
     let mut looked_at: Vec<u32> = (0..classes.classes.len() as u32).collect();
-    for depth in 1..=FURTHEST {
-        let mut nodes = nodes(classes, std::mem::take(&mut pending), depth);
-        count_stacks(classes, &mut nodes, &mut looked_at, depth);
+    for reach in Reach::all() {
+        let mut nodes = nodes(classes, std::mem::take(&mut pending), reach);
+        count_stacks(classes, &mut nodes, &mut looked_at, reach);
         for node in nodes.into_values() {
             for things in node.things {
                 let members: usize = things.iter().map(|thing| thing.classes.len()).sum();
                 if things.len() > 1 && 2 * members >= node.stacks {
-                    drafts.push(Draft::new(things, depth));
+                    drafts.push(Draft::new(things, reach.depth));
                 } else if things.len() > 1 {
                     pending.extend(things);
                 } else if !things.is_empty() {
@@ -171,41 +212,46 @@ fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
     drafts
 }
 
-fn nodes(classes: &Classes<'_>, things: Vec<Settled>, depth: usize) -> FxHashMap<u128, Node> {
+fn nodes(classes: &Classes<'_>, things: Vec<Settled>, reach: Reach) -> FxHashMap<u128, Node> {
     let mut nodes: FxHashMap<u128, Node> = FxHashMap::default();
+    let mut names = Vec::new();
     for thing in things {
-        let path = path(classes, main_class(classes, &thing), depth);
+        let path = reach.path(classes, main_class(classes, &thing), &mut names);
         let node = nodes.entry(path).or_default();
         node.things[usize::from(thing.after > thing.before)].push(thing);
     }
     nodes
 }
 
-/// Counts the stacks of both sides that go through the nodes, and forgets the
-/// others.
+/// Counts the stacks of both sides that go through the nodes. Forgets the
+/// others where no later step can come to them.
 fn count_stacks(
     classes: &Classes<'_>,
     nodes: &mut FxHashMap<u128, Node>,
     looked_at: &mut Vec<u32>,
-    depth: usize,
+    reach: Reach,
 ) {
     let mut contested = nodes.values().flat_map(|node| &node.things);
     if contested.all(|things| things.len() < 2) {
         return;
     }
+    let mut names = Vec::new();
     looked_at.retain(|&class| {
-        let node = nodes.get_mut(&path(classes, class, depth));
-        node.map(|node| node.stacks += 1).is_some()
+        let node = nodes.get_mut(&reach.path(classes, class, &mut names));
+        node.map(|node| node.stacks += 1).is_some() || reach.glue
     });
 }
 
-/// Takes together the groups that lie whole below one call to a function which
-/// the other side does not have.
+/// Takes together the groups that one call explains.
 fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
-    let mut below: FxHashMap<(Side, u32), Vec<Draft>> = FxHashMap::default();
+    if drafts.len() < 2 {
+        return drafts;
+    }
+    let calls = Calls::new(classes, drafts.iter().flat_map(|draft| &draft.things));
+    let mut below: FxHashMap<(bool, u32), Vec<Draft>> = FxHashMap::default();
     let mut grouped = Vec::new();
     for draft in drafts {
-        match entered(classes, &draft) {
+        match explained(&calls, &draft) {
             Some(call) => below.entry(call).or_default().push(draft),
             None => grouped.push(draft),
         }
@@ -224,31 +270,16 @@ fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
     grouped
 }
 
-/// The call by which all stacks of a group enter what the other side does not
-/// have, if it is one.
-fn entered(classes: &Classes<'_>, draft: &Draft) -> Option<(Side, u32)> {
-    let mut calls = draft.things.iter().map(|thing| entered_by(classes, thing));
-    let first = calls.next()??;
-    calls.all(|call| call == Some(first)).then_some(first)
-}
-
-fn entered_by(classes: &Classes<'_>, thing: &Settled) -> Option<(Side, u32)> {
-    let side = thing.only_side()?;
-    let other = match side {
-        Side::Before => Side::After,
-        Side::After => Side::Before,
-    };
-    let table = &classes.table;
-    let mut stack = Vec::new();
-    classes.stack(main_class(classes, thing), &mut stack);
-    let own = |frame: &&u32| !table.is_glue(**frame);
-    let is_one_sided = |&&frame: &&u32| table.occurrences(table.loosest(frame), other) == 0;
-    let mut outside_in = stack.iter().rev().filter(own);
-    // The outermost function has no call that could be new.
-    let outermost = outside_in.next()?;
-    if is_one_sided(&outermost) {
-        return None;
-    }
-    let entered = outside_in.find(is_one_sided)?;
-    Some((side, table.loosest(*entered)))
+/// The function whose call explains all stacks of a group, if it is one, and
+/// whether they rose.
+fn explained(calls: &Calls<'_, '_>, draft: &Draft) -> Option<(bool, u32)> {
+    let mut functions = draft.things.iter().map(|thing| calls.explaining(thing));
+    let first = functions.next()??;
+    let rose = draft
+        .things
+        .first()
+        .is_some_and(|thing| thing.difference() > 0);
+    functions
+        .all(|function| function == Some(first))
+        .then_some((rose, first))
 }
