@@ -18,7 +18,6 @@ pub struct ReadError {
     /// Where in it.
     pub place: Place,
     /// What is wrong, and what to do.
-    #[source]
     pub problem: Problem,
 }
 

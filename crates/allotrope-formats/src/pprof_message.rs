@@ -3,8 +3,6 @@
 //! itself is no message here: it is read and written field by field, so that
 //! its size in memory is bounded and known.
 
-#![allow(missing_docs)]
-
 use prost::Message;
 
 /// Numbers of the profile's own fields.

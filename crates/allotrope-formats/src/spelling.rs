@@ -308,6 +308,10 @@ mod tests {
                 "f()::{lambda()#1}::operator()",
             ),
             ("my_operator(int)", "my_operator"),
+            (
+                "_swift_allocObject_(swift::TargetHeapMetadata<swift::InProcess> const*, unsigned long)",
+                "_swift_allocObject_",
+            ),
             ("non-virtual thunk to a::b()", "non-virtual thunk to a::b"),
         ] {
             let spelling = spell(printed, "");
