@@ -8,7 +8,10 @@
 //! known: the Firefox Profiler shows it, `dh_view.html` passes over it.
 //! A point's own maximum (`mb`, `mbk`) is not known either; the larger of what
 //! was live at the peak and at the end stands for it, which it is at least.
-//! Times are in microseconds; those of the run itself are not known and 0.
+//! Times are in microseconds. How long the run took is not known: the longest
+//! mean lifetime of a stack stands for it, as some block lived that long; it
+//! is near the truth where something lives from start to end. Without lifetimes
+//! it is 0, and the viewer's rates are infinite. The time of the peak is 0.
 //! Where only allocations are known, the file is an `ad-hoc` one that counts
 //! them.
 //!
@@ -63,7 +66,7 @@ impl Exporter for Dhat {
             .map(|stack| (table.stack(&stack.frames), stack.figures));
         let points = merge(stacks);
         let form = Form::of(set);
-        form.head(&set.title, out)?;
+        form.head(&set.title, least_duration(&points), out)?;
         for (at, (frames, figures)) in points.iter().enumerate() {
             out.write_all(if at == 0 { b"\n " } else { b"\n ," })?;
             form.point(frames, figures, out)?;
@@ -130,6 +133,19 @@ fn text(address: u64, frame: &StackFrame) -> String {
     on_one_line(text.into(), None).into_owned()
 }
 
+/// Microseconds that the run took at least.
+fn least_duration(points: &[(Box<[u32]>, Figures)]) -> u64 {
+    let mean = |figures: &Figures| {
+        let lifetimes = figures[Metric::LifetimeMicroseconds as usize];
+        lifetimes.div_ceil(figures[Metric::Allocations as usize].max(1))
+    };
+    points
+        .iter()
+        .map(|(_, figures)| mean(figures))
+        .max()
+        .unwrap_or(0)
+}
+
 fn quoted(text: &str) -> io::Result<String> {
     serde_json::to_string(text).map_err(io::Error::from)
 }
@@ -160,7 +176,7 @@ impl Form {
         }
     }
 
-    fn head(&self, command: &str, out: &mut dyn Write) -> io::Result<()> {
+    fn head(&self, command: &str, duration: u64, out: &mut dyn Write) -> io::Result<()> {
         let mode = if self.bytes { "heap" } else { "ad-hoc" };
         write!(
             out,
@@ -177,7 +193,11 @@ impl Form {
         if self.lifetimes {
             writeln!(out, ",\"tuth\":10")?;
         }
-        writeln!(out, ",\"cmd\":{}\n,\"pid\":0\n,\"te\":0", quoted(command)?)?;
+        writeln!(
+            out,
+            ",\"cmd\":{}\n,\"pid\":0\n,\"te\":{duration}",
+            quoted(command)?
+        )?;
         if self.lifetimes {
             writeln!(out, ",\"tg\":0")?;
         }

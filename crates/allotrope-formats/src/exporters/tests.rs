@@ -270,6 +270,17 @@ fn what_is_not_known_is_not_written() {
 }
 
 #[test]
+fn dhat_says_how_long_the_run_took_at_least() {
+    let mut set = counted();
+    set.known = Known::ALL;
+    // Five blocks that lived 21 microseconds together, one of them 5 or more.
+    set.stacks[0].figures = [5, 50, 0, 0, 0, 0, 0, 21];
+    let text = written("dhat", &set, Metric::Allocations);
+    let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+    assert_eq!(json["te"], 5);
+}
+
+#[test]
 fn dhat_keeps_what_was_live_where_lifetimes_are_not_known() {
     let mut set = counted();
     set.known = Known::of(&[
