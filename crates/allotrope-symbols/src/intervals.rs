@@ -58,6 +58,13 @@ impl<T> Intervals<T> {
         Self { entries }
     }
 
+    /// All ranges, sorted by their start.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Range<u64>, &T)> {
+        self.entries
+            .iter()
+            .map(|entry| (&entry.range, &entry.value))
+    }
+
     /// The values whose ranges hold `address`, the latest to start first.
     pub(crate) fn containing(&self, address: u64) -> impl Iterator<Item = &T> {
         let after = self

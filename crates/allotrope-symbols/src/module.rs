@@ -1,6 +1,7 @@
 //! One module's symbols: which files they come from, and how what the symbol
 //! tables and the debug information say about an address becomes frames.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,15 +13,25 @@ use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
 use crate::error::{SymbolError, hexadecimal};
 use crate::frame::{Frame, Resolved};
+use crate::index::{self, Index, IndexCache};
 use crate::locator::Locator;
 use crate::shared_strings::SharedStrings;
-use crate::symbol_table::{Symbol, SymbolTable};
+use crate::symbol_table::SymbolTable;
 
 /// The symbols of one loaded module.
 #[derive(Debug)]
 pub struct ModuleSymbols {
-    symbols: SymbolTable,
-    debug_information: Option<DebugInformation>,
+    source: Source,
+}
+
+/// What the names come from.
+#[derive(Debug)]
+enum Source {
+    Files {
+        symbols: SymbolTable,
+        debug_information: Option<Box<DebugInformation>>,
+    },
+    Index(Index),
 }
 
 impl ModuleSymbols {
@@ -45,6 +56,11 @@ impl ModuleSymbols {
             Ok(module) => module.build_id(),
             Err(_) => build_id,
         };
+        let cache = locator.index_cache().filter(|_| !wanted.is_empty());
+        if let Some(index) = cache.and_then(|cache| cache.open(wanted)) {
+            let source = Source::Index(index);
+            return Ok(Self { source });
+        }
         let has_dwarf = module.as_ref().is_ok_and(ElfFile::has_dwarf);
         let debug = if has_dwarf {
             None
@@ -56,13 +72,26 @@ impl ModuleSymbols {
             (module, debug) => module.iter().chain(debug).collect(),
         };
         let described = files.iter().rev().find(|file| file.has_dwarf());
+        let mut is_whole = true;
+        let debug_information = described.map(|file| {
+            let supplementary = locator.supplementary_file(file);
+            is_whole = supplementary.is_some() || file.alternate_link().is_none();
+            let split = SplitFiles::new(locator, file.build_id(), &files);
+            DebugInformation::load(file, supplementary.as_ref(), split)
+        });
+        let symbols = read_symbols(&files);
+        if let (Some(cache), Some(information)) = (cache, &debug_information)
+            && is_whole
+            && let Some(index) = make_index(cache, wanted, information, &symbols)
+        {
+            let source = Source::Index(index);
+            return Ok(Self { source });
+        }
         Ok(Self {
-            symbols: read_symbols(&files),
-            debug_information: described.map(|file| {
-                let supplementary = locator.supplementary_file(file);
-                let split = SplitFiles::new(locator, file.build_id(), &files);
-                DebugInformation::load(file, supplementary.as_ref(), split)
-            }),
+            source: Source::Files {
+                symbols,
+                debug_information: debug_information.map(Box::new),
+            },
         })
     }
 
@@ -73,36 +102,99 @@ impl ModuleSymbols {
     /// Debug information is read anew by each call, so that nothing of it
     /// stays in memory: ask for all addresses at once.
     pub fn resolve(&self, addresses: &[(u64, bool)]) -> Vec<Resolved> {
-        let lookup = |(address, exact): &(u64, bool)| address.checked_sub(u64::from(!exact));
         let mut lookups: Vec<u64> = addresses.iter().filter_map(lookup).collect();
         lookups.sort_unstable();
         lookups.dedup();
         let mut strings = SharedStrings::default();
-        let locations = match &self.debug_information {
-            Some(information) => information.locate(&lookups, &mut strings),
-            None => vec![None; lookups.len()],
-        };
-        let mut resolver = Resolver {
-            symbols: &self.symbols,
-            strings,
-            names: FxHashMap::default(),
-        };
-        let resolve = |address: &(u64, bool)| {
-            let Some(lookup) = lookup(address) else {
-                return Resolved::default();
-            };
-            let index = lookups.partition_point(|known| *known < lookup);
-            resolver.resolve(address.0, lookup, locations[index].as_ref())
-        };
-        addresses.iter().map(resolve).collect()
+        match &self.source {
+            Source::Files {
+                symbols,
+                debug_information,
+            } => {
+                let locations = match debug_information {
+                    Some(information) => information.locate(&lookups, &mut strings),
+                    None => vec![None; lookups.len()],
+                };
+                let mut resolver = Resolver::new(strings);
+                in_order(addresses, &lookups, |address, index| {
+                    let symbol = symbols.containing(lookups[index]);
+                    let symbol = symbol.map(|it| (it.address, linkage_name(it.name.into())));
+                    resolver.resolve(address, locations[index].clone(), symbol)
+                })
+            }
+            Source::Index(index) => {
+                let mut resolver = Resolver::new(strings);
+                in_order(addresses, &lookups, |address, number| {
+                    let lookup = lookups[number];
+                    let symbol = index.symbol(lookup);
+                    let symbol =
+                        symbol.map(|it| (it.address, linkage_name(it.name.to_vec().into())));
+                    let location = index.location(lookup, &mut resolver.strings);
+                    resolver.resolve(address, location, symbol)
+                })
+            }
+        }
     }
 
     /// Whether most of the module's code was compiled without optimisation;
     /// `None` where the compilers did not leave word of it: gcc does, clang
     /// only with `-grecord-command-line`, rustc does not.
     pub fn unoptimised(&self) -> Option<bool> {
-        self.debug_information.as_ref()?.unoptimised()
+        match &self.source {
+            Source::Files {
+                debug_information, ..
+            } => debug_information.as_ref()?.unoptimised(),
+            Source::Index(index) => index.unoptimised(),
+        }
     }
+}
+
+/// The byte that is looked up for an address.
+fn lookup((address, exact): &(u64, bool)) -> Option<u64> {
+    address.checked_sub(u64::from(!exact))
+}
+
+/// Asks `resolve` for each address, with its index among the sorted `lookups`.
+fn in_order(
+    addresses: &[(u64, bool)],
+    lookups: &[u64],
+    mut resolve: impl FnMut(u64, usize) -> Resolved,
+) -> Vec<Resolved> {
+    // In the order of the lookups, so that what is near is read together.
+    let mut order: Vec<(u64, usize)> = Vec::with_capacity(addresses.len());
+    for (index, address) in addresses.iter().enumerate() {
+        order.extend(lookup(address).map(|lookup| (lookup, index)));
+    }
+    order.sort_unstable();
+    let mut all = vec![Resolved::default(); addresses.len()];
+    let mut at = 0;
+    for (lookup, index) in order {
+        while lookups.get(at).is_some_and(|known| *known < lookup) {
+            at += 1;
+        }
+        all[index] = resolve(addresses[index].0, at);
+    }
+    all
+}
+
+/// Makes and keeps the index of a module with much debug information. That it
+/// can not be kept is no harm: the files are there.
+fn make_index(
+    cache: &IndexCache,
+    build_id: &[u8],
+    information: &DebugInformation,
+    symbols: &SymbolTable,
+) -> Option<Index> {
+    if !cache.is_worthwhile(information.size()) {
+        return None;
+    }
+    let table = information.segments()?;
+    let unoptimised = information.unoptimised();
+    let kept = cache.keep(build_id, |file| {
+        index::write(file, build_id, unoptimised, table, symbols)
+    });
+    kept.ok().filter(|kept| *kept)?;
+    cache.open(build_id)
 }
 
 /// The functions that the symbol tables name; where they were stripped, those
@@ -118,36 +210,49 @@ fn read_symbols(files: &[&ElfFile]) -> SymbolTable {
 
 /// Puts frames together, each name demangled once.
 struct Resolver<'a> {
-    symbols: &'a SymbolTable,
     strings: SharedStrings,
     names: FxHashMap<Name<'a>, (Arc<str>, Arc<str>)>,
 }
 
 impl<'a> Resolver<'a> {
-    fn resolve(&mut self, address: u64, lookup: u64, location: Option<&Location<'a>>) -> Resolved {
-        let symbol = self.symbols.containing(lookup);
-        let start = location.and_then(|location| location.start);
+    fn new(strings: SharedStrings) -> Self {
+        Self {
+            strings,
+            names: FxHashMap::default(),
+        }
+    }
+
+    /// `symbol`: where the symbol that holds the address starts, and its name.
+    fn resolve(
+        &mut self,
+        address: u64,
+        location: Option<Location<'a>>,
+        symbol: Option<(u64, Name<'a>)>,
+    ) -> Resolved {
+        let start = location.as_ref().and_then(|location| location.start);
         // A label far before the function may be the only symbol there is.
-        let start = start.max(symbol.map(|symbol| symbol.address));
+        let start = start.max(symbol.as_ref().map(|symbol| symbol.0));
+        let symbol = symbol.map(|symbol| symbol.1);
         let offset = start.map_or(0, |start| address.saturating_sub(start));
         let Some(location) = location else {
-            let frame = symbol.map(|symbol| self.frame(linkage_name(symbol), offset));
+            let frame = symbol.map(|name| self.frame(name, offset));
             return Resolved {
                 frames: frame.into_iter().collect(),
             };
         };
         let outermost = location.frames.len() - 1;
+        let mut symbol = symbol;
         let mut frames = Vec::with_capacity(location.frames.len());
-        for (index, from) in location.frames.iter().enumerate() {
+        for (index, from) in location.frames.into_iter().enumerate() {
             let name = if index == outermost {
-                function_name(from.name.clone(), symbol)
+                function_name(from.name, symbol.take())
             } else {
-                from.name.clone()
+                from.name
             };
             // A frame that nothing names is no frame; the others still hold.
             let Some(name) = name else { continue };
             frames.push(Frame {
-                file: from.file.clone(),
+                file: from.file,
                 line: from.line,
                 column: from.column,
                 inlined: index != outermost,
@@ -182,22 +287,20 @@ impl<'a> Resolver<'a> {
     }
 }
 
-fn linkage_name(symbol: Symbol<'_>) -> Name<'_> {
+fn linkage_name(text: Cow<'_, [u8]>) -> Name<'_> {
     Name {
-        text: symbol.name.into(),
+        text,
         is_linkage: true,
     }
 }
 
 /// The name of a function that is not inlined: the linker's name for it if
 /// there is one, which alone is the same whoever tells it.
-fn function_name<'a>(described: Option<Name<'a>>, symbol: Option<Symbol<'a>>) -> Option<Name<'a>> {
+fn function_name<'a>(described: Option<Name<'a>>, symbol: Option<Name<'a>>) -> Option<Name<'a>> {
     match (described, symbol) {
-        (Some(name), Some(symbol)) if !name.is_linkage && is_mangled(symbol.name) => {
-            Some(linkage_name(symbol))
-        }
+        (Some(name), Some(symbol)) if !name.is_linkage && is_mangled(&symbol.text) => Some(symbol),
         (Some(name), _) => Some(name),
-        (None, symbol) => symbol.map(linkage_name),
+        (None, symbol) => symbol,
     }
 }
 

@@ -25,6 +25,13 @@ pub(crate) struct Symbol<'a> {
     pub(crate) name: &'a [u8],
 }
 
+/// A symbol with a name of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NamedSymbol {
+    pub(crate) address: u64,
+    pub(crate) name: std::sync::Arc<[u8]>,
+}
+
 /// The functions of a module, one for each start address.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolTable {
@@ -89,6 +96,16 @@ impl SymbolTable {
             functions: Intervals::new(functions.collect()),
             strings,
         }
+    }
+
+    /// Every address at which the answer to [`Self::containing`] may change,
+    /// sorted.
+    pub(crate) fn boundaries(&self) -> Vec<u64> {
+        let ranges = self.functions.iter().map(|(range, _)| range);
+        let mut cuts: Vec<u64> = ranges.flat_map(|it| [it.start, it.end]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        cuts
     }
 
     /// The innermost symbol that holds `address`.

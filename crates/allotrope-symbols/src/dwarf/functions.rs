@@ -72,33 +72,56 @@ fn scan_functions(
     Some(())
 }
 
-/// For each of the sorted `addresses`, the calls inlined around it in the
-/// function whose entry is given, outermost first.
-pub(super) fn inlined_at(
+/// A range of the code of an inlined call.
+#[derive(Debug, Clone)]
+pub(super) struct InlinedRange {
+    pub(super) range: Range<u64>,
+    /// Number of inlined calls around it.
+    level: usize,
+    inlined: Inlined,
+}
+
+/// The calls inlined into the function whose entry is given, each before those
+/// inlined into it.
+pub(super) fn inlined_ranges(
     unit: UnitRef<'_, '_>,
     function: UnitOffset,
-    addresses: &[u64],
     budget: &Budget,
-) -> Vec<Vec<Inlined>> {
+) -> Vec<InlinedRange> {
     let mut walk = InlineWalk {
         unit,
-        addresses,
         budget,
         open: Vec::new(),
-        found: vec![Vec::new(); addresses.len()],
+        found: Vec::new(),
     };
     let _ = walk.walk(function);
     walk.found
 }
 
+/// For each of the sorted `addresses`, the calls inlined around it, outermost
+/// first. An address is within an inlined call only if it is within all that
+/// surround it; the number found so far tells.
+pub(super) fn chains_at(calls: &[InlinedRange], addresses: &[u64]) -> Vec<Vec<Inlined>> {
+    let mut chains: Vec<Vec<Inlined>> = vec![Vec::new(); addresses.len()];
+    for call in calls {
+        let first = addresses.partition_point(|a| *a < call.range.start);
+        let end = addresses.partition_point(|a| *a < call.range.end);
+        for chain in chains.get_mut(first..end).unwrap_or_default() {
+            if chain.len() == call.level {
+                chain.push(call.inlined);
+            }
+        }
+    }
+    chains
+}
+
 /// One pass over a function's entries.
 struct InlineWalk<'u, 'a> {
     unit: UnitRef<'u, 'a>,
-    addresses: &'u [u64],
     budget: &'u Budget,
     /// Depths of the inlined calls around the current entry.
     open: Vec<isize>,
-    found: Vec<Vec<Inlined>>,
+    found: Vec<InlinedRange>,
 }
 
 impl<'a> InlineWalk<'_, 'a> {
@@ -165,7 +188,16 @@ impl<'a> InlineWalk<'_, 'a> {
             }
         }
         let (unit, budget) = (self.unit, self.budget);
-        let _ = ranges.each(unit, budget, |range| self.take_range(inlined, &range));
+        let level = self.open.len();
+        if level < MAX_INLINED {
+            let _ = ranges.each(unit, budget, |range| {
+                self.found.push(InlinedRange {
+                    range,
+                    level,
+                    inlined,
+                });
+            });
+        }
         Some(())
     }
 
@@ -175,19 +207,6 @@ impl<'a> InlineWalk<'_, 'a> {
             AttributeValue::FileIndex(0) if self.unit.header.version() < 5 => None,
             AttributeValue::FileIndex(index) => Some(index),
             _ => None,
-        }
-    }
-
-    /// An address is within an inlined call only if it is within all that
-    /// surround it; the number found so far tells.
-    fn take_range(&mut self, inlined: Inlined, range: &Range<u64>) {
-        let first = self.addresses.partition_point(|a| *a < range.start);
-        let end = self.addresses.partition_point(|a| *a < range.end);
-        let level = self.open.len();
-        for chain in &mut self.found[first..end] {
-            if chain.len() == level && level < MAX_INLINED {
-                chain.push(inlined);
-            }
         }
     }
 }

@@ -29,6 +29,27 @@ pub(super) fn positions(
     found
 }
 
+/// Every address at which a row begins or a sequence ends, unsorted.
+pub(super) fn boundaries(unit: UnitRef<'_, '_>, budget: &Budget) -> Vec<u64> {
+    let mut found = Vec::new();
+    let program = unit.line_program.clone();
+    let mut last = None;
+    if let Some(mut rows) = program.map(gimli::IncompleteLineProgram::rows) {
+        while let Ok(Some((_, row))) = rows.next_row() {
+            if budget.spend(1).is_none() {
+                break;
+            }
+            // Rows that say the same again are no boundary.
+            let new = (!row.end_sequence()).then(|| position(row));
+            if new != last || found.is_empty() || new.is_none() {
+                found.push(row.address());
+            }
+            last = new;
+        }
+    }
+    found
+}
+
 fn run_program(
     unit: UnitRef<'_, '_>,
     addresses: &[u64],

@@ -13,6 +13,7 @@ mod names;
 mod producer;
 mod ranges;
 mod scopes;
+pub(crate) mod segments;
 mod split;
 mod units;
 
@@ -100,6 +101,11 @@ impl DebugInformation {
         };
         search.run();
         search.found
+    }
+
+    /// Bytes of all sections, expanded.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
     }
 
     /// See [`crate::ModuleSymbols::unoptimised`].
@@ -310,12 +316,10 @@ impl<'a> Describe<'_, '_, '_, '_, 'a> {
         let mut locations = vec![None; addresses.len()];
         for (function, members) in by_function(&functions, addresses) {
             let inside: Vec<u64> = members.iter().map(|member| addresses[*member]).collect();
-            let chains = match function {
-                Some(function) => {
-                    functions::inlined_at(self.functions, function.entry, &inside, budget)
-                }
-                None => vec![Vec::new(); inside.len()],
-            };
+            let calls = function.map_or_else(Vec::new, |function| {
+                functions::inlined_ranges(self.functions, function.entry, budget)
+            });
+            let chains = functions::chains_at(&calls, &inside);
             for (member, chain) in members.into_iter().zip(chains) {
                 locations[member] = self.location(function, &chain, positions[member]);
             }

@@ -72,7 +72,8 @@ impl<'d, 'a> Units<'d, 'a> {
         parsed.entry(index).or_insert_with(parse).clone()
     }
 
-    fn parse(&self, index: usize) -> Option<Unit<'a>> {
+    /// The unit, not kept.
+    pub(super) fn parse(&self, index: usize) -> Option<Unit<'a>> {
         self.dwarf.unit(*self.headers.get(index)?).ok()
     }
 

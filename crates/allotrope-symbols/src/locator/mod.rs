@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use self::debuginfod::Debuginfod;
 use crate::elf::{AlternateLink, DebugLink, ElfFile};
 use crate::error::{SymbolError, hexadecimal};
+use crate::index::IndexCache;
 
 /// Finds separate debug files by build id and by `.gnu_debuglink`, as GDB does
 /// (GDB manual, "Debugging Information in Separate Files"), and in the cache of
@@ -23,6 +24,7 @@ pub struct Locator {
     /// Files given by name, with their build ids.
     given: Vec<(Vec<u8>, PathBuf)>,
     debuginfod: Debuginfod,
+    index_cache: Option<IndexCache>,
 }
 
 impl Default for Locator {
@@ -32,6 +34,7 @@ impl Default for Locator {
             sysroot: None,
             given: Vec::new(),
             debuginfod: Debuginfod::from_environment(),
+            index_cache: None,
         }
     }
 }
@@ -96,6 +99,19 @@ impl Locator {
         let servers = servers.into_iter().map(Into::into);
         self.debuginfod.add_servers(servers);
         self
+    }
+
+    /// Keeps indexes of modules with much debug information in this cache, and
+    /// uses those that are there: the first time a module is read takes
+    /// longer, each later time a fraction.
+    #[must_use]
+    pub fn with_index_cache(mut self, cache: impl Into<Option<IndexCache>>) -> Self {
+        self.index_cache = cache.into();
+        self
+    }
+
+    pub(crate) fn index_cache(&self) -> Option<&IndexCache> {
+        self.index_cache.as_ref()
     }
 
     /// Files given by [`Self::with_file`], each with its build id.

@@ -1,0 +1,203 @@
+//! Writing an index.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+
+use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, TABLES, VERSION};
+use crate::dwarf::Name;
+use crate::dwarf::segments::{NONE, SegmentTable};
+use crate::symbol_table::SymbolTable;
+
+/// Writes the index of a module. `Ok(false)`: it does not fit the format.
+pub(crate) fn write(
+    file: &File,
+    build_id: &[u8],
+    unoptimised: Option<bool>,
+    mut table: SegmentTable,
+    symbols: &SymbolTable,
+) -> io::Result<bool> {
+    let symbols = symbol_segments(symbols, &mut table.names);
+    let Some(base) = base(&table, &symbols) else {
+        return Ok(false);
+    };
+    if build_id.is_empty() || build_id.len() > MAX_BUILD_ID {
+        return Ok(false);
+    }
+    let mut output = Output::new(file)?;
+    let relative = |address: u64| (address - base) as u32;
+    for (start, node) in &table.segments {
+        output.words(&[relative(*start), *node])?;
+    }
+    output.end_table();
+    for node in &table.nodes {
+        let start = node.start.map_or(NONE, relative);
+        let words = [
+            node.name,
+            node.file,
+            node.line,
+            node.column,
+            node.parent,
+            start,
+        ];
+        output.words(&words)?;
+    }
+    output.end_table();
+    for (start, symbol, name) in &symbols {
+        output.words(&[relative(*start), relative(*symbol), *name])?;
+    }
+    output.end_table();
+    let mut text = Text::default();
+    for name in &table.names {
+        let linkage = if name.is_linkage { LINKAGE } else { 0 };
+        let place = text.place(name.text.len());
+        output.words(&[place.0, place.1 | linkage])?;
+    }
+    output.end_table();
+    for path in &table.files {
+        let place = text.place(path.len());
+        output.words(&[place.0, place.1])?;
+    }
+    output.end_table();
+    let names = table.names.iter().map(|name| &name.text[..]);
+    for part in names.chain(table.files.iter().map(String::as_bytes)) {
+        output.bytes(part)?;
+    }
+    output.end_table();
+    if text.length > u64::from(u32::MAX) {
+        return Ok(false);
+    }
+    output.finish(build_id, unoptimised, base)?;
+    Ok(true)
+}
+
+/// What each text takes of the table of texts.
+#[derive(Default)]
+struct Text {
+    length: u64,
+}
+
+impl Text {
+    fn place(&mut self, length: usize) -> (u32, u32) {
+        // That all of it fits is checked once, at the end.
+        let place = (self.length as u32, length as u32 & !LINKAGE);
+        self.length += length as u64;
+        place
+    }
+}
+
+/// The lowest address, if all are within 32 bits of it.
+fn base(table: &SegmentTable, symbols: &[(u64, u64, u32)]) -> Option<u64> {
+    let segments = table.segments.iter().map(|segment| segment.0);
+    let functions = table.nodes.iter().filter_map(|node| node.start);
+    let symbols = symbols.iter().flat_map(|it| [it.0, it.1]);
+    let all = segments.chain(functions).chain(symbols);
+    let (lowest, highest) = all.fold((u64::MAX, 0), |(lowest, highest), address| {
+        (lowest.min(address), highest.max(address))
+    });
+    // The highest number stands for "none".
+    let fits = highest.checked_sub(lowest)? < u64::from(NONE);
+    fits.then_some(lowest)
+}
+
+/// Segments within which the same symbol holds: start, start of the symbol,
+/// name.
+fn symbol_segments(symbols: &SymbolTable, names: &mut Vec<Name<'static>>) -> Vec<(u64, u64, u32)> {
+    let mut segments: Vec<(u64, u64, u32)> = Vec::new();
+    for cut in symbols.boundaries() {
+        let segment = match symbols.containing(cut) {
+            None => (cut, cut, NONE),
+            // A function goes on behind one nested in it: the name is there.
+            Some(symbol) => {
+                let known = segments.iter().rev().take(8);
+                let mut known = known.filter(|it| it.1 == symbol.address && it.2 != NONE);
+                let name = known.next().map_or_else(
+                    || {
+                        names.push(Name {
+                            text: symbol.name.to_vec().into(),
+                            is_linkage: true,
+                        });
+                        (names.len() - 1) as u32
+                    },
+                    |known| known.2,
+                );
+                (cut, symbol.address, name)
+            }
+        };
+        segments.push(segment);
+    }
+    segments
+}
+
+/// The tables, behind room for the header.
+struct Output<'f> {
+    file: &'f File,
+    writer: BufWriter<&'f File>,
+    checksum: crc32fast::Hasher,
+    at: u64,
+    tables: Vec<(u64, u64)>,
+}
+
+impl<'f> Output<'f> {
+    fn new(file: &'f File) -> io::Result<Self> {
+        let mut writer = BufWriter::with_capacity(1 << 18, file);
+        writer.write_all(&[0; HEADER])?;
+        Ok(Self {
+            file,
+            writer,
+            checksum: crc32fast::Hasher::new(),
+            at: HEADER as u64,
+            tables: Vec::with_capacity(TABLES),
+        })
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.checksum.update(bytes);
+        self.at += bytes.len() as u64;
+        self.writer.write_all(bytes)
+    }
+
+    fn words(&mut self, words: &[u32]) -> io::Result<()> {
+        let mut bytes = [0; 32];
+        for (bytes, word) in bytes.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        self.bytes(&bytes[..words.len() * 4])
+    }
+
+    fn end_table(&mut self) {
+        let start = match self.tables.last() {
+            Some((start, length)) => start + length,
+            None => HEADER as u64,
+        };
+        self.tables.push((start, self.at - start));
+    }
+
+    fn finish(self, build_id: &[u8], unoptimised: Option<bool>, base: u64) -> io::Result<()> {
+        let mut header = Vec::with_capacity(HEADER);
+        header.extend(self.checksum.finalize().to_le_bytes());
+        header.push(match unoptimised {
+            None => 0,
+            Some(false) => 1,
+            Some(true) => 2,
+        });
+        header.push(build_id.len() as u8);
+        header.extend(build_id);
+        header.resize(4 + 2 + MAX_BUILD_ID, 0);
+        header.extend(base.to_le_bytes());
+        for (start, length) in &self.tables {
+            header.extend(start.to_le_bytes());
+            header.extend(length.to_le_bytes());
+        }
+        let mut all = MAGIC.to_vec();
+        all.extend(VERSION.to_le_bytes());
+        all.extend(crc32fast::hash(&header).to_le_bytes());
+        debug_assert_eq!(all.len(), CHECKED);
+        all.extend(header);
+        self.writer
+            .into_inner()
+            .map_err(|error| error.into_error())?;
+        let mut file = self.file;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(&all)
+    }
+}

@@ -1,0 +1,198 @@
+//! The folder that indexes are kept in. It may be deleted at any time, and
+//! several processes may use it at once: an index gets its name when it is
+//! whole, and one that is deleted while it is read can be read to the end.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::{Index, VERSION};
+use crate::error::hexadecimal;
+
+/// Bytes of indexes kept, unless told otherwise.
+const LIMIT: u64 = 2 << 30;
+/// Unfinished files older than this many seconds are nobody's any more.
+const ABANDONED: u64 = 3600;
+
+/// Where indexes of large modules are kept from one run to the next.
+#[derive(Debug, Clone)]
+pub struct IndexCache {
+    folder: PathBuf,
+    limit: u64,
+    /// Modules with fewer bytes of debug information are read as they are.
+    worthwhile: u64,
+}
+
+impl IndexCache {
+    /// Below the user's cache folder (`$XDG_CACHE_HOME`, or `.cache` in the
+    /// home); `None` where there is no such folder to be known.
+    pub fn of_user() -> Option<Self> {
+        let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+        let caches = match set("XDG_CACHE_HOME") {
+            Some(folder) => PathBuf::from(folder),
+            None => PathBuf::from(set("HOME")?).join(".cache"),
+        };
+        Some(Self::at(caches.join("allotrope/symbols")))
+    }
+
+    /// In this folder, which is made when it is needed.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            limit: LIMIT,
+            worthwhile: 16 << 20,
+        }
+    }
+
+    /// Keeps at most this many bytes; those used longest ago go first.
+    #[must_use]
+    pub fn with_limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+
+    /// Makes indexes only of modules with at least this many bytes of debug
+    /// information; 16 MiB unless told otherwise.
+    #[must_use]
+    pub fn with_least_size(mut self, bytes: u64) -> Self {
+        self.worthwhile = bytes;
+        self
+    }
+
+    pub(crate) fn is_worthwhile(&self, bytes: u64) -> bool {
+        bytes >= self.worthwhile
+    }
+
+    /// The index of a build, if it is there and whole.
+    pub(crate) fn open(&self, build_id: &[u8]) -> Option<Index> {
+        let path = self.path(build_id);
+        let file = File::open(&path).ok()?;
+        let index = Index::open(file, build_id);
+        match &index {
+            // It was used: it goes later.
+            Some(_) => {
+                let file = OpenOptions::new().append(true).open(&path);
+                let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+            }
+            // Damaged or of another version: it would only take room.
+            None => drop(fs::remove_file(&path)),
+        }
+        index
+    }
+
+    /// Keeps what `write` writes as the index of a build; it says whether that
+    /// is one.
+    pub(crate) fn keep(
+        &self,
+        build_id: &[u8],
+        write: impl FnOnce(&File) -> io::Result<bool>,
+    ) -> io::Result<bool> {
+        fs::create_dir_all(&self.folder)?;
+        let name = format!("{}.{}.partial", hexadecimal(build_id), unique());
+        let partial = self.folder.join(name);
+        let written = File::create_new(&partial).and_then(|file| write(&file));
+        let path = self.path(build_id);
+        let kept = match written {
+            Ok(true) => fs::rename(&partial, &path).map(|()| true),
+            other => other,
+        };
+        if !matches!(kept, Ok(true)) {
+            let _ = fs::remove_file(&partial);
+        }
+        self.shrink(&path);
+        kept
+    }
+
+    fn path(&self, build_id: &[u8]) -> PathBuf {
+        let name = format!("{}.{VERSION}.index", hexadecimal(build_id));
+        self.folder.join(name)
+    }
+
+    /// Deletes what was used longest ago until the rest is within the limit.
+    fn shrink(&self, newest: &Path) {
+        let Ok(entries) = fs::read_dir(&self.folder) else {
+            return;
+        };
+        let mut indexes = Vec::new();
+        for entry in entries.flatten() {
+            let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else {
+                continue;
+            };
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            let age = SystemTime::now().duration_since(used).unwrap_or_default();
+            match path.extension().and_then(|it| it.to_str()) {
+                Some("index") => indexes.push((path == newest, used, metadata.len(), path)),
+                Some("partial") if age.as_secs() > ABANDONED => drop(fs::remove_file(&path)),
+                _ => {}
+            }
+        }
+        indexes.sort();
+        let mut total: u64 = indexes.iter().map(|index| index.2).sum();
+        for (_, _, length, path) in indexes {
+            if total <= self.limit {
+                break;
+            }
+            let _ = fs::remove_file(&path);
+            total -= length;
+        }
+    }
+}
+
+/// A number that no other thread or process uses now.
+fn unique() -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{}-{count}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::time::Duration;
+
+    fn keep(cache: &IndexCache, build_id: &[u8], bytes: usize) -> bool {
+        let write = |mut file: &File| file.write_all(&vec![0; bytes]).map(|()| true);
+        cache.keep(build_id, write).unwrap()
+    }
+
+    fn count(cache: &IndexCache) -> usize {
+        fs::read_dir(&cache.folder).unwrap().count()
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = IndexCache::at(folder.path().join("new/folder")).with_limit(250);
+        for (age, id) in [(30, [1]), (10, [2])] {
+            assert!(keep(&cache, &id, 100));
+            let file = File::options().append(true).open(cache.path(&id)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age))
+                .unwrap();
+        }
+        assert!(keep(&cache, &[3], 100));
+        assert!(!cache.path(&[1]).exists());
+        assert!(cache.path(&[2]).exists() && cache.path(&[3]).exists());
+    }
+
+    #[test]
+    fn an_index_that_could_not_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = IndexCache::at(folder.path());
+        let full = |_: &File| Err(io::ErrorKind::StorageFull.into());
+        assert!(cache.keep(&[1], full).is_err());
+        assert!(!cache.keep(&[1], |_| Ok(false)).unwrap());
+        assert_eq!(count(&cache), 0);
+    }
+
+    #[test]
+    fn what_is_no_index_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = IndexCache::at(folder.path());
+        assert!(keep(&cache, &[1], 1000));
+        assert!(cache.open(&[1]).is_none());
+        assert_eq!(count(&cache), 0);
+    }
+}

@@ -1,0 +1,56 @@
+//! The index of a module: all that its symbol tables and debug information say
+//! of its code, laid out so that a few addresses cost a few reads. It is kept
+//! in the user's cache by build id ([`IndexCache`]), and can be deleted at any
+//! time.
+//!
+//! Layout, little-endian: a header (magic, version, checksums, build id, where
+//! the tables are), then the tables, each an array of records of one size:
+//! segments (start, node), nodes, symbol segments (start, symbol start, name),
+//! names and files (place in the text), the text. Addresses are relative to
+//! the lowest one and have 32 bits: larger modules get no index. Names are as
+//! linkers know them; they are demangled when they are asked for.
+
+mod build;
+mod cache;
+mod pages;
+mod read;
+
+pub(crate) use build::write;
+pub use cache::IndexCache;
+pub(crate) use read::Index;
+
+const MAGIC: [u8; 8] = *b"ALTINDEX";
+/// Changes with the layout and with what is read from debug information, so
+/// that what an older version found is not taken for what this one would find.
+const VERSION: u32 = 1;
+
+/// Magic, version, checksum of what follows in the header, checksum of the
+/// tables, whether unoptimised, length of the build id, build id, base address,
+/// and for each table its offset and its length in bytes.
+const HEADER: usize = 8 + 4 + 4 + 4 + 1 + 1 + MAX_BUILD_ID + 8 + TABLES * 16;
+/// Where what the header's own checksum covers begins.
+const CHECKED: usize = 16;
+const MAX_BUILD_ID: usize = 32;
+
+/// The tables, in the order in which they lie in the file.
+#[derive(Debug, Clone, Copy)]
+enum Table {
+    Segments = 0,
+    Nodes = 1,
+    Symbols = 2,
+    Names = 3,
+    Files = 4,
+    Text = 5,
+}
+const TABLES: usize = 6;
+
+/// Start, node.
+const SEGMENT: usize = 8;
+/// Name, file, line, column, parent, start.
+const NODE: usize = 24;
+/// Start, start of the symbol, name.
+const SYMBOL: usize = 12;
+/// Offset in the text, length; the highest bit of a name's: see `LINKAGE`.
+const PLACE: usize = 8;
+/// The name is one that the linker knows.
+const LINKAGE: u32 = 1 << 31;

@@ -1,0 +1,209 @@
+//! Reading an index: opening checks all of it, then a look-up reads only what
+//! it needs. What it gives is what [`crate::dwarf`] and the symbol tables would.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::pages::Pages;
+use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, PLACE, SEGMENT, SYMBOL};
+use super::{TABLES, Table, VERSION};
+use crate::dwarf::segments::NONE;
+use crate::dwarf::{Location, LocationFrame, Name};
+use crate::elf::{u32_at, u64_at};
+use crate::shared_strings::SharedStrings;
+use crate::symbol_table::NamedSymbol;
+
+/// Nodes of one address; the debug information is read with the same bound.
+const MAX_DEPTH: usize = 520;
+
+/// An index that was checked.
+#[derive(Debug)]
+pub(crate) struct Index {
+    pages: Pages,
+    base: u64,
+    tables: [(u64, u64); TABLES],
+    unoptimised: Option<bool>,
+    names: RefCell<FxHashMap<u32, Arc<[u8]>>>,
+    files: RefCell<FxHashMap<u32, Arc<str>>>,
+}
+
+impl Index {
+    /// `None` if the file is not the whole and undamaged index of this build.
+    pub(crate) fn open(file: File, build_id: &[u8]) -> Option<Self> {
+        let mut header = [0; HEADER];
+        file.read_exact_at(&mut header, 0).ok()?;
+        let checksum = crc32fast::hash(&header[CHECKED..]);
+        if header[..8] != MAGIC
+            || u32_at(&header, 8) != Some(VERSION)
+            || u32_at(&header, 12) != Some(checksum)
+        {
+            return None;
+        }
+        let id = &header[CHECKED + 6..][..MAX_BUILD_ID];
+        if id.get(..usize::from(header[CHECKED + 5])) != Some(build_id) {
+            return None;
+        }
+        let length = file.metadata().ok()?.len();
+        let mut tables = [(0, 0); TABLES];
+        let mut end = HEADER as u64;
+        for (index, table) in tables.iter_mut().enumerate() {
+            let at = CHECKED + 6 + MAX_BUILD_ID + 8 + index * 16;
+            *table = (u64_at(&header, at)?, u64_at(&header, at + 8)?);
+            if table.0 != end {
+                return None;
+            }
+            end = end.checked_add(table.1)?;
+        }
+        if end != length || content_checksum(&file, length)? != u32_at(&header, CHECKED)? {
+            return None;
+        }
+        Some(Self {
+            pages: Pages::new(file, length),
+            base: u64_at(&header, CHECKED + 6 + MAX_BUILD_ID)?,
+            tables,
+            unoptimised: match header[CHECKED + 4] {
+                1 => Some(false),
+                2 => Some(true),
+                _ => None,
+            },
+            names: RefCell::default(),
+            files: RefCell::default(),
+        })
+    }
+
+    /// See [`crate::ModuleSymbols::unoptimised`].
+    pub(crate) fn unoptimised(&self) -> Option<bool> {
+        self.unoptimised
+    }
+
+    /// The symbol that holds an address.
+    pub(crate) fn symbol(&self, address: u64) -> Option<NamedSymbol> {
+        let record: [u8; SYMBOL] = self.segment(Table::Symbols, address)?;
+        let name = u32_at(&record, 8).filter(|name| *name != NONE)?;
+        Some(NamedSymbol {
+            address: self.absolute(u32_at(&record, 4)?)?,
+            name: self.name(name)?.0,
+        })
+    }
+
+    /// What the debug information says of an address.
+    pub(crate) fn location(
+        &self,
+        address: u64,
+        strings: &mut SharedStrings,
+    ) -> Option<Location<'static>> {
+        let record: [u8; SEGMENT] = self.segment(Table::Segments, address)?;
+        let mut next = u32_at(&record, 4)?;
+        let mut location = Location {
+            frames: Vec::new(),
+            start: None,
+        };
+        while next != NONE && location.frames.len() < MAX_DEPTH {
+            let node: [u8; NODE] = self.record(Table::Nodes, next)?;
+            let name = u32_at(&node, 0).filter(|name| *name != NONE);
+            let name = name.and_then(|name| self.name(name));
+            let file = u32_at(&node, 4).filter(|file| *file != NONE);
+            location.frames.push(LocationFrame {
+                name: name.map(|(text, is_linkage)| Name {
+                    text: text.to_vec().into(),
+                    is_linkage,
+                }),
+                file: self.file(file, strings)?,
+                line: u32_at(&node, 8)?,
+                column: u32_at(&node, 12)?,
+            });
+            next = u32_at(&node, 16)?;
+            location.start = u32_at(&node, 20).and_then(|start| self.absolute(start));
+        }
+        (!location.frames.is_empty()).then_some(location)
+    }
+
+    fn absolute(&self, relative: u32) -> Option<u64> {
+        (relative != NONE).then(|| self.base.wrapping_add(relative.into()))
+    }
+
+    /// The last record of a table sorted by its first word that does not begin
+    /// behind the address.
+    fn segment<const SIZE: usize>(&self, table: Table, address: u64) -> Option<[u8; SIZE]> {
+        let address = u32::try_from(address.checked_sub(self.base)?).ok()?;
+        let (mut low, mut high) = (0, (self.tables[table as usize].1 / SIZE as u64) as u32);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let record: [u8; SIZE] = self.record(table, middle)?;
+            if u32_at(&record, 0)? <= address {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        self.record(table, low.checked_sub(1)?)
+    }
+
+    fn record<const SIZE: usize>(&self, table: Table, index: u32) -> Option<[u8; SIZE]> {
+        let (start, length) = self.tables[table as usize];
+        let offset = u64::from(index) * SIZE as u64;
+        if offset + SIZE as u64 > length {
+            return None;
+        }
+        let mut record = [0; SIZE];
+        self.pages.read(start + offset, &mut record)?;
+        Some(record)
+    }
+
+    /// A name's text, and whether it is the linker's.
+    fn name(&self, index: u32) -> Option<(Arc<[u8]>, bool)> {
+        let place: [u8; PLACE] = self.record(Table::Names, index)?;
+        let (offset, length) = (u32_at(&place, 0)?, u32_at(&place, 4)?);
+        let is_linkage = length & LINKAGE != 0;
+        if let Some(known) = self.names.borrow().get(&index) {
+            return Some((known.clone(), is_linkage));
+        }
+        let text: Arc<[u8]> = self.text(offset, length & !LINKAGE)?.into();
+        self.names.borrow_mut().insert(index, text.clone());
+        Some((text, is_linkage))
+    }
+
+    fn file(&self, index: Option<u32>, strings: &mut SharedStrings) -> Option<Arc<str>> {
+        let Some(index) = index else {
+            return Some(strings.share(""));
+        };
+        if let Some(known) = self.files.borrow().get(&index) {
+            return Some(known.clone());
+        }
+        let place: [u8; PLACE] = self.record(Table::Files, index)?;
+        let text = self.text(u32_at(&place, 0)?, u32_at(&place, 4)?)?;
+        let path = strings.share(&String::from_utf8_lossy(&text));
+        self.files.borrow_mut().insert(index, path.clone());
+        Some(path)
+    }
+
+    fn text(&self, offset: u32, length: u32) -> Option<Vec<u8>> {
+        let (start, table) = self.tables[Table::Text as usize];
+        if u64::from(offset) + u64::from(length) > table {
+            return None;
+        }
+        let mut text = vec![0; length as usize];
+        self.pages.read(start + u64::from(offset), &mut text)?;
+        Some(text)
+    }
+}
+
+/// The checksum of everything behind the header.
+fn content_checksum(file: &File, length: u64) -> Option<u32> {
+    let mut hasher = crc32fast::Hasher::new();
+    let mut buffer = vec![0; 1 << 18];
+    let mut offset = HEADER as u64;
+    while offset < length {
+        let count = file
+            .read_at(&mut buffer, offset)
+            .ok()
+            .filter(|it| *it > 0)?;
+        hasher.update(&buffer[..count]);
+        offset += count as u64;
+    }
+    Some(hasher.finalize())
+}
