@@ -1,9 +1,9 @@
 //! Reads one stream: decodes its runs as they are needed, tells the thread and
 //! the time of each event, and settles what became of reallocations.
 //!
-//! A stream gives exact order and, at its anchors, time. In between, an event's
-//! time is estimated by its place among the events between two anchors; what
-//! is certain is only that it lies between their times.
+//! A stream gives exact order and, at its anchors, time. The event behind an
+//! anchor was made right after it; the time of others is estimated by their
+//! place among the events between two anchors, between which it lies.
 //!
 //! A failed reallocation changes nothing, so its start must not be shown as a
 //! deallocation and taken back later: the peak, and "temporary", would be
@@ -267,20 +267,22 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         segment.passed = 0;
         if let Some(upper) = upper {
             let room = upper.saturating_sub(segment.from) as f64;
-            let even = room / (segment.remaining + 1) as f64;
+            let even = room / segment.remaining.max(1) as f64;
             // Behind the last anchor the stream may have ended long before the image.
             let paced = segment.step > 0.0 && anchor.is_none();
             segment.step = if paced { segment.step.min(even) } else { even };
         }
     }
 
-    /// The estimated time of the next counted event.
+    /// The estimated time of the next counted event. A thread marks the time
+    /// when it is about to record an event, so that the first one is known.
     #[inline]
     fn advance(&mut self) -> u64 {
         let segment = &mut self.segment;
+        let time = segment.reached().min(segment.upper);
         segment.passed += 1;
         segment.remaining = segment.remaining.saturating_sub(1);
-        segment.reached().min(segment.upper)
+        time
     }
 
     fn pass_anchor(&mut self, tick: u64) {
@@ -308,7 +310,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             segment.passed = 0;
             if segment.upper != u64::MAX {
                 let room = (segment.upper - segment.from) as f64;
-                segment.step = room / (segment.remaining + 1) as f64;
+                segment.step = room / segment.remaining.max(1) as f64;
             }
         }
     }

@@ -17,8 +17,13 @@ use crate::system;
 use crate::thread::{IDS, Thread};
 
 const MASK: u64 = RING_WORDS as u64 - 1;
-/// Words between two readings of the clock: 64 to 128 events.
+/// Most words between two readings of the clock: 64 to 128 events.
 const ANCHOR_WORDS: u64 = 128;
+/// Ticks, one or two microseconds, that may pass between two readings of the
+/// clock if more than an event does: a thread that does little marks the time
+/// with each event, and what it does can be ordered against other threads
+/// exactly; to a busy one a reading costs more than an event and comes seldom.
+const ANCHOR_TICKS: u64 = 4000;
 /// Words after which the collector is woken if it sleeps.
 const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 8;
 /// Words whose pages are reserved at a time.
@@ -238,13 +243,15 @@ unsafe fn mark_time(thread: *mut Thread, now: u64) {
     unsafe {
         let before = (*thread).seen;
         (*thread).seen = now;
+        let tick = arch::tick();
+        (*thread).marked_tick = tick;
         if before >> 32 == now >> 32 {
             put(thread, 0, head(kind::ANCHOR, 0, before & 0xffff_ffff));
-            put(thread, 1, arch::tick());
+            put(thread, 1, tick);
             publish(thread, 2);
         } else {
             put(thread, 0, head(kind::EPOCH, 0, 0));
-            put(thread, 1, arch::tick());
+            put(thread, 1, tick);
             put(thread, 2, now >> 32);
             publish(thread, 3);
         }
@@ -273,14 +280,31 @@ unsafe fn refill(thread: *mut Thread) -> bool {
             (*thread).rung = (*thread).position;
             ring_doorbell();
         }
+        let position = (*thread).position;
         mark_time(thread, process::control().epoch_and_clock.load(Relaxed));
+        let words = words_to_next_mark(thread, position);
         (*Thread::guarded(thread)).limit = if (*thread).is_nested {
             0
         } else {
-            (*thread).position + ANCHOR_WORDS
+            (*thread).position + words
         };
     }
     true
+}
+
+/// How many words may follow the mark that was just written at `position`, by
+/// how long those before it took; growing slowly, for a thread that was idle
+/// may have become busy.
+unsafe fn words_to_next_mark(thread: *mut Thread, position: u64) -> u64 {
+    // SAFETY: the thread's own state.
+    unsafe {
+        let ticks = (*thread).marked_tick.wrapping_sub((*thread).measured_tick);
+        let words = position.saturating_sub((*thread).measured_position).max(1);
+        (*thread).measured_tick = (*thread).marked_tick;
+        (*thread).measured_position = (*thread).position;
+        let in_time = words.saturating_mul(ANCHOR_TICKS) / ticks.max(1);
+        in_time.min(words * 2).clamp(1, ANCHOR_WORDS)
+    }
 }
 
 /// Makes sure that `words` and a margin fit, waiting if that is the policy.

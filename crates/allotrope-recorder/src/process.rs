@@ -389,6 +389,7 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         (*thread).reserved = position;
         (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;
         (*thread).rung = position;
+        (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;
         (*thread).seen = 0;

@@ -86,6 +86,12 @@ pub struct Thread {
     pub reserved: u64,
     /// Position at which the thread has gone round its ring once.
     pub lap_end: u64,
+    /// When the time was marked last.
+    pub marked_tick: u64,
+    /// When, and at which position, it was decided how seldom to mark it.
+    pub measured_tick: u64,
+    /// See there.
+    pub measured_position: u64,
     /// Position at which the doorbell was rung last.
     pub rung: u64,
 }
