@@ -13,7 +13,8 @@
 //! several closenesses (`frames`, `names`); stacks of one spelling form classes
 //! (`classes`); closeness by closeness, classes that balance are taken off
 //! (`keys`, `peel`); the rest is assigned to each other by what it has in common
-//! (`candidates`, `align`, `assign`); what the runs of a side differ by among
+//! (`candidates`, `align`, `assign`), and what one became in parts is set off
+//! against it (`net`); what the runs of a side differ by among
 //! themselves is set apart (`noise`); what is left is grouped (`blame`, `calls`)
 //! and written down (`differs`, `entries`). Nothing depends on the order of the
 //! input, and exchanging the sides exchanges the result.
@@ -32,6 +33,7 @@ mod glue;
 mod hungarian;
 mod keys;
 mod names;
+mod net;
 mod noise;
 mod peel;
 
@@ -215,10 +217,16 @@ pub fn compare(
     };
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
     let classes = classes::Classes::new(table, options.metric)?;
-    let assigned = assign::assign(&classes, peel::peel(&classes));
-    let (changed, jitter) = noise::split(&classes, assigned.changed);
+    let peel::Peeled { mut moved, unlike } = peel::peel(&classes);
+    let unlike = assign::assign(&classes, net::same_functions(&classes, unlike));
+    let unlike = net::inlined_functions(&classes, unlike);
+    let (balanced, unlike) = unlike
+        .into_iter()
+        .partition(|thing| thing.difference() == 0);
+    moved.extend::<Vec<_>>(balanced);
+    let (changed, jitter) = noise::split(&classes, unlike);
     let changed = blame::group(&classes, changed);
-    let (frames, entries) = entries::entries(&classes, changed, jitter, assigned.moved);
+    let (frames, entries) = entries::entries(&classes, changed, jitter, moved);
     let [before, after] = classes.standing.map(|run| classes.totals[run as usize]);
     Ok(Diff {
         metric: options.metric,

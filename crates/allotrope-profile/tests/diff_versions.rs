@@ -287,6 +287,39 @@ fn what_lies_below_a_new_call_belongs_to_it() {
     assert_eq!(only(&diff).stacks.len(), 3);
 }
 
+/// What a compiler no longer inlines is no regression beside the planted one.
+#[test]
+fn what_was_inlined_is_set_off_against_what_it_went_into() {
+    let mut before = Stacks::default();
+    let mut after = Stacks::default();
+    before.add(5000, &["malloc", "put", "each", "main"]);
+    before.add(3000, &["malloc", "put", "each", "each", "main"]);
+    before.add(100, &["malloc", "std::map::insert", "each", "main"]);
+    // 8000 as before, 20000 planted.
+    after.add(6000, &["malloc", "each", "main"]);
+    after.add(
+        22_000,
+        &["malloc", "std::map::insert", "each", "each", "main"],
+    );
+    after.add(100, &["malloc", "std::map::insert", "each", "main"]);
+    let diff = check(&[before], &[after]);
+    assert_eq!(only(&diff).kind, Kind::Changed);
+    assert_eq!((only(&diff).before, only(&diff).after), (8000, 28_000));
+}
+
+/// Recursion that is unrolled otherwise: the same allocations at other depths.
+#[test]
+fn what_one_depth_of_recursion_loses_another_gains() {
+    let mut before = Stacks::default();
+    let mut after = Stacks::default();
+    before.add(6, &["malloc", "walk", "main"]);
+    before.add(8740, &["malloc", "walk", "walk", "walk", "main"]);
+    after.add(6500, &["malloc", "walk", "main"]);
+    after.add(2237, &["malloc", "walk", "walk", "walk", "main"]);
+    let diff = check(&[before], &[after]);
+    assert_eq!((only(&diff).before, only(&diff).after), (8746, 8737));
+}
+
 /// A call that is made twice as often.
 #[test]
 fn what_all_doubled_belongs_to_the_call_that_did() {

@@ -10,7 +10,7 @@ use super::candidates::{Seeker, candidates};
 use super::classes::Classes;
 use super::hungarian;
 use super::keys::{self, Closeness};
-use super::peel::{Peeled, Settled};
+use super::peel::Settled;
 
 /// Largest problem that is solved exactly; the pairs of a larger one are taken
 /// in order of likelihood.
@@ -18,14 +18,6 @@ const LARGEST_EXACT: usize = 64;
 
 /// Likelihoods are in 1024ths.
 const CERTAIN: u32 = 1024;
-
-/// Matches what peeling left.
-pub(super) struct Assigned {
-    /// Balanced pairs.
-    pub(super) moved: Vec<Settled>,
-    /// Everything else.
-    pub(super) changed: Vec<Settled>,
-}
 
 struct Pair {
     before: u32,
@@ -42,38 +34,25 @@ impl Pair {
     }
 }
 
-/// Pairs what is left on both sides.
-pub(super) fn assign(classes: &Classes<'_>, peeled: Peeled) -> Assigned {
-    let mut things: Vec<Settled> = peeled.changed;
-    let alone = peeled.alone.into_iter();
-    things.extend(alone.map(|class| Settled::new(classes, vec![class], 1.0)));
+/// Makes one thing of each two that are likely to be one. Some balance then.
+pub(super) fn assign(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
     let (seekers, things) = seekers(classes, things);
     let aligner = Aligner::new(&classes.table);
     let pairs = likely_pairs(&seekers, &aligner);
-    let chosen = choose(pairs, seekers.len());
-    let mut assigned = Assigned {
-        moved: peeled.moved,
-        changed: Vec::new(),
-    };
     let mut taken = vec![false; things.len()];
-    for pair in chosen {
+    let mut assigned = Vec::new();
+    for pair in choose(pairs, seekers.len()) {
         let (before, after) = (pair.before as usize, pair.after as usize);
         taken[before] = true;
         taken[after] = true;
         let both = things[before].classes.iter().chain(&things[after].classes);
-        let confidence = f64::from(pair.likelihood) / f64::from(CERTAIN);
-        let confidence = confidence
+        let confidence = (f64::from(pair.likelihood) / f64::from(CERTAIN))
             .min(things[before].confidence)
             .min(things[after].confidence);
-        let whole = Settled::new(classes, both.copied().collect(), confidence);
-        if whole.before == whole.after {
-            assigned.moved.push(whole);
-        } else {
-            assigned.changed.push(whole);
-        }
+        assigned.push(Settled::new(classes, both.copied().collect(), confidence));
     }
     let left = things.into_iter().zip(taken).filter(|(_, taken)| !taken);
-    assigned.changed.extend(left.map(|(thing, _)| thing));
+    assigned.extend(left.map(|(thing, _)| thing));
     assigned
 }
 

@@ -51,10 +51,8 @@ impl Settled {
 pub(super) struct Peeled {
     /// Balanced, but spelled differently on the two sides.
     pub(super) moved: Vec<Settled>,
-    /// On both sides, with different figures.
-    pub(super) changed: Vec<Settled>,
-    /// On one side only, in order of key.
-    pub(super) alone: Vec<u32>,
+    /// All others: on both sides with different figures, or on one only.
+    pub(super) unlike: Vec<Settled>,
 }
 
 /// Peels all classes.
@@ -79,11 +77,11 @@ pub(super) fn peel(classes: &Classes<'_>) -> Peeled {
     for closeness in &Closeness::OF_NAMES[1..] {
         alone = merge_sides(classes, alone, *closeness, &mut changed);
     }
-    alone.sort_unstable_by_key(|&class| classes.key(class));
+    let alone = alone.into_iter();
+    changed.extend(alone.map(|class| Settled::new(classes, vec![class], 1.0)));
     Peeled {
         moved,
-        changed,
-        alone,
+        unlike: changed,
     }
 }
 
