@@ -2,6 +2,8 @@
 //! first, what balances is taken off. What is left of both sides and still
 //! looks alike is one stack whose figures changed.
 
+use std::cmp::Ordering;
+
 use super::Side;
 use super::classes::{Classes, runs_of};
 use super::keys::{self, Closeness};
@@ -55,34 +57,66 @@ pub(super) struct Peeled {
     pub(super) unlike: Vec<Settled>,
 }
 
+/// A class that does not balance by itself, and what it looks like.
+#[derive(Clone, Copy)]
+struct Active {
+    class: u32,
+    /// What tells it from others, whatever its position.
+    key: u128,
+    /// By closeness, from the canonical one on.
+    looks: [u128; LOOSER.len()],
+}
+
+/// The closenesses at which classes of different spellings meet.
+const LOOSER: [Closeness; 5] = [
+    Closeness::Canonical,
+    Closeness::Unwrapped,
+    Closeness::Untemplated,
+    Closeness::GlueIgnored,
+    Closeness::CommonOnly,
+];
+
 /// Peels all classes.
 pub(super) fn peel(classes: &Classes<'_>) -> Peeled {
-    let mut active: Vec<u32> = (0..classes.classes.len() as u32)
-        .filter(|&class| !classes.classes[class as usize].is_balanced())
-        .collect();
+    let mut active = active(classes);
     let mut moved = Vec::new();
-    for closeness in &Closeness::OF_NAMES[1..] {
-        active = take_balanced(classes, active, *closeness, &mut moved);
+    for look in 0..LOOSER.len() {
+        active = take_balanced(classes, active, look, &mut moved);
     }
-    active = take_balanced(classes, active, Closeness::CommonOnly, &mut moved);
-    let is_alone = |class: &u32| {
-        let class = &classes.classes[*class as usize];
+    let is_alone = |active: &Active| {
+        let class = &classes.classes[active.class as usize];
         class.before == 0 || class.after == 0
     };
-    let (mut alone, on_both): (Vec<u32>, Vec<u32>) = active.into_iter().partition(is_alone);
-    let mut changed: Vec<Settled> = on_both
+    let (mut alone, on_both): (Vec<Active>, Vec<Active>) = active.into_iter().partition(is_alone);
+    let mut unlike: Vec<Settled> = on_both
         .into_iter()
-        .map(|class| Settled::new(classes, vec![class], 1.0))
+        .map(|active| Settled::new(classes, vec![active.class], 1.0))
         .collect();
-    for closeness in &Closeness::OF_NAMES[1..] {
-        alone = merge_sides(classes, alone, *closeness, &mut changed);
+    for look in (0..LOOSER.len()).filter(|&look| LOOSER[look] != Closeness::CommonOnly) {
+        alone = merge_sides(classes, alone, look, &mut unlike);
     }
     let alone = alone.into_iter();
-    changed.extend(alone.map(|class| Settled::new(classes, vec![class], 1.0)));
-    Peeled {
-        moved,
-        unlike: changed,
-    }
+    unlike.extend(alone.map(|active| Settled::new(classes, vec![active.class], 1.0)));
+    Peeled { moved, unlike }
+}
+
+fn active(classes: &Classes<'_>) -> Vec<Active> {
+    let (mut frames, mut names) = (Vec::new(), Vec::new());
+    let unbalanced = (0..classes.classes.len() as u32)
+        .filter(|&class| !classes.classes[class as usize].is_balanced());
+    unbalanced
+        .map(|class| {
+            classes.stack(class, &mut frames);
+            Active {
+                class,
+                key: classes.key(class),
+                looks: LOOSER.map(|closeness| {
+                    keys::reduce(&classes.table, &frames, closeness, &mut names);
+                    keys::hash(names.iter().copied())
+                }),
+            }
+        })
+        .collect()
 }
 
 /// Takes off the groups that balance as a whole and, in the others, classes of
@@ -90,19 +124,20 @@ pub(super) fn peel(classes: &Classes<'_>) -> Peeled {
 /// Gives what is left.
 fn take_balanced(
     classes: &Classes<'_>,
-    active: Vec<u32>,
-    closeness: Closeness,
+    mut active: Vec<Active>,
+    look: usize,
     moved: &mut Vec<Settled>,
-) -> Vec<u32> {
+) -> Vec<Active> {
+    let closeness = LOOSER[look];
     let mut left = Vec::new();
-    for group in groups(classes, active, closeness) {
-        let whole = Settled::new(classes, group, closeness.confidence());
+    for group in groups(&mut active, look) {
+        let whole = settled(classes, group, closeness);
         if whole.before == whole.after {
             moved.push(whole);
-        } else if whole.classes.len() > 1 && closeness != Closeness::CommonOnly {
-            pair_equals(classes, &whole.classes, closeness, moved, &mut left);
+        } else if group.len() > 1 && closeness != Closeness::CommonOnly {
+            pair_equals(classes, group, closeness, moved, &mut left);
         } else {
-            left.extend(whole.classes);
+            left.extend_from_slice(group);
         }
     }
     left
@@ -111,57 +146,57 @@ fn take_balanced(
 /// Pairs the classes of one side that have an equal on the other.
 fn pair_equals(
     classes: &Classes<'_>,
-    group: &[u32],
+    group: &[Active],
     closeness: Closeness,
     moved: &mut Vec<Settled>,
-    left: &mut Vec<u32>,
+    left: &mut Vec<Active>,
 ) {
     let (mut gone, mut new) = (Vec::new(), Vec::new());
-    for &id in group {
-        let class = &classes.classes[id as usize];
+    for active in group {
+        let class = &classes.classes[active.class as usize];
         match (class.before, class.after) {
-            (before, 0) => gone.push((before, classes.key(id), id)),
-            (0, after) => new.push((after, classes.key(id), id)),
-            _ => left.push(id),
+            (before, 0) => gone.push((before, active)),
+            (0, after) => new.push((after, active)),
+            _ => left.push(*active),
         }
     }
-    gone.sort_unstable();
-    new.sort_unstable();
+    gone.sort_unstable_by_key(|(count, active)| (*count, active.key));
+    new.sort_unstable_by_key(|(count, active)| (*count, active.key));
     let (mut g, mut n) = (0, 0);
     while g < gone.len() && n < new.len() {
-        match gone[g].0.cmp(&new[n].0) {
-            std::cmp::Ordering::Less => {
-                left.push(gone[g].2);
-                g += 1;
-            }
-            std::cmp::Ordering::Greater => {
-                left.push(new[n].2);
-                n += 1;
-            }
-            std::cmp::Ordering::Equal => {
-                let pair = vec![gone[g].2, new[n].2];
+        let (lost, won) = (gone[g], new[n]);
+        match lost.0.cmp(&won.0) {
+            Ordering::Less => left.push(*lost.1),
+            Ordering::Greater => left.push(*won.1),
+            Ordering::Equal => {
+                let pair = vec![lost.1.class, won.1.class];
                 moved.push(Settled::new(classes, pair, closeness.confidence()));
-                g += 1;
-                n += 1;
             }
         }
+        g += usize::from(lost.0 <= won.0);
+        n += usize::from(won.0 <= lost.0);
     }
-    left.extend(gone[g..].iter().chain(&new[n..]).map(|&(_, _, id)| id));
+    left.extend(
+        gone[g..]
+            .iter()
+            .chain(&new[n..])
+            .map(|(_, active)| **active),
+    );
 }
 
 /// Makes one changed thing of each group that is on both sides. Gives the
 /// classes of the others.
 fn merge_sides(
     classes: &Classes<'_>,
-    alone: Vec<u32>,
-    closeness: Closeness,
+    mut alone: Vec<Active>,
+    look: usize,
     changed: &mut Vec<Settled>,
-) -> Vec<u32> {
+) -> Vec<Active> {
     let mut left = Vec::new();
-    for group in groups(classes, alone, closeness) {
-        let whole = Settled::new(classes, group, closeness.confidence());
+    for group in groups(&mut alone, look) {
+        let whole = settled(classes, group, LOOSER[look]);
         if whole.only_side().is_some() {
-            left.extend(whole.classes);
+            left.extend_from_slice(group);
         } else {
             changed.push(whole);
         }
@@ -169,21 +204,15 @@ fn merge_sides(
     left
 }
 
+fn settled(classes: &Classes<'_>, group: &[Active], closeness: Closeness) -> Settled {
+    let members = group.iter().map(|active| active.class).collect();
+    Settled::new(classes, members, closeness.confidence())
+}
+
 /// The classes by what they look like, each group and its members in an order
 /// that their contents give.
-fn groups(classes: &Classes<'_>, members: Vec<u32>, closeness: Closeness) -> Vec<Vec<u32>> {
-    let (mut frames, mut names) = (Vec::new(), Vec::new());
-    let mut keyed: Vec<(u128, u128, u32)> = members
-        .into_iter()
-        .map(|class| {
-            classes.stack(class, &mut frames);
-            keys::reduce(&classes.table, &frames, closeness, &mut names);
-            let key = keys::hash(names.iter().copied());
-            (key, classes.key(class), class)
-        })
-        .collect();
-    keyed.sort_unstable();
-    runs_of(&keyed, |a, b| a.0 == b.0)
-        .map(|range| keyed[range].iter().map(|&(_, _, class)| class).collect())
-        .collect()
+fn groups(members: &mut [Active], look: usize) -> impl Iterator<Item = &[Active]> {
+    members.sort_unstable_by_key(|active| (active.looks[look], active.key));
+    let members = &*members;
+    runs_of(members, move |a, b| a.looks[look] == b.looks[look]).map(|range| &members[range])
 }
