@@ -1,0 +1,66 @@
+//! A signal at each single instruction of the recorder's: its handler
+//! allocates, and then returns or leaves by `siglongjmp`.
+//!
+//! The tests `first_look_…` interrupt a call in which the recorder reads call
+//! frame information anew, some 30,000 instructions; every 997th of them, or
+//! as `ALLOTROPE_TEST_STRIDE` says (97 takes a minute).
+
+use crate::building::build;
+use crate::support::record;
+use crate::truth;
+
+fn check(handler: &str, call: &str, stride: &str) {
+    let program = build("cc", "interrupted.c").run();
+    let plugin = build("cc", "plugin.c")
+        .flags(["-DNAME=plugin_a"])
+        .library("plugin_a.so");
+    let recording = record(&program)
+        .args([handler, call])
+        .env("PLUGIN", plugin.run())
+        .env("STRIDE", stride)
+        .run()
+        .expect_status(0);
+    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let count = |name: &str| {
+        let mut words = said.split_whitespace();
+        words.find(|word| *word == name);
+        let count = words.next().and_then(|word| word.parse::<u64>().ok());
+        count.unwrap_or_else(|| panic!("{name} in {said}"))
+    };
+    // The shortest way through a hook has more instructions than this.
+    assert!(count("interrupted") > 20, "{said}");
+
+    let report = recording.report();
+    let processes = report.processes();
+    // The tracer, which allocates nothing, and the child that it forked.
+    assert_eq!(processes.len(), 2, "{}", report.summary());
+    let child = processes
+        .iter()
+        .find(|process| process.total("allocations") > 0)
+        .unwrap_or_else(|| panic!("{}", report.summary()));
+    let (module, what) = (truth::module(&program), format!("{handler} {call}"));
+    truth::expect_sound(child, &what);
+    truth::expect_stacks(child, module, &said, &what);
+    // No call is recorded twice, whether it was left or not.
+    assert!(child.by(module, "calling").allocations <= count("calls"));
+}
+
+fn stride() -> String {
+    std::env::var("ALLOTROPE_TEST_STRIDE").unwrap_or_else(|_| "997".to_owned())
+}
+
+macro_rules! cases {
+    ($handler:ident: $($name:ident $call:literal $stride:expr,)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($handler), $call, $stride);
+            }
+        )*
+    };
+}
+
+cases!(returns: malloc_goes_on "malloc" "1", free_goes_on "free" "1",
+    realloc_goes_on "realloc" "1", first_look_goes_on "cold_malloc" &stride(),);
+cases!(jumps: malloc_is_left "malloc" "1", free_is_left "free" "1",
+    realloc_is_left "realloc" "1", first_look_is_left "cold_malloc" &stride(),);

@@ -1,0 +1,51 @@
+//! Modules that come and go: stacks lead through the right one, each time.
+
+use std::path::PathBuf;
+
+use crate::building::{build, c};
+use crate::support::record;
+use crate::truth;
+
+fn plugin(name: &str) -> PathBuf {
+    build("cc", "plugin.c")
+        .flags([format!("-DNAME={name}")])
+        .library(&format!("{name}.so"))
+        .run()
+}
+
+fn check(case: &str, plugins: &[PathBuf]) {
+    let program = c("opening.c");
+    let recording = record(&program)
+        .arg(case)
+        .args(plugins)
+        .run()
+        .expect_status(0);
+    truth::compare(&recording, &program, case);
+}
+
+/// Three libraries take turns at one address, 3,000 times.
+#[test]
+fn libraries_at_the_same_place() {
+    check(
+        "same_place",
+        &["plugin_a", "plugin_b", "plugin_c"].map(plugin),
+    );
+}
+
+#[test]
+fn a_cxx_plugin_in_a_c_program() {
+    let plugin = build("c++", "cxx_plugin.cc").library("plugin_cxx.so").run();
+    check("cxx_plugin", &[plugin]);
+}
+
+/// Character sets and name services, which the C library opens and closes
+/// without anybody's `dlopen`.
+#[test]
+fn modules_of_the_c_library() {
+    check("library_modules", &["plugin_a", "plugin_b"].map(plugin));
+}
+
+#[test]
+fn a_library_is_unloaded_while_another_thread_allocates() {
+    check("beside_a_thread", &["plugin_a", "plugin_b"].map(plugin));
+}

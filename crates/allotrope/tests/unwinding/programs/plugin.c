@@ -1,0 +1,17 @@
+/* A library of which several are made: NAME is the function, in modules of one
+ * shape that come to lie at one place. */
+#include <stdlib.h>
+
+static void *volatile sink;
+
+__attribute__((noinline)) void NAME(size_t bytes) {
+    void *block = malloc(bytes);
+    sink = block;
+    free(block);
+    __asm__ volatile("");
+}
+
+__attribute__((noinline)) void enter(size_t bytes) {
+    NAME(bytes);
+    __asm__ volatile("");
+}

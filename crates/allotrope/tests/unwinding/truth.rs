@@ -1,0 +1,189 @@
+//! Compares the stacks of a recording with those that the program printed.
+//!
+//! A program says `stack COUNT BYTES FRAME …` and `under COUNT NAME`, see
+//! `programs/truth.h`. The frames are all those of the program's own modules,
+//! innermost first; runs of one function are written `name*LENGTH`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::support::report::text;
+use crate::support::{Process, Recording, record};
+
+/// Allocations and bytes of each stack; bytes that nobody can know are `None`.
+type Stacks = BTreeMap<String, (u64, Option<u64>)>;
+
+/// Records a case of a program and expects exactly the stacks that it prints.
+#[track_caller]
+pub fn check(program: &Path, case: &str) -> Recording {
+    let recording = record(program).arg(case).run().expect_status(0);
+    compare(
+        &recording,
+        program,
+        &format!("{} {case}", program.display()),
+    );
+    recording
+}
+
+/// Expects of the only image of a recording the stacks that it printed.
+#[track_caller]
+pub fn compare(recording: &Recording, program: &Path, what: &str) {
+    let report = recording.report();
+    let process = report.only();
+    expect_sound(&process, what);
+    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
+    expect_stacks(&process, module(program), &said, what);
+}
+
+/// Nothing was lost, nothing was guessed.
+#[track_caller]
+pub fn expect_sound(process: &Process<'_>, what: &str) {
+    assert_eq!(process.number("lost_events"), 0, "{what}: lost");
+    assert_eq!(process.number("ambiguous_events"), 0, "{what}: ambiguous");
+    assert_eq!(process.json["complete"], true, "{what}");
+}
+
+/// The name by which reports call a program.
+pub fn module(program: &Path) -> &str {
+    let name = program.file_name().expect("programs have names");
+    name.to_str().expect("their names are ASCII")
+}
+
+/// Compares all stacks with what the program said of them.
+#[track_caller]
+pub fn expect_stacks(process: &Process<'_>, module: &str, said: &str, what: &str) {
+    let under = stated_sums(said);
+    for (name, count) in &under {
+        expect_sum(process, name, *count, what);
+    }
+    let stated = stated_stacks(said);
+    let mut found = Stacks::new();
+    for site in process.sites() {
+        let stack = process.stack(site);
+        if stack
+            .iter()
+            .any(|frame| under.contains_key(text(frame, "function")))
+        {
+            continue;
+        }
+        let frames = own_frames(&stack, module);
+        // The C library's own memory, for the program's start for example.
+        if frames == "_start" || frames.is_empty() {
+            continue;
+        }
+        let known = stated.get(&frames).is_none_or(|(_, bytes)| bytes.is_some());
+        let sums = found.entry(frames).or_insert((0, known.then_some(0)));
+        sums.0 += site["allocations"].as_u64().expect("checked");
+        if let Some(bytes) = &mut sums.1 {
+            *bytes += site["allocated_bytes"].as_u64().expect("checked");
+        }
+    }
+    let differences = differences(&stated, &found);
+    assert!(
+        differences.is_empty(),
+        "{what}: {} of {} stacks differ:\n{}",
+        differences.len(),
+        stated.len(),
+        differences[..differences.len().min(20)].join("\n")
+    );
+}
+
+/// The stacks that show `name` have this many allocations, and each leads out
+/// to the start of the program.
+#[track_caller]
+fn expect_sum(process: &Process<'_>, name: &str, count: Option<u64>, what: &str) {
+    let found = process.under(name).allocations;
+    assert!(
+        count.is_none_or(|count| count == found),
+        "{what}: under {name} stated {count:?}, recorded {found}"
+    );
+    for site in process.sites_under(name) {
+        let functions = process.functions(site);
+        assert!(
+            functions.contains(&"main") && functions.last() == Some(&"_start"),
+            "{what}: {functions:?}"
+        );
+    }
+}
+
+fn stated_sums(said: &str) -> BTreeMap<&str, Option<u64>> {
+    said.lines()
+        .filter_map(|line| line.strip_prefix("under "))
+        .map(|line| {
+            let (count, name) = line.split_once(' ').expect("a count, then a name");
+            let count = (count != "?").then(|| count.parse().expect("a count"));
+            (name, count)
+        })
+        .collect()
+}
+
+fn stated_stacks(said: &str) -> Stacks {
+    let mut stacks = Stacks::new();
+    for line in said.lines().filter_map(|line| line.strip_prefix("stack ")) {
+        let mut words = line.splitn(3, ' ');
+        let mut next = || words.next().unwrap_or_else(|| panic!("said: {line}"));
+        let count: u64 = next().parse().expect("a count");
+        let bytes = match next() {
+            "?" => None,
+            bytes => Some(bytes.parse::<u64>().expect("bytes")),
+        };
+        if count == 0 {
+            continue;
+        }
+        let frames: Vec<&str> = next().split(' ').collect();
+        let frames = frames.iter().map(|frame| match frame.rsplit_once('*') {
+            Some((name, length)) => (name, length.parse().expect("a length")),
+            None => (*frame, 1),
+        });
+        let sums = stacks.entry(written(frames)).or_insert((0, Some(0)));
+        sums.0 += count;
+        sums.1 = sums.1.zip(bytes).map(|(sum, bytes)| sum + bytes);
+    }
+    assert!(!stacks.is_empty(), "nothing was stated: {said}");
+    stacks
+}
+
+/// The frames of the program's own modules: its own and its plugins.
+fn own_frames(stack: &[&Value], module: &str) -> String {
+    written(stack.iter().filter_map(|frame| {
+        let of = text(frame, "module");
+        (of == module || of.starts_with("plugin")).then(|| (text(frame, "function"), 1))
+    }))
+}
+
+/// Frames with runs folded.
+fn written<'a>(frames: impl Iterator<Item = (&'a str, usize)>) -> String {
+    let mut runs: Vec<(&str, usize)> = Vec::new();
+    for (name, length) in frames {
+        match runs.last_mut() {
+            Some(run) if run.0 == name => run.1 += length,
+            _ => runs.push((name, length)),
+        }
+    }
+    let words: Vec<String> = runs
+        .iter()
+        .map(|(name, length)| match length {
+            1 => (*name).to_owned(),
+            _ => format!("{name}*{length}"),
+        })
+        .collect();
+    words.join(" ")
+}
+
+fn differences(stated: &Stacks, found: &Stacks) -> Vec<String> {
+    let mut stacks: Vec<&String> = stated.keys().chain(found.keys()).collect();
+    stacks.sort();
+    stacks.dedup();
+    let zero = (0, Some(0));
+    stacks
+        .into_iter()
+        .filter(|stack| stated.get(*stack) != found.get(*stack))
+        .map(|stack| {
+            let (left, right) = (stated.get(stack), found.get(stack));
+            let (left, right) = (left.unwrap_or(&zero), right.unwrap_or(&zero));
+            format!("  stated {left:?}, recorded {right:?}: {stack}")
+        })
+        .collect()
+}

@@ -1,0 +1,24 @@
+//! Code of which nothing says how to unwind it: the stack ends there, and is
+//! never continued wrongly.
+
+use crate::building::c;
+use crate::truth;
+
+#[test]
+fn assembler_without_call_frame_information() {
+    truth::check(&c("unknown_code.c"), "assembler");
+}
+
+#[test]
+fn assembler_that_needs_the_general_unwinder() {
+    truth::check(&c("unknown_code.c"), "register_frames");
+}
+
+#[test]
+fn code_made_at_run_time() {
+    let recording = truth::check(&c("unknown_code.c"), "made_code");
+    let report = recording.report();
+    // Allocated by the made code itself: 50 blocks of 7 bytes, one frame.
+    let found = report.only().where_stack(|stack| stack.len() == 1);
+    assert_eq!((found.allocations, found.bytes), (50, 50 * 7));
+}
