@@ -5,6 +5,9 @@
 //! holds what was found for one module and resolves addresses in batches, and
 //! [`demangle`] turns a linkage name into the two spellings a profile shows.
 //!
+//! Code that a process made while it ran is in no module: [`PerfMap`] and
+//! [`JitDump`] name it.
+//!
 //! Everything read here may be hostile: a corrupt or truncated file costs
 //! names, never a panic, an endless loop or memory out of proportion to the
 //! file's own size.
@@ -23,6 +26,7 @@ mod index;
 mod intervals;
 mod locator;
 mod module;
+mod runtime;
 mod shared_strings;
 mod symbol_table;
 
@@ -32,3 +36,4 @@ pub use frame::{Frame, Resolved};
 pub use index::IndexCache;
 pub use locator::Locator;
 pub use module::ModuleSymbols;
+pub use runtime::{JitClock, JitDump, PerfMap, RuntimeCode};
