@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-use allotrope_symbols::{Locator, ModuleSymbols, Resolved, SymbolError};
+use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Resolved, SymbolError};
 use allotrope_trace::model::{
     Frame, ImageId, Location, MappingId, Module, ModuleId, NO_MAPPING, Record, Symbols,
 };
@@ -88,8 +88,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn locator(arguments: &Arguments) -> Result<Locator, Failure> {
+    let locator = Locator::new().with_index_cache(IndexCache::of_user());
     let folders = arguments.debug_path.iter().rev();
-    let mut locator = folders.fold(Locator::new(), |locator, folder| {
+    let mut locator = folders.fold(locator, |locator, folder| {
         locator.with_debug_folder(folder)
     });
     if let Some(folder) = &arguments.sysroot {
