@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use allotrope_symbols::{Locator, ModuleSymbols};
-use fixture::{C_SOURCE, CPP_SOURCE, Program, compile, instructions};
+use fixture::{C_SOURCE, CPP_SOURCE, Program, compile, compile_in_parts, instructions};
 
 /// Marsaglia's xorshift64: damage that is the same each time.
 struct Random(u64);
@@ -94,4 +94,86 @@ fn files_with_damaged_headers() {
             bytes[at] = [0, 1, 0x7f, 0xff, random.below(256) as u8][random.below(5)];
         }
     });
+}
+
+/// Reads the program again and again while the file beside it that has its
+/// debug information is damaged.
+fn damage_beside(program: &Program, beside: &Path, count: u64) {
+    let Some(addresses) = instructions(&program.path, 5) else {
+        return;
+    };
+    let original = std::fs::read(beside).unwrap();
+    let expected = read_all(&program.path, &addresses);
+    assert!(expected > 0);
+    for seed in 1..=count {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut bytes = original.clone();
+        if seed % 4 == 0 {
+            bytes.truncate(random.below(original.len()));
+        } else {
+            for _ in 0..1 + random.below(60) {
+                let at = random.below(bytes.len());
+                bytes[at] = [0, 0xff, random.below(256) as u8][random.below(3)];
+            }
+        }
+        std::fs::write(beside, bytes).unwrap();
+        let start = Instant::now();
+        // Names of the symbol table are there all the same.
+        let found = read_all(&program.path, &addresses);
+        assert!(
+            found * 10 >= expected * 9,
+            "seed {seed}: {found} of {expected}"
+        );
+        assert!(start.elapsed() < Duration::from_secs(60), "seed {seed}");
+    }
+}
+
+#[test]
+fn damaged_split_files() {
+    for (compiler, version) in [
+        ("g++", "-gdwarf-5"),
+        ("g++", "-gdwarf-4"),
+        ("clang++", "-gdwarf-5"),
+    ] {
+        let options = ["-O2", version, "-gsplit-dwarf"];
+        let program = compile_in_parts(compiler, &options, "truth.cpp", CPP_SOURCE);
+        let Some(program) = program else { continue };
+        let entries = std::fs::read_dir(program.path.parent().unwrap()).unwrap();
+        let mut files = entries.map(|entry| entry.unwrap().path());
+        let split = files.find(|path| path.extension().is_some_and(|it| it == "dwo"));
+        damage_beside(&program, &split.unwrap(), 60);
+    }
+}
+
+#[test]
+fn damaged_packages() {
+    let options = ["-O2", "-gdwarf-4", "-gsplit-dwarf"];
+    let Some(program) = compile_in_parts("g++", &options, "truth.cpp", CPP_SOURCE) else {
+        return;
+    };
+    let package = program.path.with_extension("dwp");
+    let split = program.path.with_file_name("part.dwo");
+    let (split_path, package_path) = (split.to_str().unwrap(), package.to_str().unwrap());
+    if fixture::run("dwp", &[split_path, "-o", package_path]).is_none() {
+        return;
+    }
+    std::fs::remove_file(&split).unwrap();
+    damage_beside(&program, &package, 80);
+}
+
+#[test]
+fn damaged_debug_files() {
+    let options = ["-O2", "-g", "-gz", "-Wl,--build-id=none"];
+    let Some(program) = compile("c++", &options, "truth.cpp", CPP_SOURCE) else {
+        return;
+    };
+    let folder = program.path.parent().unwrap();
+    let debug = folder.join("p.debug");
+    let (path, debug_path) = (program.path.to_str().unwrap(), debug.to_str().unwrap());
+    let made = fixture::run("objcopy", &["--only-keep-debug", path, debug_path])
+        .and_then(|_| fixture::run("objcopy", &["--strip-debug", path]))
+        .and_then(|_| fixture::run("objcopy", &["--add-gnu-debuglink", debug_path, path]));
+    if made.is_some() {
+        damage_beside(&program, &debug, 20);
+    }
 }
