@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_ring::arena::{Arena, Settings};
 use allotrope_ring::layout::{self, IMAGES, LANES};
-use allotrope_symbols::Locator;
+use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
 
 use crate::book::Book;
@@ -155,9 +155,8 @@ fn finish(
     }
     book.trace.flush();
     let folders = start.debug_folders.iter().rev();
-    let locator = folders.fold(Locator::new(), |locator, folder| {
-        locator.with_debug_folder(folder)
-    });
+    let locator = Locator::new().with_index_cache(IndexCache::of_user());
+    let locator = folders.fold(locator, |locator, folder| locator.with_debug_folder(folder));
     let modules = book.modules.into_known();
     symbolise::symbolise(modules, &locator, &mut book.trace, front);
     let (events, lost_events) = (book.trace.events, book.trace.lost_events);
