@@ -8,7 +8,9 @@ mod fixture;
 use std::path::{Path, PathBuf};
 
 use allotrope_symbols::{Locator, ModuleSymbols, Resolved};
-use fixture::{C_SOURCE, CPP_SOURCE, Program, compile_in_parts, instructions, run};
+use fixture::{
+    C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, compile_in_parts, instructions, run,
+};
 
 /// One way to build a program and to put its debug information somewhere.
 struct Place {
@@ -360,6 +362,28 @@ fn split_debug_information_reads_as_the_same_in_one_file() {
             assert_eq!(found, expected, "{compiler} {version} {address:#x}");
         }
     }
+}
+
+#[test]
+fn split_debug_information_of_rust_is_found() {
+    let functions = |kind: &str| {
+        let options = ["-g", "-Copt-level=3", kind];
+        let program = compile("rustc", &options, "truth.rs", RUST_SOURCE)?;
+        let marks = ["mark_inner", "mark_count", "mark_closure"];
+        let at = |mark: &&str| {
+            let frames = program.at(mark).into_iter();
+            frames
+                .map(|frame| (frame.function, frame.line))
+                .collect::<Vec<_>>()
+        };
+        Some(marks.iter().map(at).collect::<Vec<_>>())
+    };
+    let Some(whole) = functions("-Csplit-debuginfo=off") else {
+        return;
+    };
+    assert!(whole[0].len() > 1, "{whole:?}");
+    assert_eq!(functions("-Csplit-debuginfo=packed"), Some(whole.clone()));
+    assert_eq!(functions("-Csplit-debuginfo=unpacked"), Some(whole));
 }
 
 #[test]

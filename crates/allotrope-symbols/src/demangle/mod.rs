@@ -49,7 +49,11 @@ fn swift(_: &str) -> Option<Names> {
 
 /// Whether a name follows a scheme that [`demangle`] knows.
 pub(crate) fn is_mangled(raw: &[u8]) -> bool {
-    raw.starts_with(b"_Z") || raw.starts_with(b"_R")
+    let schemes: &[&[u8]] = match cfg!(feature = "swift") {
+        true => &[b"_Z", b"_R", b"$s", b"$S"],
+        false => &[b"_Z", b"_R"],
+    };
+    schemes.iter().any(|scheme| raw.starts_with(scheme))
 }
 
 impl Names {
