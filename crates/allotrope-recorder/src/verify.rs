@@ -3,23 +3,31 @@
 //!
 //! libunwind must be preloaded behind the recorder. What was found is appended
 //! as one line to the file that `ALLOTROPE_VERIFY` names when the process
-//! exits; the first stacks that differ are appended as they are found.
+//! exits; the first stacks that differ are appended as they are found. What was
+//! recorded but could not be compared is counted as unchecked.
+//!
+//! libunwind runs on the thread's second stack: the program's may be too small
+//! for it. It finds its way back through `call_on_stack`'s frame.
 
 use core::ffi::{c_char, c_int, c_void};
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::arch::rule::EXACT;
+use crate::arch::{entry, thread_slot};
 use crate::image::Digits;
 use crate::system;
-use crate::thread::{State, Thread};
+use crate::thread::{DEPTH, STACK_BYTES, State, Thread};
 
 static COMPARED: AtomicU64 = AtomicU64::new(0);
 static DIFFERENT: AtomicU64 = AtomicU64::new(0);
 static REPLAYED: AtomicU64 = AtomicU64::new(0);
 static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 static BACKTRACE: AtomicUsize = AtomicUsize::new(0);
+/// The process that counted; a forked child begins anew.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-const FRAMES: usize = 1024;
+/// The deepest stack that is recorded, and the recorder's frames inside of it.
+const FRAMES: usize = DEPTH + 64;
 /// Differences that are described.
 const DESCRIBED: u64 = 5;
 
@@ -28,36 +36,103 @@ pub fn note_replay() {
     REPLAYED.fetch_add(1, Relaxed);
 }
 
+/// A stack to compare, on the second stack.
+struct Question {
+    thread: *mut Thread,
+    /// The return address of the call that is recorded.
+    first: u64,
+    kept: usize,
+}
+
 /// Compares the stack that was captured last.
 #[inline(never)]
 pub unsafe fn compare(thread: *mut Thread, first: u64) {
-    // SAFETY: the thread's own state; libunwind walks live frames.
+    begin_process();
+    // SAFETY: the thread's own state; its second stack is free, for the capture
+    // is over.
     unsafe {
-        if (*thread).is_nested {
-            return;
-        }
         let kept = (*Thread::guarded(thread)).kept;
-        let Some(backtrace) = backtrace() else { return };
-        if kept == 0 {
+        if kept == 0 || interrupts_comparison(thread) {
             UNCHECKED.fetch_add(1, Relaxed);
             return;
         }
+        let mut question = Question {
+            thread,
+            first,
+            kept,
+        };
+        is_comparing(thread).write_volatile(1);
+        entry::call_on_stack(
+            (&raw mut question).cast(),
+            answer,
+            Thread::stack_top(thread),
+        );
+        is_comparing(thread).write_volatile(0);
+    }
+}
+
+fn begin_process() {
+    let process = system::process_id();
+    if PROCESS.swap(process, Relaxed) != process {
+        for count in [&COMPARED, &DIFFERENT, &REPLAYED, &UNCHECKED] {
+            count.store(0, Relaxed);
+        }
+    }
+}
+
+/// A word at the far end of the second stack: libunwind is at work there, and
+/// its caches are not to be used by a signal handler.
+fn is_comparing(thread: *mut Thread) -> *mut u64 {
+    Thread::stack_top(thread)
+        .wrapping_sub(STACK_BYTES)
+        .cast::<u64>()
+}
+
+/// Whether this hook runs in a handler that interrupted a comparison.
+unsafe fn interrupts_comparison(thread: *mut Thread) -> bool {
+    let mut outer = thread_slot::get();
+    // SAFETY: the states of this thread, from the outermost to the nested one.
+    unsafe {
+        while !outer.is_null() && outer != thread {
+            if is_comparing(outer).read_volatile() != 0 {
+                return true;
+            }
+            outer = (*outer).nested;
+        }
+    }
+    false
+}
+
+unsafe extern "C" fn answer(question: *mut c_void) {
+    // SAFETY: `compare` gives its own question; libunwind walks live frames.
+    unsafe {
+        let question = &*question.cast::<Question>();
+        let Some(backtrace) = backtrace() else {
+            UNCHECKED.fetch_add(1, Relaxed);
+            return;
+        };
         let mut theirs = [core::ptr::null_mut::<c_void>(); FRAMES];
         let count = backtrace(theirs.as_mut_ptr(), FRAMES as c_int).max(0) as usize;
+        let is_whole = count < FRAMES;
         let theirs = &theirs[..count];
         let begin = theirs
             .iter()
-            .position(|pc| *pc as u64 == first)
+            .position(|pc| *pc as u64 == question.first)
             .unwrap_or(count);
         let theirs = &theirs[begin..];
-        let states = (&raw const (*Thread::guarded(thread)).states).cast::<State>();
-        let ours = |index: usize| (*states.add(kept - 1 - index)).pc & (EXACT - 1);
-        COMPARED.fetch_add(1, Relaxed);
         // libunwind may add a frame of address 0 or 1 at the end.
         let theirs_count = theirs.iter().take_while(|pc| **pc as usize > 4096).count();
+        let kept = question.kept;
+        if !is_whole && theirs_count < kept {
+            UNCHECKED.fetch_add(1, Relaxed);
+            return;
+        }
+        COMPARED.fetch_add(1, Relaxed);
+        let states = (&raw const (*Thread::guarded(question.thread)).states).cast::<State>();
+        let ours = |index: usize| (*states.add(kept - 1 - index)).pc & (EXACT - 1);
         let same =
             theirs_count == kept && (0..kept).all(|index| ours(index) == theirs[index] as u64);
-        if !same && begin + theirs_count < FRAMES && DIFFERENT.fetch_add(1, Relaxed) < DESCRIBED {
+        if !same && DIFFERENT.fetch_add(1, Relaxed) < DESCRIBED {
             describe(kept, &ours, &theirs[..theirs_count]);
         }
     }
@@ -80,7 +155,7 @@ fn backtrace() -> Option<Backtrace> {
 }
 
 fn describe(kept: usize, ours: &dyn Fn(usize) -> u64, theirs: &[*mut c_void]) {
-    let mut text = [0u8; 16 << 10];
+    let mut text = [0u8; 64 << 10];
     let mut writer = Digits {
         bytes: &mut text,
         used: 0,
@@ -98,6 +173,7 @@ fn describe(kept: usize, ours: &dyn Fn(usize) -> u64, theirs: &[*mut c_void]) {
 
 /// Appends the result.
 pub fn report() {
+    begin_process();
     let mut text = [0u8; 512];
     let mut writer = Digits {
         bytes: &mut text,
