@@ -1,0 +1,111 @@
+//! What a program can observe is the same with and without a recording, to the
+//! byte: `programs/behaviour.c` says it.
+
+use std::process::{Command, Output};
+
+use super::matrix::{Outcome, case};
+use super::support::{record, run};
+use super::targets::{expect_complete, target};
+
+const GROUP: &str = "Behaviour";
+
+/// Runs the case plain and recorded, both in one folder; the recording keeps
+/// quiet, so that both streams are the program's own.
+fn both(argument: &str) -> (Output, Output) {
+    let program = target("behaviour.c");
+    let described = record(&program).option("-q").arg(argument);
+    let plain = run(
+        Command::new(&program)
+            .arg(argument)
+            .current_dir(described.folder()),
+        b"",
+    );
+    let recorded = run(&mut described.command(), b"");
+    let recording = described.recorded(recorded.clone());
+    expect_complete(&recording.report());
+    (plain, recorded)
+}
+
+fn unchanged(name: &str, argument: &str) {
+    case(
+        GROUP,
+        name,
+        "the same output and status, byte by byte",
+        || {
+            let (plain, recorded) = both(argument);
+            assert_eq!(plain.status.code(), Some(7), "the case itself works");
+            assert_eq!(recorded.status, plain.status);
+            for (recorded, plain) in [
+                (&recorded.stdout, &plain.stdout),
+                (&recorded.stderr, &plain.stderr),
+            ] {
+                assert_eq!(
+                    String::from_utf8_lossy(recorded),
+                    String::from_utf8_lossy(plain)
+                );
+            }
+            let bytes = plain.stdout.len() + plain.stderr.len();
+            Outcome::Seen(format!("{bytes} bytes, equal"))
+        },
+    );
+}
+
+#[test]
+fn errno() {
+    unchanged("errno after each call", "errno");
+}
+
+#[test]
+fn signals() {
+    unchanged("signal mask, dispositions, alternate stack", "signals");
+}
+
+#[test]
+fn descriptors() {
+    unchanged("descriptors 0 to 99, the next one", "descriptors");
+}
+
+#[test]
+fn environment() {
+    unchanged("the environment but for the preload", "environment");
+}
+
+#[test]
+fn folder() {
+    unchanged("the working directory", "folder");
+}
+
+#[test]
+fn executable() {
+    unchanged("/proc/self/exe and the program's name", "executable");
+}
+
+#[test]
+fn blocks() {
+    unchanged("alignment and usable size of every kind of block", "blocks");
+}
+
+#[test]
+fn failures() {
+    unchanged("failing and empty allocations", "failures");
+}
+
+#[test]
+fn allocator() {
+    unchanged("mallopt, mallinfo2 and malloc_trim", "allocator");
+}
+
+#[test]
+fn statuses() {
+    unchanged("children's statuses", "statuses");
+}
+
+#[test]
+fn parent_of_a_daemon() {
+    unchanged("getppid of a daemon", "parent");
+}
+
+#[test]
+fn threads() {
+    unchanged("the process's threads, name, tracer", "threads");
+}

@@ -1,0 +1,15 @@
+//! The reliability matrix: every promise about processes, threads, behaviour
+//! and our own failures, shown by a program whose counts are known from its
+//! source. `docs/reliability.md` is generated from a run of these tests by
+//! `scripts/reliability`; `ALLOTROPE_SLOW=1` makes the counts larger.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod behaviour;
+mod completed;
+mod endings;
+mod families;
+mod matrix;
+mod targets;
+mod threads;

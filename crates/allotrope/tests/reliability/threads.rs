@@ -1,0 +1,131 @@
+//! Threads that come, go, are cancelled and work while they go:
+//! `programs/threads.cc`.
+
+use super::completed;
+use super::matrix::{Outcome, case, count};
+use super::support::{Recording, record};
+use super::targets::{expect_complete, expect_work, target};
+
+const GROUP: &str = "Threads";
+
+fn recorded(name: &str, number: u64, status: i32) -> Recording {
+    let recording = record(target("threads.cc"))
+        .arg(name)
+        .arg(number.to_string())
+        .run()
+        .expect_status(status);
+    expect_complete(&recording.report());
+    recording
+}
+
+#[test]
+fn short_threads() {
+    let threads = count(10_000, 100_000);
+    let expected = "3 allocations a thread, 1 leaked, 2 temporary";
+    case(GROUP, &format!("{threads} short threads"), expected, || {
+        let report = recorded("short", threads, 0).report();
+        let process = report.only();
+        expect_work(&process, "brief", 3 * threads, 3 * 48 * threads);
+        let brief = process.under("brief");
+        assert_eq!((brief.leaked, brief.temporary), (threads, 2 * threads));
+        Outcome::Seen(format!("{}, {} leaked", brief.allocations, brief.leaked))
+    });
+}
+
+#[test]
+fn many_at_once() {
+    let threads = count(200, 1_000);
+    let expected = "100 allocations a thread, none leaked";
+    case(
+        GROUP,
+        &format!("{threads} threads at once"),
+        expected,
+        || {
+            let report = recorded("together", threads, 0).report();
+            let process = report.only();
+            expect_work(&process, "gathered", 100 * threads, 3_200 * threads);
+            let gathered = process.under("gathered");
+            assert_eq!(gathered.leaked, 0);
+            // A barrier lies between the last allocation and the first
+            // deallocation.
+            assert_eq!(gathered.at_peak, 100 * threads);
+            Outcome::Seen(format!("{}, all alive at the peak", gathered.allocations))
+        },
+    );
+}
+
+#[test]
+fn key_destructors() {
+    let threads = count(100, 10_000);
+    let expected = "1 allocation a thread, 4 of its destructor, 1 of them leaked";
+    case(
+        GROUP,
+        "key destructors that set their key again",
+        expected,
+        || {
+            let report = recorded("keys", threads, 0).report();
+            let process = report.only();
+            expect_work(&process, "keyed", threads, 56 * threads);
+            expect_work(&process, "key_destructor", 4 * threads, 4 * 64 * threads);
+            assert_eq!(process.under("keyed").leaked, 0);
+            assert_eq!(process.under("key_destructor").leaked, threads);
+            Outcome::Seen(format!("{threads}; {}", 4 * threads))
+        },
+    );
+}
+
+#[test]
+fn thread_locals() {
+    let threads = count(100, 10_000);
+    let expected = "1 allocation a constructor, freed; 1 a destructor, leaked";
+    case(GROUP, "thread_local objects", expected, || {
+        let report = recorded("locals", threads, 0).report();
+        let process = report.only();
+        expect_work(&process, "local_constructor", threads, 72 * threads);
+        expect_work(&process, "local_destructor", threads, 80 * threads);
+        assert_eq!(process.under("local_constructor").leaked, 0);
+        assert_eq!(process.under("local_destructor").leaked, threads);
+        Outcome::Seen(format!("{threads}; {threads}"))
+    });
+}
+
+#[test]
+fn cancellation() {
+    let threads = count(200, 10_000);
+    let expected = "all completed allocations, those of the cleanup handlers too";
+    case(
+        GROUP,
+        &format!("{threads} threads cancelled"),
+        expected,
+        || {
+            let recording = recorded("cancel", threads, 0);
+            let report = recording.report();
+            let process = report.only();
+            expect_work(&process, "prepare", threads, 200 * threads);
+            expect_work(&process, "cleanup", threads, 208 * threads);
+            assert_eq!(process.under("prepare").leaked, 0);
+            assert_eq!(process.under("cleanup").leaked, threads);
+            // The cleanup handler's frames lie above `cancelled` only while it
+            // unwinds, so its own blocks are counted by their innermost frame.
+            let own = process.by("threads", "cancelled");
+            let completed: u64 = completed::numbers(recording.folder.path()).iter().sum();
+            assert_eq!(own.allocations, completed, "no thread stops in between");
+            assert_eq!(own.leaked, 0);
+            Outcome::Seen(format!("{completed} of {completed}; {threads} handlers"))
+        },
+    );
+}
+
+#[test]
+fn detached_threads_at_exit() {
+    let expected = "main's 1,000 and all that 4 detached threads completed";
+    case(GROUP, "detached threads at exit", expected, || {
+        let recording = recorded("detached", 0, 5);
+        let report = recording.report();
+        let process = report.only();
+        expect_work(&process, "counted", 1_000, 88_000);
+        let folder = recording.folder.path();
+        let steady = completed::expect_all(&process, "steady", folder, 4);
+        Outcome::Seen(format!("1000; {steady}"))
+    });
+}
