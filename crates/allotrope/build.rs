@@ -1,7 +1,8 @@
-//! Builds the recorder, the library that is preloaded into other programs, with
-//! flags and a target folder of its own, and hands its path and hash to the
-//! command that embeds it. What the recorder is lies in `allotrope-recorder`;
-//! where it is unpacked at run time, in `src/recorder_library.rs`.
+//! Builds the libraries that are preloaded into other programs, with flags and
+//! a target folder of their own, and hands their paths and hashes to the
+//! command that embeds them. What they are lies in `allotrope-recorder` and
+//! `allotrope-operators`; where they are unpacked at run time, in
+//! `src/recorder_library.rs`.
 //!
 //! A nested cargo does it, since no cargo setting gives one crate of a
 //! workspace other code generation flags than the rest.
@@ -17,7 +18,21 @@ use sha2::{Digest, Sha256};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Compiler flags of the recorder alone; they replace every `RUSTFLAGS`, for
+/// The libraries: package, file, and what the command calls them.
+const LIBRARIES: [(&str, &str, &str); 2] = [
+    (
+        "allotrope-recorder",
+        "liballotrope_recorder.so",
+        "ALLOTROPE_RECORDER",
+    ),
+    (
+        "allotrope-operators",
+        "liballotrope_operators.so",
+        "ALLOTROPE_OPERATORS",
+    ),
+];
+
+/// Compiler flags of these libraries alone; they replace every `RUSTFLAGS`, for
 /// those are meant for the command (a coverage run must not instrument a
 /// library that lives in other programs).
 const FLAGS: [&str; 7] = [
@@ -27,8 +42,9 @@ const FLAGS: [&str; 7] = [
     // Its own frames must be unwindable although it never unwinds itself.
     "-Cforce-unwind-tables=yes",
     "-Crelocation-model=pic",
-    "-Clink-arg=-Wl,-soname,liballotrope_recorder.so",
     "-Clink-arg=-Wl,-z,relro",
+    // Hooks run in signal handlers: nothing is left to be bound then.
+    "-Clink-arg=-Wl,-z,now",
     // It is embedded: debug sections would only make the command larger.
     "-Cstrip=debuginfo",
 ];
@@ -69,19 +85,21 @@ fn main() {
     );
     let workspace = workspace();
     let output = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let library = build(&workspace, &output.join("recorder"));
-    let bytes = fs::read(&library).unwrap_or_else(|error| {
-        panic!(
-            "cannot read the recorder that was built at {}: {error}",
-            library.display()
-        )
-    });
-    let mut hash = String::new();
-    for byte in Sha256::digest(&bytes) {
-        write!(hash, "{byte:02x}").expect("a string takes every byte");
+    for (package, file, name) in LIBRARIES {
+        let library = build(&workspace, &output.join("recorder"), package, file);
+        let bytes = fs::read(&library).unwrap_or_else(|error| {
+            panic!(
+                "cannot read the library that was built at {}: {error}",
+                library.display()
+            )
+        });
+        let mut hash = String::new();
+        for byte in Sha256::digest(&bytes) {
+            write!(hash, "{byte:02x}").expect("a string takes every byte");
+        }
+        println!("cargo::rustc-env={name}={}", library.display());
+        println!("cargo::rustc-env={name}_SHA256={hash}");
     }
-    println!("cargo::rustc-env=ALLOTROPE_RECORDER={}", library.display());
-    println!("cargo::rustc-env=ALLOTROPE_RECORDER_SHA256={hash}");
     rerun_if_changed(&workspace);
 }
 
@@ -95,12 +113,12 @@ fn workspace() -> PathBuf {
 }
 
 /// Gives the path of the library that was built.
-fn build(workspace: &Path, target_folder: &Path) -> PathBuf {
+fn build(workspace: &Path, target_folder: &Path, package: &str, file: &str) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command
         .args(["build", "--profile", "recorder", "--lib"])
-        .args(["-p", "allotrope-recorder", "--target", TARGET])
+        .args(["-p", package, "--target", TARGET])
         .arg("--manifest-path")
         .arg(workspace.join("Cargo.toml"))
         .arg("--target-dir")
@@ -113,18 +131,17 @@ fn build(workspace: &Path, target_folder: &Path) -> PathBuf {
             command.env_remove(name);
         }
     }
-    command.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f"));
+    let soname = format!("-Clink-arg=-Wl,-soname,{file}");
+    let flags = [&FLAGS[..], &[&soname]].concat();
+    command.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\x1f"));
     let status = command
         .status()
-        .unwrap_or_else(|error| panic!("cannot start cargo to build the recorder: {error}"));
+        .unwrap_or_else(|error| panic!("cannot start cargo to build {package}: {error}"));
     assert!(
         status.success(),
-        "the recorder (crates/allotrope-recorder) did not build; cargo's messages are above"
+        "{package} did not build; cargo's messages are above"
     );
-    target_folder
-        .join(TARGET)
-        .join("recorder")
-        .join("liballotrope_recorder.so")
+    target_folder.join(TARGET).join("recorder").join(file)
 }
 
 fn is_foreign(name: &OsStr) -> bool {
@@ -135,12 +152,13 @@ fn is_foreign(name: &OsStr) -> bool {
     name.starts_with("CARGO_") || name.starts_with("DEP_") || DROPPED.contains(&name.as_ref())
 }
 
-/// The recorder's own sources and those of the contract that it shares.
+/// The libraries' own sources and those of the contract that they share.
 fn rerun_if_changed(workspace: &Path) {
     println!("cargo::rerun-if-changed=build.rs");
     for path in [
         "Cargo.lock",
         "Cargo.toml",
+        "crates/allotrope-operators",
         "crates/allotrope-recorder",
         "crates/allotrope-ring",
     ] {

@@ -229,6 +229,7 @@ fn begin_child(thread: *mut Thread) -> bool {
             (*state).lane = ptr::null();
             if state != thread {
                 (*state).busy = 0;
+                (*state).idle = 0;
             }
         }
     }
@@ -312,6 +313,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     unsafe {
         (*thread).is_nested = nested;
         (*thread).busy = 0;
+        (*thread).idle = 0;
         (*thread).nested = ptr::null_mut();
         if (*thread).lane.is_null() {
             if !give_lane(thread) {

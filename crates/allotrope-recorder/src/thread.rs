@@ -60,8 +60,11 @@ pub const STACK_BYTES: usize = 256 << 10;
 /// The head of a thread's mapping: survives a fork.
 #[repr(C)]
 pub struct Thread {
-    /// The stack pointer of the hook that is at work; 0: none.
+    /// The stack pointer of the hook that is at work; else `idle`.
     pub busy: usize,
+    /// What `busy` is while no hook is at work: 0, or the stack pointer of a
+    /// call of the allocator's that is under way, with `IN_ALLOCATOR`.
+    pub idle: usize,
     /// Words written to the lane.
     pub position: u64,
     /// Counted events written to the stream.
@@ -194,11 +197,11 @@ pub unsafe fn enter(sp: usize) -> *mut Thread {
 #[inline(always)]
 pub unsafe fn leave(thread: *mut Thread) {
     // SAFETY: `enter` gave it.
-    unsafe { (&raw mut (*thread).busy).write_volatile(0) };
+    unsafe { (&raw mut (*thread).busy).write_volatile((*thread).idle) };
 }
 
-/// In `busy`: no hook is at work, but a call of the allocator is under way in
-/// which the allocator may call itself. Stack pointers are even.
+/// In `idle`: a call of the allocator is under way in which the allocator may
+/// call itself. Stack pointers are even.
 const IN_ALLOCATOR: usize = 1;
 
 /// A call of the allocator begins whose inner calls are not to be recorded.
@@ -207,7 +210,8 @@ pub unsafe fn enter_allocator(sp: usize) {
     unsafe {
         let thread = enter(sp);
         if !thread.is_null() {
-            (&raw mut (*thread).busy).write_volatile(sp | IN_ALLOCATOR);
+            (*thread).idle = sp | IN_ALLOCATOR;
+            leave(thread);
         }
     }
 }
@@ -218,6 +222,7 @@ pub unsafe fn leave_allocator() {
     // SAFETY: the slot is null or this thread's state.
     unsafe {
         if !thread.is_null() && (*thread).busy & IN_ALLOCATOR != 0 {
+            (*thread).idle = 0;
             leave(thread);
         }
     }
@@ -255,12 +260,18 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
     unsafe {
         loop {
             let busy = (*thread).busy;
-            if busy == 0 || is_stale(thread, busy & !IN_ALLOCATOR, sp) {
+            let in_allocator = busy & IN_ALLOCATOR != 0;
+            let is_stale = busy != 0 && is_stale(thread, busy & !IN_ALLOCATOR, sp);
+            if in_allocator && !is_stale && modules::is_allocator(*(sp as *const u64)) {
+                return ptr::null_mut();
+            }
+            if is_stale {
+                // An exception or a jump has left it.
+                (*thread).idle = 0;
+            }
+            if busy == 0 || is_stale || in_allocator {
                 (&raw mut (*thread).busy).write_volatile(sp);
                 return thread;
-            }
-            if busy & IN_ALLOCATOR != 0 && modules::is_allocator(*(sp as *const u64)) {
-                return ptr::null_mut();
             }
             if (*thread).nested.is_null() {
                 let _blocked = SignalsBlocked::new();

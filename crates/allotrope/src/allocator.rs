@@ -32,6 +32,8 @@ pub enum Allocator {
 pub struct BuiltInAllocator {
     /// It defines `malloc` itself.
     pub defines_malloc: bool,
+    /// It defines C++'s `operator new(size_t)` itself.
+    pub defines_operator_new: bool,
     /// Allocator whose characteristic symbols it defines.
     pub name: Option<&'static str>,
 }
@@ -122,6 +124,7 @@ impl BuiltInAllocator {
                     continue;
                 };
                 self.defines_malloc |= name == b"malloc";
+                self.defines_operator_new |= name == b"_Znwm";
                 let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
                 self.name = self.name.or(known.map(|(_, allocator)| *allocator));
             }
@@ -138,8 +141,8 @@ mod tests {
     fn a_linked_in_allocator_is_told_from_a_library() {
         let mut program = Program::default();
         let private = BuiltInAllocator {
-            defines_malloc: false,
             name: Some("mimalloc"),
+            ..BuiltInAllocator::default()
         };
         assert_eq!(
             Allocator::of(&program, &private),
@@ -147,7 +150,7 @@ mod tests {
         );
         let replacing = BuiltInAllocator {
             defines_malloc: true,
-            name: None,
+            ..BuiltInAllocator::default()
         };
         assert_eq!(
             Allocator::of(&program, &replacing),

@@ -14,6 +14,7 @@ mod doctor;
 mod executable;
 mod exit_status;
 mod launch;
+mod loaded_libraries;
 mod progress;
 mod record;
 mod recorder_library;

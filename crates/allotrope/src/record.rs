@@ -144,7 +144,12 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     .context("cannot handle signals")
     .status(RECORD_FAILED)?;
     let users = std::env::var_os("LD_PRELOAD");
-    let preload = recorder_library::preload_list(&recorder, users.as_deref());
+    let operators = if program.allocator_defines_operators(users.as_deref()) {
+        Some(recorder_library::provide_operators().status(RECORD_FAILED)?)
+    } else {
+        None
+    };
+    let preload = recorder_library::preload_list(&recorder, operators.as_deref(), users.as_deref());
     let child = program.start(&[
         ("LD_PRELOAD", preload),
         (ENVIRONMENT_VARIABLE, collector.arena().into()),

@@ -1,5 +1,5 @@
-//! The recorder on disk: the library that the build embedded into this command
-//! is unpacked under a name that contains its hash, and verified before every
+//! The recorder on disk: the libraries that the build embedded into this command
+//! are unpacked under names that contain their hash, and verified before every
 //! use. Whoever could replace it would run code in every recorded program, so
 //! neither the file nor its folder may be writable by anybody else.
 //!
@@ -15,11 +15,32 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, StatVfsMountFlags};
 
-const LIBRARY: &[u8] = include_bytes!(env!("ALLOTROPE_RECORDER"));
-/// SHA-256 of [`LIBRARY`], in hexadecimal.
-const HASH: &str = env!("ALLOTROPE_RECORDER_SHA256");
-/// How the file's name begins, whatever its version.
-pub const NAME_PREFIX: &str = "liballotrope_recorder";
+/// An embedded library.
+#[derive(Debug)]
+pub struct Library {
+    bytes: &'static [u8],
+    /// SHA-256 of `bytes`, in hexadecimal.
+    hash: &'static str,
+    /// How the file's name begins, whatever its version.
+    prefix: &'static str,
+}
+
+/// The recorder.
+static RECORDER: Library = Library {
+    bytes: include_bytes!(env!("ALLOTROPE_RECORDER")),
+    hash: env!("ALLOTROPE_RECORDER_SHA256"),
+    prefix: "liballotrope_recorder",
+};
+
+/// What stands before C++ operators and jemalloc's calls.
+static OPERATORS: Library = Library {
+    bytes: include_bytes!(env!("ALLOTROPE_OPERATORS")),
+    hash: env!("ALLOTROPE_OPERATORS_SHA256"),
+    prefix: "liballotrope_operators",
+};
+
+/// How the names of our libraries begin.
+const PREFIX: &str = "liballotrope_";
 
 /// A folder that may hold the recorder.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +54,13 @@ struct Candidate {
 pub fn provide(given: Option<&Path>) -> Result<PathBuf> {
     match given {
         Some(path) => check_given(path),
-        None => unpack_into_first(&candidates()),
+        None => unpack_into_first(&RECORDER, &candidates()),
     }
+}
+
+/// The path of the library with hooks for C++ operators.
+pub fn provide_operators() -> Result<PathBuf> {
+    unpack_into_first(&OPERATORS, &candidates())
 }
 
 fn check_given(path: &Path) -> Result<PathBuf> {
@@ -92,10 +118,10 @@ fn candidates() -> Vec<Candidate> {
         .collect()
 }
 
-fn unpack_into_first(candidates: &[Candidate]) -> Result<PathBuf> {
+fn unpack_into_first(library: &Library, candidates: &[Candidate]) -> Result<PathBuf> {
     let mut refusals = Vec::new();
     for candidate in candidates {
-        match unpack(candidate) {
+        match unpack(library, candidate) {
             Ok(path) => return Ok(path),
             Err(error) => refusals.push(format!("{}: {error:#}", candidate.folder.display())),
         }
@@ -106,7 +132,7 @@ fn unpack_into_first(candidates: &[Candidate]) -> Result<PathBuf> {
     )
 }
 
-fn unpack(candidate: &Candidate) -> Result<PathBuf> {
+fn unpack(library: &Library, candidate: &Candidate) -> Result<PathBuf> {
     let folder = &candidate.folder;
     if !is_preloadable(folder) {
         bail!("its path has a space, a colon or a dollar sign in it");
@@ -117,12 +143,12 @@ fn unpack(candidate: &Candidate) -> Result<PathBuf> {
         .create(folder)
         .context("cannot be made")?;
     check_folder(folder)?;
-    let path = folder.join(format!("{NAME_PREFIX}-{}.so", &HASH[..16]));
-    if verify(&path).is_ok() {
+    let path = folder.join(format!("{}-{}.so", library.prefix, &library.hash[..16]));
+    if verify(library, &path).is_ok() {
         return Ok(path);
     }
-    write(folder, &path).context("cannot be written")?;
-    verify(&path)?;
+    write(library, folder, &path).context("cannot be written")?;
+    verify(library, &path)?;
     Ok(path)
 }
 
@@ -154,23 +180,23 @@ fn check_owner(metadata: &fs::Metadata) -> Result<()> {
 }
 
 /// Whether the file is what the build embedded, and nobody else's.
-fn verify(path: &Path) -> Result<()> {
+fn verify(library: &Library, path: &Path) -> Result<()> {
     let mut file = OpenOptions::new()
         .read(true)
         .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
         .open(path)?;
     let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() != LIBRARY.len() as u64 {
+    if !metadata.is_file() || metadata.len() != library.bytes.len() as u64 {
         bail!("{} is not the recorder", path.display());
     }
     check_owner(&metadata)?;
-    let mut bytes = Vec::with_capacity(LIBRARY.len());
+    let mut bytes = Vec::with_capacity(library.bytes.len());
     (&mut file)
-        .take(LIBRARY.len() as u64)
+        .take(library.bytes.len() as u64)
         .read_to_end(&mut bytes)?;
     // The name's hash tells versions apart; what is loaded must be the same to
     // the byte, which is cheaper to see by comparing than by hashing.
-    if bytes != LIBRARY {
+    if bytes != library.bytes {
         bail!(
             "{} is not the recorder that it is named after",
             path.display()
@@ -181,8 +207,8 @@ fn verify(path: &Path) -> Result<()> {
 
 /// Written under a name of its own, then renamed: another run may do the same
 /// now, and a half-written library must never be loaded.
-fn write(folder: &Path, path: &Path) -> io::Result<()> {
-    let temporary = folder.join(format!(".{NAME_PREFIX}-{}", std::process::id()));
+fn write(library: &Library, folder: &Path, path: &Path) -> io::Result<()> {
+    let temporary = folder.join(format!(".{}-{}", library.prefix, std::process::id()));
     let _ = fs::remove_file(&temporary);
     let written = OpenOptions::new()
         .write(true)
@@ -192,7 +218,7 @@ fn write(folder: &Path, path: &Path) -> io::Result<()> {
         .and_then(|mut file| {
             // Whatever the umask took away.
             file.set_permissions(fs::Permissions::from_mode(0o755))?;
-            file.write_all(LIBRARY)
+            file.write_all(library.bytes)
         })
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
@@ -202,17 +228,25 @@ fn write(folder: &Path, path: &Path) -> io::Result<()> {
 }
 
 /// `LD_PRELOAD` for a program to be recorded: the recorder first, for behind
-/// another library it sees nothing, then the user's own list, free of the
-/// recorder of a recording around this one.
-pub fn preload_list(recorder: &Path, users: Option<&OsStr>) -> std::ffi::OsString {
+/// another library it sees nothing, the hooks for operators if they are needed,
+/// then the user's own list, free of the recorder of a recording around this one.
+pub fn preload_list(
+    recorder: &Path,
+    operators: Option<&Path>,
+    users: Option<&OsStr>,
+) -> std::ffi::OsString {
     let mut list = recorder.as_os_str().to_owned();
+    if let Some(operators) = operators {
+        list.push(":");
+        list.push(operators);
+    }
     for entry in users
         .unwrap_or_default()
         .as_bytes()
         .split(|byte| matches!(byte, b' ' | b':'))
     {
         let name = entry.rsplit(|byte| *byte == b'/').next().unwrap_or(entry);
-        if !entry.is_empty() && !name.starts_with(NAME_PREFIX.as_bytes()) {
+        if !entry.is_empty() && !name.starts_with(PREFIX.as_bytes()) {
             list.push(":");
             list.push(OsStr::from_bytes(entry));
         }
@@ -235,15 +269,15 @@ mod tests {
     fn unpacks_once_and_repairs_what_was_changed() {
         let parent = tempfile::tempdir().unwrap();
         let place = candidate(parent.path().join("private"));
-        let path = unpack(&place).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        let path = unpack(&RECORDER, &place).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), RECORDER.bytes);
         let first = fs::metadata(&path).unwrap().ino();
-        assert_eq!(unpack(&place).unwrap(), path);
+        assert_eq!(unpack(&RECORDER, &place).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), first);
 
-        fs::write(&path, vec![b'x'; LIBRARY.len()]).unwrap();
-        assert_eq!(unpack(&place).unwrap(), path);
-        assert_eq!(fs::read(&path).unwrap(), LIBRARY);
+        fs::write(&path, vec![b'x'; RECORDER.bytes.len()]).unwrap();
+        assert_eq!(unpack(&RECORDER, &place).unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), RECORDER.bytes);
         assert_eq!(
             fs::read_dir(parent.path().join("private")).unwrap().count(),
             1
@@ -256,12 +290,12 @@ mod tests {
         let open = parent.path().join("open");
         fs::create_dir(&open).unwrap();
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-        let error = unpack(&candidate(open.clone())).unwrap_err();
+        let error = unpack(&RECORDER, &candidate(open.clone())).unwrap_err();
         assert!(error.to_string().contains("other users"), "{error}");
 
         let link = parent.path().join("link");
         std::os::unix::fs::symlink("/", &link).unwrap();
-        let error = unpack(&candidate(link)).unwrap_err();
+        let error = unpack(&RECORDER, &candidate(link)).unwrap_err();
         assert!(error.to_string().contains("not a folder"), "{error}");
     }
 
@@ -272,9 +306,11 @@ mod tests {
             candidate(parent.path().join("with space")),
             candidate(parent.path().join("plain")),
         ];
-        let path = unpack_into_first(&places).unwrap();
+        let path = unpack_into_first(&RECORDER, &places).unwrap();
         assert_eq!(path.parent(), Some(places[1].folder.as_path()));
-        let error = unpack_into_first(&places[..1]).unwrap_err().to_string();
+        let error = unpack_into_first(&RECORDER, &places[..1])
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("with space") && error.contains("--recorder"),
             "{error}"
@@ -295,9 +331,14 @@ mod tests {
     fn the_recorder_comes_first_and_only_once() {
         let users = OsStr::new("liba.so: /x/liballotrope_recorder-0123.so libb.so");
         assert_eq!(
-            preload_list(Path::new("/r.so"), Some(users)),
+            preload_list(Path::new("/r.so"), None, Some(users)),
             "/r.so:liba.so:libb.so"
         );
-        assert_eq!(preload_list(Path::new("/r.so"), None), "/r.so");
+        let operators = Some(Path::new("/o.so"));
+        assert_eq!(
+            preload_list(Path::new("/r.so"), operators, Some(users)),
+            "/r.so:/o.so:liba.so:libb.so"
+        );
+        assert_eq!(preload_list(Path::new("/r.so"), None, None), "/r.so");
     }
 }

@@ -16,7 +16,7 @@ use crate::allocator::{BuiltInAllocator, LINK_DYNAMICALLY};
 use crate::dispositions;
 use crate::executable::{Executable, Kind};
 use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
-use crate::launch;
+use crate::{launch, loaded_libraries};
 
 /// Where execvp(3) looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -80,6 +80,26 @@ impl Program {
                 "{} has an allocator of its own linked into it, and calls it past the recorder; {LINK_DYNAMICALLY}",
                 image.display()
             )
+        })
+    }
+
+    /// Whether the program will load an allocator that defines C++'s operators
+    /// too, so that calls of them do not pass through `malloc`.
+    pub fn allocator_defines_operators(&self, preload: Option<&OsStr>) -> bool {
+        let Ok(executable) = Executable::inspect(&self.path) else {
+            return false;
+        };
+        let image = executable.image();
+        let Kind::Program(program) = &image.kind else {
+            return false;
+        };
+        let Some(loader) = &program.loader else {
+            return false;
+        };
+        let libraries = loaded_libraries::of(loader, &image.path, preload);
+        libraries.iter().any(|library| {
+            BuiltInAllocator::find_exported(library)
+                .is_ok_and(|found| found.defines_malloc && found.defines_operator_new)
         })
     }
 

@@ -1,0 +1,58 @@
+//! Allocators that the user preloads, recorded exactly, their C++ operators
+//! included: `programs/allocator_operators.cc`.
+
+mod support;
+
+use std::path::Path;
+
+use support::{compiled, record};
+
+/// Where Debian puts the allocators, with the packages that bring them.
+/// mimalloc is not among them: Debian's ends the program where C++ throws.
+const ALLOCATORS: [(&str, &str); 2] = [
+    ("libjemalloc.so.2", "libjemalloc2"),
+    ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
+];
+
+fn expect_truth(preload: Option<&Path>) {
+    let mut recording = record(compiled("allocator_operators.cc"));
+    if let Some(library) = preload {
+        recording = recording.env("LD_PRELOAD", library);
+    }
+    let report = recording.run().expect_status(0).report();
+    let process = report.only();
+    assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
+    for (function, allocations, size) in [
+        ("new_int", 100, 4),
+        ("new_aligned", 50, 64),
+        ("new_array", 20, 30),
+        ("plain", 10, 7),
+    ] {
+        let found = process.under(function);
+        let seen = (
+            found.allocations,
+            found.bytes,
+            found.temporary,
+            found.leaked,
+        );
+        let expected = (allocations, allocations * size, allocations, 0);
+        assert_eq!(seen, expected, "{function}: {}", report.summary());
+    }
+}
+
+#[test]
+fn the_c_library() {
+    expect_truth(None);
+}
+
+#[test]
+fn preloaded_allocators() {
+    for (file, package) in ALLOCATORS {
+        let library = Path::new("/usr/lib/x86_64-linux-gnu").join(file);
+        if library.exists() {
+            expect_truth(Some(&library));
+        } else {
+            println!("skipped {file}: install Debian's {package}");
+        }
+    }
+}
