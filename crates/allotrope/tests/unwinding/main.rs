@@ -2,7 +2,8 @@
 //! control flow and its modules, and whether nothing is lost meanwhile.
 //!
 //! The programs print the stacks that they allocate from, derived from their
-//! own loops ([`truth`]); what was recorded must be exactly that.
+//! own loops ([`truth`]); what was recorded must be exactly that. [`verified`]
+//! asks libunwind besides, for each single allocation.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -14,3 +15,4 @@ mod interruption;
 mod modules;
 mod truth;
 mod unknown_code;
+mod verified;
