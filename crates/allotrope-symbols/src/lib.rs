@@ -1,5 +1,5 @@
 //! Names for code addresses of ELF modules: functions, source files and lines,
-//! inlined frames expanded, for C, C++ and Rust on x86-64 Linux.
+//! inlined frames expanded, for C, C++, Rust and Swift on x86-64 Linux.
 //!
 //! A [`Locator`] says where separate debug files may lie, [`ModuleSymbols`]
 //! holds what was found for one module and resolves addresses in batches, and
