@@ -267,7 +267,8 @@ unsafe fn refill(thread: *mut Thread) -> bool {
     }
     // SAFETY: the thread's own state.
     unsafe {
-        if process::is_forked() && !process::continue_in_child(thread) {
+        let is_childs = process::is_forked() || (*thread).lane.is_null();
+        if is_childs && !process::continue_in_child(thread) {
             return false;
         }
         if !room(thread, ANCHOR_WORDS) {
@@ -326,7 +327,7 @@ unsafe fn make_room(thread: *mut Thread, words: u64) -> bool {
     }
     // SAFETY: the thread's own state and lane.
     unsafe {
-        if process::is_forked() {
+        if process::is_forked() || (*thread).lane.is_null() {
             return false;
         }
         let lane = &*(*thread).lane;

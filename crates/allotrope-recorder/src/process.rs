@@ -227,6 +227,7 @@ fn begin_child(thread: *mut Thread) -> bool {
         unsafe {
             (*state).tid.store(0, Relaxed);
             (*state).lane = ptr::null();
+            (*state).inherited = thread.is_null();
             if state != thread {
                 (*state).busy = 0;
                 (*state).idle = 0;
@@ -248,9 +249,12 @@ pub unsafe fn continue_in_child(thread: *mut Thread) -> bool {
     if is_forked() && !begin_child(thread) {
         return false;
     }
-    // SAFETY: the state is this thread's.
+    // SAFETY: the state is this thread's; the others' threads do not exist here.
     unsafe {
         if (*thread).lane.is_null() {
+            for state in threads() {
+                (*state).inherited = false;
+            }
             (*thread).nested = ptr::null_mut();
             return give_lane(thread);
         }

@@ -83,6 +83,9 @@ pub struct Thread {
     pub tid: AtomicU32,
     /// State for hooks in signal handlers that interrupt this state's hook.
     pub nested: *mut Thread,
+    /// It is the state of a thread of the parent, perhaps of the one that
+    /// forked: nobody may take it over until that one has come forward.
+    pub inherited: bool,
     /// This is somebody's nested state.
     pub is_nested: bool,
     /// Position up to which the ring's pages have been reserved.
@@ -309,6 +312,6 @@ unsafe fn is_stale(thread: *mut Thread, busy: usize, sp: usize) -> bool {
 /// Whether a state's thread has ended, so that another may take it over.
 pub fn is_abandoned(thread: *mut Thread) -> bool {
     // SAFETY: states are never unmapped.
-    let tid = unsafe { (*thread).tid.load(Relaxed) };
-    tid == 0 || system::thread_is_gone(tid)
+    let (tid, inherited) = unsafe { ((*thread).tid.load(Relaxed), (*thread).inherited) };
+    !inherited && (tid == 0 || system::thread_is_gone(tid))
 }
