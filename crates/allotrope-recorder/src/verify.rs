@@ -23,6 +23,8 @@ static DIFFERENT: AtomicU64 = AtomicU64::new(0);
 static REPLAYED: AtomicU64 = AtomicU64::new(0);
 static UNCHECKED: AtomicU64 = AtomicU64::new(0);
 static BACKTRACE: AtomicUsize = AtomicUsize::new(0);
+/// In `BACKTRACE`: libunwind is not there.
+const ABSENT: usize = usize::MAX;
 /// The process that counted; a forked child begins anew.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
@@ -148,10 +150,12 @@ fn backtrace() -> Option<Backtrace> {
     if address == 0 {
         // SAFETY: looks a name up; allocations on the way are nested hooks'.
         address = unsafe { dlsym(libc::RTLD_DEFAULT, c"unw_backtrace".as_ptr()) } as usize;
+        // The search is not repeated in vain: it allocates then.
+        address = if address == 0 { ABSENT } else { address };
         BACKTRACE.store(address, Relaxed);
     }
     // SAFETY: libunwind's function of this name has this type.
-    (address != 0).then(|| unsafe { core::mem::transmute::<usize, Backtrace>(address) })
+    (address != ABSENT).then(|| unsafe { core::mem::transmute::<usize, Backtrace>(address) })
 }
 
 fn describe(kept: usize, ours: &dyn Fn(usize) -> u64, theirs: &[*mut c_void]) {
