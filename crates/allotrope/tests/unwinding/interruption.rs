@@ -39,7 +39,7 @@ fn check(handler: &str, call: &str, stride: &str) {
         .find(|process| process.total("allocations") > 0)
         .unwrap_or_else(|| panic!("{}", report.summary()));
     let (module, what) = (truth::module(&program), format!("{handler} {call}"));
-    truth::expect_sound(child, &what);
+    truth::expect_sound(child, &said, &what);
     truth::expect_stacks(child, module, &said, &what);
     // No call is recorded twice, whether it was left or not.
     assert!(child.by(module, "calling").allocations <= count("calls"));

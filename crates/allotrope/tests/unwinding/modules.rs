@@ -49,3 +49,17 @@ fn modules_of_the_c_library() {
 fn a_library_is_unloaded_while_another_thread_allocates() {
     check("beside_a_thread", &["plugin_a", "plugin_b"].map(plugin));
 }
+
+/// The loader calls a resolver that allocates, when its function is called
+/// first.
+#[test]
+fn a_resolver_that_allocates() {
+    let library = build("cc", "resolver_library.c")
+        .library("plugin_resolver.so")
+        .run();
+    let library = library.to_str().expect("cargo's folder has an ASCII name");
+    let program = build("cc", "resolver.c")
+        .flags(["-Wl,-z,lazy", library])
+        .run();
+    truth::check(&program, "");
+}

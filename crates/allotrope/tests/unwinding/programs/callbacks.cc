@@ -171,6 +171,7 @@ ALONE static void small_threads() {
             abort();
     for (auto &thread : threads)
         pthread_join(thread, nullptr);
+    EXPECT_THREADS();
     long each = THREADS * ROUNDS;
     for (int depth = 1; depth <= LEVELS; depth++)
         EXPECT(each, each * 43, "allocate level*%d small_thread", depth);

@@ -147,6 +147,7 @@ ALONE static int beside_a_thread(char **plugins) {
         turn(plugins[i % 2]);
     closing_is_over = 1;
     pthread_join(thread, NULL);
+    EXPECT_THREADS();
     EXPECT(steadily, 87 * steadily, "allocate deeper*11 steady");
     EXPECT(OPENINGS, 81 * OPENINGS, "plugin_a enter turn beside_a_thread main _start");
     EXPECT(OPENINGS, 81 * OPENINGS, "plugin_b enter turn beside_a_thread main _start");
