@@ -6,6 +6,7 @@
 //! command lines and terminals: width and colour are told.
 #![forbid(unsafe_code)]
 
+pub mod diff;
 mod glue;
 pub mod json;
 pub mod numbers;

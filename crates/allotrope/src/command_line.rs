@@ -4,7 +4,7 @@
 use clap::Parser;
 
 use crate::exit_status;
-use crate::{doctor, launch, record, report, shell_files, symbolize};
+use crate::{diff, doctor, export, launch, record, report, shell_files, symbolize};
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
@@ -25,6 +25,12 @@ pub enum Subcommand {
     /// Show where a recorded program's allocations come from
     #[command(after_help = report::AFTER_HELP)]
     Report(report::Arguments),
+    /// Name the call stacks that make the difference between two recordings
+    #[command(after_help = diff::AFTER_HELP)]
+    Diff(diff::Arguments),
+    /// Write a recording in a format that other tools open
+    #[command(after_help = export::AFTER_HELP)]
+    Export(export::Arguments),
     /// Add names to a trace, from debug files that were not there when it was recorded
     #[command(after_help = symbolize::AFTER_HELP)]
     Symbolize(symbolize::Arguments),

@@ -7,6 +7,8 @@ pub const FINE: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command line or a file given on it can not be used.
 pub const BAD_INPUT: u8 = 2;
+/// A comparison found more than `--fail-on` allows.
+pub const REGRESSION: u8 = 3;
 /// `record` failed by itself, as env(1) says it.
 pub const RECORD_FAILED: u8 = 125;
 /// The program to record can not be executed.
@@ -20,6 +22,7 @@ Exit status:
   0        all went well
   1        allotrope failed
   2        bad usage, or a file or program that can not be used
+  3        `diff --fail-on` found more than it allows
 `allotrope record` passes on the status of the program instead:
   0 to 255 the program's own
   128+N    the program was ended by signal N

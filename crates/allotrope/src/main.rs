@@ -9,10 +9,12 @@
 mod allocator;
 mod collect;
 mod command_line;
+mod diff;
 mod dispositions;
 mod doctor;
 mod executable;
 mod exit_status;
+mod export;
 mod launch;
 mod loaded_libraries;
 mod progress;
@@ -20,6 +22,7 @@ mod record;
 mod recorder_library;
 mod report;
 mod shell_files;
+mod source;
 mod standard_output;
 mod symbolize;
 mod trace;
@@ -40,6 +43,8 @@ fn main() -> ExitCode {
     let outcome = match command_line.subcommand {
         Subcommand::Record(arguments) => record::run(arguments),
         Subcommand::Report(arguments) => report::run(&arguments),
+        Subcommand::Diff(arguments) => diff::run(&arguments),
+        Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::Completions(arguments) => shell_files::completions(&arguments),

@@ -111,8 +111,9 @@ enum Way {
     Inwards,
 }
 
+/// When to use colours.
 #[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
-enum Color {
+pub enum Color {
     #[default]
     Auto,
     Always,
@@ -211,7 +212,8 @@ fn text_options(arguments: &Arguments) -> TextOptions {
     }
 }
 
-fn style(color: Color) -> Style {
+/// How text on the standard output may look.
+pub fn style(color: Color) -> Style {
     let output = io::stdout();
     // https://no-color.org: set and not empty.
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -1,0 +1,125 @@
+//! The comparison as JSON, format `allotrope-diff/1`.
+//!
+//! A stable contract: no field is renamed, removed or given another meaning
+//! without a new number. The differences of the entries sum to `difference`,
+//! so that no threshold applies here; where only some stacks are asked for,
+//! the totals are those of the entries given. An `offset` of 0 may be an
+//! unknown one. A stack that is at other offsets or lines after is given twice,
+//! once a side. Entries are written as they come.
+
+use std::io::{self, Write};
+
+use allotrope_profile::diff::{Diff, Entry, EntryStack};
+use allotrope_profile::stack_set::StackFrame;
+use serde::Serialize;
+
+use super::selection::{Selection, sum};
+use super::wording::{kind_word, metric_word};
+
+#[derive(Serialize)]
+struct FrameForm<'a> {
+    function: &'a str,
+    signature: &'a str,
+    module: &'a str,
+    file: &'a str,
+    line: u32,
+    column: u32,
+    offset: u64,
+    inlined: bool,
+}
+
+#[derive(Serialize)]
+struct EntryForm<'a> {
+    kind: &'static str,
+    before: u64,
+    after: u64,
+    difference: i64,
+    confidence: f64,
+    blame: u32,
+    stacks: Vec<StackForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct StackForm<'a> {
+    before: u64,
+    after: u64,
+    stack: &'a [u32],
+}
+
+/// Writes the entries that were asked for, and a newline.
+pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    let out: &mut dyn Write = &mut out;
+    let entries = selection.asked_for(diff);
+    let (before, after, difference) = if selection.stack.is_some() {
+        let sum = sum(entries.iter().copied());
+        (sum.before, sum.after, sum.difference())
+    } else {
+        (diff.before, diff.after, diff.difference)
+    };
+    write!(
+        out,
+        "{{\"format\":\"allotrope-diff/1\",\"metric\":\"{}\",\"before\":{before},\"after\":{after},\"difference\":{difference},\n\"frames\":",
+        metric_word(diff.metric)
+    )?;
+    list(out, &diff.frames, frame_form)?;
+    out.write_all(b",\n\"entries\":")?;
+    list(out, &entries, |entry| entry_form(entry))?;
+    out.write_all(b"}\n")?;
+    out.flush()
+}
+
+/// A list with an element a line.
+fn list<'a, T, F: Serialize>(
+    out: &mut dyn Write,
+    elements: &'a [T],
+    form: impl Fn(&'a T) -> F,
+) -> io::Result<()> {
+    out.write_all(b"[")?;
+    for (index, element) in elements.iter().enumerate() {
+        out.write_all(if index == 0 { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(&mut *out, &form(element))?;
+    }
+    out.write_all(b"]")
+}
+
+fn frame_form(frame: &StackFrame) -> FrameForm<'_> {
+    FrameForm {
+        function: &frame.function,
+        signature: &frame.signature,
+        module: &frame.module,
+        file: &frame.file,
+        line: frame.line,
+        column: frame.column,
+        offset: frame.offset.unwrap_or(0),
+        inlined: frame.inlined,
+    }
+}
+
+fn entry_form(entry: &Entry) -> EntryForm<'_> {
+    EntryForm {
+        kind: kind_word(entry.kind),
+        before: entry.before,
+        after: entry.after,
+        difference: entry.difference,
+        confidence: entry.confidence,
+        blame: entry.blame,
+        stacks: entry.stacks.iter().flat_map(stack_forms).collect(),
+    }
+}
+
+fn stack_forms(stack: &EntryStack) -> impl Iterator<Item = StackForm<'_>> {
+    let form = |before, after, stack| StackForm {
+        before,
+        after,
+        stack,
+    };
+    let forms = match &stack.frames_before {
+        None => [Some(form(stack.before, stack.after, &stack.frames)), None],
+        Some(was) => [
+            Some(form(stack.before, 0, was)),
+            Some(form(0, stack.after, &stack.frames)),
+        ],
+    };
+    forms.into_iter().flatten()
+}

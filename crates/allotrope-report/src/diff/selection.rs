@@ -1,0 +1,117 @@
+//! Which entries of a comparison are shown, and what they add up to.
+
+use allotrope_profile::diff::{Diff, Entry, Kind};
+use allotrope_profile::stack_set::StackSet;
+
+/// Which entries to show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// Only entries with a stack that has a function whose name contains this;
+    /// upper and lower case differ, no character is special.
+    pub stack: Option<String>,
+    /// Only entries whose difference is at least this large. It hides entries
+    /// from people; sums know them all.
+    pub min: u64,
+    /// Unfold what was only moved or renamed.
+    pub expand: bool,
+}
+
+/// What entries add up to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many they are.
+    pub entries: u64,
+    /// Their figures before.
+    pub before: u64,
+    /// Their figures after.
+    pub after: u64,
+}
+
+impl Sum {
+    /// After minus before.
+    pub fn difference(&self) -> i64 {
+        self.after as i64 - self.before as i64
+    }
+
+    fn add(&mut self, entry: &Entry) {
+        self.entries += 1;
+        self.before += entry.before;
+        self.after += entry.after;
+    }
+}
+
+impl Selection {
+    /// The entries with the wanted function, large and small, in their order.
+    pub fn asked_for<'a>(&self, diff: &'a Diff) -> Vec<&'a Entry> {
+        let Some(pattern) = &self.stack else {
+            return diff.entries.iter().collect();
+        };
+        let functions = diff.frames.iter();
+        let wanted: Vec<bool> = functions
+            .map(|frame| frame.function.contains(pattern.as_str()))
+            .collect();
+        let has = |frames: &[u32]| frames.iter().any(|&frame| wanted[frame as usize]);
+        let in_entry = |entry: &&Entry| {
+            entry
+                .stacks
+                .iter()
+                .any(|stack| has(&stack.frames) || stack.frames_before.as_deref().is_some_and(has))
+        };
+        diff.entries.iter().filter(in_entry).collect()
+    }
+
+    /// By how much the figures of what was asked for rose, chance set aside.
+    pub fn rise(&self, diff: &Diff) -> i64 {
+        let entries = self.asked_for(diff).into_iter();
+        entries
+            .filter(|entry| entry.kind != Kind::Jitter)
+            .map(|entry| entry.difference)
+            .sum()
+    }
+
+    /// The figure before of everything that was asked for, changed or not.
+    pub fn before(&self, diff: &Diff, runs: &[StackSet]) -> u64 {
+        let Some(pattern) = &self.stack else {
+            return diff.before;
+        };
+        let stands = runs
+            .iter()
+            .find(|run| run.total(diff.metric) == diff.before);
+        let Some(run) = stands else {
+            return 0;
+        };
+        let functions = run.frames.iter();
+        let wanted: Vec<bool> = functions
+            .map(|frame| frame.function.contains(pattern.as_str()))
+            .collect();
+        let has = |frames: &[u32]| {
+            let mut frames = frames.iter();
+            frames.any(|&frame| wanted.get(frame as usize) == Some(&true))
+        };
+        let stacks = run.stacks.iter().filter(|stack| has(&stack.frames));
+        stacks
+            .map(|stack| stack.figures[diff.metric as usize])
+            .sum()
+    }
+
+    /// Whether an entry is large enough to be shown.
+    pub(super) fn shows(&self, entry: &Entry) -> bool {
+        let size = match entry.kind {
+            Kind::Moved => entry.before,
+            _ => entry.difference.unsigned_abs(),
+        };
+        size >= self.min
+    }
+}
+
+/// What the entries of one kind add up to.
+pub(super) fn sum_of(entries: &[&Entry], kind: Kind) -> Sum {
+    sum(entries.iter().copied().filter(|entry| entry.kind == kind))
+}
+
+/// What entries add up to.
+pub(super) fn sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> Sum {
+    let mut sum = Sum::default();
+    entries.for_each(|entry| sum.add(entry));
+    sum
+}

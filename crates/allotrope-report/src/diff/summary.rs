@@ -1,0 +1,189 @@
+//! The head of the text: what was compared, the totals, and how new, gone and
+//! changed add up to them.
+
+use std::io::{self, Write};
+
+use allotrope_profile::diff::{Diff, Entry, Kind, Noise};
+
+use super::selection::{Sum, sum, sum_of};
+use super::text::DiffTextOptions;
+use super::wording::{each, kind_word, metric_words, plural, signed};
+use crate::numbers::count;
+use crate::shorten::{clean, columns, middle, path, wrap};
+use crate::style::Role;
+
+/// A line of the table: its name, three figures, a remark.
+struct Row {
+    name: &'static str,
+    figures: [String; 3],
+    remark: String,
+}
+
+pub(super) fn write(
+    diff: &Diff,
+    asked_for: &[&Entry],
+    options: &DiffTextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for (side, titles) in ["before", "after"].into_iter().zip(&options.titles) {
+        let room = options.style.columns().saturating_sub(8);
+        let names: Vec<String> = titles.iter().map(|title| path(title, room)).collect();
+        if !names.is_empty() {
+            let text = format!("{side:<7} {}", names.join(", "));
+            line(&text, Role::Place, options, out)?;
+        }
+    }
+    if !options.titles.iter().all(Vec::is_empty) {
+        writeln!(out)?;
+    }
+    table(diff, options, out)?;
+    noise(diff, options, out)?;
+    if let Some(pattern) = &options.selection.stack {
+        let sum = sum(asked_for.iter().copied());
+        let text = format!(
+            "with `{}` in the stack: {} before, {} after, {}{} in {}",
+            clean(pattern),
+            count(sum.before),
+            count(sum.after),
+            signed(sum.difference()),
+            each(diff, sum.difference()),
+            plural(asked_for.len(), "entry", "entries"),
+        );
+        writeln!(out)?;
+        for text in wrap(&text, options.style.columns()) {
+            writeln!(out, "{text}")?;
+        }
+    }
+    Ok(())
+}
+
+/// One line, cut to the width.
+pub(super) fn line(
+    text: &str,
+    role: Role,
+    options: &DiffTextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let text = middle(&clean(text), options.style.columns());
+    writeln!(out, "{}", options.style.paint(role, &text))
+}
+
+fn table(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let words = metric_words(diff.metric);
+    let mut title = format!("{}{}", words[..1].to_uppercase(), &words[1..]);
+    if let Some(per) = diff.per {
+        title.push_str(&format!(" (each: divided by {per})"));
+    }
+    line(&title, Role::Title, options, out)?;
+    let rows = rows(diff);
+    let widths = [0, 1, 2].map(|column| {
+        let cells = rows.iter().map(|row| columns(&row.figures[column]));
+        cells.max().unwrap_or(0)
+    });
+    for row in &rows {
+        let mut text = format!("  {:<8}", row.name);
+        for (cell, width) in row.figures.iter().zip(widths) {
+            text.push_str(&format!("  {cell:>width$}"));
+        }
+        text.push_str(&format!("  {}", row.remark));
+        if row.name == "total" {
+            line(text.trim_end(), Role::Title, options, out)?;
+        } else {
+            let text = middle(text.trim_end(), options.style.columns());
+            writeln!(out, "{text}")?;
+        }
+    }
+    Ok(())
+}
+
+/// The rows add up to the last one, column by column.
+fn rows(diff: &Diff) -> Vec<Row> {
+    let entries: Vec<&Entry> = diff.entries.iter().collect();
+    let mut rows = vec![Row {
+        name: "",
+        figures: ["before", "after", "difference"].map(str::to_owned),
+        remark: String::new(),
+    }];
+    for kind in [
+        Kind::New,
+        Kind::Gone,
+        Kind::Changed,
+        Kind::Jitter,
+        Kind::Moved,
+    ] {
+        let sum = sum_of(&entries, kind);
+        let always = matches!(kind, Kind::New | Kind::Gone | Kind::Changed);
+        if always || sum.entries > 0 {
+            let remark = match sum.entries {
+                0 => String::new(),
+                many => plural(
+                    usize::try_from(many).unwrap_or(usize::MAX),
+                    "entry",
+                    "entries",
+                ),
+            };
+            rows.push(row(diff, kind_word(kind), sum, remark));
+        }
+    }
+    let all = sum(entries.iter().copied());
+    let same = Sum {
+        entries: 0,
+        before: diff.before.saturating_sub(all.before),
+        after: diff.after.saturating_sub(all.after),
+    };
+    rows.push(row(diff, "the same", same, String::new()));
+    let total = Sum {
+        entries: 0,
+        before: diff.before,
+        after: diff.after,
+    };
+    rows.push(row(diff, "total", total, String::new()));
+    rows
+}
+
+fn row(diff: &Diff, name: &'static str, sum: Sum, remark: String) -> Row {
+    let difference = sum.difference();
+    let each = match difference {
+        0 => String::new(),
+        _ => each(diff, difference),
+    };
+    Row {
+        name,
+        figures: [count(sum.before), count(sum.after), signed(difference)],
+        remark: format!("{remark}{each}").trim_start().to_owned(),
+    }
+}
+
+fn noise(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let text = match &diff.noise {
+        Noise::Unknown => "Noise is unknown with one run a side; to measure it, give several with --before and --after.".to_owned(),
+        Noise::Measured {
+            before,
+            after,
+            deterministic,
+            jittering,
+        } => format!(
+            "Noise: {} before count {}, {} after {}; {} deterministic, {} jittering. Entries are of the runs in the middle.",
+            plural(before.len(), "run", "runs"),
+            range(before),
+            after.len(),
+            range(after),
+            plural(usize::try_from(*deterministic).unwrap_or(usize::MAX), "stack is", "stacks are"),
+            count(*jittering),
+        ),
+    };
+    for text in wrap(&text, options.style.columns()) {
+        writeln!(out, "{}", options.style.paint(Role::Place, &text))?;
+    }
+    Ok(())
+}
+
+fn range(totals: &[u64]) -> String {
+    match (totals.first(), totals.last()) {
+        (Some(least), Some(most)) if least < most => {
+            format!("{} to {}", count(*least), count(*most))
+        }
+        (Some(only), _) => count(*only),
+        _ => "nothing".to_owned(),
+    }
+}

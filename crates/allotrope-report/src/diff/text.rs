@@ -1,0 +1,136 @@
+//! The comparison as text for people: first what adds up, then the entries,
+//! the largest difference first, what only moved last.
+//!
+//! Lines are never longer than the width that [`Style`] gives. All numbers are
+//! exact, so that they can be added up; ratios of differences are not shown.
+
+use std::io::{self, Write};
+
+use allotrope_profile::diff::{Diff, Entry, Glue, Kind};
+
+use super::selection::{Selection, sum};
+use super::wording::{plural, signed};
+use super::{entry, summary};
+use crate::numbers::count;
+use crate::style::{Role, Style};
+
+/// What a text shows.
+#[derive(Debug, Clone)]
+pub struct DiffTextOptions {
+    /// How it may look.
+    pub style: Style,
+    /// Which entries.
+    pub selection: Selection,
+    /// Most entries that changed, and most that moved.
+    pub top: usize,
+    /// Whole stacks, a frame a line, allocators' and runtimes' frames too.
+    pub all_frames: bool,
+    /// Frames left out at the inner end of abbreviated stacks.
+    pub glue: Glue,
+    /// What the runs before are called, and those after.
+    pub titles: [Vec<String>; 2],
+}
+
+impl Default for DiffTextOptions {
+    fn default() -> Self {
+        Self {
+            style: Style::default(),
+            selection: Selection::default(),
+            top: 20,
+            all_frames: false,
+            glue: Glue::default(),
+            titles: [Vec::new(), Vec::new()],
+        }
+    }
+}
+
+/// Writes the comparison.
+pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let mut out = io::BufWriter::new(out);
+    let out: &mut dyn Write = &mut out;
+    let asked_for = options.selection.asked_for(diff);
+    summary::write(diff, &asked_for, options, out)?;
+    let large = |entry: &&Entry| options.selection.shows(entry);
+    let is_moved = |entry: &&Entry| entry.kind == Kind::Moved;
+    let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = asked_for.into_iter().partition(is_moved);
+    if changed.is_empty() {
+        let what = match &options.selection.stack {
+            Some(_) => "Nothing that was asked for is different.",
+            None => "Nothing is different.",
+        };
+        writeln!(out, "\n{what}")?;
+    }
+    let shown = changed.iter().copied().filter(large).take(options.top);
+    let mut written = 0;
+    for entry in shown {
+        written += 1;
+        writeln!(out)?;
+        entry::write(diff, entry, written, options, out)?;
+    }
+    write_rest(&changed, large, options, out)?;
+    write_moved(diff, &moved, written, options, out)?;
+    out.flush()
+}
+
+/// What of the changed entries is not shown, and what it adds up to.
+fn write_rest(
+    changed: &[&Entry],
+    large: impl Fn(&&Entry) -> bool,
+    options: &DiffTextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (large, small): (Vec<&Entry>, Vec<&Entry>) = changed.iter().copied().partition(large);
+    let cut = large.get(options.top..).unwrap_or_default();
+    let below = format!(" below {}", count(options.selection.min));
+    for (entries, why) in [(cut, ""), (&small[..], below.as_str())] {
+        if entries.is_empty() {
+            continue;
+        }
+        let rest = sum(entries.iter().copied());
+        let line = format!(
+            "… {}{why} with {}",
+            plural(entries.len(), "more entry", "more entries"),
+            signed(rest.difference())
+        );
+        writeln!(out, "\n{}", options.style.paint(Role::Place, &line))?;
+    }
+    Ok(())
+}
+
+fn write_moved(
+    diff: &Diff,
+    moved: &[&Entry],
+    written: usize,
+    options: &DiffTextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let shown: Vec<&Entry> = moved
+        .iter()
+        .copied()
+        .filter(|entry| options.selection.shows(entry))
+        .collect();
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let title = if options.selection.expand {
+        "Moved or renamed, not different"
+    } else {
+        "Moved or renamed, not different (folded; --expand shows the stacks)"
+    };
+    writeln!(out)?;
+    summary::line(title, Role::Title, options, out)?;
+    for (index, moved) in shown.iter().take(options.top).enumerate() {
+        if options.selection.expand {
+            writeln!(out)?;
+            entry::write(diff, moved, written + index + 1, options, out)?;
+        } else {
+            entry::write_folded(diff, moved, options, out)?;
+        }
+    }
+    let rest = moved.len() - shown.len().min(options.top);
+    if rest > 0 {
+        let line = format!("  … {} more", count(rest as u64));
+        writeln!(out, "{}", options.style.paint(Role::Place, &line))?;
+    }
+    Ok(())
+}

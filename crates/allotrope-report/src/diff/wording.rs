@@ -1,0 +1,159 @@
+//! What metrics, kinds, numbers and places are called in a comparison.
+
+use allotrope_profile::diff::{Diff, Kind};
+use allotrope_profile::stack_set::{Metric, StackFrame};
+
+use crate::numbers::count;
+use crate::shorten::{clean, columns, path};
+
+/// A metric's name on the command line and in `allotrope-diff/1`.
+pub fn metric_word(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Allocations => "allocations",
+        Metric::AllocatedBytes => "bytes",
+        Metric::TemporaryAllocations => "temporary",
+        Metric::LeakedAllocations => "leaked-allocations",
+        Metric::LeakedBytes => "leaked",
+        Metric::AllocationsAtPeak => "peak-allocations",
+        Metric::BytesAtPeak => "peak",
+        Metric::LifetimeMicroseconds => "lifetime",
+    }
+}
+
+/// What a metric counts, in words for people.
+pub fn metric_words(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Allocations => "allocations",
+        Metric::AllocatedBytes => "allocated bytes",
+        Metric::TemporaryAllocations => "temporary allocations",
+        Metric::LeakedAllocations => "leaked allocations",
+        Metric::LeakedBytes => "leaked bytes",
+        Metric::AllocationsAtPeak => "allocations at the peak",
+        Metric::BytesAtPeak => "bytes at the peak",
+        Metric::LifetimeMicroseconds => "microseconds of lifetime",
+    }
+}
+
+pub(super) fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::New => "new",
+        Kind::Gone => "gone",
+        Kind::Changed => "changed",
+        Kind::Moved => "moved",
+        Kind::Jitter => "jitter",
+    }
+}
+
+/// `+1,234`, `-5`, `0`.
+pub(super) fn signed(number: i64) -> String {
+    let sign = match number.signum() {
+        1 => "+",
+        -1 => "-",
+        _ => "",
+    };
+    format!("{sign}{}", count(number.unsigned_abs()))
+}
+
+/// ` (+12.5 each)`, if there is a number of iterations.
+pub(super) fn each(diff: &Diff, difference: i64) -> String {
+    match diff.normalised(difference) {
+        Some(part) if part != 0.0 && part.abs() < 0.01 => format!(" ({part:+.2e} each)"),
+        Some(part) => format!(" ({part:+.2} each)"),
+        None => String::new(),
+    }
+}
+
+pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
+    format!(
+        "{} {}",
+        count(number as u64),
+        if number == 1 { one } else { many }
+    )
+}
+
+/// What a frame reads as: its function, or the place in its module.
+pub(super) fn function(frame: &StackFrame) -> String {
+    if !frame.function.is_empty() {
+        clean(&frame.function)
+    } else if !frame.module.is_empty() {
+        clean(&format!(
+            "{}+{:#x}",
+            frame.module,
+            frame.offset.unwrap_or(0)
+        ))
+    } else {
+        "??".to_owned()
+    }
+}
+
+/// Where a frame is, in at most `room` columns: file and line, or module and
+/// offset; empty if nothing is known.
+pub(super) fn place(frame: &StackFrame, room: usize) -> String {
+    if frame.file.is_empty() {
+        if frame.function.is_empty() {
+            return String::new();
+        }
+        let offset = offset(frame);
+        return match (frame.module.is_empty(), offset.is_empty()) {
+            (true, true) => String::new(),
+            (true, false) => format!("at {offset}"),
+            (false, true) => format!("in {}", path(&frame.module, room)),
+            (false, false) => format!("in {} at {offset}", path(&frame.module, room)),
+        };
+    }
+    let line = match frame.line {
+        0 => String::new(),
+        line => format!(":{line}"),
+    };
+    let room = room.saturating_sub(columns(&line));
+    format!("{}{line}", path(&frame.file, room))
+}
+
+/// The shortest text that tells two places in one function apart: a line, or
+/// an offset.
+pub(super) fn short_place(frame: &StackFrame) -> String {
+    match (frame.line, offset(frame)) {
+        (0, offset) => offset,
+        (line, _) => format!("line {line}"),
+    }
+}
+
+pub(super) fn offset(frame: &StackFrame) -> String {
+    match frame.offset {
+        Some(offset) => format!("+{offset:#x}"),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_have_a_sign() {
+        assert_eq!(signed(1234), "+1,234");
+        assert_eq!(signed(-5), "-5");
+        assert_eq!(signed(0), "0");
+        assert_eq!(signed(i64::MIN), "-9,223,372,036,854,775,808");
+    }
+
+    #[test]
+    fn a_place_is_the_best_that_is_known() {
+        let mut frame = StackFrame::default();
+        assert_eq!(
+            (function(&frame), place(&frame, 40)),
+            ("??".into(), String::new())
+        );
+        frame.module = "app".into();
+        frame.offset = Some(0x66);
+        assert_eq!(
+            (function(&frame), place(&frame, 40)),
+            ("app+0x66".into(), String::new())
+        );
+        frame.function = "f".into();
+        assert_eq!(place(&frame, 40), "in app at +0x66");
+        frame.file = "/src/f.c".into();
+        frame.line = 7;
+        assert_eq!(place(&frame, 40), "/src/f.c:7");
+    }
+}

@@ -1,0 +1,264 @@
+//! `allotrope diff`: which call stacks make the difference between two
+//! recordings, or two sides of several runs. Matching is `allotrope-profile`'s,
+//! the layout `allotrope-report`'s; here files are read, and it is decided what
+//! is compared, what is shown and how it ends.
+
+mod limit;
+
+use std::path::PathBuf;
+
+use allotrope_profile::diff::{Diff, DiffOptions, Glue, compare};
+use allotrope_profile::stack_set::{Known, Metric, StackSet};
+use allotrope_report::diff::{
+    DiffTextOptions, Selection, flame, json, metric_word, metric_words, sections, text,
+};
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
+use crate::export;
+use crate::progress::Progress;
+use crate::report::{self, Color};
+use crate::source::{self, Figure};
+use crate::standard_output;
+use limit::Limit;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+Reads recordings, and stacks from dtrace, bpftrace, heaptrack (data and text),
+DHAT (JSON), pprof, folded stacks and `allotrope export`, recognised by their
+contents and mixed freely. With several runs a side, what the runs of one side
+differ by among themselves is reported as jitter and never as a regression.
+
+JSON (the format allotrope-diff/1) has every entry, so that their differences sum
+to the total: --min and --top are for text and sections. With --stack the totals
+are those of the entries given.
+
+Exit status: 0 if the files could be compared, 1 if allotrope failed, 2 if a file
+can not be used, 3 if --fail-on found more than it allows.";
+
+/// Arguments of `allotrope diff`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// A recording before the change and one after it
+    #[arg(value_names = ["BEFORE", "AFTER"], num_args = 2, conflicts_with_all = ["before", "after"],
+          required_unless_present_all = ["before", "after"])]
+    files: Vec<PathBuf>,
+    /// Several runs before the change
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "after")]
+    before: Vec<PathBuf>,
+    /// Several runs after it
+    #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
+    after: Vec<PathBuf>,
+    /// What is compared
+    #[arg(long, value_enum, default_value_t, value_name = "METRIC")]
+    metric: Figure,
+    /// Show differences divided by N, the number of iterations, too
+    #[arg(long, value_name = "N")]
+    per: Option<f64>,
+    /// Hide entries with a difference below N (they are summed up)
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    min: u64,
+    /// Show at most N entries that changed and N that moved
+    #[arg(long, value_name = "N", default_value_t = 20,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
+    /// Text for people, JSON for programs, or the sections of stackdiff scripts
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Show the stacks of what was only moved or renamed
+    #[arg(long)]
+    expand: bool,
+    /// Only entries with PATTERN in the name of a function of their stacks
+    #[arg(long, value_name = "PATTERN")]
+    stack: Option<String>,
+    /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'
+    #[arg(long, value_name = "METRIC>+N[%]")]
+    fail_on: Vec<Limit>,
+    /// More frames that are not your own code: a function, or a module and a function, a line
+    #[arg(long, value_name = "FILE")]
+    glue: Vec<PathBuf>,
+    /// Draw a differential flame graph, with the vanished stacks, into this file
+    #[arg(long, value_name = "OUT.svg")]
+    flamegraph: Option<PathBuf>,
+    /// Show whole stacks, with the frames of allocators and standard libraries
+    #[arg(long)]
+    all_frames: bool,
+    /// Use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    #[default]
+    Text,
+    Json,
+    Sections,
+}
+
+/// What was read.
+struct Sides {
+    before: Vec<StackSet>,
+    after: Vec<StackSet>,
+}
+
+/// Compares, prints, judges.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let options = DiffOptions {
+        metric: arguments.metric.into(),
+        per: arguments.per,
+        glue: glue(&arguments.glue)?,
+    };
+    let sides = read(arguments)?;
+    let diff = compared(&sides, &options)?;
+    let selection = Selection {
+        stack: arguments.stack.clone(),
+        min: arguments.min,
+        expand: arguments.expand,
+    };
+    if let Some(path) = &arguments.flamegraph {
+        export::create(path, |out| flame::write(&diff, &sides.after, out))?;
+    }
+    standard_output::print(|out| match arguments.format {
+        Format::Json => json::write(&diff, &selection, out),
+        Format::Sections => sections::write(&diff, &selection, out),
+        Format::Text => text::write(
+            &diff,
+            &text_options(arguments, &sides, &selection, &options.glue),
+            out,
+        ),
+    })?;
+    judge(arguments, &sides, &diff, &selection, options)
+}
+
+fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
+    let mut glue = Glue::default();
+    for path in lists {
+        let name = path.display();
+        let list = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the glue list {name}"))
+            .status(BAD_INPUT)?;
+        let added = glue.add(&list);
+        added.map_err(|error| Failure::new(BAD_INPUT, anyhow!("{name}: {error}")))?;
+    }
+    Ok(glue)
+}
+
+fn read(arguments: &Arguments) -> Result<Sides, Failure> {
+    let (before, after) = match arguments.files.as_slice() {
+        [before, after] => (std::slice::from_ref(before), std::slice::from_ref(after)),
+        _ => (&arguments.before[..], &arguments.after[..]),
+    };
+    let progress = Progress::new(false);
+    let side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
+        let set = |path: &PathBuf| {
+            let mut set = source::stacks(path, &progress)?;
+            // What errors and headings call it.
+            set.title = path.display().to_string();
+            Ok(set)
+        };
+        paths.iter().map(set).collect()
+    };
+    Ok(Sides {
+        before: side(before)?,
+        after: side(after)?,
+    })
+}
+
+fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {
+    check_metric(sides, options.metric)?;
+    compare(&sides.before, &sides.after, options).status(BAD_INPUT)
+}
+
+/// Says which file lacks the metric, and what could be compared instead.
+fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
+    let all = || sides.before.iter().chain(&sides.after);
+    let Some(lacking) = all().find(|set| !set.known.has(metric)) else {
+        return Ok(());
+    };
+    let every = all().fold(Known::ALL, |known, set| known.and(set.known));
+    let words = |known: Known| {
+        let metrics = Metric::ALL.into_iter().filter(|&metric| known.has(metric));
+        // No option names lifetimes: they are no count.
+        let metrics = metrics.filter(|&metric| metric != Metric::LifetimeMicroseconds);
+        metrics.map(metric_word).collect::<Vec<_>>().join(", ")
+    };
+    let remedy = match words(every) {
+        none if none.is_empty() => {
+            let others: Vec<String> = all()
+                .filter(|set| set.known != lacking.known)
+                .take(1)
+                .map(|set| format!("{} gives {}", set.title, words(set.known)))
+                .collect();
+            let gives = words(lacking.known);
+            let gives = if gives.is_empty() { "nothing" } else { &gives };
+            let and = if others.is_empty() { "" } else { ", " };
+            format!(
+                "it gives {gives}{and}{}: there is nothing to compare",
+                others.join("")
+            )
+        }
+        some => format!("choose with --metric what all files give: {some}"),
+    };
+    Err(Failure::new(
+        BAD_INPUT,
+        anyhow!(
+            "{} does not give {}; {remedy}",
+            lacking.title,
+            metric_words(metric)
+        ),
+    ))
+}
+
+fn text_options(
+    arguments: &Arguments,
+    sides: &Sides,
+    selection: &Selection,
+    glue: &Glue,
+) -> DiffTextOptions {
+    let titles = |sets: &[StackSet]| sets.iter().map(|set| set.title.clone()).collect();
+    DiffTextOptions {
+        style: report::style(arguments.color),
+        selection: selection.clone(),
+        top: arguments.top.try_into().unwrap_or(usize::MAX),
+        all_frames: arguments.all_frames,
+        glue: glue.clone(),
+        titles: [titles(&sides.before), titles(&sides.after)],
+    }
+}
+
+/// Says which limits are exceeded; the exit status is that of the worst.
+fn judge(
+    arguments: &Arguments,
+    sides: &Sides,
+    shown: &Diff,
+    selection: &Selection,
+    options: DiffOptions,
+) -> Result<u8, Failure> {
+    let mut status = FINE;
+    for limit in &arguments.fail_on {
+        let other;
+        let diff = if limit.metric() == shown.metric {
+            shown
+        } else {
+            let metric = limit.metric();
+            other = compared(
+                sides,
+                &DiffOptions {
+                    metric,
+                    ..options.clone()
+                },
+            )?;
+            &other
+        };
+        let (rise, before) = (selection.rise(diff), selection.before(diff, &sides.before));
+        if limit.is_exceeded(rise, before) {
+            eprintln!(
+                "allotrope: {} rose by {rise} from {before}, which is more than --fail-on '{limit}' allows",
+                metric_words(limit.metric()),
+            );
+            status = REGRESSION;
+        }
+    }
+    Ok(status)
+}

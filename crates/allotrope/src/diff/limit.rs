@@ -1,0 +1,126 @@
+//! By how much a metric may rise: `allocations>+0`, `bytes>+2%`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use allotrope_profile::stack_set::Metric;
+use clap::ValueEnum;
+
+use crate::source::Figure;
+
+/// A rise above which a comparison fails.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    figure: Figure,
+    rise: Rise,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Rise {
+    /// This much.
+    By(u64),
+    /// This many hundredths of what was there before.
+    Percent(f64),
+}
+
+impl Limit {
+    /// What it limits.
+    pub fn metric(&self) -> Metric {
+        self.figure.into()
+    }
+
+    /// Whether a rise from `before` is more than allowed.
+    pub fn is_exceeded(&self, rise: i64, before: u64) -> bool {
+        let Ok(rise) = u64::try_from(rise) else {
+            return false;
+        };
+        match self.rise {
+            Rise::By(allowed) => rise > allowed,
+            Rise::Percent(allowed) => rise > 0 && rise as f64 * 100.0 > allowed * before as f64,
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.text)
+    }
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || "write METRIC>+N or METRIC>+N%, as in allocations>+0 or bytes>+2%".to_owned();
+        let (metric, rise) = text.split_once('>').ok_or_else(wrong)?;
+        let figure = Figure::from_str(metric.trim(), false)
+            .map_err(|_| format!("there is no metric {}", metric.trim()))?;
+        let rise = rise.trim().strip_prefix('+').ok_or_else(wrong)?;
+        let rise = match rise.strip_suffix('%') {
+            Some(percent) => {
+                let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
+                if !percent.is_finite() || percent < 0.0 {
+                    return Err(wrong());
+                }
+                Rise::Percent(percent)
+            }
+            None => Rise::By(rise.parse().map_err(|_| wrong())?),
+        };
+        Ok(Self {
+            figure,
+            rise,
+            text: text.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(text: &str) -> Limit {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_count_is_exceeded_by_one_more() {
+        let none = limit("allocations>+0");
+        assert_eq!(none.metric(), Metric::Allocations);
+        assert!(!none.is_exceeded(0, 10));
+        assert!(none.is_exceeded(1, 10));
+        assert!(!none.is_exceeded(-5, 10));
+        assert!(!limit("leaked>+16").is_exceeded(16, 0));
+        assert!(limit("leaked>+16").is_exceeded(17, 0));
+    }
+
+    #[test]
+    fn a_share_is_one_of_what_was_there() {
+        let two = limit("bytes > +2%");
+        assert_eq!(two.metric(), Metric::AllocatedBytes);
+        assert!(!two.is_exceeded(2, 100));
+        assert!(two.is_exceeded(3, 100));
+        // Anything is more than a share of nothing.
+        assert!(two.is_exceeded(1, 0));
+        assert!(!two.is_exceeded(0, 0));
+        assert!(limit("peak>+0.5%").is_exceeded(6, 1000));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "allocations",
+            "allocations>5",
+            "things>+5",
+            "bytes>+x",
+            "bytes>+-1",
+            "bytes>+-1%",
+            "bytes>+nan%",
+            "bytes<+1",
+            "",
+        ] {
+            assert!(text.parse::<Limit>().is_err(), "{text}");
+        }
+    }
+}

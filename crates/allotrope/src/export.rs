@@ -1,0 +1,132 @@
+//! `allotrope export`: a recording, or what another tool wrote, in a format
+//! that other tools open. The formats are `allotrope-formats`'.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
+use allotrope_profile::stack_set::StackSet;
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::progress::Progress;
+use crate::source::{self, Figure};
+use crate::standard_output;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+Reads recordings and everything that `allotrope diff` reads.
+
+Exit status: 0 if the file was written, 1 if it could not be, 2 if FILE can not
+be read or does not have the metric.";
+
+/// Arguments of `allotrope export`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// A recording, or stacks that another tool wrote
+    #[arg(value_name = "FILE", required_unless_present = "list")]
+    file: Option<PathBuf>,
+    /// The format to write
+    #[arg(long, value_name = "FORMAT", required_unless_present = "list",
+          value_parser = clap::builder::PossibleValuesParser::new(names()))]
+    to: Option<String>,
+    /// What is counted, for formats that hold one number a stack
+    #[arg(long, value_enum, default_value_t, value_name = "METRIC")]
+    metric: Figure,
+    /// Write to this file [default: the standard output]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// List the formats and what opens them
+    #[arg(long)]
+    list: bool,
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    EXPORTERS.iter().map(|exporter| exporter.name())
+}
+
+/// Writes the file.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.list {
+        standard_output::print(list)?;
+        return Ok(FINE);
+    }
+    let (Some(file), Some(name)) = (&arguments.file, &arguments.to) else {
+        let sentence = anyhow!("name a file to export and a format; --list shows the formats");
+        return Err(Failure::new(BAD_INPUT, sentence));
+    };
+    let exporter = exporter(name)
+        .ok_or_else(|| anyhow!("there is no format {name}; --list shows the formats"))
+        .status(BAD_INPUT)?;
+    let set = source::stacks(file, &Progress::new(false))?;
+    let options = ExportOptions {
+        metric: arguments.metric.into(),
+    };
+    if !set.known.has(options.metric) {
+        let error = ExportError::Unknown(options.metric);
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!("{}: {error}", file.display()),
+        ));
+    }
+    match &arguments.output {
+        None => standard_output::print(|output| write(exporter, &set, &options, output))?,
+        Some(output) => to_file(file, output, |out| write(exporter, &set, &options, out))?,
+    }
+    Ok(FINE)
+}
+
+fn list(output: &mut dyn Write) -> io::Result<()> {
+    for exporter in EXPORTERS {
+        writeln!(output, "{:<8} {}", exporter.name(), exporter.description())?;
+    }
+    Ok(())
+}
+
+fn write(
+    exporter: &dyn Exporter,
+    set: &StackSet,
+    options: &ExportOptions,
+    output: &mut dyn Write,
+) -> io::Result<()> {
+    match exporter.write(set, options, output) {
+        Ok(()) => Ok(()),
+        Err(ExportError::Io(error)) => Err(error),
+        Err(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
+    }
+}
+
+fn to_file(
+    input: &Path,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let same = match (fs::canonicalize(input), fs::canonicalize(path)) {
+        (Ok(input), Ok(output)) => input == output,
+        _ => false,
+    };
+    if same {
+        let sentence = anyhow!(
+            "{} is the file that is read; write to another",
+            path.display()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    create(path, write)
+}
+
+/// Creates or replaces a file.
+pub fn create(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let created = File::create(path).and_then(|file| {
+        let mut output = BufWriter::new(file);
+        write(&mut output)?;
+        output.flush()
+    });
+    created
+        .with_context(|| format!("cannot write {}", path.display()))
+        .status(FAILED)
+}

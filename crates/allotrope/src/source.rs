@@ -1,0 +1,115 @@
+//! A file of stacks given on the command line, read: a recording of ours or
+//! any format that other tools write, recognised by its contents.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+use allotrope_profile::stack_set::{Metric, StackSet};
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::progress::Progress;
+use crate::trace;
+
+/// What the first bytes of a recording are (`docs/trace-format.md`).
+const TRACE: &[u8] = b"ALLOTROP";
+
+/// A figure that can be compared and written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Figure {
+    /// Number of allocations
+    #[default]
+    Allocations,
+    /// Allocated bytes
+    Bytes,
+    /// Number of temporary allocations
+    Temporary,
+    /// Bytes live at the end
+    Leaked,
+    /// Allocations live at the end
+    LeakedAllocations,
+    /// Bytes live at the peak
+    Peak,
+    /// Allocations live at the peak
+    PeakAllocations,
+}
+
+impl From<Figure> for Metric {
+    fn from(figure: Figure) -> Self {
+        match figure {
+            Figure::Allocations => Self::Allocations,
+            Figure::Bytes => Self::AllocatedBytes,
+            Figure::Temporary => Self::TemporaryAllocations,
+            Figure::Leaked => Self::LeakedBytes,
+            Figure::LeakedAllocations => Self::LeakedAllocations,
+            Figure::Peak => Self::BytesAtPeak,
+            Figure::PeakAllocations => Self::AllocationsAtPeak,
+        }
+    }
+}
+
+/// Reads a file whatever its format. What a person should know before trusting
+/// the figures goes to stderr.
+pub fn stacks(path: &Path, progress: &Progress) -> Result<StackSet, Failure> {
+    let name = path.display().to_string();
+    let cannot = || format!("cannot read {name}");
+    let mut file = File::open(path).with_context(cannot).status(BAD_INPUT)?;
+    let metadata = file.metadata().with_context(cannot).status(BAD_INPUT)?;
+    if metadata.is_dir() {
+        let sentence = anyhow!("cannot read {name}: it is a folder; name a file");
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let mut first = Vec::new();
+    let read = file
+        .by_ref()
+        .take(TRACE.len() as u64)
+        .read_to_end(&mut first);
+    read.with_context(cannot).status(BAD_INPUT)?;
+    if first == TRACE {
+        return recording(path, progress);
+    }
+    let input = Counted {
+        done: 0,
+        total: metadata.len(),
+        file: io::Cursor::new(first).chain(file),
+        progress,
+    };
+    let input = BufReader::with_capacity(256 << 10, input);
+    let read = allotrope_formats::read_bytes(&name, input);
+    progress.finish();
+    let read = read.status(BAD_INPUT)?;
+    for note in &read.notes {
+        eprintln!("allotrope: note: {name}: {note}");
+    }
+    Ok(read.set)
+}
+
+fn recording(path: &Path, progress: &Progress) -> Result<StackSet, Failure> {
+    let trace = trace::open(path)?;
+    let profile = trace::profile(path, &trace, progress)?;
+    if let Some(cut) = &profile.cut {
+        eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
+    }
+    Ok(StackSet::from(&profile))
+}
+
+/// A file that shows how far it has been read.
+struct Counted<'a, R> {
+    done: u64,
+    total: u64,
+    file: R,
+    progress: &'a Progress,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.done += read as u64;
+        if self.done <= self.total {
+            self.progress
+                .show("reading the stacks", self.done, self.total);
+        }
+        Ok(read)
+    }
+}
