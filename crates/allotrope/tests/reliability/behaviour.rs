@@ -13,10 +13,15 @@ const GROUP: &str = "Behaviour";
 /// quiet, so that both streams are the program's own.
 fn both(argument: &str) -> (Output, Output) {
     let program = target("behaviour.c");
-    let described = record(&program).option("-q").arg(argument);
+    // A variable set here makes both environments sorted ones.
+    let described = record(&program)
+        .option("-q")
+        .arg(argument)
+        .env("BEHAVIOUR", "same");
     let plain = run(
         Command::new(&program)
             .arg(argument)
+            .env("BEHAVIOUR", "same")
             .current_dir(described.folder()),
         b"",
     );

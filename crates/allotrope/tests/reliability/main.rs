@@ -11,5 +11,7 @@ mod completed;
 mod endings;
 mod families;
 mod matrix;
+mod own_failures;
+mod servers;
 mod targets;
 mod threads;

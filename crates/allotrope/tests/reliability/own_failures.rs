@@ -1,0 +1,358 @@
+//! What breaks on our side is said and survived: the program runs on, and what
+//! was recorded can be read. `programs/own_failures.c`.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use super::matrix::{Outcome, case, count};
+use super::support::record::{command, finish};
+use super::support::{Record, Recording, Report, is_root, record, run};
+use super::targets::{expect_complete, expect_work, target};
+
+const GROUP: &str = "Our own failures";
+/// User that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// A recorded program that has said "ready" and waits.
+struct Waiting {
+    record: Record,
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Waiting {
+    fn start(record: Record) -> Self {
+        let mut child = record
+            .command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("it can be read");
+        assert_eq!(line, "ready\n");
+        Self {
+            record,
+            child,
+            stdout,
+        }
+    }
+
+    /// The collector of this recording: the front's child that says so.
+    fn collector(&self) -> Pid {
+        let found = std::fs::read_dir("/proc")
+            .expect("it is mounted")
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
+            .find(|pid| is_collector(*pid, self.child.id()));
+        Pid::from_raw(found.expect("a recording has a collector")).expect("above 0")
+    }
+
+    /// Waits until the trace, which grows, shows what came before "ready".
+    fn wait_until_written(&self) {
+        let start = Instant::now();
+        let trace = self.record.folder().join("recorded.allotrope");
+        while allocations_in(&Report::of(&trace)) < 1_000 {
+            assert!(start.elapsed() < Duration::from_secs(60), "not written");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn go(&mut self) {
+        let stdin = self.child.stdin.as_mut().expect("it is piped");
+        stdin.write_all(b"g").expect("it reads");
+    }
+
+    /// Reads the rest of its output and waits for its end.
+    fn finish(mut self) -> Recording {
+        let mut rest = Vec::new();
+        self.stdout.read_to_end(&mut rest).expect("it can be read");
+        let mut output = finish(self.child, b"").expect("it ends");
+        output.stdout = rest;
+        self.record.recorded(output)
+    }
+}
+
+fn allocations_in(report: &Report) -> u64 {
+    let processes = report.processes();
+    processes.iter().map(|p| p.total("allocations")).sum()
+}
+
+fn is_collector(pid: i32, front: u32) -> bool {
+    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    status.lines().any(|line| line == format!("PPid:\t{front}"))
+        && read("cmdline").split(|byte| *byte == 0).nth(1) == Some(b"__collect")
+}
+
+fn waiting(pairs: u64, bytes: u64) -> Waiting {
+    Waiting::start(
+        record(target("own_failures.c"))
+            .arg(pairs.to_string())
+            .arg(bytes.to_string()),
+    )
+}
+
+/// Everything of `own_failures PAIRS`.
+#[track_caller]
+fn expect_all(report: &Report, pairs: u64) {
+    expect_complete(report);
+    let process = report.only();
+    expect_work(&process, "before", 1_000, 20_000);
+    assert_eq!(process.under("after").allocations, pairs);
+    assert_eq!(*process.exit(), json!({"status": 7}));
+}
+
+#[test]
+fn collector_killed() {
+    let pairs = count(2_000_000, 20_000_000);
+    let expected = "the program goes on at once and ends; what was recorded is readable";
+    case(GROUP, "the collector is killed", expected, || {
+        let mut waiting = waiting(pairs, 0);
+        waiting.wait_until_written();
+        kill_process(waiting.collector(), Signal::KILL).expect("it lives");
+        waiting.go();
+        let start = Instant::now();
+        let mut said = String::new();
+        waiting.stdout.read_line(&mut said).expect("it can be read");
+        let took = start.elapsed();
+        assert_eq!(said, "done\n", "the program ran to its end");
+        // Unrecorded it takes far below a second; a wait that nobody ends would
+        // take for ever.
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        let recording = waiting.finish().expect_status(125);
+        let said = &recording.stderr;
+        assert!(said.contains("the recording failed"), "{said}");
+        let report = recording.report();
+        assert_ne!(report.only().json["complete"], true, "{}", report.summary());
+        let readable = allocations_in(&report);
+        assert!((1_000..=1_000 + pairs).contains(&readable), "{readable}");
+        Outcome::Seen(format!("went on, status 125, said, {readable} readable"))
+    });
+}
+
+#[test]
+fn collector_stopped() {
+    let pairs = count(2_000_000, 20_000_000);
+    let expected = "everything, nothing lost";
+    case(
+        GROUP,
+        "the collector is stopped, and continued",
+        expected,
+        || {
+            let mut waiting = waiting(pairs, 0);
+            let collector = waiting.collector();
+            kill_process(collector, Signal::STOP).expect("it lives");
+            waiting.go();
+            std::thread::sleep(Duration::from_millis(500));
+            kill_process(collector, Signal::CONT).expect("it lives");
+            let recording = waiting.finish().expect_status(7);
+            expect_all(&recording.report(), pairs);
+            Outcome::Seen(format!("{pairs} of {pairs}, lost 0"))
+        },
+    );
+}
+
+#[test]
+fn output_blocked() {
+    let pairs = count(100_000, 2_000_000);
+    let expected = "everything, once the pipe is read";
+    case(
+        GROUP,
+        "nobody reads the program's output for a while",
+        expected,
+        || {
+            // More than a pipe holds.
+            let bytes = 1 << 20;
+            let mut waiting = waiting(pairs, bytes);
+            waiting.go();
+            std::thread::sleep(Duration::from_millis(500));
+            let recording = waiting.finish().expect_status(7);
+            assert_eq!(recording.stdout.len() as u64, bytes + 5);
+            expect_all(&recording.report(), pairs);
+            Outcome::Seen(format!("{pairs} of {pairs}, {bytes} bytes of output"))
+        },
+    );
+}
+
+/// A file system of its own, unmounted at the end.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn new(folder: &Path, name: &str, options: &str) -> Result<Self, String> {
+        if !is_root() {
+            return Err("only root may mount a file system".to_owned());
+        }
+        let folder = folder.join(name);
+        std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&folder);
+        match mount.output() {
+            Ok(output) if output.status.success() => Ok(Self(folder)),
+            Ok(output) => Err(format!(
+                "no tmpfs can be mounted: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            )),
+            Err(error) => Err(format!("mount(8): {error}")),
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn disk_full() {
+    let expected = "the program ends as always; said; what fitted is readable";
+    case(GROUP, "the disk is full", expected, || {
+        let elsewhere = tempfile::tempdir().expect("a temporary folder");
+        let mounted = match Mounted::new(elsewhere.path(), "small", "size=256k") {
+            Ok(mounted) => mounted,
+            Err(reason) => return Outcome::Skipped(reason),
+        };
+        // 1 million random sizes are above 1 MB however they are coded.
+        let pairs = 1_000_000;
+        let described = record(target("own_failures.c"))
+            .arg(pairs.to_string())
+            .stdin(b"g")
+            .output(&mounted.0.join("recorded.allotrope"));
+        let recording = described.run().expect_status(125);
+        assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
+        let said = &recording.stderr;
+        assert!(said.contains("No space left on device"), "{said}");
+        let report = recording.report();
+        let process = report.only();
+        // Names come last and do not fit: the totals tell.
+        let kept = process.total("allocations");
+        assert!((1..1_000 + pairs).contains(&kept), "{kept} kept");
+        assert_ne!(process.json["complete"], true, "{}", report.summary());
+        Outcome::Seen(format!("done, status 125, said, {kept} readable"))
+    });
+}
+
+/// Copies an executable in a process of its own: a descriptor of ours that is
+/// open for writing could be inherited by what another test starts, and the
+/// copy then be "busy".
+fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg(from).arg(to).status();
+    assert!(status.expect("cp(1) starts").success());
+}
+
+/// As somebody without rights; `HOME` is the folder that is made unusable.
+fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted>, String>) {
+    let expected = "another private folder serves, or the reason is said; exact";
+    case(GROUP, name, expected, || {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let home = place.path().join("home");
+        // Root goes on as nobody, who must reach the command and the program.
+        let free = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(place.path(), free).expect("it is ours");
+        let ours = place.path().join("allotrope");
+        copy(Path::new(command().get_program()), &ours);
+        let program = place.path().join("own_failures");
+        copy(&target("own_failures.c"), &program);
+        let _mounted = match prepare(&home) {
+            Ok(mounted) => mounted,
+            Err(reason) => return Outcome::Skipped(reason),
+        };
+        let trace = place.path().join("recorded.allotrope");
+        let mut command = Command::new(&ours);
+        command
+            .args(["record", "-o"])
+            .arg(&trace)
+            .arg("--")
+            .arg(&program)
+            .arg("1000")
+            .env("HOME", &home)
+            .env_remove("XDG_CACHE_HOME")
+            .env_remove("XDG_RUNTIME_DIR")
+            .current_dir(place.path());
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        let output = run(&mut command, b"g");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert_eq!(output.stdout, b"ready\ndone\n", "{said}");
+        expect_all(&Report::of(&trace), 1_000);
+        Outcome::Seen("2000 of 2000".to_owned())
+    });
+}
+
+#[test]
+fn cache_folder_missing() {
+    without_home("no cache folder can be made", |_| Ok(None));
+}
+
+#[test]
+fn cache_folder_read_only() {
+    without_home("the cache folder is read-only", |home| {
+        Mounted::new(home.parent().expect("it was joined"), "home", "ro,mode=777").map(Some)
+    });
+}
+
+#[test]
+fn cache_folder_noexec() {
+    without_home("the cache folder is noexec", |home| {
+        Mounted::new(
+            home.parent().expect("it was joined"),
+            "home",
+            "noexec,mode=777",
+        )
+        .map(Some)
+    });
+}
+
+#[test]
+fn two_recordings_at_once() {
+    let pairs = count(200_000, 5_000_000);
+    case(
+        GROUP,
+        "two recordings at once",
+        "each its own, exact",
+        || {
+            let mut both = [waiting(pairs, 0), waiting(pairs + 1, 0)];
+            both.iter_mut().for_each(Waiting::go);
+            for (waiting, pairs) in both.into_iter().zip([pairs, pairs + 1]) {
+                let recording = waiting.finish().expect_status(7);
+                expect_all(&recording.report(), pairs);
+            }
+            Outcome::Seen(format!("{pairs}; {}", pairs + 1))
+        },
+    );
+}
+
+#[test]
+fn recording_inside_a_recording() {
+    let pairs = 1_000;
+    let expected = "the inner one has the program, exact; the outer one is whole";
+    case(GROUP, "a recording inside a recording", expected, || {
+        let recording = record(command().get_program())
+            .args(["record", "-o", "inner", "--"])
+            .arg(target("own_failures.c"))
+            .arg(pairs.to_string())
+            .stdin(b"g")
+            .run()
+            .expect_status(7);
+        assert_eq!(recording.stdout, b"ready\ndone\n");
+        expect_all(&Report::of(&recording.folder.path().join("inner")), pairs);
+        let outer = recording.report();
+        expect_complete(&outer);
+        assert!(outer.processes()[0].command().contains(&"inner"));
+        Outcome::Seen("2000 of 2000 inside; outside complete, lost 0".to_owned())
+    });
+}
