@@ -18,7 +18,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::export;
 use crate::progress::Progress;
 use crate::report::{self, Color};
-use crate::source::{self, Figure};
+use crate::source::{self, Figure, Source};
 use crate::standard_output;
 use limit::Limit;
 
@@ -109,8 +109,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         per: arguments.per,
         glue: glue(&arguments.glue)?,
     };
-    let sides = read(arguments)?;
+    let (sides, notes) = read(arguments)?;
     let diff = compared(&sides, &options)?;
+    notes.iter().for_each(Source::say_notes);
     let selection = Selection {
         stack: arguments.stack.clone(),
         min: arguments.min,
@@ -144,25 +145,31 @@ fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
     Ok(glue)
 }
 
-fn read(arguments: &Arguments) -> Result<Sides, Failure> {
+/// The runs, and their sources for what is to be said about them.
+fn read(arguments: &Arguments) -> Result<(Sides, Vec<Source>), Failure> {
     let (before, after) = match arguments.files.as_slice() {
         [before, after] => (std::slice::from_ref(before), std::slice::from_ref(after)),
         _ => (&arguments.before[..], &arguments.after[..]),
     };
     let progress = Progress::new(false);
-    let side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
-        let set = |path: &PathBuf| {
-            let mut set = source::stacks(path, &progress)?;
+    let mut sources = Vec::new();
+    let mut side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
+        let mut sets = Vec::new();
+        for path in paths {
+            let mut source = source::read(path, &progress)?;
+            let mut set = std::mem::take(&mut source.set);
             // What errors and headings call it.
             set.title = path.display().to_string();
-            Ok(set)
-        };
-        paths.iter().map(set).collect()
+            sets.push(set);
+            sources.push(source);
+        }
+        Ok(sets)
     };
-    Ok(Sides {
+    let sides = Sides {
         before: side(before)?,
         after: side(after)?,
-    })
+    };
+    Ok((sides, sources))
 }
 
 fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {

@@ -59,7 +59,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let exporter = exporter(name)
         .ok_or_else(|| anyhow!("there is no format {name}; --list shows the formats"))
         .status(BAD_INPUT)?;
-    let set = source::stacks(file, &Progress::new(false))?;
+    let source = source::read(file, &Progress::new(false))?;
+    let set = &source.set;
     let options = ExportOptions {
         metric: arguments.metric.into(),
     };
@@ -70,9 +71,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             anyhow!("{}: {error}", file.display()),
         ));
     }
+    source.say_notes();
     match &arguments.output {
-        None => standard_output::print(|output| write(exporter, &set, &options, output))?,
-        Some(output) => to_file(file, output, |out| write(exporter, &set, &options, out))?,
+        None => standard_output::print(|output| write(exporter, set, &options, output))?,
+        Some(output) => to_file(file, output, |out| write(exporter, set, &options, out))?,
     }
     Ok(FINE)
 }

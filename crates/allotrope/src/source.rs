@@ -49,9 +49,26 @@ impl From<Figure> for Metric {
     }
 }
 
-/// Reads a file whatever its format. What a person should know before trusting
-/// the figures goes to stderr.
-pub fn stacks(path: &Path, progress: &Progress) -> Result<StackSet, Failure> {
+/// What was read from a file.
+pub struct Source {
+    /// The stacks.
+    pub set: StackSet,
+    /// What a person should know before trusting the figures, a sentence each.
+    notes: Vec<String>,
+}
+
+impl Source {
+    /// Says the notes on stderr. Not done when reading: where a file can not be
+    /// used in the end, that is the one thing to be said.
+    pub fn say_notes(&self) {
+        for note in &self.notes {
+            eprintln!("allotrope: {note}");
+        }
+    }
+}
+
+/// Reads a file whatever its format.
+pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let name = path.display().to_string();
     let cannot = || format!("cannot read {name}");
     let mut file = File::open(path).with_context(cannot).status(BAD_INPUT)?;
@@ -79,19 +96,23 @@ pub fn stacks(path: &Path, progress: &Progress) -> Result<StackSet, Failure> {
     let read = allotrope_formats::read_bytes(&name, input);
     progress.finish();
     let read = read.status(BAD_INPUT)?;
-    for note in &read.notes {
-        eprintln!("allotrope: note: {name}: {note}");
-    }
-    Ok(read.set)
+    let notes = read.notes.iter();
+    Ok(Source {
+        notes: notes.map(|note| format!("note: {name}: {note}")).collect(),
+        set: read.set,
+    })
 }
 
-fn recording(path: &Path, progress: &Progress) -> Result<StackSet, Failure> {
+fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let trace = trace::open(path)?;
     let profile = trace::profile(path, &trace, progress)?;
-    if let Some(cut) = &profile.cut {
-        eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
-    }
-    Ok(StackSet::from(&profile))
+    let cut = profile.cut.iter();
+    Ok(Source {
+        set: StackSet::from(&profile),
+        notes: cut
+            .map(|cut| format!("warning: {} is not whole: {cut}", path.display()))
+            .collect(),
+    })
 }
 
 /// A file that shows how far it has been read.

@@ -163,12 +163,12 @@ fn noise(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Res
             deterministic,
             jittering,
         } => format!(
-            "Noise: {} before count {}, {} after {}; {} deterministic, {} jittering. Entries are of the runs in the middle.",
+            "Noise: {} before of {}, {} after of {}; stacks: {} deterministic, {} jittering. Figures are those of the run in the middle.",
             plural(before.len(), "run", "runs"),
             range(before),
-            after.len(),
+            plural(after.len(), "run", "runs"),
             range(after),
-            plural(usize::try_from(*deterministic).unwrap_or(usize::MAX), "stack is", "stacks are"),
+            count(*deterministic),
             count(*jittering),
         ),
     };

@@ -1,0 +1,578 @@
+//! `allotrope diff` and `allotrope export` on recorded programs, whose sources
+//! say what the truth is, and on stacks of other tools, whose files do.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+use serde_json::Value;
+use support::{Recording, compiled, compiled_with, line_of, record};
+use tempfile::TempDir;
+
+/// From the head of `changed.c`.
+const STEADY: u64 = 500;
+const GROWN: [u64; 2] = [999, 1001];
+const PLANTED: u64 = 700;
+
+static BEFORE: LazyLock<Recording> =
+    LazyLock::new(|| record(compiled("changed.c")).run().expect_status(0));
+static AFTER: LazyLock<Recording> = LazyLock::new(|| {
+    let program = compiled_with("changed.c", &["-DAFTER"]);
+    record(program).run().expect_status(0)
+});
+
+/// The stacks of SwiftNIO's documents, shortened: the counts stand in the files.
+fn swift(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/diff/stacks")
+        .join(name)
+}
+
+fn diff(before: &Path, after: &Path, options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    command.arg("diff").arg(before).arg(after).args(options);
+    support::run(&mut command, b"")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn complained(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[track_caller]
+fn text(before: &Path, after: &Path, options: &[&str]) -> String {
+    let output = diff(before, after, options);
+    assert_eq!(output.status.code(), Some(0), "{}", complained(&output));
+    said(&output)
+}
+
+/// The documented form: every key, none else, indexes in range, sums.
+#[track_caller]
+fn json(before: &Path, after: &Path, options: &[&str]) -> Value {
+    let options = [options, &["--format", "json"]].concat();
+    let said = text(before, after, &options);
+    let value: Value = serde_json::from_str(&said).expect("JSON");
+    check(&value);
+    value
+}
+
+#[track_caller]
+fn keys(value: &Value, expected: &[&str]) {
+    let object = value.as_object().expect("an object");
+    let keys: BTreeSet<&str> = object.keys().map(String::as_str).collect();
+    assert_eq!(keys, expected.iter().copied().collect());
+}
+
+#[track_caller]
+fn check(diff: &Value) {
+    keys(
+        diff,
+        &[
+            "format",
+            "metric",
+            "before",
+            "after",
+            "difference",
+            "frames",
+            "entries",
+        ],
+    );
+    assert_eq!(diff["format"], "allotrope-diff/1");
+    let frames = array(&diff["frames"]);
+    for frame in frames {
+        keys(
+            frame,
+            &[
+                "function",
+                "signature",
+                "module",
+                "file",
+                "line",
+                "column",
+                "offset",
+                "inlined",
+            ],
+        );
+        assert!(frame["offset"].is_u64());
+    }
+    let (mut sum, mut folded, mut last) = (0, false, u64::MAX);
+    for entry in array(&diff["entries"]) {
+        keys(
+            entry,
+            &[
+                "kind",
+                "before",
+                "after",
+                "difference",
+                "confidence",
+                "blame",
+                "stacks",
+            ],
+        );
+        let kind = entry["kind"].as_str().expect("a word");
+        assert!(
+            ["new", "gone", "changed", "moved", "jitter"].contains(&kind),
+            "{kind}"
+        );
+        let difference = entry["difference"].as_i64().expect("a number");
+        assert_eq!(
+            number(&entry["after"]) as i64 - number(&entry["before"]) as i64,
+            difference
+        );
+        assert!(!folded || kind == "moved", "folded ones stand last");
+        if kind == "moved" {
+            folded = true;
+            assert_eq!(difference, 0);
+        } else {
+            assert!(difference.unsigned_abs() <= last, "the largest first");
+            last = difference.unsigned_abs();
+        }
+        sum += difference;
+        let confidence = entry["confidence"].as_f64().expect("a number");
+        assert!((0.0..=1.0).contains(&confidence));
+        assert!(number(&entry["blame"]) < frames.len() as u64);
+        for (side, total) in ["before", "after"].map(|side| (side, number(&entry[side]))) {
+            let stacks = array(&entry["stacks"]).iter();
+            assert_eq!(stacks.map(|stack| number(&stack[side])).sum::<u64>(), total);
+        }
+        for stack in array(&entry["stacks"]) {
+            keys(stack, &["before", "after", "stack"]);
+            let mut indexes = array(&stack["stack"]).iter().map(number);
+            assert!(indexes.all(|index| index < frames.len() as u64));
+        }
+    }
+    assert_eq!(diff["difference"], sum, "the entries add up");
+}
+
+fn array(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("a number")
+}
+
+/// Kind, blamed function and difference of every entry that is not folded.
+fn entries(diff: &Value) -> Vec<(String, String, i64)> {
+    let entries = array(&diff["entries"]).iter();
+    entries
+        .filter(|entry| entry["kind"] != "moved")
+        .map(|entry| {
+            let blame = &diff["frames"][number(&entry["blame"]) as usize];
+            let text = |value: &Value| value.as_str().expect("a text").to_owned();
+            let difference = entry["difference"].as_i64().expect("a number");
+            (text(&entry["kind"]), text(&blame["function"]), difference)
+        })
+        .collect()
+}
+
+fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("the folder is ours");
+    path
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+fn expected() -> [(String, String, i64); 2] {
+    let planted = PLANTED as i64;
+    let grown = GROWN[1] as i64 - GROWN[0] as i64;
+    [
+        ("new".to_owned(), "planted".to_owned(), planted),
+        ("changed".to_owned(), "grown".to_owned(), grown),
+    ]
+}
+
+#[test]
+fn the_planted_site_is_named_first_and_two_more_are_two_more() {
+    let diff = json(&BEFORE.trace, &AFTER.trace, &[]);
+    assert_eq!(entries(&diff), expected());
+    let blame = &diff["frames"][number(&diff["entries"][0]["blame"]) as usize];
+    assert_eq!(blame["line"], line_of("changed.c", "planted"));
+    assert_eq!(diff["metric"], "allocations");
+    let before = STEADY + GROWN[0];
+    let others = number(&diff["before"]) - before;
+    assert_eq!(number(&diff["after"]), STEADY + GROWN[1] + PLANTED + others);
+}
+
+#[test]
+fn every_metric_adds_up() {
+    for (metric, planted) in [("allocations", 1), ("bytes", 40), ("temporary", 1)] {
+        let diff = json(&BEFORE.trace, &AFTER.trace, &["--metric", metric]);
+        assert_eq!(diff["metric"], metric);
+        assert_eq!(entries(&diff)[0].2, (PLANTED * planted) as i64, "{metric}");
+    }
+    for metric in ["leaked", "peak", "leaked-allocations", "peak-allocations"] {
+        json(&BEFORE.trace, &AFTER.trace, &["--metric", metric]);
+    }
+}
+
+#[test]
+fn the_text_says_what_why_and_where() {
+    let said = text(&BEFORE.trace, &AFTER.trace, &["--per", "100"]);
+    for part in [
+        "new +700 (+7.00 each)  planted",
+        "0 before, 700 after",
+        &format!("changed.c:{}", line_of("changed.c", "planted")),
+        "changed +2 (+0.02 each)  grown",
+        "999 before, 1,001 after",
+        "Noise is unknown with one run a side",
+        "+702",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    assert!(!said.contains('%'), "no ratio: {said}");
+    assert!(!said.contains('\u{1b}'), "no colour in a pipe");
+    let whole = text(&BEFORE.trace, &AFTER.trace, &["--all-frames"]);
+    for function in ["planted", "times", "main"] {
+        assert!(whole.contains(function), "{function} in\n{whole}");
+    }
+}
+
+#[test]
+fn thresholds_hide_and_do_not_change_sums() {
+    let said = text(&BEFORE.trace, &AFTER.trace, &["--min", "10"]);
+    assert!(!said.contains("  grown\n"), "{said}");
+    assert!(said.contains("1 more entry below 10 with +2"), "{said}");
+    assert!(said.contains("+702"), "{said}");
+    let said = text(&BEFORE.trace, &AFTER.trace, &["--top", "1"]);
+    assert!(said.contains("1 more entry with +2"), "{said}");
+    let all = json(&BEFORE.trace, &AFTER.trace, &["--min", "10", "--top", "1"]);
+    assert_eq!(entries(&all), expected());
+}
+
+#[test]
+fn one_stack_can_be_asked_about() {
+    let options = ["--stack", "grow"];
+    let said = text(&BEFORE.trace, &AFTER.trace, &options);
+    assert!(said.contains("with `grow` in the stack: 999 before, 1,001 after, +2 in 1 entry"));
+    assert!(!said.contains("planted"), "{said}");
+    let some = json(&BEFORE.trace, &AFTER.trace, &options);
+    assert_eq!(
+        (number(&some["before"]), number(&some["after"])),
+        (GROWN[0], GROWN[1])
+    );
+    let none = text(
+        &BEFORE.trace,
+        &AFTER.trace,
+        &["--stack", "no such function"],
+    );
+    assert!(
+        none.contains("Nothing that was asked for is different."),
+        "{none}"
+    );
+}
+
+#[test]
+fn exit_statuses_are_for_scripts() {
+    for (options, status) in [
+        (&["--fail-on", "allocations>+0"][..], 3),
+        (&["--fail-on", "allocations>+702"], 0),
+        (&["--fail-on", "allocations>+701"], 3),
+        (&["--fail-on", "bytes>+1000%"], 0),
+        (
+            &["--fail-on", "allocations>+9999", "--fail-on", "bytes>+2%"],
+            3,
+        ),
+        (&["--fail-on", "allocations>+2", "--stack", "grown"], 0),
+        (&["--fail-on", "allocations>+1", "--stack", "grown"], 3),
+        (
+            &["--fail-on", "leaked-allocations>+0", "--stack", "planted"],
+            0,
+        ),
+        (&["--fail-on", "allocations>0"], 2),
+        (&["--fail-on", "speed>+0"], 2),
+        (&["--per", "0"], 2),
+        (&["--per", "-1"], 2),
+        (&["--top", "0"], 2),
+    ] {
+        let output = diff(&BEFORE.trace, &AFTER.trace, options);
+        let words = complained(&output);
+        assert_eq!(output.status.code(), Some(status), "{options:?}: {words}");
+        assert_eq!(words.contains("--fail-on '"), status == 3, "{words}");
+    }
+    // Less than before is never too much.
+    let better = diff(
+        &AFTER.trace,
+        &BEFORE.trace,
+        &["--fail-on", "allocations>+0"],
+    );
+    assert_eq!(better.status.code(), Some(0));
+}
+
+#[test]
+fn several_runs_a_side_measure_noise() {
+    let again = record(compiled("changed.c")).run().expect_status(0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    command
+        .arg("diff")
+        .arg("--before")
+        .arg(&BEFORE.trace)
+        .arg(&again.trace);
+    command.arg("--after").arg(&AFTER.trace);
+    let output = support::run(&mut command, b"");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", complained(&output));
+    assert!(said.contains("Noise: 2 runs before of"), "{said}");
+    assert!(said.contains("planted"), "{said}");
+}
+
+#[test]
+fn jitter_is_no_regression() {
+    let folder = folder();
+    let run = |name: &str, jitter: u64| {
+        let text = format!("main;work;take 1000\nthread_main;poll;wait {jitter}\n");
+        file(&folder, name, text.as_bytes())
+    };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_allotrope"));
+    command.arg("diff").arg("--before");
+    command
+        .args([run("a", 10), run("b", 30), run("c", 20)])
+        .arg("--after");
+    command.args([run("d", 25), run("e", 15), run("f", 35)]);
+    command.args(["--fail-on", "allocations>+0"]);
+    let output = support::run(&mut command, b"");
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let said = said.replace('\n', " ");
+    // 20 and 25 are the runs in the middle.
+    assert!(said.contains("jitter +5  thread thread_main"), "{said}");
+    assert!(
+        said.contains("stacks: 1 deterministic, 1 jittering"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_golden_stacks() {
+    let (before, after) = (swift("before.txt"), swift("after.txt"));
+    let diff = json(&before, &after, &[]);
+    let new = (
+        "new",
+        "curry thunk of SocketProtocol.read(pointer:)",
+        22_022,
+    );
+    let changed = ("changed", "doRequests(group:number:)", 10_000);
+    let expected = [new, changed].map(|(k, f, d)| (k.to_owned(), f.to_owned(), d));
+    assert_eq!(entries(&diff), expected);
+    let said = text(&before, &after, &[]);
+    for part in [
+        "at +0x66",
+        "at +0x1c4",
+        "$s3NIO7Channel_TRTA.33 → $s3NIO7Channel_TRTA.18",
+        "→ specialized BaseStreamSocketChannel.readFromSocket()",
+        "confidence 0.9",
+    ] {
+        assert!(said.contains(part), "{part} in\n{said}");
+    }
+    let folded = said.split("Moved or renamed").nth(1).expect("a list");
+    assert_eq!(folded.matches("confidence").count(), 2, "{said}");
+    let unfolded = text(&before, &after, &["--expand"]);
+    assert!(unfolded.contains("11,000 → 0"), "{unfolded}");
+}
+
+#[test]
+fn sections_are_those_of_stackdiff() {
+    let options = ["--format", "sections"];
+    let said = text(&swift("before.txt"), &swift("after.txt"), &options);
+    let place = |part: &str| {
+        said.find(part)
+            .unwrap_or_else(|| panic!("{part} in\n{said}"))
+    };
+    let order = [
+        "### only in AFTER\n22022\nlibsystem_malloc.dylib`malloc\n",
+        "\n    22022\n        libsystem_malloc.dylib`malloc\n        libswiftCore.dylib`swift_slowAlloc+0x19\n",
+        "### only in BEFORE\n",
+        "### different numbers\nbefore: 10000, after: 20000\n",
+        "  AFTER\n    10000\n",
+        "  BEFORE\n    10000\n",
+        "Total of _EVERYTHING_ BEFORE:  257000,  AFTER:  289022,  DIFFERENCE:  32022\n",
+    ]
+    .map(place);
+    assert!(order.is_sorted(), "{said}");
+    assert!(!said.contains("TRTA.33"), "folded: {said}");
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    // Without one it is 100 columns.
+    let (before, after) = (swift("before.txt"), swift("after.txt"));
+    for options in [
+        &[][..],
+        &["--expand"],
+        &["--all-frames"],
+        &["--stack", "run"],
+    ] {
+        for line in text(&before, &after, options).lines() {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+    }
+}
+
+#[test]
+fn own_glue_moves_the_blame() {
+    let folder = folder();
+    let list = file(&folder, "glue", b"# ours\nplanted\n");
+    let list = list.to_str().expect("a plain name");
+    let listed = json(&BEFORE.trace, &AFTER.trace, &["--glue", list]);
+    assert_eq!(entries(&listed)[0].1, "times");
+    let bad = file(&folder, "bad", b"fine\nnot*fine\n");
+    let bad = bad.to_str().expect("a plain name");
+    let output = diff(&BEFORE.trace, &AFTER.trace, &["--glue", bad]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        complained(&output).contains("line 2"),
+        "{}",
+        complained(&output)
+    );
+}
+
+#[test]
+fn the_flame_graph_shows_what_vanished() {
+    let folder = folder();
+    let svg = folder.path().join("out.svg");
+    let output = diff(
+        &AFTER.trace,
+        &BEFORE.trace,
+        &["--flamegraph", svg.to_str().expect("a plain name")],
+    );
+    assert_eq!(output.status.code(), Some(0), "{}", complained(&output));
+    let drawn = std::fs::read_to_string(&svg).expect("it was written");
+    assert!(drawn.starts_with("<?xml") && drawn.trim_end().ends_with("</svg>"));
+    for part in [
+        "planted (700 → 0, -700)",
+        "grown (1,001 → 999, -2)",
+        "steady (500, no change)",
+    ] {
+        assert!(drawn.contains(part), "{part}");
+    }
+}
+
+#[track_caller]
+fn expect_refusal(before: &Path, after: &Path, parts: &[&str]) {
+    let output = diff(before, after, &[]);
+    let words = complained(&output);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(output.stdout.is_empty());
+    assert_eq!(words.trim_end().lines().count(), 1, "one sentence: {words}");
+    for part in parts {
+        assert!(words.contains(part), "{part} in {words}");
+    }
+}
+
+#[test]
+fn bad_input_is_refused_in_one_sentence() {
+    let folder = folder();
+    let good = swift("before.txt");
+    let bad = |name: &str, bytes: &[u8]| file(&folder, name, bytes);
+    expect_refusal(&good, &folder.path().join("missing"), &["missing"]);
+    expect_refusal(folder.path(), &good, &["is a folder"]);
+    expect_refusal(&bad("empty", b""), &good, &["empty", "the file is empty"]);
+    expect_refusal(
+        &good,
+        &bad("words", b"hello\nworld\n"),
+        &["words", "no known form"],
+    );
+    expect_refusal(
+        &bad("noise", &[0x7f, 0, 1, 2, 0xff]),
+        &good,
+        &["noise", "no known form"],
+    );
+    expect_refusal(&bad("cut", b"ALLOTROP"), &good, &["cut"]);
+    let long = vec![b'x'; 20 << 20];
+    expect_refusal(&bad("long", &long), &good, &["long, line 1"]);
+    let bytes = br#"{"format":"allotrope-stacks/1","title":"","metrics":["allocated_bytes"],
+        "frames":[{"function":"f","signature":"","module":"","file":"","line":0,"column":0,"offset":0,"inlined":false}],
+        "stacks":[{"stack":[0],"figures":[5]}]}"#;
+    let only_bytes = bad("bytes.json", bytes);
+    let folded = bad("folded", b"main;f 5\n");
+    expect_refusal(&only_bytes, &folded, &["bytes.json", "nothing to compare"]);
+    let output = diff(&only_bytes, &only_bytes, &[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        complained(&output).contains("all files give: bytes"),
+        "{}",
+        complained(&output)
+    );
+    let one = support::allotrope(["diff".as_ref(), good.as_os_str()]);
+    assert_eq!(one.status.code(), Some(2), "one file is not two");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    for command in [
+        "diff \"$1\" \"$2\" --all-frames",
+        "export \"$1\" --to stacks",
+    ] {
+        let script = format!("\"$0\" {command} | head -n 1");
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(script)
+            .arg(env!("CARGO_BIN_EXE_allotrope"));
+        shell.arg(&BEFORE.trace).arg(&AFTER.trace);
+        let output = support::run(&mut shell, b"");
+        assert!(output.stderr.is_empty(), "{}", complained(&output));
+    }
+}
+
+/// What was exported is what was recorded, whatever the format: comparing them
+/// finds at most that frames say less.
+#[test]
+fn exports_are_the_same_as_what_they_were_made_of() {
+    let folder = folder();
+    for format in ["folded", "stacks", "dhat", "pprof", "json"] {
+        let path = folder.path().join(format);
+        let output = support::allotrope([
+            "export".as_ref(),
+            AFTER.trace.as_os_str(),
+            "--to".as_ref(),
+            format.as_ref(),
+            "-o".as_ref(),
+            path.as_os_str(),
+        ]);
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{format}: {}",
+            complained(&output)
+        );
+        let same = json(&AFTER.trace, &path, &[]);
+        assert_eq!(entries(&same), [], "{format}");
+        let again = json(&path, &path, &[]);
+        assert_eq!(array(&again["entries"]).len(), 0, "{format}");
+        let mixed = json(&BEFORE.trace, &path, &[]);
+        assert_eq!(entries(&mixed), expected(), "{format} against a recording");
+    }
+}
+
+#[test]
+fn export_refuses_what_it_can_not_do() {
+    let trace = AFTER.trace.to_str().expect("a plain name");
+    let stacks = swift("before.txt");
+    let stacks = stacks.to_str().expect("a plain name");
+    for arguments in [
+        &["export", trace, "--to", "nonsense"][..],
+        &["export", trace],
+        &["export", stacks, "--to", "folded", "--metric", "bytes"],
+        &["export", "/no/such/file", "--to", "folded"],
+        &["export", trace, "--to", "json", "-o", trace],
+    ] {
+        let output = support::allotrope(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!output.stderr.is_empty());
+    }
+    let listed = support::allotrope(["export", "--list"]);
+    assert_eq!(listed.status.code(), Some(0));
+    for name in ["folded", "stacks", "dhat", "pprof", "json"] {
+        assert!(said(&listed).contains(name), "{}", said(&listed));
+    }
+}
