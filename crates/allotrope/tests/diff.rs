@@ -222,7 +222,7 @@ fn the_text_says_what_why_and_where() {
         "new +700 (+7.00 each)  planted",
         "0 before, 700 after",
         &format!("changed.c:{}", line_of("changed.c", "planted")),
-        "changed +2 (+0.02 each)  grown",
+        "changed +2 (+0.0200 each)  grown",
         "999 before, 1,001 after",
         "Noise is unknown with one run a side",
         "+702",

@@ -1,6 +1,8 @@
 //! One entry of the comparison as text: what it is, who answers for it, its
 //! figures and its stacks.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_profile::diff::{Diff, Entry, EntryStack, Kind};
@@ -14,7 +16,7 @@ use crate::style::Role;
 
 /// Columns before everything but an entry's first line.
 const INDENT: usize = 6;
-/// Most stacks of an entry, unless all frames are wanted.
+/// Most abbreviated stacks of an entry.
 const MOST: usize = 3;
 
 /// Writes the entry with its stacks.
@@ -48,23 +50,124 @@ pub(super) fn write(
         let text = middle(&text, style.columns() - INDENT);
         writeln!(out, "{:INDENT$}{text}", "")?;
     }
-    let most = if options.all_frames { usize::MAX } else { MOST };
-    for stack in entry.stacks.iter().take(most) {
-        if options.all_frames {
+    if options.all_frames {
+        for stack in &entry.stacks {
             write_whole(diff, entry, stack, options, out)?;
-        } else {
-            write_abbreviated(diff, entry, stack, options, out)?;
         }
+        return Ok(());
     }
-    let rest = entry.stacks.len().saturating_sub(most);
-    if rest > 0 {
+    let alike = alike(diff, entry, options);
+    for alike in alike.iter().take(MOST) {
+        write_alike(alike, options, out)?;
+    }
+    let rest = alike.get(MOST..).unwrap_or_default();
+    if !rest.is_empty() {
+        let sum: i64 = rest.iter().map(Alike::difference).sum();
         let text = format!(
-            "… {} (--all-frames shows them)",
-            plural(rest, "more stack", "more stacks")
+            "… {} more with {} (--all-frames shows all)",
+            count(rest.len() as u64),
+            signed(sum)
         );
         writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Place, &text))?;
     }
     Ok(())
+}
+
+/// Stacks of an entry that read alike once abbreviated: they differ inside
+/// libraries, or in callers' lines.
+struct Alike {
+    /// Where in the blamed function; empty if that is unknown or said above.
+    place: String,
+    /// The functions, from the user's innermost or the blamed one's caller on.
+    names: Vec<String>,
+    /// Whether the first function is the blamed one's caller.
+    below_blamed: bool,
+    before: u64,
+    after: u64,
+    /// Whether these are all there are.
+    only: bool,
+}
+
+impl Alike {
+    fn difference(&self) -> i64 {
+        self.after as i64 - self.before as i64
+    }
+}
+
+/// The stacks of an entry by what is shown of them, those that differ most
+/// first.
+fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
+    let blamed = function(frame(diff, entry.blame));
+    let mut numbers: HashMap<(String, Vec<String>), usize> = HashMap::new();
+    let mut all: Vec<Alike> = Vec::new();
+    for stack in &entry.stacks {
+        let place = places(diff, entry, stack, &blamed);
+        let mut names: Vec<String> = own_frames(diff, entry, stack, options)
+            .iter()
+            .map(|&index| function(frame(diff, index)))
+            .collect();
+        let below_blamed = names.first() == Some(&blamed);
+        if below_blamed {
+            names.remove(0);
+        }
+        let number = *numbers
+            .entry((place.clone(), names.clone()))
+            .or_insert(all.len());
+        if number == all.len() {
+            all.push(Alike {
+                place,
+                names,
+                below_blamed,
+                before: 0,
+                after: 0,
+                only: false,
+            });
+        }
+        all[number].before += stack.before;
+        all[number].after += stack.after;
+    }
+    if let [only] = &mut all[..] {
+        only.only = true;
+        if entry
+            .stacks
+            .iter()
+            .all(|stack| stack.frames_before.is_none())
+        {
+            only.place.clear();
+        }
+    }
+    all.sort_by_key(|alike| Reverse(alike.difference().unsigned_abs()));
+    all
+}
+
+/// One line: figures unless they are the entry's, where in the blamed
+/// function, then who called whom.
+fn write_alike(alike: &Alike, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let style = options.style;
+    let room = style.columns() - INDENT;
+    let mut head = String::new();
+    if !alike.only {
+        head = format!("{} → {}", count(alike.before), count(alike.after));
+    }
+    if !alike.place.is_empty() {
+        head = format!("{head} at {}", alike.place).trim_start().to_owned();
+    }
+    let head = middle(&head, room / 2);
+    let gap = if head.is_empty() { "" } else { "  " };
+    let room = room.saturating_sub(columns(&head) + columns(gap));
+    let names: Vec<&str> = alike.names.iter().map(String::as_str).collect();
+    let calls = if alike.below_blamed {
+        callers(&names, room)
+    } else {
+        // The arrow before the innermost frame has nothing to its left.
+        let calls = callers(&names, room + 2);
+        calls.trim_start_matches("← ").to_owned()
+    };
+    if head.is_empty() && calls.is_empty() {
+        return Ok(());
+    }
+    let calls = style.paint(Role::Place, &middle(&calls, room));
+    writeln!(out, "{:INDENT$}{head}{gap}{calls}", "")
 }
 
 /// Writes a moved entry in one line or two: what it was and what it is.
@@ -162,44 +265,6 @@ fn differing_parts(diff: &Diff, entry: &Entry) -> (Option<String>, Option<String
     }
 }
 
-/// One line: figures where there are several stacks, where in the blamed
-/// function, then who called whom.
-fn write_abbreviated(
-    diff: &Diff,
-    entry: &Entry,
-    stack: &EntryStack,
-    options: &DiffTextOptions,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let style = options.style;
-    let room = style.columns() - INDENT;
-    let head = stack_head(diff, entry, stack, room / 2);
-    let outwards = own_frames(diff, entry, stack, options);
-    let names: Vec<String> = outwards
-        .iter()
-        .map(|&index| function(frame(diff, index)))
-        .collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let gap = if head.is_empty() { "" } else { "  " };
-    let room = room.saturating_sub(columns(&head) + columns(gap));
-    let calls = match names.as_slice() {
-        // The headline has named it.
-        [blamed, rest @ ..] if *blamed == function(frame(diff, entry.blame)) => callers(rest, room),
-        // The arrow before the innermost frame has nothing to its left.
-        names => callers(names, room + 2).trim_start_matches("← ").to_owned(),
-    };
-    let calls = calls.as_str();
-    if head.is_empty() && calls.is_empty() {
-        return Ok(());
-    }
-    writeln!(
-        out,
-        "{:INDENT$}{head}{gap}{}",
-        "",
-        style.paint(Role::Place, &middle(calls, room))
-    )
-}
-
 /// The frames from the blamed one or the user's innermost on.
 fn own_frames<'a>(
     diff: &Diff,
@@ -248,20 +313,25 @@ fn stack_head(diff: &Diff, entry: &Entry, stack: &EntryStack, room: usize) -> St
     if entry.stacks.len() > 1 {
         head = format!("{} → {}", count(stack.before), count(stack.after));
     }
-    let blamed = function(frame(diff, entry.blame));
-    let is_blamed = |index: &&u32| function(frame(diff, **index)) == blamed;
-    let places = match &stack.frames_before {
-        Some(before) => elsewhere(diff, before, &stack.frames, &blamed),
-        None if entry.stacks.len() > 1 => {
-            let blamed = stack.frames.iter().find(is_blamed);
-            blamed.map(|&index| short_place(frame(diff, index)))
-        }
-        None => None,
-    };
-    if let Some(places) = places.filter(|places| !places.is_empty()) {
+    let places = places(diff, entry, stack, &function(frame(diff, entry.blame)));
+    if !places.is_empty() {
         head = format!("{head} at {places}").trim_start().to_owned();
     }
     middle(&head, room)
+}
+
+/// Where in the blamed function a stack is, and where it was if elsewhere;
+/// empty if that is unknown or the entry's only place.
+fn places(diff: &Diff, entry: &Entry, stack: &EntryStack, blamed: &str) -> String {
+    let is_blamed = |index: &&u32| function(frame(diff, **index)) == blamed;
+    match &stack.frames_before {
+        Some(before) => elsewhere(diff, before, &stack.frames, blamed).unwrap_or_default(),
+        None if entry.stacks.len() > 1 => {
+            let blamed = stack.frames.iter().find(is_blamed);
+            blamed.map_or_else(String::new, |&index| short_place(frame(diff, index)))
+        }
+        None => String::new(),
+    }
 }
 
 /// Where a stack that reads alike is at another place: in the blamed function

@@ -143,10 +143,7 @@ fn rows(diff: &Diff) -> Vec<Row> {
 
 fn row(diff: &Diff, name: &'static str, sum: Sum, remark: String) -> Row {
     let difference = sum.difference();
-    let each = match difference {
-        0 => String::new(),
-        _ => each(diff, difference),
-    };
+    let each = each(diff, difference);
     Row {
         name,
         figures: [count(sum.before), count(sum.after), signed(difference)],

@@ -54,10 +54,12 @@ pub(super) fn signed(number: i64) -> String {
     format!("{sign}{}", count(number.unsigned_abs()))
 }
 
-/// ` (+12.5 each)`, if there is a number of iterations.
+/// ` (+12.50 each)`, if there is a difference and a number of iterations.
 pub(super) fn each(diff: &Diff, difference: i64) -> String {
     match diff.normalised(difference) {
-        Some(part) if part != 0.0 && part.abs() < 0.01 => format!(" ({part:+.2e} each)"),
+        Some(_) if difference == 0 => String::new(),
+        Some(part) if part.abs() < 1e-4 => format!(" ({part:+.2e} each)"),
+        Some(part) if part.abs() < 0.1 => format!(" ({part:+.4} each)"),
         Some(part) => format!(" ({part:+.2} each)"),
         None => String::new(),
     }
