@@ -7,10 +7,11 @@
 //! hold what they held, the rest of the stack is the kept one. The checks are
 //! independent loads, far cheaper than unwinding.
 
+use core::ffi::c_void;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use crate::arch::general;
 use crate::arch::rule::{Frame, Rule, Step, step};
+use crate::arch::{entry, general};
 use crate::modules;
 use crate::process;
 use crate::stack_ids;
@@ -364,6 +365,8 @@ unsafe fn keep(thread: *mut Thread, base: usize, count: usize) -> Option<u32> {
             *states.add(base + index) = state;
         }
         (*guarded).kept = base + count;
+        #[cfg(feature = "verify")]
+        crate::verify::note_frames(thread, base + count);
         Some(parent)
     }
 }
@@ -405,27 +408,63 @@ unsafe fn truncated_walk(thread: *mut Thread, start: Frame, limit: usize) -> Opt
     }
 }
 
+/// A walk by the general unwinder, on the second stack.
+struct GeneralWalk {
+    thread: *mut Thread,
+    start: Frame,
+    limit: usize,
+    walked: general::Walked,
+}
+
 /// The walk over frames that need more than rsp and rbp. Nothing is kept.
 #[cold]
 unsafe fn general_walk(thread: *mut Thread, start: Frame, limit: usize) -> Option<u32> {
-    // SAFETY: the thread's own state.
+    let mut walk = GeneralWalk {
+        thread,
+        start,
+        limit,
+        walked: general::Walked {
+            frames: 0,
+            end: end::NO_UNWIND_INFORMATION,
+        },
+    };
+    // SAFETY: the thread's own state; its second stack is free.
     unsafe {
+        // The general unwinder needs more stack than the program may have.
+        entry::call_on_stack(
+            (&raw mut walk).cast(),
+            walk_generally,
+            Thread::stack_top(thread),
+        );
         let guarded = Thread::guarded(thread);
         let fresh = (&raw mut (*guarded).fresh).cast::<State>();
-        let walked = general::walk(thread, start, limit, &mut |index, pc| {
-            let rule = rule_of(thread, pc);
+        // Not sooner: looking rules up takes the second stack too.
+        for index in 0..walk.walked.frames {
+            let state = &mut *fresh.add(index);
+            state.id = u32::from(rule_of(thread, state.pc).mapping());
+        }
+        (*guarded).end = walk.walked.end;
+        let id = keep(thread, 0, walk.walked.frames);
+        (*guarded).kept = 0;
+        id
+    }
+}
+
+unsafe extern "C" fn walk_generally(walk: *mut c_void) {
+    // SAFETY: `general_walk` gives its own; the array has DEPTH states.
+    unsafe {
+        let walk = &mut *walk.cast::<GeneralWalk>();
+        let guarded = Thread::guarded(walk.thread);
+        let fresh = (&raw mut (*guarded).fresh).cast::<State>();
+        walk.walked = general::walk(walk.thread, walk.start, walk.limit, &mut |index, pc| {
             *fresh.add(index) = State {
                 sp: 0,
                 pc,
                 bp: 0,
-                id: u32::from(rule.mapping()),
+                id: 0,
                 bp_slot: 0,
                 flags: 0,
             };
         });
-        (*guarded).end = walked.end;
-        let id = keep(thread, 0, walked.frames);
-        (*guarded).kept = 0;
-        id
     }
 }

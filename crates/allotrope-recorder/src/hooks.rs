@@ -268,6 +268,8 @@ unsafe fn finish_reallocation(
             if !result.is_null() {
                 match capture::stack_id(thread, caller(sp, bp)) {
                     Some(stack) => {
+                        #[cfg(feature = "verify")]
+                        crate::verify::compare(thread, caller(sp, bp).pc);
                         events::reallocation_end(thread, entry, result as u64, size as u64, stack);
                     }
                     // The old block is gone all the same; `ready` left room for

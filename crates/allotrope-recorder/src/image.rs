@@ -248,7 +248,7 @@ pub unsafe fn announce(
         put(0, head(kind::IMAGE, 0, (length as u64) << 16));
         put(
             1,
-            u64::from(system::process_id()) | u64::from(system::parent_id()) << 32,
+            u64::from(system::process_id()) | u64::from(process::parent_id()) << 32,
         );
         put(2, arch::tick());
         put(3, u64::from(origin) | u64::from(parent_slot) << 32);

@@ -3,7 +3,7 @@
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 use allotrope_ring::layout::{self, Control, ImageSlot, LANES, Lane, RING_STRIDE, Shared};
 use allotrope_ring::words::origin;
@@ -46,6 +46,10 @@ static GUARD: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
 static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image, to tell a `vfork` child.
 static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
+/// The process id of the image that a forked child comes from.
+static PARENT_ID: AtomicU32 = AtomicU32::new(0);
+/// Calls that came before recording could begin.
+static EARLY: AtomicU64 = AtomicU64::new(0);
 /// Every thread state that this process and those it was forked from made.
 static THREADS: [AtomicPtr<Thread>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
 static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
@@ -68,6 +72,15 @@ pub fn turn_off() {
 /// it is the image's own process, or a forked child that has yet to begin.
 pub fn is_own_process() -> bool {
     is_forked() || PROCESS_ID.load(Relaxed) == system::process_id()
+}
+
+/// The parent's process id. Of a forked child it is known: a sandbox may
+/// forbid to ask for it.
+pub fn parent_id() -> u32 {
+    match PARENT_ID.load(Relaxed) {
+        0 => system::parent_id(),
+        parent => parent,
+    }
 }
 
 fn arena_at<T>(offset: usize) -> &'static T {
@@ -121,13 +134,20 @@ pub enum Loss {
     NoRing = 1,
     /// Memory could not be had.
     NoMemory = 4,
+    /// The recorder could not work yet.
+    TooEarly = 5,
 }
 
 /// Starts recording if the environment names an arena. `false`: not to be
 /// recorded, or not yet.
 #[cold]
 pub fn start() -> bool {
-    if STATE.load(Relaxed) == OFF || !image::environment_is_ready() {
+    if STATE.load(Relaxed) == OFF {
+        return false;
+    }
+    if !image::environment_is_ready() {
+        // A resolver that allocates while the loader still relocates.
+        EARLY.fetch_add(1, Relaxed);
         return false;
     }
     if STATE
@@ -158,6 +178,7 @@ pub fn start() -> bool {
         turn_off();
         return false;
     }
+    slot().lost[Loss::TooEarly as usize].fetch_add(EARLY.load(Relaxed), Relaxed);
     STATE.store(RECORDING, Release);
     true
 }
@@ -197,7 +218,7 @@ fn begin_image(how: u32, parent: u32) -> bool {
     };
     let process_id = system::process_id();
     slots()[index].pid.store(process_id, Relaxed);
-    PROCESS_ID.store(process_id, Relaxed);
+    PARENT_ID.store(PROCESS_ID.swap(process_id, Relaxed), Relaxed);
     LAST_SLOT.store(index as u32, Relaxed);
     guard.slot.store(index as u32, Relaxed);
     guard.origin.store(how, Relaxed);

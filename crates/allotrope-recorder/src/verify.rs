@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use crate::arch::rule::EXACT;
 use crate::arch::{entry, thread_slot};
+use crate::capture::end;
 use crate::image::Digits;
 use crate::system;
 use crate::thread::{DEPTH, STACK_BYTES, State, Thread};
@@ -38,6 +39,13 @@ pub fn note_replay() {
     REPLAYED.fetch_add(1, Relaxed);
 }
 
+/// The stack just captured was walked and has so many frames, whether they are
+/// kept or not.
+pub fn note_frames(thread: *mut Thread, frames: usize) {
+    // SAFETY: the thread's own second stack.
+    unsafe { walked_frames(thread).write_volatile(frames as u64) };
+}
+
 /// A stack to compare, on the second stack.
 struct Question {
     thread: *mut Thread,
@@ -53,7 +61,12 @@ pub unsafe fn compare(thread: *mut Thread, first: u64) {
     // SAFETY: the thread's own state; its second stack is free, for the capture
     // is over.
     unsafe {
-        let kept = (*Thread::guarded(thread)).kept;
+        let walked = walked_frames(thread).read_volatile() as usize;
+        walked_frames(thread).write_volatile(0);
+        let kept = match (*Thread::guarded(thread)).kept {
+            0 => walked,
+            kept => kept,
+        };
         if kept == 0 || interrupts_comparison(thread) {
             UNCHECKED.fetch_add(1, Relaxed);
             return;
@@ -88,6 +101,11 @@ fn is_comparing(thread: *mut Thread) -> *mut u64 {
     Thread::stack_top(thread)
         .wrapping_sub(STACK_BYTES)
         .cast::<u64>()
+}
+
+/// A word beside it, see `note_frames`.
+fn walked_frames(thread: *mut Thread) -> *mut u64 {
+    is_comparing(thread).wrapping_add(1)
 }
 
 /// Whether this hook runs in a handler that interrupted a comparison.
@@ -132,8 +150,10 @@ unsafe extern "C" fn answer(question: *mut c_void) {
         COMPARED.fetch_add(1, Relaxed);
         let states = (&raw const (*Thread::guarded(question.thread)).states).cast::<State>();
         let ours = |index: usize| (*states.add(kept - 1 - index)).pc & (EXACT - 1);
-        let same =
-            theirs_count == kept && (0..kept).all(|index| ours(index) == theirs[index] as u64);
+        // Of a stack that was cut only what is left can agree.
+        let is_cut = (*Thread::guarded(question.thread)).end == end::TRUNCATED;
+        let same = (theirs_count == kept || is_cut && theirs_count > kept)
+            && (0..kept).all(|index| ours(index) == theirs[index] as u64);
         if !same && DIFFERENT.fetch_add(1, Relaxed) < DESCRIBED {
             describe(kept, &ours, &theirs[..theirs_count]);
         }

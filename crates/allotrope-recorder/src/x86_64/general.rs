@@ -94,7 +94,7 @@ pub unsafe fn walk(
                 out(walked.frames, pc);
                 walked.frames += 1;
             }
-            match step(thread, &registers, pc) {
+            match step(thread, &registers, pc, outside) {
                 Next::Caller(caller) => registers = caller,
                 Next::Complete => {
                     walked.end = end::COMPLETE;
@@ -118,7 +118,9 @@ enum Next {
     Unknown,
 }
 
-unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64) -> Next {
+/// `outside`: the frame is the program's, on one stack with its caller. The
+/// recorder's lie on its own.
+unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64, outside: bool) -> Next {
     let address = modules::address_of(pc);
     // SAFETY: the thread's own state.
     let module = match unsafe { modules::module_of(thread, address) } {
@@ -135,7 +137,7 @@ unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64) -> Next {
     // SAFETY: passed on.
     match unsafe { caller(registers, &found) } {
         Some(caller) if caller.values[PC] == 0 => Next::Complete,
-        Some(caller) if caller.exact || caller.values[RSP] > registers.values[RSP] => {
+        Some(caller) if !outside || caller.exact || caller.values[RSP] > registers.values[RSP] => {
             Next::Caller(caller)
         }
         _ => Next::Unknown,

@@ -15,6 +15,11 @@ fn assembler_that_needs_the_general_unwinder() {
 }
 
 #[test]
+fn the_general_unwinder_on_small_stacks() {
+    truth::check(&c("unknown_code.c"), "small_stacks");
+}
+
+#[test]
 fn code_made_at_run_time() {
     let recording = truth::check(&c("unknown_code.c"), "made_code");
     let report = recording.report();

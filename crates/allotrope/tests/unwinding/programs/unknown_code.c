@@ -2,6 +2,8 @@
  * `unknown_code CASE`; the truth is printed, see truth.h. */
 #include "truth.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -77,6 +79,47 @@ ALONE static void register_frames(void) {
     EXPECT(2 * TIMES, 10 * TIMES, "allocate register_frames main _start");
 }
 
+/* The same on the stacks that are usual where there is little room: a thread's
+ * of 16 KiB, and half a page on top of what the kernel needs for a signal. */
+ALONE static void on_signal(int number) {
+    (void)number;
+    by_another_register(below);
+    NO_TAIL_CALL;
+}
+
+ALONE static void *in_thread(void *nothing) {
+    by_another_register(below);
+    return nothing;
+}
+
+ALONE static void small_stacks(void) {
+    allocate(5); /* binds malloc and free, which needs more stack */
+    stack_t alternate = {.ss_size = sysconf(_SC_MINSIGSTKSZ) + 2048};
+    /* Behind a page that can not be touched. */
+    char *area = (char *)mmap(NULL, alternate.ss_size + 4096, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(area, 4096, PROT_NONE);
+    alternate.ss_sp = area + 4096;
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_ONSTACK;
+    sigaltstack(&alternate, NULL);
+    sigaction(SIGUSR1, &action, NULL);
+    raise(SIGUSR1);
+
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 16 << 10);
+    pthread_create(&thread, &attributes, in_thread, NULL);
+    pthread_join(thread, NULL);
+    EXPECT(1, 5, "allocate small_stacks main _start");
+    EXPECT(1, 3, "allocate below by_another_register on_signal small_stacks main _start");
+    EXPECT(1, 3, "allocate below by_another_register in_thread");
+    EXPECT_ANY_SIZE(1, "small_stacks main _start");
+}
+
 /* Code made at run time: jumps on to a function, or calls malloc itself. */
 ALONE static void made_code(void) {
     unsigned char *code = (unsigned char *)mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
@@ -101,6 +144,8 @@ int main(int argc, char **argv) {
         assembler();
     else if (strcmp(name, "register_frames") == 0)
         register_frames();
+    else if (strcmp(name, "small_stacks") == 0)
+        small_stacks();
     else if (strcmp(name, "made_code") == 0)
         made_code();
     else
