@@ -26,7 +26,7 @@ pub enum Subcommand {
     #[command(after_help = report::AFTER_HELP)]
     Report(report::Arguments),
     /// Name the call stacks that make the difference between two recordings
-    #[command(after_help = diff::AFTER_HELP)]
+    #[command(after_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
     Diff(diff::Arguments),
     /// Write a recording in a format that other tools open
     #[command(after_help = export::AFTER_HELP)]

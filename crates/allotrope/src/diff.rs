@@ -22,6 +22,11 @@ use crate::source::{self, Figure, Source};
 use crate::standard_output;
 use limit::Limit;
 
+/// How it is called; there are two ways.
+pub const USAGE: &str = "\
+allotrope diff [OPTIONS] BEFORE AFTER
+       allotrope diff [OPTIONS] --before FILE... --after FILE...";
+
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 Reads recordings, and stacks from dtrace, bpftrace, heaptrack (data and text),
