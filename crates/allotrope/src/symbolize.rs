@@ -90,9 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 fn locator(arguments: &Arguments) -> Result<Locator, Failure> {
     let locator = Locator::new().with_index_cache(IndexCache::of_user());
     let folders = arguments.debug_path.iter().rev();
-    let mut locator = folders.fold(locator, |locator, folder| {
-        locator.with_debug_folder(folder)
-    });
+    let mut locator = folders.fold(locator, |locator, folder| locator.with_debug_folder(folder));
     if let Some(folder) = &arguments.sysroot {
         locator = locator.with_sysroot(folder);
     }
