@@ -29,10 +29,9 @@ mod differs;
 mod entries;
 mod error;
 mod frames;
-mod glue;
 mod hungarian;
 mod keys;
-mod names;
+pub(crate) mod names;
 mod net;
 mod noise;
 mod peel;
@@ -40,8 +39,8 @@ mod peel;
 use std::fmt;
 
 pub use error::DiffError;
-pub use glue::Glue;
 
+pub use crate::glue::Glue;
 use crate::stack_set::{Metric, StackFrame, StackSet};
 
 /// What to compare, and how.

@@ -14,6 +14,7 @@ mod cursor;
 pub mod diff;
 mod error;
 mod frames;
+mod glue;
 mod index;
 mod ledger;
 mod lifetime;
@@ -27,6 +28,7 @@ pub mod stack_set;
 mod tentative;
 
 pub use error::ReplayError;
+pub use glue::Glue;
 pub use lifetime::Lifetimes;
 pub use model::{
     EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,

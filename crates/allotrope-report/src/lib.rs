@@ -7,7 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod diff;
-mod glue;
 pub mod json;
 pub mod numbers;
 mod selection;

@@ -1,11 +1,10 @@
 //! Which sites a text shows, what of them counts, and which of them read alike
 //! and are shown as one.
 
-use allotrope_profile::{Frame, Lifetimes, Process, Profile, Site};
+use allotrope_profile::{Frame, Glue, Lifetimes, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
 
-use crate::glue::is_glue;
 use crate::text::TextOptions;
 
 /// What sites are ranked by.
@@ -168,6 +167,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn new(profile: &'a Profile) -> Self {
+        let glue = Glue::default();
         let mut headlines = FxHashMap::default();
         let mut callers = FxHashMap::default();
         let mut reading = Self {
@@ -177,7 +177,7 @@ impl<'a> Reading<'a> {
             caller: Vec::new(),
         };
         for frame in &profile.frames {
-            let glue = is_glue(profile.module_name(frame), &frame.function);
+            let glue = glue.has_function(profile.module_name(frame), &frame.function);
             reading.glue.push(glue);
             let next = headlines.len() as u32;
             let place = (&frame.function, &frame.file, frame.line, frame.module);

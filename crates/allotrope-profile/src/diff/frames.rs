@@ -9,9 +9,9 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::DiffError;
-use super::glue::Glue;
 use super::keys::Closeness;
 use super::{Side, names};
+use crate::glue::Glue;
 use crate::stack_set::{StackFrame, StackSet};
 
 /// How many closenesses have names of their own.

@@ -52,7 +52,7 @@ const WRAPPERS_WITH_ARGUMENTS: &[&str] = &[
 
 /// The name without clone suffixes, hashes, addresses, symbol versions, ABI
 /// tags and inline namespaces.
-pub(super) fn canonical(name: &str) -> String {
+pub(crate) fn canonical(name: &str) -> String {
     let name = without_clone_notes(name.trim());
     let mut name = name.as_str();
     loop {
@@ -134,7 +134,7 @@ pub(super) fn untemplated(name: &str) -> String {
 }
 
 /// A function's name as glue patterns see it.
-pub(super) fn bare(function: &str) -> String {
+pub(crate) fn bare(function: &str) -> String {
     if function.starts_with('<') || function.starts_with("operator") {
         return function.to_owned();
     }

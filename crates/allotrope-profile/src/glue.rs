@@ -1,12 +1,11 @@
 //! Which frames are glue: an allocator's, a language runtime's, a thread's
 //! start. The list that everybody gets is `glue.txt`; a user may add to it. It
-//! decides what a difference is headlined by and what matching may ignore,
-//! never what is counted.
+//! decides what a site or a difference is headlined by and what the matching of
+//! a diff may ignore, never what is counted.
 
 use rustc_hash::FxHashSet;
 
-use super::error::DiffError;
-use super::names;
+use crate::diff::{DiffError, names};
 use crate::stack_set::StackFrame;
 
 const LIST: &str = include_str!("glue.txt");
@@ -100,12 +99,18 @@ impl Glue {
 
     /// Whether the frame is glue.
     pub fn has(&self, frame: &StackFrame) -> bool {
+        self.has_function(&frame.module, &frame.function)
+    }
+
+    /// Whether a function is, given the module's file name and the qualified
+    /// name.
+    pub fn has_function(&self, module: &str, function: &str) -> bool {
         // Clones are glue as what they are clones of; a name that is an offset
         // into a module is matched as it stands.
-        let canonical = names::canonical(&frame.function);
-        [&frame.function, &canonical]
+        let canonical = names::canonical(function);
+        [function, &canonical]
             .into_iter()
-            .any(|name| self.has_name(&frame.module, &names::bare(name)))
+            .any(|name| self.has_name(module, &names::bare(name)))
     }
 
     fn has_name(&self, module: &str, bare: &str) -> bool {
@@ -165,6 +170,9 @@ mod tests {
             ("app", "operator new"),
             ("libstdc++.so.6", "std::locale::locale"),
             ("app", "std::vector<int, std::allocator<int> >::push_back"),
+            ("app", "std::__new_allocator<int>::allocate"),
+            ("app", "__rust_alloc"),
+            ("liballotrope_recorder.so", "anything"),
             ("app", "alloc::raw_vec::RawVec<T,A>::grow_one"),
             ("app", "alloc::raw_vec::RawVec::<T, A>::grow_one"),
             (
@@ -193,6 +201,7 @@ mod tests {
             ("app", "mallocator"),
             ("app", "my::allocator::take"),
             ("app", "operator<<"),
+            ("app", "operator new_thing"),
             ("app", "curry thunk of SocketProtocol.read(pointer:)"),
             ("app", "closure #1 in run(identifier:)"),
             ("app", "strdup"),
