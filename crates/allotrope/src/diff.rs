@@ -123,7 +123,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         expand: arguments.expand,
     };
     if let Some(path) = &arguments.flamegraph {
-        export::create(path, |out| flame::write(&diff, &sides.after, out))?;
+        let inputs = [&arguments.files, &arguments.before, &arguments.after];
+        export::create(path, inputs.into_iter().flatten(), |out| {
+            flame::write(&diff, &sides.after, out)
+        })?;
     }
     standard_output::print(|out| match arguments.format {
         Format::Json => json::write(&diff, &selection, out),

@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     source.say_notes();
     match &arguments.output {
         None => standard_output::print(|output| write(exporter, set, &options, output))?,
-        Some(output) => to_file(file, output, |out| write(exporter, set, &options, out))?,
+        Some(output) => create(output, [file], |out| write(exporter, set, &options, out))?,
     }
     Ok(FINE)
 }
@@ -99,30 +99,23 @@ fn write(
     }
 }
 
-fn to_file(
-    input: &Path,
+/// Creates or replaces a file, unless it is one of those that are read.
+pub fn create<'a>(
     path: &Path,
+    inputs: impl IntoIterator<Item = &'a PathBuf>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let same = match (fs::canonicalize(input), fs::canonicalize(path)) {
+    let is_this = |input: &PathBuf| match (fs::canonicalize(input), fs::canonicalize(path)) {
         (Ok(input), Ok(output)) => input == output,
         _ => false,
     };
-    if same {
+    if inputs.into_iter().any(is_this) {
         let sentence = anyhow!(
-            "{} is the file that is read; write to another",
+            "{} is a file that is read; write to another",
             path.display()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    create(path, write)
-}
-
-/// Creates or replaces a file.
-pub fn create(
-    path: &Path,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), Failure> {
     let created = File::create(path).and_then(|file| {
         let mut output = BufWriter::new(file);
         write(&mut output)?;

@@ -293,6 +293,7 @@ fn exit_statuses_are_for_scripts() {
         (&["--per", "0"], 2),
         (&["--per", "-1"], 2),
         (&["--top", "0"], 2),
+        (&["--flamegraph", "/no/such/folder/out.svg"], 1),
     ] {
         let output = diff(&BEFORE.trace, &AFTER.trace, options);
         let words = complained(&output);
@@ -454,6 +455,32 @@ fn the_flame_graph_shows_what_vanished() {
     ] {
         assert!(drawn.contains(part), "{part}");
     }
+}
+
+#[test]
+fn what_is_read_is_not_overwritten() {
+    let folder = folder();
+    let words = b"main;f 5\n";
+    let path = file(&folder, "folded", words);
+    let same = path.to_str().expect("a plain name");
+    let output = diff(&swift("before.txt"), &path, &["--flamegraph", same]);
+    assert_eq!(output.status.code(), Some(2), "{}", complained(&output));
+    assert_eq!(std::fs::read(&path).expect("it is there"), words);
+}
+
+#[test]
+fn stacks_may_come_through_a_pipe() {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "cat \"$1\" | \"$0\" diff /dev/stdin \"$1\""]);
+    shell
+        .arg(env!("CARGO_BIN_EXE_allotrope"))
+        .arg(swift("before.txt"));
+    let output = support::run(&mut shell, b"");
+    assert!(
+        said(&output).contains("Nothing is different."),
+        "{}",
+        complained(&output)
+    );
 }
 
 #[track_caller]
