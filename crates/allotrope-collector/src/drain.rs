@@ -36,11 +36,11 @@ pub(crate) struct LaneReader {
 }
 
 impl Recording {
-    /// Reads all lanes once; whether there was anything.
-    pub(crate) fn drain(&mut self) -> bool {
-        let mut found = false;
+    /// Reads all lanes once; how many words there were.
+    pub(crate) fn drain(&mut self) -> u64 {
+        let mut found = 0;
         for lane in 0..LANES {
-            found |= self.drain_lane(lane);
+            found += self.drain_lane(lane);
         }
         if self.book.pending_events > MOST_PENDING {
             self.write_all_events();
@@ -48,18 +48,19 @@ impl Recording {
         found
     }
 
-    /// Reads one lane as far as it is written now; whether there was anything.
-    pub(crate) fn drain_lane(&mut self, lane: usize) -> bool {
+    /// Reads one lane as far as it is written now; how many words there were.
+    pub(crate) fn drain_lane(&mut self, lane: usize) -> u64 {
         let shared = &self.arena.lanes()[lane];
         let Some(slot) = owner_slot(shared.owner.load(Acquire)) else {
-            return false;
+            return 0;
         };
         let written = shared.written.load(Acquire);
-        if written == self.lanes[lane].cursor {
-            return false;
+        let words = written.wrapping_sub(self.lanes[lane].cursor);
+        if words == 0 {
+            return 0;
         }
         match &mut self.slots[slot] {
-            Slot::Empty => return false,
+            Slot::Empty => return 0,
             Slot::Refused => self.skip(lane, written),
             Slot::Image(image) => {
                 image.last_heard = self.now;
@@ -72,7 +73,7 @@ impl Recording {
                 }
             }
         }
-        true
+        words
     }
 
     /// Makes sure that the lane's stream is the one of this claim.

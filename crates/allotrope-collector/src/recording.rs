@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_ring::arena::{Arena, Settings};
-use allotrope_ring::layout::{self, IMAGES, LANES};
+use allotrope_ring::layout::{self, IMAGES, LANES, RING_WORDS};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
 
@@ -27,6 +27,11 @@ use crate::watch::Watcher;
 
 /// How often busy threads are made to mark the time.
 const TICK: Duration = Duration::from_millis(1);
+/// With less than this in the rings there is time to wait for more: to look all
+/// the time would take the rings' positions out of the programs' caches with
+/// every look (and cost them more than recording does). They ring when a
+/// quarter of a ring is full.
+const BUSY_WORDS: u64 = RING_WORDS as u64 / 8;
 /// Longest sleep while something happens now and then.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
 /// Longest sleep while nothing does: new images wait up to 10 ms to be known.
@@ -278,27 +283,31 @@ impl Recording {
         loop {
             let seen = self.arena.shared().doorbell.load(Acquire);
             let found = self.round();
+            let is_busy = found >= BUSY_WORDS;
             self.book.trace.check()?;
             if self.stopping || self.is_over() {
                 return Ok(());
             }
-            if found {
+            if found > 0 {
                 self.quiet_rounds = 0;
+            } else {
+                self.quiet_rounds = self.quiet_rounds.saturating_add(1);
+            }
+            if is_busy {
                 continue;
             }
-            self.quiet_rounds = self.quiet_rounds.saturating_add(1);
             let is_quiet = self.quiet_rounds > QUIET_ROUNDS;
             self.arena
                 .sleep(seen, if is_quiet { LONG_SLEEP } else { SHORT_SLEEP });
         }
     }
 
-    /// One look at everything; whether anything was found.
+    /// One look at everything; how much was found, in words.
     ///
     /// The front is heard before arrivals are looked for, so that an image of
     /// a process that the front has seen end is not missed; ends are noticed
     /// before lanes are drained, so that what is then drained is all.
-    fn round(&mut self) -> bool {
+    fn round(&mut self) -> u64 {
         self.now = Instant::now();
         self.hear_front();
         self.notice_ends();
@@ -322,7 +331,7 @@ impl Recording {
             self.book.trace.flush();
         }
         self.tell_who_is_waited_for();
-        arrived || drained
+        drained.max(u64::from(arrived))
     }
 
     fn hear_front(&mut self) {

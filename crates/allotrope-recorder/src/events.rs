@@ -25,7 +25,7 @@ const ANCHOR_WORDS: u64 = 128;
 /// exactly; to a busy one a reading costs more than an event and comes seldom.
 const ANCHOR_TICKS: u64 = 4000;
 /// Words after which the collector is woken if it sleeps.
-const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 8;
+const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 4;
 /// Words whose pages are reserved at a time.
 const RESERVE_WORDS: u64 = 8192;
 
