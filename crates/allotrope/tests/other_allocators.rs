@@ -56,3 +56,29 @@ fn preloaded_allocators() {
         }
     }
 }
+
+/// jemalloc's `mallocx` and its relatives: `programs/mallocx.c`.
+#[test]
+fn calls_of_jemallocs_own() {
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");
+    if !library.exists() {
+        return println!("skipped: install Debian's libjemalloc2");
+    }
+    let report = record(compiled("mallocx.c"))
+        .env("LD_PRELOAD", library)
+        .run()
+        .expect_status(0)
+        .report();
+    let process = report.only();
+    assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
+    for (function, allocations, bytes, leaked) in [
+        ("sized", 30, 30 * 24, 0),
+        ("grown", 2, 100 + 5000, 0),
+        ("aligned", 5, 5 * 48, 5),
+    ] {
+        let found = process.under(function);
+        let seen = (found.allocations, found.bytes, found.leaked);
+        assert_eq!(seen, (allocations, bytes, leaked), "{function}");
+    }
+    assert_eq!(process.total("reallocations"), 1);
+}
