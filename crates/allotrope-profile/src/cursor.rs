@@ -17,6 +17,7 @@ use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
 use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::index::Threads;
+use crate::place::place_of;
 use crate::source::{Run, TraceSource};
 
 /// How many events after a reallocation's start its answer is looked for.
@@ -32,6 +33,7 @@ const USUAL_GAP: u64 = 16;
 /// An allocation or deallocation, at its place in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
+    /// The block's place (see [`crate::place`]), not only its address.
     pub address: u64,
     pub size: u64,
     /// Estimated by the cursor, then set by whoever fixes the order.
@@ -67,6 +69,7 @@ pub(crate) enum Outlook {
 struct OpenStart {
     address: u64,
     thread: u32,
+    entry: EntryPoint,
     /// The deallocation was given out already.
     shown: bool,
 }
@@ -192,7 +195,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
                 EventKind::Deallocation | EventKind::ReallocationStart => !allocates,
                 _ => false,
             };
-            if found && event.address == address {
+            if found && place_of(event) == address {
                 return Outlook::Comes;
             }
         }
@@ -325,7 +328,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             None => self.unknown_thread(),
         };
         let step = Step {
-            address: event.address,
+            address: place_of(event),
             size: event.size,
             time,
             lower: self.segment.lower,
@@ -356,6 +359,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
                 self.open.push(OpenStart {
                     address: step.address,
                     thread: step.thread,
+                    entry: step.entry,
                     shown,
                 });
                 Ok(shown.then_some(step))
@@ -387,6 +391,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         (!start.shown).then_some(Step {
             address: start.address,
             thread: start.thread,
+            entry: start.entry,
             size: 0,
             allocates: false,
             ..*answer

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
 use crate::model::{EntryTotals, Site, Totals};
+use crate::place::address_at;
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Series};
 use crate::site::Sites;
@@ -279,7 +280,7 @@ impl<'a> Ledger<'a> {
         (observer.callback.borrow_mut())(&Block {
             image: self.image,
             stack,
-            address,
+            address: address_at(address),
             size: block.size,
             thread: block.thread,
             allocated_ns: block.allocated_ns,
@@ -287,7 +288,7 @@ impl<'a> Ledger<'a> {
         });
     }
 
-    /// Addresses of the blocks that are live, inherited ones among them.
+    /// Places of the blocks that are live, inherited ones among them.
     pub(crate) fn live_blocks(&self) -> Vec<(u64, u64)> {
         self.live
             .iter()

@@ -20,6 +20,7 @@ mod ledger;
 mod lifetime;
 mod merge;
 pub mod model;
+mod place;
 mod replay;
 mod series;
 mod site;

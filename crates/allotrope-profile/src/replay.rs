@@ -52,7 +52,7 @@ pub struct Block {
     pub lifetime_ns: Option<u64>,
 }
 
-/// Address and size of each inherited block.
+/// Place and size of each inherited block.
 type Inherited = Vec<(u64, u64)>;
 
 /// Who is shown single blocks, and of which stacks.

@@ -308,7 +308,7 @@ pub enum EventKind {
 /// The call through which an event came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[allow(missing_docs)] // each is named as the function it stands for
+#[allow(missing_docs)] // most are named as the function they stand for
 pub enum EntryPoint {
     Malloc = 0,
     Calloc = 1,
@@ -331,11 +331,30 @@ pub enum EntryPoint {
     Rallocx = 18,
     Dallocx = 19,
     Sdallocx = 20,
+    /// A block of a pool, reported by the program (`allotrope_pool_…`).
+    Pool = 21,
+    /// A block of an allocator that the program reports (`allotrope_allocator_…`;
+    /// Rust's `Recorded`).
+    Reported = 22,
+}
+
+/// Where a block lies, as far as addresses tell blocks apart: a pool's block
+/// may have the address of the block from which the pool carves it. Both are
+/// live then, and each is given back by an event of its own kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum AddressSpace {
+    /// Blocks of the functions that the recorder stands before.
+    Heap = 0,
+    /// Blocks of pools that the program reports.
+    Pools = 1,
+    /// Blocks of allocators that the program reports.
+    Reported = 2,
 }
 
 impl EntryPoint {
     /// Every entry point, by its number.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::Malloc,
         Self::Calloc,
         Self::Realloc,
@@ -357,6 +376,8 @@ impl EntryPoint {
         Self::Rallocx,
         Self::Dallocx,
         Self::Sdallocx,
+        Self::Pool,
+        Self::Reported,
     ];
 
     /// The entry point of this number.
@@ -388,6 +409,18 @@ impl EntryPoint {
             Self::Rallocx => "rallocx",
             Self::Dallocx => "dallocx",
             Self::Sdallocx => "sdallocx",
+            Self::Pool => "pool",
+            Self::Reported => "reported allocator",
+        }
+    }
+
+    /// Whose addresses its events speak of.
+    #[inline]
+    pub const fn address_space(self) -> AddressSpace {
+        match self {
+            Self::Pool => AddressSpace::Pools,
+            Self::Reported => AddressSpace::Reported,
+            _ => AddressSpace::Heap,
         }
     }
 }

@@ -1,0 +1,51 @@
+//! What names a live block: its address together with its address space.
+//!
+//! A pool's first block may have the address of the block that the pool was
+//! given by `malloc`; both are live then. So everything that follows blocks
+//! from event to event follows places, and only what is shown to people is an
+//! address again.
+
+use allotrope_trace::model::Event;
+
+/// The address space stands above what any program's address needs: x86-64
+/// gives a program less than 2^56 bytes.
+const SPACE_SHIFT: u32 = u64::BITS - 2;
+
+/// The place of which an event speaks.
+#[inline]
+pub(crate) const fn place_of(event: &Event) -> u64 {
+    event.address ^ (event.entry.address_space() as u64) << SPACE_SHIFT
+}
+
+/// The address at a place.
+#[inline]
+pub(crate) const fn address_at(place: u64) -> u64 {
+    place & (u64::MAX >> (u64::BITS - SPACE_SHIFT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_trace::model::{EntryPoint, EventKind};
+
+    #[test]
+    fn one_address_is_three_places() {
+        let at = |entry| {
+            place_of(&Event {
+                kind: EventKind::Deallocation,
+                entry,
+                alignment_log2: 0,
+                stack: 0,
+                address: 0x7fff_ffff_fff0,
+                size: 0,
+            })
+        };
+        let places = EntryPoint::ALL.map(at);
+        let mut distinct = places.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        assert_eq!(distinct.len(), 3);
+        assert_eq!(at(EntryPoint::Malloc), 0x7fff_ffff_fff0);
+        assert!(places.iter().all(|&p| address_at(p) == 0x7fff_ffff_fff0));
+    }
+}
