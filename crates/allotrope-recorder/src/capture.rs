@@ -8,7 +8,8 @@
 //! independent loads, far cheaper than unwinding.
 
 use core::ffi::c_void;
-use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::compiler_fence;
 
 use crate::arch::rule::{Frame, Rule, Step, step};
 use crate::arch::{entry, general};
@@ -41,12 +42,25 @@ pub mod end {
     pub const TRUNCATED: u32 = 2;
 }
 
-/// The id of the stack that begins at `frame`; `None` if there is no room to
+/// The caller's state at a hook's entry: its return address lies at `sp`.
+#[inline(always)]
+pub unsafe fn caller(sp: *const u64, bp: u64) -> Frame {
+    // SAFETY: the entry stub gives the stack pointer as it found it.
+    let pc = unsafe { sp.read() };
+    Frame {
+        sp: sp as u64 + 8,
+        pc,
+        bp,
+    }
+}
+
+/// The id of the stack of a hook's caller, see [`caller`]; `None` if there is no room to
 /// tell it.
 #[inline(always)]
-pub unsafe fn stack_id(thread: *mut Thread, frame: Frame) -> Option<u32> {
+pub unsafe fn stack_id(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u32> {
     // SAFETY: the thread's own state.
     unsafe {
+        let frame = caller(sp, bp);
         let guarded = Thread::guarded(thread);
         if (*guarded).generation != modules::generation() {
             adopt_generation(thread);
@@ -68,7 +82,8 @@ pub unsafe fn stack_id(thread: *mut Thread, frame: Frame) -> Option<u32> {
                 }
             }
         }
-        walk(thread, frame, kept, believable)
+        let walked = walk(thread, sp, bp, kept, believable);
+        conclude(thread, sp, bp, walked)
     }
 }
 
@@ -213,30 +228,88 @@ unsafe fn adopt_generation(thread: *mut Thread) {
     }
 }
 
-/// Walks from `frame` until a kept state is met that holds, or to the end.
+/// A walk's result, in one register; its fresh states are in
+/// [`Guarded::fresh`](crate::thread::Guarded).
+#[derive(Clone, Copy)]
+struct Walked(u64);
+
+/// Where a walk led.
+enum Reached {
+    /// The end of the stack, one of [`end`].
+    End(u32),
+    /// Kept states: so many of them, from the outermost, are the stack's.
+    Kept(usize),
+    /// A frame that only the general unwinder can step over.
+    Rare,
+}
+
+impl Walked {
+    const IN_LOADER: u64 = 1 << 63;
+    const KEPT: u64 = 1 << 62;
+    const RARE: u64 = 1 << 61;
+
+    fn new(reached: Reached, count: usize, in_loader: bool) -> Self {
+        let reached = match reached {
+            Reached::End(end) => u64::from(end),
+            Reached::Kept(base) => base as u64 | Self::KEPT,
+            Reached::Rare => Self::RARE,
+        };
+        let in_loader = if in_loader { Self::IN_LOADER } else { 0 };
+        Self(reached | (count as u64) << 32 | in_loader)
+    }
+
+    fn reached(self) -> Reached {
+        if self.0 & Self::RARE != 0 {
+            Reached::Rare
+        } else if self.0 & Self::KEPT != 0 {
+            Reached::Kept(self.0 as u32 as usize)
+        } else {
+            Reached::End(self.0 as u32)
+        }
+    }
+
+    /// Fresh states.
+    fn count(self) -> usize {
+        (self.0 >> 32) as u16 as usize
+    }
+
+    /// The call came from the loader.
+    fn in_loader(self) -> bool {
+        self.0 & Self::IN_LOADER != 0
+    }
+}
+
+const _: () = assert!(DEPTH <= u16::MAX as usize);
+
+fn depth_limit() -> usize {
+    let limit = process::control().depth_limit.load(Relaxed) as usize;
+    limit.clamp(1, DEPTH)
+}
+
+/// Walks from a hook's caller until a kept state is met that holds, or to the
+/// end.
+#[inline(never)]
 unsafe fn walk(
     thread: *mut Thread,
-    start: Frame,
+    sp: *const u64,
+    bp: u64,
     mut kept: usize,
     mut believable: usize,
-) -> Option<u32> {
-    let limit = (process::control()
-        .depth_limit
-        .load(core::sync::atomic::Ordering::Relaxed) as usize)
-        .clamp(1, DEPTH);
+) -> Walked {
+    let limit = depth_limit();
     // SAFETY: the thread's own state; both arrays have DEPTH states.
     unsafe {
         let guarded = Thread::guarded(thread);
         let states = (&raw mut (*guarded).states).cast::<State>();
         let fresh = (&raw mut (*guarded).fresh).cast::<State>();
-        let mut frame = start;
+        let mut frame = caller(sp, bp);
         let mut count = 0;
         let mut flags = 0;
         let mut slot = 0;
         let mut in_loader = false;
         // A state that is known to lead to slots that have changed may be
         // passed again, but not believed.
-        let end = loop {
+        let reached = loop {
             kept = drop_below(kept, states, frame.sp);
             believable = believable.min(kept);
             if believable > 0 && is_same(&*states.add(believable - 1), &frame) {
@@ -245,13 +318,13 @@ unsafe fn walk(
                         if count > 0 {
                             arrive(&mut *states.add(believable - 1), flags, slot);
                         }
-                        break Err(believable);
+                        break Reached::Kept(believable);
                     }
                     met => believable = met - 1,
                 }
             }
             if count == limit {
-                break Ok(end::TRUNCATED);
+                break Reached::End(end::TRUNCATED);
             }
             let rule = rule_of(thread, frame.pc);
             in_loader |= count == 0 && rule.is_loader();
@@ -284,40 +357,72 @@ unsafe fn walk(
                 }
                 Step::Complete { read_zero } => {
                     state.flags |= if read_zero { flag::ENDS_IN_ZERO } else { 0 };
-                    break Ok(end::COMPLETE);
+                    break Reached::End(end::COMPLETE);
                 }
-                Step::Unknown => break Ok(end::NO_UNWIND_INFORMATION),
-                Step::Slow => {
-                    (*guarded).kept = 0;
-                    return general_walk(thread, start, limit);
-                }
+                Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
+                Step::Slow => break Reached::Rare,
             }
         };
-        let base = match end {
-            Err(base) if base + count <= limit => {
+        Walked::new(reached, count, in_loader)
+    }
+}
+
+/// Makes a walk's states the kept ones and gives the stack its id. Apart from
+/// `walk`, whose frame is gone by now: the program's stack may be a small one.
+#[inline(never)]
+unsafe fn conclude(thread: *mut Thread, sp: *const u64, bp: u64, walked: Walked) -> Option<u32> {
+    let count = walked.count();
+    let mut truncated = false;
+    // SAFETY: the thread's own state.
+    unsafe {
+        let guarded = Thread::guarded(thread);
+        let base = match walked.reached() {
+            Reached::Rare => return general_walk(thread, caller(sp, bp)),
+            Reached::Kept(base) if base + count > depth_limit() => {
+                // The stack has grown past the limit: cut it there.
+                return truncated_walk(thread, sp, bp);
+            }
+            Reached::Kept(base) => {
                 #[cfg(feature = "verify")]
                 crate::verify::note_replay();
                 base
             }
-            Err(_) => {
-                // The stack has grown past the limit: cut it there.
-                return truncated_walk(thread, start, limit);
+            Reached::End(end) => {
+                truncated = end == end::TRUNCATED;
+                (*guarded).end = end;
+                0
             }
-            Ok(_) => 0,
         };
-        if let Ok(end) = end {
-            (*guarded).end = end;
-        }
         let id = keep(thread, base, count)?;
-        if in_loader {
+        if walked.in_loader() {
             // What the loader allocates may tell that modules change: look at
             // its next allocation too.
             (*guarded).kept = 0;
             modules::loader_allocated();
-        } else if end == Ok(end::TRUNCATED) {
+        } else if truncated {
             (*guarded).kept = 0;
         }
         Some(id)
+    }
+}
+
+/// The id of a stack of which only the innermost frame is known.
+pub unsafe fn lone_frame(thread: *mut Thread, pc: u64) -> Option<u32> {
+    // SAFETY: the thread's own state.
+    unsafe {
+        if (*Thread::guarded(thread)).generation != modules::generation() {
+            adopt_generation(thread);
+        }
+        if !stack_ids::room(thread, 1) {
+            return None;
+        }
+        let mapping = rule_of(thread, pc).mapping();
+        Some(stack_ids::id(
+            thread,
+            end::NO_UNWIND_INFORMATION,
+            pc,
+            mapping,
+        ))
     }
 }
 
@@ -399,12 +504,12 @@ unsafe fn rename(thread: *mut Thread, base: usize, count: usize) -> Option<u32> 
 
 /// The walk whose stack is deeper than the limit: the innermost `limit` frames.
 #[cold]
-unsafe fn truncated_walk(thread: *mut Thread, start: Frame, limit: usize) -> Option<u32> {
+unsafe fn truncated_walk(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u32> {
     // SAFETY: as `walk`, which without kept states cuts at the limit.
     unsafe {
         (*Thread::guarded(thread)).kept = 0;
-        debug_assert!(limit <= DEPTH);
-        walk(thread, start, 0, 0)
+        let walked = walk(thread, sp, bp, 0, 0);
+        conclude(thread, sp, bp, walked)
     }
 }
 
@@ -418,11 +523,11 @@ struct GeneralWalk {
 
 /// The walk over frames that need more than rsp and rbp. Nothing is kept.
 #[cold]
-unsafe fn general_walk(thread: *mut Thread, start: Frame, limit: usize) -> Option<u32> {
+unsafe fn general_walk(thread: *mut Thread, start: Frame) -> Option<u32> {
     let mut walk = GeneralWalk {
         thread,
         start,
-        limit,
+        limit: depth_limit(),
         walked: general::Walked {
             frames: 0,
             end: end::NO_UNWIND_INFORMATION,
@@ -438,6 +543,7 @@ unsafe fn general_walk(thread: *mut Thread, start: Frame, limit: usize) -> Optio
         );
         let guarded = Thread::guarded(thread);
         let fresh = (&raw mut (*guarded).fresh).cast::<State>();
+        (*guarded).kept = 0;
         // Not sooner: looking rules up takes the second stack too.
         for index in 0..walk.walked.frames {
             let state = &mut *fresh.add(index);

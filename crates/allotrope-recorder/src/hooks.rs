@@ -9,14 +9,13 @@ use core::ptr;
 
 use allotrope_ring::words::kind;
 
-use crate::arch::rule::Frame;
 use crate::next::{self, Function};
 use crate::process::{self, Loss};
 use crate::thread;
-use crate::{capture, events, modules};
+use crate::{capture, early, events, modules};
 
 /// Entry points, numbered as in the trace.
-mod entry {
+pub mod entry {
     pub const MALLOC: u8 = 0;
     pub const CALLOC: u8 = 1;
     pub const REALLOC: u8 = 2;
@@ -30,18 +29,6 @@ mod entry {
     pub const CFREE: u8 = 10;
     pub const FREE_SIZED: u8 = 11;
     pub const FREE_ALIGNED_SIZED: u8 = 12;
-}
-
-/// The caller's state at a hook's entry: its return address lies at `sp`.
-#[inline(always)]
-unsafe fn caller(sp: *const u64, bp: u64) -> Frame {
-    // SAFETY: the entry stub gives the stack pointer as it found it.
-    let pc = unsafe { sp.read() };
-    Frame {
-        sp: sp as u64 + 8,
-        pc,
-        bp,
-    }
 }
 
 #[inline(always)]
@@ -60,10 +47,10 @@ unsafe fn record_allocation(
             return;
         }
         if events::ready(thread) {
-            match capture::stack_id(thread, caller(sp, bp)) {
+            match capture::stack_id(thread, sp, bp) {
                 Some(stack) => {
                     #[cfg(feature = "verify")]
-                    crate::verify::compare(thread, caller(sp, bp).pc);
+                    crate::verify::compare(thread, sp.read());
                     events::allocation(
                         thread,
                         entry,
@@ -139,8 +126,36 @@ type AllocateTwo = unsafe extern "C" fn(usize, usize) -> *mut c_void;
 type Reallocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 type Release = unsafe extern "C" fn(*mut c_void);
 
+/// The next `malloc` gave the program `block`.
+pub unsafe extern "C" fn malloc_allocated(
+    block: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    // SAFETY: the entry stub gives what it found.
+    unsafe { record_allocation(entry::MALLOC, block, size, 0, sp, bp) };
+    block
+}
+
+/// The next `calloc` gave the program `block` of `size` bytes in all.
+pub unsafe extern "C" fn calloc_allocated(
+    block: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    // SAFETY: the entry stub gives what it found.
+    unsafe { record_allocation(entry::CALLOC, block, size, 0, sp, bp) };
+    block
+}
+
+/// `malloc` as long as the next one is not known.
+#[cold]
 pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    let next = next!(Malloc as Allocate, next::bump_allocate(size, 16));
+    let next = next!(Malloc as Allocate, unsafe {
+        early_allocation(entry::MALLOC, size, 16, sp)
+    });
     // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = next(size);
@@ -151,8 +166,13 @@ pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
     }
 }
 
+/// `calloc` as long as the next one is not known.
+#[cold]
 pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    let next = next!(Calloc as AllocateTwo, early_calloc(count, size));
+    // SAFETY: as `malloc`.
+    let next = next!(Calloc as AllocateTwo, unsafe {
+        early_calloc(count, size, sp)
+    });
     // SAFETY: as `malloc`.
     unsafe {
         let block = next(count, size);
@@ -163,10 +183,25 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u
     }
 }
 
+/// An allocation while there is no next allocator yet.
 #[cold]
-fn early_calloc(count: usize, size: usize) -> *mut c_void {
+unsafe fn early_allocation(
+    entry: u8,
+    size: usize,
+    alignment: usize,
+    sp: *const u64,
+) -> *mut c_void {
+    let block = next::bump_allocate(size, alignment);
+    // SAFETY: as `record_allocation`.
+    unsafe { early::note(entry, block, size, alignment, ptr::null_mut(), sp) };
+    block
+}
+
+#[cold]
+unsafe fn early_calloc(count: usize, size: usize, sp: *const u64) -> *mut c_void {
     match count.checked_mul(size) {
-        Some(bytes) => next::bump_allocate(bytes, 16),
+        // SAFETY: passed on.
+        Some(bytes) => unsafe { early_allocation(entry::CALLOC, bytes, 16, sp) },
         None => ptr::null_mut(),
     }
 }
@@ -207,7 +242,9 @@ unsafe fn reallocate(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: before there is a next allocator, blocks are the bump area's.
-    let next = next!(Realloc as Reallocate, unsafe { early_realloc(block, size) });
+    let next = next!(Realloc as Reallocate, unsafe {
+        early_realloc(entry, block, size, sp)
+    });
     // SAFETY: as `malloc`.
     unsafe {
         if block.is_null() {
@@ -218,7 +255,7 @@ unsafe fn reallocate(
             return result;
         }
         if next::is_bump(block) {
-            return move_from_bump(block, size, sp, bp);
+            return move_from_bump(entry, block, size, sp, bp);
         }
         let recorded = start_reallocation(entry, block, sp);
         let result = next(block, size);
@@ -266,10 +303,10 @@ unsafe fn finish_reallocation(
         }
         if events::ready(thread) {
             if !result.is_null() {
-                match capture::stack_id(thread, caller(sp, bp)) {
+                match capture::stack_id(thread, sp, bp) {
                     Some(stack) => {
                         #[cfg(feature = "verify")]
-                        crate::verify::compare(thread, caller(sp, bp).pc);
+                        crate::verify::compare(thread, sp.read());
                         events::reallocation_end(thread, entry, result as u64, size as u64, stack);
                     }
                     // The old block is gone all the same; `ready` left room for
@@ -290,8 +327,10 @@ unsafe fn finish_reallocation(
 }
 
 #[cold]
-unsafe fn early_realloc(block: *mut c_void, size: usize) -> *mut c_void {
+unsafe fn early_realloc(entry: u8, block: *mut c_void, size: usize, sp: *const u64) -> *mut c_void {
     let result = next::bump_allocate(size, 16);
+    // SAFETY: as `record_allocation`.
+    unsafe { early::note(entry, result, size, 16, block, sp) };
     if !result.is_null() && !block.is_null() && next::is_bump(block) {
         // SAFETY: both blocks are the bump area's and hold at least this.
         unsafe {
@@ -306,10 +345,23 @@ unsafe fn early_realloc(block: *mut c_void, size: usize) -> *mut c_void {
 }
 
 #[cold]
-unsafe fn move_from_bump(block: *mut c_void, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+unsafe fn move_from_bump(
+    entry: u8,
+    block: *mut c_void,
+    size: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    let next = next!(Malloc as Allocate, ptr::null_mut());
     // SAFETY: the block is the bump area's; the new one holds what is copied.
     unsafe {
-        let result = malloc(size, sp, bp);
+        let recorded = early::is_recorded(block) && start_reallocation(entry, block, sp);
+        let result = next(size);
+        if recorded {
+            finish_reallocation(entry, block, result, size.max(1), sp, bp);
+        } else if !result.is_null() {
+            record_allocation(entry, result, size, 0, sp, bp);
+        }
         if !result.is_null() {
             let bytes = next::bump_size(block).min(size);
             ptr::copy_nonoverlapping(block.cast::<u8>(), result.cast::<u8>(), bytes);
@@ -358,10 +410,9 @@ pub unsafe extern "C" fn aligned_alloc(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
-    let next = next!(
-        AlignedAlloc as AllocateTwo,
-        next::bump_allocate(size, alignment)
-    );
+    let next = next!(AlignedAlloc as AllocateTwo, unsafe {
+        early_allocation(entry::ALIGNED_ALLOC, size, alignment, sp)
+    });
     // SAFETY: as `malloc`.
     unsafe {
         let block = next(alignment, size);
@@ -378,10 +429,9 @@ pub unsafe extern "C" fn memalign(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
-    let next = next!(
-        Memalign as AllocateTwo,
-        next::bump_allocate(size, alignment)
-    );
+    let next = next!(Memalign as AllocateTwo, unsafe {
+        early_allocation(entry::MEMALIGN, size, alignment, sp)
+    });
     // SAFETY: as `malloc`.
     unsafe {
         let block = next(alignment, size);
@@ -431,9 +481,15 @@ pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c
 }
 
 pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
-    let next = next!(Free as Release);
+    let next = next!(Free as Release, early_free(block));
     // SAFETY: as `malloc`.
     unsafe { release(entry::FREE, block, sp, |block| next(block)) }
+}
+
+/// The bump area takes nothing back.
+#[cold]
+fn early_free(block: *mut c_void) {
+    early::is_recorded(block);
 }
 
 #[inline(always)]
@@ -442,6 +498,10 @@ unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOn
         return call(block);
     }
     if next::is_bump(block) {
+        if early::is_recorded(block) {
+            // SAFETY: as below.
+            unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
+        }
         return;
     }
     // SAFETY: as `record_allocation`.

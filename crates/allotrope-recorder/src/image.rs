@@ -69,17 +69,51 @@ unsafe extern "C" {
 }
 
 /// Whether libc has set the environment up.
-pub fn environment_is_ready() -> bool {
+fn environment_is_ready() -> bool {
     // SAFETY: libc's variable, read as a plain pointer.
     unsafe { !(&raw const environ).read_volatile().is_null() }
 }
 
-/// Maps the arena that the environment names; null if there is none.
-pub fn find_arena() -> *mut u8 {
-    let value = environment_value(layout::ENVIRONMENT_VARIABLE.as_bytes());
-    let Some((process, descriptor, key)) = value.and_then(parse) else {
-        return ptr::null_mut();
+/// Maps the arena that the environment names; null if it names none, `None`
+/// if that can not be known yet.
+pub fn find_arena() -> Option<*mut u8> {
+    let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
+    let place = if environment_is_ready() {
+        environment_value(name).and_then(parse)
+    } else {
+        place_before_libc(name)?
     };
+    let Some((process, descriptor, key)) = place else {
+        return Some(ptr::null_mut());
+    };
+    Some(map_arena(process, descriptor, key))
+}
+
+/// Where the arena is according to the environment that the kernel gave the
+/// process: a resolver may allocate before libc knows it. `None`: it can not
+/// be read.
+fn place_before_libc(name: &[u8]) -> Option<Option<(u64, u64, u64)>> {
+    // The kernel's limit for arguments and environment together is 6 MiB for
+    // the usual stack limit (`execve(2)`).
+    const MOST: usize = 8 << 20;
+    let memory = system::map_private(MOST);
+    if memory.is_null() {
+        return None;
+    }
+    // SAFETY: just mapped, zeroed, nobody else's.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(memory, MOST) };
+    let length = system::read_file(b"/proc/self/environ\0", bytes);
+    let mut entries = bytes[..length].split(|byte| *byte == 0);
+    let place = entries.find_map(|entry| match entry.strip_prefix(name) {
+        Some([b'=', value @ ..]) => Some(parse(value)),
+        _ => None,
+    });
+    // SAFETY: the slice is not used any more.
+    unsafe { system::unmap(memory, MOST) };
+    (length > 0).then_some(place.flatten())
+}
+
+fn map_arena(process: u64, descriptor: u64, key: u64) -> *mut u8 {
     let mut path = [0u8; 64];
     let mut writer = Digits {
         bytes: &mut path,

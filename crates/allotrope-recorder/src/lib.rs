@@ -12,7 +12,7 @@
 //! into an id ([`x86_64::rule`] steps from frame to frame, [`stack_ids`] names
 //! them), [`events`] puts one event into the thread's ring. [`thread`] holds
 //! what a thread needs for that, [`process`] what the process does, including
-//! what becomes of it after `fork`; [`modules`] knows what code is mapped.
+//! what becomes of it after `fork`; [`early`] keeps what comes before that is possible; [`modules`] knows what code is mapped.
 //!
 //! # Safety
 //! Hooks run on any thread at any time, in signal handlers too. State is
@@ -28,6 +28,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod capture;
+mod early;
 mod events;
 mod handover;
 mod hooks;

@@ -68,7 +68,8 @@ const NAMES: [&core::ffi::CStr; 26] = [
     c"_r_debug",
 ];
 
-static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
+/// The next definitions, by [`Function`]; 0: not known yet, or there is none.
+pub static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
 /// 0: not looked up, 1: being looked up, 2: done.
 static STATE: AtomicU8 = AtomicU8::new(0);
@@ -124,6 +125,12 @@ pub fn resolve() -> bool {
     }
     STATE.store(2, Relaxed);
     true
+}
+
+/// Whether the functions are being looked up: what is allocated now is the
+/// look-up's own.
+pub fn is_resolving() -> bool {
+    STATE.load(Relaxed) == 1
 }
 
 /// Size of the bump area. `dlsym`'s error messages take a few hundred bytes.

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use allotrope_ring::layout::{self, Control, ImageSlot, LANES, Lane, RING_STRIDE, Shared};
 use allotrope_ring::words::origin;
 
+use crate::early;
 use crate::events;
 use crate::image;
 use crate::modules::Table;
@@ -48,8 +49,6 @@ static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
 static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image that a forked child comes from.
 static PARENT_ID: AtomicU32 = AtomicU32::new(0);
-/// Calls that came before recording could begin.
-static EARLY: AtomicU64 = AtomicU64::new(0);
 /// Every thread state that this process and those it was forked from made.
 static THREADS: [AtomicPtr<Thread>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
 static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
@@ -145,11 +144,6 @@ pub fn start() -> bool {
     if STATE.load(Relaxed) == OFF {
         return false;
     }
-    if !image::environment_is_ready() {
-        // A resolver that allocates while the loader still relocates.
-        EARLY.fetch_add(1, Relaxed);
-        return false;
-    }
     if STATE
         .compare_exchange(UNTOUCHED, STARTING, Acquire, Relaxed)
         .is_err()
@@ -157,7 +151,11 @@ pub fn start() -> bool {
         return is_recording();
     }
     let _blocked = SignalsBlocked::new();
-    let arena = image::find_arena();
+    let Some(arena) = image::find_arena() else {
+        // Not even the environment can be known yet.
+        STATE.store(UNTOUCHED, Relaxed);
+        return false;
+    };
     let guard = if arena.is_null() {
         ptr::null_mut()
     } else {
@@ -178,7 +176,7 @@ pub fn start() -> bool {
         turn_off();
         return false;
     }
-    slot().lost[Loss::TooEarly as usize].fetch_add(EARLY.load(Relaxed), Relaxed);
+    slot().lost[Loss::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
     STATE.store(RECORDING, Release);
     true
 }

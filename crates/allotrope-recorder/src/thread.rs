@@ -17,7 +17,7 @@ use allotrope_ring::layout::Lane;
 use crate::arch::thread_slot;
 use crate::stack_ids::IdEntry;
 use crate::system::{self, SignalsBlocked};
-use crate::{modules, process};
+use crate::{early, modules, process};
 
 /// A kept state of the last walk, see `capture`.
 #[derive(Clone, Copy)]
@@ -251,6 +251,10 @@ unsafe fn begin(sp: usize) -> *mut Thread {
         // SAFETY: claimed for this thread.
         unsafe { (*thread).busy = sp };
         thread_slot::set(thread);
+        if early::is_pending() {
+            // SAFETY: as above.
+            unsafe { early::tell(thread) };
+        }
     }
     thread
 }

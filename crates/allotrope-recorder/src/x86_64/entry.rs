@@ -29,8 +29,93 @@ macro_rules! entry {
     };
 }
 
-entry!(malloc(size: usize) -> *mut c_void, "rsi", "rdx", malloc);
-entry!(calloc(count: usize, size: usize) -> *mut c_void, "rdx", "rcx", calloc);
+/// The address of the next definition of a function, in [`crate::next`].
+macro_rules! next_address {
+    ($function:ident) => {
+        crate::next::Function::$function as usize * size_of::<usize>()
+    };
+}
+
+/// See the function of this name in the C library's manual.
+///
+/// The allocator is called with no more of the program's stack than two words
+/// taken: a handler may run on a stack that is just large enough for it.
+///
+/// # Safety
+/// As the original.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, [rip + {table} + {next}]",
+        "test rax, rax",
+        "jz 2f",
+        "push rdi",
+        ".cfi_adjust_cfa_offset 8",
+        "call rax",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "test rax, rax",
+        "jz 3f",
+        "mov rdi, rax",
+        "mov rdx, rsp",
+        "mov rcx, rbp",
+        "jmp {allocated}",
+        "2:",
+        "mov rsi, rsp",
+        "mov rdx, rbp",
+        "jmp {early}",
+        "3:",
+        "ret",
+        ".cfi_endproc",
+        table = sym crate::next::NEXT,
+        next = const next_address!(Malloc),
+        allocated = sym hooks::malloc_allocated,
+        early = sym hooks::malloc,
+    )
+}
+
+/// See the function of this name in the C library's manual, and [`malloc`].
+///
+/// # Safety
+/// As the original.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, [rip + {table} + {next}]",
+        "test rax, rax",
+        "jz 2f",
+        "mov rdx, rdi",
+        // A product that is too large makes the call fail.
+        "imul rdx, rsi",
+        "push rdx",
+        ".cfi_adjust_cfa_offset 8",
+        "call rax",
+        "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
+        "test rax, rax",
+        "jz 3f",
+        "mov rdi, rax",
+        "mov rdx, rsp",
+        "mov rcx, rbp",
+        "jmp {allocated}",
+        "2:",
+        "mov rdx, rsp",
+        "mov rcx, rbp",
+        "jmp {early}",
+        "3:",
+        "ret",
+        ".cfi_endproc",
+        table = sym crate::next::NEXT,
+        next = const next_address!(Calloc),
+        allocated = sym hooks::calloc_allocated,
+        early = sym hooks::calloc,
+    )
+}
+
 entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", realloc);
 entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", reallocarray);
 entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", posix_memalign);

@@ -63,3 +63,17 @@ fn a_resolver_that_allocates() {
         .run();
     truth::check(&program, "");
 }
+
+/// Resolvers that allocate while the loader relocates: before it has relocated
+/// the recorder (the library's) and after (the program's).
+#[test]
+fn resolvers_that_allocate_while_the_program_is_loaded() {
+    let library = build("cc", "resolver_library.c")
+        .library("plugin_resolver.so")
+        .run();
+    let library = library.to_str().expect("cargo's folder has an ASCII name");
+    let program = build("cc", "resolvers.c")
+        .flags(["-Wl,-z,now", library])
+        .run();
+    truth::check(&program, "");
+}

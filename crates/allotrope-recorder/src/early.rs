@@ -1,0 +1,176 @@
+//! Allocations that come before the recorder can work: an ifunc resolver may
+//! allocate while the loader still relocates this library. The bump area of
+//! [`crate::next`] serves them; they are noted here and told with the first
+//! event, each with the one frame that is known, its caller.
+//!
+//! The loader runs on a single thread, so the notes are taken by one, too.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_void;
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use allotrope_ring::words::kind;
+
+use crate::thread::Thread;
+use crate::{capture, events};
+
+/// Most notes; further allocations are counted as lost.
+const NOTES: usize = 256;
+/// There is no such block.
+const NONE: usize = usize::MAX;
+
+/// One allocation.
+#[derive(Clone, Copy)]
+struct Note {
+    entry: u8,
+    alignment_log2: u8,
+    block: u64,
+    size: u64,
+    /// Where the call returns to.
+    pc: u64,
+    /// The note of the block that it replaced, as `realloc` does.
+    replaces: usize,
+    /// It was given back before it was told.
+    freed: bool,
+}
+
+struct Notes(UnsafeCell<[Note; NOTES]>);
+// SAFETY: written by the loader's only thread; told by whoever first sees
+// `STATE` change, once.
+unsafe impl Sync for Notes {}
+
+static NOTED: Notes = Notes(UnsafeCell::new(
+    [Note {
+        entry: 0,
+        alignment_log2: 0,
+        block: 0,
+        size: 0,
+        pc: 0,
+        replaces: NONE,
+        freed: false,
+    }; NOTES],
+));
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static OVERFLOWED: AtomicUsize = AtomicUsize::new(0);
+/// Notes that have been told, from the first.
+static TOLD: AtomicUsize = AtomicUsize::new(0);
+
+/// The bump area handed out `block`, in the place of `replaces` if that is not
+/// null.
+#[cold]
+pub unsafe fn note(
+    entry: u8,
+    block: *mut c_void,
+    size: usize,
+    alignment: usize,
+    replaces: *mut c_void,
+    sp: *const u64,
+) {
+    if block.is_null() || crate::next::is_resolving() {
+        return;
+    }
+    let index = COUNT.load(Relaxed);
+    if index == NOTES {
+        OVERFLOWED.fetch_add(1, Relaxed);
+        return;
+    }
+    let alignment = alignment.max(1).next_power_of_two();
+    // SAFETY: see `Notes`; the entry stub gives the stack pointer as it was.
+    unsafe {
+        (*NOTED.0.get())[index] = Note {
+            entry,
+            alignment_log2: if alignment <= 16 {
+                0
+            } else {
+                alignment.trailing_zeros() as u8
+            },
+            block: block as u64,
+            size: size as u64,
+            pc: sp.read(),
+            replaces: find(replaces).unwrap_or(NONE),
+            freed: false,
+        };
+    }
+    COUNT.store(index + 1, Release);
+}
+
+/// The latest note of a block.
+fn find(block: *mut c_void) -> Option<usize> {
+    let count = COUNT.load(Acquire);
+    // SAFETY: notes below the count are complete.
+    let notes = unsafe { &(&*NOTED.0.get())[..count] };
+    notes.iter().rposition(|note| note.block == block as u64)
+}
+
+/// A block of the bump area is given back. `true`: its allocation has been
+/// told, so this is to be recorded as well.
+#[cold]
+pub fn is_recorded(block: *mut c_void) -> bool {
+    match find(block) {
+        Some(index) if index < TOLD.load(Acquire) => true,
+        Some(index) => {
+            // SAFETY: nobody tells it yet, see `Notes`.
+            unsafe { (*NOTED.0.get())[index].freed = true };
+            false
+        }
+        None => false,
+    }
+}
+
+/// Allocations that could not be noted.
+pub fn overflowed() -> u64 {
+    OVERFLOWED.load(Relaxed) as u64
+}
+
+/// Whether something is to be told.
+#[inline]
+pub fn is_pending() -> bool {
+    TOLD.load(Relaxed) < COUNT.load(Relaxed)
+}
+
+/// Writes the notes as the events that they stand for.
+#[cold]
+pub unsafe fn tell(thread: *mut Thread) {
+    let count = COUNT.load(Acquire);
+    let first = TOLD.swap(count, Relaxed);
+    for index in first..count {
+        // SAFETY: below the count; the thread's own state.
+        unsafe {
+            let note = (*NOTED.0.get())[index];
+            if !tell_one(thread, &note) {
+                crate::process::lost(crate::process::Loss::TooEarly);
+            }
+        }
+    }
+}
+
+unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
+    // SAFETY: the thread's own state; `ready` leaves room for an event.
+    unsafe {
+        if note.replaces != NONE {
+            if !events::ready(thread) {
+                return false;
+            }
+            let old = (*NOTED.0.get())[note.replaces].block;
+            events::short(thread, kind::REALLOCATION_START, note.entry, old);
+        }
+        if !events::ready(thread) {
+            return false;
+        }
+        let Some(stack) = capture::lone_frame(thread, note.pc) else {
+            return false;
+        };
+        if note.replaces == NONE {
+            let alignment = note.alignment_log2;
+            events::allocation(thread, note.entry, note.block, note.size, alignment, stack);
+        } else {
+            events::reallocation_end(thread, note.entry, note.block, note.size, stack);
+        }
+        if note.freed && events::ready(thread) {
+            let free = crate::hooks::entry::FREE;
+            events::short(thread, kind::DEALLOCATION, free, note.block);
+        }
+    }
+    true
+}
