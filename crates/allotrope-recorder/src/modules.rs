@@ -340,7 +340,7 @@ fn find_object(find: usize, address: u64) -> Option<Module> {
         if find(address, &raw mut result) != 0 || result.link_map.is_null() {
             return None;
         }
-        Some(Module {
+        let mut module = Module {
             start: result.map_start,
             end: result.map_end,
             bias: (*result.link_map).bias,
@@ -349,8 +349,51 @@ fn find_object(find: usize, address: u64) -> Option<Module> {
             checked: 0,
             gone: 0,
             name: (*result.link_map).name,
-        })
+        };
+        // Of a program whose segments leave gaps between them (Node is one) the
+        // loader gives the segment of the address alone. Libraries have none:
+        // the loader maps them in one piece.
+        if !(module.start..module.end).contains(&module.eh_frame_hdr)
+            && let Some((start, end)) = program_extent(module.bias, address)
+        {
+            (module.start, module.end) = (start, end);
+        }
+        Some(module)
     }
+}
+
+/// From the lowest to the highest address of the program itself, if `address`
+/// lies in it.
+fn program_extent(bias: u64, address: u64) -> Option<(u64, u64)> {
+    // SAFETY: it reads what the kernel left for the process, takes no lock; the
+    // program's own headers stay mapped as long as it runs.
+    let headers = unsafe {
+        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
+        if first.is_null() {
+            return None;
+        }
+        core::slice::from_raw_parts(first, libc::getauxval(libc::AT_PHNUM) as usize)
+    };
+    let (start, end, _) = extent(headers, bias);
+    (start..end).contains(&address).then_some((start, end))
+}
+
+/// The lowest address of loaded segments, the end of the highest, and where
+/// `.eh_frame_hdr` is (or 0).
+fn extent(headers: &[libc::Elf64_Phdr], bias: u64) -> (u64, u64, u64) {
+    let (mut start, mut end, mut unwind) = (u64::MAX, 0, 0);
+    for header in headers {
+        let from = bias.wrapping_add(header.p_vaddr);
+        match header.p_type {
+            libc::PT_LOAD => {
+                start = start.min(from & !4095);
+                end = end.max(from.wrapping_add(header.p_memsz));
+            }
+            libc::PT_GNU_EH_FRAME => unwind = from,
+            _ => {}
+        }
+    }
+    (start, end, unwind)
 }
 
 /// For glibc 2.34, which has no `_dl_find_object`.
@@ -368,18 +411,7 @@ fn iterate(address: u64) -> Option<Module> {
         unsafe {
             let (info, search) = (&*info, &mut *search.cast::<Search>());
             let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
-            let (mut start, mut end, mut unwind) = (u64::MAX, 0, 0);
-            for header in headers {
-                let from = info.dlpi_addr.wrapping_add(header.p_vaddr);
-                match header.p_type {
-                    libc::PT_LOAD => {
-                        start = start.min(from & !4095);
-                        end = end.max(from + header.p_memsz);
-                    }
-                    libc::PT_GNU_EH_FRAME => unwind = from,
-                    _ => {}
-                }
-            }
+            let (start, end, unwind) = extent(headers, info.dlpi_addr);
             if !(start..end).contains(&search.address) {
                 return 0;
             }

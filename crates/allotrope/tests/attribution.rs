@@ -93,6 +93,25 @@ fn stacks_reach_the_start_of_the_program() {
     }
 }
 
+/// Of such a program the loader knows the segment of an address only, and the
+/// unwind information lies in another one. (Node is built so.)
+#[test]
+fn programs_whose_segments_leave_gaps_are_walked_through() {
+    let gaps = [
+        "-no-pie",
+        "-Wl,--build-id",
+        "-Wl,-z,separate-code",
+        "-Wl,--section-start=.text=0xb00000",
+    ];
+    let program = compiled_with(C, &gaps);
+    let recording = record(program).args(["chain"]).run().expect_status(0);
+    let report = recording.report();
+    let process = report.only();
+    let site = process.sites_under("middle")[0];
+    assert_eq!(own(&process, site), ["leaf", "middle", "outer", "main"]);
+    assert_eq!(process.functions(site).last(), Some(&"_start"));
+}
+
 #[test]
 fn recursion_shows_every_frame() {
     for depth in [10, 1000, 3000] {
