@@ -114,11 +114,13 @@ impl Recording {
         let pid = image.pid;
         start.image = image.id;
         start.pid = pid;
+        image.tick = start.tick;
         if start.origin == Origin::Fork
             && let Some(parent_slot) = introduction.parent_slot
             && let Some((parent, points)) =
                 self.parent(parent_slot, start.parent_pid, &introduction.fork_points)
         {
+            image.parent = Some((parent, start.parent_pid));
             start.forked_from = Some(parent);
             start.fork_points = points;
         }

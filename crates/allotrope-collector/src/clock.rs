@@ -1,6 +1,8 @@
 //! The clocks of a recording: reads ticks and the monotonic clock together, and
 //! remembers when the arena's coarse clock moved.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use allotrope_ring::arena::tick_now;
 use allotrope_trace::model::Clock;
 use rustix::time::{ClockId, clock_gettime};
@@ -31,6 +33,67 @@ pub(crate) fn reading() -> Clock {
     let attempts = [attempt(), attempt(), attempt()];
     let shortest = attempts.into_iter().min_by_key(|(span, _)| *span);
     shortest.map_or_else(|| attempt().1, |(_, clock)| clock)
+}
+
+/// Converts between ticks and the other clocks, by two readings that lie as far
+/// apart as can be.
+#[derive(Debug)]
+pub(crate) struct Conversion {
+    first: Clock,
+    last: Clock,
+}
+
+/// The least time between the two readings.
+const APART: Duration = Duration::from_millis(5);
+
+impl Conversion {
+    /// Reads the clocks twice, and waits in between.
+    pub(crate) fn begin() -> Self {
+        let first = reading();
+        std::thread::sleep(APART);
+        Self {
+            first,
+            last: reading(),
+        }
+    }
+
+    /// Makes it more exact.
+    pub(crate) fn read_again(&mut self) {
+        self.last = reading();
+    }
+
+    /// The tick now.
+    pub(crate) fn now() -> u64 {
+        tick_now()
+    }
+
+    fn ticks_per_ns(&self) -> f64 {
+        let ns = self
+            .last
+            .monotonic_ns
+            .saturating_sub(self.first.monotonic_ns);
+        self.last.tick.wrapping_sub(self.first.tick) as f64 / ns.max(1) as f64
+    }
+
+    /// The tick at a time of the monotonic clock in nanoseconds.
+    pub(crate) fn tick(&self, monotonic_ns: u64) -> u64 {
+        let since = monotonic_ns as f64 - self.last.monotonic_ns as f64;
+        (self.last.tick as f64 + since * self.ticks_per_ns()) as u64
+    }
+
+    /// The tick at a time of day.
+    pub(crate) fn tick_of(&self, time: SystemTime) -> u64 {
+        let age = SystemTime::now().duration_since(time).unwrap_or_default();
+        tick_now().saturating_sub((age.as_nanos() as f64 * self.ticks_per_ns()) as u64)
+    }
+
+    /// The time of day at a tick in the past.
+    pub(crate) fn system_time(&self, tick: u64) -> SystemTime {
+        let ticks = tick_now().saturating_sub(tick) as f64;
+        let age = Duration::from_nanos((ticks / self.ticks_per_ns()) as u64);
+        let now = SystemTime::now();
+        now.checked_sub(age).unwrap_or(UNIX_EPOCH)
+    }
 }
 
 /// When the coarse clock of the arena moved, for the last movements.
@@ -84,6 +147,23 @@ mod tests {
         let second = reading();
         assert!(second.tick > first.tick);
         assert!(second.monotonic_ns >= first.monotonic_ns + 2_000_000);
+    }
+
+    #[test]
+    fn times_and_ticks_are_converted_into_each_other() {
+        let conversion = Conversion::begin();
+        let (tick, time) = (tick_now(), SystemTime::now());
+        let clock = reading();
+        std::thread::sleep(Duration::from_millis(20));
+        let second = 1e9 * conversion.ticks_per_ns();
+        let is_near = |a: u64, b: u64| (a.abs_diff(b) as f64) < second;
+        assert!(is_near(conversion.tick(clock.monotonic_ns), clock.tick));
+        assert!(is_near(conversion.tick_of(time), tick));
+        let found = conversion.system_time(tick);
+        let apart = found
+            .duration_since(time)
+            .or_else(|_| time.duration_since(found));
+        assert!(apart.unwrap() < Duration::from_secs(1));
     }
 
     #[test]

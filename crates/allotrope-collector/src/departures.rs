@@ -126,6 +126,7 @@ impl Recording {
         if let Watch::Process(process) = &image.watch {
             self.watcher.remove(process);
         }
+        self.book.runtime_names.end(image.id);
         self.ancestors.remember(slot, image.ancestor());
         if exit != Exit::Running {
             lanes.into_iter().for_each(|lane| self.free_lane(lane));

@@ -8,10 +8,11 @@ use std::time::Instant;
 use allotrope_ring::arena::tick_now;
 use allotrope_ring::layout::{ImageSlot, LOSS_REASONS};
 use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::modules::ImageMappings;
 use crate::process::FileIdentity;
+use crate::runtime_names::{Begin, RuntimeNames};
 use crate::stacks::ImageStacks;
 use crate::threads::Threads;
 use crate::trace_file::TraceFile;
@@ -19,6 +20,8 @@ use crate::watch::Watch;
 
 /// Nodes of one record.
 const NODES_PER_RECORD: usize = 64 << 10;
+/// Addresses of code made at run time that are to be named.
+const MOST_RUNTIME_ADDRESSES: usize = 256 << 10;
 /// New threads that wait for their name to be read.
 const MOST_FRESH_THREADS: usize = 4096;
 
@@ -35,6 +38,12 @@ pub(crate) struct Image {
     pub(crate) stacks: ImageStacks,
     pub(crate) mappings: ImageMappings,
     pub(crate) threads: Threads,
+    /// When it began.
+    pub(crate) tick: u64,
+    /// The image it was forked from, and its pid.
+    pub(crate) parent: Option<(ImageId, u32)>,
+    /// Addresses in no module that were asked for, each with whether it is exact.
+    pub(crate) runtime_addresses: FxHashSet<(u64, bool)>,
     /// The stream of each lane it claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
     /// Status with which it said to be about to exit.
@@ -86,6 +95,9 @@ impl Image {
             stacks: ImageStacks::default(),
             mappings: ImageMappings::default(),
             threads: Threads::default(),
+            tick: 0,
+            parent: None,
+            runtime_addresses: FxHashSet::default(),
             streams: FxHashMap::default(),
             exit_note: None,
             exec_note: None,
@@ -102,6 +114,24 @@ impl Image {
     pub(crate) fn note_fresh_thread(&mut self, tid: u32) {
         if self.fresh_threads.len() < MOST_FRESH_THREADS {
             self.fresh_threads.push(tid);
+        }
+    }
+
+    /// Has the code at an address named that lies in no module.
+    #[cold]
+    pub(crate) fn want_runtime(&mut self, address: u64, exact: bool, names: &mut RuntimeNames) {
+        if self.runtime_addresses.is_empty() {
+            names.begin(Begin {
+                image: self.id,
+                pid: self.pid,
+                tick: self.tick,
+                parent: self.parent,
+            });
+        }
+        if self.runtime_addresses.len() < MOST_RUNTIME_ADDRESSES
+            && self.runtime_addresses.insert((address, exact))
+        {
+            names.ask(self.id, address, exact);
         }
     }
 

@@ -9,7 +9,8 @@
 //! One thread drains: it owns everything about the recording, writes only to
 //! the trace file and waits for nothing but that and the doorbell in the shared
 //! memory. One reads what the front says, one (the caller of [`run`]) writes
-//! what the front is told, one hands the arena out. Names are looked up by the
+//! what the front is told, one hands the arena out, and where programs make code
+//! at run time one reads the names that they write down for it. Names are looked up by the
 //! draining thread when there is nothing left to drain and the recorded
 //! programs have been let go.
 //!
@@ -18,7 +19,8 @@
 //! Whatever recorded programs write, the collector's memory stays below the
 //! sum of its limits: 4 Mi events held back (100 MiB), 64 Ki pages of stack
 //! ids (256 MiB), 8 Mi stack nodes of living images (about 500 MiB), 8 Mi
-//! addresses to be named (about 200 MiB), 64 Ki modules. A stack beyond the
+//! addresses to be named (about 200 MiB), 64 Ki modules, 4 Mi pieces of code made
+//! at run time (about 500 MiB). A stack beyond the
 //! limits is shown as not recorded; a corrupt lane is left, counted as lost.
 //!
 //! Not here: starting the program, its signals and its exit status (the
@@ -42,6 +44,7 @@ mod modules;
 mod process;
 pub mod protocol;
 mod recording;
+mod runtime_names;
 mod stacks;
 mod stream;
 mod symbolise;

@@ -158,6 +158,7 @@ fn finish(
     for image in &unrecorded {
         book.trace.write(&Record::Unrecorded(image.clone()));
     }
+    book.runtime_names.finish(&mut book.trace);
     book.trace.flush();
     let folders = start.debug_folders.iter().rev();
     let locator = Locator::new().with_index_cache(IndexCache::of_user());
@@ -330,6 +331,7 @@ impl Recording {
             // Records without events wait in the writer otherwise.
             self.book.trace.flush();
         }
+        self.book.runtime_names.round(&mut self.book.trace);
         self.tell_who_is_waited_for();
         drained.max(u64::from(arrived))
     }

@@ -302,7 +302,9 @@ impl Stream {
         }
         let stack = match image.stacks.intern(node, &mut book.budget) {
             Some((stack, is_new)) => {
-                if is_new {
+                if is_new && mapping == words::NO_MAPPING {
+                    image.want_runtime(node.address, node.exact, &mut book.runtime_names);
+                } else if is_new {
                     let modules = &mut book.modules;
                     image
                         .mappings

@@ -94,6 +94,8 @@ pub enum Record {
     Window(Window),
     /// Names for addresses of a module.
     Symbols(Symbols),
+    /// Names of code addresses that lie in no module.
+    RuntimeSymbols(RuntimeSymbols),
     /// An image that ran in the family and could not be recorded.
     Unrecorded(Unrecorded),
 }
@@ -523,6 +525,23 @@ pub struct Symbols {
     /// Code addresses as in the file (run-time address minus bias) with
     /// indexes into `frames`, innermost first; all but the last are inlined
     /// into the next.
+    pub locations: Vec<Location>,
+}
+
+/// Names of code that a process made while it ran: of addresses that lie in
+/// no module. They hold from `tick` on; where another record names an address
+/// later, that one's from its own tick on. What is before the first holds the
+/// first's, for it became known only then.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RuntimeSymbols {
+    /// The image.
+    pub image: ImageId,
+    /// Since when.
+    pub tick: u64,
+    /// Frames that `locations` refers to.
+    pub frames: Vec<Frame>,
+    /// Run-time code addresses, as in [`Symbols::locations`]. Without frames:
+    /// what was there is gone.
     pub locations: Vec<Location>,
 }
 

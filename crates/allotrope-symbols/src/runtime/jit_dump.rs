@@ -284,18 +284,50 @@ impl JitDump {
             piece.from <= time && address < piece.end
         });
         let last = covering.max_by_key(|index| (self.pieces[**index as usize].from, **index))?;
-        let piece = &self.pieces[*last as usize];
-        let after = piece
+        Some(self.pieces[*last as usize].code_at(address))
+    }
+
+    /// All code that ever held `address`, with the times from which on it did
+    /// (see [`Self::clock`]), in their order.
+    pub fn history(&self, address: u64) -> Vec<(u64, RuntimeCode)> {
+        let lowest = address.saturating_sub(self.longest);
+        let before = self.by_start.range(lowest..=address).rev();
+        let pieces = before.flat_map(|(_, pieces)| pieces.iter().rev());
+        let mut covering: Vec<(u64, u32)> = pieces
+            .take(MAX_LOOKED_AT)
+            .map(|index| (self.pieces[*index as usize].from, *index))
+            .filter(|(_, index)| address < self.pieces[*index as usize].end)
+            .collect();
+        covering.sort_unstable();
+        let code = |(from, index)| (from, self.pieces[index as usize].code_at(address));
+        covering.into_iter().map(code).collect()
+    }
+
+    /// How many pieces of code there have been.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// There has been no code.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
+    }
+}
+
+impl Piece {
+    /// The piece, with the line of an address in it.
+    fn code_at(&self, address: u64) -> RuntimeCode {
+        let after = self
             .lines
-            .partition_point(|line| line.offset <= address - piece.start);
-        let line = after.checked_sub(1).map(|index| &piece.lines[index]);
-        Some(RuntimeCode {
-            start: piece.start,
-            end: piece.end,
-            name: piece.name.clone(),
+            .partition_point(|line| line.offset <= address - self.start);
+        let line = after.checked_sub(1).map(|index| &self.lines[index]);
+        RuntimeCode {
+            start: self.start,
+            end: self.end,
+            name: self.name.clone(),
             file: line.map(|line| line.file.clone()).unwrap_or_default(),
             line: line.map_or(0, |line| line.line),
-        })
+        }
     }
 }
 

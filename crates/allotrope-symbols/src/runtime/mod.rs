@@ -23,7 +23,7 @@ use crate::frame::Frame;
 /// Bytes of a name that are kept.
 const MAX_NAME: usize = 16 << 10;
 /// Pieces of code that are kept of one process.
-const MAX_PIECES: usize = 4 << 20;
+const MAX_PIECES: usize = 1 << 20;
 
 /// A piece of code that was made at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]

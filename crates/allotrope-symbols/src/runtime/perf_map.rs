@@ -4,16 +4,24 @@
 //! or `jcmd PID Compiler.perfmap`, Python with `-X perf`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::{MAX_NAME, MAX_PIECES, RuntimeCode};
 
 /// Longer lines are no lines of a map.
 const MAX_LINE: usize = MAX_NAME + 64;
+/// Bytes of names that are kept of one map.
+const MAX_NAME_BYTES: usize = 256 << 20;
+/// Changes that are told one by one; more of them are one large one.
+const MAX_CHANGES: usize = 1 << 16;
+/// `O_NOFOLLOW | O_NONBLOCK` of x86-64 Linux (`asm-generic/fcntl.h`).
+const NEITHER_LINK_NOR_FIFO: i32 = 0o400_000 | 0o4_000;
 
 /// The map of one process, as far as it was read.
 #[derive(Debug)]
@@ -22,6 +30,15 @@ pub struct PerfMap {
     open: Option<Open>,
     /// By start; none overlaps another.
     pieces: BTreeMap<u64, (u64, Arc<str>)>,
+    name_bytes: usize,
+    /// The process's root folder, and where the map is when that is gone.
+    after_end: Option<(PathBuf, PathBuf)>,
+    /// Whose file it must be, if not root's.
+    owner: Option<u32>,
+    /// A file that was last written before is somebody else's.
+    not_before: Option<SystemTime>,
+    changes: Vec<Range<u64>>,
+    written: Option<SystemTime>,
 }
 
 #[derive(Debug)]
@@ -40,13 +57,31 @@ impl PerfMap {
     /// and under the id that it has in its own namespace. Nothing is read yet.
     pub fn of_process(pid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let own_id = status
-            .lines()
-            .find_map(|line| line.strip_prefix("NSpid:"))
-            .and_then(|ids| ids.split_ascii_whitespace().last())
-            .and_then(|id| id.parse().ok())
-            .unwrap_or(pid);
-        Self::at(format!("/proc/{pid}/root/tmp/perf-{own_id}.map"))
+        let numbers = |name: &str| -> Vec<u32> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let words = line.unwrap_or_default().split_ascii_whitespace();
+            words.filter_map(|word| word.parse().ok()).collect()
+        };
+        let own_id = numbers("NSpid:").last().copied().unwrap_or(pid);
+        let mut map = Self::at(format!("/proc/{pid}/root/tmp/perf-{own_id}.map"));
+        let space = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
+        let is_elsewhere = space(&pid.to_string()).is_some_and(|it| Some(it) != space("self"));
+        let after_end = || {
+            let root = PathBuf::from(format!("/proc/{pid}/root"));
+            (root, format!("/tmp/perf-{pid}.map").into())
+        };
+        map.after_end = (!is_elsewhere).then(after_end);
+        // Anybody may put a file there: the process's (effective) user must have.
+        let own = || fs::metadata("/proc/self").map(|own| own.uid()).ok();
+        map.owner = numbers("Uid:").get(1).copied().or_else(own);
+        map
+    }
+
+    /// A map that was not written since then is left unread: ids of processes
+    /// are used again, and maps are left lying about.
+    pub fn written_since(mut self, time: SystemTime) -> Self {
+        self.not_before = Some(time);
+        self
     }
 
     /// The map at this path, which need not be there yet.
@@ -55,6 +90,12 @@ impl PerfMap {
             path: path.into(),
             open: None,
             pieces: BTreeMap::new(),
+            name_bytes: 0,
+            after_end: None,
+            owner: None,
+            not_before: None,
+            changes: Vec::new(),
+            written: None,
         }
     }
 
@@ -65,23 +106,51 @@ impl PerfMap {
     /// Where a map that is there cannot be read; what was read before stays.
     pub fn refresh(&mut self) -> io::Result<()> {
         let metadata = match fs::symlink_metadata(&self.path) {
-            Ok(metadata) if metadata.is_file() => metadata,
+            Ok(metadata) if self.is_its_own(&metadata) => metadata,
+            Ok(_) => return self.read_on(),
             // The process may be gone, and its /proc folder with it.
-            _ => return self.read_on(),
+            Err(_) => {
+                let is_gone = |(root, _): &mut (PathBuf, PathBuf)| fs::metadata(root).is_err();
+                let Some((_, path)) = self.after_end.take_if(is_gone) else {
+                    return self.read_on();
+                };
+                if self.open.is_some() {
+                    return self.read_on();
+                }
+                self.path = path;
+                return self.refresh();
+            }
         };
         let is_same =
             |open: &Open| open.identity == identity(&metadata) && open.read <= metadata.len();
         if !self.open.as_ref().is_some_and(is_same) {
+            let mut options = OpenOptions::new();
+            options.read(true).custom_flags(NEITHER_LINK_NOR_FIFO);
+            let file = options.open(&self.path)?;
+            // Another file may stand there by now.
+            let metadata = file.metadata()?;
+            if !self.is_its_own(&metadata) {
+                return self.read_on();
+            }
             self.open = Some(Open {
-                file: File::open(&self.path)?,
+                file,
                 identity: identity(&metadata),
                 read: 0,
                 rest: Vec::new(),
                 skipping: false,
             });
             self.pieces.clear();
+            self.name_bytes = 0;
         }
         self.read_on()
+    }
+
+    fn is_its_own(&self, metadata: &Metadata) -> bool {
+        let owner = metadata.uid();
+        let since = self.not_before;
+        metadata.is_file()
+            && (owner == 0 || self.owner.is_none_or(|it| it == owner))
+            && since.is_none_or(|since| metadata.modified().is_ok_and(|at| at >= since))
     }
 
     /// Reads the open file to its end.
@@ -101,8 +170,32 @@ impl PerfMap {
                 Err(error) => break Err(error),
             }
         };
+        if let Ok(metadata) = open.file.metadata() {
+            self.written = metadata.modified().ok();
+        }
         self.open = Some(open);
         result
+    }
+
+    /// The address ranges that got names since this was asked last, in no
+    /// order; what was there before in them is gone.
+    pub fn take_changes(&mut self) -> Vec<Range<u64>> {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// When the file had been written last when it was read last.
+    pub fn written(&self) -> Option<SystemTime> {
+        self.written
+    }
+
+    /// How many pieces of code have names.
+    pub fn len(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// No code has a name.
+    pub fn is_empty(&self) -> bool {
+        self.pieces.is_empty()
     }
 
     fn take_bytes(&mut self, open: &mut Open, bytes: &[u8]) {
@@ -134,10 +227,22 @@ impl PerfMap {
         let reaching = before.filter(|(_, (end, _))| *end > start).map(|it| *it.0);
         let covered: Vec<u64> = self.pieces.range(start..end).map(|it| *it.0).collect();
         for old in covered.into_iter().chain(reaching) {
-            self.pieces.remove(&old);
+            if let Some((_, name)) = self.pieces.remove(&old) {
+                self.name_bytes -= name.len();
+            }
         }
-        if self.pieces.len() < MAX_PIECES {
+        self.note_change(start..end);
+        if self.pieces.len() < MAX_PIECES && self.name_bytes + name.len() <= MAX_NAME_BYTES {
+            self.name_bytes += name.len();
             self.pieces.insert(start, (end, name));
+        }
+    }
+
+    fn note_change(&mut self, range: Range<u64>) {
+        if self.changes.len() < MAX_CHANGES {
+            self.changes.push(range);
+        } else if let Some(last) = self.changes.last_mut() {
+            *last = last.start.min(range.start)..last.end.max(range.end);
         }
     }
 
@@ -208,6 +313,36 @@ mod tests {
         assert_eq!(name(&map, 0x1000), None);
         assert_eq!(name(&map, 0x1020), None);
         assert_eq!(name(&map, 0x2000), None);
+        let changes = map.take_changes();
+        assert_eq!(changes[0], 0x1000..0x1010);
+        assert_eq!(changes.last(), Some(&(0x1008..0x1018)));
+        assert_eq!(map.len(), 2);
+        map.refresh().unwrap();
+        assert_eq!(map.take_changes(), []);
+    }
+
+    #[test]
+    fn somebody_elses_map_is_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("perf-1.map");
+        fs::write(&path, "1000 10 name\n").unwrap();
+        let own = fs::metadata(&path).unwrap().uid();
+        let read = |map: &mut PerfMap| {
+            map.refresh().unwrap();
+            map.len()
+        };
+        let mut map = PerfMap::at(&path);
+        map.owner = Some(own + 1);
+        assert_eq!(read(&mut map), usize::from(own == 0), "root may write any");
+        let later = SystemTime::now() + std::time::Duration::from_secs(60);
+        let mut stale = PerfMap::at(&path).written_since(later);
+        assert_eq!(read(&mut stale), 0, "it was left by an earlier process");
+        let link = folder.path().join("perf-2.map");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(read(&mut PerfMap::at(&link)), 0);
+        let mut own = PerfMap::of_process(std::process::id());
+        assert!(own.path().starts_with("/proc"), "{:?}", own.path());
+        own.refresh().unwrap();
     }
 
     #[test]

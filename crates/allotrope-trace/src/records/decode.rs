@@ -4,8 +4,8 @@
 use super::{contradiction, tag};
 use crate::model::{
     Clock, Exit, ForkPoint, Frame, ImageEnd, ImageStart, Location, Loss, LossReason, Mapping,
-    Module, Origin, Record, Recording, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
-    Unrecorded, Window,
+    Module, Origin, Record, Recording, RuntimeSymbols, StackNode, Symbols, ThreadEnd, ThreadName,
+    ThreadStart, Unrecorded, Window,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -64,6 +64,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
         tag::LOSS => Record::Loss(loss(from)?),
         tag::WINDOW => Record::Window(window(from)?),
         tag::SYMBOLS => Record::Symbols(symbols(from)?),
+        tag::RUNTIME_SYMBOLS => Record::RuntimeSymbols(runtime_symbols(from)?),
         tag::UNRECORDED => Record::Unrecorded(Unrecorded {
             pid: from.varint_u32()?,
             executable: string(from)?,
@@ -252,6 +253,27 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         2 => Some(true),
         _ => return Err(Malformed("a module is optimised in an unknown way")),
     };
+    let (frames, locations) = frames_and_locations(from)?;
+    Ok(Symbols {
+        module,
+        unoptimised,
+        frames,
+        locations,
+    })
+}
+
+fn runtime_symbols(from: &mut Cursor<'_>) -> Result<RuntimeSymbols, Malformed> {
+    let (image, tick) = (from.varint_u32()?, from.varint()?);
+    let (frames, locations) = frames_and_locations(from)?;
+    Ok(RuntimeSymbols {
+        image,
+        tick,
+        frames,
+        locations,
+    })
+}
+
+fn frames_and_locations(from: &mut Cursor<'_>) -> Result<(Vec<Frame>, Vec<Location>), Malformed> {
     let frames = list(from, frame)?;
     let mut last_address = 0;
     let mut last_frame = 0;
@@ -266,12 +288,7 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
             frames: frames.collect::<Result<_, _>>()?,
         })
     })?;
-    Ok(Symbols {
-        module,
-        unoptimised,
-        frames,
-        locations,
-    })
+    Ok((frames, locations))
 }
 
 fn frame(from: &mut Cursor<'_>) -> Result<Frame, Malformed> {

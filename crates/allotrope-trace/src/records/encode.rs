@@ -85,6 +85,11 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
         }
         Record::Window(it) => window(it, out),
         Record::Symbols(it) => symbols(it, out),
+        Record::RuntimeSymbols(it) => {
+            numbers(out, tag::RUNTIME_SYMBOLS, &[it.image.into(), it.tick]);
+            frames_and_locations(&it.frames, &it.locations, out);
+            tag::RUNTIME_SYMBOLS
+        }
         Record::Unrecorded(it) => {
             put(out, it.pid.into());
             string(&it.executable, out);
@@ -197,20 +202,21 @@ fn symbols(it: &Symbols, out: &mut Vec<u8>) -> u64 {
         Some(false) => 1,
         Some(true) => 2,
     };
-    numbers(
-        out,
-        tag::SYMBOLS,
-        &[it.module.into(), unoptimised, it.frames.len() as u64],
-    );
-    for each in &it.frames {
+    numbers(out, tag::SYMBOLS, &[it.module.into(), unoptimised]);
+    frames_and_locations(&it.frames, &it.locations, out);
+    tag::SYMBOLS
+}
+
+fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<u8>) {
+    put(out, frames.len() as u64);
+    for each in frames {
         frame(each, out);
     }
-    put(out, it.locations.len() as u64);
+    put(out, locations.len() as u64);
     let mut last = Last::default();
-    for each in &it.locations {
+    for each in locations {
         location(each, &mut last, out);
     }
-    tag::SYMBOLS
 }
 
 fn frame(it: &Frame, out: &mut Vec<u8>) {

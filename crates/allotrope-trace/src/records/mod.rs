@@ -10,7 +10,7 @@ pub(crate) use decode::decode;
 pub(crate) use encode::encode;
 pub(crate) use split::split;
 
-use crate::model::{Record, stack_end};
+use crate::model::{Frame, Location, Record, stack_end};
 
 /// What a record begins with.
 pub(crate) mod tag {
@@ -30,6 +30,8 @@ pub(crate) mod tag {
     pub(crate) const WINDOW: u64 = 14;
     pub(crate) const SYMBOLS: u64 = 15;
     pub(crate) const UNRECORDED: u64 = 16;
+    // 17 belongs to windows.
+    pub(crate) const RUNTIME_SYMBOLS: u64 = 18;
 }
 
 /// Says what of a record contradicts itself. The writer asks so that it never
@@ -50,15 +52,14 @@ pub(crate) fn contradiction(record: &Record) -> Option<&'static str> {
                 .any(|node| ids.next().is_none_or(|id| node.parent >= id));
             child_first.then_some("a stack node comes before its caller")
         }
-        Record::Symbols(symbols) => {
-            let count = symbols.frames.len();
-            let mut indexes = symbols
-                .locations
-                .iter()
-                .flat_map(|location| &location.frames);
-            let outside = indexes.any(|&index| index as usize >= count);
-            outside.then_some("a location names a frame that is not told")
-        }
+        Record::Symbols(it) => nameless(&it.frames, &it.locations),
+        Record::RuntimeSymbols(it) => nameless(&it.frames, &it.locations),
         _ => None,
     }
+}
+
+fn nameless(frames: &[Frame], locations: &[Location]) -> Option<&'static str> {
+    let mut indexes = locations.iter().flat_map(|location| &location.frames);
+    let outside = indexes.any(|&index| index as usize >= frames.len());
+    outside.then_some("a location names a frame that is not told")
 }

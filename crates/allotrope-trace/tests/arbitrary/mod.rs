@@ -266,7 +266,7 @@ fn window() -> impl Strategy<Value = Record> {
     )
 }
 
-fn symbols() -> impl Strategy<Value = Record> {
+fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> {
     let texts = (text(), text(), text());
     let frame = (texts, id(), id(), number(), any::<bool>()).prop_map(
         |((function, signature, file), line, column, offset, inlined)| Frame {
@@ -287,20 +287,31 @@ fn symbols() -> impl Strategy<Value = Record> {
                 frames,
             }
         });
-    (
-        id(),
-        option::of(any::<bool>()),
-        vec(frame, 10..12),
-        vec(location, 0..6),
-    )
-        .prop_map(|(module, unoptimised, frames, locations)| {
+    (vec(frame, 10..12), vec(location, 0..6))
+}
+
+fn symbols() -> impl Strategy<Value = Record> {
+    (id(), option::of(any::<bool>()), frames_and_locations()).prop_map(
+        |(module, unoptimised, (frames, locations))| {
             Record::Symbols(Symbols {
                 module,
                 unoptimised,
                 frames,
                 locations,
             })
+        },
+    )
+}
+
+fn runtime_symbols() -> impl Strategy<Value = Record> {
+    (id(), number(), frames_and_locations()).prop_map(|(image, tick, (frames, locations))| {
+        Record::RuntimeSymbols(RuntimeSymbols {
+            image,
+            tick,
+            frames,
+            locations,
         })
+    })
 }
 
 /// Any record, events among them.
@@ -323,6 +334,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         loss(),
         window(),
         symbols(),
+        runtime_symbols(),
         (id(), text(), text()).prop_map(|(pid, executable, reason)| {
             Record::Unrecorded(Unrecorded {
                 pid,

@@ -65,6 +65,32 @@ fn name(dump: &JitDump, address: u64, time: u64) -> Option<String> {
 }
 
 #[test]
+fn the_history_of_an_address_is_in_order_of_time() {
+    let (_file, dump) = dump(&[
+        header(0),
+        load(30, 0x1000, 0x40, 1, "third"),
+        load(10, 0x1000, 0x100, 2, "first"),
+        load(20, 0x0ff0, 0x20, 3, "second, and shorter"),
+    ]);
+    let names = |address| -> Vec<(u64, String)> {
+        let history = dump.history(address).into_iter();
+        history
+            .map(|(from, code)| (from, code.name.to_string()))
+            .collect()
+    };
+    let of = |from, name: &str| (from, name.to_owned());
+    let all = [
+        of(10, "first"),
+        of(20, "second, and shorter"),
+        of(30, "third"),
+    ];
+    assert_eq!(names(0x1008), all);
+    assert_eq!(names(0x1020), [of(10, "first"), of(30, "third")]);
+    assert_eq!(names(0x5000), []);
+    assert_eq!(dump.len(), 3);
+}
+
+#[test]
 fn an_address_has_the_name_that_it_had_at_the_time() {
     let (mut file, mut dump) = dump(&[
         header(0),

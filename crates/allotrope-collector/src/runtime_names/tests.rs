@@ -1,0 +1,141 @@
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use allotrope_trace::model::RuntimeSymbols;
+use allotrope_trace::{Entry, TraceReader};
+
+use super::*;
+
+/// The map of this very process, removed in the end.
+struct Map(fs::File, String);
+
+impl Map {
+    fn new() -> Self {
+        let path = format!("/tmp/perf-{}.map", std::process::id());
+        Self(fs::File::create(&path).unwrap(), path)
+    }
+
+    fn add(&mut self, line: &str) {
+        writeln!(self.0, "{line}").unwrap();
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.1);
+    }
+}
+
+fn begin(image: ImageId, parent: Option<(ImageId, u32)>) -> Begin {
+    Begin {
+        image,
+        pid: std::process::id(),
+        tick: 1,
+        parent,
+    }
+}
+
+fn written(path: &Path) -> Vec<RuntimeSymbols> {
+    let trace = TraceReader::open(path).unwrap();
+    let entries = trace.entries().map(|entry| entry.unwrap());
+    entries
+        .filter_map(|entry| match entry {
+            Entry::Record(Record::RuntimeSymbols(symbols)) => Some(symbols),
+            _ => None,
+        })
+        .collect()
+}
+
+/// (image, address, function, its first time) of every name.
+fn told(records: &[RuntimeSymbols]) -> Vec<(ImageId, u64, String, bool)> {
+    let mut all = Vec::new();
+    for record in records {
+        for location in &record.locations {
+            let frame = &record.frames[location.frames[0] as usize];
+            let function = frame.function.clone();
+            all.push((record.image, location.address, function, record.tick == 0));
+        }
+    }
+    all.sort();
+    all
+}
+
+/// One test, for the process has one map.
+#[test]
+fn names_are_told_once_and_again_when_other_code_stands_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace");
+    let mut trace = TraceFile::create(&path).unwrap();
+    let mut names = RuntimeNames::default();
+    names.round(&mut trace);
+    assert!(names.thread.is_none(), "nobody needs it");
+
+    let mut map = Map::new();
+    map.add("1000 100 first");
+    names.begin(begin(0, None));
+    names.ask(0, 0x1010, false);
+    names.ask(0, 0x9001, false);
+    // A child has its parent's code.
+    names.begin(begin(1, Some((0, std::process::id()))));
+    names.ask(1, 0x1020, true);
+    let mut records = 0;
+    let mut wait_for = |names: &mut RuntimeNames, count| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while records < count {
+            assert!(Instant::now() < deadline, "no answer");
+            let thread = names.thread.as_ref().unwrap();
+            if let Ok(answer) = thread.answers.try_recv() {
+                records += 1;
+                trace.write(&answer);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait_for(&mut names, 2);
+    map.add("1000 80 second");
+    wait_for(&mut names, 4);
+    // Known at the end only.
+    map.add("9000 10 at the end");
+    names.end(0);
+    names.end(1);
+    names.finish(&mut trace);
+    trace.finish().unwrap();
+    let of = |image, address, function: &str, first| (image, address, function.to_owned(), first);
+    assert_eq!(
+        told(&written(&path)),
+        [
+            of(0, 0x1010, "first", true),
+            of(0, 0x1010, "second", false),
+            of(0, 0x9001, "at the end", true),
+            of(1, 0x1020, "first", true),
+            of(1, 0x1020, "second", false),
+        ]
+    );
+}
+
+#[test]
+fn what_the_queue_has_no_room_for_waits_its_turn() {
+    let (questions, asked) = sync_channel(2);
+    let (_answer, answers) = sync_channel(1);
+    let mut names = RuntimeNames {
+        thread: Some(Thread { questions, answers }),
+        ..RuntimeNames::default()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let mut trace = TraceFile::create(&folder.path().join("trace")).unwrap();
+    for address in 0..5 {
+        names.ask(0, address, true);
+    }
+    assert_eq!(names.unsent.len(), 3);
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        seen.extend(asked.try_iter().map(|question| match question {
+            Question::Address { address, .. } => address,
+            other => panic!("{other:?}"),
+        }));
+        names.round(&mut trace);
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
+}
