@@ -7,7 +7,7 @@ use allotrope_trace::model::{
 };
 use rustc_hash::FxHashMap;
 
-use crate::index::{Image, StackTree};
+use crate::index::Image;
 use crate::model::{Frame, Module, UNKNOWN_MODULE, file_name};
 
 /// How deep a stack is followed; a recorder cuts far below.
@@ -86,9 +86,11 @@ impl FrameTable {
     /// [`stack_end`]).
     pub(crate) fn stack<H>(&mut self, image: &Image<H>, stack: StackId) -> (Box<[u32]>, u32) {
         let mut frames = Vec::new();
-        let (nodes, end) = walk(&image.stacks, stack);
-        for node in nodes {
-            frames.extend_from_slice(self.resolve(image, node));
+        let (nodes, end) = walk(image, stack);
+        for (node, name) in nodes {
+            if !self.runtime_frames(image, node, name, &mut frames) {
+                frames.extend_from_slice(self.resolve(image, node));
+            }
         }
         if end == stack_end::TRUNCATED {
             frames.push(self.intern(Frame {
@@ -103,6 +105,27 @@ impl FrameTable {
     /// The finished tables.
     pub(crate) fn finish(self) -> (Vec<Module>, Vec<Frame>) {
         (self.modules, self.frames)
+    }
+
+    /// Appends the names of code that the image made itself: `name` says which
+    /// of those that the address had. `false` if there is none.
+    fn runtime_frames<H>(
+        &mut self,
+        image: &Image<H>,
+        node: StackNode,
+        name: u32,
+        frames: &mut Vec<u32>,
+    ) -> bool {
+        if node.mapping != NO_MAPPING {
+            return false;
+        }
+        let before = frames.len();
+        let code = image.runtime_code.borrow();
+        for frame in code.frames(node.address, node.exact, name) {
+            let unnamed = || format!("{:#x}", node.address);
+            frames.push(self.intern(frame_of(frame, UNKNOWN_MODULE, &unnamed)));
+        }
+        frames.len() > before
     }
 
     fn resolve<H>(&mut self, image: &Image<H>, node: StackNode) -> &[u32] {
@@ -206,20 +229,24 @@ impl ModuleSymbols {
     }
 }
 
-/// The nodes of a stack, innermost first, and the end they lead to. A parent
-/// has a smaller id; what claims otherwise ends the walk.
-pub(crate) fn walk(tree: &StackTree, stack: StackId) -> (Vec<StackNode>, u32) {
+/// The nodes of a stack, innermost first, each with the number of the name that
+/// code made at run time had there, and the end they lead to. A parent has a
+/// smaller id; what claims otherwise ends the walk.
+fn walk<H>(image: &Image<H>, stack: StackId) -> (Vec<(StackNode, u32)>, u32) {
+    let code = image.runtime_code.borrow();
     let mut nodes = Vec::new();
     let mut id = stack;
     while id >= stack_end::FIRST_NODE && nodes.len() < DEPTH_LIMIT {
-        let Some(node) = tree.get(id) else {
+        let node = image.stacks.get(id).map(|node| (node, 0));
+        let Some(node) = node.or_else(|| code.node(id)) else {
             return (nodes, stack_end::NOT_RECORDED);
         };
+        let parent = node.0.parent;
         nodes.push(node);
-        if node.parent >= id {
+        if parent >= id {
             return (nodes, stack_end::NOT_RECORDED);
         }
-        id = node.parent;
+        id = parent;
     }
     (nodes, id)
 }

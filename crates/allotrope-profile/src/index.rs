@@ -13,6 +13,7 @@ use rustc_hash::FxHashMap;
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
+use crate::runtime_code::RuntimeCode;
 use crate::source::{Run, SourceEntry, TraceSource};
 
 /// All of a trace but its events.
@@ -39,6 +40,7 @@ pub(crate) struct Image<H> {
     pub resident: Vec<(u64, u64)>,
     pub losses: BTreeMap<LossReason, u64>,
     pub threads: RefCell<Threads>,
+    pub runtime_code: RefCell<RuntimeCode>,
     /// Images forked from this one, in order of start.
     pub children: Vec<ImageId>,
 }
@@ -63,6 +65,13 @@ impl StackTree {
                 self.beyond.insert(id, node);
             }
         }
+    }
+
+    /// An id that no node has, and none after it.
+    pub(crate) fn next_id(&self) -> StackId {
+        let dense = stack_end::FIRST_NODE.saturating_add(self.nodes.len() as StackId);
+        let beyond = self.beyond.keys().map(|id| id.saturating_add(1)).max();
+        dense.max(beyond.unwrap_or(0))
     }
 
     /// The node of this id.
@@ -121,6 +130,7 @@ impl<H> Image<H> {
             resident: Vec::new(),
             losses: BTreeMap::new(),
             threads: RefCell::default(),
+            runtime_code: RefCell::default(),
             children: Vec::new(),
         }
     }
@@ -163,6 +173,10 @@ pub(crate) fn index<S: TraceSource>(
     })?;
     index.timeline = Timeline::new(clocks, index.recording.started_tick);
     index.link_children();
+    for image in index.images.values_mut() {
+        let code = image.runtime_code.get_mut();
+        code.settle(&index.timeline, &image.stacks);
+    }
     Ok((index, names))
 }
 
@@ -204,6 +218,7 @@ impl<H> Index<H> {
                 image.mappings.insert(mapping.mapping, mapping);
             }
             Record::Stacks { first, nodes, .. } => image.stacks.add(first, nodes),
+            Record::RuntimeSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
             Record::ResidentSet { tick, bytes, .. } => image.resident.push((tick, bytes)),
             Record::Loss(loss) => {
                 let lost = image.losses.entry(loss.reason).or_default();
@@ -245,6 +260,7 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::Mapping(mapping) => Some(mapping.image),
         Record::Stacks { image, .. } | Record::ResidentSet { image, .. } => Some(*image),
         Record::Loss(loss) => Some(loss.image),
+        Record::RuntimeSymbols(symbols) => Some(symbols.image),
         _ => None,
     }
 }

@@ -22,6 +22,7 @@ mod merge;
 pub mod model;
 mod place;
 mod replay;
+mod runtime_code;
 mod series;
 mod site;
 mod source;

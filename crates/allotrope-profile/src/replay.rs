@@ -204,6 +204,8 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 image.streams.len() > 1,
             ),
             replayer: self,
+            image,
+            code_changes: image.runtime_code.borrow().has_changes(),
             children: &image.children,
             depth,
         };
@@ -251,6 +253,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 struct Books<'r, 'a, S: TraceSource> {
     ledger: Ledger<'a>,
     replayer: &'r Replayer<'a, S>,
+    image: &'r Image<S::Handle>,
+    /// Code made at run time came to stand where other such code was.
+    code_changes: bool,
     children: &'r [ImageId],
     depth: usize,
 }
@@ -258,7 +263,13 @@ struct Books<'r, 'a, S: TraceSource> {
 impl<S: TraceSource> Sink for Books<'_, '_, S> {
     #[inline]
     fn step(&mut self, step: &Step) -> Result<(), ReplayError> {
-        self.ledger.take(step);
+        if self.code_changes && step.allocates {
+            let mut code = self.image.runtime_code.borrow_mut();
+            let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
+            self.ledger.take(&Step { stack, ..*step });
+        } else {
+            self.ledger.take(step);
+        }
         self.replayer.count();
         Ok(())
     }
