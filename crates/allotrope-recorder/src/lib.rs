@@ -10,7 +10,8 @@
 //! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
 //! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack
 //! into an id ([`x86_64::rule`] steps from frame to frame, [`stack_ids`] names
-//! them), [`events`] puts one event into the thread's ring. [`thread`] holds
+//! them), [`events`] puts one event into the thread's ring. What the program
+//! reports of blocks that no hook sees goes the same way ([`reported`]). [`thread`] holds
 //! what a thread needs for that, [`process`] what the process does, including
 //! what becomes of it after `fork`; [`early`] keeps what comes before that is possible; [`modules`] knows what code is mapped.
 //!
@@ -37,6 +38,7 @@ mod interface;
 mod modules;
 mod next;
 mod process;
+mod reported;
 mod stack_ids;
 mod system;
 mod thread;

@@ -63,8 +63,11 @@ pub struct Thread {
     /// The stack pointer of the hook that is at work; else `idle`.
     pub busy: usize,
     /// What `busy` is while no hook is at work: 0, or the stack pointer of a
-    /// call of the allocator's that is under way, with `IN_ALLOCATOR`.
+    /// call of the allocator's that is under way, with `IN_ALLOCATOR` or
+    /// `IN_REPORTED`.
     pub idle: usize,
+    /// What `idle` was before a call that the program reports.
+    outer_idle: usize,
     /// Words written to the lane.
     pub position: u64,
     /// Counted events written to the stream.
@@ -207,6 +210,41 @@ pub unsafe fn leave(thread: *mut Thread) {
 /// call itself. Stack pointers are even.
 const IN_ALLOCATOR: usize = 1;
 
+/// In `idle`: a call of an allocator is under way that the program reports
+/// itself. Whatever is called in it belongs to it, wherever that returns to: the
+/// allocator may be linked into the program.
+const IN_REPORTED: usize = 2;
+
+/// A call that the program reports begins. Gives the state that must leave it;
+/// null if it is not to be reported: nothing is recorded, or it is itself a
+/// part of such a call.
+#[inline(always)]
+pub unsafe fn enter_reported(sp: usize) -> *mut Thread {
+    // SAFETY: `enter` gives this thread's own state.
+    unsafe {
+        let thread = enter(sp);
+        if !thread.is_null() {
+            (*thread).outer_idle = (*thread).idle;
+            (*thread).idle = sp | IN_REPORTED;
+            leave(thread);
+        }
+        thread
+    }
+}
+
+/// It ends. `thread` is what `enter_reported` gave.
+#[inline(always)]
+pub unsafe fn leave_reported(thread: *mut Thread) {
+    // SAFETY: the state is this thread's, and no hook of it is at work.
+    unsafe {
+        // A jump may have left it, and a later call found that.
+        if (*thread).idle & IN_REPORTED != 0 {
+            (*thread).idle = (*thread).outer_idle;
+            leave(thread);
+        }
+    }
+}
+
 /// A call of the allocator begins whose inner calls are not to be recorded.
 pub unsafe fn enter_allocator(sp: usize) {
     // SAFETY: `enter` gives this thread's own state.
@@ -268,7 +306,11 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
         loop {
             let busy = (*thread).busy;
             let in_allocator = busy & IN_ALLOCATOR != 0;
-            let is_stale = busy != 0 && is_stale(thread, busy & !IN_ALLOCATOR, sp);
+            let in_reported = busy & IN_REPORTED != 0;
+            let is_stale = busy != 0 && is_stale(thread, busy & !(IN_ALLOCATOR | IN_REPORTED), sp);
+            if in_reported && !is_stale {
+                return ptr::null_mut();
+            }
             if in_allocator && !is_stale && modules::is_allocator(*(sp as *const u64)) {
                 return ptr::null_mut();
             }

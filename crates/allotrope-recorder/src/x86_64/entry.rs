@@ -6,11 +6,11 @@
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
-use crate::hooks;
+use crate::{hooks, reported};
 
 macro_rules! entry {
-    ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:ident) => {
-        /// See the function of this name in the C library's manual.
+    ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
+        /// See the function of this name in the C library's manual, or in `allotrope.h`.
         ///
         /// # Safety
         /// As the original.
@@ -23,7 +23,7 @@ macro_rules! entry {
                 concat!("mov ", $bp, ", rbp"),
                 "jmp {}",
                 ".cfi_endproc",
-                sym hooks::$hook,
+                sym $hook,
             )
         }
     };
@@ -116,17 +116,29 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     )
 }
 
-entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", realloc);
-entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", reallocarray);
-entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", posix_memalign);
-entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", aligned_alloc);
-entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", memalign);
-entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", valloc);
-entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", pvalloc);
-entry!(free(block: *mut c_void), "rsi", "rdx", free);
-entry!(cfree(block: *mut c_void), "rsi", "rdx", cfree);
-entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", free_sized);
-entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", free_aligned_sized);
+entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", hooks::realloc);
+entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", hooks::reallocarray);
+entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", hooks::posix_memalign);
+entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", hooks::aligned_alloc);
+entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", hooks::memalign);
+entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", hooks::valloc);
+entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", hooks::pvalloc);
+entry!(free(block: *mut c_void), "rsi", "rdx", hooks::free);
+entry!(cfree(block: *mut c_void), "rsi", "rdx", hooks::cfree);
+entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", hooks::free_sized);
+entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", hooks::free_aligned_sized);
+
+// What a program reports itself.
+entry!(allotrope_pool_allocation(block: *mut c_void, size: usize, alignment: usize), "rcx", "r8", reported::pool_allocation);
+entry!(allotrope_pool_deallocation(block: *mut c_void), "rsi", "rdx", reported::pool_deallocation);
+entry!(allotrope_pool_reallocation_start(block: *mut c_void) -> u64, "rsi", "rdx", reported::pool_reallocation_start);
+entry!(allotrope_pool_reallocation_end(token: u64, block: *mut c_void, size: usize), "rcx", "r8", reported::pool_reallocation_end);
+entry!(allotrope_allocator_enter() -> u64, "rdi", "rsi", reported::allocator_enter);
+entry!(allotrope_allocator_allocation(token: u64, block: *mut c_void, size: usize, alignment: usize), "r8", "r9", reported::allocator_allocation);
+entry!(allotrope_allocator_deallocation(block: *mut c_void) -> u64, "rsi", "rdx", reported::allocator_deallocation);
+entry!(allotrope_allocator_leave(token: u64), "rsi", "rdx", reported::allocator_leave);
+entry!(allotrope_allocator_reallocation_start(block: *mut c_void) -> u64, "rsi", "rdx", reported::allocator_reallocation_start);
+entry!(allotrope_allocator_reallocation_end(token: u64, block: *mut c_void, result: *mut c_void, size: usize), "r8", "r9", reported::allocator_reallocation_end);
 
 /// The exec family: `hooks::note_exec` is told the path and gives the next
 /// definition, to which all arguments, those on the stack too, go as they came.

@@ -1,0 +1,111 @@
+//! Calling what is to be measured, in windows.
+
+use crate::setting::setting;
+use crate::window::{WAIT_FOR_QUIET, Window, WindowOptions};
+
+/// Calls the closure once, in a window of this name, and gives its result. The
+/// window opens when the other threads are quiet; the closure does its
+/// `iterations` itself.
+///
+/// ```
+/// # fn encode(_: u64) -> usize { 1 }
+/// let bytes: usize = allotrope_client::measure("encode", 1000, || (0..1000).map(encode).sum());
+/// # assert_eq!(bytes, 1000);
+/// ```
+pub fn measure<R>(name: &str, iterations: u64, closure: impl FnOnce() -> R) -> R {
+    let _window = with_settings(Window::options(name).iterations(iterations)).open();
+    closure()
+}
+
+/// Calls the closure as the [`Protocol`] says, each run in a window, and gives
+/// the last run's result; earlier results are dropped outside of the windows.
+///
+/// ```
+/// use allotrope_client::{Protocol, measure_with};
+/// # fn encode_a_thousand_times() {}
+/// measure_with(
+///     Protocol::new("encode", 1000).warm_up(1).runs(10),
+///     encode_a_thousand_times,
+/// );
+/// ```
+pub fn measure_with<R>(protocol: Protocol<'_>, mut closure: impl FnMut() -> R) -> R {
+    let warm_up = setting("ALLOTROPE_WARMUP").unwrap_or(protocol.warm_up);
+    let runs = setting("ALLOTROPE_RUNS").unwrap_or(protocol.runs);
+    let options = with_settings(Window::options(protocol.name).iterations(protocol.iterations));
+    for _ in 0..warm_up {
+        closure();
+    }
+    let mut run = || {
+        let _window = options.open();
+        closure()
+    };
+    for _ in 1..runs {
+        run();
+    }
+    run()
+}
+
+/// The window that every measurement makes.
+fn with_settings(mut options: WindowOptions<'_>) -> WindowOptions<'_> {
+    let more = setting("ALLOTROPE_WINDOW_FLAGS").unwrap_or(0);
+    options.flags |= more | WAIT_FOR_QUIET;
+    options.close_flags |= more;
+    options
+}
+
+/// How often [`measure_with`] calls its closure. The environment, in which
+/// `allotrope test` puts its configuration, wins: `ALLOTROPE_WARMUP`,
+/// `ALLOTROPE_RUNS`.
+#[derive(Debug, Clone, Copy)]
+pub struct Protocol<'a> {
+    name: &'a str,
+    iterations: u64,
+    warm_up: u32,
+    runs: u32,
+}
+
+impl<'a> Protocol<'a> {
+    /// One run, no warm-up. `name` is the window's; the closure does its
+    /// `iterations` itself.
+    pub const fn new(name: &'a str, iterations: u64) -> Self {
+        Self {
+            name,
+            iterations,
+            warm_up: 0,
+            runs: 1,
+        }
+    }
+
+    /// Calls before the first run, outside of any window.
+    #[must_use]
+    pub const fn warm_up(mut self, calls: u32) -> Self {
+        self.warm_up = calls;
+        self
+    }
+
+    /// Runs, at least one.
+    #[must_use]
+    pub const fn runs(mut self, runs: u32) -> Self {
+        self.runs = runs;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // No other test of this crate sets these variables.
+    #[test]
+    fn the_closure_is_called_as_the_protocol_says() {
+        let mut calls = 0;
+        let last = measure_with(Protocol::new("calls", 1).warm_up(2).runs(3), || {
+            calls += 1;
+            calls
+        });
+        assert_eq!((calls, last), (5, 5));
+        assert_eq!(measure_with(Protocol::new("none", 1).runs(0), || 4), 4);
+        let moved = String::from("moved in, given back");
+        assert_eq!(measure("once", 1, || moved), "moved in, given back");
+    }
+}

@@ -1,0 +1,28 @@
+//! What the environment says about a measurement; `allotrope test` puts its
+//! configuration there.
+
+/// The number in a variable, if it is one.
+pub(crate) fn setting(name: &str) -> Option<u32> {
+    number(std::env::var_os(name)?.to_str()?)
+}
+
+/// A decimal number and nothing else, as `allotrope.h` reads it.
+fn number(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn only_decimal_numbers_count() {
+        assert_eq!(number("0"), Some(0));
+        assert_eq!(number("0010"), Some(10));
+        assert_eq!(number("4294967295"), Some(u32::MAX));
+        for text in ["", " 1", "+1", "-1", "1e3", "0x10", "4294967296", "ten"] {
+            assert_eq!(number(text), None, "{text:?}");
+        }
+    }
+}
