@@ -1,0 +1,154 @@
+//! Which aims are reached, as one table: those of single rows, and those that
+//! stand for all of them.
+
+use std::fmt::Write as _;
+
+use crate::figures::short;
+use crate::run::Sample;
+use crate::standard::Measured;
+
+/// A cost that grows with a higher power of its cause than this grows faster
+/// than it; what is above 1 is what chance may add.
+pub const GROWTH: f64 = 1.1;
+
+/// The trace is finished within this part of the run …
+const FINISH_PART: f64 = 0.1;
+/// … and these seconds.
+const FINISH_SECONDS: f64 = 0.2;
+/// Seconds to read a million allocations.
+const READING: f64 = 0.05;
+/// Rows of fewer allocations say nothing of that: starting takes as long.
+const READING_LEAST: u64 = 1_000_000;
+/// Bytes an event of a C++ program.
+const BYTES: f64 = 1.3;
+/// MiB of the collector.
+const COLLECTOR: f64 = 256.0;
+/// MiB of the program, and for each of its threads.
+const TARGET: (f64, f64) = (8.0, 1.0);
+
+/// An aim that every row is held against: what it costs, and what it may.
+struct General {
+    what: &'static str,
+    /// Of a row: what it is, what it may be.
+    measure: fn(&Measured) -> Option<(f64, f64)>,
+    unit: &'static str,
+}
+
+const GENERAL: [General; 5] = [
+    General {
+        what: "trace finished within 10 % of the run + 0.2 s after the exit",
+        measure: |row| {
+            let finish = middle(row, |sample| sample.finish)?;
+            let wall = middle(row, |sample| sample.wall)?;
+            Some((finish, wall * FINISH_PART + FINISH_SECONDS))
+        },
+        unit: "s",
+    },
+    General {
+        what: "≤ 1.3 bytes an event on C++",
+        measure: |row| {
+            let bytes = middle(row, |sample| sample.trace_bytes as f64)?;
+            row.is_cpp
+                .then_some((bytes / row.events()?.all() as f64, BYTES))
+        },
+        unit: "bytes",
+    },
+    General {
+        what: "reading ≤ 0.05 s per million allocations",
+        measure: |row| {
+            let allocations = row.events()?.allocations;
+            let reports = &row.tools.get("allotrope")?.samples;
+            let wall = reports
+                .iter()
+                .find_map(|(_, sample)| Some(sample.report.as_ref()?.wall))?;
+            (allocations >= READING_LEAST).then_some((wall / (allocations as f64 / 1e6), READING))
+        },
+        unit: "s",
+    },
+    General {
+        what: "collector ≤ 256 MiB",
+        measure: |row| {
+            Some((
+                middle(row, |sample| sample.tool_peak_kib as f64)? / 1024.0,
+                COLLECTOR,
+            ))
+        },
+        unit: "MiB",
+    },
+    General {
+        what: "program ≤ 8 MiB + 1 MiB a thread more than plain",
+        measure: |row| {
+            let over = row.against_plain("allotrope", |ours, plain| {
+                (ours.target_peak_kib as f64 - plain.target_peak_kib as f64) / 1024.0
+            })?;
+            Some((over.middle, TARGET.0 + TARGET.1 * f64::from(row.threads)))
+        },
+        unit: "MiB",
+    },
+];
+
+fn middle(row: &Measured, figure: impl Fn(&Sample) -> f64) -> Option<f64> {
+    Some(row.median("allotrope", figure)?.middle)
+}
+
+/// The aims that stand for all rows; those of single rows are in their table.
+pub fn table(rows: &[Measured]) -> String {
+    let with_aim: Vec<_> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.is_reached()?)))
+        .collect();
+    let missed: Vec<_> = with_aim
+        .iter()
+        .filter(|(_, reached)| !reached)
+        .map(|(row, _)| row.what.as_str())
+        .collect();
+    let mut text = "### Aims\n\n| aim | rows that reach it | rows that miss it, by how much |\n| --- | ---: | --- |\n".to_owned();
+    let _ = writeln!(
+        text,
+        "| time of the program (the table below) | {} of {} | {} |",
+        with_aim.len() - missed.len(),
+        with_aim.len(),
+        listed(
+            &missed
+                .iter()
+                .map(|what| (*what).to_owned())
+                .collect::<Vec<_>>()
+        )
+    );
+    for general in &GENERAL {
+        let held: Vec<_> = rows
+            .iter()
+            .filter_map(|row| Some((row, (general.measure)(row)?)))
+            .collect();
+        let missed: Vec<_> = held
+            .iter()
+            .filter(|(_, (is, may))| is > may)
+            .map(|(row, (is, may))| {
+                format!(
+                    "{}: {} of {} {}",
+                    row.what,
+                    short(*is),
+                    short(*may),
+                    general.unit
+                )
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            "| {} | {} of {} | {} |",
+            general.what,
+            held.len() - missed.len(),
+            held.len(),
+            listed(&missed)
+        );
+    }
+    text
+}
+
+fn listed(missed: &[String]) -> String {
+    if missed.is_empty() {
+        "–".to_owned()
+    } else {
+        missed.join("; ")
+    }
+}

@@ -1,0 +1,121 @@
+//! Medians and spreads.
+
+use serde::{Deserialize, Serialize};
+
+/// A median and the range it was taken from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Median {
+    /// The middle, or the mean of the two in the middle.
+    pub middle: f64,
+    /// The least.
+    pub least: f64,
+    /// The greatest.
+    pub greatest: f64,
+    /// Of how many.
+    pub runs: usize,
+}
+
+impl Median {
+    /// Of these numbers; `None` if there are none.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut numbers: Vec<f64> = numbers.into_iter().collect();
+        numbers.sort_by(f64::total_cmp);
+        let (&least, &greatest) = (numbers.first()?, numbers.last()?);
+        let half = numbers.len() / 2;
+        let middle = if numbers.len() % 2 == 1 {
+            numbers[half]
+        } else {
+            (numbers[half - 1] + numbers[half]) / 2.0
+        };
+        Some(Self {
+            middle,
+            least,
+            greatest,
+            runs: numbers.len(),
+        })
+    }
+
+    /// `middle (least–greatest)`, each as `form` writes it; the middle alone if
+    /// it was one run.
+    pub fn text(&self, form: impl Fn(f64) -> String) -> String {
+        if self.runs == 1 {
+            return form(self.middle);
+        }
+        format!(
+            "{} ({}–{})",
+            form(self.middle),
+            form(self.least),
+            form(self.greatest)
+        )
+    }
+}
+
+/// Three digits that count, in plain notation.
+pub fn short(number: f64) -> String {
+    match number.abs() {
+        size if size >= 99.95 => format!("{number:.0}"),
+        size if size >= 9.995 => format!("{number:.1}"),
+        size if size >= 0.0995 || size == 0.0 => format!("{number:.2}"),
+        _ => format!("{number:.3}"),
+    }
+}
+
+/// A count with a letter for thousands and millions: `4 M`.
+pub fn count(number: u64) -> String {
+    match number {
+        1_000_000_000.. if number.is_multiple_of(1_000_000_000) => {
+            format!("{} G", number / 1_000_000_000)
+        }
+        1_000_000.. if number.is_multiple_of(100_000) => {
+            format!("{} M", number as f64 / 1e6)
+        }
+        1_000.. if number.is_multiple_of(100) => format!("{} K", number as f64 / 1e3),
+        _ => number.to_string(),
+    }
+}
+
+/// The exponent with which `cost` grows over `cause`: the slope of the
+/// least-squares line through the logarithms. 1 is proportional.
+pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
+    if points.len() < 2 || points.iter().any(|(x, y)| *x <= 0.0 || *y <= 0.0) {
+        return None;
+    }
+    let logs: Vec<(f64, f64)> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
+    let number = logs.len() as f64;
+    let mean_x = logs.iter().map(|(x, _)| x).sum::<f64>() / number;
+    let mean_y = logs.iter().map(|(_, y)| y).sum::<f64>() / number;
+    let above: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    let below: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    (below > 0.0).then_some(above / below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_odd_and_even() {
+        assert_eq!(Median::of([3.0, 1.0, 2.0]).unwrap().middle, 2.0);
+        let even = Median::of([4.0, 1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((even.middle, even.least, even.greatest), (2.5, 1.0, 4.0));
+        assert_eq!(Median::of([]), None);
+    }
+
+    #[test]
+    fn a_line_has_exponent_one_and_a_square_two() {
+        let line = [(1.0, 3.0), (10.0, 30.0), (100.0, 300.0)];
+        assert!((exponent(&line).unwrap() - 1.0).abs() < 1e-9);
+        let square = [(1.0, 1.0), (2.0, 4.0), (4.0, 16.0)];
+        assert!((exponent(&square).unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(exponent(&[(1.0, 1.0)]), None);
+    }
+
+    #[test]
+    fn counts_are_short() {
+        assert_eq!(count(40_000_000), "40 M");
+        assert_eq!(count(1_500_000), "1.5 M");
+        assert_eq!(count(1_000), "1 K");
+        assert_eq!(count(200), "200");
+        assert_eq!(count(1_000_000_000), "1 G");
+    }
+}

@@ -1,0 +1,246 @@
+//! How the cost grows: with the depth of stacks, with threads, with distinct
+//! stacks, with live blocks and with the length of the run.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::figures::{Median, count, exponent};
+use crate::job::Job;
+use crate::row::{ALLOCATIONS_A_ROUND, Extent};
+use crate::run::{Events, Runner, Sample};
+use crate::tool::Tool;
+use crate::workshop::Workshop;
+
+/// Something that grows, and what is run for each of its values.
+pub struct Cause {
+    /// What `--only` is compared with, and the name of the plot.
+    pub name: &'static str,
+    /// What it is, for a reader.
+    pub what: &'static str,
+    /// Its values.
+    pub values: Vec<u64>,
+    /// Whether the amount of work is the cause, so that totals grow with it.
+    pub is_amount: bool,
+    /// What is run at a value.
+    pub job: fn(&Workshop, u64) -> Result<Job>,
+}
+
+/// A cause that was measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Growth {
+    /// As in [`Cause`].
+    pub name: String,
+    /// As in [`Cause`].
+    pub what: String,
+    /// As in [`Cause`].
+    pub is_amount: bool,
+    /// In ascending order.
+    pub points: Vec<Point>,
+}
+
+/// What things cost at one value of a cause. Medians.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Point {
+    /// The value.
+    pub value: u64,
+    /// Allocations of the recorded run, deallocations.
+    pub events: Events,
+    /// Processor time of the plain program, nanoseconds an allocation.
+    pub plain: f64,
+    /// How much more the recorded program took, likewise.
+    pub over: Median,
+    /// Processor time of the collector and the front, likewise.
+    pub collector: f64,
+    /// Memory of the recorded program beyond that of the plain one, MiB.
+    pub target_mib: f64,
+    /// Memory of the collector, MiB.
+    pub collector_mib: f64,
+    /// From the program's exit to the finished trace, and its run, seconds.
+    pub finish: f64,
+    /// The recorded program, start to exit, seconds.
+    pub wall: f64,
+    /// Bytes an event.
+    pub trace: f64,
+    /// Reading, nanoseconds an allocation.
+    pub report: f64,
+    /// Memory of the reader, MiB.
+    pub report_mib: f64,
+}
+
+/// All causes. The quick ones are short ranges, which show that all works.
+pub fn causes(extent: Extent) -> Vec<Cause> {
+    let mut causes = vec![
+        Cause {
+            name: "depth",
+            what: "frames below `main`, pairs",
+            values: vec![1, 2, 5, 10, 20, 40, 80, 120, 160, 200],
+            is_amount: false,
+            job: |workshop, depth| {
+                let arguments = [depth.to_string(), "64".to_owned(), "4000000".to_owned()];
+                Ok(Job::new(workshop.program("pair.c")?, arguments))
+            },
+        },
+        Cause {
+            name: "threads",
+            what: "threads, container churn of 8 M allocations in all",
+            values: vec![1, 2, 4, 8, 16],
+            is_amount: false,
+            job: |workshop, threads| churn(workshop, threads, 8_000_000),
+        },
+        Cause {
+            name: "stacks",
+            what: "distinct stacks, 4 M allocations in Rust",
+            values: vec![1_000, 10_000, 100_000, 300_000, 1_000_000],
+            is_amount: false,
+            job: |workshop, stacks| {
+                let arguments = [stacks.to_string(), "4000000".to_owned()];
+                Ok(Job::new(workshop.program("stacks.rs")?, arguments))
+            },
+        },
+        Cause {
+            name: "live",
+            what: "live blocks, of which 4 M are replaced at random",
+            values: vec![1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+            is_amount: false,
+            job: |workshop, blocks| {
+                let arguments = [blocks.to_string(), "4000000".to_owned()];
+                Ok(Job::new(workshop.program("live.c")?, arguments))
+            },
+        },
+        Cause {
+            name: "events",
+            what: "events in one run, container churn",
+            values: vec![1_000_000, 10_000_000, 100_000_000],
+            is_amount: true,
+            job: |workshop, events| churn(workshop, 1, events / 2),
+        },
+    ];
+    if extent == Extent::Quick {
+        for cause in &mut causes {
+            cause.values.truncate(2);
+        }
+    }
+    causes
+}
+
+/// The run of 10⁹ events, beside one that is short.
+pub fn long_run(events: u64) -> Cause {
+    Cause {
+        name: "long",
+        what: "events in one run, container churn",
+        values: vec![10_000_000, events],
+        is_amount: true,
+        job: |workshop, events| churn(workshop, 1, events / 2),
+    }
+}
+
+fn churn(workshop: &Workshop, threads: u64, allocations: u64) -> Result<Job> {
+    let rounds = allocations / ALLOCATIONS_A_ROUND / threads;
+    let arguments = [threads.to_string(), rounds.to_string()];
+    Ok(Job::new(workshop.program("churn.cc")?, arguments))
+}
+
+/// Measures a cause at all its values, plain and recorded in turn.
+pub fn measure(runner: &Runner, allotrope: &Tool, cause: &Cause, runs: usize) -> Result<Growth> {
+    let points = cause
+        .values
+        .iter()
+        .map(|value| {
+            let job = (cause.job)(runner.workshop, *value)?;
+            point(runner, allotrope, &job, *value, runs)
+                .with_context(|| format!("{} = {}", cause.name, count(*value)))
+        })
+        .collect::<Result<_>>()?;
+    Ok(Growth {
+        name: cause.name.to_owned(),
+        what: cause.what.to_owned(),
+        is_amount: cause.is_amount,
+        points,
+    })
+}
+
+fn point(runner: &Runner, allotrope: &Tool, job: &Job, value: u64, runs: usize) -> Result<Point> {
+    let mut samples: BTreeMap<bool, Vec<Sample>> = BTreeMap::new();
+    for round in 0..runs {
+        for tool in [&Tool::Plain, allotrope] {
+            let is_plain = matches!(tool, Tool::Plain);
+            let sample = runner.run(tool, job, round == 0)?;
+            samples.entry(is_plain).or_default().push(sample);
+        }
+    }
+    let (plain, ours) = (&samples[&true], &samples[&false]);
+    let middle = |samples: &[Sample], of: &dyn Fn(&Sample) -> f64| {
+        Median::of(samples.iter().map(of)).map_or(0.0, |median| median.middle)
+    };
+    let report = ours.iter().find_map(|sample| sample.report.as_ref());
+    let report = report.context("the trace was not read")?;
+    let events = report.events.context("the report has no sums")?;
+    let each = 1e9 / events.allocations as f64;
+    let over = ours
+        .iter()
+        .zip(plain)
+        .map(|(ours, plain)| (ours.target_cpu - plain.target_cpu) * each);
+    let mib = |kib: f64| kib / 1024.0;
+    let point = Point {
+        value,
+        events,
+        plain: middle(plain, &|sample| sample.target_cpu * each),
+        over: Median::of(over).context("nothing was run")?,
+        collector: middle(ours, &|sample| sample.tool_cpu * each),
+        target_mib: mib(middle(ours, &|sample| sample.target_peak_kib as f64)
+            - middle(plain, &|sample| sample.target_peak_kib as f64)),
+        collector_mib: mib(middle(ours, &|sample| sample.tool_peak_kib as f64)),
+        finish: middle(ours, &|sample| sample.finish),
+        wall: middle(ours, &|sample| sample.wall),
+        trace: middle(ours, &|sample| sample.trace_bytes as f64) / events.all() as f64,
+        report: report.wall * each,
+        report_mib: mib(report.peak_kib as f64),
+    };
+    eprintln!(
+        "{value}: {:.1} ns an allocation over {:.1}, collector {:.1} ns and {:.0} MiB, {:.2} bytes an event",
+        point.over.middle, point.plain, point.collector, point.collector_mib, point.trace
+    );
+    Ok(point)
+}
+
+impl Growth {
+    /// With which power of the cause a cost grows, by a name for it.
+    pub fn exponents(&self) -> Vec<(&'static str, Option<f64>)> {
+        let of = |cost: &dyn Fn(&Point) -> f64| {
+            let points: Vec<_> = self
+                .points
+                .iter()
+                .map(|point| {
+                    let amount = if self.is_amount {
+                        point.events.allocations as f64
+                    } else {
+                        1.0
+                    };
+                    (point.value as f64, (cost(point), amount))
+                })
+                .map(|(value, (cost, amount))| (value, cost * amount))
+                .collect();
+            exponent(&points)
+        };
+        let memory = |cost: &dyn Fn(&Point) -> f64| {
+            let points: Vec<_> = self
+                .points
+                .iter()
+                .map(|point| (point.value as f64, cost(point)))
+                .collect();
+            exponent(&points)
+        };
+        vec![
+            ("time of the program", of(&|point| point.over.middle)),
+            ("time of the collector", of(&|point| point.collector)),
+            (
+                "memory of the collector",
+                memory(&|point| point.collector_mib),
+            ),
+            ("time to report", of(&|point| point.report)),
+            ("memory to report", memory(&|point| point.report_mib)),
+        ]
+    }
+}

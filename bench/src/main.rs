@@ -1,0 +1,308 @@
+//! Measures what recording costs: plain, Allotrope and heaptrack in turn, in
+//! the same run. `bench/run` builds and starts it.
+//!
+//! It is no test: nothing passes or fails by time. Each measurement prints its
+//! tables; with `--write` they and the plots go into `docs/benchmarks.md`.
+
+mod aims;
+mod contention;
+mod document;
+mod figures;
+mod growth;
+mod instructions;
+mod job;
+mod machine;
+mod plots;
+mod processes;
+mod real_programs;
+mod results;
+mod row;
+mod run;
+mod server;
+mod standard;
+mod tables;
+mod took;
+mod tool;
+mod workshop;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use contention::Contention;
+use document::Document;
+use growth::Growth;
+use instructions::HotPath;
+use results::{Archive, Results, Standard};
+use row::Extent;
+use run::Runner;
+use standard::Effort;
+use tool::Tool;
+use workshop::Workshop;
+
+/// Measures what recording costs: plain, Allotrope and heaptrack in turn.
+#[derive(Debug, Parser)]
+#[command(name = "bench/run")]
+struct CommandLine {
+    #[command(subcommand)]
+    measurement: Option<Measurement>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Debug, Subcommand)]
+enum Measurement {
+    /// The rows that aims are stated for, under each tool (this is the default)
+    Standard,
+    /// What an allocation costs with one, two and four threads, and which
+    /// system calls recording makes
+    Threads,
+    /// Instructions on the hot paths, by callgrind
+    Instructions {
+        /// Compare with another version: a commit, or a binary of the command
+        #[arg(long, value_name = "VERSION")]
+        against: Option<String>,
+    },
+    /// How the cost grows with depth, threads, stacks, live blocks and events
+    Growth,
+    /// One run of very many events: memory and trace must stay bounded
+    Long {
+        /// How many
+        #[arg(long, default_value_t = 1_000_000_000)]
+        events: u64,
+    },
+    /// Makes the document's tables and plots again from what was measured last
+    Render,
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// Only what has this in its name (pair-20, churn, g++, depth …)
+    #[arg(long, global = true, value_name = "TEXT")]
+    only: Option<String>,
+    /// A twentieth of the work, one run: does everything work?
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Runs of each tool, alternating [default: 5; 3 for growth and threads]
+    #[arg(long, global = true, value_name = "N")]
+    runs: Option<usize>,
+    /// A tool that has used so much of a row gets no further run of it
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 15)]
+    a_tool: u64,
+    /// A run that takes longer has failed
+    #[arg(long, global = true, value_name = "SECONDS", default_value_t = 120)]
+    time_limit: u64,
+    /// Without heaptrack
+    #[arg(long, global = true)]
+    no_peer: bool,
+    /// The command that is measured
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH",
+        env = "ALLOTROPE_BENCH_COMMAND"
+    )]
+    allotrope: PathBuf,
+    /// Where results are kept, and other versions built
+    #[arg(
+        long,
+        global = true,
+        value_name = "FOLDER",
+        env = "ALLOTROPE_BENCH_FOLDER"
+    )]
+    folder: PathBuf,
+    /// Write the tables and plots into docs/benchmarks.md
+    #[arg(long, global = true, conflicts_with_all = ["quick", "only"])]
+    write: bool,
+}
+
+fn main() -> Result<()> {
+    let CommandLine {
+        measurement,
+        options,
+    } = CommandLine::parse();
+    let bench = Bench::new(options)?;
+    match measurement.unwrap_or(Measurement::Standard) {
+        Measurement::Standard => bench.standard(),
+        Measurement::Threads => bench.threads(),
+        Measurement::Instructions { against: None } => bench.instructions(),
+        Measurement::Instructions {
+            against: Some(version),
+        } => bench.instructions_against(&version),
+        Measurement::Growth => bench.growth(),
+        Measurement::Long { events } => bench.long(events),
+        Measurement::Render => bench.render(),
+    }
+}
+
+struct Bench {
+    options: Options,
+    archive: Archive,
+    workshop: Workshop,
+    allotrope: Tool,
+}
+
+impl Bench {
+    fn new(options: Options) -> Result<Self> {
+        Ok(Self {
+            archive: Archive::in_folder(&options.folder)?,
+            workshop: Workshop::open()?,
+            allotrope: Tool::allotrope(&options.allotrope)?,
+            options,
+        })
+    }
+
+    fn runner(&self, time_limit: u64) -> Runner<'_> {
+        Runner {
+            workshop: &self.workshop,
+            time_limit,
+        }
+    }
+
+    fn extent(&self) -> Extent {
+        if self.options.quick {
+            Extent::Quick
+        } else {
+            Extent::Full
+        }
+    }
+
+    fn runs(&self, usual: usize) -> usize {
+        self.options
+            .runs
+            .unwrap_or(if self.options.quick { 1 } else { usual })
+    }
+
+    fn wanted(&self, name: &str) -> bool {
+        self.options
+            .only
+            .as_ref()
+            .is_none_or(|text| name.contains(text.as_str()))
+    }
+
+    fn standard(&self) -> Result<()> {
+        let effort = Effort {
+            runs: self.runs(5),
+            a_tool: Duration::from_secs(self.options.a_tool),
+        };
+        let mut tools = vec![Tool::Plain, self.allotrope.clone()];
+        match Tool::heaptrack() {
+            _ if self.options.no_peer => {}
+            Ok(tool) => tools.push(tool),
+            Err(error) => eprintln!("without heaptrack: {error:#}"),
+        }
+        let runner = self.runner(self.options.time_limit);
+        let (start, load_before) = (Instant::now(), machine::load());
+        let mut rows = Vec::new();
+        for row in row::rows(self.extent()) {
+            if self.wanted(&row.name) {
+                match standard::measure(&runner, &tools, &row, effort) {
+                    Ok(measured) => rows.push(measured),
+                    Err(error) => eprintln!("{}: not measured: {error:#}", row.name),
+                }
+            }
+        }
+        ensure!(!rows.is_empty(), "nothing was measured");
+        let failures = rows
+            .iter()
+            .filter(|row| row.tools["allotrope"].failure.is_some())
+            .count();
+        let results = Standard {
+            when: machine::when_and_what(),
+            machine: machine::describe(),
+            minutes: start.elapsed().as_secs_f64() / 60.0,
+            load_before,
+            load_after: machine::load(),
+            rows,
+        };
+        println!("{}", tables::standard(&results));
+        self.keep("standard", &results)?;
+        ensure!(failures == 0, "Allotrope failed on {failures} rows");
+        Ok(())
+    }
+
+    fn threads(&self) -> Result<()> {
+        let runner = self.runner(self.options.time_limit);
+        let results =
+            Results::of(|| contention::contention(&runner, &self.allotrope, self.runs(3)))?;
+        println!("{}", tables::contention(&results));
+        self.keep("threads", &results)
+    }
+
+    fn instructions(&self) -> Result<()> {
+        let results = Results::of(|| instructions::count(&self.workshop, &self.allotrope))?;
+        println!("{}", tables::instructions(&results));
+        self.keep("instructions", &results)
+    }
+
+    fn instructions_against(&self, version: &str) -> Result<()> {
+        let other = instructions::other_version(version, &self.options.folder)?;
+        let before = instructions::count(&self.workshop, &other)?;
+        let now = instructions::count(&self.workshop, &self.allotrope)?;
+        println!("{}", tables::instructions_against(&now, &before, version));
+        Ok(())
+    }
+
+    fn growth(&self) -> Result<()> {
+        let runner = self.runner(self.options.time_limit * 5);
+        let causes = growth::causes(self.extent());
+        let causes = causes.iter().filter(|cause| self.wanted(cause.name));
+        let measure = |cause| growth::measure(&runner, &self.allotrope, cause, self.runs(3));
+        let results = Results::of(|| causes.map(measure).collect::<Result<Vec<Growth>>>())?;
+        println!("{}", tables::growth(&results));
+        self.keep("growth", &results)
+    }
+
+    fn long(&self, events: u64) -> Result<()> {
+        // An hour: it is for what does not end, not for what is slow.
+        let runner = self.runner(3600);
+        let cause = growth::long_run(events);
+        let results =
+            Results::of(|| Ok(vec![growth::measure(&runner, &self.allotrope, &cause, 1)?]))?;
+        println!("{}", tables::growth(&results));
+        self.keep("long", &results)
+    }
+
+    /// Keeps what was measured, unless it was a part or for show.
+    fn keep<T: serde::Serialize>(&self, name: &str, results: &T) -> Result<()> {
+        if self.options.quick || self.options.only.is_some() {
+            return Ok(());
+        }
+        self.archive.keep(name, results)?;
+        if self.options.write {
+            self.render()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn render(&self) -> Result<()> {
+        let mut document = Document::open()?;
+        let plots = document.plots();
+        std::fs::create_dir_all(&plots)?;
+        let drawn = |error: Box<dyn std::error::Error>| anyhow!("cannot draw: {error}");
+        if let Some(results) = self.archive.last::<Standard>("standard")? {
+            document.set("standard", &tables::standard(&results))?;
+            plots::ratios(&results.rows, &plots.join("ratios.svg")).map_err(drawn)?;
+        }
+        if let Some(results) = self.archive.last::<Results<Contention>>("threads")? {
+            document.set("threads", &tables::contention(&results))?;
+        }
+        if let Some(results) = self.archive.last::<Results<Vec<HotPath>>>("instructions")? {
+            document.set("instructions", &tables::instructions(&results))?;
+        }
+        for name in ["growth", "long"] {
+            let Some(results) = self.archive.last::<Results<Vec<Growth>>>(name)? else {
+                continue;
+            };
+            document.set(name, &tables::growth(&results))?;
+            for growth in &results.measured {
+                let path = plots.join(&growth.name).with_extension("svg");
+                plots::growth(growth, &path).map_err(drawn)?;
+            }
+        }
+        document.save()
+    }
+}

@@ -1,0 +1,155 @@
+//! The rows that are programs people run, with work made for them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Result, ensure};
+
+use crate::job::{Client, Figure, Job};
+use crate::row::{Aim, Extent, MakeJob, Row};
+use crate::server;
+use crate::workshop::{installed, python};
+
+/// All of them.
+pub fn rows(extent: Extent) -> Vec<Row> {
+    vec![
+        compiler(extent),
+        database(extent),
+        interpreter(extent),
+        filter(extent),
+        server(extent),
+    ]
+}
+
+fn row(name: &str, what: &str, aim: Option<Aim>, job: MakeJob) -> Row {
+    Row {
+        name: name.to_owned(),
+        what: what.to_owned(),
+        aim,
+        threads: 1,
+        is_cpp: false,
+        job,
+    }
+}
+
+/// The compiler itself: its driver would be all that heaptrack sees.
+fn compiler(extent: Extent) -> Row {
+    let depth = match extent {
+        Extent::Full => "-O2",
+        Extent::Quick => "-fsyntax-only",
+    };
+    let job = move |source: PathBuf| -> Result<Job> {
+        let mut arguments: Vec<OsString> = vec!["-quiet".into(), depth.into()];
+        let multiarch = asked_of_gcc("-print-multiarch")?;
+        if !multiarch.is_empty() {
+            arguments.extend(["-imultiarch".into(), multiarch.into()]);
+        }
+        arguments.extend(["-D_GNU_SOURCE", "-std=c++20", "-o", "/dev/null"].map(Into::into));
+        arguments.push(source.into());
+        let program = PathBuf::from(asked_of_gcc("-print-prog-name=cc1plus")?);
+        ensure!(
+            program.is_absolute(),
+            "g++ does not tell where cc1plus lies"
+        );
+        Ok(Job::new(program, arguments))
+    };
+    Row {
+        is_cpp: true,
+        ..row(
+            "cc1plus",
+            "cc1plus -O2, a heavy C++ file",
+            Some(Aim::Times(1.15)),
+            Box::new(move |workshop| job(workshop.source("heavy.cc"))),
+        )
+    }
+}
+
+fn asked_of_gcc(question: &str) -> Result<String> {
+    let output = Command::new(installed("g++")?)
+        .arg(question)
+        .stdin(Stdio::null())
+        .output()?;
+    ensure!(output.status.success(), "g++ {question} failed");
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+fn database(extent: Extent) -> Row {
+    let rows = extent.of(600_000);
+    row(
+        "sqlite3",
+        "sqlite3, 600 K rows in memory",
+        Some(Aim::Times(1.15)),
+        Box::new(move |workshop| {
+            let parameter = format!(".parameter set :rows {rows}");
+            let job = Job::new(
+                installed("sqlite3")?,
+                ["-cmd", parameter.as_str(), ":memory:"],
+            );
+            let input = Some(workshop.source("tables.sql"));
+            Ok(Job { input, ..job })
+        }),
+    )
+}
+
+fn interpreter(extent: Extent) -> Row {
+    let lines = extent.of(90_000);
+    row(
+        "python3",
+        "python3, PYTHONMALLOC=malloc",
+        Some(Aim::Times(1.5)),
+        Box::new(move |workshop| {
+            let script: OsString = workshop.source("words.py").into();
+            let job = Job::new(python()?, [script, lines.to_string().into()]);
+            let environment = vec![("PYTHONMALLOC", "malloc")];
+            Ok(Job { environment, ..job })
+        }),
+    )
+}
+
+fn filter(extent: Extent) -> Row {
+    const PROGRAM: &str = "group_by(.kind) | map({kind: .[0].kind, number: length, \
+                           sum: (map(.value) | add), tags: (map(.tags[0]) | unique)})";
+    row(
+        "jq",
+        "jq, a file of 10 MB",
+        None,
+        Box::new(move |workshop| {
+            let input = Some(workshop.json(extent.of(10_000_000) as usize)?);
+            let job = Job::new(installed("jq")?, [PROGRAM]);
+            Ok(Job { input, ..job })
+        }),
+    )
+}
+
+fn server(extent: Extent) -> Row {
+    let requests = extent.of(200_000);
+    row(
+        "redis",
+        "redis-server under redis-benchmark, throughput",
+        Some(Aim::Part(0.85)),
+        Box::new(move |workshop| {
+            installed("redis-benchmark")?;
+            let port = server::free_port()?;
+            let client = Some(Client { port, requests });
+            let program = installed("redis-server")?;
+            let figure = Figure::Requests;
+            let job = Job::new(program, settings(port, workshop.folder()));
+            Ok(Job {
+                figure,
+                client,
+                ..job
+            })
+        }),
+    )
+}
+
+/// A server that writes nothing to disk.
+fn settings(port: u16, folder: &Path) -> Vec<OsString> {
+    let mut settings: Vec<OsString> = ["--save", "", "--appendonly", "no", "--dir"]
+        .map(Into::into)
+        .to_vec();
+    settings.push(folder.into());
+    settings.extend(["--port".into(), port.to_string().into()]);
+    settings
+}

@@ -1,0 +1,78 @@
+//! redis-benchmark as the client of a redis-server under measurement.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::job::Client;
+
+/// What the server is asked for: strings, lists and hashes, written and read.
+const KINDS: &str = "set,get,lpush,hset";
+/// How long the server may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A port that is free now.
+pub fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// Sends all requests, ends the server, gives requests a second over all.
+pub fn use_it(client: &Client) -> Result<f64> {
+    let port = client.port.to_string();
+    wait_until_it_listens(client.port)?;
+    let output = Command::new("redis-benchmark")
+        .args([
+            "-p", &port, "-t", KINDS, "--csv", "-r", "100000", "-d", "64", "-n",
+        ])
+        .arg(client.requests.to_string())
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start redis-benchmark")?;
+    let ended = Command::new("redis-cli")
+        .args(["-p", &port, "shutdown", "nosave"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    ended.context("cannot start redis-cli")?;
+    ensure!(output.status.success(), "redis-benchmark failed");
+    rate(&String::from_utf8_lossy(&output.stdout))
+}
+
+fn wait_until_it_listens(port: u16) -> Result<()> {
+    let start = Instant::now();
+    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        if start.elapsed() > PATIENCE {
+            bail!("the server does not listen");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// All requests over all time, of lines `"KIND","REQUESTS A SECOND",…`: as
+/// many requests of each kind, so the harmonic mean of the rates.
+fn rate(csv: &str) -> Result<f64> {
+    let rates: Vec<f64> = csv
+        .lines()
+        .filter_map(|line| line.split(',').nth(1)?.trim_matches('"').parse().ok())
+        .collect();
+    ensure!(!rates.is_empty(), "redis-benchmark gave no figures: {csv}");
+    Ok(rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_of_all_requests() {
+        // 100 at 50/s take 2 s, 100 at 100/s take 1 s: 200 in 3 s.
+        let csv = "\"test\",\"rps\"\n\"SET\",\"50.0\",\"1\"\n\"GET\",\"100.0\",\"1\"\n";
+        assert!((rate(csv).unwrap() - 200.0 / 3.0).abs() < 1e-9);
+        assert!(rate("nothing").is_err());
+    }
+}

@@ -1,0 +1,330 @@
+//! The generated text: Markdown tables of what was measured.
+
+use std::fmt::Write as _;
+
+use crate::aims;
+use crate::contention::{ALLOCATIONS, Contention, THREADS};
+use crate::figures::{Median, count, short};
+use crate::growth::Growth;
+use crate::instructions::HotPath;
+use crate::job::Figure;
+use crate::results::{Results, Standard};
+use crate::row::Aim;
+use crate::run::Sample;
+use crate::standard::Measured;
+
+/// Tools in the order of the tables; the first is compared with.
+const PLAIN: &str = "plain";
+const OURS: &str = "allotrope";
+const PEER: &str = "heaptrack";
+
+/// The tables of the standard measurement.
+pub fn standard(results: &Standard) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{}. {}. {:.0} minutes; load before {:.1}, after {:.1} (more than 0 before: \
+         the machine was not idle).\n",
+        results.when, results.machine, results.minutes, results.load_before, results.load_after
+    );
+    text += &aims::table(&results.rows);
+    text += "\n### Time\n\n";
+    text += &time_table(&results.rows);
+    text +=
+        "\n![Time under each tool as a multiple of the plain program's](benchmarks/ratios.svg)\n";
+    for (tool, name) in [(OURS, "Allotrope"), (PEER, "heaptrack")] {
+        let _ = write!(
+            text,
+            "\n### What {name} takes besides\n\n{}",
+            cost_table(&results.rows, tool)
+        );
+    }
+    text
+}
+
+/// The table that is printed: ratios first, failures as failures.
+pub fn time_table(rows: &[Measured]) -> String {
+    let mut text =
+        "| work | aim | Allotrope | heaptrack | plain | Allotrope | heaptrack | runs |\n\
+                    | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+            .to_owned();
+    for row in rows {
+        let runs: Vec<_> = [PLAIN, OURS, PEER]
+            .map(|tool| {
+                row.tools
+                    .get(tool)
+                    .map_or(0, |runs| runs.samples.len())
+                    .to_string()
+            })
+            .to_vec();
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            row.what,
+            verdict(row),
+            ratio(row, OURS),
+            ratio(row, PEER),
+            figure(row, PLAIN),
+            figure(row, OURS),
+            figure(row, PEER),
+            runs.join("/"),
+        );
+    }
+    text
+}
+
+fn verdict(row: &Measured) -> String {
+    let aim = match row.aim {
+        None => return "–".to_owned(),
+        Some(Aim::Over(most)) => format!("≤ +{most} ns"),
+        Some(Aim::Times(most)) => format!("≤ {most}×"),
+        Some(Aim::Part(least)) => format!("≥ {:.0} %", least * 100.0),
+    };
+    match row.is_reached() {
+        Some(true) => format!("{aim}: reached"),
+        Some(false) => format!("{aim}: **missed**"),
+        None => format!("{aim}: not measured"),
+    }
+}
+
+/// `1.5× (1.4–1.6)`, or what stands in its place.
+fn ratio(row: &Measured, tool: &str) -> String {
+    let times = row.times(tool).map(|median| match row.figure {
+        Figure::Requests => median.text(|part| format!("{:.0} %", part * 100.0)),
+        _ => median.text(|times| format!("{}×", short(times))),
+    });
+    let Some(times) = times else {
+        return absent(row, tool);
+    };
+    match (row.figure, row.cost(tool)) {
+        (Figure::NanosecondsPrinted, Some(over)) => {
+            format!("{}, {times}", over.text(|over| format!("{over:+.1} ns")))
+        }
+        _ => times,
+    }
+}
+
+fn figure(row: &Measured, tool: &str) -> String {
+    let Some(median) = row.median(tool, |sample| sample.figure) else {
+        return "–".to_owned();
+    };
+    match row.figure {
+        Figure::NanosecondsPrinted => format!("{} ns", short(median.middle)),
+        Figure::Wall => format!("{} s", short(median.middle)),
+        Figure::Requests => format!("{:.0}/s", median.middle),
+    }
+}
+
+fn absent(row: &Measured, tool: &str) -> String {
+    match row.tools.get(tool).and_then(|runs| runs.failure.as_ref()) {
+        Some(failure) => format!("failed: {}", in_a_cell(failure)),
+        None => "–".to_owned(),
+    }
+}
+
+/// A message's beginning, without what would end a cell.
+fn in_a_cell(message: &str) -> String {
+    let plain: String = message
+        .chars()
+        .map(|c| if c == '|' || c == '\n' { ' ' } else { c })
+        .collect();
+    let mut short: String = plain.chars().take(80).collect();
+    if short.len() < plain.len() {
+        short.push('…');
+    }
+    short
+}
+
+/// What a tool takes besides the program's time.
+fn cost_table(rows: &[Measured], tool: &str) -> String {
+    let mut text = "| work | allocations | program's CPU | tool's CPU per million | program's memory | \
+                    tool's memory | bytes an event | exit to trace | reading per million | reading's memory |\n\
+                    | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        .to_owned();
+    for row in rows {
+        let Some(events) = row.events() else { continue };
+        if row.median(tool, |sample| sample.wall).is_none() {
+            continue;
+        }
+        let millions = events.allocations as f64 / 1e6;
+        let cell = |median: Option<Median>, form: &dyn Fn(f64) -> String| {
+            median.map_or("–".to_owned(), |median| form(median.middle))
+        };
+        let seconds = |of: &dyn Fn(&Sample) -> f64| {
+            cell(row.median(tool, of), &|s| format!("{} s", short(s)))
+        };
+        let report = |of: &dyn Fn(&crate::run::Report) -> f64| {
+            let samples = row.tools.get(tool).map(|runs| &runs.samples);
+            Median::of(
+                samples
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|(_, sample)| sample.report.as_ref().map(of)),
+            )
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {:.2} M | {} | {} | {} | {} | {} | {} | {} | {} |",
+            row.what,
+            millions,
+            cell(
+                row.against_plain(tool, |ours, plain| ours.target_cpu / plain.target_cpu),
+                &|times| { format!("{}×", short(times)) }
+            ),
+            seconds(&|sample| sample.tool_cpu / millions),
+            cell(
+                row.against_plain(tool, |ours, plain| {
+                    (ours.target_peak_kib as f64 - plain.target_peak_kib as f64) / 1024.0
+                }),
+                &|mib| format!("{mib:+.1} MiB")
+            ),
+            cell(
+                row.median(tool, |sample| sample.tool_peak_kib as f64 / 1024.0),
+                &|mib| { format!("{mib:.0} MiB") }
+            ),
+            cell(
+                row.median(tool, |sample| sample.trace_bytes as f64
+                    / events.all() as f64),
+                &short
+            ),
+            seconds(&|sample| sample.finish),
+            cell(report(&|report| report.wall / millions), &|s| format!(
+                "{} s",
+                short(s)
+            )),
+            cell(
+                report(&|report| report.peak_kib as f64 / 1024.0),
+                &|mib| format!("{mib:.0} MiB")
+            ),
+        );
+    }
+    text
+}
+
+/// The tables of how the cost grows.
+pub fn growth(results: &Results<Vec<Growth>>) -> String {
+    let mut text = format!("{}.\n", results.head());
+    for growth in &results.measured {
+        let _ = write!(text, "\n### By {}\n\n{}", growth.what, growth_table(growth));
+        let _ = writeln!(
+            text,
+            "\n![Cost by {}](benchmarks/{}.svg)",
+            growth.what, growth.name
+        );
+    }
+    text
+}
+
+/// One cause: a line for each value, and with which power things grow.
+pub fn growth_table(growth: &Growth) -> String {
+    let mut text = format!(
+        "| {} | program, plain | recording adds | collector | program's memory | collector's memory | \
+         bytes an event | run, exit to trace | reading | reading's memory |\n\
+         | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        growth.name
+    );
+    for point in &growth.points {
+        let _ = writeln!(
+            text,
+            "| {} | {} ns | {} ns | {} ns | {:+.1} MiB | {:.0} MiB | {} | {} s, {} s | {} ns | {:.0} MiB |",
+            count(point.value),
+            short(point.plain),
+            point.over.text(short),
+            short(point.collector),
+            point.target_mib,
+            point.collector_mib,
+            short(point.trace),
+            short(point.wall),
+            short(point.finish),
+            short(point.report),
+            point.report_mib,
+        );
+    }
+    let exponents = growth.exponents();
+    let parts: Vec<_> = exponents
+        .iter()
+        .map(|(what, exponent)| match exponent {
+            Some(exponent) => format!("{what} {exponent:.2}"),
+            None => format!("{what} can not be told"),
+        })
+        .collect();
+    let faster: Vec<_> = exponents
+        .iter()
+        .filter(|(_, exponent)| exponent.is_some_and(|exponent| exponent > aims::GROWTH))
+        .map(|(what, _)| *what)
+        .collect();
+    let _ = writeln!(text, "\nGrows with the power: {}.", parts.join(", "));
+    if faster.is_empty() {
+        text += "Nothing grows faster than its cause.\n";
+    } else {
+        let _ = writeln!(text, "**Faster than its cause**: {}.", faster.join(", "));
+    }
+    text
+}
+
+/// The tables of threads against each other.
+pub fn contention(results: &Results<Contention>) -> String {
+    let measured = &results.measured;
+    let mut text = format!(
+        "{}.\n\n| threads | plain, CPU an allocation | recording adds | collector |\n\
+         | ---: | ---: | ---: | ---: |\n",
+        results.head()
+    );
+    for point in &measured.points {
+        let _ = writeln!(
+            text,
+            "| {} | {} ns | {} ns | {} ns |",
+            point.value,
+            short(point.plain),
+            point.over.text(short),
+            short(point.collector)
+        );
+    }
+    let _ = write!(
+        text,
+        "\nSystem calls of the program, {THREADS} threads, {} allocations: {} plain, {} recorded. \
+         Where the two differ:\n\n| call | plain | recorded |\n| --- | ---: | ---: |\n",
+        count(ALLOCATIONS),
+        measured.all_calls.0,
+        measured.all_calls.1
+    );
+    for (name, (plain, ours)) in &measured.calls {
+        let _ = writeln!(text, "| `{name}` | {plain} | {ours} |");
+    }
+    text
+}
+
+/// The table of instruction counts.
+pub fn instructions(results: &Results<Vec<HotPath>>) -> String {
+    let mut text = format!(
+        "{}.\n\n| an operation | plain | recording adds | and to mark the time, under callgrind |\n\
+         | --- | ---: | ---: | ---: |\n",
+        results.head()
+    );
+    for path in &results.measured {
+        let _ = writeln!(
+            text,
+            "| {} | {:.1} | {:.1} | {:.1} |",
+            path.what, path.plain, path.over, path.marking
+        );
+    }
+    text
+}
+
+/// Two versions beside each other.
+pub fn instructions_against(ours: &[HotPath], other: &[HotPath], name: &str) -> String {
+    let mut text = format!(
+        "| an operation | recording adds, {name} | now | difference |\n| --- | ---: | ---: | ---: |\n"
+    );
+    for (now, before) in ours.iter().zip(other) {
+        let _ = writeln!(
+            text,
+            "| {} | {:.1} | {:.1} | {:+.1} |",
+            now.what,
+            before.over,
+            now.over,
+            now.over - before.over
+        );
+    }
+    text
+}
