@@ -3,8 +3,16 @@
 //! busy machine disturbs less; it is no test of time.
 //!
 //! `cargo run --release -p allotrope-profile --example replay_speed`
+//!
+//! With traces for arguments it replays those, several times each, and prints
+//! for an event the processor time of the thread that replays, that of all
+//! threads, and the time that passed: the least of each.
+
+use std::path::Path;
+use std::time::Instant;
 
 use allotrope_profile::{MemoryTrace, Options, replay};
+use allotrope_trace::TraceReader;
 use allotrope_trace::model::*;
 
 const EVENTS: u64 = 10_000_000;
@@ -100,9 +108,9 @@ fn program(threads: usize, live: usize, foreign: u64, lost: u64) -> MemoryTrace 
     MemoryTrace { records, cut: None }
 }
 
-/// Time this thread has had a processor, from Linux's proc(5).
-fn processor_ns() -> Result<u64, Box<dyn std::error::Error>> {
-    let times = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+/// Time a task has had a processor, from Linux's proc(5).
+fn processor_ns(task: &Path) -> Result<u64, Box<dyn std::error::Error>> {
+    let times = std::fs::read_to_string(task.join("schedstat"))?;
     let first = times
         .split_whitespace()
         .next()
@@ -110,7 +118,50 @@ fn processor_ns() -> Result<u64, Box<dyn std::error::Error>> {
     Ok(first.parse()?)
 }
 
+/// Time all threads of this process have had, those that ended too, in ticks
+/// of 10 ms.
+fn all_threads_ns() -> Result<u64, Box<dyn std::error::Error>> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    let behind_name = stat.rsplit(')').next().ok_or("stat is empty")?;
+    let times = behind_name.split_whitespace().skip(11).take(2);
+    let ticks: u64 = times.map(str::parse::<u64>).sum::<Result<_, _>>()?;
+    Ok(ticks * 10_000_000)
+}
+
+fn measure(path: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let mut least = [f64::MAX; 3];
+    let mut events = 0;
+    for _ in 0..5 {
+        let trace = TraceReader::open(Path::new(path))?;
+        let (begun, all, own) = (Instant::now(), all_threads_ns()?, processor_ns(this())?);
+        let profile = replay(&trace, &Options::default())?;
+        let passed = [
+            processor_ns(this())? - own,
+            all_threads_ns()? - all,
+            u64::try_from(begun.elapsed().as_nanos())?,
+        ];
+        let totals = profile.processes.iter().map(|process| process.totals);
+        events = totals.map(|t| t.allocations + t.deallocations).sum();
+        for (least, passed) in least.iter_mut().zip(passed) {
+            *least = least.min(passed as f64 / events.max(1) as f64);
+        }
+    }
+    let [own, all, wall] = least;
+    println!(
+        "{path}: {events} events, {own:.1} ns on the replaying thread, {all:.1} on all, {wall:.1} passed"
+    );
+    Ok(())
+}
+
+fn this() -> &'static Path {
+    Path::new("/proc/thread-self")
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let traces: Vec<String> = std::env::args().skip(1).collect();
+    if !traces.is_empty() {
+        return traces.iter().try_for_each(|path| measure(path));
+    }
     for (threads, live, foreign, lost) in [
         (1, 100, 0, 0),
         (1, 100_000, 0, 0),
@@ -119,9 +170,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (4, 1_000, 10, 10),
     ] {
         let trace = program(threads, live, foreign, lost);
-        let start = processor_ns()?;
+        let start = processor_ns(this())?;
         let profile = replay(&trace, &Options::default())?;
-        let ns = (processor_ns()? - start) as f64 / EVENTS as f64;
+        let ns = (processor_ns(this())? - start) as f64 / EVENTS as f64;
         let process = &profile.processes[0];
         println!(
             "{threads} threads, {live} live each, {foreign} % foreign frees, {lost} ‰ lost: {ns:.1} ns an event, \

@@ -48,11 +48,36 @@ impl Timeline {
         let passed = tick - i128::from(from.tick);
         // Both factors are below 2^65, so the product stays within 2^127 only
         // for sane slopes; a hostile one must not overflow.
-        let scaled = passed
-            .checked_mul(slope_ns)
-            .map_or(i128::from(u64::MAX), |p| p.div_euclid(slope_ticks));
+        let scaled = quick_scale(passed, slope_ns, slope_ticks).unwrap_or_else(|| {
+            passed
+                .checked_mul(slope_ns)
+                .map_or(i128::from(u64::MAX), |p| p.div_euclid(slope_ticks))
+        });
         i128::from(from.monotonic_ns) + scaled
     }
+}
+
+/// `passed * ns / ticks`, rounded down, without a division of 128 bits, which
+/// takes longer than all else that is done with an event: a guess in floating
+/// point, then the remainder says whether it is right. Where the numbers are
+/// too large for that there is no answer.
+#[inline]
+fn quick_scale(passed: i128, ns: i128, ticks: i128) -> Option<i128> {
+    let fits = |n: i128| u64::try_from(n).ok().filter(|&n| n < 1 << 62);
+    let (passed, ns, ticks) = (fits(passed)?, fits(ns)?, fits(ticks)?);
+    let mut quotient = (passed as f64 * (ns as f64 / ticks as f64)) as u64;
+    let exact = u128::from(passed) * u128::from(ns);
+    for _ in 0..3 {
+        let reached = u128::from(quotient) * u128::from(ticks);
+        if reached > exact {
+            quotient = quotient.checked_sub(1)?;
+        } else if exact - reached >= u128::from(ticks) {
+            quotient = quotient.checked_add(1)?;
+        } else {
+            return Some(i128::from(quotient));
+        }
+    }
+    None
 }
 
 #[cfg(test)]
@@ -88,6 +113,28 @@ mod tests {
     fn readings_that_go_backwards_are_left_out() {
         let line = Timeline::new(vec![clock(0, 0), clock(10, 100), clock(20, 90)], 0);
         assert_eq!(line.ns(20), 200);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn the_quick_way_gives_what_a_division_gives(
+            passed in 0..u64::MAX >> 2, ns in 1..u64::MAX >> 3, ticks in 1..u64::MAX >> 3,
+            shifts in (0..62_u32, 0..60_u32, 0..60_u32),
+        ) {
+            let (passed, ns, ticks) = (passed >> shifts.0, ns >> shifts.1, (ticks >> shifts.2).max(1));
+            let (passed, ns, ticks) = (i128::from(passed), i128::from(ns), i128::from(ticks));
+            if let Some(quick) = quick_scale(passed, ns, ticks) {
+                proptest::prop_assert_eq!(quick, (passed * ns).div_euclid(ticks));
+            }
+        }
+
+        #[test]
+        fn the_quick_way_does_for_ordinary_recordings(
+            passed in 0..1_u64 << 52, ns in 1_u64 << 20..1 << 50, hertz in 1..8_u64,
+        ) {
+            let (passed, ns) = (i128::from(passed), i128::from(ns));
+            proptest::prop_assert!(quick_scale(passed, ns, ns * i128::from(hertz) + 7).is_some());
+        }
     }
 
     #[test]

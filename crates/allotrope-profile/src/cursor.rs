@@ -18,6 +18,7 @@ use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::index::Threads;
 use crate::place::place_of;
+use crate::read_ahead::ReadAhead;
 use crate::source::{Run, TraceSource};
 
 /// How many events after a reallocation's start its answer is looked for.
@@ -106,11 +107,14 @@ impl Segment {
 
 /// Reads one stream of one image.
 pub(crate) struct Cursor<'a, S: TraceSource> {
-    source: &'a S,
+    ahead: &'a ReadAhead<'a, S>,
     timeline: &'a Timeline,
     threads: &'a RefCell<Threads>,
     runs: &'a [Run<S::Handle>],
+    /// What the first run's number is among the image's.
+    first_run: usize,
     next_run: usize,
+    /// Anchors in it hold nanoseconds.
     buffer: Vec<Event>,
     scratch: Vec<Event>,
     position: usize,
@@ -124,20 +128,21 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
 
 impl<'a, S: TraceSource> Cursor<'a, S> {
     /// A cursor before the first event of a stream of an image that lasted
-    /// from `start_ns` to `end_ns`.
+    /// from `start_ns` to `end_ns`. Its runs are those from `first_run` on.
     pub(crate) fn new(
-        source: &'a S,
+        ahead: &'a ReadAhead<'a, S>,
         timeline: &'a Timeline,
         threads: &'a RefCell<Threads>,
-        runs: &'a [Run<S::Handle>],
+        (first_run, runs): (usize, &'a [Run<S::Handle>]),
         start_ns: u64,
         end_ns: Option<u64>,
     ) -> Self {
         Self {
-            source,
+            ahead,
             timeline,
             threads,
             runs,
+            first_run,
             next_run: 0,
             buffer: Vec::new(),
             scratch: Vec::new(),
@@ -188,7 +193,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let coming = &self.buffer[self.position.min(self.buffer.len())..];
         for event in coming.iter().take(LOOK_AHEAD) {
             let found = match event.kind {
-                EventKind::Anchor if self.timeline.ns(event.address) > until => {
+                EventKind::Anchor if event.address > until => {
                     return Outlook::Never;
                 }
                 EventKind::Allocation | EventKind::ReallocationEnd => allocates,
@@ -211,8 +216,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// Decodes the next run in place of what was read.
     fn load(&mut self) -> Result<bool, ReplayError> {
         while let Some(run) = self.runs.get(self.next_run) {
+            let number = self.first_run + self.next_run;
             self.next_run += 1;
-            self.source.read(&run.handle, &mut self.buffer)?;
+            self.ahead.fetch(number, &run.handle, &mut self.buffer)?;
             self.position = 0;
             self.segment.end = 0;
             if !self.buffer.is_empty() {
@@ -229,8 +235,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let Some(run) = self.runs.get(self.next_run) else {
             return Ok(false);
         };
+        let number = self.first_run + self.next_run;
         self.next_run += 1;
-        self.source.read(&run.handle, &mut self.scratch)?;
+        self.ahead.fetch(number, &run.handle, &mut self.scratch)?;
         self.buffer.drain(..self.position);
         self.segment.end = self.segment.end.saturating_sub(self.position);
         self.position = 0;
@@ -256,9 +263,10 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let known = anchor.or_else(|| {
             let ahead = self.runs.iter().skip(self.next_run).take(RUNS_AHEAD);
             self.segment.remaining += USUAL_GAP;
-            ahead.filter_map(|run| run.first_tick).next()
+            let tick = ahead.filter_map(|run| run.first_tick).next();
+            tick.map(|tick| self.timeline.ns(tick))
         });
-        self.spread(known.map(|tick| self.timeline.ns(tick)));
+        self.spread(known);
     }
 
     /// Spreads the remaining events of the segment up to the anchor's time.
@@ -288,8 +296,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         time
     }
 
-    fn pass_anchor(&mut self, tick: u64) {
-        self.segment.lower = self.segment.lower.max(self.timeline.ns(tick));
+    fn pass_anchor(&mut self, ns: u64) {
+        self.segment.lower = self.segment.lower.max(ns);
         self.segment.end = self.position;
     }
 

@@ -5,6 +5,7 @@ use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
+use crate::live::{BlockNumber, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Site, Totals};
 use crate::place::address_at;
 use crate::replay::{Block, Observer};
@@ -44,7 +45,8 @@ pub(crate) struct Ledger<'a> {
     image: ImageId,
     temporary_threshold: u64,
     observer: Option<&'a Observer<'a>>,
-    live: FxHashMap<u64, LiveBlock>,
+    /// By number; those that are no block's hold what was there before.
+    blocks: Vec<LiveBlock>,
     sites: Sites,
     threads: Vec<ThreadFigures>,
     entries: [EntryTotals; EntryPoint::ALL.len()],
@@ -79,7 +81,8 @@ pub(crate) struct Balance {
 }
 
 impl<'a> Ledger<'a> {
-    /// Books that begin at `start_ns` with these inherited blocks (address, size).
+    /// Books that begin at `start_ns` with these inherited blocks (place, size),
+    /// whose numbers are their positions.
     pub(crate) fn new(
         image: ImageId,
         start_ns: u64,
@@ -99,10 +102,7 @@ impl<'a> Ledger<'a> {
             image,
             temporary_threshold,
             observer,
-            live: inherited
-                .iter()
-                .map(|&(at, size)| (at, block(size)))
-                .collect(),
+            blocks: inherited.iter().map(|&(_, size)| block(size)).collect(),
             sites: Sites::default(),
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(|entry| EntryTotals {
@@ -132,15 +132,15 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Takes the next event.
+    /// Takes the next event and the blocks of which it speaks.
     #[inline]
-    pub(crate) fn take(&mut self, step: &Step) {
+    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks) {
         self.now = self.now.max(step.time);
         self.ambiguous += u64::from(step.ambiguous);
         if step.allocates {
-            self.allocate(step);
+            self.allocate(step, blocks);
         } else {
-            self.deallocate(step);
+            self.deallocate(step, blocks.block);
         }
         // The latest moment counts on a tie, also one that a block of 0 bytes makes.
         if self.live_bytes >= self.totals.peak_bytes {
@@ -161,7 +161,7 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn allocate(&mut self, step: &Step) {
+    fn allocate(&mut self, step: &Step, blocks: Blocks) {
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
         thread.allocations += 1;
@@ -173,8 +173,13 @@ impl<'a> Ledger<'a> {
             site,
             thread: step.thread,
         };
-        if let Some(old) = self.live.insert(step.address, block) {
-            self.lose(step.address, old);
+        if blocks.replaced != NO_BLOCK {
+            self.lose(step.address, self.blocks[blocks.replaced]);
+        }
+        if blocks.block == self.blocks.len() {
+            self.blocks.push(block);
+        } else {
+            self.blocks[blocks.block] = block;
         }
         self.sites.allocate(site, step.size, step.reallocation);
         let totals = &mut self.totals;
@@ -189,15 +194,16 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn deallocate(&mut self, step: &Step) {
+    fn deallocate(&mut self, step: &Step, number: BlockNumber) {
         self.totals.deallocations += 1;
         self.entries[step.entry as usize].deallocations += 1;
         let thread = thread(&mut self.threads, step.thread);
         thread.deallocations += 1;
-        let Some(block) = self.live.remove(&step.address) else {
+        if number == NO_BLOCK {
             self.miss(step.address);
             return;
-        };
+        }
+        let block = self.blocks[number];
         if block.site == INHERITED {
             self.totals.inherited_deallocations += 1;
             return;
@@ -288,24 +294,26 @@ impl<'a> Ledger<'a> {
         });
     }
 
-    /// Places of the blocks that are live, inherited ones among them.
-    pub(crate) fn live_blocks(&self) -> Vec<(u64, u64)> {
-        self.live
-            .iter()
-            .map(|(&at, block)| (at, block.size))
-            .collect()
+    /// Requested bytes of a live block.
+    pub(crate) fn size_of(&self, block: BlockNumber) -> u64 {
+        self.blocks[block].size
     }
 
     /// Closes the books at the end of the image.
-    pub(crate) fn close(mut self, end_ns: u64) -> Balance {
+    pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> Balance {
         let end_ns = end_ns.max(self.now);
-        let mut left: Vec<(u64, LiveBlock)> = std::mem::take(&mut self.live)
-            .into_iter()
-            .filter(|(_, block)| block.site != INHERITED)
+        let blocks = std::mem::take(&mut self.blocks);
+        let mut left: Vec<(u64, BlockNumber)> = live
+            .iter()
+            .filter(|&(_, number)| blocks[number].site != INHERITED)
             .collect();
         // In order of allocation, so that what is shown does not depend on hashing.
-        left.sort_unstable_by_key(|&(at, block)| (block.allocated_ns, block.sequence, at));
-        for (address, block) in left {
+        left.sort_unstable_by_key(|&(at, number)| {
+            let block = &blocks[number];
+            (block.allocated_ns, block.sequence, at)
+        });
+        for (address, number) in left {
+            let block = blocks[number];
             self.sites.outlive(block.site, end_ns - block.allocated_ns);
             if let Some(observer) = self.observer {
                 self.show(observer, address, block, None);

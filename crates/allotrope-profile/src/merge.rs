@@ -12,6 +12,7 @@
 //! At a fork all streams of the parent meet at the ordinals that the trace
 //! gives, so that the child inherits exactly what was live then.
 
+mod alone;
 mod search;
 
 use std::cmp::Reverse;
@@ -19,6 +20,7 @@ use std::collections::BinaryHeap;
 
 use crate::cursor::{Cursor, Outlook, Step};
 use crate::error::ReplayError;
+use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
 use crate::tentative::{Placed, Tentative};
 
@@ -37,10 +39,10 @@ const TRIES: u8 = 2;
 
 /// Takes an image's events in their order.
 pub(crate) trait Sink {
-    /// The next event.
-    fn step(&mut self, step: &Step) -> Result<(), ReplayError>;
-    /// The image forked here.
-    fn fork(&mut self, fork: usize) -> Result<(), ReplayError>;
+    /// The next event and the blocks of which it speaks.
+    fn step(&mut self, step: &Step, blocks: Blocks);
+    /// The image forked here, when these blocks were live.
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
 }
 
 /// Where a fork cut the parent's streams.
@@ -49,22 +51,24 @@ pub(crate) struct Fork {
     pub points: Vec<(usize, u64)>,
 }
 
-/// Gives the events of all cursors to the sink.
+/// Gives the events of all cursors to the sink; `live` is what was inherited.
+/// Gives what is live at the end.
 pub(crate) fn merge<S: TraceSource, K: Sink>(
     mut cursors: Vec<Cursor<'_, S>>,
-    inherited: impl Iterator<Item = u64>,
+    live: LiveBlocks,
     forks: &[Fork],
     sink: &mut K,
-) -> Result<(), ReplayError> {
+) -> Result<LiveBlocks, ReplayError> {
     if cursors.len() <= 1 {
-        return follow(cursors.pop(), forks, sink);
+        return follow(cursors.pop(), live, forks, sink);
     }
     let mut merge = Merge {
         streams: cursors.into_iter().map(Stream::new).collect(),
         ready: BinaryHeap::new(),
+        turn: None,
         waiting: Vec::new(),
         overdue: u64::MAX,
-        tentative: Tentative::new(inherited.collect()),
+        tentative: Tentative::new(live),
         detours: Vec::new(),
         credit: CREDIT_LIMIT,
         settle_at: SETTLE_EACH,
@@ -72,15 +76,17 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
         forks,
         sink,
     };
-    merge.run()
+    merge.run()?;
+    Ok(merge.tentative.into_live())
 }
 
 /// One stream has one order.
 fn follow<S: TraceSource, K: Sink>(
     cursor: Option<Cursor<'_, S>>,
+    mut live: LiveBlocks,
     forks: &[Fork],
     sink: &mut K,
-) -> Result<(), ReplayError> {
+) -> Result<LiveBlocks, ReplayError> {
     let point = |fork: usize| forks[fork].points.first().map_or(u64::MAX, |point| point.1);
     let mut order: Vec<usize> = (0..forks.len()).collect();
     order.sort_by_key(|&fork| point(fork));
@@ -88,12 +94,17 @@ fn follow<S: TraceSource, K: Sink>(
     if let Some(mut cursor) = cursor {
         while let Some(step) = cursor.next()? {
             while let Some(fork) = next.next_if(|&fork| point(fork) <= step.ordinal) {
-                sink.fork(fork)?;
+                sink.fork(fork, &live)?;
             }
-            sink.step(&step)?;
+            let blocks = live.apply(&step);
+            sink.step(&step, blocks);
+            live.forget(step.allocates, blocks);
         }
     }
-    next.try_for_each(|fork| sink.fork(fork))
+    for fork in next {
+        sink.fork(fork, &live)?;
+    }
+    Ok(live)
 }
 
 struct Stream<'a, S: TraceSource> {
@@ -110,6 +121,16 @@ impl<'a, S: TraceSource> Stream<'a, S> {
             head: None,
             returned: Vec::new(),
         }
+    }
+
+    /// Takes the next step for the head.
+    #[inline]
+    fn advance(&mut self) -> Result<(), ReplayError> {
+        self.head = match self.returned.pop() {
+            Some(step) => Some(step),
+            None => self.cursor.next()?,
+        };
+        Ok(())
     }
 
     /// Whether an allocation (or deallocation) at the address follows the head
@@ -149,6 +170,9 @@ struct Merge<'a, 'k, S: TraceSource, K> {
     streams: Vec<Stream<'a, S>>,
     /// Streams whose head may be tried, by its estimated time.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The stream that was brought up last, not yet among `ready`: mostly its
+    /// turn comes again at once.
+    turn: Option<(u64, usize)>,
     waiting: Vec<(usize, Wait)>,
     /// The earliest time by which a waiting event must have happened.
     overdue: u64,
@@ -176,12 +200,13 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 self.resolve()?;
             }
             if self.tentative.len() >= self.settle_at {
-                self.settle()?;
+                self.settle();
+                self.follow_alone()?;
             }
         }
-        self.settle_all()?;
+        self.settle_all();
         for fork in std::mem::take(&mut self.open_forks) {
-            self.sink.fork(fork)?;
+            self.sink.fork(fork, self.tentative.live())?;
         }
         Ok(())
     }
@@ -196,20 +221,32 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Takes a stream's next event for its head; `false` at the stream's end.
     fn bring_up(&mut self, stream: usize) -> Result<bool, ReplayError> {
+        self.give_up_turn();
         let at = &mut self.streams[stream];
-        at.head = match at.returned.pop() {
-            Some(step) => Some(step),
-            None => at.cursor.next()?,
-        };
-        if let Some(head) = at.head {
-            self.ready.push(Reverse((head.time, stream)));
-        }
+        at.advance()?;
+        self.turn = at.head.map(|head| (head.time, stream));
         Ok(at.head.is_some())
+    }
+
+    /// Puts the stream that was brought up last among the others.
+    fn give_up_turn(&mut self) {
+        self.ready.extend(self.turn.take().map(Reverse));
     }
 
     /// The stream to try next. While an event waits, only streams that may
     /// still hold what came before it go on; otherwise they would run ahead.
     fn choose(&mut self) -> Option<usize> {
+        if let Some((time, stream)) = self.turn
+            && self.overdue == u64::MAX
+            && self
+                .ready
+                .peek()
+                .is_none_or(|&Reverse(next)| (time, stream) < next)
+        {
+            self.turn = None;
+            return Some(stream);
+        }
+        self.give_up_turn();
         let &Reverse((_, first)) = self.ready.peek()?;
         let deadline = self.overdue.saturating_add(SLACK_NS);
         if self.overdue == u64::MAX || self.lower(first) <= deadline {
@@ -413,6 +450,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Places the head of a waiting stream although nothing makes it legal.
     fn force(&mut self, stream: usize) -> Result<(), ReplayError> {
+        self.give_up_turn();
         self.waiting.retain(|&(waiting, _)| waiting != stream);
         self.ready.retain(|&Reverse((_, ready))| ready != stream);
         self.wake(|_| false);
@@ -483,6 +521,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     fn start_over(&mut self) {
         self.waiting.clear();
         self.overdue = u64::MAX;
+        self.turn = None;
         let heads = self.streams.iter().enumerate();
         self.ready = heads
             .filter_map(|(stream, at)| Some(Reverse((at.head?.time, stream))))
@@ -491,31 +530,25 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Gives the sink what no stream can reach back to.
-    fn settle(&mut self) -> Result<(), ReplayError> {
+    fn settle(&mut self) {
         let heads = self.streams.iter().filter_map(|at| at.head);
         let frontier = heads.map(|head| head.lower).min().unwrap_or(u64::MAX);
         let settled = |step: &Step| step.upper.saturating_add(SLACK_NS) < frontier;
-        while let Some(step) = self.tentative.settle_if(settled) {
-            self.credit = (self.credit + CREDIT_EACH).min(CREDIT_LIMIT);
-            self.sink.step(&step)?;
+        let mut count = 0;
+        while self.tentative.settle_if(settled, self.sink) {
+            count += 1;
         }
         if self.tentative.len() >= TENTATIVE_LIMIT {
             for _ in 0..TENTATIVE_LIMIT / 2 {
-                if let Some(step) = self.tentative.settle_if(|_| true) {
-                    self.credit = (self.credit + CREDIT_EACH).min(CREDIT_LIMIT);
-                    self.sink.step(&step)?;
-                }
+                count += u64::from(self.tentative.settle_if(|_| true, self.sink));
             }
         }
+        self.credit = (self.credit + count * CREDIT_EACH).min(CREDIT_LIMIT);
         self.settle_at = self.tentative.len() + SETTLE_EACH;
-        Ok(())
     }
 
-    fn settle_all(&mut self) -> Result<(), ReplayError> {
-        while let Some(step) = self.tentative.settle_if(|_| true) {
-            self.sink.step(&step)?;
-        }
-        Ok(())
+    fn settle_all(&mut self) {
+        while self.tentative.settle_if(|_| true, self.sink) {}
     }
 
     /// The fork that comes before this event of the stream.
@@ -546,9 +579,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     fn pass_fork(&mut self, fork: usize) -> Result<(), ReplayError> {
         self.open_forks.retain(|&open| open != fork);
-        self.settle_all()?;
+        self.settle_all();
         self.detours.clear();
-        self.sink.fork(fork)?;
+        self.sink.fork(fork, self.tentative.live())?;
         self.wake(|wait| matches!(wait, Wait::Fork(_) | Wait::Detour));
         Ok(())
     }

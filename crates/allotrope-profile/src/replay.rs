@@ -11,8 +11,10 @@ use crate::error::ReplayError;
 use crate::frames::FrameTable;
 use crate::index::{Image, Index, ThreadNames, index};
 use crate::ledger::{Balance, Ledger};
+use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
+use crate::read_ahead::ReadAhead;
 use crate::series::ResidentSample;
 use crate::source::TraceSource;
 
@@ -183,16 +185,15 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let timeline = &self.index.timeline;
         let start_ns = timeline.ns(image.start.tick);
         let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
-        let cursors = image.streams.values().map(|runs| {
-            Cursor::new(
-                self.source,
-                timeline,
-                &image.threads,
-                runs,
-                start_ns,
-                end_ns,
-            )
+        let streams = || image.streams.values().map(Vec::as_slice);
+        let ahead = ReadAhead::new(self.source, timeline, streams());
+        let mut first_run = 0;
+        let cursors = streams().map(|runs| {
+            let numbered = (first_run, runs);
+            first_run += runs.len();
+            Cursor::new(&ahead, timeline, &image.threads, numbered, start_ns, end_ns)
         });
+        let cursors = cursors.collect();
         let threshold = self.options.temporary_threshold;
         let mut books = Books {
             ledger: Ledger::new(
@@ -209,12 +210,12 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             children: &image.children,
             depth,
         };
-        let addresses = inherited.iter().map(|&(address, _)| address);
+        let live = LiveBlocks::new(inherited.iter().map(|&(place, _)| place));
         let forks = self.forks(image);
-        merge(cursors.collect(), addresses, &forks, &mut books)?;
+        let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
         let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
         let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
-        let balance = books.ledger.close(end_ns);
+        let balance = books.ledger.close(end_ns, &live);
         self.done.borrow_mut().push((id, balance));
         Ok(())
     }
@@ -262,23 +263,25 @@ struct Books<'r, 'a, S: TraceSource> {
 
 impl<S: TraceSource> Sink for Books<'_, '_, S> {
     #[inline]
-    fn step(&mut self, step: &Step) -> Result<(), ReplayError> {
+    fn step(&mut self, step: &Step, blocks: Blocks) {
         if self.code_changes && step.allocates {
             let mut code = self.image.runtime_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
-            self.ledger.take(&Step { stack, ..*step });
+            self.ledger.take(&Step { stack, ..*step }, blocks);
         } else {
-            self.ledger.take(step);
+            self.ledger.take(step, blocks);
         }
         self.replayer.count();
-        Ok(())
     }
 
-    fn fork(&mut self, fork: usize) -> Result<(), ReplayError> {
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
         let Some(&child) = self.children.get(fork) else {
             return Ok(());
         };
-        let inherited = self.ledger.live_blocks();
+        let inherited: Inherited = live
+            .iter()
+            .map(|(place, block)| (place, self.ledger.size_of(block)))
+            .collect();
         if self.depth >= FORK_DEPTH {
             self.replayer.later.borrow_mut().push((child, inherited));
             return Ok(());

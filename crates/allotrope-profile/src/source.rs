@@ -33,10 +33,11 @@ pub enum SourceEntry<H> {
 /// Takes one entry of a trace.
 pub type Visitor<'a, H> = dyn FnMut(SourceEntry<H>) -> Result<(), ReplayError> + 'a;
 
-/// A trace that can be listed and whose runs of events can be read in any order.
-pub trait TraceSource {
+/// A trace that can be listed and whose runs of events can be read in any
+/// order, by several threads at the same time.
+pub trait TraceSource: Sync {
     /// What the source finds a run by.
-    type Handle: Copy;
+    type Handle: Copy + Sync;
 
     /// Gives every entry, in file order.
     fn visit(&self, visitor: &mut Visitor<'_, Self::Handle>) -> Result<(), ReplayError>;

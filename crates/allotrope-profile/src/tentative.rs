@@ -7,9 +7,9 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashSet;
-
 use crate::cursor::Step;
+use crate::live::{Blocks, LiveBlocks};
+use crate::merge::Sink;
 
 /// Slots of the table of latest steps.
 const SLOTS: usize = 1 << SLOT_BITS;
@@ -22,8 +22,8 @@ pub(crate) struct Placed {
     pub step: Step,
     /// What the step's time was before its place decided it.
     pub estimate: u64,
-    /// It was legal, so that undoing it changes what is live.
-    legal: bool,
+    /// The blocks of which it speaks.
+    pub blocks: Blocks,
 }
 
 /// The tentative order, and what is live at its end.
@@ -31,7 +31,7 @@ pub(crate) struct Tentative {
     placed: VecDeque<Placed>,
     /// Number of steps that were settled.
     settled: u64,
-    live: FxHashSet<u64>,
+    live: LiveBlocks,
     /// Number + 1 of a late step by its address's slot.
     latest: Box<[u64]>,
     /// Time of the last step.
@@ -40,7 +40,7 @@ pub(crate) struct Tentative {
 }
 
 impl Tentative {
-    pub(crate) fn new(live: FxHashSet<u64>) -> Self {
+    pub(crate) fn new(live: LiveBlocks) -> Self {
         Self {
             placed: VecDeque::new(),
             settled: 0,
@@ -58,7 +58,23 @@ impl Tentative {
     /// Whether the step agrees with what is live.
     #[inline]
     pub(crate) fn allows(&self, step: &Step) -> bool {
-        self.live.contains(&step.address) != step.allocates
+        self.live.contains(step.address) != step.allocates
+    }
+
+    /// The tentative steps, in their order.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Placed> {
+        self.placed.iter()
+    }
+
+    /// Gives the step to the sink at once, for good; nothing may be tentative.
+    #[inline]
+    pub(crate) fn pass<K: Sink>(&mut self, mut step: Step, sink: &mut K) {
+        self.now = self.now.max(step.time);
+        step.time = self.now;
+        self.settled_at = self.now;
+        let blocks = self.live.apply(&step);
+        sink.step(&step, blocks);
+        self.live.forget(step.allocates, blocks);
     }
 
     /// Places the step at the end, not later than `latest` where its own
@@ -68,16 +84,12 @@ impl Tentative {
         let estimate = step.time;
         self.now = self.now.max(estimate.min(latest));
         step.time = self.now;
-        let legal = if step.allocates {
-            self.live.insert(step.address)
-        } else {
-            self.live.remove(&step.address)
-        };
+        let blocks = self.live.apply(&step);
         self.placed.push_back(Placed {
             stream,
             step,
             estimate,
-            legal,
+            blocks,
         });
         self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
     }
@@ -85,27 +97,39 @@ impl Tentative {
     /// Takes the last step back.
     pub(crate) fn undo(&mut self) -> Option<Placed> {
         let last = self.placed.pop_back()?;
-        if last.legal {
-            if last.step.allocates {
-                self.live.remove(&last.step.address);
-            } else {
-                self.live.insert(last.step.address);
-            }
-        }
+        self.live.undo(&last.step, last.blocks);
         self.now = self.placed.back().map_or(self.settled_at, |p| p.step.time);
         Some(last)
     }
 
-    /// The oldest step, for good, if `settled` says so.
+    /// Gives the oldest step to the sink, for good, if `settled` says so.
     #[inline]
-    pub(crate) fn settle_if(&mut self, settled: impl FnOnce(&Step) -> bool) -> Option<Step> {
-        if !settled(&self.placed.front()?.step) {
-            return None;
+    pub(crate) fn settle_if<K: Sink>(
+        &mut self,
+        settled: impl FnOnce(&Step) -> bool,
+        sink: &mut K,
+    ) -> bool {
+        match self.placed.front() {
+            Some(placed) if settled(&placed.step) => {
+                sink.step(&placed.step, placed.blocks);
+                self.live.forget(placed.step.allocates, placed.blocks);
+                self.settled += 1;
+                self.settled_at = placed.step.time;
+                self.placed.pop_front();
+                true
+            }
+            _ => false,
         }
-        let placed = self.placed.pop_front()?;
-        self.settled += 1;
-        self.settled_at = placed.step.time;
-        Some(placed.step)
+    }
+
+    /// What is live at the end of the tentative order.
+    pub(crate) fn live(&self) -> &LiveBlocks {
+        &self.live
+    }
+
+    /// As [`Self::live`], when nothing is tentative any more.
+    pub(crate) fn into_live(self) -> LiveBlocks {
+        self.live
     }
 
     /// A late step at this address, unless it is forgotten: quick, not sure.

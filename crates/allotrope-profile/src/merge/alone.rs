@@ -1,0 +1,58 @@
+//! A stretch in which one stream's events lie before everything that the other
+//! streams still hold: they have one order, and go to the books at once.
+
+use std::cmp::Reverse;
+
+use super::{CREDIT_EACH, CREDIT_LIMIT, Merge, SLACK_NS, Sink};
+use crate::error::ReplayError;
+use crate::source::TraceSource;
+
+impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
+    /// Follows the stream whose turn it is while no other can interfere, if
+    /// nothing waits and nothing of another stream is tentative.
+    pub(super) fn follow_alone(&mut self) -> Result<(), ReplayError> {
+        if !self.waiting.is_empty() || !self.detours.is_empty() {
+            return Ok(());
+        }
+        self.give_up_turn();
+        let Some(&Reverse((_, stream))) = self.ready.peek() else {
+            return Ok(());
+        };
+        let others = self.earliest_of_others(stream);
+        let apart = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
+        let mut newest_first = self.tentative.iter().rev();
+        let settled = newest_first.all(|p| p.stream == stream && apart(p.step.upper));
+        drop(newest_first);
+        let goes = |head: Option<crate::cursor::Step>| head.filter(|head| apart(head.upper));
+        if !settled || goes(self.streams[stream].head).is_none() {
+            return Ok(());
+        }
+        self.settle_all();
+        self.ready.pop();
+        let mut steps = 0;
+        while let Some(head) = goes(self.streams[stream].head) {
+            let fork = self.fork_before(stream, head.ordinal).is_some();
+            if fork || !self.tentative.allows(&head) {
+                break;
+            }
+            self.tentative.pass(head, self.sink);
+            self.streams[stream].advance()?;
+            steps += 1;
+        }
+        self.credit = (self.credit + steps * CREDIT_EACH).min(CREDIT_LIMIT);
+        match self.streams[stream].head {
+            Some(head) => {
+                self.ready.push(Reverse((head.time, stream)));
+                Ok(())
+            }
+            None => self.pass_reached_forks(),
+        }
+    }
+
+    /// Before when no event of another stream happened; `None` if they have all ended.
+    fn earliest_of_others(&self, stream: usize) -> Option<u64> {
+        let streams = self.streams.iter().enumerate();
+        let others = streams.filter(|&(other, _)| other != stream);
+        others.filter_map(|(_, at)| Some(at.head?.lower)).min()
+    }
+}
