@@ -17,6 +17,7 @@ use crate::stacks::ImageStacks;
 use crate::threads::Threads;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
+use crate::windows::Windows;
 
 /// Nodes of one record.
 const NODES_PER_RECORD: usize = 64 << 10;
@@ -44,6 +45,7 @@ pub(crate) struct Image {
     pub(crate) parent: Option<(ImageId, u32)>,
     /// Addresses in no module that were asked for, each with whether it is exact.
     pub(crate) runtime_addresses: FxHashSet<(u64, bool)>,
+    pub(crate) windows: Windows,
     /// The stream of each lane it claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
     /// Status with which it said to be about to exit.
@@ -98,6 +100,7 @@ impl Image {
             tick: 0,
             parent: None,
             runtime_addresses: FxHashSet::default(),
+            windows: Windows::default(),
             streams: FxHashMap::default(),
             exit_note: None,
             exec_note: None,
@@ -108,6 +111,12 @@ impl Image {
             name_cursor: 0,
             lost_before: [0; LOSS_REASONS],
         }
+    }
+
+    /// The process id under which it is found in `/proc`, if it can be seen.
+    pub(crate) fn pid_if_seen(&self) -> Option<u32> {
+        let seen = matches!(self.watch, Watch::Process(_) | Watch::Polled);
+        seen.then_some(self.pid)
     }
 
     /// Notes that the thread's name is to be read soon.

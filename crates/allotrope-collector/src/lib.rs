@@ -32,6 +32,7 @@ mod arrivals;
 mod book;
 mod clock;
 mod departures;
+mod descriptors;
 mod drain;
 mod error;
 pub mod executable;
@@ -51,6 +52,7 @@ mod symbolise;
 mod threads;
 mod trace_file;
 mod watch;
+mod windows;
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::Receiver;

@@ -7,11 +7,12 @@ use std::time::Instant;
 use allotrope_ring::arena::tick_now;
 use allotrope_ring::words::{self, Malformed, Word};
 use allotrope_trace::model::{
-    EntryPoint, Event, EventKind, Events, Loss, LossReason, Record, StackId, StackNode, StreamId,
-    ThreadEnd, ThreadId, ThreadStart, stack_end,
+    EntryPoint, EpochMark, Event, EventKind, Events, Loss, LossReason, Record, StackId, StackNode,
+    StreamId, ThreadEnd, ThreadId, ThreadStart, stack_end,
 };
 
 use crate::book::Book;
+use crate::descriptors::OpenDescriptors;
 use crate::image::{ExecNote, Image};
 use crate::stacks::LaneStacks;
 
@@ -29,6 +30,10 @@ pub(crate) struct Stream {
     /// The lane's claim that this stream is of.
     pub(crate) claim: u32,
     thread: Option<(ThreadId, u32)>,
+    /// Whose the coming events are.
+    speaker: Option<ThreadId>,
+    /// What was open when the thread last asked for it to be remembered.
+    descriptors: Option<OpenDescriptors>,
     /// The last time that it marked.
     last_tick: u64,
     stacks: LaneStacks,
@@ -60,6 +65,8 @@ impl Stream {
             slot,
             claim,
             thread: None,
+            speaker: None,
+            descriptors: None,
             last_tick: 0,
             stacks: LaneStacks::default(),
             pending: Vec::new(),
@@ -216,9 +223,33 @@ impl Stream {
         book: &mut Book,
     ) -> Result<(), Corrupt> {
         match word {
-            Word::Epoch { tick, epoch } => {
+            Word::Epoch {
+                tick,
+                epoch,
+                opted_out,
+            } => {
                 self.pass_time(tick, 0, book);
-                self.pending.push(mark(EventKind::Epoch, epoch));
+                let told = EpochMark { epoch, opted_out }.to_word();
+                self.pending.push(mark(EventKind::Epoch, told));
+            }
+            Word::Descriptors => self.descriptors = OpenDescriptors::of(image.pid_if_seen()),
+            Word::Window(words) => {
+                let descriptors = self.descriptors.take();
+                let thread = self.speaker;
+                let window = image.windows.open(image.id, thread, &words, descriptors);
+                book.trace.write(&Record::Window(window));
+            }
+            Word::WindowEnd {
+                flags,
+                opened,
+                closed,
+                tick,
+            } => {
+                let pid = image.pid_if_seen();
+                let end = image
+                    .windows
+                    .close(image.id, pid, flags, [opened, closed], tick);
+                book.trace.write(&Record::WindowEnd(end));
             }
             Word::Thread { tid, tick, nested } => {
                 self.announce(tid, tick, nested, image, book);
@@ -284,6 +315,7 @@ impl Stream {
         }
         // A nested lane goes from thread to thread without any of them ending.
         self.thread = (!nested).then_some((thread, tid));
+        self.speaker = Some(thread);
         self.pending
             .push(mark(EventKind::Thread, u64::from(thread)));
         self.pass_time(tick, 0, book);

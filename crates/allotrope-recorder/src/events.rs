@@ -15,6 +15,7 @@ use crate::process::{self, Loss};
 use crate::stack_ids::IdEntry;
 use crate::system;
 use crate::thread::{IDS, Thread};
+use crate::windows;
 
 const MASK: u64 = RING_WORDS as u64 - 1;
 /// Most words between two readings of the clock: 64 to 128 events.
@@ -71,13 +72,24 @@ pub unsafe fn ready(thread: *mut Thread) -> bool {
         if (*thread).position >= (&raw const (*Thread::guarded(thread)).limit).read_volatile() {
             return refill(thread);
         }
-        let now = process::control().epoch_and_clock.load(Relaxed);
+        let now = clock_and_epoch();
         if now != (*thread).seen {
             mark_time(thread, now);
         }
     }
     true
 }
+
+/// The coarse clock and, in the upper half, the epoch: what one comparison with
+/// every event is about.
+#[inline(always)]
+fn clock_and_epoch() -> u64 {
+    process::control().clock.load(Relaxed) | windows::epoch_word()
+}
+
+/// What [`Thread::seen`] is where the next event must look: no epoch is this
+/// large.
+pub const UNSEEN: u64 = u64::MAX;
 
 /// `Allocation`.
 #[inline(always)]
@@ -236,24 +248,35 @@ pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
     }
 }
 
-/// Writes the time, and the epoch if it is a new one.
+/// Writes the time, and the epoch if it is another one than the stream says.
+///
+/// A handler may interrupt this and jump away, or opt out and come back: until
+/// all is written, and unless it is still true then, the next event looks again.
 #[cold]
 unsafe fn mark_time(thread: *mut Thread, now: u64) {
     // SAFETY: the limit leaves a margin that takes these words.
     unsafe {
         let before = (*thread).seen;
-        (*thread).seen = now;
+        (&raw mut (*thread).seen).write_volatile(UNSEEN);
+        let opted_out = windows::is_opted_out(thread);
         let tick = arch::tick();
         (*thread).marked_tick = tick;
-        if before >> 32 == now >> 32 {
-            put(thread, 0, head(kind::ANCHOR, 0, before & 0xffff_ffff));
+        let told = (now >> 32) << 1 | u64::from(opted_out);
+        if told == (*thread).told {
+            let clock = if before == UNSEEN { 0 } else { before as u32 };
+            put(thread, 0, head(kind::ANCHOR, 0, clock.into()));
             put(thread, 1, tick);
             publish(thread, 2);
         } else {
-            put(thread, 0, head(kind::EPOCH, 0, 0));
+            put(thread, 0, head(kind::EPOCH, u8::from(opted_out), 0));
             put(thread, 1, tick);
             put(thread, 2, now >> 32);
             publish(thread, 3);
+            (*thread).told = told;
+        }
+        (&raw mut (*thread).seen).write_volatile(now);
+        if windows::is_opted_out(thread) != opted_out {
+            (&raw mut (*thread).seen).write_volatile(UNSEEN);
         }
     }
 }
@@ -282,7 +305,7 @@ unsafe fn refill(thread: *mut Thread) -> bool {
             ring_doorbell();
         }
         let position = (*thread).position;
-        mark_time(thread, process::control().epoch_and_clock.load(Relaxed));
+        mark_time(thread, clock_and_epoch());
         let words = words_to_next_mark(thread, position);
         (*Thread::guarded(thread)).limit = if (*thread).is_nested {
             0
@@ -314,12 +337,22 @@ pub unsafe fn room(thread: *mut Thread, words: u64) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
         let hard_limit = (&raw const (*Thread::guarded(thread)).hard_limit).read_volatile();
-        (*thread).position + words <= hard_limit || make_room(thread, words)
+        (*thread).position + words <= hard_limit
+            || make_room(thread, words, process::control().on_full.load(Relaxed) == 0)
+    }
+}
+
+/// As [`room`], for what must not be dropped: waits whatever the policy.
+pub unsafe fn room_for_certain(thread: *mut Thread, words: u64) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        let hard_limit = (&raw const (*Thread::guarded(thread)).hard_limit).read_volatile();
+        (*thread).position + words <= hard_limit || make_room(thread, words, true)
     }
 }
 
 #[cold]
-unsafe fn make_room(thread: *mut Thread, words: u64) -> bool {
+unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
     let control = process::control();
     if control.stopped.load(Relaxed) != 0 || collector_is_gone() {
         process::turn_off();
@@ -333,7 +366,7 @@ unsafe fn make_room(thread: *mut Thread, words: u64) -> bool {
         let lane = &*(*thread).lane;
         let end = (*thread).position + words + RING_MARGIN as u64;
         while lane.read.load(Acquire) + (RING_WORDS as u64) < end {
-            if control.on_full.load(Relaxed) != 0 {
+            if !waits {
                 ring_doorbell();
                 return false;
             }
@@ -353,6 +386,24 @@ unsafe fn make_room(thread: *mut Thread, words: u64) -> bool {
     true
 }
 
+/// Waits until the collector has taken everything written to the lane and done
+/// what it asks for. `false`: it is gone, or does not record any more.
+pub unsafe fn wait_until_taken(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state and lane.
+    unsafe {
+        let position = (*thread).position;
+        while (*(*thread).lane).read.load(Acquire) < position {
+            // The collector has read this far when there is a whole ring of
+            // room behind it.
+            wait_for_space(thread, position + RING_WORDS as u64);
+            if process::control().stopped.load(Relaxed) != 0 || collector_is_gone() {
+                return false;
+            }
+        }
+    }
+    true
+}
+
 /// Waits for the collector to read on, a tenth of a second at most.
 unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
     // SAFETY: the thread's own lane.
@@ -367,7 +418,8 @@ unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
     lane.waiting.store(0, Relaxed);
 }
 
-fn collector_is_gone() -> bool {
+/// Whether nobody reads what is written.
+pub fn collector_is_gone() -> bool {
     let futex = process::control().collector_alive[0].load(Relaxed);
     futex & OWNER_DIED != 0 || futex & !(OWNER_DIED | 0x8000_0000) == 0
 }

@@ -14,6 +14,7 @@
 //! reports of blocks that no hook sees goes the same way ([`reported`]). [`thread`] holds
 //! what a thread needs for that, [`process`] what the process does, including
 //! what becomes of it after `fork`; [`early`] keeps what comes before that is possible; [`modules`] knows what code is mapped.
+//! [`client`] is what programs call on purpose: [`windows`] and [`quiet`].
 //!
 //! # Safety
 //! Hooks run on any thread at any time, in signal handlers too. State is
@@ -29,6 +30,7 @@
 #![allow(rustdoc::private_intra_doc_links)]
 
 mod capture;
+mod client;
 mod early;
 mod events;
 mod handover;
@@ -38,12 +40,14 @@ mod interface;
 mod modules;
 mod next;
 mod process;
+mod quiet;
 mod reported;
 mod stack_ids;
 mod system;
 mod thread;
 #[cfg(feature = "verify")]
 mod verify;
+mod windows;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 

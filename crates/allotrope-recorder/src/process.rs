@@ -110,6 +110,16 @@ fn slots() -> &'static [ImageSlot; layout::IMAGES] {
     arena_at(layout::IMAGES_OFFSET)
 }
 
+/// All lanes, those of other images too.
+pub fn lanes() -> &'static [Lane; LANES] {
+    arena_at(layout::LANES_OFFSET)
+}
+
+/// The owner of this image's lanes.
+pub fn owner() -> u32 {
+    guard().slot.load(Relaxed) + 1
+}
+
 /// This image's slot.
 pub fn slot() -> &'static ImageSlot {
     &slots()[guard().slot.load(Relaxed) as usize % layout::IMAGES]
@@ -335,6 +345,8 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     // SAFETY: the state is nobody else's now.
     unsafe {
         (*thread).is_nested = nested;
+        (*thread).root = thread;
+        (*thread).opted_out.store(0, Relaxed);
         (*thread).busy = 0;
         (*thread).idle = 0;
         (*thread).nested = ptr::null_mut();
@@ -381,8 +393,8 @@ unsafe fn take_over_or_create() -> *mut Thread {
 /// Claims a lane for `thread`, announces the image if that has not happened,
 /// and the thread. The lock is held and signals are blocked.
 unsafe fn give_lane(thread: *mut Thread) -> bool {
-    let lanes: &'static [Lane; LANES] = arena_at(layout::LANES_OFFSET);
-    let owner = guard().slot.load(Relaxed) + 1;
+    let lanes = lanes();
+    let owner = owner();
     let hint = shared().lane_hint.fetch_add(1, Relaxed) as usize;
     let free = (0..LANES).map(|step| (hint + step) % LANES).find(|&index| {
         lanes[index].owner.load(Relaxed) == 0
@@ -418,6 +430,7 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         (*thread).events = 0;
         (*thread).next_id = 0;
         (*thread).seen = 0;
+        (*thread).told = 0;
         (*thread).tid.store(tid, Relaxed);
         let guarded = Thread::guarded(thread);
         (*guarded).limit = 0;

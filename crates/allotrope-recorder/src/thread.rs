@@ -76,8 +76,14 @@ pub struct Thread {
     pub ring: *mut u64,
     /// The lane.
     pub lane: *const Lane,
-    /// The epoch and clock word as last seen.
+    /// Clock and epoch as last seen.
     pub seen: u64,
+    /// The epoch mark that the stream has now, as the trace holds it.
+    pub told: u64,
+    /// The thread's own state; of a nested one, that which it was made for.
+    pub root: *mut Thread,
+    /// How often the thread opted out of windows and not in again; of a root.
+    pub opted_out: AtomicU32,
     /// The next stack id to give.
     pub next_id: u32,
     /// The lane's number.
@@ -325,7 +331,11 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
             if (*thread).nested.is_null() {
                 let _blocked = SignalsBlocked::new();
                 if (*thread).nested.is_null() {
-                    (*thread).nested = process::claim_thread(true);
+                    let nested = process::claim_thread(true);
+                    if !nested.is_null() {
+                        (*nested).root = (*thread).root;
+                    }
+                    (*thread).nested = nested;
                 }
             }
             if (*thread).nested.is_null() {

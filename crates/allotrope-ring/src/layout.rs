@@ -78,9 +78,10 @@ pub struct Control {
     /// Non-zero: `exec`ed and forked images are not to be recorded.
     pub no_follow: AtomicU32,
     _pad: [u64; 3],
-    /// The word that every event loads: epoch in the upper half, coarse clock
-    /// (a count of the collector's rounds) in the lower. Alone on its line.
-    pub epoch_and_clock: AtomicU64,
+    /// The coarse clock (a count of the collector's rounds), loaded with every
+    /// event. Its upper half is 0: there recorders put their image's own count
+    /// of windows. Alone on its line.
+    pub clock: AtomicU64,
     _pad2: [u64; 7],
     /// A robust process-shared `pthread_mutex_t` that the collector holds for
     /// its whole life. Its first word is the futex: the holder's thread id, or
@@ -165,5 +166,5 @@ const _: () = {
     assert!(size_of::<ImageSlot>() == 64);
     assert!(size_of::<Lane>() == 192);
     assert!(RING_STRIDE.is_multiple_of(PAGE));
-    assert!(core::mem::offset_of!(Control, epoch_and_clock).is_multiple_of(64));
+    assert!(core::mem::offset_of!(Control, clock).is_multiple_of(64));
 };

@@ -39,7 +39,8 @@ pub mod kind {
     /// `[clock 32] [tick]`: the time, and the coarse clock (0: unknown) that the
     /// thread saw with every event since the mark before.
     pub const ANCHOR: u8 = 9;
-    /// `[0] [tick] [epoch]`
+    /// `[0, 1 if opted out] [tick] [epoch]`: what follows was recorded at that
+    /// epoch of the image, or belongs to no window.
     pub const EPOCH: u8 = 10;
     /// `[tid, 1 if nested] [tick]`: what follows is that thread's.
     pub const THREAD: u8 = 11;
@@ -58,7 +59,30 @@ pub mod kind {
     /// `[words << 16] [path bytes] path…`: the thread calls `exec`. If that
     /// succeeds nothing more comes from this image.
     pub const EXEC: u8 = 18;
+    /// `[words << 16, window flags] [opened] [iterations] [tick] [name bytes] name…`:
+    /// the thread opened a window.
+    pub const WINDOW: u8 = 19;
+    /// `[0, window flags] [opened] [closed] [tick]`: a window was closed.
+    pub const WINDOW_END: u8 = 20;
+    /// `[0]`: the descriptors that are open now are to be remembered for the
+    /// window that this lane opens next.
+    pub const DESCRIPTORS: u8 = 21;
 }
+
+/// The extra byte of the two window events.
+pub mod window_flag {
+    /// Only the opening thread's events belong to it.
+    pub const THIS_THREAD_ONLY: u8 = 1;
+    /// Open file descriptors are compared at its ends.
+    pub const DESCRIPTORS: u8 = 2;
+    /// Where what came of waiting for quiet begins, numbered as in the trace.
+    pub const QUIET_SHIFT: u32 = 2;
+    /// And its mask.
+    pub const QUIET_MASK: u8 = 3;
+}
+
+/// Longest name of a window, in bytes.
+pub const WINDOW_NAME_BYTES: usize = 255;
 
 /// Where an image comes from, in the `IMAGE` event.
 pub mod origin {
@@ -125,6 +149,7 @@ pub enum Word<'a> {
     Epoch {
         tick: u64,
         epoch: u64,
+        opted_out: bool,
     },
     /// `nested`: a second lane of the thread that has this tid now; otherwise
     /// a new thread, even if its tid was seen before.
@@ -152,6 +177,26 @@ pub enum Word<'a> {
     Exec {
         path: (&'a [u64], usize),
     },
+    Window(WindowWords<'a>),
+    WindowEnd {
+        flags: u8,
+        opened: u64,
+        closed: u64,
+        tick: u64,
+    },
+    Descriptors,
+}
+
+/// A `WINDOW` event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct WindowWords<'a> {
+    /// See [`window_flag`].
+    pub flags: u8,
+    pub opened: u64,
+    pub iterations: u64,
+    pub tick: u64,
+    pub name: (&'a [u64], usize),
 }
 
 /// A `MAPPING` event.
@@ -221,10 +266,12 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::REALLOCATION_FREED
         | kind::FORGET
         | kind::EXIT
-        | kind::UNMAPPED => 1,
+        | kind::UNMAPPED
+        | kind::DESCRIPTORS => 1,
         kind::ALLOCATION | kind::REALLOCATION_END | kind::ANCHOR | kind::THREAD | kind::NODE => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
-        kind::MAPPING | kind::IMAGE | kind::EXEC => {
+        kind::WINDOW_END => 4,
+        kind::MAPPING | kind::IMAGE | kind::EXEC | kind::WINDOW => {
             let words = (first >> 16) as u32 as usize;
             if !(2..=crate::layout::MAX_EVENT_WORDS).contains(&words) {
                 return None;
@@ -284,6 +331,7 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         kind::EPOCH => Word::Epoch {
             tick: second(1),
             epoch: second(2),
+            opted_out: entry != 0,
         },
         kind::THREAD => Word::Thread {
             tid: address as u32,
@@ -306,6 +354,14 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         kind::EXIT => Word::Exit {
             status: address as u32 as i32,
         },
+        kind::WINDOW => Word::Window(decode_window(words, entry)?),
+        kind::WINDOW_END => Word::WindowEnd {
+            flags: entry,
+            opened: second(1),
+            closed: second(2),
+            tick: second(3),
+        },
+        kind::DESCRIPTORS => Word::Descriptors,
         _ => Word::Unmapped {
             mapping: address as u16,
         },
@@ -332,6 +388,22 @@ fn decode_mapping(words: &[u64]) -> Result<MappingWords<'_>, Malformed> {
         tick,
         build_id,
         path,
+    })
+}
+
+fn decode_window(words: &[u64], flags: u8) -> Result<WindowWords<'_>, Malformed> {
+    let &[_, opened, iterations, tick, length, ..] = words else {
+        return Err(Malformed::Length);
+    };
+    if length > WINDOW_NAME_BYTES as u64 {
+        return Err(Malformed::Length);
+    }
+    Ok(WindowWords {
+        flags,
+        opened,
+        iterations,
+        tick,
+        name: string(words, 5, length as usize)?,
     })
 }
 
@@ -421,6 +493,39 @@ mod tests {
         words[0] = head(kind::MAPPING, 0, 6 << 16);
         words[5] = 20 | 100 << 32;
         assert_eq!(decode(&words), Err(Malformed::Length));
+    }
+
+    #[test]
+    fn windows_come_back_as_they_were_written() {
+        let flags = window_flag::THIS_THREAD_ONLY | 2 << window_flag::QUIET_SHIFT;
+        let mut words = [0, 7, 1000, 55, 6, u64::from_le_bytes(*b"encode\0\0")];
+        words[0] = head(kind::WINDOW, flags, 6 << 16);
+        let (Word::Window(window), 6) = decode(&words).unwrap() else {
+            panic!()
+        };
+        assert_eq!(window.flags, flags);
+        assert_eq!(
+            (window.opened, window.iterations, window.tick),
+            (7, 1000, 55)
+        );
+        assert!(bytes(window.name).eq(*b"encode"));
+        words[4] = 9;
+        assert_eq!(decode(&words), Err(Malformed::Length), "a word too few");
+        words[4] = u64::MAX;
+        assert_eq!(decode(&words), Err(Malformed::Length), "no such name");
+        assert_eq!(
+            decode(&[head(kind::WINDOW, 0, 3 << 16), 1, 2]),
+            Err(Malformed::Length)
+        );
+        let end = [head(kind::WINDOW_END, flags, 0), 7, 8, 66];
+        let expected = Word::WindowEnd {
+            flags,
+            opened: 7,
+            closed: 8,
+            tick: 66,
+        };
+        assert_eq!(decode(&end), Ok((expected, 4)));
+        assert_eq!(decode(&end[..3]), Err(Malformed::Short));
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! [`Clock`] records of a trace turn them into microseconds since the start of
 //! the recording. Ids are dense and start at 0 within what they name.
 
+mod window;
+
+pub use window::{Descriptors, EpochMark, LeftOpen, Quiet, Window, WindowEnd};
+
 /// Number of a process image, in order of start; unique in a trace.
 pub type ImageId = u32;
 /// Number of an event stream; unique in a trace.
@@ -90,8 +94,10 @@ pub enum Record {
     },
     /// Events that could not be recorded.
     Loss(Loss),
-    /// A span of the program with a name (see [`EventKind::Epoch`]).
+    /// A span of the program with a name begins.
     Window(Window),
+    /// It ends.
+    WindowEnd(WindowEnd),
     /// Names for addresses of a module.
     Symbols(Symbols),
     /// Names of code addresses that lie in no module.
@@ -303,7 +309,8 @@ pub enum EventKind {
     Anchor = 6,
     /// The events that follow are those of thread `address`.
     Thread = 7,
-    /// The thread saw the recording's epoch word become `address`.
+    /// `address` is an [`EpochMark`]: the epoch of the events that follow in
+    /// the stream, and whether they belong to no window.
     Epoch = 8,
 }
 
@@ -495,21 +502,6 @@ pub struct Loss {
     pub events: u64,
     /// When it was noticed.
     pub tick: u64,
-}
-
-/// A named span of the program.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
-    /// The image.
-    pub image: ImageId,
-    /// Its name.
-    pub name: String,
-    /// Iterations the program says it makes; 0 if it does not say.
-    pub iterations: u64,
-    /// Epoch at which it opened.
-    pub opened: u64,
-    /// Epoch at which it closed; `None` while it is open.
-    pub closed: Option<u64>,
 }
 
 /// What is known of a module's symbols.

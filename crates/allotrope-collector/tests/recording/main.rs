@@ -167,7 +167,7 @@ fn threads_lanes_and_all_kinds_of_events_are_told_apart() {
             assert!(
                 events
                     .iter()
-                    .any(|it| it.kind == EventKind::Epoch && it.address == 99)
+                    .any(|it| it.kind == EventKind::Epoch && it.address == 2 * 99)
             );
         } else {
             assert_eq!(counted.len(), 1);

@@ -25,8 +25,9 @@ pub mod number {
     pub const SIGALTSTACK: usize = 131;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
-    pub const TGKILL: usize = 234;
+    pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;
+    pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
 }
 

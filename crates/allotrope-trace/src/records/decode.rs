@@ -3,9 +3,9 @@
 
 use super::{contradiction, tag};
 use crate::model::{
-    Clock, Exit, ForkPoint, Frame, ImageEnd, ImageStart, Location, Loss, LossReason, Mapping,
-    Module, Origin, Record, Recording, RuntimeSymbols, StackNode, Symbols, ThreadEnd, ThreadName,
-    ThreadStart, Unrecorded, Window,
+    Clock, Descriptors, Exit, ForkPoint, Frame, ImageEnd, ImageStart, LeftOpen, Location, Loss,
+    LossReason, Mapping, Module, Origin, Quiet, Record, Recording, RuntimeSymbols, StackNode,
+    Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Window, WindowEnd,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -63,6 +63,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
         },
         tag::LOSS => Record::Loss(loss(from)?),
         tag::WINDOW => Record::Window(window(from)?),
+        tag::WINDOW_END => Record::WindowEnd(window_end(from)?),
         tag::SYMBOLS => Record::Symbols(symbols(from)?),
         tag::RUNTIME_SYMBOLS => Record::RuntimeSymbols(runtime_symbols(from)?),
         tag::UNRECORDED => Record::Unrecorded(Unrecorded {
@@ -100,14 +101,6 @@ fn boolean(from: &mut Cursor<'_>) -> Result<bool, Malformed> {
         0 => Ok(false),
         1 => Ok(true),
         _ => Err(Malformed("a truth value is neither 0 nor 1")),
-    }
-}
-
-fn optional(from: &mut Cursor<'_>) -> Result<Option<u64>, Malformed> {
-    if boolean(from)? {
-        from.varint().map(Some)
-    } else {
-        Ok(None)
     }
 }
 
@@ -238,10 +231,42 @@ fn loss(from: &mut Cursor<'_>) -> Result<Loss, Malformed> {
 fn window(from: &mut Cursor<'_>) -> Result<Window, Malformed> {
     Ok(Window {
         image: from.varint_u32()?,
+        opened: from.varint()?,
+        thread: optional_u32(from)?,
+        this_thread_only: boolean(from)?,
         name: string(from)?,
         iterations: from.varint()?,
+        quiet: quiet(from)?,
+        tick: from.varint()?,
+    })
+}
+
+fn quiet(from: &mut Cursor<'_>) -> Result<Quiet, Malformed> {
+    Quiet::from_number(from.varint()?).ok_or(Malformed("an outcome of waiting does not exist"))
+}
+
+fn window_end(from: &mut Cursor<'_>) -> Result<WindowEnd, Malformed> {
+    Ok(WindowEnd {
+        image: from.varint_u32()?,
         opened: from.varint()?,
-        closed: optional(from)?,
+        closed: from.varint()?,
+        quiet: quiet(from)?,
+        tick: from.varint()?,
+        descriptors: boolean(from)?.then(|| descriptors(from)).transpose()?,
+    })
+}
+
+fn descriptors(from: &mut Cursor<'_>) -> Result<Descriptors, Malformed> {
+    Ok(Descriptors {
+        before: from.varint_u32()?,
+        after: from.varint_u32()?,
+        left: list(from, |from| {
+            Ok(LeftOpen {
+                name: string(from)?,
+                count: from.varint_u32()?,
+            })
+        })?,
+        more: from.varint()?,
     })
 }
 

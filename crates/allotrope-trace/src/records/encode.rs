@@ -3,6 +3,7 @@
 use super::tag;
 use crate::model::{
     Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols, Window,
+    WindowEnd,
 };
 use crate::varint::{put, put_delta};
 
@@ -84,6 +85,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
             numbers(out, tag::LOSS, &fields)
         }
         Record::Window(it) => window(it, out),
+        Record::WindowEnd(it) => window_end(it, out),
         Record::Symbols(it) => symbols(it, out),
         Record::RuntimeSymbols(it) => {
             numbers(out, tag::RUNTIME_SYMBOLS, &[it.image.into(), it.tick]);
@@ -189,11 +191,34 @@ fn stacks(first: u32, nodes: &[StackNode], out: &mut Vec<u8>) {
 }
 
 fn window(it: &Window, out: &mut Vec<u8>) -> u64 {
-    put(out, it.image.into());
+    numbers(out, tag::WINDOW, &[it.image.into(), it.opened]);
+    optional(it.thread.map(u64::from), out);
+    put(out, it.this_thread_only.into());
     string(&it.name, out);
-    numbers(out, tag::WINDOW, &[it.iterations, it.opened]);
-    optional(it.closed, out);
-    tag::WINDOW
+    numbers(out, tag::WINDOW, &[it.iterations, it.quiet as u64, it.tick])
+}
+
+fn window_end(it: &WindowEnd, out: &mut Vec<u8>) -> u64 {
+    let fields = [
+        it.image.into(),
+        it.opened,
+        it.closed,
+        it.quiet as u64,
+        it.tick,
+        it.descriptors.is_some().into(),
+    ];
+    numbers(out, tag::WINDOW_END, &fields);
+    if let Some(descriptors) = &it.descriptors {
+        let count = descriptors.left.len() as u64;
+        let ends = [descriptors.before.into(), descriptors.after.into(), count];
+        numbers(out, tag::WINDOW_END, &ends);
+        for left in &descriptors.left {
+            string(&left.name, out);
+            put(out, left.count.into());
+        }
+        put(out, descriptors.more);
+    }
+    tag::WINDOW_END
 }
 
 fn symbols(it: &Symbols, out: &mut Vec<u8>) -> u64 {

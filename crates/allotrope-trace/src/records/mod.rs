@@ -30,7 +30,7 @@ pub(crate) mod tag {
     pub(crate) const WINDOW: u64 = 14;
     pub(crate) const SYMBOLS: u64 = 15;
     pub(crate) const UNRECORDED: u64 = 16;
-    // 17 belongs to windows.
+    pub(crate) const WINDOW_END: u64 = 17;
     pub(crate) const RUNTIME_SYMBOLS: u64 = 18;
 }
 

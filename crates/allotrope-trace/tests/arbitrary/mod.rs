@@ -252,15 +252,53 @@ fn loss() -> impl Strategy<Value = Record> {
     })
 }
 
+fn quiet() -> impl Strategy<Value = Quiet> {
+    prop_oneof![
+        Just(Quiet::NotAsked),
+        Just(Quiet::Reached),
+        Just(Quiet::TimedOut)
+    ]
+}
+
 fn window() -> impl Strategy<Value = Record> {
-    (id(), text(), number(), number(), option::of(number())).prop_map(
-        |(image, name, iterations, opened, closed)| {
+    let told = (id(), number(), option::of(id()), any::<bool>());
+    (told, text(), number(), quiet(), number()).prop_map(
+        |((image, opened, thread, this_thread_only), name, iterations, quiet, tick)| {
             Record::Window(Window {
                 image,
+                opened,
+                thread,
+                this_thread_only,
                 name,
                 iterations,
+                quiet,
+                tick,
+            })
+        },
+    )
+}
+
+fn window_end() -> impl Strategy<Value = Record> {
+    let left = (text(), id()).prop_map(|(name, count)| LeftOpen { name, count });
+    let descriptors =
+        (id(), id(), vec(left, 0..4), number()).prop_map(|(before, after, left, more)| {
+            Descriptors {
+                before,
+                after,
+                left,
+                more,
+            }
+        });
+    let told = (id(), number(), number(), quiet(), number());
+    (told, option::of(descriptors)).prop_map(
+        |((image, opened, closed, quiet, tick), descriptors)| {
+            Record::WindowEnd(WindowEnd {
+                image,
                 opened,
                 closed,
+                quiet,
+                tick,
+                descriptors,
             })
         },
     )
@@ -333,6 +371,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         }),
         loss(),
         window(),
+        window_end(),
         symbols(),
         runtime_symbols(),
         (id(), text(), text()).prop_map(|(pid, executable, reason)| {

@@ -1,0 +1,133 @@
+//! An image's windows, from the ring to the trace. Which events belong to one
+//! is for the reader of the trace to say; here only the open descriptors of
+//! those that compare them are remembered until they close.
+
+use std::collections::BTreeMap;
+
+use allotrope_ring::words::{WindowWords, bytes, window_flag};
+use allotrope_trace::model::{ImageId, Quiet, ThreadId, Window, WindowEnd};
+
+use crate::descriptors::OpenDescriptors;
+
+/// Open windows whose descriptors are held: of more, those that opened first
+/// are not compared.
+const MOST_HELD: usize = 16;
+
+/// What is remembered of an image's open windows.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    /// What was open at the opening, by its epoch.
+    held: BTreeMap<u64, OpenDescriptors>,
+}
+
+impl Windows {
+    /// A window opened.
+    pub(crate) fn open(
+        &mut self,
+        image: ImageId,
+        thread: Option<ThreadId>,
+        words: &WindowWords<'_>,
+        descriptors: Option<OpenDescriptors>,
+    ) -> Window {
+        if words.flags & window_flag::DESCRIPTORS != 0
+            && let Some(descriptors) = descriptors
+        {
+            self.held.insert(words.opened, descriptors);
+            if self.held.len() > MOST_HELD {
+                self.held.pop_first();
+            }
+        }
+        let name: Vec<u8> = bytes(words.name).collect();
+        Window {
+            image,
+            opened: words.opened,
+            thread,
+            this_thread_only: words.flags & window_flag::THIS_THREAD_ONLY != 0,
+            name: String::from_utf8_lossy(&name).into_owned(),
+            iterations: words.iterations,
+            quiet: quiet(words.flags),
+            tick: words.tick,
+        }
+    }
+
+    /// A window was closed in the process `pid`, if that can be seen.
+    pub(crate) fn close(
+        &mut self,
+        image: ImageId,
+        pid: Option<u32>,
+        flags: u8,
+        [opened, closed]: [u64; 2],
+        tick: u64,
+    ) -> WindowEnd {
+        let compares = flags & window_flag::DESCRIPTORS != 0;
+        let before = self.held.remove(&opened).filter(|_| compares);
+        let descriptors = before.and_then(|before| Some(OpenDescriptors::of(pid)?.since(&before)));
+        WindowEnd {
+            image,
+            opened,
+            closed,
+            quiet: quiet(flags),
+            tick,
+            descriptors,
+        }
+    }
+}
+
+fn quiet(flags: u8) -> Quiet {
+    let number = flags >> window_flag::QUIET_SHIFT & window_flag::QUIET_MASK;
+    // Words may hold what no recorder writes.
+    Quiet::from_number(number.into()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words<'a>(opened: u64, flags: u8, name: (&'a [u64], usize)) -> WindowWords<'a> {
+        WindowWords {
+            flags,
+            opened,
+            iterations: 5,
+            tick: 9,
+            name,
+        }
+    }
+
+    #[test]
+    fn descriptors_are_compared_where_that_was_asked_for() {
+        let mut windows = Windows::default();
+        let own = Some(std::process::id());
+        let flags = window_flag::DESCRIPTORS;
+        windows.open(
+            0,
+            None,
+            &words(1, flags, (&[], 0)),
+            OpenDescriptors::of(own),
+        );
+        windows.open(0, None, &words(3, 0, (&[], 0)), OpenDescriptors::of(own));
+        let compared = windows.close(0, own, flags, [1, 2], 0).descriptors;
+        assert!(compared.is_some_and(|it| it.before > 0 && it.after > 0));
+        assert_eq!(windows.close(0, own, flags, [1, 4], 0).descriptors, None);
+        assert_eq!(windows.close(0, own, flags, [3, 5], 0).descriptors, None);
+    }
+
+    #[test]
+    fn only_so_many_are_held() {
+        let mut windows = Windows::default();
+        for opened in 1..=2 * MOST_HELD as u64 {
+            let words = words(opened, window_flag::DESCRIPTORS, (&[], 0));
+            windows.open(0, None, &words, Some(OpenDescriptors::default()));
+        }
+        assert_eq!(windows.held.len(), MOST_HELD);
+        assert!(!windows.held.contains_key(&1));
+    }
+
+    #[test]
+    fn what_no_recorder_writes_is_harmless() {
+        let mut windows = Windows::default();
+        let name = [u64::from_le_bytes(*b"\xff\x1b[2J\xc3ab")];
+        let window = windows.open(0, None, &words(0, 0xff, (&name, 8)), None);
+        assert_eq!(window.name, "\u{fffd}\u{1b}[2J\u{fffd}ab");
+        assert_eq!(window.quiet, Quiet::NotAsked, "there is no outcome 3");
+    }
+}

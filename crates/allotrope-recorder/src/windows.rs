@@ -1,0 +1,243 @@
+//! Windows: named spans that the program opens and closes, and which of its
+//! events belong to them.
+//!
+//! The image has one word, its *epoch*, that counts openings and closings.
+//! Every event loads it together with the coarse clock. A thread that sees it
+//! changed writes a mark into its own ring before its next event: what follows
+//! was recorded at that epoch. An event belongs to a window if its epoch is at
+//! least the one that the opening made and below the one that the closing made.
+//!
+//! That is exact without any fence: an event that the program's own
+//! synchronisation puts behind the opening can not load an older value than the
+//! opening stored (coherence), and one that it puts before the closing can not
+//! load the value that the closing is yet to store.
+//!
+//! A window is known by the epoch of its opening. The word is copied by `fork`
+//! and goes on from there, so that a child never uses an epoch of its parent's
+//! again: the parent's windows are not open in the child, and a child that
+//! closes one by its number closes nothing. There is no table of open windows:
+//! nothing to be full, to lock, or to be found half-written by a signal handler.
+
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use allotrope_ring::words::{self, WINDOW_NAME_BYTES, head, kind, window_flag};
+
+use crate::events::{self, put};
+use crate::thread::{self, Thread};
+use crate::{arch, quiet};
+
+/// Options of the client interface.
+pub mod option {
+    /// Only this thread's events belong to the window.
+    pub const THIS_THREAD_ONLY: u32 = 1;
+    /// Wait for quiet before.
+    pub const QUIET: u32 = 2;
+    /// Compare open file descriptors at the window's ends.
+    pub const DESCRIPTORS: u32 = 4;
+}
+
+/// On a cache line of its own: every event loads it, and hardly anybody writes.
+#[repr(align(64))]
+struct Alone(AtomicU64);
+
+/// The epoch, in the upper half.
+static EPOCH: Alone = Alone(AtomicU64::new(0));
+/// One more.
+const STEP: u64 = 1 << 32;
+/// No window opens at an epoch beyond the first and none closes beyond the
+/// second: it must not come round.
+const LAST_OPENING: u64 = 0xf000_0000;
+const LAST_CLOSING: u64 = 0xffff_0000;
+
+/// In a window's number: descriptors are compared at its end.
+const COMPARES_DESCRIPTORS: u64 = 1 << 32;
+
+/// Longest wait for quiet that a window makes, and what is quiet: no event of
+/// another thread for longer than the scheduler keeps a thread from running.
+const QUIET_MILLISECONDS: u32 = 20;
+const QUIET_TIMEOUT_MILLISECONDS: u32 = 2000;
+
+/// The epoch, in the upper half of the word.
+#[inline(always)]
+pub fn epoch_word() -> u64 {
+    EPOCH.0.load(Relaxed)
+}
+
+/// Whether the events of the state's thread belong to no window.
+pub unsafe fn is_opted_out(thread: *mut Thread) -> bool {
+    // SAFETY: a state's root is a state, and states are never unmapped.
+    unsafe { (*(*thread).root).opted_out.load(Relaxed) != 0 }
+}
+
+/// Opens a window; gives its number, or 0 if that can not be recorded.
+pub unsafe fn open(name: &[u8], iterations: u64, options: u32) -> u64 {
+    let quiet = wait_for_quiet(options);
+    let compares = options & option::DESCRIPTORS != 0;
+    let mut flags = quiet << window_flag::QUIET_SHIFT;
+    if options & option::THIS_THREAD_ONLY != 0 {
+        flags |= window_flag::THIS_THREAD_ONLY;
+    }
+    if compares {
+        flags |= window_flag::DESCRIPTORS;
+    }
+    let opened = with_state(|thread| {
+        // SAFETY: `with_state` gives this thread's state, ready for an event.
+        unsafe {
+            if compares && !ask_for_descriptors(thread) {
+                return 0;
+            }
+            write_window(thread, cut(name), iterations, flags)
+        }
+    });
+    match opened {
+        0 => 0,
+        opened if compares => opened | COMPARES_DESCRIPTORS,
+        opened => opened,
+    }
+}
+
+/// Closes a window; nothing if it is none.
+pub unsafe fn close(window: u64, options: u32) {
+    let opened = window & (COMPARES_DESCRIPTORS - 1);
+    if opened == 0 || window >= COMPARES_DESCRIPTORS << 1 || opened > epoch_word() >> 32 {
+        return;
+    }
+    let quiet = wait_for_quiet(options);
+    let compares = window & COMPARES_DESCRIPTORS != 0;
+    let mut flags = quiet << window_flag::QUIET_SHIFT;
+    if compares {
+        flags |= window_flag::DESCRIPTORS;
+    }
+    with_state(|thread| {
+        // SAFETY: as above.
+        unsafe {
+            write_window_end(thread, opened, flags);
+            if compares {
+                // The program must not close a descriptor before they are read.
+                events::wait_until_taken(thread);
+            }
+        }
+        0
+    });
+}
+
+/// The calling thread's events belong to no window from here on, or do again.
+pub unsafe fn opt_out(on: bool) {
+    let here = 0usize;
+    // SAFETY: as any hook; the local's address stands for the stack pointer.
+    unsafe {
+        let thread = thread::enter(&raw const here as usize);
+        if thread.is_null() {
+            return;
+        }
+        let root = (*thread).root;
+        let opted_out = &(*root).opted_out;
+        if on {
+            opted_out.fetch_add(1, Relaxed);
+        } else if opted_out.load(Relaxed) > 0 {
+            opted_out.fetch_sub(1, Relaxed);
+        }
+        // The next event looks, and writes the mark.
+        (&raw mut (*root).seen).write_volatile(events::UNSEEN);
+        thread::leave(thread);
+    }
+}
+
+/// What came of waiting, numbered as in the trace.
+fn wait_for_quiet(options: u32) -> u8 {
+    if options & option::QUIET == 0 {
+        return 0;
+    }
+    match quiet::wait(QUIET_MILLISECONDS, QUIET_TIMEOUT_MILLISECONDS) {
+        true => 1,
+        false => 2,
+    }
+}
+
+/// Gives `write` this thread's state, ready for an event; 0 if there is none.
+fn with_state(write: impl FnOnce(*mut Thread) -> u64) -> u64 {
+    let here = 0usize;
+    // SAFETY: as any hook; the local's address stands for the stack pointer.
+    unsafe {
+        let thread = thread::enter(&raw const here as usize);
+        if thread.is_null() {
+            return 0;
+        }
+        let result = if events::ready(thread) {
+            write(thread)
+        } else {
+            0
+        };
+        thread::leave(thread);
+        result
+    }
+}
+
+/// Has the collector read which descriptors are open; waits for it.
+unsafe fn ask_for_descriptors(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        if !events::room_for_certain(thread, 1) {
+            return false;
+        }
+        put(thread, 0, head(kind::DESCRIPTORS, 0, 0));
+        events::publish(thread, 1);
+        events::wait_until_taken(thread)
+    }
+}
+
+/// Writes the event of an opening; gives the epoch that it made. That is done
+/// last, so that as little as can be of what others do meanwhile is counted.
+unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags: u8) -> u64 {
+    const NAME_AT: usize = 5;
+    let length = NAME_AT + words::words_of(name.len());
+    // SAFETY: the thread's own state.
+    unsafe {
+        if epoch_word() >> 32 >= LAST_OPENING || !events::room_for_certain(thread, length as u64) {
+            return 0;
+        }
+        put(thread, 0, head(kind::WINDOW, flags, (length as u64) << 16));
+        put(thread, 2, iterations);
+        put(thread, 3, arch::tick());
+        put(thread, 4, name.len() as u64);
+        events::put_bytes(thread, NAME_AT, name);
+        let opened = (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1;
+        put(thread, 1, opened);
+        events::publish(thread, length);
+        opened
+    }
+}
+
+/// Writes the event of a closing, the new epoch first of all.
+unsafe fn write_window_end(thread: *mut Thread, opened: u64, flags: u8) {
+    const LENGTH: usize = 4;
+    if epoch_word() >> 32 >= LAST_CLOSING {
+        return;
+    }
+    let closed = (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1;
+    // SAFETY: the thread's own state.
+    unsafe {
+        if !events::room_for_certain(thread, LENGTH as u64) {
+            return;
+        }
+        put(thread, 0, head(kind::WINDOW_END, flags, 0));
+        put(thread, 1, opened);
+        put(thread, 2, closed);
+        put(thread, 3, arch::tick());
+        events::publish(thread, LENGTH);
+    }
+}
+
+/// As much of a name as is told, whole characters.
+fn cut(name: &[u8]) -> &[u8] {
+    if name.len() <= WINDOW_NAME_BYTES {
+        return name;
+    }
+    let is_inside = |at: &usize| name[*at] & 0xc0 == 0x80;
+    let mut at = WINDOW_NAME_BYTES;
+    while at > 0 && is_inside(&at) {
+        at -= 1;
+    }
+    &name[..at]
+}
