@@ -168,8 +168,8 @@ ALLOTROPE_INLINE_ void *allotrope_function_(int index)
 
 /* ---- What is recorded --------------------------------------------------- */
 
-/* Whether this process is being recorded: one of ALLOTROPE_NOT_RECORDING,
- * ALLOTROPE_RECORDS_STACKS, ALLOTROPE_RECORDS_COUNTS. */
+/* Whether what this thread does is being recorded and counts in windows: one of
+ * ALLOTROPE_NOT_RECORDING, ALLOTROPE_RECORDS_STACKS, ALLOTROPE_RECORDS_COUNTS. */
 ALLOTROPE_INLINE_ uint32_t allotrope_recording(void)
 {
     ALLOTROPE_RETURN_(ALLOTROPE_RECORDING_, uint32_t (*)(void), ());

@@ -41,7 +41,8 @@ pub enum Recording {
     Counts,
 }
 
-/// Whether this process is being recorded, and how.
+/// Whether what this thread does is being recorded and counts in windows, and
+/// how.
 pub fn recording() -> Recording {
     match ffi::recording() {
         1 => Recording::Stacks,

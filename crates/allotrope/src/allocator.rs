@@ -36,11 +36,22 @@ pub struct BuiltInAllocator {
     pub defines_operator_new: bool,
     /// Allocator whose characteristic symbols it defines.
     pub name: Option<&'static str>,
+    /// It reports the blocks of its global allocator, by `allotrope-client`'s
+    /// `Recorded`.
+    pub reported: bool,
 }
 
-/// What to do about an allocator that is linked into a program.
-pub const LINK_DYNAMICALLY: &str =
-    "link the allocator as a shared library, or leave it out of the build that is recorded";
+/// What to do about an allocator that is linked into a program as its `malloc`.
+pub const OF_REPLACING: &str = "link it as a shared library or leave it out of the recorded build; \
+                                in Rust, wrap it in allotrope-client's Recorded";
+/// What to do about one that is linked into it under names of its own.
+pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
+                              in C and C++, report its blocks with allotrope.h";
+
+/// What the symbols of code in `allotrope-client`'s module `recorded` have in
+/// them, however the compiler mangles; there is such code where it is used.
+const CLIENT: &[u8] = b"16allotrope_client";
+const RECORDED: &[u8] = b"8recorded";
 
 const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
     ("libjemalloc", "jemalloc"),
@@ -54,13 +65,15 @@ const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
 ];
 
 /// Symbols by which a linked-in allocator is known.
-const ALLOCATOR_SYMBOLS: [(&[u8], &str); 8] = [
+const ALLOCATOR_SYMBOLS: [(&[u8], &str); 10] = [
     (b"mallctl", "jemalloc"),
     (b"je_mallctl", "jemalloc"),
     (b"_rjem_mallctl", "jemalloc"),
     (b"_rjem_malloc", "jemalloc"),
+    (b"_rjem_sdallocx", "jemalloc"),
     (b"mi_malloc", "mimalloc"),
     (b"mi_heap_malloc", "mimalloc"),
+    (b"_mi_malloc_generic", "mimalloc"),
     (b"tc_malloc", "tcmalloc"),
     (b"sn_malloc", "snmalloc"),
 ];
@@ -125,12 +138,17 @@ impl BuiltInAllocator {
                 };
                 self.defines_malloc |= name == b"malloc";
                 self.defines_operator_new |= name == b"_Znwm";
+                self.reported |= name.starts_with(b"_") && has(name, CLIENT) && has(name, RECORDED);
                 let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
                 self.name = self.name.or(known.map(|(_, allocator)| *allocator));
             }
         }
         Ok(())
     }
+}
+
+fn has(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|window| window == part)
 }
 
 #[cfg(test)]

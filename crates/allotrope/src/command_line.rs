@@ -4,7 +4,7 @@
 use clap::Parser;
 
 use crate::exit_status;
-use crate::{diff, doctor, export, launch, record, report, shell_files, symbolize};
+use crate::{client_header, diff, doctor, export, launch, record, report, shell_files, symbolize};
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
@@ -37,6 +37,9 @@ pub enum Subcommand {
     /// Say whether this machine and a program can be recorded, and if not, why
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Arguments),
+    /// Write the C and C++ header by which a program opens windows and reports blocks
+    #[command(after_help = client_header::AFTER_HELP)]
+    ClientHeader(client_header::Arguments),
     /// Print a completion script for a shell
     Completions(shell_files::CompletionsArguments),
     /// Print the manual page

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 mod allocator;
+mod client_header;
 mod collect;
 mod command_line;
 mod diff;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
+        Subcommand::ClientHeader(arguments) => client_header::run(&arguments),
         Subcommand::Completions(arguments) => shell_files::completions(&arguments),
         Subcommand::Man(arguments) => shell_files::man(&arguments),
         Subcommand::Collect => collect::run(),

@@ -5,9 +5,10 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::any::TypeId;
 use core::ffi::c_void;
 use core::mem::transmute;
+use core::sync::atomic::Ordering::Acquire;
 use std::alloc::System;
 
-use super::{Function, address};
+use super::{Function, STATE, UNKNOWN, address, find};
 
 /// Alignment that every block of `malloc` has: not worth telling.
 const USUAL_ALIGNMENT: usize = 16;
@@ -52,7 +53,24 @@ impl<A> Recorded<A> {
 /// can not see, and there is a recorder.
 #[inline(always)]
 fn is_reported<A: 'static>() -> bool {
-    TypeId::of::<A>() != TypeId::of::<System>() && address(Function::AllocatorEnter).is_some()
+    TypeId::of::<A>() != TypeId::of::<System>() && is_there()
+}
+
+/// Whether there is a recorder that takes such reports.
+#[inline(always)]
+fn is_there() -> bool {
+    if STATE.load(Acquire) == UNKNOWN {
+        find_for_allocator();
+    }
+    address(Function::AllocatorEnter).is_some()
+}
+
+/// By this function's symbol `allotrope` knows that a program reports its
+/// allocator's blocks.
+#[cold]
+#[inline(never)]
+fn find_for_allocator() {
+    find();
 }
 
 /// Calls one of the recorder's functions.

@@ -1,5 +1,6 @@
 //! Compiles programs that use the header, and runs them with or without the
 //! stand-in for a recorder.
+#![allow(dead_code)] // each test file uses its own part
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,7 +14,6 @@ use tempfile::TempDir;
 pub struct Program {
     pub path: PathBuf,
     /// For a failure's message.
-    #[allow(dead_code)]
     command: Vec<String>,
     _folder: TempDir,
 }
@@ -141,5 +141,19 @@ pub fn run_with(program: &Program, preload: Option<&Path>, variables: &[(&str, &
     Seen {
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
         log: fs::read_to_string(&log).unwrap_or_default(),
+    }
+}
+
+/// A text that an interpreter runs.
+pub fn script(name: &str, text: &str) -> Program {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("the temporary folder is writable");
+    let path = folder.path().join(name);
+    fs::write(&path, text).expect("just made");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    Program {
+        path,
+        command: Vec::new(),
+        _folder: folder,
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use allotrope_symbols::{Locator, ModuleSymbols};
 
 use super::finding::{Finding, Level};
-use crate::allocator::{Allocator, BuiltInAllocator, LINK_DYNAMICALLY};
+use crate::allocator::{Allocator, BuiltInAllocator, OF_PRIVATE, OF_REPLACING};
 use crate::executable::{Executable, Kind, Linkage, Program};
 use crate::record;
 
@@ -83,6 +83,10 @@ fn allocator(path: &Path, program: &Program) -> Finding {
     match Allocator::of(program, &built_in) {
         None => Finding::ok(topic, "the C library's, or one that is loaded later"),
         Some(Allocator::Library { name, file }) => Finding::ok(topic, format!("{name} ({file})")),
+        Some(Allocator::Replacing(_) | Allocator::Private(_)) if built_in.reported => Finding::ok(
+            topic,
+            "linked into the program, which reports its blocks (allotrope-client's Recorded)",
+        ),
         // It may pass calls on to the next allocator, where they are seen; few do.
         Some(Allocator::Replacing(name)) => Finding::problem(
             topic,
@@ -90,12 +94,12 @@ fn allocator(path: &Path, program: &Program) -> Finding {
                 "{} is linked into the program, which calls it past the recorder",
                 name.unwrap_or("an allocator of its own")
             ),
-            LINK_DYNAMICALLY,
+            OF_REPLACING,
         ),
         Some(Allocator::Private(name)) => Finding::note(
             topic,
-            format!("{name} is linked into the program under names of its own"),
-            "what the program allocates by those names can not be seen; use the C library's allocator for the recording (in Rust: leave out #[global_allocator])",
+            format!("{name} is linked into the program, and what it hands out can not be seen"),
+            OF_PRIVATE,
         ),
     }
 }

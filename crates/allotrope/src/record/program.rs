@@ -12,7 +12,7 @@ use std::process::{Child, Command};
 use anyhow::anyhow;
 use rustix::fs::Access;
 
-use crate::allocator::{BuiltInAllocator, LINK_DYNAMICALLY};
+use crate::allocator::{BuiltInAllocator, OF_PRIVATE, OF_REPLACING};
 use crate::dispositions;
 use crate::executable::{Executable, Kind};
 use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
@@ -74,13 +74,19 @@ impl Program {
     pub fn reservation(&self) -> Option<String> {
         let executable = Executable::inspect(&self.path).ok()?;
         let image = &executable.image().path;
-        let built_in = BuiltInAllocator::find_exported(image).ok()?;
-        built_in.defines_malloc.then(|| {
-            format!(
-                "{} has an allocator of its own linked into it, and calls it past the recorder; {LINK_DYNAMICALLY}",
-                image.display()
-            )
-        })
+        let built_in = BuiltInAllocator::find(image).ok()?;
+        let exported = BuiltInAllocator::find_exported(image).ok()?;
+        let remedy = match built_in.name {
+            _ if built_in.reported => return None,
+            _ if exported.defines_malloc => OF_REPLACING,
+            Some(_) => OF_PRIVATE,
+            None => return None,
+        };
+        let name = built_in.name.unwrap_or("an allocator of its own");
+        Some(format!(
+            "{} has {name} linked into it, whose blocks can not be seen; {remedy}",
+            image.display()
+        ))
     }
 
     /// Whether the program will load an allocator that defines C++'s operators

@@ -1,0 +1,51 @@
+//! What is said about an allocator that is linked into a program: one sentence
+//! with what to do.
+
+use crate::support::{allotrope, compiled, compiled_with, record};
+
+const MALLOC: &str = "-Dmi_malloc=malloc";
+
+#[test]
+fn record_says_what_to_do_about_a_private_allocator() {
+    let recording = record(compiled("private_allocator.c")).run();
+    let recording = recording.expect_status(0);
+    let warning = recording.stderr.lines().next().unwrap_or_default();
+    assert!(warning.starts_with("allotrope: warning: "), "{warning}");
+    assert!(
+        warning.ends_with(
+            "has mimalloc linked into it, whose blocks can not be seen; \
+             in Rust, wrap it in allotrope-client's Recorded; \
+             in C and C++, report its blocks with allotrope.h"
+        ),
+        "{warning}"
+    );
+}
+
+#[test]
+fn record_says_what_to_do_about_a_program_with_its_own_malloc() {
+    // -fno-builtin and the like are in the usual flags.
+    let recording = record(compiled_with("private_allocator.c", &[MALLOC])).run();
+    let recording = recording.expect_status(0);
+    let warning = recording.stderr.lines().next().unwrap_or_default();
+    assert!(
+        warning.ends_with(
+            "has an allocator of its own linked into it, whose blocks can not be seen; \
+             link it as a shared library or leave it out of the recorded build; \
+             in Rust, wrap it in allotrope-client's Recorded"
+        ),
+        "{warning}"
+    );
+}
+
+#[test]
+fn doctor_says_the_same() {
+    for (flags, what) in [
+        (&[][..], "in C and C++, report its blocks with allotrope.h"),
+        (&[MALLOC][..], "link it as a shared library"),
+    ] {
+        let program = compiled_with("private_allocator.c", flags);
+        let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(said.contains(what), "{said}");
+    }
+}

@@ -1,0 +1,59 @@
+//! `Recorded` around an allocator that is linked into the program under names
+//! of its own, mimalloc: recorded to the last call.
+
+mod recorded;
+mod support;
+
+use std::ffi::OsStr;
+
+use allotrope_client::Recorded;
+use allotrope_trace::model::EntryPoint;
+use mimalloc::MiMalloc;
+use support::allotrope;
+
+#[global_allocator]
+static GLOBAL: Recorded<MiMalloc> = Recorded::new(MiMalloc);
+
+#[test]
+fn the_workload() {
+    recorded::workload();
+}
+
+#[test]
+fn every_call_is_recorded() {
+    let recording = recorded::expect_truth("the_workload");
+    let process = recorded::profiled(&recording);
+    let (allocations, deallocations) = recorded::through(&process, EntryPoint::Reported);
+    assert!(allocations >= recorded::allocations_of_workload());
+    // What leaks: five blocks, and what the runtime and the harness keep.
+    assert!(deallocations <= allocations - 5);
+    assert!(
+        !recording.stderr.contains("warning"),
+        "{}",
+        recording.stderr
+    );
+}
+
+/// Frames of the wrapper are not what a reader looks for.
+#[test]
+fn a_report_begins_with_the_allocations_caller() {
+    let recording = recorded::expect_truth("the_workload");
+    let output = allotrope([
+        OsStr::new("report"),
+        recording.trace.as_os_str(),
+        OsStr::new("--filter"),
+        OsStr::new("boxes"),
+    ]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("recorded::boxes"), "{text}");
+    assert!(!text.contains("Recorded<"), "{text}");
+    assert!(!text.contains("allotrope_client"), "{text}");
+}
+
+#[test]
+fn doctor_sees_that_the_blocks_are_reported() {
+    let program = std::env::current_exe().expect("it runs");
+    let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("which reports its blocks"), "{said}");
+}

@@ -1,0 +1,25 @@
+//! `Recorded` around `System`, whose blocks come from `malloc`: seen there, and
+//! counted once.
+
+mod recorded;
+mod support;
+
+use std::alloc::System;
+
+use allotrope_client::Recorded;
+use allotrope_trace::model::EntryPoint;
+
+#[global_allocator]
+static GLOBAL: Recorded<System> = Recorded::new(System);
+
+#[test]
+fn the_workload() {
+    recorded::workload();
+}
+
+#[test]
+fn every_call_is_recorded_once_by_the_hooks() {
+    let recording = recorded::expect_truth("the_workload");
+    let process = recorded::profiled(&recording);
+    assert_eq!(recorded::through(&process, EntryPoint::Reported), (0, 0));
+}
