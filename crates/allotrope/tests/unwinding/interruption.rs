@@ -1,5 +1,6 @@
 //! A signal at each single instruction of the recorder's: its handler
-//! allocates, and then returns or leaves by `siglongjmp`.
+//! allocates, and then returns, leaves by `siglongjmp`, or leaves as a thread
+//! does that is cancelled there.
 //!
 //! The tests `first_look_…` interrupt a call in which the recorder reads call
 //! frame information anew, some 30,000 instructions; every 997th of them, or
@@ -64,3 +65,5 @@ cases!(returns: malloc_goes_on "malloc" "1", free_goes_on "free" "1",
     realloc_goes_on "realloc" "1", first_look_goes_on "cold_malloc" &stride(),);
 cases!(jumps: malloc_is_left "malloc" "1", free_is_left "free" "1",
     realloc_is_left "realloc" "1", first_look_is_left "cold_malloc" &stride(),);
+cases!(unwinds: malloc_is_cancelled "malloc" "1", free_is_cancelled "free" "1",
+    realloc_is_cancelled "realloc" "1", first_look_is_cancelled "cold_malloc" &stride(),);

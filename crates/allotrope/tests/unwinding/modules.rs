@@ -38,6 +38,17 @@ fn a_cxx_plugin_in_a_c_program() {
     check("cxx_plugin", &[plugin]);
 }
 
+/// Nothing of its runtime is the program's or another plugin's: exceptions,
+/// `new` and their tables are all in the plugin.
+#[test]
+fn a_cxx_plugin_with_a_runtime_of_its_own() {
+    let plugin = build("c++", "cxx_plugin.cc")
+        .flags(["-static-libstdc++", "-static-libgcc"])
+        .library("plugin_cxx_alone.so")
+        .run();
+    check("cxx_plugin", &[plugin]);
+}
+
 /// Character sets and name services, which the C library opens and closes
 /// without anybody's `dlopen`.
 #[test]
@@ -48,6 +59,16 @@ fn modules_of_the_c_library() {
 #[test]
 fn a_library_is_unloaded_while_another_thread_allocates() {
     check("beside_a_thread", &["plugin_a", "plugin_b"].map(plugin));
+}
+
+#[test]
+fn a_library_is_unloaded_while_another_thread_uses_it() {
+    check("in_two_threads", &[plugin("plugin_a")]);
+}
+
+#[test]
+fn a_library_is_unloaded_beneath_a_thread() {
+    check("unloaded_beneath", &[plugin("plugin_a")]);
 }
 
 /// The loader calls a resolver that allocates, when its function is called

@@ -6,8 +6,10 @@
  * k is STRIDE more (1 unless the environment says otherwise), until a call has
  * ended before the kth.
  *
- * HANDLER: `returns` (it allocates and comes back) or `jumps` (it allocates and
- * leaves by siglongjmp). CALL: `malloc`, `free`, `realloc`; with `cold_` before
+ * HANDLER: `returns` (it allocates and comes back), `jumps` (it allocates and
+ * leaves by siglongjmp) or `unwinds` (it allocates and leaves as a thread that
+ * is cancelled asynchronously does: all frames are unwound, and the destructors
+ * that they have would run; here up to the caller). CALL: `malloc`, `free`, `realloc`; with `cold_` before
  * it, the recorder has just forgotten what it knows of the code. */
 #include "truth.h"
 
@@ -23,6 +25,7 @@
 #include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
+#include <unwind.h>
 
 /* Shared by tracer and child. */
 static struct shared {
@@ -46,13 +49,39 @@ static int find_recorder(struct dl_phdr_info *info, size_t size, void *data) {
 }
 
 static sigjmp_buf landing;
-static int jumps;
+static int jumps, unwinds;
 static volatile long handled;
+/* Unwindings that did not come as far as the caller. */
+static volatile long lost_its_way;
+
+static void one_call(const char *call, int cold);
+
+/* Called for each frame on the way out. */
+static _Unwind_Reason_Code at_frame(int version, _Unwind_Action actions,
+                                    _Unwind_Exception_Class class,
+                                    struct _Unwind_Exception *exception,
+                                    struct _Unwind_Context *context, void *data) {
+    (void)version, (void)class, (void)exception, (void)data;
+    if (_Unwind_GetRegionStart(context) == (uintptr_t)one_call)
+        siglongjmp(landing, 1);
+    if (actions & _UA_END_OF_STACK) {
+        lost_its_way++;
+        siglongjmp(landing, 1);
+    }
+    return _URC_NO_REASON;
+}
 
 ALONE static void handler(int number) {
     (void)number;
     allocate(61);
     handled++;
+    if (unwinds) {
+        static struct _Unwind_Exception exception;
+        memset(&exception, 0, sizeof exception);
+        _Unwind_ForcedUnwind(&exception, at_frame, NULL);
+        /* It comes back only if it can not go on. */
+        lost_its_way++;
+    }
     if (jumps)
         siglongjmp(landing, 1);
 }
@@ -111,6 +140,10 @@ ALONE static int child(const char *call, int cold) {
         one_call(call, cold);
     if (handled != shared->interrupted)
         return 3;
+    if (lost_its_way != 0) {
+        truth_say("%ld of %ld unwindings ended too early\n", lost_its_way, (long)handled);
+        return 4;
+    }
     /* The call that is stepped through without a signal ends the loop. */
     truth_say("calls %ld interrupted %ld\n", calls, (long)handled);
     EXPECT(calls, 71 * calls, "allocate afterwards one_call child main _start");
@@ -194,7 +227,8 @@ static int trace(pid_t pid) {
 int main(int argc, char **argv) {
     if (argc < 3)
         return 98;
-    jumps = strcmp(argv[1], "jumps") == 0;
+    unwinds = strcmp(argv[1], "unwinds") == 0;
+    jumps = unwinds || strcmp(argv[1], "jumps") == 0;
     int cold = strncmp(argv[2], "cold_", 5) == 0;
     dl_iterate_phdr(find_recorder, NULL);
     if (recorder_start == 0)

@@ -156,6 +156,75 @@ ALONE static int beside_a_thread(char **plugins) {
     return 0;
 }
 
+/* Two threads open, use and close one library, each for itself: it is unloaded
+ * when neither has it, and often while the other is about to open it again. */
+static const char *shared_plugin;
+
+ALONE static void *taking_turns(void *nothing) {
+    for (int i = 0; i < OPENINGS; i++)
+        turn(shared_plugin);
+    return nothing;
+}
+
+ALONE static int in_two_threads(char **plugins) {
+    pthread_t thread;
+    shared_plugin = plugins[0];
+    pthread_create(&thread, NULL, taking_turns, NULL);
+    taking_turns(NULL);
+    pthread_join(thread, NULL);
+    EXPECT_THREADS();
+    EXPECT(2 * OPENINGS, 162 * OPENINGS, "plugin_a enter turn taking_turns");
+    EXPECT(2 * OPENINGS, 162 * OPENINGS, "plugin_a enter turn taking_turns in_two_threads main _start");
+    EXPECT_ANY_SIZE(1, "in_two_threads main _start");
+    return 0;
+}
+
+/* A thread allocates below a library's function when the library is unloaded,
+ * and never returns there. What lies further out is unknown from then on: the
+ * stack ends. */
+static volatile int stage;
+static void (*call_back)(void (*)(void));
+
+static void reach(int next) {
+    stage = next;
+    while (stage == next)
+        usleep(1000);
+}
+
+ALONE static void waiting(void) {
+    for (int i = 0; i < 100; i++)
+        allocate(89);
+    reach(1);
+    for (int i = 0; i < 100; i++)
+        allocate(97);
+    reach(3);
+    for (;;)
+        pause();
+}
+
+ALONE static void *beneath(void *nothing) {
+    call_back(waiting);
+    return nothing;
+}
+
+ALONE static int unloaded_beneath(char **plugins) {
+    pthread_t thread;
+    void *plugin = open_plugin(plugins[0]);
+    *(void **)&call_back = dlsym(plugin, "call_back");
+    pthread_create(&thread, NULL, beneath, NULL);
+    while (stage != 1)
+        usleep(1000);
+    close_plugin(plugin);
+    stage = 2;
+    while (stage != 3)
+        usleep(1000);
+    EXPECT_THREADS();
+    EXPECT(100, 8900, "allocate waiting call_back beneath");
+    EXPECT(100, 9700, "allocate waiting");
+    EXPECT_ANY_SIZE(1, "unloaded_beneath main _start");
+    return 0;
+}
+
 int main(int argc, char **argv) {
     expect_loader();
     const struct {
@@ -166,6 +235,8 @@ int main(int argc, char **argv) {
         {"cxx_plugin", cxx_plugin},
         {"library_modules", library_modules},
         {"beside_a_thread", beside_a_thread},
+        {"in_two_threads", in_two_threads},
+        {"unloaded_beneath", unloaded_beneath},
     };
     for (unsigned i = 0; argc > 2 && i < sizeof cases / sizeof *cases; i++)
         if (strcmp(argv[1], cases[i].name) == 0)

@@ -15,3 +15,9 @@ __attribute__((noinline)) void enter(size_t bytes) {
     NAME(bytes);
     __asm__ volatile("");
 }
+
+/* Calls the program back. */
+__attribute__((noinline)) void call_back(void (*function)(void)) {
+    function();
+    __asm__ volatile("");
+}
