@@ -1,5 +1,5 @@
 //! Threads that come, go, are cancelled and work while they go:
-//! `programs/threads.cc`.
+//! `programs/threads.cc`, `programs/cancelled.c`.
 
 use super::completed;
 use super::matrix::{Outcome, case, count};
@@ -21,14 +21,18 @@ fn recorded(name: &str, number: u64, status: i32) -> Recording {
 #[test]
 fn short_threads() {
     let threads = count(10_000, 100_000);
-    let expected = "3 allocations a thread, all leaked";
-    case(GROUP, &format!("{threads} short threads"), expected, || {
+    let expected = "3 allocations a thread, 1 leaked, 2 temporary";
+    let name = format!("{threads} short threads that use each other's freed blocks");
+    case(GROUP, &name, expected, || {
         let report = recorded("short", threads, 0).report();
         let process = report.only();
         expect_work(&process, "brief", 3 * threads, 3 * 48 * threads);
         let brief = process.under("brief");
-        assert_eq!((brief.leaked, brief.temporary), (3 * threads, 0));
-        Outcome::Seen(format!("{}, {} leaked", brief.allocations, brief.leaked))
+        assert_eq!((brief.leaked, brief.temporary), (threads, 2 * threads));
+        Outcome::Seen(format!(
+            "{}, {} leaked, {} temporary",
+            brief.allocations, brief.leaked, brief.temporary
+        ))
     });
 }
 
@@ -49,6 +53,20 @@ fn many_at_once() {
             Outcome::Seen(format!("{}, none leaked", gathered.allocations))
         },
     );
+}
+
+#[test]
+fn freed_on_other_threads() {
+    let blocks = count(16_000, 640_000);
+    let expected = "every block freed, none temporary, nothing lost";
+    case(GROUP, "frees on other threads", expected, || {
+        let report = recorded("handover", blocks, 0).report();
+        let process = report.only();
+        expect_work(&process, "produce", 4 * blocks, 4 * 24 * blocks);
+        let produce = process.under("produce");
+        assert_eq!((produce.leaked, produce.temporary), (0, 0));
+        Outcome::Seen(format!("{}, none leaked", produce.allocations))
+    });
 }
 
 #[test]
@@ -111,6 +129,41 @@ fn cancellation() {
             Outcome::Seen(format!("{completed} of {completed}; {threads} handlers"))
         },
     );
+}
+
+#[test]
+fn asynchronous_cancellation() {
+    let threads = count(100, 2_000);
+    let name = format!("{threads} threads cancelled asynchronously, while they allocate");
+    let expected = "all completed allocations, every cleanup handler runs";
+    case(GROUP, &name, expected, || {
+        let recording = record(target("cancelled.c"))
+            .arg(threads.to_string())
+            .run()
+            .expect_status(0);
+        let report = recording.report();
+        expect_complete(&report);
+        let process = report.only();
+        expect_work(&process, "prepare", threads, 200 * threads);
+        expect_work(&process, "cleanup", threads, 208 * threads);
+        assert_eq!(process.under("prepare").leaked, 0);
+        assert_eq!(process.under("cleanup").leaked, threads);
+        let own = process.by("cancelled", "anywhere");
+        let completed: u64 = completed::numbers(recording.folder.path()).iter().sum();
+        // The block that the thread made before it could be cancelled, and the
+        // one that it may have had no time to count.
+        let most = completed + 2 * threads;
+        assert!(
+            (completed + threads..=most).contains(&own.allocations),
+            "{completed} completed, {} recorded",
+            own.allocations
+        );
+        assert!(own.leaked <= threads, "{} leaked", own.leaked);
+        Outcome::Seen(format!(
+            "{} recorded, {completed} completed besides the {threads} before; {threads} handlers",
+            own.allocations
+        ))
+    });
 }
 
 #[test]
