@@ -96,6 +96,11 @@ fn failures() {
 }
 
 #[test]
+fn address_space() {
+    unchanged("failing allocations within ulimit -v", "address_space");
+}
+
+#[test]
 fn allocator() {
     unchanged("mallopt, mallinfo2 and malloc_trim", "allocator");
 }

@@ -7,10 +7,13 @@
 mod support;
 
 mod behaviour;
+mod blocked;
 mod completed;
+mod core_dumps;
 mod endings;
 mod families;
 mod matrix;
+mod no_room;
 mod own_failures;
 mod servers;
 mod targets;

@@ -185,6 +185,42 @@ static void say_failures(void) {
     printf("malloc within the limit %d %d\n", block == NULL, errno);
 }
 
+/* 100 MiB more of address space than there is in use: blocks of 1 MiB, mapped
+ * each with a page for its head, until there is no more, then every kind of
+ * call. 100 MiB / (1 MiB + 4 KiB) = 99.6. */
+static void say_address_space(void) {
+    char *volatile kept = malloc(100);
+    strcpy(kept, "kept");
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (fscanf(file, "%lu", &pages) != 1)
+        _exit(97);
+    fclose(file);
+    struct rlimit limit = {pages * 4096 + (100 << 20), RLIM_INFINITY};
+    printf("limit %d\n", setrlimit(RLIMIT_AS, &limit));
+    int count = 0;
+    errno = 0;
+    while (count < 200 && (sink = malloc(1 << 20)) != NULL)
+        count++;
+    printf("%d blocks, then %d\n", count, errno);
+    errno = 0;
+    sink = calloc(1 << 10, 1 << 10);
+    printf("calloc %d %d\n", sink == NULL, errno);
+    errno = 0;
+    sink = realloc(kept, 1 << 20);
+    printf("realloc %d %d %s\n", sink == NULL, errno, kept);
+    errno = 0;
+    sink = aligned_alloc(1 << 12, 1 << 20);
+    printf("aligned_alloc %d %d\n", sink == NULL, errno);
+    void *untouched = (void *)1;
+    errno = 0;
+    int result = posix_memalign(&untouched, 1 << 12, 1 << 20);
+    printf("posix_memalign %d %d %d\n", result, errno, untouched == (void *)1);
+    errno = 0;
+    sink = malloc(100);
+    printf("malloc of 100 bytes %d %d\n", sink == NULL, errno);
+}
+
 /* The allocator's own interface: nothing of ours lies on the program's heap. */
 static void say_statistics(const char *when) {
     struct mallinfo2 info = mallinfo2();
@@ -295,7 +331,7 @@ static const struct {
     {"descriptors", say_descriptors}, {"environment", say_environment},
     {"folder", say_folder},         {"executable", say_executable},
     {"blocks", say_blocks},         {"failures", say_failures},
-    {"allocator", say_allocator},   {"statuses", say_statuses},
+    {"address_space", say_address_space}, {"allocator", say_allocator},   {"statuses", say_statuses},
     {"parent", say_parent},         {"threads", say_threads},
 };
 

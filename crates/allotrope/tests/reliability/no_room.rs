@@ -1,0 +1,77 @@
+//! Less room than a recording needs, or more at once than there is room for:
+//! said, counted, and the program is as always. `programs/crowd.c`.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use super::matrix::{Outcome, case};
+use super::support::{record, run};
+use super::targets::{expect_work, target};
+
+const GROUP: &str = "Our own failures";
+
+#[test]
+fn no_address_space() {
+    let expected = "refused with a sentence that names it; nothing runs";
+    case(GROUP, "ulimit -v around the recording", expected, || {
+        let described = record(target("own_failures.c")).arg("1");
+        let plain = described.command();
+        let line = "ulimit -v 500000; exec \"$0\" \"$@\"";
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", line])
+            .arg(plain.get_program())
+            .args(plain.get_args())
+            .current_dir(described.folder());
+        let output = run(&mut command, b"g");
+        let recording = described.recorded(output).expect_status(125);
+        assert!(recording.stdout.is_empty(), "the program must not run");
+        let said = &recording.stderr;
+        assert!(said.contains("address space"), "{said}");
+        assert_eq!(said.trim().lines().count(), 1, "{said}");
+        Outcome::Seen("status 125, said".to_owned())
+    });
+}
+
+/// Room for images in the shared memory (docs/architecture.md).
+const IMAGES: usize = 1_024;
+
+#[test]
+fn more_processes_than_there_is_room_for() {
+    let children = 1_100;
+    let expected = "1,024 images, the first and 1,023 of its children, each exact; the others counted, and all run";
+    case(GROUP, "1,100 children at once", expected, || {
+        let recording = record(target("crowd.c"))
+            .args(["children", &children.to_string()])
+            .run();
+        if recording.status.code() == Some(96) {
+            return Outcome::Skipped("so many processes are not allowed here".to_owned());
+        }
+        // The program itself has seen each child end well.
+        let recording = recording.expect_status(7);
+        let report = recording.report();
+        let images = report.processes();
+        assert_eq!(images.len(), IMAGES, "images");
+        let children_kept = images.iter().filter(|image| {
+            let is_child = *image.exit() == json!({"status": 3});
+            if is_child {
+                expect_work(image, "crowded", 10, 160);
+                assert_eq!(image.total("allocations"), 10);
+            }
+            is_child
+        });
+        // The parent has an image too.
+        assert_eq!(children_kept.count(), IMAGES - 1);
+        let missing = children + 1 - IMAGES;
+        let said = &recording.stderr;
+        assert!(
+            said.contains(&format!("{missing} process images found no room")),
+            "{said}"
+        );
+        Outcome::Seen(format!(
+            "{} images, {missing} said to be missing",
+            images.len()
+        ))
+    });
+}
