@@ -12,7 +12,7 @@
 
 use std::cell::RefCell;
 
-use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
+use allotrope_trace::model::{EntryPoint, EpochMark, Event, EventKind, StackId};
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
@@ -20,6 +20,7 @@ use crate::index::Threads;
 use crate::place::place_of;
 use crate::read_ahead::ReadAhead;
 use crate::source::{Run, TraceSource};
+use crate::window_table::{Rank, WindowTable};
 
 /// How many events after a reallocation's start its answer is looked for.
 const LOOK_AHEAD: usize = 256;
@@ -47,6 +48,8 @@ pub(crate) struct Step {
     pub stack: StackId,
     /// The thread's dense number in its image.
     pub thread: u32,
+    /// The rank of its epoch (see [`crate::window_table`]).
+    pub rank: Rank,
     pub entry: EntryPoint,
     pub allocates: bool,
     /// The allocation answers a reallocation.
@@ -55,6 +58,8 @@ pub(crate) struct Step {
     pub ambiguous: bool,
     /// Its place was found by trying, so that no other is known to do.
     pub ordered: bool,
+    /// Its thread had opted out of windows.
+    pub opted_out: bool,
     /// How often another order was tried for its sake.
     pub tries: u8,
 }
@@ -70,6 +75,8 @@ pub(crate) enum Outlook {
 struct OpenStart {
     address: u64,
     thread: u32,
+    rank: Rank,
+    opted_out: bool,
     entry: EntryPoint,
     /// The deallocation was given out already.
     shown: bool,
@@ -120,6 +127,9 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     position: usize,
     ordinal: u64,
     thread: Option<u32>,
+    windows: &'a WindowTable,
+    rank: Rank,
+    opted_out: bool,
     segment: Segment,
     end_ns: Option<u64>,
     open: Vec<OpenStart>,
@@ -133,6 +143,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         ahead: &'a ReadAhead<'a, S>,
         timeline: &'a Timeline,
         threads: &'a RefCell<Threads>,
+        windows: &'a WindowTable,
         (first_run, runs): (usize, &'a [Run<S::Handle>]),
         start_ns: u64,
         end_ns: Option<u64>,
@@ -149,6 +160,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             position: 0,
             ordinal: runs.first().map_or(0, |run| run.first_ordinal),
             thread: None,
+            windows,
+            rank: windows.rank(0),
+            opted_out: false,
             segment: Segment {
                 lower: start_ns,
                 from: start_ns,
@@ -177,7 +191,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             match event.kind {
                 EventKind::Anchor => self.pass_anchor(event.address),
                 EventKind::Thread => self.enter_thread(event.address),
-                EventKind::Epoch => {}
+                EventKind::Epoch => self.enter_epoch(event.address),
                 _ => {
                     if let Some(step) = self.count(&event)? {
                         return Ok(Some(step));
@@ -326,6 +340,12 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
+    fn enter_epoch(&mut self, word: u64) {
+        let mark = EpochMark::from_word(word);
+        self.rank = self.windows.rank(mark.epoch);
+        self.opted_out = mark.opted_out;
+    }
+
     /// Takes a counted event; `None` if nothing comes of it.
     #[inline]
     fn count(&mut self, event: &Event) -> Result<Option<Step>, ReplayError> {
@@ -344,11 +364,13 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             ordinal: self.ordinal - 1,
             stack: event.stack,
             thread,
+            rank: self.rank,
             entry: event.entry,
             allocates: event.kind == EventKind::Allocation,
             reallocation: false,
             ambiguous: false,
             ordered: false,
+            opted_out: self.opted_out,
             tries: 0,
         };
         match event.kind {
@@ -367,6 +389,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
                 self.open.push(OpenStart {
                     address: step.address,
                     thread: step.thread,
+                    rank: step.rank,
+                    opted_out: step.opted_out,
                     entry: step.entry,
                     shown,
                 });
@@ -399,6 +423,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         (!start.shown).then_some(Step {
             address: start.address,
             thread: start.thread,
+            rank: start.rank,
+            opted_out: start.opted_out,
             entry: start.entry,
             size: 0,
             allocates: false,

@@ -1,6 +1,7 @@
 //! Why a trace could not be replayed.
 
 use allotrope_trace::ReadError;
+use allotrope_trace::model::ImageId;
 use thiserror::Error;
 
 /// A trace could not be replayed.
@@ -12,4 +13,15 @@ pub enum ReplayError {
     /// The source of the events broke its own promise.
     #[error("the source has no run of events number {0}; it must keep what it listed")]
     NoSuchRun(usize),
+    /// A window was asked for that is not there.
+    #[error(
+        "the trace has no window that opened at epoch {opened} in process {image}; \
+         ask for one that the replay of this trace lists"
+    )]
+    NoSuchWindow {
+        /// The image asked for.
+        image: ImageId,
+        /// The epoch asked for.
+        opened: u64,
+    },
 }

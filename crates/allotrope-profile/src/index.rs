@@ -15,6 +15,7 @@ use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::runtime_code::RuntimeCode;
 use crate::source::{Run, SourceEntry, TraceSource};
+use crate::window_table::WindowTable;
 
 /// All of a trace but its events.
 pub(crate) struct Index<H> {
@@ -41,6 +42,7 @@ pub(crate) struct Image<H> {
     pub losses: BTreeMap<LossReason, u64>,
     pub threads: RefCell<Threads>,
     pub runtime_code: RefCell<RuntimeCode>,
+    pub windows: WindowTable,
     /// Images forked from this one, in order of start.
     pub children: Vec<ImageId>,
 }
@@ -131,6 +133,7 @@ impl<H> Image<H> {
             losses: BTreeMap::new(),
             threads: RefCell::default(),
             runtime_code: RefCell::default(),
+            windows: WindowTable::default(),
             children: Vec::new(),
         }
     }
@@ -176,6 +179,7 @@ pub(crate) fn index<S: TraceSource>(
     for image in index.images.values_mut() {
         let code = image.runtime_code.get_mut();
         code.settle(&index.timeline, &image.stacks);
+        image.windows.settle(image.threads.get_mut());
     }
     Ok((index, names))
 }
@@ -219,6 +223,8 @@ impl<H> Index<H> {
             }
             Record::Stacks { first, nodes, .. } => image.stacks.add(first, nodes),
             Record::RuntimeSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
+            Record::Window(window) => image.windows.add(window),
+            Record::WindowEnd(end) => image.windows.add_end(end),
             Record::ResidentSet { tick, bytes, .. } => image.resident.push((tick, bytes)),
             Record::Loss(loss) => {
                 let lost = image.losses.entry(loss.reason).or_default();
@@ -261,6 +267,8 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::Stacks { image, .. } | Record::ResidentSet { image, .. } => Some(*image),
         Record::Loss(loss) => Some(loss.image),
         Record::RuntimeSymbols(symbols) => Some(symbols.image),
+        Record::Window(window) => Some(window.image),
+        Record::WindowEnd(end) => Some(end.image),
         _ => None,
     }
 }

@@ -105,12 +105,7 @@ impl<'a> Ledger<'a> {
             blocks: inherited.iter().map(|&(_, size)| block(size)).collect(),
             sites: Sites::default(),
             threads: Vec::new(),
-            entries: EntryPoint::ALL.map(|entry| EntryTotals {
-                entry,
-                allocations: 0,
-                allocated_bytes: 0,
-                deallocations: 0,
-            }),
+            entries: EntryPoint::ALL.map(EntryTotals::none),
             totals: Totals {
                 inherited_allocations: inherited.len() as u64,
                 inherited_bytes: inherited
@@ -338,7 +333,7 @@ impl<'a> Ledger<'a> {
 }
 
 #[inline]
-fn thread(threads: &mut Vec<ThreadFigures>, number: u32) -> &mut ThreadFigures {
+pub(crate) fn thread(threads: &mut Vec<ThreadFigures>, number: u32) -> &mut ThreadFigures {
     let index = number as usize;
     if threads.len() <= index {
         threads.resize(index + 1, ThreadFigures::default());

@@ -30,7 +30,12 @@ mod site;
 mod source;
 pub mod stack_set;
 mod tentative;
+mod window_books;
+mod window_replay;
+mod window_table;
+pub mod windows;
 
+pub use allotrope_trace::model::{Descriptors, LeftOpen, Quiet};
 pub use error::ReplayError;
 pub use glue::Glue;
 pub use lifetime::Lifetimes;
@@ -41,3 +46,5 @@ pub use replay::{Block, Options, blocks_of_sites, replay};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use source::{MemoryTrace, Run, SourceEntry, TraceSource};
 pub use stack_set::{CountedStack, Metric, StackFrame, StackSet};
+pub use window_replay::replay_windows;
+pub use windows::{WindowFigures, WindowKey, WindowRun};

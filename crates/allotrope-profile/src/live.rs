@@ -229,11 +229,13 @@ mod tests {
             ordinal: 0,
             stack: 8,
             thread: 0,
+            rank: 0,
             entry: allotrope_trace::model::EntryPoint::Malloc,
             allocates,
             reallocation: false,
             ambiguous: false,
             ordered: false,
+            opted_out: false,
             tries: 0,
         }
     }

@@ -8,6 +8,7 @@ use allotrope_trace::model::{
 
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
+use crate::windows::WindowRun;
 
 /// Module index of frames that lie in no known module.
 pub const UNKNOWN_MODULE: u32 = u32::MAX;
@@ -135,6 +136,8 @@ pub struct Process {
     pub live: Series,
     /// Resident memory over time.
     pub resident: Vec<ResidentSample>,
+    /// The windows that it opened, in order of opening.
+    pub windows: Vec<WindowRun>,
 }
 
 /// Sums over a process image. Bytes are requested bytes.
@@ -227,6 +230,18 @@ pub struct EntryTotals {
     pub allocated_bytes: u64,
     /// Deallocations through it.
     pub deallocations: u64,
+}
+
+impl EntryTotals {
+    /// An entry point that was not used yet.
+    pub(crate) const fn none(entry: EntryPoint) -> Self {
+        Self {
+            entry,
+            allocations: 0,
+            allocated_bytes: 0,
+            deallocations: 0,
+        }
+    }
 }
 
 impl Profile {

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cursor::{Cursor, Step};
 use crate::error::ReplayError;
@@ -17,6 +17,9 @@ use crate::model::{Process, Profile, ThreadTotals};
 use crate::read_ahead::ReadAhead;
 use crate::series::ResidentSample;
 use crate::source::TraceSource;
+use crate::window_books::WindowBooks;
+use crate::window_replay::window_runs;
+use crate::windows::WindowFigures;
 
 /// Forks of forks that are replayed while their parents are held open; deeper
 /// ones wait, with what they inherit, until the others are done.
@@ -67,16 +70,19 @@ pub(crate) struct Observer<'a> {
 /// decoded runs of events for each stream.
 pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
     let (mut index, names) = index(source)?;
-    let mut done = Replayer::new(source, &index, options, None).run()?;
-    done.sort_by_key(|(id, _)| *id);
+    let mut done = Replayer::new(source, &index, options, None, None).run()?;
+    done.sort_by_key(|done| done.image);
     let symbols = std::mem::take(&mut index.symbols);
     let mut frames = FrameTable::new(&index.modules, symbols);
     let cut = source.cut();
     let processes = done
         .into_iter()
-        .filter_map(|(id, balance)| {
-            let image = index.images.get(&id)?;
-            Some(process(&index, image, balance, &names, &mut frames))
+        .filter_map(|done| {
+            let image = index.images.get(&done.image)?;
+            let windows = window_runs(&index, image, &done.windows, done.balance.end_ns);
+            let mut process = process(&index, image, done.balance, &names, &mut frames);
+            process.windows = windows;
+            Some(process)
         })
         .collect();
     let (modules, frames) = frames.finish();
@@ -107,43 +113,65 @@ pub fn blocks_of_sites<S: TraceSource>(
         wanted: sites.iter().copied().collect(),
         callback: RefCell::new(callback),
     };
-    Replayer::new(source, &index, options, Some(&observer)).run()?;
+    Replayer::new(source, &index, options, Some(&observer), None).run()?;
     Ok(())
 }
 
-struct Replayer<'a, S: TraceSource> {
+/// What came of one image.
+pub(crate) struct Done {
+    pub image: ImageId,
+    pub balance: Balance,
+    /// Of each window, in order of opening.
+    pub windows: Vec<WindowFigures>,
+    /// Of the windows whose stacks are wanted, by index.
+    pub details: Vec<(u32, Balance)>,
+}
+
+/// The windows whose stacks are wanted, by image and index.
+pub(crate) type Detailed = FxHashMap<ImageId, Vec<u32>>;
+
+pub(crate) struct Replayer<'a, S: TraceSource> {
     source: &'a S,
     index: &'a Index<S::Handle>,
     options: &'a Options<'a>,
     observer: Option<&'a Observer<'a>>,
-    /// The images that an observer needs; all without one.
+    detailed: Option<&'a Detailed>,
+    /// The images that are asked for and those they were forked from; all if
+    /// none is.
     needed: Option<FxHashSet<ImageId>>,
-    done: RefCell<Vec<(ImageId, Balance)>>,
+    done: RefCell<Vec<Done>>,
     /// Images whose forks lie too deep, with their inherited blocks.
     later: RefCell<Vec<(ImageId, Inherited)>>,
     events: Cell<u64>,
 }
 
 impl<'a, S: TraceSource> Replayer<'a, S> {
-    fn new(
+    pub(crate) fn new(
         source: &'a S,
         index: &'a Index<S::Handle>,
         options: &'a Options<'a>,
         observer: Option<&'a Observer<'a>>,
+        detailed: Option<&'a Detailed>,
     ) -> Self {
+        let observed = observer.map(|observer| {
+            let images = observer.wanted.iter().map(|&(image, _)| image);
+            with_ancestors(index, images)
+        });
+        let images = detailed.map(|detailed| with_ancestors(index, detailed.keys().copied()));
         Self {
             source,
             index,
             options,
             observer,
-            needed: observer.map(|observer| with_ancestors(index, observer)),
+            detailed,
+            needed: observed.or(images),
             done: RefCell::default(),
             later: RefCell::default(),
             events: Cell::new(0),
         }
     }
 
-    fn run(self) -> Result<Vec<(ImageId, Balance)>, ReplayError> {
+    pub(crate) fn run(self) -> Result<Vec<Done>, ReplayError> {
         for &id in self.index.images.keys() {
             if !self.index.has_parent(id) {
                 self.image(id, &[], 0)?;
@@ -191,7 +219,10 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let cursors = streams().map(|runs| {
             let numbered = (first_run, runs);
             first_run += runs.len();
-            Cursor::new(&ahead, timeline, &image.threads, numbered, start_ns, end_ns)
+            let (threads, windows) = (&image.threads, &image.windows);
+            Cursor::new(
+                &ahead, timeline, threads, windows, numbered, start_ns, end_ns,
+            )
         });
         let cursors = cursors.collect();
         let threshold = self.options.temporary_threshold;
@@ -204,6 +235,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 self.observer,
                 image.streams.len() > 1,
             ),
+            windows: self.window_books(id, image, inherited.len()),
             replayer: self,
             image,
             code_changes: image.runtime_code.borrow().has_changes(),
@@ -215,9 +247,37 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
         let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
         let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
+        let windows = books.windows.map(|windows| windows.close(end_ns, &live));
+        let (windows, details) = windows.unwrap_or_default();
         let balance = books.ledger.close(end_ns, &live);
-        self.done.borrow_mut().push((id, balance));
+        self.done.borrow_mut().push(Done {
+            image: id,
+            balance,
+            windows,
+            details,
+        });
         Ok(())
+    }
+
+    /// Books for the windows of an image that has some.
+    fn window_books<'i>(
+        &self,
+        id: ImageId,
+        image: &'i Image<S::Handle>,
+        inherited: usize,
+    ) -> Option<WindowBooks<'i>> {
+        if image.windows.spans().is_empty() {
+            return None;
+        }
+        let detailed = self.detailed.and_then(|detailed| detailed.get(&id));
+        let detailed = detailed.map_or(&[][..], Vec::as_slice);
+        let threshold = self.options.temporary_threshold;
+        Some(WindowBooks::new(
+            &image.windows,
+            threshold,
+            inherited,
+            detailed,
+        ))
     }
 
     /// Where the image's children were forked. A child whose fork point lies in
@@ -253,6 +313,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
 /// The ledger of an image whose forks are replayed on the way.
 struct Books<'r, 'a, S: TraceSource> {
     ledger: Ledger<'a>,
+    windows: Option<WindowBooks<'r>>,
     replayer: &'r Replayer<'a, S>,
     image: &'r Image<S::Handle>,
     /// Code made at run time came to stand where other such code was.
@@ -267,9 +328,9 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
         if self.code_changes && step.allocates {
             let mut code = self.image.runtime_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
-            self.ledger.take(&Step { stack, ..*step }, blocks);
+            self.book(&Step { stack, ..*step }, blocks);
         } else {
-            self.ledger.take(step, blocks);
+            self.book(step, blocks);
         }
         self.replayer.count();
     }
@@ -290,10 +351,23 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
     }
 }
 
-/// The images an observer wants to see, and those they were forked from.
-fn with_ancestors<H>(index: &Index<H>, observer: &Observer<'_>) -> FxHashSet<ImageId> {
+impl<S: TraceSource> Books<'_, '_, S> {
+    #[inline]
+    fn book(&mut self, step: &Step, blocks: Blocks) {
+        self.ledger.take(step, blocks);
+        if let Some(windows) = &mut self.windows {
+            windows.take(step, blocks);
+        }
+    }
+}
+
+/// These images, and those they were forked from.
+fn with_ancestors<H>(
+    index: &Index<H>,
+    images: impl Iterator<Item = ImageId>,
+) -> FxHashSet<ImageId> {
     let mut needed = FxHashSet::default();
-    for &(image, _) in &observer.wanted {
+    for image in images {
         let mut next = Some(image);
         while let Some(id) = next
             && needed.insert(id)
@@ -305,7 +379,7 @@ fn with_ancestors<H>(index: &Index<H>, observer: &Observer<'_>) -> FxHashSet<Ima
     needed
 }
 
-fn process<H>(
+pub(crate) fn process<H>(
     index: &Index<H>,
     image: &Image<H>,
     balance: Balance,
@@ -356,6 +430,7 @@ fn process<H>(
                 bytes,
             })
             .collect(),
+        windows: Vec::new(),
     };
     let threads = image.threads.borrow();
     process.threads = (threads.known.iter().enumerate())
@@ -387,7 +462,7 @@ fn process<H>(
 }
 
 /// Sorts the sites of each process and numbers them through the profile.
-fn number_sites(profile: &mut Profile) {
+pub(crate) fn number_sites(profile: &mut Profile) {
     let mut number = 0;
     for process in &mut profile.processes {
         process.sites.sort_by(|a, b| {

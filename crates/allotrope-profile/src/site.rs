@@ -20,6 +20,8 @@ pub(crate) struct Sites {
     high: FxHashMap<StackId, u32>,
     /// Number of peaks so far.
     peaks: u64,
+    /// They are expected to be few: no table.
+    few: bool,
 }
 
 #[derive(Default)]
@@ -54,6 +56,14 @@ impl Figures {
 }
 
 impl Sites {
+    /// For some of an image's stacks only: many such sets are held at once.
+    pub(crate) fn few() -> Self {
+        Self {
+            few: true,
+            ..Self::default()
+        }
+    }
+
     /// The site of a stack.
     #[inline]
     pub(crate) fn of_stack(&mut self, stack: StackId) -> u32 {
@@ -66,7 +76,7 @@ impl Sites {
     #[cold]
     fn find_or_add(&mut self, stack: StackId) -> u32 {
         let next = self.figures.len() as u32;
-        let index = if stack < LOW_IDS {
+        let index = if stack < LOW_IDS && !self.few {
             if self.low.len() <= stack as usize {
                 self.low.resize(stack as usize + 1, 0);
             }
@@ -112,6 +122,11 @@ impl Sites {
     /// A block of this site lived until the end of the image.
     pub(crate) fn outlive(&mut self, site: u32, lifetime: u64) {
         self.lifetimes[site as usize].add(lifetime);
+    }
+
+    /// A block of this site, which stays live here, turned out to be temporary.
+    pub(crate) fn mark_temporary(&mut self, site: u32, temporary: bool) {
+        self.figures[site as usize].temporary += u64::from(temporary);
     }
 
     /// What is live now is the peak.

@@ -4,7 +4,7 @@
 //! A [`StackSet`] has no time, no processes and no single blocks; a
 //! [`Profile`] that has them turns into one.
 
-use crate::model::{Profile, Site};
+use crate::model::{Process, Profile, Site};
 
 /// A figure that a stack can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,6 +132,20 @@ impl From<&Profile> for StackSet {
     /// All processes of a profile together. Peaks are each image's own, so
     /// that with several images their sum is no moment of the whole.
     fn from(profile: &Profile) -> Self {
+        Self::of_processes(profile, &profile.processes)
+    }
+}
+
+impl StackSet {
+    /// One process of a profile, by its place in the profile's list; without
+    /// stacks if there is none. A window's figures have its remaining blocks
+    /// for leaked ones.
+    pub fn of_process(profile: &Profile, index: usize) -> Self {
+        let one = profile.processes.get(index).map(std::slice::from_ref);
+        Self::of_processes(profile, one.unwrap_or_default())
+    }
+
+    fn of_processes(profile: &Profile, processes: &[Process]) -> Self {
         let frames = profile
             .frames
             .iter()
@@ -146,7 +160,7 @@ impl From<&Profile> for StackSet {
                 inlined: frame.inlined,
             })
             .collect();
-        let sites = profile.processes.iter().flat_map(|process| &process.sites);
+        let sites = processes.iter().flat_map(|process| &process.sites);
         Self {
             title: profile.recording.command.join(" "),
             frames,

@@ -3,8 +3,9 @@
 
 use allotrope_profile::{MemoryTrace, Options, Process, Profile, Site, replay};
 use allotrope_trace::model::{
-    EntryPoint, Event, EventKind, Events, Exit, ForkPoint, ImageEnd, ImageId, ImageStart,
-    NO_MAPPING, Origin, Record, Recording, StackNode, StreamId, ThreadId, ThreadStart,
+    EntryPoint, EpochMark, Event, EventKind, Events, Exit, ForkPoint, ImageEnd, ImageId,
+    ImageStart, NO_MAPPING, Origin, Quiet, Record, Recording, StackNode, StreamId, ThreadId,
+    ThreadStart, Window, WindowEnd,
 };
 
 /// Outermost nodes 8 to 27, each a stack of one frame.
@@ -89,6 +90,43 @@ pub fn thread(id: ThreadId) -> Event {
         kind: EventKind::Thread,
         address: u64::from(id),
         ..NOTHING
+    }
+}
+
+pub fn epoch(epoch: u64) -> Event {
+    epoch_mark(epoch, false)
+}
+
+pub fn epoch_mark(epoch: u64, opted_out: bool) -> Event {
+    Event {
+        kind: EventKind::Epoch,
+        address: EpochMark { epoch, opted_out }.to_word(),
+        ..NOTHING
+    }
+}
+
+/// A window of image 0.
+pub fn window(name: &str, opened: u64) -> Window {
+    Window {
+        image: 0,
+        opened,
+        thread: Some(1),
+        this_thread_only: false,
+        name: name.into(),
+        iterations: 0,
+        quiet: Quiet::NotAsked,
+        tick: 0,
+    }
+}
+
+pub fn window_end(opened: u64, closed: u64) -> WindowEnd {
+    WindowEnd {
+        image: 0,
+        opened,
+        closed,
+        quiet: Quiet::NotAsked,
+        tick: 0,
+        descriptors: None,
     }
 }
 

@@ -1,0 +1,323 @@
+//! The books of an image's windows: counts, for each window, the events that
+//! belong to it and what became of the blocks allocated in it. Like `ledger`
+//! it takes events in one order; which window an event belongs to does not
+//! depend on that order.
+
+use allotrope_trace::model::{EntryPoint, StackId};
+use rustc_hash::FxHashMap;
+
+use crate::cursor::Step;
+use crate::ledger::{Balance, ThreadFigures, thread};
+use crate::live::{BlockNumber, Blocks, LiveBlocks, NO_BLOCK};
+use crate::model::{EntryTotals, Totals};
+use crate::series::{LiveSample, Series};
+use crate::site::Sites;
+use crate::window_table::{Rank, Span, WindowTable};
+use crate::windows::WindowFigures;
+
+/// A block, as its windows need it.
+#[derive(Clone, Copy)]
+struct Member {
+    size: u64,
+    allocated_ns: u64,
+    /// How many allocations its thread had made with it.
+    sequence: u64,
+    /// When it was allocated; [`NOWHERE`] if in no window.
+    rank: Rank,
+    thread: u32,
+    stack: StackId,
+}
+
+/// The rank of what belongs to no window.
+const NOWHERE: Rank = Rank::MAX;
+
+const OTHER: Member = Member {
+    size: 0,
+    allocated_ns: 0,
+    sequence: 0,
+    rank: NOWHERE,
+    thread: 0,
+    stack: 0,
+};
+
+/// The books of all windows of one image.
+pub(crate) struct WindowBooks<'a> {
+    table: &'a WindowTable,
+    temporary_threshold: u64,
+    /// By number.
+    blocks: Vec<Member>,
+    /// Allocations that each thread has made.
+    made: Vec<u64>,
+    figures: Vec<WindowFigures>,
+    /// Of the windows whose stacks are wanted, by the window's index.
+    details: FxHashMap<u32, Details>,
+    now: u64,
+}
+
+/// What one window's stacks did.
+struct Details {
+    sites: Sites,
+    threads: Vec<ThreadFigures>,
+    entries: [EntryTotals; EntryPoint::ALL.len()],
+    series: Series,
+    peak_ns: u64,
+}
+
+impl<'a> WindowBooks<'a> {
+    /// Books for an image that inherited so many blocks; with stacks for the
+    /// windows (by index) in `detailed`.
+    pub(crate) fn new(
+        table: &'a WindowTable,
+        temporary_threshold: u64,
+        inherited: usize,
+        detailed: &[u32],
+    ) -> Self {
+        Self {
+            table,
+            temporary_threshold,
+            blocks: vec![OTHER; inherited],
+            made: Vec::new(),
+            figures: vec![WindowFigures::default(); table.spans().len()],
+            details: detailed.iter().map(|&at| (at, Details::new())).collect(),
+            now: 0,
+        }
+    }
+
+    /// Takes the next event and the blocks of which it speaks.
+    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks) {
+        self.now = self.now.max(step.time);
+        if step.allocates {
+            self.allocate(step, blocks);
+        } else {
+            self.deallocate(step, blocks.block);
+        }
+    }
+
+    fn allocate(&mut self, step: &Step, blocks: Blocks) {
+        if blocks.replaced != NO_BLOCK {
+            // What gave the old block back is lost, and whose it was.
+            let old = self.blocks[blocks.replaced];
+            self.release(old, step.rank, false);
+        }
+        let thread = step.thread as usize;
+        if self.made.len() <= thread {
+            self.made.resize(thread + 1, 0);
+        }
+        self.made[thread] += 1;
+        let member = Member {
+            size: step.size,
+            allocated_ns: self.now,
+            sequence: self.made[thread],
+            rank: if step.opted_out { NOWHERE } else { step.rank },
+            thread: step.thread,
+            stack: step.stack,
+        };
+        if blocks.block == self.blocks.len() {
+            self.blocks.push(member);
+        } else {
+            self.blocks[blocks.block] = member;
+        }
+        for &at in self.table.open_at(member.rank) {
+            if !counts(&self.table.spans()[at as usize], step.thread) {
+                continue;
+            }
+            let figures = &mut self.figures[at as usize];
+            figures.allocations += 1;
+            figures.allocated_bytes = figures.allocated_bytes.wrapping_add(step.size);
+            figures.reallocations += u64::from(step.reallocation);
+            figures.remaining_allocations += 1;
+            figures.remaining_bytes = figures.remaining_bytes.wrapping_add(step.size);
+            if let Some(details) = self.details.get_mut(&at) {
+                details.allocate(step);
+            }
+            self.note_level(at);
+        }
+    }
+
+    fn deallocate(&mut self, step: &Step, number: BlockNumber) {
+        if !step.opted_out {
+            for &at in self.table.open_at(step.rank) {
+                if counts(&self.table.spans()[at as usize], step.thread) {
+                    self.figures[at as usize].deallocations += 1;
+                    if let Some(details) = self.details.get_mut(&at) {
+                        details.deallocate(step);
+                    }
+                }
+            }
+        }
+        if number == NO_BLOCK {
+            return;
+        }
+        let block = self.blocks[number];
+        let made = self.made.get(block.thread as usize).copied().unwrap_or(0);
+        let temporary = block.thread == step.thread
+            && made.saturating_sub(block.sequence) <= self.temporary_threshold;
+        self.release(block, step.rank, temporary);
+    }
+
+    /// A block is gone, since an event of this rank.
+    fn release(&mut self, block: Member, rank: Rank, temporary: bool) {
+        for &at in self.table.open_at(block.rank) {
+            let span = &self.table.spans()[at as usize];
+            if !counts(span, block.thread) {
+                continue;
+            }
+            // Given back behind the close, it was live then.
+            let in_time = rank < span.closed;
+            let figures = &mut self.figures[at as usize];
+            figures.temporary_allocations += u64::from(temporary);
+            if in_time {
+                figures.remaining_allocations -= 1;
+                figures.remaining_bytes = figures.remaining_bytes.wrapping_sub(block.size);
+            }
+            if let Some(details) = self.details.get_mut(&at) {
+                details.release(&block, self.now, in_time, temporary);
+            }
+            if in_time {
+                self.note_level(at);
+            }
+        }
+    }
+
+    /// Holds what is live now against the window's peak.
+    fn note_level(&mut self, at: u32) {
+        let figures = &mut self.figures[at as usize];
+        let highest = figures.remaining_bytes >= figures.peak_bytes;
+        if highest {
+            figures.peak_bytes = figures.remaining_bytes;
+            figures.peak_allocations = figures.remaining_allocations;
+        }
+        if let Some(details) = self.details.get_mut(&at) {
+            details.note_level(figures, highest, self.now);
+        }
+    }
+
+    /// The figures of each window, and the balances of those whose stacks were
+    /// wanted, by the window's index. `end_ns` is the end of the image, when
+    /// `live` was live.
+    pub(crate) fn close(
+        mut self,
+        end_ns: u64,
+        live: &LiveBlocks,
+    ) -> (Vec<WindowFigures>, Vec<(u32, Balance)>) {
+        let end_ns = end_ns.max(self.now);
+        if !self.details.is_empty() {
+            live.iter()
+                .for_each(|(_, number)| self.outlive(number, end_ns));
+        }
+        let figures = self.figures;
+        let details = self.details.into_iter();
+        let balances = details.map(|(at, details)| {
+            let balance = details.close(&figures[at as usize], end_ns);
+            (at, balance)
+        });
+        let balances = balances.collect();
+        (figures, balances)
+    }
+
+    /// A block that is live at the end of the image lived until then.
+    fn outlive(&mut self, number: BlockNumber, end_ns: u64) {
+        let block = self.blocks[number];
+        for &at in self.table.open_at(block.rank) {
+            if counts(&self.table.spans()[at as usize], block.thread)
+                && let Some(details) = self.details.get_mut(&at)
+            {
+                let site = details.sites.of_stack(block.stack);
+                let lifetime = end_ns.saturating_sub(block.allocated_ns);
+                details.sites.outlive(site, lifetime);
+            }
+        }
+    }
+}
+
+/// Whether what a thread does belongs to the window while it is open.
+#[inline]
+fn counts(span: &Span, thread: u32) -> bool {
+    span.thread.is_none_or(|only| only == thread)
+}
+
+impl Details {
+    fn new() -> Self {
+        Self {
+            sites: Sites::few(),
+            threads: Vec::new(),
+            entries: EntryPoint::ALL.map(EntryTotals::none),
+            series: Series::new(0),
+            peak_ns: 0,
+        }
+    }
+
+    fn allocate(&mut self, step: &Step) {
+        let site = self.sites.of_stack(step.stack);
+        self.sites.allocate(site, step.size, step.reallocation);
+        let thread = thread(&mut self.threads, step.thread);
+        thread.allocations += 1;
+        thread.allocated_bytes = thread.allocated_bytes.wrapping_add(step.size);
+        let entry = &mut self.entries[step.entry as usize];
+        entry.allocations += 1;
+        entry.allocated_bytes = entry.allocated_bytes.wrapping_add(step.size);
+    }
+
+    fn deallocate(&mut self, step: &Step) {
+        thread(&mut self.threads, step.thread).deallocations += 1;
+        self.entries[step.entry as usize].deallocations += 1;
+    }
+
+    fn release(&mut self, block: &Member, now: u64, in_time: bool, temporary: bool) {
+        let site = self.sites.of_stack(block.stack);
+        let lifetime = now.saturating_sub(block.allocated_ns);
+        if in_time {
+            self.sites.deallocate(site, block.size, lifetime, temporary);
+        } else {
+            self.sites.outlive(site, lifetime);
+            self.sites.mark_temporary(site, temporary);
+        }
+        thread(&mut self.threads, block.thread).temporary += u64::from(temporary);
+    }
+
+    fn note_level(&mut self, figures: &WindowFigures, highest: bool, now: u64) {
+        if highest {
+            self.peak_ns = now;
+            self.sites.mark_peak();
+        }
+        if self.series.samples.is_empty() {
+            self.series = Series::new(now);
+        }
+        self.series.record(
+            now,
+            LiveSample {
+                max_bytes: 0,
+                bytes: figures.remaining_bytes,
+                allocations: figures.remaining_allocations,
+                allocated: figures.allocations,
+            },
+        );
+    }
+
+    fn close(self, figures: &WindowFigures, end_ns: u64) -> Balance {
+        let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
+        Balance {
+            totals: Totals {
+                allocations: figures.allocations,
+                allocated_bytes: figures.allocated_bytes,
+                deallocations: figures.deallocations,
+                reallocations: figures.reallocations,
+                temporary_allocations: figures.temporary_allocations,
+                leaked_allocations: figures.remaining_allocations,
+                leaked_bytes: figures.remaining_bytes,
+                peak_bytes: figures.peak_bytes,
+                peak_allocations: figures.peak_allocations,
+                ..Totals::default()
+            },
+            peak_ns: self.peak_ns,
+            end_ns,
+            sites: self.sites.finish(),
+            threads: self.threads,
+            entries: self.entries.into_iter().filter(used).collect(),
+            series: self.series,
+            implied_losses: 0,
+            ambiguous: 0,
+            unmatched: 0,
+        }
+    }
+}

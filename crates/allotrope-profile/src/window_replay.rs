@@ -1,0 +1,138 @@
+//! From a replay to what is said of windows: their runs, and a profile of the
+//! stacks of chosen ones.
+
+use allotrope_trace::model::ImageId;
+use rustc_hash::FxHashMap;
+
+use crate::error::ReplayError;
+use crate::frames::FrameTable;
+use crate::index::{Image, Index, index};
+use crate::model::Profile;
+use crate::replay::{Detailed, Options, Replayer, number_sites, process};
+use crate::source::TraceSource;
+use crate::window_table::Span;
+use crate::windows::{WindowFigures, WindowKey, WindowRun};
+
+/// Replays a trace and gives the stacks of the wanted windows: a profile whose
+/// processes are those windows, in the order of `wanted`, each once. Sites,
+/// totals, threads and entry points are those of the events that belong to the
+/// window; what is *leaked* there is what remained, and the peak is the
+/// window's. [`Process::windows`](crate::Process::windows) holds that one run.
+///
+/// Memory grows with the sites of each wanted window. A window that the trace
+/// does not hold is an error.
+pub fn replay_windows<S: TraceSource>(
+    source: &S,
+    options: &Options<'_>,
+    wanted: &[WindowKey],
+) -> Result<Profile, ReplayError> {
+    let (mut index, names) = index(source)?;
+    let detailed = find(&index, wanted)?;
+    let done = Replayer::new(source, &index, options, None, Some(&detailed)).run()?;
+    let symbols = std::mem::take(&mut index.symbols);
+    let mut frames = FrameTable::new(&index.modules, symbols);
+    let mut found = FxHashMap::default();
+    for done in done {
+        let Some(image) = index.images.get(&done.image) else {
+            continue;
+        };
+        let runs = window_runs(&index, image, &done.windows, done.balance.end_ns);
+        for (at, balance) in done.details {
+            if let Some(run) = runs.get(at as usize) {
+                found.insert(run.key, (image, run.clone(), balance));
+            }
+        }
+    }
+    let processes = wanted.iter().filter_map(|key| {
+        let (image, run, balance) = found.remove(key)?;
+        let opened_ns = index.timeline.ns(image.start.tick) / 1000 + run.opened_us;
+        let peak_us = (balance.peak_ns / 1000).saturating_sub(opened_ns);
+        let mut process = process(&index, image, balance, &names, &mut frames);
+        process.started_us = opened_ns;
+        process.duration_us = run.duration_us;
+        process.totals.peak_time_us = peak_us;
+        process.windows = vec![run];
+        Some(process)
+    });
+    let processes = processes.collect();
+    let (modules, frames) = frames.finish();
+    let mut profile = Profile {
+        recording: index.recording,
+        cut: source.cut(),
+        modules,
+        frames,
+        processes,
+        unrecorded: index.unrecorded,
+    };
+    number_sites(&mut profile);
+    Ok(profile)
+}
+
+/// The wanted windows by image and index.
+fn find<H>(index: &Index<H>, wanted: &[WindowKey]) -> Result<Detailed, ReplayError> {
+    let mut detailed = Detailed::default();
+    for &WindowKey { image, opened } in wanted {
+        let missing = ReplayError::NoSuchWindow { image, opened };
+        let spans = index.images.get(&image).map(|it| it.windows.spans());
+        let spans = spans.unwrap_or_default();
+        let at = spans.binary_search_by_key(&opened, |span| span.window.opened);
+        let at = at.map_err(|_| missing)? as u32;
+        let of_image: &mut Vec<u32> = detailed.entry(image).or_default();
+        if !of_image.contains(&at) {
+            of_image.push(at);
+        }
+    }
+    Ok(detailed)
+}
+
+/// The runs of an image's windows, in order of opening. The image ended at
+/// `end_ns`.
+pub(crate) fn window_runs<H>(
+    index: &Index<H>,
+    image: &Image<H>,
+    figures: &[WindowFigures],
+    end_ns: u64,
+) -> Vec<WindowRun> {
+    let start_ns = index.timeline.ns(image.start.tick);
+    let mut occurrences: FxHashMap<&str, u32> = FxHashMap::default();
+    let runs = image.windows.spans().iter().zip(figures);
+    runs.map(|(span, figures)| {
+        let occurrence = occurrences.entry(&span.window.name).or_default();
+        *occurrence += 1;
+        let opened_ns = index.timeline.ns(span.window.tick).max(start_ns);
+        let end = span.end.as_ref();
+        let closed_ns = end.map_or(end_ns, |end| index.timeline.ns(end.tick));
+        WindowRun {
+            opened_us: (opened_ns - start_ns) / 1000,
+            duration_us: closed_ns.saturating_sub(opened_ns) / 1000,
+            figures: *figures,
+            ..run(image.start.image, span, *occurrence)
+        }
+    })
+    .collect()
+}
+
+/// What a run's records say, without times and figures.
+fn run(image: ImageId, span: &Span, occurrence: u32) -> WindowRun {
+    let end = span.end.as_ref();
+    WindowRun {
+        key: WindowKey {
+            image,
+            opened: span.window.opened,
+        },
+        name: span.window.name.clone(),
+        occurrence,
+        iterations: span.window.iterations,
+        thread: span.thread,
+        opened_us: 0,
+        duration_us: 0,
+        closed: end.is_some(),
+        measured: span.measured,
+        quiet: [
+            span.window.quiet,
+            end.map(|end| end.quiet).unwrap_or_default(),
+        ],
+        figures: WindowFigures::default(),
+        descriptors: end.and_then(|end| end.descriptors.clone()),
+    }
+}
