@@ -4,7 +4,9 @@
 use clap::Parser;
 
 use crate::exit_status;
-use crate::{client_header, diff, doctor, export, launch, record, report, shell_files, symbolize};
+use crate::{
+    client_header, diff, doctor, export, launch, record, report, shell_files, symbolize, test,
+};
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
@@ -34,6 +36,9 @@ pub enum Subcommand {
     /// Add names to a trace, from debug files that were not there when it was recorded
     #[command(after_help = symbolize::AFTER_HELP)]
     Symbolize(symbolize::Arguments),
+    /// Run tests and compare what they allocate with accepted numbers
+    #[command(after_help = test::AFTER_HELP)]
+    Test(test::Arguments),
     /// Say whether this machine and a program can be recorded, and if not, why
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Arguments),

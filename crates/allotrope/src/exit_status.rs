@@ -9,6 +9,8 @@ pub const FAILED: u8 = 1;
 pub const BAD_INPUT: u8 = 2;
 /// A comparison found more than `--fail-on` allows.
 pub const REGRESSION: u8 = 3;
+/// A test is better than its budget knows.
+pub const IMPROVEMENT: u8 = 4;
 /// `record` failed by itself, as env(1) says it.
 pub const RECORD_FAILED: u8 = 125;
 /// The program to record can not be executed.
@@ -22,7 +24,8 @@ Exit status:
   0        all went well
   1        allotrope failed
   2        bad usage, or a file or program that can not be used
-  3        `diff --fail-on` found more than it allows
+  3        `diff --fail-on` found more than it allows, or a test exceeds its budget
+  4        a test is better than its budget knows
 `allotrope record` passes on the status of the program instead:
   0 to 255 the program's own
   128+N    the program was ended by signal N

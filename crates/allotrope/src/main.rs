@@ -26,6 +26,7 @@ mod shell_files;
 mod source;
 mod standard_output;
 mod symbolize;
+mod test;
 mod trace;
 
 use std::ffi::OsStr;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
+        Subcommand::Test(arguments) => test::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::ClientHeader(arguments) => client_header::run(&arguments),
         Subcommand::Completions(arguments) => shell_files::completions(&arguments),

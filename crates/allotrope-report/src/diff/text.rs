@@ -72,6 +72,24 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
     out.flush()
 }
 
+/// Writes what changed, the largest first, without totals and without what only
+/// moved: for a text that has said before what is compared.
+pub fn write_entries(
+    diff: &Diff,
+    options: &DiffTextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let asked_for = options.selection.asked_for(diff);
+    let is_changed = |entry: &&Entry| entry.kind != Kind::Moved;
+    let changed: Vec<&Entry> = asked_for.into_iter().filter(is_changed).collect();
+    let large = |entry: &&Entry| options.selection.shows(entry);
+    let shown = changed.iter().copied().filter(large).take(options.top);
+    for (index, shown) in shown.enumerate() {
+        entry::write(diff, shown, index + 1, options, out)?;
+    }
+    write_rest(&changed, large, options, out)
+}
+
 /// What of the changed entries is not shown, and what it adds up to.
 fn write_rest(
     changed: &[&Entry],

@@ -1,0 +1,121 @@
+//! Measured numbers become the accepted ones.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder};
+use crate::metric::Metric;
+use crate::result::{CaseResult, TestResult};
+use crate::verdict::Verdict;
+
+/// What accepting changed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Accepted {
+    /// Numbers that are not what they were.
+    pub changes: Vec<Change>,
+    /// Files that changed.
+    pub files: Vec<PathBuf>,
+}
+
+/// A number that is not what it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The case.
+    pub case: String,
+    /// The metric.
+    pub metric: Metric,
+    /// What it was; `None` if it is new.
+    pub was: Option<i64>,
+    /// What it is; `None` if it is gone.
+    pub is: Option<i64>,
+}
+
+/// Why a test's numbers can not be accepted; `None` if they can.
+pub fn refusal(result: &TestResult) -> Option<String> {
+    if let Some(problem) = &result.problem {
+        return Some(problem.to_string());
+    }
+    if result.cases.is_empty() {
+        return Some("nothing was measured".to_owned());
+    }
+    result.cases.iter().find_map(|case| {
+        let mut unknown = case.judgements.iter();
+        let unknown = unknown.find(|judgement| judgement.verdict == Verdict::Unknown)?;
+        let (name, metric) = (&case.name, unknown.metric);
+        Some(format!("`gate` names {metric}, which {name} does not give"))
+    })
+}
+
+/// Writes a test's numbers, for all platforms or one.
+///
+/// # Errors
+/// Files that can not be read or written.
+pub fn accept(
+    result: &TestResult,
+    folder: &BudgetFolder,
+    holder: Holder,
+    most_stacks: usize,
+) -> Result<Accepted, BudgetError> {
+    let cases: BTreeMap<String, Budget> = result
+        .cases
+        .iter()
+        .map(|case| (case.name.clone(), budget(case)))
+        .collect();
+    let profiles = result.cases.iter().filter_map(|case| {
+        let run = standing_run(case)?;
+        let stacks = &case.samples[run].stacks;
+        (!stacks.stacks.is_empty()).then(|| (case.name.clone(), stacks.clone()))
+    });
+    let before = result.budgets.as_ref().map(|budgets| &budgets.cases);
+    let changes = changes(before.unwrap_or(&BTreeMap::new()), &cases);
+    let budgets = Budgets {
+        holder,
+        made_with: result.made_with.clone(),
+        cases,
+    };
+    let files = folder.write(&result.name, &budgets, &profiles.collect(), most_stacks)?;
+    Ok(Accepted { changes, files })
+}
+
+fn budget(case: &CaseResult) -> Budget {
+    let figures = case.judgements.iter();
+    Budget {
+        iterations: case.iterations,
+        figures: figures
+            .filter_map(|judgement| Some((judgement.metric, judgement.least?)))
+            .collect(),
+    }
+}
+
+/// The run whose stacks are kept: the first with the fewest allocations.
+fn standing_run(case: &CaseResult) -> Option<usize> {
+    let least = case.least(Metric::Allocations)?;
+    let mut samples = case.samples.iter();
+    samples.position(|sample| sample.figure(Metric::Allocations) == Some(least))
+}
+
+fn changes(before: &BTreeMap<String, Budget>, after: &BTreeMap<String, Budget>) -> Vec<Change> {
+    let mut names: Vec<&String> = before.keys().chain(after.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut changes = Vec::new();
+    for name in names {
+        for metric in Metric::ALL {
+            let figure = |cases: &BTreeMap<String, Budget>| {
+                cases
+                    .get(name)
+                    .and_then(|case| case.figures.get(&metric).copied())
+            };
+            let (was, is) = (figure(before), figure(after));
+            if was != is {
+                changes.push(Change {
+                    case: name.clone(),
+                    metric,
+                    was,
+                    is,
+                });
+            }
+        }
+    }
+    changes
+}

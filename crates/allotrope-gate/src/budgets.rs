@@ -1,0 +1,291 @@
+//! Accepted numbers, kept in the project beside `allotrope.toml`, in the folder
+//! `allotrope-budgets`:
+//!
+//! - `TEST.toml`: the numbers of a test, one a line (`file`);
+//! - `TEST.stacks`, `TEST.PLATFORM.stacks`: the stacks that they are made of
+//!   (`profile`);
+//! - `made-with.toml`: what the programs were built with then (`toolchains`).
+//!
+//! Numbers are shared by all platforms unless a platform has its own.
+
+mod file;
+mod profile;
+mod toolchains;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use allotrope_profile::stack_set::StackSet;
+use thiserror::Error;
+
+use crate::made_with::MadeWith;
+use crate::metric::Metric;
+
+pub use profile::fold_like;
+
+/// The folder's name.
+pub const FOLDER: &str = "allotrope-budgets";
+
+/// Why budgets can not be read or written.
+#[derive(Debug, Error)]
+pub enum BudgetError {
+    /// A file can not be read or written.
+    #[error("cannot {verb} {}: {source}", file.display())]
+    Io {
+        /// `read` or `write`.
+        verb: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file says what can not be.
+    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.display())]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// The accepted numbers of a case.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Budget {
+    /// Iterations of a run.
+    pub iterations: Option<u64>,
+    /// The numbers.
+    pub figures: BTreeMap<Metric, i64>,
+}
+
+/// Whose numbers they are.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Holder {
+    /// All platforms that have none of their own.
+    Shared,
+    /// This platform.
+    Platform(String),
+}
+
+/// The accepted numbers of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Budgets {
+    /// Whose they are.
+    pub holder: Holder,
+    /// What the program was built with then.
+    pub made_with: Option<MadeWith>,
+    /// The numbers, by case.
+    pub cases: BTreeMap<String, Budget>,
+}
+
+/// The folder of budgets.
+#[derive(Debug, Clone)]
+pub struct BudgetFolder {
+    path: PathBuf,
+}
+
+impl BudgetFolder {
+    /// The one beside a configuration, which need not be there.
+    pub fn beside(folder: &Path) -> Self {
+        Self {
+            path: folder.join(FOLDER),
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The numbers of a test that hold on a platform; `None` if there are none.
+    ///
+    /// # Errors
+    /// A file that can not be read or says what can not be.
+    pub fn read(&self, test: &str, platform: &str) -> Result<Option<Budgets>, BudgetError> {
+        let Some(mut numbers) = self.numbers(test)? else {
+            return Ok(None);
+        };
+        let own = numbers.platforms.remove(platform);
+        let holder = match own {
+            Some(_) => Holder::Platform(platform.to_owned()),
+            None => Holder::Shared,
+        };
+        let Some(section) = own.or(numbers.shared) else {
+            return Ok(None);
+        };
+        let known = self.toolchains()?;
+        Ok(Some(Budgets {
+            holder,
+            made_with: known.get(&section.made_with),
+            cases: section.cases,
+        }))
+    }
+
+    /// The accepted stacks of a test, by case.
+    ///
+    /// # Errors
+    /// A file that can not be read or says what can not be.
+    pub fn profiles(
+        &self,
+        test: &str,
+        holder: &Holder,
+    ) -> Result<BTreeMap<String, StackSet>, BudgetError> {
+        let file = self.stacks_file(test, holder);
+        let text = read(&file)?;
+        text.map_or_else(|| Ok(BTreeMap::new()), |text| profile::parse(&text, &file))
+    }
+
+    /// Writes the numbers of a test and the stacks that they are made of, and
+    /// gives the files that changed.
+    ///
+    /// # Errors
+    /// A file that can not be read or written.
+    pub fn write(
+        &self,
+        test: &str,
+        budgets: &Budgets,
+        profiles: &BTreeMap<String, StackSet>,
+        most_stacks: usize,
+    ) -> Result<Vec<PathBuf>, BudgetError> {
+        fs::create_dir_all(&self.path).map_err(cannot("write", &self.path))?;
+        let mut numbers = self.numbers(test)?.unwrap_or_default();
+        let mut toolchains = self.toolchains()?;
+        let made_with = budgets.made_with.clone().unwrap_or_default();
+        let section = file::Section {
+            made_with: toolchains.add(&made_with),
+            cases: budgets.cases.clone(),
+        };
+        match &budgets.holder {
+            Holder::Shared => numbers.shared = Some(section),
+            Holder::Platform(name) => {
+                numbers.platforms.insert(name.clone(), section);
+            }
+        }
+        let text = numbers.text(test);
+        let stacks = profile::text(profiles, most_stacks);
+        let mut changed = Vec::new();
+        changed.extend(write(&self.path.join(format!("{test}.toml")), &text)?);
+        changed.extend(write(&self.stacks_file(test, &budgets.holder), &stacks)?);
+        toolchains.keep(&self.used_toolchains()?);
+        changed.extend(write(&self.toolchains_file(), &toolchains.text())?);
+        Ok(changed)
+    }
+
+    /// Files of tests that are not among these.
+    ///
+    /// # Errors
+    /// The folder can not be read.
+    pub fn of_no_test(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+        let mut others: Vec<PathBuf> = self.files()?;
+        others.retain(|file| {
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let stem = name
+                .strip_suffix(".toml")
+                .or_else(|| name.strip_suffix(".stacks"));
+            // A platform's stacks are TEST.PLATFORM.stacks, and tests may have
+            // points in their names.
+            stem.is_some_and(|stem| {
+                let of = |test: &&str| {
+                    stem.strip_prefix(test)
+                        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+                };
+                name != toolchains::FILE && !tests.iter().any(of)
+            })
+        });
+        others.sort();
+        Ok(others)
+    }
+
+    fn numbers(&self, test: &str) -> Result<Option<file::Numbers>, BudgetError> {
+        let file = self.path.join(format!("{test}.toml"));
+        let text = read(&file)?;
+        text.map(|text| file::Numbers::parse(&text, &file))
+            .transpose()
+    }
+
+    fn toolchains(&self) -> Result<toolchains::Toolchains, BudgetError> {
+        let file = self.toolchains_file();
+        let text = read(&file)?.unwrap_or_default();
+        toolchains::Toolchains::parse(&text, &file)
+    }
+
+    /// The fingerprints that any budget refers to.
+    fn used_toolchains(&self) -> Result<BTreeSet<String>, BudgetError> {
+        let mut used = BTreeSet::new();
+        for file in self.files()? {
+            let name = file
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            if let Some(test) = name.strip_suffix(".toml")
+                && name != toolchains::FILE
+                && let Some(numbers) = self.numbers(test)?
+            {
+                let sections = numbers.shared.iter().chain(numbers.platforms.values());
+                used.extend(sections.map(|section| section.made_with.clone()));
+            }
+        }
+        Ok(used)
+    }
+
+    fn files(&self) -> Result<Vec<PathBuf>, BudgetError> {
+        let entries = match fs::read_dir(&self.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(cannot("read", &self.path)(error)),
+        };
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        paths
+            .collect::<io::Result<_>>()
+            .map_err(cannot("read", &self.path))
+    }
+
+    fn stacks_file(&self, test: &str, holder: &Holder) -> PathBuf {
+        self.path.join(match holder {
+            Holder::Shared => format!("{test}.stacks"),
+            Holder::Platform(platform) => format!("{test}.{platform}.stacks"),
+        })
+    }
+
+    fn toolchains_file(&self) -> PathBuf {
+        self.path.join(toolchains::FILE)
+    }
+}
+
+fn cannot(verb: &'static str, file: &Path) -> impl FnOnce(io::Error) -> BudgetError + use<> {
+    let file = file.to_owned();
+    move |source| BudgetError::Io { verb, file, source }
+}
+
+/// The text of a file; `None` if it is not there.
+fn read(file: &Path) -> Result<Option<String>, BudgetError> {
+    match fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(cannot("read", file)(error)),
+    }
+}
+
+/// Writes a file unless it says that already; gives it if it changed.
+fn write(file: &Path, text: &str) -> Result<Option<PathBuf>, BudgetError> {
+    if fs::read(file).is_ok_and(|before| before == text.as_bytes()) {
+        return Ok(None);
+    }
+    // Aside and renamed: half a file would be no budget at all.
+    let aside = file.with_extension("new");
+    let written = fs::write(&aside, text).and_then(|()| fs::rename(&aside, file));
+    written.map_err(cannot("write", file))?;
+    Ok(Some(file.to_owned()))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The numbers of a test as a file: one number a line, so that a review shows
+//! which one changed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::{Budget, BudgetError};
+use crate::metric::Metric;
+
+const FORMAT: &str = "allotrope-budgets/1";
+
+/// All numbers of a test.
+#[derive(Debug, Default)]
+pub(super) struct Numbers {
+    pub(super) shared: Option<Section>,
+    pub(super) platforms: BTreeMap<String, Section>,
+}
+
+/// Numbers of one platform or of all.
+#[derive(Debug)]
+pub(super) struct Section {
+    /// Fingerprint of what they were made with.
+    pub(super) made_with: String,
+    pub(super) cases: BTreeMap<String, Budget>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    format: toml::Spanned<String>,
+    shared: Option<SectionForm>,
+    #[serde(default)]
+    platforms: BTreeMap<String, SectionForm>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SectionForm {
+    #[serde(rename = "made-with")]
+    made_with: String,
+    #[serde(default)]
+    cases: BTreeMap<String, BTreeMap<toml::Spanned<String>, i64>>,
+}
+
+impl Numbers {
+    pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
+        let form: FileForm = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            wrong(text, file, at, error.message().replace('\n', "; "))
+        })?;
+        if form.format.get_ref() != FORMAT {
+            let problem = format!(
+                "this is {}, and {FORMAT} is understood",
+                form.format.get_ref()
+            );
+            return Err(wrong(text, file, form.format.span().start, problem));
+        }
+        let section = |form: SectionForm| -> Result<Section, BudgetError> {
+            let mut cases = BTreeMap::new();
+            for (name, lines) in form.cases {
+                cases.insert(name, budget(lines, text, file)?);
+            }
+            Ok(Section {
+                made_with: form.made_with,
+                cases,
+            })
+        };
+        let platforms = form.platforms.into_iter();
+        Ok(Self {
+            shared: form.shared.map(section).transpose()?,
+            platforms: platforms
+                .map(|(name, form)| Ok((name, section(form)?)))
+                .collect::<Result<_, BudgetError>>()?,
+        })
+    }
+
+    pub(super) fn text(&self, test: &str) -> String {
+        let mut text = format!(
+            "# What the test {test} may allocate. `allotrope test --accept {test}` writes this file.\n\
+             format = \"{FORMAT}\"\n"
+        );
+        if let Some(section) = &self.shared {
+            section.write("shared", &mut text);
+        }
+        for (platform, section) in &self.platforms {
+            section.write(&format!("platforms.{}", quoted(platform)), &mut text);
+        }
+        text
+    }
+}
+
+impl Section {
+    fn write(&self, name: &str, text: &mut String) {
+        let made_with = quoted(&self.made_with);
+        // A `String` takes everything.
+        let _ = writeln!(text, "\n[{name}]\nmade-with = {made_with}");
+        for (case, budget) in &self.cases {
+            let _ = writeln!(text, "\n[{name}.cases.{}]", quoted(case));
+            if let Some(iterations) = budget.iterations {
+                let _ = writeln!(text, "iterations = {iterations}");
+            }
+            for (metric, figure) in &budget.figures {
+                let _ = writeln!(text, "{metric} = {figure}");
+            }
+        }
+    }
+}
+
+fn budget(
+    lines: BTreeMap<toml::Spanned<String>, i64>,
+    text: &str,
+    file: &Path,
+) -> Result<Budget, BudgetError> {
+    let mut budget = Budget::default();
+    for (name, figure) in lines {
+        let at = name.span().start;
+        match (name.get_ref().as_str(), u64::try_from(figure)) {
+            ("iterations", Ok(iterations)) => budget.iterations = Some(iterations),
+            (name, _) => {
+                let metric = Metric::named(name).ok_or_else(|| {
+                    let known = Metric::ALL.map(Metric::name).join(", ");
+                    let problem = format!("\"{name}\" is no metric; there are {known}");
+                    wrong(text, file, at, problem)
+                })?;
+                budget.figures.insert(metric, figure);
+            }
+        }
+    }
+    Ok(budget)
+}
+
+pub(super) fn wrong(text: &str, file: &Path, at: usize, problem: String) -> BudgetError {
+    let before = text.as_bytes().get(..at).unwrap_or_default();
+    BudgetError::Wrong {
+        file: file.to_owned(),
+        line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
+        problem,
+    }
+}
+
+/// A TOML text (a "basic string").
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", u32::from(c));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

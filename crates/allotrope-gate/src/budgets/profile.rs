@@ -1,0 +1,330 @@
+//! Accepted stacks as a file, made to be read and compared in a review: a call
+//! tree, callers above, a line a call, sorted by name.
+//!
+//! ```text
+//! case encode/small
+//! main⇥bench⇥src/main.cc:10
+//!  encode⇥⇥src/encode.cc:22
+//!   grow⇥⇥src/encode.cc:5⇥allocations=1000 bytes=48000
+//! ```
+//!
+//! A line's depth is the number of its leading blanks, or `@DEPTH ` where that
+//! is more than 99. The fields, separated by tabs, are the function, the module
+//! (empty: the caller's), file and line (`inlined` behind them if the frame is)
+//! and, where a stack ends, its figures.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::BudgetError;
+
+/// Stands for the stacks that are too many to keep.
+const OTHERS: &str = "[other stacks]";
+/// Depths above are written as numbers.
+const BLANKS: usize = 99;
+/// Deeper stacks than any recording has.
+const DEEPEST: usize = 1 << 16;
+
+const HEAD: &str = "\
+# Call stacks of the accepted numbers, callers above: what changed is told from them.
+# `allotrope test --accept` writes this file.
+";
+
+/// The figures that are kept, and their names.
+const NAMES: [(Metric, &str); 7] = [
+    (Metric::Allocations, "allocations"),
+    (Metric::AllocatedBytes, "bytes"),
+    (Metric::TemporaryAllocations, "temporary"),
+    (Metric::LeakedAllocations, "remaining"),
+    (Metric::LeakedBytes, "remaining_bytes"),
+    (Metric::AllocationsAtPeak, "at_peak"),
+    (Metric::BytesAtPeak, "bytes_at_peak"),
+];
+
+#[derive(Default)]
+struct Node<'a> {
+    figures: Figures,
+    callees: BTreeMap<&'a StackFrame, Node<'a>>,
+}
+
+/// The file of these cases, at most so many stacks each.
+pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
+    let mut text = HEAD.to_owned();
+    for (name, set) in cases {
+        let _ = writeln!(text, "\ncase {}", one_line(name));
+        let others = others();
+        let mut root = Node::default();
+        for (index, stack) in by_size(set).into_iter().enumerate() {
+            let mut node = &mut root;
+            if index >= most {
+                node = node.callees.entry(&others).or_default();
+            } else {
+                for frame in stack.frames.iter().rev() {
+                    let frame = set.frames.get(*frame as usize).unwrap_or(&others);
+                    node = node.callees.entry(frame).or_default();
+                }
+            }
+            add(&mut node.figures, &stack.figures);
+        }
+        write_tree(&root, &mut text);
+    }
+    text
+}
+
+fn others() -> StackFrame {
+    StackFrame {
+        function: OTHERS.to_owned(),
+        ..StackFrame::default()
+    }
+}
+
+fn add(sums: &mut Figures, figures: &Figures) {
+    for (sum, figure) in sums.iter_mut().zip(figures) {
+        *sum = sum.saturating_add(*figure);
+    }
+}
+
+/// The largest first; of equal ones in the order of their frames, so that the
+/// same ones are kept every time.
+fn by_size(set: &StackSet) -> Vec<&CountedStack> {
+    let mut stacks: Vec<&CountedStack> = set.stacks.iter().collect();
+    let frames = |stack: &CountedStack| -> Vec<Option<&StackFrame>> {
+        let frames = stack.frames.iter();
+        frames
+            .map(|frame| set.frames.get(*frame as usize))
+            .collect()
+    };
+    stacks.sort_by(|a, b| {
+        let size = |stack: &CountedStack| stack.figures[Metric::Allocations as usize];
+        size(b)
+            .cmp(&size(a))
+            .then_with(|| frames(a).cmp(&frames(b)))
+    });
+    stacks
+}
+
+/// Without recursion: stacks may be thousands of calls deep.
+fn write_tree(root: &Node<'_>, text: &mut String) {
+    let mut pending: Vec<(usize, &StackFrame, &str, &Node<'_>)> = Vec::new();
+    let callees = root.callees.iter().rev();
+    pending.extend(callees.map(|(frame, node)| (0, *frame, "", node)));
+    if root.figures != Figures::default() {
+        let _ = writeln!(text, "[no stack]\t\t\t{}", figures_text(&root.figures));
+    }
+    while let Some((depth, frame, caller, node)) = pending.pop() {
+        if depth > BLANKS {
+            let _ = write!(text, "@{depth} ");
+        } else {
+            let _ = write!(text, "{:depth$}", "");
+        }
+        let module = if frame.module == caller {
+            ""
+        } else {
+            &frame.module
+        };
+        let mut line = format!("{}\t{}\t", one_line(&frame.function), one_line(module));
+        if !frame.file.is_empty() {
+            let _ = write!(line, "{}:{}", one_line(&frame.file), frame.line);
+        }
+        if frame.inlined {
+            line.push_str(" inlined");
+        }
+        let _ = write!(line, "\t{}", figures_text(&node.figures));
+        text.push_str(line.trim_end());
+        text.push('\n');
+        let callees = node.callees.iter().rev();
+        pending.extend(callees.map(|(callee, node)| (depth + 1, *callee, &*frame.module, node)));
+    }
+}
+
+fn figures_text(figures: &Figures) -> String {
+    let figures = NAMES.iter().filter_map(|(metric, name)| {
+        let figure = figures[*metric as usize];
+        (figure > 0).then(|| format!("{name}={figure}"))
+    });
+    figures.collect::<Vec<_>>().join(" ")
+}
+
+/// A name on one line, with none of the signs that mean something here.
+fn one_line(name: &str) -> String {
+    let name: String = name
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    match name.trim() {
+        "" => String::new(),
+        // Would be read as a comment, a depth or a case.
+        trimmed if trimmed.starts_with(['#', '@']) || trimmed.starts_with("case ") => {
+            format!("\u{200b}{trimmed}")
+        }
+        trimmed => trimmed.to_owned(),
+    }
+}
+
+/// Reads such a file.
+pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet>, BudgetError> {
+    let mut cases: BTreeMap<String, StackSet> = BTreeMap::new();
+    let mut current: Option<Reading> = None;
+    for (index, line) in text.lines().enumerate() {
+        let wrong = |problem: &str| BudgetError::Wrong {
+            file: file.to_owned(),
+            line: index + 1,
+            problem: problem.to_owned(),
+        };
+        if line.starts_with('#') || line.trim().is_empty() {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix("case ") {
+            let before = current.replace(Reading::new(name));
+            cases.extend(before.map(Reading::finish));
+            continue;
+        }
+        let reading = current
+            .as_mut()
+            .ok_or_else(|| wrong("a call stands before the first `case`"))?;
+        reading.line(line).map_err(wrong)?;
+    }
+    cases.extend(current.map(Reading::finish));
+    Ok(cases)
+}
+
+/// A case that is being read.
+struct Reading {
+    name: String,
+    set: StackSet,
+    numbers: FxHashMap<StackFrame, u32>,
+    /// Frame numbers from the outermost call to the last line's.
+    calls: Vec<u32>,
+}
+
+impl Reading {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            set: StackSet {
+                known: Known::of(&NAMES.map(|(metric, _)| metric)),
+                ..StackSet::default()
+            },
+            numbers: FxHashMap::default(),
+            calls: Vec::new(),
+        }
+    }
+
+    fn finish(self) -> (String, StackSet) {
+        (self.name, self.set)
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), &'static str> {
+        let (depth, call) = match line.strip_prefix('@') {
+            Some(rest) => {
+                let (depth, call) = rest.split_once(' ').ok_or("no blank after the depth")?;
+                (depth.parse().map_err(|_| "the depth is no number")?, call)
+            }
+            None => {
+                let call = line.trim_start_matches(' ');
+                (line.len() - call.len(), call)
+            }
+        };
+        if depth > self.calls.len() || depth >= DEEPEST {
+            return Err("a call is deeper than its caller's callees can be");
+        }
+        self.calls.truncate(depth);
+        let mut fields = call.split('\t');
+        let mut field = || fields.next().unwrap_or_default().trim();
+        let (function, module, place, figures) = (field(), field(), field(), field());
+        let frame = self.frame(function, module, place);
+        let number = *self.numbers.entry(frame).or_insert_with_key(|frame| {
+            self.set.frames.push(frame.clone());
+            u32::try_from(self.set.frames.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.calls.push(number);
+        if !figures.is_empty() {
+            let figures = read_figures(figures)?;
+            self.set.stacks.push(CountedStack {
+                frames: self.calls.iter().rev().copied().collect(),
+                figures,
+            });
+        }
+        Ok(())
+    }
+
+    fn frame(&self, function: &str, module: &str, place: &str) -> StackFrame {
+        let caller = self
+            .calls
+            .last()
+            .map(|&index| &self.set.frames[index as usize]);
+        let module = match (module, caller) {
+            ("", Some(caller)) => caller.module.clone(),
+            (module, _) => module.to_owned(),
+        };
+        let (place, inlined) = match place.strip_suffix("inlined") {
+            Some(place) => (place.trim_end(), true),
+            None => (place, false),
+        };
+        let (file, line) = match place.rsplit_once(':') {
+            Some((file, line)) => (file, line.parse().unwrap_or(0)),
+            None => (place, 0),
+        };
+        StackFrame {
+            function: function.trim_start_matches('\u{200b}').to_owned(),
+            module,
+            file: file.to_owned(),
+            line,
+            inlined,
+            ..StackFrame::default()
+        }
+    }
+}
+
+fn read_figures(text: &str) -> Result<Figures, &'static str> {
+    let mut figures = Figures::default();
+    for word in text.split(' ') {
+        let (name, figure) = word.split_once('=').ok_or("a figure has no `=`")?;
+        let (metric, _) = NAMES
+            .iter()
+            .find(|(_, known)| *known == name)
+            .ok_or("a figure has a name that is not known")?;
+        figures[*metric as usize] = figure.parse().map_err(|_| "a figure is no number")?;
+    }
+    Ok(figures)
+}
+
+/// Puts into one what the accepted stacks have in one, because it was too many
+/// or too small to keep: else all of it would seem new.
+pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
+    fn functions<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a str> {
+        let frames = stack.frames.iter();
+        let frames = frames.filter_map(|frame| set.frames.get(*frame as usize));
+        frames.map(|frame| frame.function.as_str()).collect()
+    }
+    let size = |stack: &CountedStack| stack.figures[Metric::Allocations as usize];
+    let folded = |stack: &CountedStack| functions(accepted, stack) == [OTHERS];
+    if !accepted.stacks.iter().any(folded) {
+        return now.clone();
+    }
+    let kept = || accepted.stacks.iter().filter(|stack| !folded(stack));
+    let smallest = kept().map(size).min().unwrap_or(u64::MAX);
+    let known: FxHashSet<Vec<&str>> = kept().map(|stack| functions(accepted, stack)).collect();
+    let mut set = StackSet {
+        stacks: Vec::new(),
+        ..now.clone()
+    };
+    let mut rest = Figures::default();
+    for stack in &now.stacks {
+        if size(stack) <= smallest && !known.contains(&functions(now, stack)) {
+            add(&mut rest, &stack.figures);
+        } else {
+            set.stacks.push(stack.clone());
+        }
+    }
+    set.frames.push(others());
+    set.stacks.push(CountedStack {
+        frames: Box::new([u32::try_from(set.frames.len() - 1).unwrap_or(u32::MAX)]),
+        figures: rest,
+    });
+    set
+}

@@ -1,0 +1,241 @@
+//! Tests of budgets as files: what is written is read back, and what is
+//! reviewed is small.
+
+use super::*;
+use crate::made_with::Dependencies;
+use allotrope_profile::stack_set::{self, CountedStack, StackFrame};
+
+fn made_with(compiler: &str) -> MadeWith {
+    let lock = Dependencies {
+        hash: "0123456789ab".into(),
+        versions: [("serde".to_owned(), "1.0.0".to_owned())].into(),
+    };
+    MadeWith {
+        platform: "x86_64-linux-gnu".into(),
+        compilers: vec![compiler.into()],
+        libraries: [("libc.so.6".to_owned(), "2.36".to_owned())].into(),
+        dependencies: [("Cargo.lock".to_owned(), lock)].into(),
+    }
+}
+
+fn budgets(holder: Holder, allocations: i64, compiler: &str) -> Budgets {
+    let budget = Budget {
+        iterations: Some(1000),
+        figures: [(Metric::Allocations, allocations), (Metric::Net, -2)].into(),
+    };
+    Budgets {
+        holder,
+        made_with: Some(made_with(compiler)),
+        cases: [("encode/\"odd\"\u{7f}\n".to_owned(), budget)].into(),
+    }
+}
+
+fn frame(function: &str, file: &str, line: u32) -> StackFrame {
+    StackFrame {
+        function: function.into(),
+        module: "bench".into(),
+        file: file.into(),
+        line,
+        ..StackFrame::default()
+    }
+}
+
+/// Stacks of a name each, with so many allocations.
+fn set(stacks: &[(&str, u64)]) -> StackSet {
+    let mut set = StackSet {
+        frames: vec![frame("main", "src/main.c", 3)],
+        known: stack_set::Known::ALL,
+        ..StackSet::default()
+    };
+    for (index, (name, allocations)) in stacks.iter().enumerate() {
+        set.frames.push(frame(name, "src/a b.c", 7));
+        let mut figures = stack_set::Figures::default();
+        figures[stack_set::Metric::Allocations as usize] = *allocations;
+        set.stacks.push(CountedStack {
+            frames: Box::new([index as u32 + 1, 0]),
+            figures,
+        });
+    }
+    set
+}
+
+/// Function names outermost first, and allocations.
+fn plainly(set: &StackSet) -> Vec<(String, u64)> {
+    let mut all: Vec<(String, u64)> = set
+        .stacks
+        .iter()
+        .map(|stack| {
+            let frames = stack.frames.iter().rev();
+            let names = frames.map(|f| set.frames[*f as usize].function.as_str());
+            let allocations = stack.figures[stack_set::Metric::Allocations as usize];
+            (names.collect::<Vec<_>>().join(";"), allocations)
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_platform_has_its_own_numbers_or_those_of_all() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = BudgetFolder::beside(temporary.path());
+    assert_eq!(folder.read("encode", "here").expect("no file"), None);
+    let none = BTreeMap::new();
+    let shared = budgets(Holder::Shared, 5, "GCC 12");
+    folder.write("encode", &shared, &none, 9).expect("written");
+    assert_eq!(
+        folder.read("encode", "here").expect("a file"),
+        Some(shared.clone())
+    );
+    let own = budgets(Holder::Platform("here".into()), 6, "GCC 13");
+    let changed = folder.write("encode", &own, &none, 9).expect("written");
+    assert_eq!(changed.len(), 3, "numbers, stacks, toolchains: {changed:?}");
+    assert_eq!(
+        folder.read("encode", "here").expect("a file"),
+        Some(own.clone())
+    );
+    assert_eq!(
+        folder.read("encode", "there").expect("a file"),
+        Some(shared)
+    );
+    // Writing the same changes no file, and no toolchain is kept for nothing.
+    assert!(
+        folder
+            .write("encode", &own, &none, 9)
+            .expect("written")
+            .is_empty()
+    );
+    let newer = budgets(Holder::Platform("here".into()), 6, "GCC 14");
+    folder.write("encode", &newer, &none, 9).expect("written");
+    let text = fs::read_to_string(folder.path().join("made-with.toml")).expect("a file");
+    assert!(text.contains("GCC 12") && text.contains("GCC 14") && !text.contains("GCC 13"));
+}
+
+#[test]
+fn a_review_sees_one_number_a_line() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = BudgetFolder::beside(temporary.path());
+    let shared = budgets(Holder::Shared, 5, "GCC 12");
+    folder
+        .write("encode", &shared, &BTreeMap::new(), 9)
+        .expect("written");
+    let text = fs::read_to_string(folder.path().join("encode.toml")).expect("a file");
+    assert!(text.contains("\nallocations = 5\n"), "{text}");
+    assert!(text.contains("\niterations = 1000\n"), "{text}");
+}
+
+#[test]
+fn stacks_are_read_as_they_were_written() {
+    let name = "operator()<int>(a, b) [clone .1]";
+    let odd = set(&[(name, 3), ("case odd", 2), ("@7 odd", 1), ("# odd", 4)]);
+    let text = profile::text(&[("a b".to_owned(), odd.clone())].into(), 100);
+    let read = profile::parse(&text, Path::new("x")).expect("just written");
+    assert_eq!(plainly(&read["a b"]), plainly(&odd));
+    let main = &read["a b"].frames[0];
+    assert_eq!(main, &frame("main", "src/main.c", 3));
+    assert!(
+        text.contains("\n case odd") || text.contains("\n \u{200b}case odd"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_deep_stack_is_read_as_it_was_written() {
+    let frames: Vec<StackFrame> = (0..300)
+        .map(|n| frame(&format!("f{n}"), "f.c", n))
+        .collect();
+    let mut figures = stack_set::Figures::default();
+    figures[stack_set::Metric::AllocatedBytes as usize] = 8;
+    let deep = StackSet {
+        stacks: vec![CountedStack {
+            frames: (0..300).collect(),
+            figures,
+        }],
+        frames,
+        known: stack_set::Known::ALL,
+        ..StackSet::default()
+    };
+    let text = profile::text(&[("deep".to_owned(), deep.clone())].into(), 100);
+    let read = profile::parse(&text, Path::new("x")).expect("just written");
+    assert_eq!(plainly(&read["deep"]), plainly(&deep));
+}
+
+#[test]
+fn too_many_stacks_become_one_and_are_no_difference() {
+    let before = set(&[("a", 100), ("b", 50), ("c", 2), ("d", 1)]);
+    let text = profile::text(&[("x".to_owned(), before)].into(), 2);
+    let accepted = &profile::parse(&text, Path::new("x")).expect("just written")["x"];
+    let others = ("[other stacks]".to_owned(), 2 + 1);
+    assert_eq!(
+        plainly(accepted),
+        [
+            others.clone(),
+            ("main;a".into(), 100),
+            ("main;b".into(), 50)
+        ]
+    );
+    // A new one that is large stands for itself.
+    let now = set(&[("a", 100), ("b", 49), ("c", 2), ("d", 1), ("e", 60)]);
+    let folded = fold_like(&now, accepted);
+    assert_eq!(
+        plainly(&folded),
+        [
+            others,
+            ("main;a".into(), 100),
+            ("main;b".into(), 49),
+            ("main;e".into(), 60)
+        ]
+    );
+}
+
+#[test]
+fn a_wrong_file_is_named_with_its_line() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = BudgetFolder::beside(temporary.path());
+    fs::create_dir(folder.path()).expect("a folder");
+    let file = folder.path().join("encode.toml");
+    let error = |text: &str| {
+        fs::write(&file, text).expect("written");
+        let error = folder.read("encode", "here").expect_err(text);
+        error.to_string()
+    };
+    assert!(error("\nnonsense").contains("encode.toml:2: "));
+    assert!(error("format = \"allotrope-budgets/9\"").contains(":1: this is allotrope-budgets/9"));
+    let odd = "format = \"allotrope-budgets/1\"\n[shared]\nmade-with = \"x\"\n[shared.cases.a]\nallocation = 1\n";
+    assert!(error(odd).contains("encode.toml:5: \"allocation\" is no metric"));
+    for (text, line) in [
+        ("f\t", 1),
+        ("case x\n  f", 2),
+        ("case x\nf\t\t\tallocations", 2),
+    ] {
+        let error = profile::parse(text, Path::new("x.stacks")).expect_err(text);
+        assert!(
+            error.to_string().contains(&format!("x.stacks:{line}: ")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn budgets_of_tests_that_are_gone_are_found() {
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = BudgetFolder::beside(temporary.path());
+    assert!(
+        folder
+            .of_no_test(&["a"].into())
+            .expect("no folder")
+            .is_empty()
+    );
+    for test in ["a", "gone"] {
+        let own = budgets(Holder::Platform("p.q".into()), 1, "GCC");
+        folder
+            .write(test, &own, &BTreeMap::new(), 1)
+            .expect("written");
+    }
+    let others = folder.of_no_test(&["a"].into()).expect("a folder");
+    let names: Vec<_> = others
+        .iter()
+        .map(|path| path.file_name().expect("files"))
+        .collect();
+    assert_eq!(names, ["gone.p.q.stacks", "gone.toml"]);
+}

@@ -1,0 +1,130 @@
+//! What programs were built with when their numbers were accepted, as a file:
+//! each toolchain once, under a fingerprint that budgets refer to, and each
+//! state of a file of dependencies once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::BudgetError;
+use super::file::{quoted, wrong};
+use crate::made_with::{Dependencies, MadeWith};
+
+/// The file's name.
+pub(super) const FILE: &str = "made-with.toml";
+
+/// All that is known.
+#[derive(Debug, Default)]
+pub(super) struct Toolchains(BTreeMap<String, MadeWith>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileForm {
+    #[serde(default)]
+    toolchains: BTreeMap<String, ToolchainForm>,
+    /// By hash: versions by name.
+    #[serde(default)]
+    dependencies: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ToolchainForm {
+    platform: String,
+    compilers: Vec<String>,
+    #[serde(default)]
+    libraries: BTreeMap<String, String>,
+    /// By file: its hash.
+    #[serde(default)]
+    dependencies: BTreeMap<String, String>,
+}
+
+impl Toolchains {
+    pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
+        let form: FileForm = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            wrong(text, file, at, error.message().replace('\n', "; "))
+        })?;
+        let dependencies = |hash: String| Dependencies {
+            versions: form.dependencies.get(&hash).cloned().unwrap_or_default(),
+            hash,
+        };
+        let toolchains = form.toolchains.into_iter().map(|(name, form)| {
+            let files = form.dependencies.into_iter();
+            let made_with = MadeWith {
+                platform: form.platform,
+                compilers: form.compilers,
+                libraries: form.libraries,
+                dependencies: files
+                    .map(|(file, hash)| (file, dependencies(hash)))
+                    .collect(),
+            };
+            (name, made_with)
+        });
+        Ok(Self(toolchains.collect()))
+    }
+
+    pub(super) fn get(&self, fingerprint: &str) -> Option<MadeWith> {
+        self.0.get(fingerprint).cloned()
+    }
+
+    /// Adds one and gives its fingerprint.
+    pub(super) fn add(&mut self, made_with: &MadeWith) -> String {
+        let fingerprint = made_with.fingerprint();
+        self.0.insert(fingerprint.clone(), made_with.clone());
+        fingerprint
+    }
+
+    /// Forgets what no budget refers to.
+    pub(super) fn keep(&mut self, used: &BTreeSet<String>) {
+        self.0.retain(|fingerprint, _| used.contains(fingerprint));
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = "# What programs were built with when their numbers were accepted: a change is \
+                        named before the\n# code is suspected. `allotrope test --accept` writes this file.\n"
+            .to_owned();
+        let mut states: BTreeMap<&str, &Dependencies> = BTreeMap::new();
+        for (fingerprint, made_with) in &self.0 {
+            let _ = writeln!(text, "\n[toolchains.{}]", quoted(fingerprint));
+            let _ = writeln!(text, "platform = {}", quoted(&made_with.platform));
+            text.push_str("compilers = [\n");
+            for compiler in &made_with.compilers {
+                let _ = writeln!(text, "    {},", quoted(compiler));
+            }
+            text.push_str("]\n");
+            let mut table = |name: &str, lines: Vec<(&String, &String)>| {
+                if lines.is_empty() {
+                    return;
+                }
+                let _ = writeln!(text, "\n[toolchains.{}.{name}]", quoted(fingerprint));
+                for (key, value) in lines {
+                    let _ = writeln!(text, "{} = {}", quoted(key), quoted(value));
+                }
+            };
+            table("libraries", made_with.libraries.iter().collect());
+            let files = made_with.dependencies.iter();
+            table(
+                "dependencies",
+                files.map(|(file, state)| (file, &state.hash)).collect(),
+            );
+            states.extend(
+                made_with
+                    .dependencies
+                    .values()
+                    .map(|state| (&*state.hash, state)),
+            );
+        }
+        for (hash, state) in states {
+            if !state.versions.is_empty() {
+                let _ = writeln!(text, "\n[dependencies.{}]", quoted(hash));
+                for (name, version) in &state.versions {
+                    let _ = writeln!(text, "{} = {}", quoted(name), quoted(version));
+                }
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,391 @@
+//! From the text of `allotrope.toml` to a [`Configuration`]: every key, its
+//! bounds, its default.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::document::{Document, Section, below};
+use super::{Changes, Configuration, ConfigurationError, Protocol, Test};
+use crate::metric::Metric;
+use crate::tolerance::Tolerance;
+
+const ROOT: &[&str] = &[
+    "build",
+    "build-timeout",
+    "platform",
+    "dependencies",
+    "profile-stacks",
+    "defaults",
+    "tests",
+];
+/// Keys that a test, the defaults and a platform have.
+const PROTOCOL: &[&str] = &[
+    "runs",
+    "warmup",
+    "iterations",
+    "gate",
+    "tolerance",
+    "timeout",
+    "counts-only",
+];
+/// Keys that only a test has.
+const TEST: &[&str] = &["command", "environment", "folder", "platforms"];
+
+/// Files that name versions, looked for where `dependencies` is not given.
+const USUAL_DEPENDENCIES: &[&str] = &[
+    "Cargo.lock",
+    "conan.lock",
+    "vcpkg.json",
+    "Package.resolved",
+    "package-lock.json",
+    "poetry.lock",
+    "requirements.txt",
+    "go.sum",
+];
+
+/// A week: longer than any program is waited for.
+const LONGEST: u64 = 7 * 24 * 3600;
+
+pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, ConfigurationError> {
+    let document = Document::new(text, file);
+    let table = document.parse()?;
+    let root = document.root(&table);
+    root.only(ROOT)?;
+    let folder = match file.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let mut defaults = Protocol::default();
+    if let Some(section) = root.table("defaults")? {
+        section.only(PROTOCOL)?;
+        changes(&section)?.apply(&mut defaults);
+    }
+    let tests = match root.table("tests")? {
+        Some(section) => section
+            .tables()?
+            .into_iter()
+            .map(|(name, section)| test(name, &section, &defaults, &folder))
+            .collect::<Result<Vec<Test>, _>>()?,
+        None => Vec::new(),
+    };
+    if tests.is_empty() {
+        return Err(root.lacks("there is no test; add one as [tests.NAME] with a `command`"));
+    }
+    Ok(Configuration {
+        build: root.words("build", true)?,
+        build_timeout: seconds(&root, "build-timeout")?.unwrap_or(Duration::from_secs(3600)),
+        platform: platform(&root)?,
+        dependencies: dependencies(&root, &folder)?,
+        profile_stacks: root
+            .number("profile-stacks", 0..1_000_001)?
+            .map_or(1000, |number| usize::try_from(number).unwrap_or(usize::MAX)),
+        file: file.to_owned(),
+        folder,
+        tests,
+    })
+}
+
+fn platform(root: &Section<'_>) -> Result<String, ConfigurationError> {
+    let Some(platform) = root.text("platform")? else {
+        return Ok("{arch}-{os}-{libc}".to_owned());
+    };
+    let plain = ["{arch}", "{os}", "{libc}"]
+        .iter()
+        .fold(platform.clone(), |text, part| text.replace(part, "x"));
+    if is_name(&plain) {
+        return Ok(platform);
+    }
+    let problem = "it is part of a file's name: use letters, digits, `-`, `_`, `.`, and the parts \
+                   {arch}, {os} and {libc}";
+    Err(root.wrong("platform", problem))
+}
+
+fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
+    let Some(named) = root.texts("dependencies")? else {
+        let usual = USUAL_DEPENDENCIES.iter().map(PathBuf::from);
+        return Ok(usual.filter(|path| folder.join(path).is_file()).collect());
+    };
+    Ok(named.into_iter().map(|(path, _)| path.into()).collect())
+}
+
+fn test(
+    name: &str,
+    section: &Section<'_>,
+    defaults: &Protocol,
+    folder: &Path,
+) -> Result<Test, ConfigurationError> {
+    let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
+    section.only(&known)?;
+    if !is_name(name) {
+        let problem = "a test's name is a file's name too: use letters, digits, `-`, `_` and `.`";
+        return Err(section.lacks(problem));
+    }
+    let command = section
+        .words("command", false)?
+        .ok_or_else(|| section.lacks("it has no `command`, the program and its arguments"))?;
+    let mut protocol = defaults.clone();
+    let own = changes(section)?;
+    own.apply(&mut protocol);
+    check(section, &own, &protocol)?;
+    let platforms = platforms(section, &protocol)?;
+    Ok(Test {
+        name: name.to_owned(),
+        command,
+        environment: environment(section)?,
+        folder: section
+            .text("folder")?
+            .map_or_else(|| folder.to_owned(), |path| below(folder, &path)),
+        protocol,
+        platforms,
+    })
+}
+
+fn platforms(
+    section: &Section<'_>,
+    protocol: &Protocol,
+) -> Result<BTreeMap<String, Changes>, ConfigurationError> {
+    let Some(section) = section.table("platforms")? else {
+        return Ok(BTreeMap::new());
+    };
+    let mut platforms = BTreeMap::new();
+    for (name, section) in section.tables()? {
+        section.only(PROTOCOL)?;
+        let changes = changes(&section)?;
+        let mut changed = protocol.clone();
+        changes.apply(&mut changed);
+        check(&section, &changes, &changed)?;
+        platforms.insert(name.to_owned(), changes);
+    }
+    Ok(platforms)
+}
+
+fn environment(section: &Section<'_>) -> Result<BTreeMap<String, String>, ConfigurationError> {
+    let Some(table) = section.table("environment")? else {
+        return Ok(BTreeMap::new());
+    };
+    let mut environment = BTreeMap::new();
+    for name in table.keys() {
+        let value = table.text(name)?.unwrap_or_default();
+        if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
+            return Err(table.wrong(name, "no variable can have this name or value"));
+        }
+        environment.insert(name.to_owned(), value);
+    }
+    Ok(environment)
+}
+
+fn changes(section: &Section<'_>) -> Result<Changes, ConfigurationError> {
+    let small = |key, bounds| -> Result<Option<u32>, ConfigurationError> {
+        let number = section.number(key, bounds)?;
+        Ok(number.and_then(|number| number.try_into().ok()))
+    };
+    Ok(Changes {
+        runs: small("runs", 1..10_001)?,
+        warmup: small("warmup", 0..10_001)?,
+        iterations: section.number("iterations", 1..u64::from(u32::MAX))?,
+        gate: gate(section)?,
+        tolerance: tolerance(section)?,
+        timeout: seconds(section, "timeout")?,
+        counts_only: section.flag("counts-only")?,
+    })
+}
+
+fn seconds(section: &Section<'_>, key: &str) -> Result<Option<Duration>, ConfigurationError> {
+    let seconds = section.number(key, 1..LONGEST + 1)?;
+    Ok(seconds.map(Duration::from_secs))
+}
+
+fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError> {
+    let Some(names) = section.texts("gate")? else {
+        return Ok(None);
+    };
+    if names.is_empty() {
+        return Err(section.wrong("gate", "it names no metric: such a test can not fail"));
+    }
+    let mut gate = Vec::new();
+    for (name, at) in names {
+        let metric = Metric::named(&name).ok_or_else(|| {
+            let known = Metric::ALL.map(Metric::name).join(", ");
+            let problem = format!("\"{name}\" is no metric; there are {known}");
+            section.error_at(at.clone(), "gate", problem)
+        })?;
+        if gate.contains(&metric) {
+            return Err(section.error_at(at, "gate", format!("\"{name}\" is there twice")));
+        }
+        gate.push(metric);
+    }
+    Ok(Some(gate))
+}
+
+fn tolerance(
+    section: &Section<'_>,
+) -> Result<Option<BTreeMap<Metric, Tolerance>>, ConfigurationError> {
+    let Some(table) = section.table("tolerance")? else {
+        return Ok(None);
+    };
+    table.only(&Metric::ALL.map(Metric::name))?;
+    let mut tolerances = BTreeMap::new();
+    for metric in Metric::ALL {
+        if let Some(text) = table.text(metric.name())? {
+            let tolerance = Tolerance::parse(&text)
+                .map_err(|error| table.wrong(metric.name(), error.to_string()))?;
+            tolerances.insert(metric, tolerance);
+        }
+    }
+    Ok(Some(tolerances))
+}
+
+/// What the keys say together. A default may have tolerances that not every
+/// gate uses.
+fn check(
+    section: &Section<'_>,
+    own: &Changes,
+    protocol: &Protocol,
+) -> Result<(), ConfigurationError> {
+    let mut tolerated = own.tolerance.iter().flatten().map(|(metric, _)| *metric);
+    match tolerated.find(|metric| !protocol.gate.contains(metric)) {
+        Some(metric) => Err(section.wrong(
+            "tolerance",
+            format!("{metric} has a tolerance, but is not in `gate`: nothing checks it"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// What can be (part of) a file's name.
+fn is_name(name: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::STARTING_FILE;
+
+    fn parse(text: &str) -> Result<Configuration, ConfigurationError> {
+        Configuration::parse(text, Path::new("dir/allotrope.toml"))
+    }
+
+    #[track_caller]
+    fn error(text: &str) -> String {
+        parse(text).expect_err(text).to_string()
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let text = r#"
+build = "make -j2"
+platform = "{arch}-ci"
+dependencies = ["Cargo.lock"]
+profile-stacks = 10
+[defaults]
+runs = 3
+[tests.encode]
+command = ["./bench", "encode"]
+environment = { LANG = "C" }
+folder = "sub"
+warmup = 0
+iterations = 1000
+gate = ["allocations", "remaining"]
+tolerance = { allocations = "+0 -1%", remaining = "±5" }
+timeout = 9
+counts-only = true
+[tests.encode.platforms.other]
+runs = 7
+"#;
+        let configuration = parse(text).expect("it is right");
+        assert_eq!(
+            configuration.build.as_deref(),
+            Some(&["sh".into(), "-c".into(), "make -j2".into()][..])
+        );
+        let [test] = &configuration.tests[..] else {
+            panic!("one test");
+        };
+        assert_eq!(test.command, ["./bench", "encode"]);
+        assert_eq!(test.folder, Path::new("dir/sub"));
+        assert_eq!(test.environment["LANG"], "C");
+        let protocol = test.protocol_on("this");
+        assert_eq!((protocol.runs, protocol.warmup), (3, 0));
+        assert_eq!(protocol.iterations, Some(1000));
+        assert_eq!(protocol.timeout, Duration::from_secs(9));
+        assert!(protocol.counts_only);
+        let remaining = protocol.tolerance_of(Metric::Remaining);
+        assert_eq!(remaining, Tolerance::absolute(5, 5));
+        assert!(protocol.tolerance_of(Metric::Peak).is_exact());
+        assert_eq!(test.protocol_on("other").runs, 7);
+    }
+
+    #[test]
+    fn the_starting_file_is_right_and_names_every_key() {
+        let configuration = parse(STARTING_FILE).expect("it is right");
+        assert_eq!(configuration.tests.len(), 1);
+        for key in ROOT.iter().chain(PROTOCOL).chain(TEST) {
+            assert!(STARTING_FILE.contains(key), "{key}");
+        }
+        for metric in Metric::ALL {
+            assert!(STARTING_FILE.contains(metric.name()), "{metric}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
+        assert_eq!(
+            error("build = \"make\"\n[tests.a]\ncomand = [\"x\"]\n"),
+            "dir/allotrope.toml:3: tests.a.comand: there is no such key; did you mean `command`?"
+        );
+        assert!(error("[test.a]\n").contains("did you mean `tests`?"));
+        assert!(error("[tests.a]\nzzz = 1").contains("the keys here are command, environment"));
+        let wrong = "[tests.a]\ncommand = [\"x\"]\ntolerance = { allocation = \"+0\" }";
+        assert!(error(wrong).contains(":3: tests.a.tolerance.allocation: "));
+        assert!(error(wrong).contains("did you mean `allocations`?"));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_line() {
+        let with = |line: &str| error(&format!("[tests.a]\ncommand = [\"x\"]\n{line}\n"));
+        for (line, what) in [
+            (
+                "runs = 0",
+                ":3: tests.a.runs: it must be a whole number from 1 to 10000",
+            ),
+            ("runs = \"3\"", "tests.a.runs: it must be a whole number"),
+            (
+                "warmup = -1",
+                "tests.a.warmup: it must be a whole number from 0",
+            ),
+            (
+                "gate = [\"alocations\"]",
+                "\"alocations\" is no metric; there are allocations",
+            ),
+            ("gate = []", "tests.a.gate: it names no metric"),
+            ("gate = [\"net\", \"net\"]", "\"net\" is there twice"),
+            (
+                "tolerance = { peak = \"+0\" }",
+                "peak has a tolerance, but is not in `gate`",
+            ),
+            (
+                "tolerance = { allocations = \"5\" }",
+                "tests.a.tolerance.allocations: \"5\" is no tolerance",
+            ),
+            (
+                "environment = { A = 1 }",
+                "tests.a.environment.A: it must be a text",
+            ),
+            (
+                "platforms = { x = { folder = \"y\" } }",
+                "tests.a.platforms.x.folder: there is no such key",
+            ),
+        ] {
+            assert!(with(line).contains(what), "{line}: {}", with(line));
+        }
+        assert!(error("").contains("there is no test"));
+        assert!(error("[tests.a]").contains(":1: tests.a: it has no `command`"));
+        assert!(error("[tests.\"a/b\"]\ncommand = [\"x\"]").contains("a file's name"));
+        assert!(error("[tests.a]\ncommand = \"x y\"").contains("a shell in between"));
+        assert!(error("[tests.a]\ncommand = []").contains("it must name a program"));
+        assert!(error("tests = 1").contains("tests: it must be a table"));
+        assert!(error("\n[tests").contains("dir/allotrope.toml:2: this is no TOML"));
+    }
+}

@@ -1,0 +1,161 @@
+//! What differs between the runs of one case: which numbers, which stacks,
+//! which threads. A fluctuating number makes a bad budget, and its stacks tell
+//! why.
+
+use std::collections::BTreeMap;
+
+use allotrope_profile::stack_set::StackFrame;
+use rustc_hash::FxHashMap;
+
+use crate::metric::Metric;
+use crate::protocol::Case;
+use crate::sample::Sample;
+use crate::verdict::range;
+
+/// Most stacks and threads that are named.
+const MOST: usize = 5;
+
+/// What differs between runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fluctuation {
+    /// The number that fluctuates.
+    pub metric: Metric,
+    /// Its least and its most.
+    pub range: [i64; 2],
+    /// The stacks that fluctuate most: least, most, frames innermost first.
+    pub stacks: Vec<([u64; 2], Vec<StackFrame>)>,
+    /// Fluctuating stacks that are not among them.
+    pub more_stacks: usize,
+    /// Threads whose allocations fluctuate, by name.
+    pub threads: Vec<([u64; 2], String)>,
+}
+
+/// Every metric of these that fluctuates.
+pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
+    let fluctuating = metrics
+        .iter()
+        .filter_map(|&metric| match range(case, metric) {
+            [Some(least), Some(most)] if least < most => Some((metric, [least, most])),
+            _ => None,
+        });
+    fluctuating
+        .map(|(metric, range)| {
+            let mut stacks = stacks(&case.samples, metric);
+            let more_stacks = stacks.len().saturating_sub(MOST);
+            stacks.truncate(MOST);
+            let mut threads = threads(&case.samples);
+            threads.truncate(MOST);
+            Fluctuation {
+                metric,
+                range,
+                stacks,
+                more_stacks,
+                threads,
+            }
+        })
+        .collect()
+}
+
+fn stacks(samples: &[Sample], metric: Metric) -> Vec<([u64; 2], Vec<StackFrame>)> {
+    let Some(of_stacks) = metric.of_stacks() else {
+        return Vec::new();
+    };
+    let mut by_stack: FxHashMap<Vec<&StackFrame>, Vec<u64>> = FxHashMap::default();
+    for (run, sample) in samples.iter().enumerate() {
+        let set = &sample.stacks;
+        for stack in &set.stacks {
+            let frames = stack.frames.iter();
+            let frames = frames.filter_map(|frame| set.frames.get(*frame as usize));
+            let figures = by_stack
+                .entry(frames.collect())
+                .or_insert_with(|| vec![0; samples.len()]);
+            figures[run] += stack.figures[of_stacks as usize];
+        }
+    }
+    let owned = |frames: Vec<&StackFrame>| frames.into_iter().cloned().collect::<Vec<_>>();
+    let all = by_stack.into_iter();
+    sorted(all.map(|(frames, figures)| (figures, frames)).collect())
+        .into_iter()
+        .map(|(range, frames)| (range, owned(frames)))
+        .collect()
+}
+
+fn threads(samples: &[Sample]) -> Vec<([u64; 2], String)> {
+    let mut by_name: BTreeMap<&String, Vec<u64>> = BTreeMap::new();
+    for (run, sample) in samples.iter().enumerate() {
+        for (name, allocations) in &sample.threads {
+            by_name
+                .entry(name)
+                .or_insert_with(|| vec![0; samples.len()])[run] += allocations;
+        }
+    }
+    let all = by_name.into_iter();
+    sorted(all.map(|(name, figures)| (figures, name)).collect())
+        .into_iter()
+        .map(|(range, name)| (range, name.clone()))
+        .collect()
+}
+
+/// Those that fluctuate with their range, the most fluctuating first.
+fn sorted<T: Ord>(all: Vec<(Vec<u64>, T)>) -> Vec<([u64; 2], T)> {
+    let mut ranges: Vec<([u64; 2], T)> = all
+        .into_iter()
+        .filter_map(|(figures, what)| {
+            let range = [*figures.iter().min()?, *figures.iter().max()?];
+            (range[0] < range[1]).then_some((range, what))
+        })
+        .collect();
+    ranges.sort_by(|(a, x), (b, y)| (b[1] - b[0]).cmp(&(a[1] - a[0])).then_with(|| x.cmp(y)));
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_profile::stack_set::{self, CountedStack, StackSet};
+
+    fn sample(stacks: &[(&str, u64)]) -> Sample {
+        let mut set = StackSet::default();
+        for (index, (name, allocations)) in stacks.iter().enumerate() {
+            set.frames.push(StackFrame {
+                function: (*name).into(),
+                ..StackFrame::default()
+            });
+            let mut figures = stack_set::Figures::default();
+            figures[stack_set::Metric::Allocations as usize] = *allocations;
+            let frames = Box::new([index as u32]);
+            set.stacks.push(CountedStack { frames, figures });
+        }
+        let mut sample = Sample {
+            stacks: set,
+            threads: [("worker".to_owned(), stacks.iter().map(|s| s.1).sum())].into(),
+            ..Sample::default()
+        };
+        let all: u64 = stacks.iter().map(|stack| stack.1).sum();
+        sample.figures[Metric::Allocations as usize] = Some(all as i64);
+        sample.figures[Metric::Bytes as usize] = Some(7);
+        sample
+    }
+
+    #[test]
+    fn the_stacks_and_threads_that_fluctuate_are_named() {
+        let case = Case {
+            name: "x".into(),
+            samples: vec![
+                sample(&[("steady", 10), ("sometimes", 3), ("often", 1)]),
+                sample(&[("often", 9), ("steady", 10)]),
+            ],
+        };
+        let [found] = &fluctuations(&case, &[Metric::Bytes, Metric::Allocations])[..] else {
+            panic!("only the allocations fluctuate");
+        };
+        assert_eq!((found.metric, found.range), (Metric::Allocations, [14, 19]));
+        let stacks: Vec<_> = found
+            .stacks
+            .iter()
+            .map(|(range, frames)| (*range, frames[0].function.as_str()))
+            .collect();
+        assert_eq!(stacks, [([1, 9], "often"), ([0, 3], "sometimes")]);
+        assert_eq!(found.threads, [([14, 19], "worker".to_owned())]);
+    }
+}

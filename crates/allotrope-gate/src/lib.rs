@@ -1,0 +1,35 @@
+//! Allocation budgets for tests.
+//!
+//! A [`Configuration`] says which programs are tests; a [`Gate`] runs them with
+//! the recorder preloaded, compares what they allocate with the numbers that
+//! were accepted before, and explains what is different by its call stacks; an
+//! [`outputs`] module shows it.
+//!
+//! Not here: recording (the command `allotrope record` does it), the model of a
+//! recording (`allotrope-profile`), the command line.
+#![forbid(unsafe_code)]
+
+pub mod acceptance;
+pub mod budgets;
+pub mod configuration;
+pub mod fluctuation;
+pub mod gate;
+pub mod made_with;
+pub mod metric;
+pub mod nio_log;
+pub mod outputs;
+pub mod paths;
+pub mod program;
+pub mod protocol;
+pub mod result;
+pub mod sample;
+pub mod session;
+pub mod shell;
+pub mod tolerance;
+pub mod verdict;
+pub mod windows;
+
+pub use configuration::{Configuration, ConfigurationError};
+pub use gate::{Gate, GateError, Source};
+pub use result::{Outcome, Report};
+pub use session::{Session, SessionError};

@@ -1,0 +1,355 @@
+//! What a program was built with and loaded: compilers, libraries, versions of
+//! dependencies. A number that changes together with one of these is suspected
+//! to have changed because of it. What a number is, is not known here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+use allotrope_profile::Profile;
+use object::{Object, ObjectSection};
+use sha2::{Digest, Sha256};
+
+use crate::configuration::Configuration;
+use crate::paths::Project;
+
+/// Larger files are not looked into.
+const LARGEST: u64 = 1 << 30;
+/// Digits of a hash or build id that are kept: enough to tell versions apart.
+const DIGITS: usize = 12;
+
+/// What a program was built with and loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MadeWith {
+    /// Architecture, system and C library, `x86_64-linux-gnu`.
+    pub platform: String,
+    /// What compilers and linkers say of themselves in the modules that the
+    /// project builds (their section `.comment`).
+    pub compilers: Vec<String>,
+    /// Installed modules on the measured stacks, by name: version and build id.
+    pub libraries: BTreeMap<String, String>,
+    /// Files of dependencies: a hash, and versions by name where the file's
+    /// form is known.
+    pub dependencies: BTreeMap<String, Dependencies>,
+}
+
+/// A file of dependencies.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dependencies {
+    /// First digits of its SHA-256.
+    pub hash: String,
+    /// Versions by name; empty where the file's form is not known.
+    pub versions: BTreeMap<String, String>,
+}
+
+/// Something that is not as it was when the numbers were accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suspect {
+    /// What it is: `compiler`, `library libc.so.6`, `serde (Cargo.lock)`.
+    pub what: String,
+    /// What it was; empty if it was not there.
+    pub was: String,
+    /// What it is; empty if it is gone.
+    pub is: String,
+}
+
+impl MadeWith {
+    /// What the modules and dependencies of a recording are.
+    pub fn of(profile: &Profile, configuration: &Configuration, project: &Project) -> Self {
+        let mut made_with = Self {
+            platform: platform("{arch}-{os}-{libc}"),
+            dependencies: dependencies(configuration),
+            ..Self::default()
+        };
+        let mut on_stacks = vec![false; profile.modules.len()];
+        for frame in &profile.frames {
+            if let Some(seen) = on_stacks.get_mut(frame.module as usize) {
+                *seen = true;
+            }
+        }
+        for (module, _) in profile
+            .modules
+            .iter()
+            .zip(on_stacks)
+            .filter(|(_, seen)| *seen)
+        {
+            let path = Path::new(&module.path);
+            if project.builds(path) {
+                made_with.compilers.extend(compilers(path));
+            } else if path.is_absolute() {
+                let version = version(path, &module.build_id);
+                made_with
+                    .libraries
+                    .insert(module.name().to_owned(), version);
+            }
+        }
+        made_with.compilers.sort();
+        made_with.compilers.dedup();
+        made_with
+    }
+
+    /// What is not as it was.
+    pub fn suspects(&self, accepted: &Self) -> Vec<Suspect> {
+        let mut suspects = Vec::new();
+        let mut compare = |what: &str, was: &str, is: &str| {
+            if was != is {
+                suspects.push(Suspect {
+                    what: what.to_owned(),
+                    was: was.to_owned(),
+                    is: is.to_owned(),
+                });
+            }
+        };
+        compare("platform", &accepted.platform, &self.platform);
+        compare(
+            "compiler",
+            &accepted.compilers.join("; "),
+            &self.compilers.join("; "),
+        );
+        for (name, was, is) in both(&accepted.libraries, &self.libraries) {
+            let text = |version: Option<&String>| version.cloned().unwrap_or_default();
+            compare(&format!("library {name}"), &text(was), &text(is));
+        }
+        for (file, was, is) in both(&accepted.dependencies, &self.dependencies) {
+            let none = Dependencies::default();
+            let (was, is) = (was.unwrap_or(&none), is.unwrap_or(&none));
+            if was.hash == is.hash {
+                continue;
+            }
+            let mut named = false;
+            for (name, was, is) in both(&was.versions, &is.versions) {
+                let text = |version: Option<&String>| version.cloned().unwrap_or_default();
+                named |= was != is;
+                compare(&format!("{name} ({file})"), &text(was), &text(is));
+            }
+            if !named {
+                compare(&format!("contents of {file}"), &was.hash, &is.hash);
+            }
+        }
+        suspects
+    }
+
+    /// A short name for exactly this.
+    pub fn fingerprint(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.platform, self.compilers.join("\n"));
+        for (name, version) in &self.libraries {
+            let _ = writeln!(text, "{name} {version}");
+        }
+        for (file, dependencies) in &self.dependencies {
+            let _ = writeln!(text, "{file} {}", dependencies.hash);
+        }
+        hash(text.as_bytes())
+    }
+}
+
+/// The values of both maps by key.
+fn both<'a, T>(
+    was: &'a BTreeMap<String, T>,
+    is: &'a BTreeMap<String, T>,
+) -> Vec<(&'a str, Option<&'a T>, Option<&'a T>)> {
+    let mut keys: Vec<&String> = was.keys().chain(is.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    let keys = keys.into_iter();
+    keys.map(|key| (key.as_str(), was.get(key), is.get(key)))
+        .collect()
+}
+
+/// The name of this platform.
+pub fn platform(form: &str) -> String {
+    let libc = if cfg!(target_env = "musl") {
+        "musl"
+    } else {
+        "gnu"
+    };
+    form.replace("{arch}", std::env::consts::ARCH)
+        .replace("{os}", std::env::consts::OS)
+        .replace("{libc}", libc)
+}
+
+fn hash(bytes: &[u8]) -> String {
+    digits(&Sha256::digest(bytes))
+}
+
+fn digits(bytes: &[u8]) -> String {
+    let bytes = bytes.iter().take(DIGITS / 2);
+    bytes.fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST);
+    small.then(|| fs::read(path).ok()).flatten()
+}
+
+/// What the section `.comment` says: texts, each ended by a 0.
+fn compilers(path: &Path) -> Vec<String> {
+    let Some(bytes) = contents(path) else {
+        return Vec::new();
+    };
+    let section = object::File::parse(&bytes[..]).ok();
+    let section = section
+        .as_ref()
+        .and_then(|file| file.section_by_name(".comment"));
+    let Some(Ok(data)) = section.map(|section| section.uncompressed_data()) else {
+        return Vec::new();
+    };
+    data.split(|&byte| byte == 0)
+        .map(|text| String::from_utf8_lossy(text).trim().to_owned())
+        .filter(|text| !text.is_empty())
+        .collect()
+}
+
+fn version(path: &Path, build_id: &[u8]) -> String {
+    let mut parts = Vec::new();
+    let name = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    };
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if name(&real) != name(path) {
+        parts.push(name(&real));
+    }
+    if name(path).starts_with("libc.so") {
+        parts.extend(glibc(path));
+    }
+    if !build_id.is_empty() {
+        parts.push(format!("build id {}", digits(build_id)));
+    }
+    parts.join(", ")
+}
+
+/// What glibc calls itself: `GNU C Library (Debian GLIBC 2.36-9) …`.
+fn glibc(path: &Path) -> Option<String> {
+    const BEFORE: &[u8] = b"GNU C Library (";
+    let bytes = contents(path)?;
+    let at = bytes
+        .windows(BEFORE.len())
+        .position(|part| part == BEFORE)?;
+    let rest = &bytes[at + BEFORE.len()..];
+    let end = rest.iter().take(200).position(|&byte| byte == b')')?;
+    Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+}
+
+fn dependencies(configuration: &Configuration) -> BTreeMap<String, Dependencies> {
+    let mut all = BTreeMap::new();
+    for file in &configuration.dependencies {
+        // One that is missing is empty: that it is missing shows as a change.
+        let bytes = contents(&configuration.folder.join(file)).unwrap_or_default();
+        all.insert(
+            file.to_string_lossy().into_owned(),
+            Dependencies {
+                hash: hash(&bytes),
+                versions: versions(file, &bytes),
+            },
+        );
+    }
+    all
+}
+
+/// Names and versions of a `Cargo.lock`.
+fn versions(file: &Path, bytes: &[u8]) -> BTreeMap<String, String> {
+    #[derive(serde::Deserialize)]
+    struct Lock {
+        #[serde(default)]
+        package: Vec<Package>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Package {
+        name: String,
+        version: String,
+        source: Option<String>,
+    }
+    let mut versions: BTreeMap<String, String> = BTreeMap::new();
+    if file.file_name().is_none_or(|name| name != "Cargo.lock") {
+        return versions;
+    }
+    let lock = std::str::from_utf8(bytes)
+        .ok()
+        .and_then(|text| toml::from_str::<Lock>(text).ok());
+    for package in lock.into_iter().flat_map(|lock| lock.package) {
+        // The project's own crates have no source: they are the code.
+        if package.source.is_some() {
+            let known = versions.entry(package.name).or_default();
+            let gap = if known.is_empty() { "" } else { ", " };
+            let _ = write!(known, "{gap}{}", package.version);
+        }
+    }
+    versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_lock(lock: &str) -> MadeWith {
+        let dependencies = Dependencies {
+            hash: hash(lock.as_bytes()),
+            versions: versions(Path::new("Cargo.lock"), lock.as_bytes()),
+        };
+        MadeWith {
+            compilers: vec!["GCC: 12".into()],
+            dependencies: [("Cargo.lock".to_owned(), dependencies)].into(),
+            ..MadeWith::default()
+        }
+    }
+
+    #[test]
+    fn a_dependency_is_named_with_its_versions() {
+        let package = |name: &str, version: &str, source: &str| {
+            format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n{source}\n")
+        };
+        let source = "source = \"registry\"";
+        let lock = |version| {
+            package("own", version, "")
+                + &package("serde", version, source)
+                + &package("same", "1.0.0", source)
+        };
+        let suspects = with_lock(&lock("1.0.1")).suspects(&with_lock(&lock("1.0.0")));
+        let expected = Suspect {
+            what: "serde (Cargo.lock)".into(),
+            was: "1.0.0".into(),
+            is: "1.0.1".into(),
+        };
+        assert_eq!(suspects, [expected]);
+    }
+
+    #[test]
+    fn what_is_the_same_is_no_suspect() {
+        let made_with = with_lock("");
+        assert_eq!(made_with.suspects(&made_with), []);
+        let other = with_lock("# a comment");
+        let [suspect] = &made_with.suspects(&other)[..] else {
+            panic!("one");
+        };
+        assert_eq!(suspect.what, "contents of Cargo.lock");
+        assert_ne!(made_with.fingerprint(), other.fingerprint());
+    }
+
+    #[test]
+    fn a_change_of_compiler_and_library_is_named() {
+        let accepted = with_lock("");
+        let mut now = accepted.clone();
+        now.compilers = vec!["GCC: 13".into()];
+        now.libraries.insert("libc.so.6".into(), "2.41".into());
+        let suspects = now.suspects(&accepted);
+        let names: Vec<&str> = suspects
+            .iter()
+            .map(|suspect| suspect.what.as_str())
+            .collect();
+        assert_eq!(names, ["compiler", "library libc.so.6"]);
+        assert_eq!(
+            (suspects[1].was.as_str(), suspects[1].is.as_str()),
+            ("", "2.41")
+        );
+    }
+
+    #[test]
+    fn this_test_says_who_compiled_it() {
+        let this = std::env::current_exe().expect("it is running");
+        assert!(compilers(&this).iter().any(|text| text.contains("rustc")));
+    }
+}

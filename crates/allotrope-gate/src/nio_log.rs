@@ -1,0 +1,283 @@
+//! Logs of SwiftNIO's allocation counter tests and their threshold files as
+//! budgets: numbers that a project has already.
+//!
+//! A log has lines `NAME.total_allocations: 75001`, among anything else; a
+//! threshold file is flat JSON, `{"1000_reqs_1_conn": 27350}`. The rules are
+//! those of SwiftNIO's scripts: a total above the limit fails, and so does one
+//! more than 1,000 below it; remaining must lie within ±5, leaked descriptors
+//! below 1. What SwiftNIO calls remaining is allocations minus deallocations,
+//! which is our net.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use crate::budgets::Budget;
+use crate::configuration::Protocol;
+use crate::metric::Metric;
+use crate::protocol::Case;
+use crate::tolerance::Tolerance;
+
+/// How far below its limit a total may be.
+const BELOW: u64 = 1000;
+/// How far from 0 what remains may be.
+const REMAINING: u64 = 5;
+
+/// Why a file gives no budgets.
+#[derive(Debug, Error)]
+pub enum NioLogError {
+    /// It can not be read.
+    #[error("cannot read {}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A number in it is none.
+    #[error("{}:{line}: {problem}", file.display())]
+    Wrong {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It has no numbers.
+    #[error(
+        "{}: this is neither a log with lines like `test_x.total_allocations: 75001` nor a JSON \
+         object of limits like {{\"x\": 75001}}", file.display()
+    )]
+    Nothing {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// Numbers by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NioLog {
+    numbers: BTreeMap<String, BTreeMap<Metric, i64>>,
+}
+
+/// The suffixes of a log's names.
+const SUFFIXES: [(&str, Metric); 4] = [
+    ("total_allocations", Metric::Allocations),
+    ("remaining_allocations", Metric::Net),
+    ("total_allocated_bytes", Metric::Bytes),
+    ("leaked_fds", Metric::LeakedFds),
+];
+
+impl NioLog {
+    /// Reads a file of either form.
+    ///
+    /// # Errors
+    /// A file that can not be read or has no numbers.
+    pub fn read(file: &Path) -> Result<Self, NioLogError> {
+        let bytes = std::fs::read(file).map_err(|source| {
+            let file = file.to_owned();
+            NioLogError::Unreadable { file, source }
+        })?;
+        Self::parse(&String::from_utf8_lossy(&bytes), file)
+    }
+
+    /// Reads the text of a file of either form.
+    ///
+    /// # Errors
+    /// A text without numbers.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, NioLogError> {
+        let log = if text.trim_start().starts_with('{') {
+            thresholds(text, file)?
+        } else {
+            lines(text, file)?
+        };
+        if log.numbers.is_empty() {
+            let file = file.to_owned();
+            return Err(NioLogError::Nothing { file });
+        }
+        Ok(log)
+    }
+
+    /// The names it has numbers for.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.numbers.keys().map(String::as_str)
+    }
+
+    /// What a case may allocate by these numbers.
+    pub fn budget(&self, case: &Case) -> Option<Budget> {
+        let mut figures = self.numbers_of(&case.name)?.clone();
+        // The scripts hold these against 0, whatever a log says.
+        figures.insert(Metric::Net, 0);
+        figures.insert(Metric::LeakedFds, 0);
+        Some(Budget {
+            iterations: None,
+            figures,
+        })
+    }
+
+    /// Sets what is compared, and how exactly, to SwiftNIO's rules, as far as
+    /// the configuration has no tolerances of its own.
+    pub fn adapt(&self, protocol: &mut Protocol, cases: &[Case]) {
+        let bytes = protocol.gate.contains(&Metric::Bytes);
+        let descriptors = cases.iter().flat_map(|case| &case.samples);
+        let descriptors = descriptors.map(|sample| sample.figure(Metric::LeakedFds));
+        protocol.gate = vec![Metric::Allocations, Metric::Net];
+        let has_bytes = |case: &Case| {
+            self.numbers_of(&case.name)
+                .is_some_and(|numbers| numbers.contains_key(&Metric::Bytes))
+        };
+        if bytes && cases.iter().all(has_bytes) {
+            protocol.gate.push(Metric::Bytes);
+        }
+        if descriptors.clone().count() > 0 && descriptors.clone().all(|known| known.is_some()) {
+            protocol.gate.push(Metric::LeakedFds);
+        }
+        for (metric, tolerance) in [
+            (Metric::Allocations, Tolerance::absolute(0, BELOW)),
+            (Metric::Net, Tolerance::absolute(REMAINING, REMAINING)),
+        ] {
+            protocol.tolerance.entry(metric).or_insert(tolerance);
+        }
+    }
+
+    /// By the case's whole name or its window's; with `test_` in front or not.
+    fn numbers_of(&self, case: &str) -> Option<&BTreeMap<Metric, i64>> {
+        let window = case.split_once('/').map_or(case, |(_, window)| window);
+        let candidates = [case, window].into_iter().flat_map(|name| {
+            let bare = name.strip_prefix("test_").unwrap_or(name);
+            [name.to_owned(), bare.to_owned(), format!("test_{bare}")]
+        });
+        candidates
+            .into_iter()
+            .find_map(|name| self.numbers.get(&name))
+    }
+}
+
+fn thresholds(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
+    let limits: BTreeMap<String, i64> = serde_json::from_str(text).map_err(|error| {
+        let problem = format!("this is no flat JSON object of whole numbers: {error}");
+        NioLogError::Wrong {
+            file: file.to_owned(),
+            line: error.line(),
+            problem,
+        }
+    })?;
+    let numbers = limits.into_iter();
+    Ok(NioLog {
+        numbers: numbers
+            .map(|(name, limit)| (name, [(Metric::Allocations, limit)].into()))
+            .collect(),
+    })
+}
+
+fn lines(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
+    let mut log = NioLog::default();
+    for (index, line) in text.lines().enumerate() {
+        // CI systems put a time in front.
+        let mut words = line.split_whitespace().rev();
+        let (Some(number), Some(name)) = (words.next(), words.next()) else {
+            continue;
+        };
+        let Some((name, suffix)) = name
+            .strip_suffix(':')
+            .and_then(|name| name.rsplit_once('.'))
+        else {
+            continue;
+        };
+        let metric = SUFFIXES.iter().find(|(known, _)| *known == suffix);
+        let Some((_, metric)) = metric.filter(|_| !name.is_empty()) else {
+            continue;
+        };
+        let number = number.parse().map_err(|_| NioLogError::Wrong {
+            file: file.to_owned(),
+            line: index + 1,
+            problem: format!("\"{number}\" is no whole number"),
+        })?;
+        log.numbers
+            .entry(name.to_owned())
+            .or_default()
+            .insert(*metric, number);
+    }
+    Ok(log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    const LOG: &str = "\
+Fetching /private/tmp/.nio_alloc_counter_tests_5jMMhk/swift-nio
+- /Users/johannes/devel/test_01_resources/test_future_lots_of_callbacks.swift
+test_future_lots_of_callbacks.remaining_allocations: 0
+2024-02-03T10:11:12.123Z test_future_lots_of_callbacks.total_allocations: 75001
+test_future_lots_of_callbacks.total_allocated_bytes: 4138056
+test_future_lots_of_callbacks.leaked_fds: 0
+DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
+";
+
+    fn parse(text: &str) -> Result<NioLog, NioLogError> {
+        NioLog::parse(text, Path::new("x.log"))
+    }
+
+    fn case(name: &str) -> Case {
+        Case {
+            name: name.into(),
+            samples: vec![Sample::default()],
+        }
+    }
+
+    #[test]
+    fn a_log_is_read_whatever_is_between_its_lines() {
+        let log = parse(LOG).expect("it has numbers");
+        let names: Vec<&str> = log.names().collect();
+        assert_eq!(names, ["test_future_lots_of_callbacks"]);
+        for name in [
+            "nio/test_future_lots_of_callbacks",
+            "future_lots_of_callbacks",
+        ] {
+            let budget = log.budget(&case(name)).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(budget.figures[&Metric::Allocations], 75001);
+            assert_eq!(budget.figures[&Metric::Bytes], 4_138_056);
+        }
+        assert_eq!(log.budget(&case("other")), None);
+    }
+
+    #[test]
+    fn limits_are_held_by_the_rules_of_the_scripts() {
+        let log = parse("{\"1000_reqs_1_conn\": 27350}").expect("it has a limit");
+        let cases = [case("t/test_1000_reqs_1_conn")];
+        assert_eq!(
+            log.budget(&cases[0]).expect("it has").figures[&Metric::Net],
+            0
+        );
+        let mut protocol = Protocol::default();
+        log.adapt(&mut protocol, &cases);
+        assert_eq!(protocol.gate, [Metric::Allocations, Metric::Net]);
+        let total = protocol.tolerance_of(Metric::Allocations);
+        assert_eq!(total, Tolerance::absolute(0, 1000));
+        assert_eq!(
+            protocol.tolerance_of(Metric::Net),
+            Tolerance::absolute(5, 5)
+        );
+    }
+
+    #[test]
+    fn what_has_no_numbers_is_refused() {
+        for (text, what) in [
+            ("just text", "neither a log"),
+            ("", "neither a log"),
+            ("{}", "neither a log"),
+            ("{\"a\": \"b\"}", "x.log:1: this is no flat JSON"),
+            (
+                "ok\nx.total_allocations: many",
+                "x.log:2: \"many\" is no whole number",
+            ),
+        ] {
+            let error = parse(text).expect_err(text).to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The text for people, and behind it workflow commands with which GitHub
+//! Actions marks the line of code that answers for a number
+//! (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>).
+
+use std::io::{self, Write};
+
+use super::{TextOptions, text, wording};
+use crate::result::{CaseResult, Outcome, Report, TestResult};
+use crate::verdict::Verdict;
+
+/// Writes both.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    text::write(report, options, out)?;
+    for test in &report.tests {
+        for trouble in wording::troubles(test) {
+            annotation(out, "error", None, &test.name, &trouble)?;
+        }
+        for case in &test.cases {
+            of_case(test, case, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Result<()> {
+    let level = match case.outcome() {
+        Outcome::Passed => return Ok(()),
+        Outcome::Improved => "notice",
+        Outcome::Failed => "error",
+    };
+    for judgement in &case.judgements {
+        if judgement.verdict == Verdict::Kept {
+            continue;
+        }
+        let mut message = wording::sentence(judgement);
+        for suspect in &test.suspects {
+            message.push_str(&format!("\nsuspect: {}", wording::suspect(suspect)));
+        }
+        let explained = case
+            .responsible
+            .iter()
+            .find(|it| it.metric == judgement.metric);
+        let entry = explained.and_then(|it| Some((it, wording::explaining(&it.diff).next()?)));
+        let mut place = None;
+        if let Some((responsible, entry)) = entry
+            && let Some(frame) = wording::blamed(&responsible.diff, entry)
+        {
+            let difference = wording::signed(entry.difference);
+            message.push_str(&format!("\n{difference} in {}", frame.function));
+            // A file outside of the project has no line to mark.
+            if !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':') {
+                place = Some((frame.file.as_str(), frame.line));
+            }
+        }
+        annotation(out, level, place, &case.name, &message)?;
+    }
+    Ok(())
+}
+
+fn annotation(
+    out: &mut dyn Write,
+    level: &str,
+    place: Option<(&str, u32)>,
+    name: &str,
+    message: &str,
+) -> io::Result<()> {
+    let place = place.map(|(file, line)| format!("file={},line={},", property(file), line.max(1)));
+    let title = property(&format!("allocations of {name}"));
+    let message = data(message);
+    writeln!(
+        out,
+        "::{level} {}title={title}::{message}",
+        place.unwrap_or_default()
+    )
+}
+
+/// A message as the runner reads it back (`toCommandData` of
+/// `@actions/core`).
+fn data(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
+
+/// A property's value, likewise (`toCommandProperty`).
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

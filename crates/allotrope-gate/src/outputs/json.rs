@@ -1,0 +1,292 @@
+//! The report as JSON: the format `allotrope-test/1`, described in
+//! `docs/gate.md`. A stable contract: no field is renamed, removed or given
+//! another meaning without a new number; a reader ignores fields that it does
+//! not know.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use super::wording;
+use crate::metric::Metric;
+use crate::result::{CaseResult, Report, Responsible, TestResult};
+
+const FORMAT: &str = "allotrope-test/1";
+
+#[derive(Serialize)]
+struct ReportForm<'a> {
+    format: &'static str,
+    outcome: &'static str,
+    recorded: bool,
+    tests: Vec<TestForm<'a>>,
+    budgets_of_no_test: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct TestForm<'a> {
+    name: &'a str,
+    outcome: &'static str,
+    command: &'a [String],
+    folder: String,
+    environment: BTreeMap<String, String>,
+    duration_s: f64,
+    problem: Option<String>,
+    not_measured: &'a [String],
+    notes: &'a [String],
+    suspects: Vec<SuspectForm<'a>>,
+    reproduce: &'a str,
+    trace: Option<String>,
+    cases: Vec<CaseForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct SuspectForm<'a> {
+    what: &'a str,
+    was: &'a str,
+    is: &'a str,
+}
+
+#[derive(Serialize)]
+struct CaseForm<'a> {
+    name: &'a str,
+    outcome: &'static str,
+    iterations: Option<u64>,
+    numbers: Vec<NumberForm>,
+    samples: Vec<BTreeMap<&'static str, i64>>,
+    leaks: Vec<LeakForm<'a>>,
+    fluctuations: Vec<FluctuationForm<'a>>,
+    responsible: Vec<ResponsibleForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct NumberForm {
+    metric: &'static str,
+    verdict: &'static str,
+    accepted: Option<i64>,
+    least: Option<i64>,
+    most: Option<i64>,
+    difference: Option<i64>,
+    difference_per_iteration: Option<f64>,
+    allowed: String,
+}
+
+#[derive(Serialize)]
+struct LeakForm<'a> {
+    run: usize,
+    metric: &'static str,
+    figure: i64,
+    names: &'a [String],
+}
+
+#[derive(Serialize)]
+struct FluctuationForm<'a> {
+    metric: &'static str,
+    least: i64,
+    most: i64,
+    stacks: Vec<RangeForm<Vec<FrameForm<'a>>>>,
+    threads: Vec<RangeForm<&'a str>>,
+}
+
+#[derive(Serialize)]
+struct RangeForm<T> {
+    least: u64,
+    most: u64,
+    of: T,
+}
+
+#[derive(Serialize)]
+struct ResponsibleForm<'a> {
+    metric: &'static str,
+    run: usize,
+    accepted_profile: bool,
+    entries: Vec<EntryForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct EntryForm<'a> {
+    kind: String,
+    accepted: u64,
+    now: u64,
+    difference: i64,
+    confidence: f64,
+    blame: Option<FrameForm<'a>>,
+    stacks: Vec<StackForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct StackForm<'a> {
+    accepted: u64,
+    now: u64,
+    frames: Vec<FrameForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct FrameForm<'a> {
+    function: &'a str,
+    module: &'a str,
+    file: &'a str,
+    line: u32,
+}
+
+impl<'a> From<&'a allotrope_profile::stack_set::StackFrame> for FrameForm<'a> {
+    fn from(frame: &'a allotrope_profile::stack_set::StackFrame) -> Self {
+        Self {
+            function: &frame.function,
+            module: &frame.module,
+            file: &frame.file,
+            line: frame.line,
+        }
+    }
+}
+
+/// Writes the JSON, one object and a line's end.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let form = ReportForm {
+        format: FORMAT,
+        outcome: wording::outcome(report.outcome()),
+        recorded: report.recorded,
+        tests: report.tests.iter().map(test).collect(),
+        budgets_of_no_test: report
+            .of_no_test
+            .iter()
+            .map(|file| file.to_string_lossy().into_owned())
+            .collect(),
+    };
+    serde_json::to_writer(&mut *out, &form)?;
+    writeln!(out)
+}
+
+fn test(test: &TestResult) -> TestForm<'_> {
+    TestForm {
+        name: &test.name,
+        outcome: wording::outcome(test.outcome()),
+        command: &test.command,
+        folder: test.folder.to_string_lossy().into_owned(),
+        environment: test
+            .environment
+            .iter()
+            .map(|(name, value)| {
+                (
+                    name.to_string_lossy().into_owned(),
+                    value.to_string_lossy().into_owned(),
+                )
+            })
+            .collect(),
+        duration_s: test.duration.as_secs_f64(),
+        problem: test.problem.as_ref().map(ToString::to_string),
+        not_measured: &test.not_measured,
+        notes: &test.notes,
+        suspects: test
+            .suspects
+            .iter()
+            .map(|suspect| SuspectForm {
+                what: &suspect.what,
+                was: &suspect.was,
+                is: &suspect.is,
+            })
+            .collect(),
+        reproduce: &test.reproduce,
+        trace: test
+            .trace
+            .as_ref()
+            .map(|trace| trace.to_string_lossy().into_owned()),
+        cases: test.cases.iter().map(case).collect(),
+    }
+}
+
+fn case(case: &CaseResult) -> CaseForm<'_> {
+    let numbers = case.judgements.iter().map(|judgement| NumberForm {
+        metric: judgement.metric.name(),
+        verdict: wording::verdict(judgement.verdict),
+        accepted: judgement.budget,
+        least: judgement.least,
+        most: judgement.most,
+        difference: judgement.difference(),
+        difference_per_iteration: judgement
+            .difference()
+            .zip(case.iterations)
+            .map(|(difference, iterations)| difference as f64 / iterations as f64),
+        allowed: judgement.tolerance.to_string(),
+    });
+    let samples = case.samples.iter().map(|sample| {
+        let figures = Metric::ALL.into_iter();
+        figures
+            .filter_map(|metric| Some((metric.name(), sample.figure(metric)?)))
+            .collect()
+    });
+    let leaks = case.leaks.iter().map(|leak| LeakForm {
+        run: leak.run,
+        metric: leak.metric.name(),
+        figure: leak.figure,
+        names: &leak.names,
+    });
+    CaseForm {
+        name: &case.name,
+        outcome: wording::outcome(case.outcome()),
+        iterations: case.iterations,
+        numbers: numbers.collect(),
+        samples: samples.collect(),
+        leaks: leaks.collect(),
+        fluctuations: fluctuations(case),
+        responsible: case.responsible.iter().map(responsible).collect(),
+    }
+}
+
+fn fluctuations(case: &CaseResult) -> Vec<FluctuationForm<'_>> {
+    let form = case.fluctuations.iter().map(|fluctuation| FluctuationForm {
+        metric: fluctuation.metric.name(),
+        least: fluctuation.range[0],
+        most: fluctuation.range[1],
+        stacks: fluctuation
+            .stacks
+            .iter()
+            .map(|(range, frames)| RangeForm {
+                least: range[0],
+                most: range[1],
+                of: frames.iter().map(FrameForm::from).collect(),
+            })
+            .collect(),
+        threads: fluctuation
+            .threads
+            .iter()
+            .map(|(range, name)| RangeForm {
+                least: range[0],
+                most: range[1],
+                of: name.as_str(),
+            })
+            .collect(),
+    });
+    form.collect()
+}
+
+fn responsible(responsible: &Responsible) -> ResponsibleForm<'_> {
+    let diff = &responsible.diff;
+    let frame = |index: &u32| diff.frames.get(*index as usize).map(FrameForm::from);
+    let entries = wording::explaining(diff).map(|entry| EntryForm {
+        kind: format!("{:?}", entry.kind).to_lowercase(),
+        accepted: entry.before,
+        now: entry.after,
+        difference: entry.difference,
+        confidence: entry.confidence,
+        blame: frame(&entry.blame),
+        stacks: entry
+            .stacks
+            .iter()
+            .map(|stack| StackForm {
+                accepted: stack.before,
+                now: stack.after,
+                frames: stack.frames.iter().filter_map(frame).collect(),
+            })
+            .collect(),
+    });
+    ResponsibleForm {
+        metric: responsible.metric.name(),
+        run: responsible.run,
+        accepted_profile: responsible.accepted,
+        entries: entries.collect(),
+    }
+}

@@ -1,0 +1,122 @@
+//! The report as JUnit's XML, as CI systems read it: a test is a suite, a case
+//! is a case; the text of a failing one is that of the red log.
+//!
+//! The form is that of Ant's and Jenkins' schema
+//! (<https://llg.cubic.org/docs/junit/>). An improvement is a skipped case with
+//! a message: such systems know no third colour.
+
+use std::io::{self, Write};
+
+use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
+
+use super::{TextOptions, text, wording};
+use crate::result::{CaseResult, Outcome, Report, TestResult};
+
+/// Writes the XML.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let mut xml = Writer::new_with_indent(&mut *out, b' ', 2);
+    xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
+    xml.create_element("testsuites")
+        .with_attribute(("name", "allotrope"))
+        .write_inner_content(|xml| report.tests.iter().try_for_each(|test| suite(xml, test)))?;
+    writeln!(out)
+}
+
+fn suite<W: Write>(xml: &mut Writer<W>, test: &TestResult) -> io::Result<()> {
+    let troubles = wording::troubles(test);
+    let failed = test
+        .cases
+        .iter()
+        .filter(|case| case.outcome() == Outcome::Failed)
+        .count();
+    let improved = test
+        .cases
+        .iter()
+        .filter(|case| case.outcome() == Outcome::Improved)
+        .count();
+    let all = test.cases.len() + usize::from(!troubles.is_empty());
+    let errors = usize::from(!troubles.is_empty());
+    let seconds = format!("{:.3}", test.duration.as_secs_f64());
+    xml.create_element("testsuite")
+        .with_attribute(("name", legal(&test.name).as_str()))
+        .with_attribute(("tests", all.to_string().as_str()))
+        .with_attribute(("failures", failed.to_string().as_str()))
+        .with_attribute(("errors", errors.to_string().as_str()))
+        .with_attribute(("skipped", improved.to_string().as_str()))
+        .with_attribute(("time", seconds.as_str()))
+        .write_inner_content(|xml| {
+            for result in &test.cases {
+                case(xml, test, result)?;
+            }
+            if troubles.is_empty() {
+                return Ok(());
+            }
+            let said = format!("{}\n\n{}", troubles.join("\n"), test.output);
+            element(
+                xml,
+                test,
+                &test.name,
+                Some(("error", troubles.join("; "), said)),
+            )
+        })?;
+    Ok(())
+}
+
+fn case<W: Write>(xml: &mut Writer<W>, test: &TestResult, case: &CaseResult) -> io::Result<()> {
+    let sentences: Vec<String> = case
+        .judgements
+        .iter()
+        .filter(|judgement| judgement.verdict != crate::verdict::Verdict::Kept)
+        .map(wording::sentence)
+        .collect();
+    let kind = match case.outcome() {
+        Outcome::Passed => return element(xml, test, &case.name, None),
+        Outcome::Improved => "skipped",
+        Outcome::Failed => "failure",
+    };
+    let mut log = Vec::new();
+    text::write_case(test, case, &TextOptions::default(), &mut log)?;
+    let log = String::from_utf8_lossy(&log).into_owned();
+    element(
+        xml,
+        test,
+        &case.name,
+        Some((kind, sentences.join("; "), log)),
+    )
+}
+
+fn element<W: Write>(
+    xml: &mut Writer<W>,
+    test: &TestResult,
+    name: &str,
+    inner: Option<(&str, String, String)>,
+) -> io::Result<()> {
+    let (name, class) = (legal(name), legal(&test.name));
+    let element = xml
+        .create_element("testcase")
+        .with_attribute(("name", name.as_str()))
+        .with_attribute(("classname", class.as_str()));
+    let Some((kind, message, log)) = inner else {
+        element.write_empty()?;
+        return Ok(());
+    };
+    element.write_inner_content(|xml| {
+        xml.create_element(kind)
+            .with_attribute(("message", legal(&message).as_str()))
+            .write_text_content(BytesText::new(&legal(&log)))?;
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Without the characters that XML 1.0 (section 2.2) has no place for.
+fn legal(text: &str) -> String {
+    let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{fffd}' | '\u{10000}'..);
+    text.chars()
+        .map(|c| if allowed(c) { c } else { '\u{fffd}' })
+        .collect()
+}

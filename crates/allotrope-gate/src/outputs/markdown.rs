@@ -1,0 +1,115 @@
+//! The report as Markdown, for a comment on a change or a job's summary: a
+//! table of all cases, and the log of those that are not green, folded.
+
+use std::io::{self, Write};
+
+use super::{TextOptions, text, wording};
+use crate::result::{Outcome, Report};
+use crate::verdict::Verdict;
+
+/// Writes the Markdown.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "### Allocations: {}\n", wording::summary(report))?;
+    table(report, out)?;
+    let options = TextOptions::default();
+    for test in &report.tests {
+        for trouble in wording::troubles(test) {
+            writeln!(out, "\n**{}**: {}", escaped(&test.name), escaped(&trouble))?;
+        }
+        for case in &test.cases {
+            if case.outcome() == Outcome::Passed {
+                continue;
+            }
+            let mut log = Vec::new();
+            text::write_case(test, case, &options, &mut log)?;
+            let log = String::from_utf8_lossy(&log);
+            let fence = fence(&log);
+            let name = escaped(&case.name);
+            writeln!(out, "\n<details><summary>{name}</summary>\n\n{fence}")?;
+            writeln!(
+                out,
+                "{}\n{fence}\n\n</details>",
+                log.trim_end().trim_start_matches('\n')
+            )?;
+        }
+        if test.outcome() == Outcome::Failed {
+            writeln!(out, "\nRun again: `{}`", test.reproduce)?;
+        }
+    }
+    for (text, command) in [
+        (
+            "To accept these first numbers",
+            wording::first_accept_command(report),
+        ),
+        (
+            "To accept what has improved",
+            wording::accept_command(report),
+        ),
+    ] {
+        if let Some(command) = command {
+            writeln!(out, "\n{text}: `{command}`")?;
+        }
+    }
+    if !report.of_no_test.is_empty() {
+        writeln!(out, "\nBudgets of tests that no longer exist:\n")?;
+        for file in &report.of_no_test {
+            writeln!(out, "- `{}`", file.display())?;
+        }
+    }
+    Ok(())
+}
+
+fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "| | case | metric | accepted | now | difference | per iteration |"
+    )?;
+    writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
+    for case in report.tests.iter().flat_map(|test| &test.cases) {
+        for judgement in &case.judgements {
+            let sign = match judgement.verdict {
+                Verdict::Kept => "✅",
+                Verdict::Improved => "🔽",
+                _ => "❌",
+            };
+            let number = |figure: Option<i64>| figure.map(wording::number).unwrap_or_default();
+            let difference = judgement.difference().filter(|&difference| difference != 0);
+            let each = difference.map(|it| wording::per_iteration(it, case.iterations));
+            writeln!(
+                out,
+                "| {sign} | {} | {} | {} | {} | {} | {} |",
+                escaped(&case.name),
+                judgement.metric,
+                number(judgement.budget),
+                number(judgement.least),
+                difference.map(wording::signed).unwrap_or_default(),
+                each.unwrap_or_default()
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Text in which nothing is taken for Markdown or HTML.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '&' => escaped.push_str("&amp;"),
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' => escaped.extend(['\\', c]),
+            c if c.is_control() => escaped.push(' '),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A fence that the text does not contain.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}

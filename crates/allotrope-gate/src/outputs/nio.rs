@@ -1,0 +1,140 @@
+//! The log of SwiftNIO's allocation counter tests, in both generations, for
+//! scripts that read such logs.
+//!
+//! ```text
+//! - /path/of/the/program
+//! test_x.remaining_allocations: 0
+//! test_x.total_allocations: 75001
+//! test_x.total_allocated_bytes: 4138056
+//! DEBUG: [["remaining_allocations": 0, "total_allocations": 75001, "total_allocated_bytes": 4138056]]
+//! ```
+//!
+//! The newer one has a line `leaked_fds` more, and the runs as a Swift
+//! structure prints itself. What the log calls remaining is allocations minus
+//! deallocations, our net.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::metric::Metric;
+use crate::result::{CaseResult, Report, TestResult};
+use crate::sample::Sample;
+
+/// Which form of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Generation {
+    /// Runs as dictionaries.
+    Dictionaries,
+    /// Runs as structures, with file descriptors.
+    Structures,
+}
+
+/// Writes the log.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(report: &Report, generation: Generation, out: &mut dyn Write) -> io::Result<()> {
+    for test in &report.tests {
+        writeln!(out, "- {}", executable(test))?;
+        if !report.recorded {
+            // Zeros, as that harness prints without its hooks.
+            let runs = vec![Sample::default(); 10];
+            block(&test.name, &runs, generation, out)?;
+        }
+        for case in &test.cases {
+            block(window(case), &case.samples, generation, out)?;
+        }
+    }
+    Ok(())
+}
+
+/// The absolute path of the program.
+fn executable(test: &TestResult) -> String {
+    let word = test.command.first().map_or("", String::as_str);
+    let path = if word.contains('/') {
+        let path = test.folder.join(word);
+        path.canonicalize().unwrap_or(path)
+    } else {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        let mut places = std::env::split_paths(&folders).map(|folder| folder.join(word));
+        places
+            .find(|path| path.is_file())
+            .unwrap_or_else(|| Path::new(word).to_owned())
+    };
+    path.display().to_string()
+}
+
+/// The window's name: such logs know no tests around it.
+fn window(case: &CaseResult) -> &str {
+    case.name
+        .split_once('/')
+        .map_or(case.name.as_str(), |(_, window)| window)
+}
+
+fn block(
+    name: &str,
+    runs: &[Sample],
+    generation: Generation,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let least = |metric: Metric| {
+        runs.iter()
+            .map(|run| figure(run, metric))
+            .min()
+            .unwrap_or(0)
+    };
+    let (total, remaining) = (least(Metric::Allocations), least(Metric::Net));
+    let bytes = least(Metric::Bytes);
+    match generation {
+        Generation::Dictionaries => {
+            writeln!(out, "{name}.remaining_allocations: {remaining}")?;
+            writeln!(out, "{name}.total_allocations: {total}")?;
+            writeln!(out, "{name}.total_allocated_bytes: {bytes}")?;
+        }
+        Generation::Structures => {
+            writeln!(out, "{name}.total_allocations: {total}")?;
+            writeln!(out, "{name}.remaining_allocations: {remaining}")?;
+            writeln!(out, "{name}.total_allocated_bytes: {bytes}")?;
+            writeln!(out, "{name}.leaked_fds: {}", least(Metric::LeakedFds))?;
+        }
+    }
+    let runs: Vec<String> = runs
+        .iter()
+        .map(|run| debug(name, run, generation))
+        .collect();
+    writeln!(out, "DEBUG: [{}]", runs.join(", "))
+}
+
+fn figure(run: &Sample, metric: Metric) -> i64 {
+    run.figure(metric).unwrap_or(0)
+}
+
+fn debug(name: &str, run: &Sample, generation: Generation) -> String {
+    let (total, remaining) = (figure(run, Metric::Allocations), figure(run, Metric::Net));
+    let bytes = figure(run, Metric::Bytes);
+    match generation {
+        Generation::Dictionaries => format!(
+            "[\"remaining_allocations\": {remaining}, \"total_allocations\": {total}, \
+             \"total_allocated_bytes\": {bytes}]"
+        ),
+        Generation::Structures => {
+            let descriptors: Vec<String> = run
+                .leaked_descriptors
+                .iter()
+                .map(|it| format!("{it:?}"))
+                .collect();
+            format!(
+                "{}.Measurement(totalAllocations: {total}, totalAllocatedBytes: {bytes}, \
+                 remainingAllocations: {remaining}, leakedFDs: [{}])",
+                module(name),
+                descriptors.join(", ")
+            )
+        }
+    }
+}
+
+/// A Swift module's name: that harness compiles each test into `Test_NAME`.
+fn module(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    format!("Test_{}", name.chars().map(plain).collect::<String>())
+}

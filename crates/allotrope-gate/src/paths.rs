@@ -1,0 +1,174 @@
+//! Source files and modules as the same program names them on every machine:
+//! relative to the project, without the hashes that build tools put in.
+
+use std::path::{Path, PathBuf};
+
+use allotrope_profile::stack_set::StackFrame;
+
+/// A project on this machine.
+#[derive(Debug, Clone)]
+pub struct Project {
+    root: PathBuf,
+    /// The folder with a slash at its end; empty where it is not UTF-8.
+    prefix: String,
+}
+
+impl Project {
+    /// The project that a folder belongs to: the innermost folder around it
+    /// that is a git repository, or the folder itself.
+    pub fn around(folder: &Path) -> Self {
+        let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let root = folder
+            .ancestors()
+            .find(|above| above.join(".git").exists())
+            .unwrap_or(&folder)
+            .to_owned();
+        let prefix = root.to_str().map_or_else(String::new, |text| {
+            format!("{}/", text.trim_end_matches('/'))
+        });
+        Self { root, prefix }
+    }
+
+    /// Its folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// A source file's path, the same on every machine.
+    pub fn file(&self, path: &str) -> String {
+        if let Some(inside) = path.strip_prefix(&self.prefix)
+            && !self.prefix.is_empty()
+        {
+            return plain(inside);
+        }
+        // Cargo's sources of other crates, wherever its home is.
+        if let Some((_, inside)) = path.split_once("/registry/src/")
+            && let Some((_, inside)) = inside.split_once('/')
+        {
+            return format!("cargo:{inside}");
+        }
+        // The standard library: /rustc/COMMIT/library/…
+        if let Some(inside) = path.strip_prefix("/rustc/")
+            && let Some((_, inside)) = inside.split_once('/')
+        {
+            return format!("rustc:{inside}");
+        }
+        plain(path)
+    }
+
+    /// A frame without what differs between machines and builds.
+    pub fn frame(&self, frame: &StackFrame) -> StackFrame {
+        StackFrame {
+            function: frame.function.clone(),
+            signature: String::new(),
+            module: module(&frame.module),
+            file: self.file(&frame.file),
+            line: frame.line,
+            column: 0,
+            offset: None,
+            inlined: frame.inlined,
+        }
+    }
+
+    /// Whether a module is the project's own, built with it, rather than
+    /// installed on the machine.
+    pub fn builds(&self, module: &Path) -> bool {
+        let installed = [
+            "/usr", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/gnu", "/snap",
+        ];
+        if module.starts_with(&self.root) {
+            return true;
+        }
+        module.is_absolute() && !installed.iter().any(|folder| module.starts_with(folder))
+    }
+}
+
+/// A path without the `./` and `a/../` that build tools leave in it.
+fn plain(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." if parts
+                .last()
+                .is_some_and(|last| !last.is_empty() && *last != "..") =>
+            {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// A module's name without the hash of cargo's test programs,
+/// `decode-0123456789abcdef`.
+fn module(name: &str) -> String {
+    match name.rsplit_once('-') {
+        Some((stem, hash))
+            if !stem.is_empty()
+                && hash.len() == 16
+                && hash.bytes().all(|b| b.is_ascii_hexdigit()) =>
+        {
+            stem.to_owned()
+        }
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn project() -> Project {
+        Project {
+            root: "/home/me/project".into(),
+            prefix: "/home/me/project/".into(),
+        }
+    }
+
+    #[test]
+    fn files_are_named_alike_on_every_machine() {
+        let project = project();
+        for (path, expected) in [
+            ("/home/me/project/src/encode.cc", "src/encode.cc"),
+            ("/home/me/project/build/../src/./encode.cc", "src/encode.cc"),
+            (
+                "/home/me/project2/src/encode.cc",
+                "/home/me/project2/src/encode.cc",
+            ),
+            ("../../src/x.c", "../../src/x.c"),
+            (
+                "/usr/include/c++/12/bits/new_allocator.h",
+                "/usr/include/c++/12/bits/new_allocator.h",
+            ),
+            (
+                "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde-1.0.1/src/lib.rs",
+                "cargo:serde-1.0.1/src/lib.rs",
+            ),
+            (
+                "/rustc/0123abcd/library/alloc/src/vec/mod.rs",
+                "rustc:library/alloc/src/vec/mod.rs",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(project.file(path), expected);
+        }
+    }
+
+    #[test]
+    fn hashes_of_builds_are_taken_off_modules() {
+        assert_eq!(module("decode-0123456789abcdef"), "decode");
+        assert_eq!(module("libfoo-1.2.so"), "libfoo-1.2.so");
+        assert_eq!(module("-0123456789abcdef"), "-0123456789abcdef");
+    }
+
+    #[test]
+    fn what_is_installed_is_not_built_here() {
+        let project = project();
+        assert!(project.builds(Path::new("/home/me/project/bench")));
+        assert!(project.builds(Path::new("/tmp/target/debug/bench")));
+        assert!(!project.builds(Path::new("/usr/lib/x86_64-linux-gnu/libc.so.6")));
+        assert!(!project.builds(Path::new("linux-vdso.so.1")));
+    }
+}

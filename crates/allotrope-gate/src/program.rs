@@ -1,0 +1,281 @@
+//! Starts one program in a process group of its own, with a limit on its time,
+//! and keeps the end of what it prints. What it allocates is not looked at
+//! here.
+
+use std::ffi::OsString;
+use std::io::{self, PipeReader, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+
+/// How much of what a program prints is kept: its end.
+const KEPT: usize = 64 << 10;
+/// How long a program has to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long what is still in the pipe is waited for after the program's end; a
+/// process that it left behind may hold the pipe open for ever.
+const LAST_WORDS: Duration = Duration::from_millis(300);
+/// How often a request to stop is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A program about to be started.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// It and its arguments.
+    pub words: Vec<OsString>,
+    /// Variables that are set for it.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Where it runs.
+    pub folder: PathBuf,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+/// How it ended, and the end of what it printed.
+#[derive(Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub how: Ending,
+    /// The end of what it printed, both streams together.
+    pub output: String,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With this status.
+    Status(i32),
+    /// By this signal.
+    Signal(i32),
+    /// Not within its time: it and its group were ended.
+    TimedOut,
+    /// The user wants no more: likewise.
+    Stopped,
+}
+
+impl Program {
+    /// Runs it to its end. `stop` asks to end it early.
+    ///
+    /// # Errors
+    /// It can not be started or waited for.
+    pub fn run(&self, stop: &AtomicBool) -> io::Result<Ended> {
+        let Some((program, arguments)) = self.words.split_first() else {
+            return Err(io::Error::other("no program is named"));
+        };
+        let (reader, writer) = io::pipe()?;
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(writer.try_clone()?)
+            .stderr(writer)
+            .process_group(0);
+        let mut child = command.spawn()?;
+        // The ends for writing that are in it.
+        drop(command);
+        let output = Output::follow(reader);
+        let how = self.wait(&mut child, stop);
+        if how.is_err() {
+            end_group(&child, Signal::KILL);
+        }
+        Ok(Ended {
+            how: how?,
+            output: output.text(),
+        })
+    }
+
+    fn wait(&self, child: &mut Child, stop: &AtomicBool) -> io::Result<Ending> {
+        let limit = Instant::now() + self.timeout;
+        let early = loop {
+            let left = limit.saturating_duration_since(Instant::now());
+            if let Some(status) = wait_for(child, left.min(LOOK))? {
+                return Ok(ending(status));
+            }
+            if stop.load(Ordering::Relaxed) {
+                break Ending::Stopped;
+            }
+            if left.is_zero() {
+                break Ending::TimedOut;
+            }
+        };
+        end_group(child, Signal::TERM);
+        let limit = Instant::now() + GRACE;
+        while Instant::now() < limit {
+            if wait_for(child, LOOK)?.is_some() {
+                break;
+            }
+        }
+        // Also what of the group has outlived the program.
+        end_group(child, Signal::KILL);
+        child.wait()?;
+        Ok(early)
+    }
+}
+
+fn ending(status: ExitStatus) -> Ending {
+    match status.signal() {
+        Some(signal) => Ending::Signal(signal),
+        None => Ending::Status(status.code().unwrap_or_default()),
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// Its status, if it ends soon enough.
+fn wait_for(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
+    if let Some(status) = child.try_wait()? {
+        return Ok(Some(status));
+    }
+    let Some(pid) = pid(child) else {
+        return Ok(None);
+    };
+    let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+    let time = Timespec {
+        tv_sec: time.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => child.try_wait(),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The group has the program's id, as long as one of its processes lives.
+fn end_group(child: &Child, signal: Signal) {
+    if let Some(pid) = pid(child) {
+        // An error says that nobody is left.
+        let _ = kill_process_group(pid, signal);
+    }
+}
+
+/// The end of what a program prints, read by a thread so that the program never
+/// waits for us.
+struct Output {
+    kept: Arc<Mutex<Vec<u8>>>,
+    finished: Receiver<()>,
+}
+
+impl Output {
+    fn follow(mut reader: PipeReader) -> Self {
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        let (finish, finished) = channel();
+        let into = kept.clone();
+        std::thread::spawn(move || {
+            let mut piece = [0; 16 << 10];
+            loop {
+                match reader.read(&mut piece) {
+                    Ok(0) => break,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                    Ok(read) => keep(&into, &piece[..read]),
+                }
+            }
+            let _ = finish.send(());
+        });
+        Self { kept, finished }
+    }
+
+    fn text(self) -> String {
+        let _ = self.finished.recv_timeout(LAST_WORDS);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = kept.len().saturating_sub(KEPT);
+        String::from_utf8_lossy(&kept[from..]).into_owned()
+    }
+}
+
+fn keep(into: &Mutex<Vec<u8>>, piece: &[u8]) {
+    let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.extend_from_slice(piece);
+    if kept.len() > 2 * KEPT {
+        let gone = kept.len() - KEPT;
+        kept.drain(..gone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(line: &str, timeout: Duration) -> Program {
+        Program {
+            words: ["sh", "-c", line].map(OsString::from).to_vec(),
+            environment: vec![("NAME".into(), "value".into())],
+            folder: "/".into(),
+            timeout,
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn run(line: &str, timeout: Duration) -> Ended {
+        let ended = shell(line, timeout).run(&AtomicBool::new(false));
+        ended.unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn its_status_and_words_are_given() {
+        let ended = run("echo $NAME; pwd >&2; exit 7", LONG);
+        assert_eq!(ended.how, Ending::Status(7));
+        assert_eq!(ended.output, "value\n/\n");
+        assert_eq!(run("kill -SEGV $$", LONG).how, Ending::Signal(11));
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_with_its_children() {
+        // The child would print only if it survived.
+        let line = "(sleep 1000; echo survived) & echo $!; sleep 1000";
+        let ended = run(line, Duration::from_millis(300));
+        assert_eq!(ended.how, Ending::TimedOut);
+        let child = ended.output.trim();
+        // A zombie has no command line.
+        let left = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    #[test]
+    fn one_that_ignores_the_request_is_ended_too() {
+        let ended = run(
+            "trap '' TERM; sleep 1000 & wait; sleep 1000",
+            Duration::from_millis(300),
+        );
+        assert_eq!(ended.how, Ending::TimedOut);
+    }
+
+    #[test]
+    fn it_is_ended_when_the_user_wants_no_more() {
+        let stop = AtomicBool::new(true);
+        let ended = shell("sleep 1000", LONG)
+            .run(&stop)
+            .expect("it can be started");
+        assert_eq!(ended.how, Ending::Stopped);
+    }
+
+    #[test]
+    fn of_much_output_the_end_is_kept() {
+        // 200,000 numbers are more than a megabyte.
+        let ended = run("seq 200000", LONG);
+        assert!(ended.output.ends_with("\n200000\n"));
+        assert_eq!(ended.output.len(), KEPT);
+    }
+
+    #[test]
+    fn what_it_leaves_behind_is_not_waited_for() {
+        let ended = run("sleep 1000 & echo left $!", LONG);
+        assert_eq!(ended.how, Ending::Status(0));
+        let pid = ended.output.trim().trim_start_matches("left ");
+        let pid: i32 = pid.parse().expect("the shell printed it");
+        let pid = Pid::from_raw(pid).expect("it is above 0");
+        rustix::process::kill_process(pid, Signal::KILL).expect("it is still there");
+    }
+}

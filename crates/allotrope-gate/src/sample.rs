@@ -1,0 +1,184 @@
+//! What one run of a case came to: its figures, its stacks, its threads. Made
+//! from a recording; judged elsewhere.
+
+use std::collections::BTreeMap;
+
+use allotrope_profile::stack_set::{CountedStack, StackFrame, StackSet};
+use allotrope_profile::{Process, Profile, Totals};
+use rustc_hash::FxHashMap;
+
+use crate::metric::{Figures, Metric};
+use crate::paths::Project;
+
+/// One run of a case.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sample {
+    /// Its figures.
+    pub figures: Figures,
+    /// Iterations it did, if the program said.
+    pub iterations: Option<u64>,
+    /// Its stacks, named alike on every machine, each once; empty without
+    /// stacks.
+    pub stacks: StackSet,
+    /// Allocations by the name of the thread that made them.
+    pub threads: BTreeMap<String, u64>,
+    /// What the file descriptors are open on that it leaked.
+    pub leaked_descriptors: Vec<String>,
+}
+
+impl Sample {
+    /// A figure.
+    pub fn figure(&self, metric: Metric) -> Option<i64> {
+        self.figures[metric as usize]
+    }
+
+    /// The whole of a recording: all its process images together. The peak is
+    /// the largest that one image had.
+    pub fn of_whole_run(profile: &Profile, project: &Project) -> Self {
+        let totals = profile.processes.iter().map(|process| &process.totals);
+        let mut threads = BTreeMap::new();
+        for process in &profile.processes {
+            count_threads(process, &mut threads);
+        }
+        Self {
+            figures: figures(totals),
+            iterations: None,
+            stacks: alike(&StackSet::from(profile), project),
+            threads,
+            leaked_descriptors: Vec::new(),
+        }
+    }
+}
+
+/// Adds what the threads of a process allocated, by name. The first thread has
+/// the program's name, if it lived long enough for it to be read.
+pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
+    for thread in &process.threads {
+        let name = match &thread.name {
+            _ if thread.tid == process.pid => "the main thread",
+            name if name.is_empty() => "threads without a name",
+            name => name,
+        };
+        if thread.allocations > 0 {
+            *threads.entry(name.to_owned()).or_default() += thread.allocations;
+        }
+    }
+}
+
+fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> Figures {
+    let sum = |field: fn(&Totals) -> u64| -> i64 {
+        let sum = totals
+            .clone()
+            .fold(0u64, |sum, totals| sum.saturating_add(field(totals)));
+        i64::try_from(sum).unwrap_or(i64::MAX)
+    };
+    let peak = totals.clone().map(|totals| totals.peak_bytes).max();
+    let mut figures = Figures::default();
+    let mut set = |metric: Metric, figure: i64| figures[metric as usize] = Some(figure);
+    let allocations = sum(|totals| totals.allocations);
+    set(Metric::Allocations, allocations);
+    set(Metric::Bytes, sum(|totals| totals.allocated_bytes));
+    set(Metric::Remaining, sum(|totals| totals.leaked_allocations));
+    set(
+        Metric::Net,
+        allocations.saturating_sub(sum(|totals| totals.deallocations)),
+    );
+    set(
+        Metric::Peak,
+        i64::try_from(peak.unwrap_or(0)).unwrap_or(i64::MAX),
+    );
+    set(
+        Metric::Temporary,
+        sum(|totals| totals.temporary_allocations),
+    );
+    set(Metric::Reallocations, sum(|totals| totals.reallocations));
+    figures
+}
+
+/// The stacks with frames named alike on every machine, equal ones summed.
+pub fn alike(set: &StackSet, project: &Project) -> StackSet {
+    let mut numbers: FxHashMap<StackFrame, u32> = FxHashMap::default();
+    let mut frames: Vec<StackFrame> = Vec::new();
+    let renumbered: Vec<u32> = set
+        .frames
+        .iter()
+        .map(|frame| {
+            let frame = project.frame(frame);
+            *numbers.entry(frame).or_insert_with_key(|frame| {
+                frames.push(frame.clone());
+                u32::try_from(frames.len() - 1).unwrap_or(u32::MAX)
+            })
+        })
+        .collect();
+    let mut places: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
+    let mut stacks: Vec<CountedStack> = Vec::new();
+    for stack in &set.stacks {
+        let number = |index: &u32| renumbered.get(*index as usize).copied();
+        let key: Box<[u32]> = stack.frames.iter().filter_map(number).collect();
+        let place = *places.entry(key).or_insert_with_key(|key| {
+            stacks.push(CountedStack {
+                frames: key.clone(),
+                ..CountedStack::default()
+            });
+            stacks.len() - 1
+        });
+        for (sum, figure) in stacks[place].figures.iter_mut().zip(&stack.figures) {
+            *sum = sum.saturating_add(*figure);
+        }
+    }
+    StackSet {
+        title: set.title.clone(),
+        frames,
+        stacks,
+        known: set.known,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allotrope_profile::stack_set::{Known, Metric as StackMetric};
+    use std::path::Path;
+
+    #[test]
+    fn stacks_that_read_alike_are_one() {
+        let frame = |offset| StackFrame {
+            function: "f".into(),
+            offset: Some(offset),
+            ..StackFrame::default()
+        };
+        let stack = |index: u32, allocations| {
+            let mut stack = CountedStack {
+                frames: Box::new([index]),
+                ..CountedStack::default()
+            };
+            stack.figures[StackMetric::Allocations as usize] = allocations;
+            stack
+        };
+        let set = StackSet {
+            frames: vec![frame(1), frame(2)],
+            stacks: vec![stack(0, 3), stack(1, 4)],
+            known: Known::ALL,
+            ..StackSet::default()
+        };
+        let merged = alike(&set, &Project::around(Path::new("/")));
+        assert_eq!((merged.frames.len(), merged.stacks.len()), (1, 1));
+        assert_eq!(merged.total(StackMetric::Allocations), 3 + 4);
+    }
+
+    #[test]
+    fn images_are_summed_and_the_largest_peak_counts() {
+        let image = |allocations, deallocations, peak_bytes| Totals {
+            allocations,
+            deallocations,
+            peak_bytes,
+            ..Totals::default()
+        };
+        let both = [image(5, 3, 100), image(2, 2, 70)];
+        let figures = figures(both.iter());
+        assert_eq!(figures[Metric::Allocations as usize], Some(5 + 2));
+        assert_eq!(figures[Metric::Net as usize], Some(5 + 2 - 3 - 2));
+        assert_eq!(figures[Metric::Peak as usize], Some(100));
+        assert_eq!(figures[Metric::LeakedFds as usize], None);
+    }
+}

@@ -1,0 +1,279 @@
+//! A whole run of tests: build, choose, measure one after the other, collect.
+//! Printing, and what becomes of the result, are the caller's.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use thiserror::Error;
+
+use crate::budgets::{BudgetError, BudgetFolder};
+use crate::configuration::{Configuration, Test};
+use crate::gate::{Gate, GateError, Source};
+use crate::made_with::platform;
+use crate::nio_log::NioLog;
+use crate::paths::Project;
+use crate::program::{Ending, Program};
+use crate::protocol::{Bench, Problem, Recorder};
+use crate::result::{Outcome, Report};
+
+/// Why tests could not be run.
+#[derive(Debug, Error)]
+pub enum SessionError {
+    /// A name that no test has.
+    #[error("{}: there is no test `{pattern}`{}", file.display(), proposal(nearest))]
+    NoSuchTest {
+        /// The configuration.
+        file: PathBuf,
+        /// What was asked for.
+        pattern: String,
+        /// The test whose name is nearest.
+        nearest: Option<String>,
+    },
+    /// A pattern that is none.
+    #[error("`{pattern}` is no pattern for names: {why}")]
+    Pattern {
+        /// What was asked for.
+        pattern: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A folder or process of our own.
+    #[error("{what}: {source}")]
+    Io {
+        /// What could not be done.
+        what: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The build failed.
+    #[error("the build failed: {problem}\n{output}")]
+    Build {
+        /// How it ended.
+        problem: Problem,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// Budgets can not be used.
+    #[error(transparent)]
+    Gate(#[from] GateError),
+    /// Likewise.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+}
+
+fn proposal(nearest: &Option<String>) -> String {
+    nearest.as_ref().map_or_else(
+        || "; `allotrope test --list` shows all".to_owned(),
+        |name| format!("; did you mean `{name}`?"),
+    )
+}
+
+/// What is done with the tests of a configuration.
+#[derive(Debug)]
+pub struct Session<'a> {
+    /// The configuration.
+    pub configuration: &'a Configuration,
+    /// How programs are recorded; `None` to run them as they are.
+    pub recorder: Option<Recorder>,
+    /// Numbers of another tool in place of the project's budgets.
+    pub log: Option<&'a NioLog>,
+    /// The platform's name in place of the configuration's.
+    pub platform: Option<String>,
+    /// Runs of each test in place of the configuration's.
+    pub runs: Option<u32>,
+    /// Where recordings are put, and left; a temporary folder otherwise.
+    pub scratch: Option<PathBuf>,
+    /// Set to end early.
+    pub stop: &'a AtomicBool,
+}
+
+impl Session<'_> {
+    /// The tests that any of these patterns names; all without a pattern.
+    ///
+    /// # Errors
+    /// A pattern that names none.
+    pub fn choose(&self, patterns: &[String]) -> Result<Vec<&Test>, SessionError> {
+        let tests = &self.configuration.tests;
+        let mut chosen = BTreeSet::new();
+        for pattern in patterns {
+            // A case is run with its test.
+            let name = pattern
+                .split_once('/')
+                .map_or(pattern.as_str(), |(test, _)| test);
+            let glob = glob::Pattern::new(name).map_err(|error| SessionError::Pattern {
+                pattern: pattern.clone(),
+                why: error.msg.to_owned(),
+            })?;
+            let matching = tests.iter().enumerate();
+            let matching = matching.filter(|(_, test)| glob.matches(&test.name));
+            let before = chosen.len();
+            let mut any = false;
+            for (index, _) in matching {
+                any = true;
+                chosen.insert(index);
+            }
+            if !any && chosen.len() == before {
+                return Err(self.no_such_test(pattern));
+            }
+        }
+        let all = patterns.is_empty();
+        let tests = tests.iter().enumerate();
+        Ok(tests
+            .filter(|(index, _)| all || chosen.contains(index))
+            .map(|(_, test)| test)
+            .collect())
+    }
+
+    fn no_such_test(&self, pattern: &str) -> SessionError {
+        let likeness = |test: &&Test| strsim::jaro_winkler(pattern, &test.name);
+        let nearest = self.configuration.tests.iter();
+        let nearest = nearest.max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+        SessionError::NoSuchTest {
+            file: self.configuration.file.clone(),
+            pattern: pattern.to_owned(),
+            nearest: nearest
+                .filter(|test| likeness(test) >= 0.75)
+                .map(|test| test.name.clone()),
+        }
+    }
+
+    /// The platform whose numbers count.
+    pub fn platform(&self) -> String {
+        platform(
+            self.platform
+                .as_deref()
+                .unwrap_or(&self.configuration.platform),
+        )
+    }
+
+    /// Builds what is to be tested.
+    ///
+    /// # Errors
+    /// A build that can not be started or fails.
+    pub fn build(&self) -> Result<(), SessionError> {
+        let Some(words) = &self.configuration.build else {
+            return Ok(());
+        };
+        let program = Program {
+            words: words.iter().map(OsString::from).collect(),
+            environment: Vec::new(),
+            folder: self.configuration.folder.clone(),
+            timeout: self.configuration.build_timeout,
+        };
+        let ended = program.run(self.stop).map_err(|source| SessionError::Io {
+            what: format!("the build command {:?} could not be started", words[0]),
+            source,
+        })?;
+        let problem = match ended.how {
+            Ending::Status(0) => return Ok(()),
+            Ending::Status(status) => Problem::Status(status),
+            Ending::Signal(signal) => Problem::Signal(signal),
+            Ending::TimedOut => Problem::TimedOut(program.timeout),
+            Ending::Stopped => Problem::Stopped,
+        };
+        Err(SessionError::Build {
+            problem,
+            output: ended.output,
+        })
+    }
+
+    /// Runs tests, one after the other. `each` hears of each start of a
+    /// program: the test, which start, of how many at most.
+    ///
+    /// # Errors
+    /// Budgets or folders that can not be used; what is wrong with a test is in
+    /// the report.
+    pub fn run(
+        &self,
+        tests: &[&Test],
+        each: &mut dyn FnMut(&str, u32, u32),
+    ) -> Result<Report, SessionError> {
+        let project = Project::around(&self.configuration.folder);
+        let budgets = BudgetFolder::beside(&self.configuration.folder);
+        let platform = self.platform();
+        let scratch = Scratch::new(self.scratch.as_deref())?;
+        let gate = Gate {
+            bench: Bench {
+                configuration: self.configuration,
+                project: &project,
+                recorder: self.recorder.as_ref(),
+                scratch: scratch.path(),
+                stop: self.stop,
+            },
+            source: self.log.map_or(Source::Folder(&budgets), Source::Log),
+            platform: &platform,
+            runs: self.runs,
+        };
+        let mut report = Report {
+            recorded: self.recorder.is_some(),
+            ..Report::default()
+        };
+        for test in tests {
+            if self.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let mut hear = |start, starts| each(&test.name, start, starts);
+            report.tests.push(gate.test(test, &mut hear)?);
+        }
+        let names = self.configuration.tests.iter();
+        report.of_no_test = budgets.of_no_test(&names.map(|test| test.name.as_str()).collect())?;
+        scratch.finish(&mut report);
+        Ok(report)
+    }
+}
+
+/// The folder of recordings.
+enum Scratch {
+    Given(PathBuf),
+    Temporary(tempfile::TempDir),
+}
+
+impl Scratch {
+    fn new(given: Option<&Path>) -> Result<Self, SessionError> {
+        let cannot = |path: &Path, source| SessionError::Io {
+            what: format!("cannot create a folder in {}", path.display()),
+            source,
+        };
+        if let Some(path) = given {
+            std::fs::create_dir_all(path).map_err(|error| cannot(path, error))?;
+            let path = path.canonicalize().map_err(|error| cannot(path, error))?;
+            return Ok(Self::Given(path));
+        }
+        let folder = tempfile::Builder::new().prefix("allotrope-test-").tempdir();
+        let folder = folder.map_err(|error| cannot(&std::env::temp_dir(), error))?;
+        Ok(Self::Temporary(folder))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Given(path) => path,
+            Self::Temporary(folder) => folder.path(),
+        }
+    }
+
+    /// A temporary folder stays only with recordings of what failed.
+    fn finish(self, report: &mut Report) {
+        let folder = match self {
+            Self::Given(path) => {
+                report.scratch = Some(path);
+                return;
+            }
+            Self::Temporary(folder) => folder,
+        };
+        let mut any = false;
+        for test in &mut report.tests {
+            let kept = test.trace.as_ref().filter(|trace| trace.exists());
+            if test.outcome() == Outcome::Failed && kept.is_some() {
+                any = true;
+            } else if let Some(trace) = test.trace.take() {
+                // It goes with the folder if not here.
+                let _ = std::fs::remove_file(trace);
+            }
+        }
+        if any || !report.recorded {
+            report.scratch = Some(folder.keep());
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! How far a number may be from its budget: `+0 -1%`, `±5`, `-any`. What is
+//! not named is exact.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// A tolerance that can not be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "\"{text}\" is no tolerance: write how far a number may be above its budget as \"+N\" or \"+N%\", \
+     below it as \"-N\" or \"-N%\", both ways as \"±N\", without end as \"-any\", for example \"+0 -1%\""
+)]
+pub struct ToleranceError {
+    text: String,
+}
+
+/// How far a number may be above and below its budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tolerance {
+    upper: Distance,
+    lower: Distance,
+}
+
+/// Parts of a percent that are told apart: four digits behind the point.
+const PARTS: u64 = 10_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Distance {
+    Absolute(u64),
+    /// In 1 / [`PARTS`] of a percent of the budget.
+    Relative(u64),
+    Any,
+}
+
+impl Default for Distance {
+    fn default() -> Self {
+        Self::Absolute(0)
+    }
+}
+
+/// Where a number lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Within the tolerance.
+    Within,
+    /// Above what it allows.
+    Above,
+    /// Below what it allows.
+    Below,
+}
+
+impl Tolerance {
+    /// As far as this above and below.
+    pub fn absolute(upper: u64, lower: u64) -> Self {
+        Self {
+            upper: Distance::Absolute(upper),
+            lower: Distance::Absolute(lower),
+        }
+    }
+
+    /// Reads a tolerance.
+    ///
+    /// # Errors
+    /// A text that is none, or that gives one direction twice.
+    pub fn parse(text: &str) -> Result<Self, ToleranceError> {
+        let error = || ToleranceError {
+            text: text.to_owned(),
+        };
+        let mut given = [None, None];
+        let parts = text.split([' ', ',', '\t']).filter(|part| !part.is_empty());
+        for part in parts {
+            let (directions, distance) = part_of(part).ok_or_else(error)?;
+            for &direction in directions {
+                if given[direction].replace(distance).is_some() {
+                    return Err(error());
+                }
+            }
+        }
+        if given == [None, None] {
+            return Err(error());
+        }
+        Ok(Self {
+            upper: given[UP].unwrap_or_default(),
+            lower: given[DOWN].unwrap_or_default(),
+        })
+    }
+
+    /// Where a number lies.
+    pub fn place(&self, budget: i64, number: i64) -> Place {
+        let away = i128::from(number) - i128::from(budget);
+        let allows = |distance: Distance| match distance {
+            Distance::Absolute(most) => i128::from(most) >= away.abs(),
+            Distance::Relative(parts) => {
+                let budget = i128::from(budget).abs();
+                budget.saturating_mul(parts.into()) >= away.abs() * 100 * i128::from(PARTS)
+            }
+            Distance::Any => true,
+        };
+        if away > 0 && !allows(self.upper) {
+            Place::Above
+        } else if away < 0 && !allows(self.lower) {
+            Place::Below
+        } else {
+            Place::Within
+        }
+    }
+
+    /// Whether only the budget itself is allowed.
+    pub fn is_exact(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+const UP: usize = 0;
+const DOWN: usize = 1;
+
+fn part_of(part: &str) -> Option<(&'static [usize], Distance)> {
+    let signs: [(&str, &[usize]); 6] = [
+        ("+/-", &[UP, DOWN]),
+        ("+-", &[UP, DOWN]),
+        ("±", &[UP, DOWN]),
+        ("+", &[UP]),
+        ("-", &[DOWN]),
+        // U+2212, which is what a person copies out of a document.
+        ("\u{2212}", &[DOWN]),
+    ];
+    let (number, directions) = signs
+        .into_iter()
+        .find_map(|(sign, directions)| Some((part.strip_prefix(sign)?, directions)))?;
+    Some((directions, distance(number)?))
+}
+
+fn distance(number: &str) -> Option<Distance> {
+    if number == "any" {
+        return Some(Distance::Any);
+    }
+    let Some(percent) = number.strip_suffix('%') else {
+        return whole(number).map(Distance::Absolute);
+    };
+    let (before, behind) = percent.split_once('.').unwrap_or((percent, "0"));
+    if behind.len() > 4 {
+        return None;
+    }
+    let behind = whole(&format!("{behind:0<4}"))?;
+    let parts = whole(before)?.checked_mul(PARTS)?.checked_add(behind)?;
+    Some(Distance::Relative(parts))
+}
+
+/// Digits and nothing else: `parse` alone takes a sign.
+fn whole(digits: &str) -> Option<u64> {
+    let digits: String = digits.chars().filter(|&c| c != '_').collect();
+    let only = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    only.then(|| digits.parse().ok()).flatten()
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absolute(distance) => write!(to, "{distance}"),
+            Self::Relative(parts) => {
+                let behind = format!(".{:04}", parts % PARTS);
+                let behind = behind.trim_end_matches('0').trim_end_matches('.');
+                write!(to, "{}{behind}%", parts / PARTS)
+            }
+            Self::Any => to.write_str("any"),
+        }
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_exact() {
+            return to.write_str("exact");
+        }
+        if self.upper == self.lower {
+            return write!(to, "±{}", self.upper);
+        }
+        write!(to, "+{} -{}", self.upper, self.lower)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tolerance(text: &str) -> Tolerance {
+        Tolerance::parse(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn what_is_not_named_is_exact() {
+        let upper = tolerance("+5");
+        assert_eq!(upper.place(100, 105), Place::Within);
+        assert_eq!(upper.place(100, 106), Place::Above);
+        assert_eq!(upper.place(100, 99), Place::Below);
+        assert_eq!(Tolerance::default().place(7, 7), Place::Within);
+        assert_eq!(Tolerance::default().place(7, 8), Place::Above);
+        assert_eq!(Tolerance::default().place(7, 6), Place::Below);
+    }
+
+    #[test]
+    fn percent_is_of_the_budget_and_exact() {
+        // 1 % of 27,300 is 273; of 99 it is less than 1.
+        let one = tolerance("+0 -1%");
+        assert_eq!(one.place(27_300, 27_027), Place::Within);
+        assert_eq!(one.place(27_300, 27_026), Place::Below);
+        assert_eq!(one.place(27_300, 27_301), Place::Above);
+        assert_eq!(one.place(99, 98), Place::Below);
+        // 0.0001 % of 1,000,000 is 1.
+        let fine = tolerance("±0.0001%");
+        assert_eq!(fine.place(1_000_000, 1_000_001), Place::Within);
+        assert_eq!(fine.place(1_000_000, 1_000_002), Place::Above);
+    }
+
+    #[test]
+    fn every_spelling_of_both_ways() {
+        for text in ["±5", "+-5", "+/-5", "+5 -5", "+5, \u{2212}5"] {
+            assert_eq!(tolerance(text), Tolerance::absolute(5, 5), "{text}");
+            assert_eq!(tolerance(text).to_string(), "±5");
+        }
+        assert_eq!(tolerance("+0 -1.50%").to_string(), "+0 -1.5%");
+        assert_eq!(tolerance("+0 -any").place(100, 0), Place::Within);
+        assert_eq!(tolerance("+0 -any").to_string(), "+0 -any");
+        assert_eq!(tolerance("+1_000"), Tolerance::absolute(1000, 0));
+    }
+
+    #[test]
+    fn below_zero_is_no_special_case() {
+        let five = tolerance("±5");
+        assert_eq!(five.place(0, -5), Place::Within);
+        assert_eq!(five.place(0, -6), Place::Below);
+        assert_eq!(tolerance("±any").place(i64::MIN, i64::MAX), Place::Within);
+        assert_eq!(tolerance("+0").place(i64::MIN, i64::MAX), Place::Above);
+    }
+
+    #[test]
+    fn what_is_no_tolerance_is_refused_with_an_example() {
+        for text in [
+            "",
+            "5",
+            "+",
+            "+x",
+            "+5 +6",
+            "±1 -2",
+            "+-+5",
+            "1%",
+            "+1.23456%",
+            "+5 percent",
+            "+ 5",
+            "+99999999999999999999",
+        ] {
+            let error = Tolerance::parse(text).expect_err(text);
+            assert!(error.to_string().contains("+0 -1%"), "{error}");
+        }
+    }
+}

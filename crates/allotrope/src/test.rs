@@ -1,0 +1,331 @@
+//! `allotrope test`: runs the tests of `allotrope.toml` and compares what they
+//! allocate with accepted numbers. Everything about it is `allotrope-gate`'s;
+//! here arguments become its options and its report is printed.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use allotrope_gate::acceptance::{self, Change};
+use allotrope_gate::budgets::{BudgetFolder, Holder};
+use allotrope_gate::configuration::{FILE_NAME, STARTING_FILE, Test};
+use allotrope_gate::nio_log::NioLog;
+use allotrope_gate::outputs::nio::Generation;
+use allotrope_gate::outputs::{self, Form, TextOptions, wording};
+use allotrope_gate::protocol::Recorder;
+use allotrope_gate::result::TestResult;
+use allotrope_gate::{Configuration, Outcome, Report, Session, SessionError};
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, REGRESSION, WithStatus};
+use crate::progress::Progress;
+use crate::report::{self, Color};
+use crate::standard_output;
+
+/// Shown at the end of the subcommand's help.
+pub const AFTER_HELP: &str = "\
+Tests are described in allotrope.toml (`allotrope test --init` writes one to start
+from); accepted numbers and their stacks lie beside it in allotrope-budgets and
+belong into the repository. JSON is the format allotrope-test/1.
+
+Exit status: 0 if all numbers keep their budgets, 1 if allotrope failed, 2 if the
+configuration, a budget or an argument can not be used, 3 if a budget is exceeded
+or a test could not be measured (it crashed, hung, did nothing, has no budget), 4
+if nothing is worse and a number is better than its budget knows.";
+
+/// Arguments of `allotrope test`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Only tests of these names; `*` stands for anything
+    #[arg(value_name = "TEST")]
+    tests: Vec<String>,
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
+    config: PathBuf,
+    /// Measured runs of each test, in place of the configuration's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    runs: Option<u32>,
+    /// Make the measured numbers the accepted ones
+    #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
+    accept: bool,
+    /// Accept them for this platform alone
+    #[arg(long, requires = "accept")]
+    this_platform: bool,
+    /// Use the numbers of this platform
+    #[arg(long, value_name = "NAME")]
+    platform: Option<String>,
+    /// What is printed
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Format,
+    /// Write a file too, `junit=report.xml`; may be given several times
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
+    write: Vec<(Format, PathBuf)>,
+    /// Show every run's numbers
+    #[arg(long)]
+    samples: bool,
+    /// Show at most N entries that explain a number
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
+    /// Do not run the build command
+    #[arg(long)]
+    no_build: bool,
+    /// Run the tests without recording, for another tool to look at
+    #[arg(long)]
+    no_record: bool,
+    /// Take budgets from a log of SwiftNIO's allocation counter tests or its thresholds
+    #[arg(long, value_name = "FILE")]
+    from_log: Option<PathBuf>,
+    /// Put recordings into FOLDER and leave them there
+    #[arg(long, value_name = "FOLDER")]
+    scratch: Option<PathBuf>,
+    /// List the tests
+    #[arg(long)]
+    list: bool,
+    /// Write an allotrope.toml to start from
+    #[arg(long)]
+    init: bool,
+    /// Use colours; auto: on a terminal, unless NO_COLOR is set
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
+    color: Color,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// For programs (allotrope-test/1)
+    Json,
+    /// For CI systems
+    Junit,
+    /// For a comment or a job's summary
+    Markdown,
+    /// The text and annotations for GitHub's workflows
+    Github,
+    /// The log of SwiftNIO's harness
+    Nio,
+    /// The same of its newer generation, with file descriptors
+    NioNewer,
+}
+
+impl From<Format> for Form {
+    fn from(format: Format) -> Self {
+        match format {
+            Format::Text => Self::Text,
+            Format::Json => Self::Json,
+            Format::Junit => Self::Junit,
+            Format::Markdown => Self::Markdown,
+            Format::Github => Self::Github,
+            Format::Nio => Self::Nio(Generation::Dictionaries),
+            Format::NioNewer => Self::Nio(Generation::Structures),
+        }
+    }
+}
+
+fn parse_write(text: &str) -> Result<(Format, PathBuf), String> {
+    let (format, file) = text
+        .split_once('=')
+        .ok_or("write it as FORMAT=FILE, for example junit=report.xml")?;
+    let format = <Format as clap::ValueEnum>::from_str(format, false)?;
+    Ok((format, file.into()))
+}
+
+/// Runs the tests, prints, judges.
+pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    if arguments.init {
+        return init(&arguments.config);
+    }
+    let configuration = Configuration::read(&arguments.config).status(BAD_INPUT)?;
+    if arguments.list {
+        return list(&configuration);
+    }
+    let log = arguments.from_log.as_deref().map(NioLog::read).transpose();
+    let log = log.status(BAD_INPUT)?;
+    let stop = stop_on_signals().status(FAILED)?;
+    let session = Session {
+        configuration: &configuration,
+        recorder: if arguments.no_record {
+            None
+        } else {
+            Some(recorder().status(FAILED)?)
+        },
+        log: log.as_ref(),
+        platform: arguments.platform.clone(),
+        runs: arguments.runs,
+        scratch: arguments.scratch.clone(),
+        stop: &stop,
+    };
+    let tests = session.choose(&arguments.tests).map_err(failure)?;
+    if !arguments.no_build {
+        session.build().map_err(failure)?;
+    }
+    let report = measure(&session, &tests)?;
+    let options = TextOptions {
+        style: report::style(arguments.color),
+        samples: arguments.samples,
+        top: arguments.top.try_into().unwrap_or(usize::MAX),
+    };
+    for (format, file) in &arguments.write {
+        write_file(*format, file, &report)?;
+    }
+    if stop.load(Ordering::Relaxed) {
+        return Err(Failure::new(
+            128 + SIGINT,
+            anyhow!("stopped; nothing was compared"),
+        ));
+    }
+    if arguments.accept {
+        return accept(arguments, &session, &report);
+    }
+    standard_output::print(|out| outputs::write(arguments.format.into(), &report, &options, out))?;
+    Ok(match report.outcome() {
+        Outcome::Passed => FINE,
+        Outcome::Improved => IMPROVEMENT,
+        Outcome::Failed => REGRESSION,
+    })
+}
+
+/// What a shell shows of a program that Ctrl-C ended, minus 128.
+const SIGINT: u8 = 2;
+
+/// The command that records: this one.
+pub fn recorder() -> anyhow::Result<Recorder> {
+    let this = std::env::current_exe().context("cannot find the command itself")?;
+    Ok(Recorder {
+        command: vec![this.into(), "record".into(), "--quiet".into()],
+        counts_only: "--counts-only".into(),
+    })
+}
+
+/// Set by Ctrl-C and requests to end, so that tests can be ended with their
+/// children; a second one ends this process.
+pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let status = 128 + signal;
+        signal_hook::flag::register_conditional_shutdown(signal, status, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .context("cannot handle signals")?;
+    }
+    Ok(stop)
+}
+
+/// Runs the tests with progress on a terminal.
+pub fn measure(session: &Session<'_>, tests: &[&Test]) -> Result<Report, Failure> {
+    let progress = Progress::new(false);
+    let mut done = 0;
+    let mut last = String::new();
+    let all = tests.len() as u64;
+    let report = session.run(tests, &mut |test, start, starts| {
+        if last != test {
+            last = test.to_owned();
+            done += 1;
+        }
+        // A thousandth of a test is fine enough for a bar.
+        let part = u64::from(start - 1) * 1000 / u64::from(starts.max(1));
+        progress.show("running tests", (done - 1) * 1000 + part, all * 1000);
+    });
+    progress.finish();
+    report.map_err(failure)
+}
+
+/// The exit status that belongs to what went wrong.
+pub fn failure(error: SessionError) -> Failure {
+    let status = match &error {
+        SessionError::Io { .. } => FAILED,
+        // It is the program under test that is broken.
+        SessionError::Build { .. } => REGRESSION,
+        _ => BAD_INPUT,
+    };
+    Failure::new(status, error)
+}
+
+fn init(file: &Path) -> Result<u8, Failure> {
+    let created = OpenOptions::new().write(true).create_new(true).open(file);
+    let written = created.and_then(|mut file| file.write_all(STARTING_FILE.as_bytes()));
+    match written {
+        Ok(()) => {
+            eprintln!(
+                "allotrope: wrote {}; put your tests in and run `allotrope test`",
+                file.display()
+            );
+            Ok(FINE)
+        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{} is there already; --config names another",
+                file.display()
+            ),
+        )),
+        Err(error) => Err(error)
+            .with_context(|| format!("cannot write {}", file.display()))
+            .status(FAILED),
+    }
+}
+
+fn list(configuration: &Configuration) -> Result<u8, Failure> {
+    standard_output::print(|out| {
+        for test in &configuration.tests {
+            let command = allotrope_gate::shell::command_line(&test.command);
+            writeln!(out, "{:<24}  {command}", test.name)?;
+        }
+        Ok(())
+    })?;
+    Ok(FINE)
+}
+
+fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failure> {
+    let mut bytes = Vec::new();
+    outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
+        .and_then(|()| fs::write(file, &bytes))
+        .with_context(|| format!("cannot write {}", file.display()))
+        .status(FAILED)
+}
+
+/// Makes the numbers of the tests that could be measured the accepted ones.
+fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Result<u8, Failure> {
+    let folder = BudgetFolder::beside(&session.configuration.folder);
+    let mut status = FINE;
+    let mut lines = Vec::new();
+    for test in &report.tests {
+        if let Some(why) = acceptance::refusal(test) {
+            lines.push(format!("{}: not accepted: {why}", test.name));
+            status = REGRESSION;
+            continue;
+        }
+        let most = session.configuration.profile_stacks;
+        let holder = holder(arguments, session, test);
+        let accepted = acceptance::accept(test, &folder, holder, most).status(FAILED)?;
+        if accepted.changes.is_empty() {
+            lines.push(format!("{}: the numbers are as they were", test.name));
+        }
+        lines.extend(accepted.changes.iter().map(changed));
+        let files = accepted.files.iter();
+        lines.extend(files.map(|file| format!("  wrote {}", file.display())));
+    }
+    standard_output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+    Ok(status)
+}
+
+fn holder(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> Holder {
+    if arguments.this_platform || test.of_platform() {
+        Holder::Platform(session.platform())
+    } else {
+        Holder::Shared
+    }
+}
+
+fn changed(change: &Change) -> String {
+    let number = |figure: Option<i64>| figure.map_or_else(|| "none".to_owned(), wording::number);
+    format!(
+        "{}: {} {} → {}",
+        change.case,
+        change.metric,
+        number(change.was),
+        number(change.is)
+    )
+}

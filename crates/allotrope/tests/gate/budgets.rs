@@ -1,0 +1,211 @@
+//! Numbers against budgets: accepted, exceeded, improved, missing, fluctuating;
+//! and what is suspected before the code.
+
+use crate::project::Project;
+
+#[test]
+fn from_no_budget_to_green_to_red_with_the_stack() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    let said = project.test(&[]).expect(3);
+    said.has("No numbers were accepted yet.")
+        .has("To accept these first numbers: allotrope test --accept encode decode");
+    project
+        .test(&["--accept"])
+        .expect(0)
+        .has("encode: allocations none → 1,000")
+        .has("decode: allocations none → 500");
+    project.test(&[]).expect(0).has("2 tests: 2 passed");
+    project.compile(&["-DWORSE"]);
+    // 50 more, in the function and the line that the program says.
+    let line = project.line_of("worse");
+    project
+        .test(&[])
+        .expect(3)
+        .has("ok    decode")
+        .has("FAIL  encode")
+        .has("  allocations       1,000  1,050         +50    exact  exceeded")
+        .has("  remaining             0     50         +50    exact  exceeded")
+        .has("1. new +50  encode\n")
+        .has(&format!("bench.c:{line}"))
+        .has("Run again: allotrope test encode")
+        .has("2 tests: 1 failed, 1 passed");
+}
+
+#[test]
+fn an_improvement_has_a_status_of_its_own_and_is_accepted_by_name() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    project.accept();
+    project.compile(&["-DBETTER"]);
+    let command = "allotrope test --accept decode";
+    project
+        .test(&[])
+        .expect(4)
+        .has("less  decode")
+        .has("improved")
+        .has("changed -100")
+        .has(&format!("To accept what has improved: {command}"));
+    project
+        .test(&["--accept", "decode"])
+        .expect(0)
+        .has("decode: allocations 500 → 400");
+    project.test(&[]).expect(0);
+    let budget = project.read("allotrope-budgets/decode.toml");
+    assert!(budget.contains("\nallocations = 400\n"), "{budget}");
+    // What is worse matters more than what is better.
+    project.compile(&["-DWORSE"]);
+    project.test(&[]).expect(3);
+}
+
+#[test]
+fn tolerances_allow_what_they_say() {
+    let project = Project::new(
+        "[tests.encode]\ncommand = [\"./bench\", \"encode\"]\n\
+         tolerance = { allocations = \"+5%\", remaining = \"±50\" }\n",
+    );
+    project.accept();
+    project.compile(&["-DWORSE"]);
+    // 50 of 1000 are 5 %.
+    project.test(&[]).expect(0);
+    project.replace("allotrope.toml", "+5%", "+49");
+    project.test(&[]).expect(3).has("+49 -0");
+}
+
+#[test]
+fn tests_are_chosen_by_name() {
+    let project = Project::with_cases(&["encode", "decode", "crash"]);
+    let said = project.test(&["*code", "--list"]).expect(0);
+    assert_eq!(said.stdout.lines().count(), 3);
+    let said = project.test(&["*code", "--accept"]).expect(0);
+    assert!(!said.stdout.contains("crash"), "{}", said.stdout);
+    let said = project.test(&["encod"]).expect(2);
+    said.says("there is no test `encod`; did you mean `encode`?");
+}
+
+#[test]
+fn a_platform_can_have_numbers_of_its_own() {
+    let project = Project::with_cases(&["decode"]);
+    project.accept();
+    project.compile(&["-DBETTER"]);
+    let here = ["--accept", "--this-platform", "--platform", "here"];
+    project.test(&here).expect(0).has("decode.here.stacks");
+    project.test(&["--platform", "here"]).expect(0);
+    project.test(&["--platform", "there"]).expect(4);
+    // Once a platform has its own, accepting keeps them apart.
+    project.compile(&[]);
+    project.test(&["--accept", "--platform", "here"]).expect(0);
+    let budget = project.read("allotrope-budgets/decode.toml");
+    assert!(
+        budget.contains("[platforms.\"here\".cases.\"decode\"]"),
+        "{budget}"
+    );
+}
+
+#[test]
+fn measuring_nothing_fails() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    // The same test, which now does nothing at all.
+    project.replace("allotrope.toml", "\"encode\"]", "\"nothing\"]");
+    project
+        .test(&[])
+        .expect(3)
+        .has("none were measured, accepted 1,000");
+    // Windows that are not opened any more.
+    let budget = project.read("allotrope-budgets/encode.toml");
+    let budget = budget.replace("cases.\"encode\"", "cases.\"encode/small\"");
+    project.write("allotrope-budgets/encode.toml", &budget);
+    project
+        .test(&[])
+        .expect(3)
+        .has("encode/small has a budget, but the program opened no window");
+}
+
+#[test]
+fn a_number_that_the_test_does_not_give_fails_and_is_not_accepted() {
+    let project = Project::new(
+        "[tests.encode]\ncommand = [\"./bench\", \"encode\"]\ngate = [\"leaked_fds\"]\n",
+    );
+    let why = "only a window that compares file descriptors gives this number";
+    project.test(&[]).expect(3).has(why);
+    project
+        .test(&["--accept"])
+        .expect(3)
+        .has("not accepted: `gate` names leaked_fds, which encode does not give");
+}
+
+#[test]
+fn what_fluctuates_and_what_one_run_left_behind_is_shown() {
+    let project = Project::with_cases(&["fluctuate"]);
+    // Starts: 1 is warm-up, 2 and 3 count: 20 and 30 in the thread, and one
+    // allocation that the third start leaves.
+    let said = project.test(&["--samples"]).expect(3);
+    let line = project.line_of("fluctuating");
+    let said = said
+        .has("20 to 30  fluctuating_thread")
+        .has(&format!("bench.c:{line}"))
+        .has("run 2 left ");
+    // libc itself keeps something of a thread.
+    for (metric, difference) in [("allocations", 30 + 1 - 20), ("remaining", 1)] {
+        let head = format!("every run's {metric}:");
+        let samples = said.stdout.lines().find(|line| line.contains(&head));
+        let numbers: Vec<u64> = samples
+            .expect("it was asked for")
+            .split_whitespace()
+            .filter_map(|word| word.replace(',', "").parse().ok())
+            .collect();
+        assert_eq!(numbers.len(), 2);
+        assert_eq!(numbers[1] - numbers[0], difference, "{metric}");
+    }
+    // The least is accepted, and a number that only one run exceeds is shown
+    // where all is green.
+    std::fs::remove_file(project.folder().join("count")).expect("the program made it");
+    project.accept();
+    std::fs::remove_file(project.folder().join("count")).expect("the program made it");
+    let leaked = project.line_of("leaked");
+    project
+        .test(&[])
+        .expect(0)
+        .has("run 2 left ")
+        .has(&format!("bench.c:{leaked}"));
+}
+
+#[test]
+fn a_change_of_compiler_library_or_dependency_is_suspected_first() {
+    let project = Project::with_cases(&["encode"]);
+    let package = "[[package]]\nname = \"serde\"\nversion = \"1.0.0\"\nsource = \"registry\"\n";
+    project.write("Cargo.lock", package);
+    project.accept();
+    project.write("Cargo.lock", &package.replace("1.0.0", "1.0.1"));
+    let made_with = project.read("allotrope-budgets/made-with.toml");
+    let compiler = made_with
+        .lines()
+        .find(|line| line.starts_with("    \""))
+        .expect("one");
+    project.replace(
+        "allotrope-budgets/made-with.toml",
+        compiler,
+        "    \"OtherCC: 1\",",
+    );
+    project.compile(&["-DWORSE"]);
+    let said = project.test(&[]).expect(3);
+    let at = |text: &str| {
+        let found = said.stdout.find(text);
+        found.unwrap_or_else(|| panic!("{text:?} in {}", said.stdout))
+    };
+    assert!(at("Suspect before the code") < at("Stacks of allocations"));
+    assert!(at("was OtherCC: 1") < at("Stacks of allocations"));
+    assert!(at("serde (Cargo.lock): 1.0.1, was 1.0.0") < at("Stacks of allocations"));
+}
+
+#[test]
+fn budgets_of_tests_that_are_gone_are_listed() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    project.accept();
+    project.replace("allotrope.toml", "[tests.decode]", "[tests.renamed]");
+    project
+        .test(&["encode"])
+        .expect(0)
+        .has("Budgets of tests that no longer exist")
+        .has("allotrope-budgets/decode.toml")
+        .has("allotrope-budgets/decode.stacks");
+}

@@ -1,0 +1,9 @@
+//! `allotrope test` and `allotrope compare`, as CI and people use them.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod budgets;
+mod outputs;
+mod project;
+mod trouble;

@@ -1,0 +1,197 @@
+//! What `allotrope test` writes for programs, and what it reads of SwiftNIO.
+
+use serde_json::Value;
+
+use crate::project::Project;
+use crate::support::run;
+
+/// A project with one test that is red, one that is better, one that crashes.
+fn colourful() -> Project {
+    let project = Project::with_cases(&["encode", "decode", "crash"]);
+    project.test(&["--accept"]).expect(3);
+    project.compile(&["-DWORSE", "-DBETTER"]);
+    project
+}
+
+#[test]
+fn json_has_everything() {
+    let project = colourful();
+    let said = project.test(&["--format", "json"]).expect(3);
+    let json: Value = serde_json::from_str(&said.stdout).expect("it is JSON");
+    assert_eq!(json["format"], "allotrope-test/1");
+    assert_eq!(json["outcome"], "failed");
+    let outcomes: Vec<&Value> = (0..3).map(|test| &json["tests"][test]["outcome"]).collect();
+    assert_eq!(outcomes, ["failed", "improved", "failed"]);
+    let case = &json["tests"][0]["cases"][0];
+    assert_eq!(case["name"], "encode");
+    assert_eq!(case["samples"].as_array().map(Vec::len), Some(2));
+    let number = &case["numbers"][0];
+    assert_eq!(number["metric"], "allocations");
+    assert_eq!(
+        (&number["accepted"], &number["least"]),
+        (&1000.into(), &1050.into())
+    );
+    assert_eq!(number["verdict"], "exceeded");
+    let entry = &case["responsible"][0]["entries"][0];
+    assert_eq!(entry["difference"], 50);
+    assert_eq!(entry["blame"]["function"], "encode");
+    assert_eq!(entry["blame"]["file"], "bench.c");
+    assert_eq!(entry["blame"]["line"], project.line_of("worse"));
+    assert!(
+        json["tests"][2]["problem"]
+            .as_str()
+            .is_some_and(|it| it.contains("SIGSEGV"))
+    );
+}
+
+#[test]
+fn junit_markdown_and_github_say_the_same() {
+    let project = colourful();
+    let files = [
+        "--write",
+        "junit=report.xml",
+        "--write",
+        "markdown=report.md",
+    ];
+    let line = project.line_of("worse");
+    project
+        .test(&[&files[..], &["--format", "github"]].concat())
+        .expect(3)
+        .has(&format!(
+            "::error file=bench.c,line={line},title=allocations of encode::allocations: 1,050, \
+             accepted 1,000 (+50)%0A+50 in encode"
+        ))
+        .has("::notice file=bench.c,line=")
+        .has("::error title=allocations of crash::it was ended by SIGSEGV");
+    let markdown = project.read("report.md");
+    assert!(markdown.contains("| ❌ | encode | allocations | 1,000 | 1,050 | +50 |  |"));
+    assert!(markdown.contains("| 🔽 | decode | allocations | 500 | 400 | -100 |  |"));
+    // Another reader's eyes on the XML.
+    let script = "import sys, xml.etree.ElementTree as e\n\
+                  for s in e.parse('report.xml').getroot():\n\
+                  \x20 print(s.get('name'), s.get('tests'), s.get('failures'), s.get('errors'), s.get('skipped'))\n\
+                  \x20 for c in s: print(' ', c.get('name'), [(k.tag, k.get('message')) for k in c])\n";
+    let mut python = std::process::Command::new("python3");
+    let output = run(
+        python.args(["-c", script]).current_dir(project.folder()),
+        b"",
+    );
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let read = String::from_utf8_lossy(&output.stdout);
+    let expected = "encode 1 1 0 0\n  encode [('failure', 'allocations: 1,050, accepted 1,000 (+50); \
+                    remaining: 50, accepted 0 (+50)')]\n\
+                    decode 1 0 0 1\n  decode [('skipped', 'allocations: 400, accepted 500 (-100)')]\n\
+                    crash 1 0 1 0\n  crash [('error', 'it was ended by SIGSEGV')]\n";
+    assert_eq!(read, expected);
+}
+
+/// The older log as the document has it, but for the number of runs.
+#[test]
+fn the_log_of_the_swiftnio_harness() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    let bench = project
+        .folder()
+        .join("bench")
+        .canonicalize()
+        .expect("it was compiled");
+    let bench = bench.display();
+    let run = "[\"remaining_allocations\": 0, \"total_allocations\": 1000, \
+               \"total_allocated_bytes\": 16000]";
+    let older = format!(
+        "- {bench}\n\
+         encode.remaining_allocations: 0\n\
+         encode.total_allocations: 1000\n\
+         encode.total_allocated_bytes: 16000\n\
+         DEBUG: [{run}, {run}]\n"
+    );
+    let said = project.test(&["--format", "nio"]).expect(0);
+    assert_eq!(said.stdout, older);
+    let run = "Test_encode.Measurement(totalAllocations: 1000, totalAllocatedBytes: 16000, \
+               remainingAllocations: 0, leakedFDs: [])";
+    let newer = format!(
+        "- {bench}\n\
+         encode.total_allocations: 1000\n\
+         encode.remaining_allocations: 0\n\
+         encode.total_allocated_bytes: 16000\n\
+         encode.leaked_fds: 0\n\
+         DEBUG: [{run}, {run}]\n"
+    );
+    let said = project.test(&["--format", "nio-newer"]).expect(0);
+    assert_eq!(said.stdout, newer);
+}
+
+#[test]
+fn logs_and_thresholds_are_budgets() {
+    let project = Project::with_cases(&["encode", "decode"]);
+    let log = project.test(&["--format", "nio"]).expect(3).stdout;
+    project.write("before.log", &log);
+    project.test(&["--from-log", "before.log"]).expect(0);
+    project.compile(&["-DWORSE"]);
+    let said = project.test(&["--from-log", "before.log"]).expect(3);
+    said.has("allocations       1,000  1,050")
+        .has("net                   0     50");
+    // A thousand below the limit is allowed, one more is an improvement to know.
+    project.compile(&[]);
+    project.write("limits.json", "{\"encode\": 2000, \"test_decode\": 1501}");
+    project
+        .test(&["--from-log", "limits.json"])
+        .expect(4)
+        .has("ok    encode")
+        .has("less  decode");
+    project.write("limits.json", "{\"encode\": 2000}");
+    project
+        .test(&["--from-log", "limits.json"])
+        .expect(3)
+        .has("FAIL  decode");
+    project.write("limits.json", "nothing");
+    project
+        .test(&["--from-log", "limits.json"])
+        .expect(2)
+        .says("neither a log");
+}
+
+#[test]
+fn without_recording_there_are_zeros_and_a_command_to_type() {
+    let project = Project::with_cases(&["encode", "crash"]);
+    let said = project.test(&["--no-record"]).expect(3);
+    let said = said
+        .has("ok    encode                    allocations 0  remaining 0")
+        .has("FAIL  crash")
+        .has("because of --no-record")
+        .has("scratch folder: ");
+    // What it says to type works.
+    let by_hand = said
+        .stdout
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("by hand: "));
+    let by_hand = by_hand.expect("it says how").to_owned();
+    // The line may be continued.
+    assert!(by_hand.starts_with("cd "), "{by_hand}");
+    let zeros = project
+        .test(&["encode", "--no-record", "--format", "nio"])
+        .expect(0);
+    zeros.has("encode.total_allocations: 0");
+    let folder = said
+        .stdout
+        .lines()
+        .find_map(|line| line.strip_prefix("scratch folder: "));
+    std::fs::remove_dir_all(folder.expect("it was checked")).expect("it is there");
+}
+
+#[test]
+fn recordings_stay_where_they_are_wanted() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    project.test(&["--scratch", "kept"]).expect(0);
+    let kept = std::fs::read_dir(project.folder().join("kept")).expect("it was made");
+    // The last of warm-up + 2 runs.
+    let names: Vec<_> = kept
+        .map(|entry| entry.expect("it can be read").file_name())
+        .collect();
+    assert_eq!(names, ["encode.3.allotrope"]);
+}

@@ -1,0 +1,97 @@
+// A program whose cases are tests of `allotrope test`: what each allocates
+// follows from its loop. Parts that a change of the code would bring are
+// compiled in by name.
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void *volatile kept;
+
+static void *take(size_t size) {
+    return malloc(size); // MARK take
+}
+
+// 1000 allocations of 16 bytes, nothing remains.
+static void encode(void) {
+    for (int i = 0; i < 1000; i++) {
+        free(take(16));
+    }
+#ifdef WORSE
+    // 50 more, of which nothing is given back.
+    for (int i = 0; i < 50; i++) {
+        kept = malloc(7); // MARK worse
+    }
+#endif
+}
+
+// 500 allocations of 24 bytes, or 400.
+static void decode(void) {
+#ifdef BETTER
+    int times = 400;
+#else
+    int times = 500;
+#endif
+    for (int i = 0; i < times; i++) {
+        free(take(24));
+    }
+}
+
+static void *fluctuating_thread(void *argument) {
+    for (long i = 0; i < (long)argument; i++) {
+        free(malloc(32)); // MARK fluctuating
+    }
+    return NULL;
+}
+
+// How often it was started is in a file: 10 allocations of a thread more each
+// time.
+static void fluctuate(void) {
+    FILE *file = fopen("count", "a");
+    fputc('x', file);
+    fclose(file);
+    file = fopen("count", "r");
+    long starts = 0;
+    while (fgetc(file) != EOF) {
+        starts++;
+    }
+    fclose(file);
+    pthread_t thread;
+    pthread_create(&thread, NULL, fluctuating_thread, (void *)(10 * starts));
+    pthread_join(thread, NULL);
+    // The third start leaves something behind.
+    if (starts == 3) {
+        kept = malloc(99); // MARK leaked
+    }
+}
+
+int main(int count, char **words) {
+    const char *name = count > 1 ? words[1] : "";
+    if (!strcmp(name, "encode")) {
+        encode();
+    } else if (!strcmp(name, "decode")) {
+        decode();
+    } else if (!strcmp(name, "fluctuate")) {
+        fluctuate();
+    } else if (!strcmp(name, "crash")) {
+        printf("about to crash\n");
+        fflush(stdout);
+        raise(SIGSEGV);
+    } else if (!strcmp(name, "status")) {
+        return 7;
+    } else if (!strcmp(name, "hang")) {
+        for (;;) {
+            pause();
+        }
+    } else if (!strcmp(name, "pipe")) {
+        kept = malloc(1);
+        int ends[2];
+        if (pipe(ends) == 0) {
+            close(ends[0]);
+            return write(ends[1], "x", 1) == 1;
+        }
+    }
+    return 0;
+}

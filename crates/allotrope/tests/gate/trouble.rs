@@ -1,0 +1,141 @@
+//! Tests that crash, hang or can not be run, configurations and budgets that
+//! can not be read: each is reported as itself, and the rest still runs.
+
+use crate::project::Project;
+use crate::support::{record, run};
+
+#[test]
+fn what_goes_wrong_with_a_test_is_reported_as_itself() {
+    let cases = ["crash", "status", "hang", "pipe", "encode"];
+    let project = Project::with_cases(&cases);
+    project.replace("allotrope.toml", "\"hang\"]", "\"hang\"]\ntimeout = 2");
+    let said = project.test(&["--accept"]).expect(3);
+    for (case, what) in [
+        ("crash", "ended by SIGSEGV"),
+        ("status", "ended with status 7"),
+        ("hang", "did not end within 2 s"),
+        (
+            "pipe",
+            "ended by SIGPIPE: it wrote to a pipe that nobody reads any more",
+        ),
+    ] {
+        let lines: Vec<&str> = said.stdout.lines().collect();
+        let line = lines.iter().find(|line| line.starts_with(case));
+        let line = line.unwrap_or_else(|| panic!("{case} in {}", said.stdout));
+        assert!(
+            line.contains("not accepted") && line.contains(what),
+            "{line}"
+        );
+    }
+    assert!(said.stdout.contains("encode: allocations none → 1,000"));
+    // The end of what it printed helps.
+    project.test(&["crash"]).expect(3).has("| about to crash");
+    project.test(&["encode"]).expect(0);
+}
+
+#[test]
+fn a_program_that_is_not_there_or_can_not_be_recorded_is_named() {
+    let project = Project::new(
+        "[tests.missing]\ncommand = [\"./no-such-program\"]\n\
+         [tests.folder]\ncommand = [\"./bench\"]\nfolder = \"no/such\"\n\
+         [tests.static]\ncommand = [\"./static\"]\n",
+    );
+    let mut command = std::process::Command::new("cc");
+    command.args(["-static", "-o", "static", "bench.c", "-w", "-pthread"]);
+    let compiled = run(command.current_dir(project.folder()), b"");
+    assert!(compiled.status.success(), "static libc is in libc6-dev");
+    let said = project.test(&[]).expect(3);
+    let said = said
+        .has("could not be started: the program ./no-such-program")
+        .has("its `folder` ./no/such is not there")
+        .has("was not recorded: cannot record ./static");
+    assert!(!said.stdout.contains("| allotrope"), "{}", said.stdout);
+}
+
+#[test]
+fn a_configuration_that_is_wrong_is_named_with_line_and_key() {
+    let project = Project::with_cases(&["encode"]);
+    project.replace("allotrope.toml", "command =", "comand =");
+    project.test(&[]).expect(2).says(
+        "allotrope.toml:4: tests.encode.comand: there is no such key; did you mean `command`?",
+    );
+    project
+        .test(&["--config", "none.toml"])
+        .expect(2)
+        .says("cannot read none.toml");
+}
+
+#[test]
+fn a_budget_that_is_wrong_is_named_before_the_tests_run() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    project.replace(
+        "allotrope-budgets/encode.toml",
+        "allocations = 1000",
+        "allocations = many",
+    );
+    project
+        .test(&[])
+        .expect(2)
+        .says("allotrope-budgets/encode.toml:8: ");
+    project.accept_over();
+}
+
+impl Project {
+    /// A broken file stands in the way of accepting, too: it may hold the
+    /// numbers of other platforms.
+    fn accept_over(&self) {
+        self.test(&["--accept"]).expect(2);
+    }
+}
+
+#[test]
+fn a_build_that_fails_ends_it_with_its_words() {
+    let project = Project::with_cases(&["encode"]);
+    let text = project.read("allotrope.toml");
+    project.write(
+        "allotrope.toml",
+        &format!("build = \"echo no compiler; exit 3\"\n{text}"),
+    );
+    project
+        .test(&[])
+        .expect(3)
+        .says("the build failed: it ended with status 3")
+        .says("no compiler");
+    project.test(&["--no-build", "--accept"]).expect(0);
+}
+
+#[test]
+fn a_reader_that_has_read_enough_is_no_trouble() {
+    let project = Project::with_cases(&["encode"]);
+    project.accept();
+    let script = "\"$0\" test | head -c 1; exit ${PIPESTATUS[0]}";
+    let mut command = std::process::Command::new("bash");
+    let program = record::command().get_program().to_owned();
+    command
+        .args(["-c", script])
+        .arg(program)
+        .current_dir(project.folder());
+    let output = run(&mut command, b"");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        output.stderr.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn a_starting_file_is_written_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let init = || {
+        let mut command = record::command();
+        run(
+            command.args(["test", "--init"]).current_dir(folder.path()),
+            b"",
+        )
+    };
+    assert_eq!(init().status.code(), Some(0));
+    assert!(folder.path().join("allotrope.toml").exists());
+    assert_eq!(init().status.code(), Some(2));
+}
