@@ -96,7 +96,7 @@ struct Segment {
     /// Estimates run from here, `step` nanoseconds an event.
     from: u64,
     step: f64,
-    passed: u64,
+    passed: u32,
     /// Counted events until the end of the segment.
     remaining: u64,
     /// Position of the anchor that ends it, or of the end of the buffer.
@@ -107,8 +107,9 @@ impl Segment {
     /// Estimated time of the last event that was passed.
     #[inline]
     fn reached(&self) -> u64 {
-        let offset = (self.passed as f64 * self.step) as u64;
-        self.from.saturating_add(offset)
+        // By way of a signed number, which the processor converts at once.
+        let offset = (self.passed as f64 * self.step) as i64;
+        self.from.saturating_add(offset.cast_unsigned())
     }
 }
 
@@ -175,7 +176,24 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     /// The next allocation or deallocation; `None` at the end of the stream.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Step>, ReplayError> {
+        if self.position < self.segment.end
+            && let Some(event) = self.buffer.get(self.position)
+            && (event.kind as u8) <= EventKind::Deallocation as u8
+            && let (Some(thread), None) = (self.thread, &self.queued)
+        {
+            let event = *event;
+            self.position += 1;
+            return Ok(Some(self.step(&event, thread)));
+        }
+        self.next_of_any_kind()
+    }
+
+    /// As [`Self::next`], also where a run or a segment ends, for
+    /// reallocations and marks.
+    #[inline(never)]
+    fn next_of_any_kind(&mut self) -> Result<Option<Step>, ReplayError> {
         if let Some(step) = self.queued.take() {
             return Ok(Some(step));
         }
@@ -347,15 +365,24 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     /// Takes a counted event; `None` if nothing comes of it.
-    #[inline]
     fn count(&mut self, event: &Event) -> Result<Option<Step>, ReplayError> {
-        let time = self.advance();
-        self.ordinal += 1;
         let thread = match self.thread {
             Some(thread) => thread,
             None => self.unknown_thread(),
         };
-        let step = Step {
+        let step = self.step(event, thread);
+        match event.kind {
+            EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),
+            _ => self.reallocate(event.kind, step),
+        }
+    }
+
+    /// The step that a counted event is, at its time.
+    #[inline]
+    fn step(&mut self, event: &Event, thread: u32) -> Step {
+        let time = self.advance();
+        self.ordinal += 1;
+        Step {
             address: place_of(event),
             size: event.size,
             time,
@@ -372,10 +399,6 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             ordered: false,
             opted_out: self.opted_out,
             tries: 0,
-        };
-        match event.kind {
-            EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),
-            _ => self.reallocate(event.kind, step),
         }
     }
 

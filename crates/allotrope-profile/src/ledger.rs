@@ -9,7 +9,7 @@ use crate::live::{BlockNumber, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Site, Totals};
 use crate::place::address_at;
 use crate::replay::{Block, Observer};
-use crate::series::{LiveSample, Series};
+use crate::series::{LiveSample, Plotter, Series};
 use crate::site::Sites;
 
 /// Site of blocks that the image inherited.
@@ -54,7 +54,7 @@ pub(crate) struct Ledger<'a> {
     live_bytes: u64,
     live_allocations: u64,
     peak_ns: u64,
-    series: Series,
+    series: Plotter,
     now: u64,
     implied_losses: u64,
     ambiguous: u64,
@@ -116,7 +116,7 @@ impl<'a> Ledger<'a> {
             live_bytes: 0,
             live_allocations: 0,
             peak_ns: start_ns,
-            series: Series::new(start_ns),
+            series: Plotter::new(start_ns),
             now: start_ns,
             implied_losses: 0,
             ambiguous: 0,
@@ -131,12 +131,16 @@ impl<'a> Ledger<'a> {
     #[inline]
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks) {
         self.now = self.now.max(step.time);
+        if self.series.outgrown(self.now) {
+            self.series.advance(self.now, self.live());
+        }
         self.ambiguous += u64::from(step.ambiguous);
         if step.allocates {
             self.allocate(step, blocks);
         } else {
             self.deallocate(step, blocks.block);
         }
+        self.series.note(self.live_bytes);
         // The latest moment counts on a tie, also one that a block of 0 bytes makes.
         if self.live_bytes >= self.totals.peak_bytes {
             self.totals.peak_bytes = self.live_bytes;
@@ -144,15 +148,16 @@ impl<'a> Ledger<'a> {
             self.peak_ns = self.now;
             self.sites.mark_peak();
         }
-        self.series.record(
-            self.now,
-            LiveSample {
-                max_bytes: 0,
-                bytes: self.live_bytes,
-                allocations: self.live_allocations,
-                allocated: self.totals.allocations,
-            },
-        );
+    }
+
+    /// What is live now.
+    fn live(&self) -> LiveSample {
+        LiveSample {
+            max_bytes: 0,
+            bytes: self.live_bytes,
+            allocations: self.live_allocations,
+            allocated: self.totals.allocations,
+        }
     }
 
     #[inline]
@@ -171,16 +176,12 @@ impl<'a> Ledger<'a> {
         if blocks.replaced != NO_BLOCK {
             self.lose(step.address, self.blocks[blocks.replaced]);
         }
-        if blocks.block == self.blocks.len() {
-            self.blocks.push(block);
-        } else {
-            self.blocks[blocks.block] = block;
+        match self.blocks.get_mut(blocks.block) {
+            Some(known) => *known = block,
+            None => self.blocks.resize(blocks.block + 1, block),
         }
         self.sites.allocate(site, step.size, step.reallocation);
-        let totals = &mut self.totals;
-        totals.allocations += 1;
-        totals.allocated_bytes = totals.allocated_bytes.wrapping_add(step.size);
-        totals.reallocations += u64::from(step.reallocation);
+        self.totals.allocations += 1;
         let entry = &mut self.entries[step.entry as usize];
         entry.allocations += 1;
         entry.allocated_bytes = entry.allocated_bytes.wrapping_add(step.size);
@@ -190,7 +191,6 @@ impl<'a> Ledger<'a> {
 
     #[inline]
     fn deallocate(&mut self, step: &Step, number: BlockNumber) {
-        self.totals.deallocations += 1;
         self.entries[step.entry as usize].deallocations += 1;
         let thread = thread(&mut self.threads, step.thread);
         thread.deallocations += 1;
@@ -206,7 +206,6 @@ impl<'a> Ledger<'a> {
         let temporary = block.thread == step.thread
             && thread.allocations - block.sequence <= self.temporary_threshold;
         thread.temporary += u64::from(temporary);
-        self.totals.temporary_allocations += u64::from(temporary);
         self.release(step.address, block, temporary);
     }
 
@@ -314,17 +313,27 @@ impl<'a> Ledger<'a> {
                 self.show(observer, address, block, None);
             }
         }
-        self.totals.leaked_allocations = self.live_allocations;
-        self.totals.leaked_bytes = self.live_bytes;
+        let live = self.live();
+        let sites = self.sites.finish();
+        let mut totals = self.totals;
+        totals.leaked_allocations = self.live_allocations;
+        totals.leaked_bytes = self.live_bytes;
+        // An event is counted where it is told apart; the sums come from there.
+        for entry in &self.entries {
+            totals.deallocations += entry.deallocations;
+            totals.allocated_bytes = totals.allocated_bytes.wrapping_add(entry.allocated_bytes);
+        }
+        totals.temporary_allocations = self.threads.iter().map(|t| t.temporary).sum();
+        totals.reallocations = sites.iter().map(|site| site.reallocations).sum();
         let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
         Balance {
-            totals: self.totals,
+            totals,
             peak_ns: self.peak_ns,
             end_ns,
-            sites: self.sites.finish(),
+            sites,
             threads: self.threads,
             entries: self.entries.into_iter().filter(used).collect(),
-            series: self.series,
+            series: self.series.finish(live),
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,

@@ -34,6 +34,7 @@ impl Default for Lifetimes {
 
 impl Lifetimes {
     /// Adds one block.
+    #[inline]
     pub(crate) fn add(&mut self, ns: u64) {
         self.blocks += 1;
         self.total_ns += u128::from(ns);

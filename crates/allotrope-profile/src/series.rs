@@ -47,7 +47,7 @@ impl Default for Series {
 }
 
 impl Series {
-    pub(crate) fn new(from_ns: u64) -> Self {
+    fn new(from_ns: u64) -> Self {
         Self {
             from_ns,
             width_ns: 1_000,
@@ -55,24 +55,8 @@ impl Series {
         }
     }
 
-    /// Takes what is live from `now` on. Times must not go backwards.
-    #[inline]
-    pub(crate) fn record(&mut self, now: u64, sample: LiveSample) {
-        let covered = self.width_ns.saturating_mul(self.samples.len() as u64);
-        if now >= self.from_ns.saturating_add(covered) {
-            self.open(now);
-        }
-        if let Some(last) = self.samples.last_mut() {
-            let max_bytes = last.max_bytes.max(sample.bytes);
-            *last = LiveSample {
-                max_bytes,
-                ..sample
-            };
-        }
-    }
-
-    /// Opens the bucket that `now` lies in; those between repeat the last one's end.
-    #[cold]
+    /// Adds the bucket that `now` lies in, if there is none yet; those between
+    /// repeat the last one's end.
     fn open(&mut self, now: u64) {
         let mut index = (now.saturating_sub(self.from_ns) / self.width_ns) as usize;
         while index >= CAPACITY {
@@ -103,26 +87,89 @@ impl Series {
     }
 }
 
+/// Draws a [`Series`]. All that an event costs is a look whether its bucket is
+/// still open: what was live at a bucket's end is noted when the next one is opened.
+pub(crate) struct Plotter {
+    series: Series,
+    /// Where the last bucket ends.
+    until: u64,
+    /// The largest number of live bytes in the last bucket.
+    max_bytes: u64,
+}
+
+impl Plotter {
+    /// A series that begins at `from_ns`.
+    pub(crate) fn new(from_ns: u64) -> Self {
+        Self {
+            series: Series::new(from_ns),
+            until: from_ns,
+            max_bytes: 0,
+        }
+    }
+
+    /// Whether [`Self::advance`] must be called before anything changes.
+    #[inline]
+    pub(crate) fn outgrown(&self, now: u64) -> bool {
+        now >= self.until
+    }
+
+    /// Opens the bucket of `now`. `before` is what was live until now; its
+    /// `max_bytes` is not looked at. Times must not go backwards.
+    #[cold]
+    pub(crate) fn advance(&mut self, now: u64, before: LiveSample) {
+        self.close(before);
+        self.series.open(now);
+        self.max_bytes = self.series.samples.last().map_or(0, |last| last.max_bytes);
+        let covered = self
+            .series
+            .width_ns
+            .saturating_mul(self.series.samples.len() as u64);
+        self.until = self.series.from_ns.saturating_add(covered);
+    }
+
+    /// So many bytes are live in the last bucket.
+    #[inline]
+    pub(crate) fn note(&mut self, live_bytes: u64) {
+        self.max_bytes = self.max_bytes.max(live_bytes);
+    }
+
+    /// The series, when what was live last is known.
+    pub(crate) fn finish(mut self, last: LiveSample) -> Series {
+        self.close(last);
+        self.series
+    }
+
+    fn close(&mut self, end: LiveSample) {
+        if let Some(last) = self.series.samples.last_mut() {
+            *last = LiveSample {
+                max_bytes: self.max_bytes,
+                ..end
+            };
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn live(bytes: u64) -> LiveSample {
-        LiveSample {
-            max_bytes: bytes,
-            bytes,
-            allocations: 1,
-            allocated: 1,
+    /// The series of these live bytes at these times.
+    fn series(from_ns: u64, live: impl IntoIterator<Item = (u64, u64)>) -> Series {
+        let mut plotter = Plotter::new(from_ns);
+        let mut last = LiveSample::default();
+        for (now, bytes) in live {
+            if plotter.outgrown(now) {
+                plotter.advance(now, last);
+            }
+            last.bytes = bytes;
+            plotter.note(bytes);
         }
+        plotter.finish(last)
     }
 
     #[test]
     fn buckets_keep_the_largest_and_the_last() {
-        let mut series = Series::new(5_000);
-        series.record(5_000, live(10));
-        series.record(5_400, live(70));
-        series.record(5_900, live(20));
-        series.record(7_000, live(30));
+        let series = series(5_000, [(5_000, 10), (5_400, 70), (5_900, 20), (7_000, 30)]);
         let seen: Vec<_> = series
             .samples
             .iter()
@@ -133,11 +180,13 @@ mod tests {
 
     #[test]
     fn a_long_recording_stays_within_the_capacity_and_keeps_the_peak() {
-        let mut series = Series::new(0);
-        for second in 0..100_000_u64 {
-            let bytes = if second == 777 { 5_000 } else { second % 100 };
-            series.record(second * 1_000_000_000, live(bytes));
-        }
+        let series = series(
+            0,
+            (0..100_000_u64).map(|second| {
+                let bytes = if second == 777 { 5_000 } else { second % 100 };
+                (second * 1_000_000_000, bytes)
+            }),
+        );
         assert!(series.samples.len() <= CAPACITY);
         assert_eq!(
             series.samples.iter().map(|s| s.max_bytes).max(),
@@ -147,11 +196,15 @@ mod tests {
     }
 
     #[test]
+    fn without_events_there_are_no_samples() {
+        assert!(series(7, []).samples.is_empty());
+    }
+
+    #[test]
     fn the_end_of_time_is_no_panic() {
-        let mut series = Series::new(u64::MAX - 1);
-        series.record(u64::MAX, live(1));
-        let mut from_zero = Series::new(0);
-        from_zero.record(u64::MAX, live(1));
+        series(u64::MAX - 1, [(u64::MAX, 1), (u64::MAX, 2)]);
+        let from_zero = series(0, [(u64::MAX, 1), (u64::MAX, 2)]);
         assert!(from_zero.samples.len() <= CAPACITY);
+        assert_eq!(from_zero.samples.last().map(|s| s.bytes), Some(2));
     }
 }
