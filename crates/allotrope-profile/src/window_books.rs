@@ -10,7 +10,7 @@ use crate::cursor::Step;
 use crate::ledger::{Balance, ThreadFigures, thread};
 use crate::live::{BlockNumber, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
-use crate::series::{LiveSample, Series};
+use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
 use crate::window_table::{Rank, Span, WindowTable};
 use crate::windows::WindowFigures;
@@ -59,7 +59,9 @@ struct Details {
     sites: Sites,
     threads: Vec<ThreadFigures>,
     entries: [EntryTotals; EntryPoint::ALL.len()],
-    series: Series,
+    /// From its first event on.
+    series: Option<Plotter>,
+    last: LiveSample,
     peak_ns: u64,
 }
 
@@ -242,7 +244,8 @@ impl Details {
             sites: Sites::few(),
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(EntryTotals::none),
-            series: Series::new(0),
+            series: None,
+            last: LiveSample::default(),
             peak_ns: 0,
         }
     }
@@ -280,18 +283,17 @@ impl Details {
             self.peak_ns = now;
             self.sites.mark_peak();
         }
-        if self.series.samples.is_empty() {
-            self.series = Series::new(now);
+        let series = self.series.get_or_insert_with(|| Plotter::new(now));
+        if series.outgrown(now) {
+            series.advance(now, self.last);
         }
-        self.series.record(
-            now,
-            LiveSample {
-                max_bytes: 0,
-                bytes: figures.remaining_bytes,
-                allocations: figures.remaining_allocations,
-                allocated: figures.allocations,
-            },
-        );
+        self.last = LiveSample {
+            max_bytes: 0,
+            bytes: figures.remaining_bytes,
+            allocations: figures.remaining_allocations,
+            allocated: figures.allocations,
+        };
+        series.note(self.last.bytes);
     }
 
     fn close(self, figures: &WindowFigures, end_ns: u64) -> Balance {
@@ -314,7 +316,10 @@ impl Details {
             sites: self.sites.finish(),
             threads: self.threads,
             entries: self.entries.into_iter().filter(used).collect(),
-            series: self.series,
+            series: self
+                .series
+                .map(|series| series.finish(self.last))
+                .unwrap_or_default(),
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
