@@ -154,15 +154,22 @@ impl Recording {
         trace.flush();
     }
 
-    /// Says how many images found no room in the arena.
+    /// Says how many images found no room in the arena, and how many remarks.
     pub(crate) fn note_refused_images(&mut self) {
+        let remarks = self.arena.shared().remarks_lost.load(Relaxed);
+        if remarks > 0 {
+            let reason = format!(
+                "{remarks} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
+            );
+            self.family.note_more(reason);
+        }
         let refused = self.arena.shared().images_refused.load(Relaxed);
         if refused > 0 {
             let reason = format!(
                 "{refused} process images found no room, for more ran at once than the {} that can be recorded; record a smaller part of the work",
                 allotrope_ring::layout::IMAGES
             );
-            self.family.note_unrecorded(0, None, &reason);
+            self.family.note_more(reason);
         }
     }
 }

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use allotrope_ring::layout::remark;
+
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 /// Program header type that names the loader (ELF specification, figure 2-2).
@@ -28,13 +30,53 @@ pub enum Obstacle {
     ThirtyTwoBit,
     /// It is made for another processor (its ELF machine number).
     OtherMachine(u16),
+    /// It is made for another processor.
+    AnotherMachine,
     /// Its file may not be read.
     Unreadable,
+    /// From where it runs, the recorder's file is not to be found.
+    NoRecorder,
+    /// It is not glibc that it is linked against.
+    OtherLibc,
+    /// It or a library of its own defines `malloc`; the module's path.
+    OwnMalloc(String),
+    /// Its allocator defines C++'s operators; the module's path.
+    Operators(String),
+    /// It opened a library in a namespace of its own; the library's path.
+    Namespace(String),
     /// Nothing in the file explains it.
     Unknown,
 }
 
 impl Obstacle {
+    /// What a remark of a recorder says (`allotrope_ring::layout::remark`).
+    pub fn of_remark(what: u32, path: &[u8]) -> Self {
+        let path = || String::from_utf8_lossy(path).into_owned();
+        match what {
+            remark::STATIC => Self::Static,
+            remark::THIRTY_TWO_BIT => Self::ThirtyTwoBit,
+            remark::OTHER_MACHINE => Self::AnotherMachine,
+            remark::NO_RECORDER => Self::NoRecorder,
+            remark::OTHER_LIBC => Self::OtherLibc,
+            remark::OWN_MALLOC => Self::OwnMalloc(path()),
+            remark::PRIVILEGED => Self::Privileged,
+            remark::OPERATORS => Self::Operators(path()),
+            remark::NAMESPACE => Self::Namespace(path()),
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Whether it is about a program that has a recorder, which sees nothing or
+    /// not everything.
+    pub fn is_within(&self) -> bool {
+        matches!(self, Self::OwnMalloc(_)) || self.is_partial()
+    }
+
+    /// Whether only a part of what the process allocates is not seen.
+    pub fn is_partial(&self) -> bool {
+        matches!(self, Self::Operators(_) | Self::Namespace(_))
+    }
+
     /// One sentence: why, and what to do.
     pub fn sentence(&self) -> String {
         match self {
@@ -42,8 +84,14 @@ impl Obstacle {
             Self::Static => "it is statically linked, so no recorder can be loaded into it; link it dynamically against glibc".into(),
             Self::OtherLoader(loader) => format!("its loader is {loader}, not glibc's; build it for glibc (for example x86_64-unknown-linux-gnu)"),
             Self::ThirtyTwoBit => "it is a 32-bit program; build it for x86-64".into(),
+            Self::AnotherMachine => "it is made for another processor; build it for x86-64".into(),
             Self::OtherMachine(machine) => format!("it is made for another processor (ELF machine {machine}); build it for x86-64"),
             Self::Unreadable => "its file may not be read by this user; give yourself read permission for it".into(),
+            Self::NoRecorder => "the recorder's file cannot be read from where it runs (a chroot or a container); bind-mount the folder of the recorder there, or give one that it can read with --recorder".into(),
+            Self::OtherLibc => "its C library is not glibc; build it for glibc (for example x86_64-unknown-linux-gnu)".into(),
+            Self::OwnMalloc(path) => format!("a malloc of its own, in {path}, is called in the place of the recorder's; link the allocator as a shared library, or report its blocks (allotrope.h, or Recorded<A> for Rust)"),
+            Self::Operators(path) => format!("its allocator {path} defines C++'s operators new and delete, which are recorded only where the recording's first program is linked against such an allocator; record the program directly"),
+            Self::Namespace(path) => format!("{path} was opened with dlmopen, in a namespace with a C library of its own, whose allocations are not seen; open it with dlopen for the recording"),
             Self::Unknown => "its recorder did not report; perhaps its environment was cleared (LD_PRELOAD and ALLOTROPE_ARENA have to reach it) or it ended at once; run `allotrope doctor` on it".into(),
         }
     }

@@ -2,6 +2,8 @@
 //! get one (a forked child that has not allocated yet, a program that is being
 //! loaded) and those that can not be recorded.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,6 +33,8 @@ pub(crate) struct Family {
     assignment: String,
     follows: bool,
     unrecorded: FxHashMap<u32, Unrecorded>,
+    /// What images say of themselves, and images of which nothing is known.
+    others: Vec<Unrecorded>,
     /// Seen without image once: a second time they count.
     suspects: FxHashSet<u32>,
     next_children: Option<Instant>,
@@ -47,6 +51,7 @@ impl Family {
             assignment,
             follows,
             unrecorded: FxHashMap::default(),
+            others: Vec::new(),
             suspects: FxHashSet::default(),
             next_children: None,
             latent: Vec::new(),
@@ -74,8 +79,42 @@ impl Family {
             pid,
             executable: executable.to_string_lossy().into_owned(),
             reason: reason.to_owned(),
+            partly: false,
         };
         self.unrecorded.entry(pid).or_insert(image);
+    }
+
+    /// Notes images that nothing is known of.
+    pub(crate) fn note_more(&mut self, reason: String) {
+        self.others.push(Unrecorded {
+            pid: 0,
+            executable: String::new(),
+            reason,
+            partly: false,
+        });
+    }
+
+    /// Notes what a recorder says of a process that is about to run, or of its
+    /// own: see [`Obstacle::of_remark`].
+    pub(crate) fn note_remark(&mut self, pid: u32, what: u32, path: &[u8]) {
+        let obstacle = Obstacle::of_remark(what, path);
+        let path = PathBuf::from(OsString::from_vec(path.to_vec()));
+        if !obstacle.is_within() {
+            if self.follows {
+                self.note_unrecorded(pid, Some(path), &obstacle.sentence());
+            }
+            return;
+        }
+        let executable = process::executable_path(pid).unwrap_or_default();
+        let remark = Unrecorded {
+            pid,
+            executable: executable.to_string_lossy().into_owned(),
+            reason: obstacle.sentence(),
+            partly: obstacle.is_partial(),
+        };
+        if self.others.len() < MOST_UNRECORDED && !self.others.contains(&remark) {
+            self.others.push(remark);
+        }
     }
 
     /// Notes that the process runs without a recorder, and finds out why.
@@ -101,7 +140,8 @@ impl Family {
     /// What was noted, by pid; nothing is left.
     pub(crate) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
         let mut images: Vec<Unrecorded> = self.unrecorded.drain().map(|(_, it)| it).collect();
-        images.sort_by_key(|image| image.pid);
+        images.append(&mut self.others);
+        images.sort_by_key(|image| (image.pid, image.partly));
         images
     }
 

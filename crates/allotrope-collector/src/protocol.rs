@@ -152,6 +152,8 @@ pub struct Unrecorded {
     pub executable: String,
     /// Why, and what to do.
     pub reason: String,
+    /// It was recorded, but not all of what it allocated.
+    pub partly: bool,
 }
 
 #[cfg(test)]

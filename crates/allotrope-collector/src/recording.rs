@@ -23,7 +23,7 @@ use crate::image::{Ancestors, Image};
 use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use crate::symbolise;
 use crate::trace_file::TraceFile;
-use crate::watch::Watcher;
+use crate::watch::{self, Watcher};
 
 /// How often busy threads are made to mark the time.
 const TICK: Duration = Duration::from_millis(1);
@@ -88,6 +88,7 @@ pub(crate) struct Recording {
     pub(crate) first: First,
     pub(crate) stopping: bool,
     pub(crate) look_cursor: usize,
+    remarks_heard: u32,
     pub(crate) now: Instant,
     next_tick: Instant,
     next_age_check: Instant,
@@ -178,6 +179,7 @@ fn finish(
                 pid: image.pid,
                 executable: image.executable,
                 reason: image.reason,
+                partly: image.partly,
             })
             .collect(),
     })
@@ -251,6 +253,7 @@ impl Recording {
             first: First::default(),
             stopping: false,
             look_cursor: 0,
+            remarks_heard: 0,
             now,
             next_tick: now,
             next_age_check: now,
@@ -313,6 +316,7 @@ impl Recording {
         self.hear_front();
         self.notice_ends();
         let arrived = self.receive_arrivals();
+        self.hear_remarks();
         let drained = self.drain();
         self.settle_ends();
         if self.now >= self.next_tick {
@@ -334,6 +338,16 @@ impl Recording {
         self.book.runtime_names.round(&mut self.book.trace);
         self.tell_who_is_waited_for();
         drained.max(u64::from(arrived))
+    }
+
+    /// Takes note of what recorders say of processes without lanes.
+    fn hear_remarks(&mut self) {
+        let (family, inode) = (&mut self.family, self.arena_inode);
+        self.arena
+            .hear_remarks(&mut self.remarks_heard, |pid, what, path| {
+                let pid = watch::find(pid, inode).pid;
+                family.note_remark(pid, what, &path);
+            });
     }
 
     fn hear_front(&mut self) {
@@ -397,6 +411,7 @@ impl Recording {
         self.hear_front();
         self.notice_ends();
         self.receive_arrivals();
+        self.hear_remarks();
         self.drain();
         self.settle_ends();
         let running: Vec<usize> = self.living().collect();

@@ -153,6 +153,7 @@ pub unsafe extern "C" fn calloc_allocated(
 /// `malloc` as long as the next one is not known.
 #[cold]
 pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
+    // SAFETY: as `record_allocation`.
     let next = next!(Malloc as Allocate, unsafe {
         early_allocation(entry::MALLOC, size, 16, sp)
     });
@@ -410,6 +411,7 @@ pub unsafe extern "C" fn aligned_alloc(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
+    // SAFETY: as `record_allocation`.
     let next = next!(AlignedAlloc as AllocateTwo, unsafe {
         early_allocation(entry::ALIGNED_ALLOC, size, alignment, sp)
     });
@@ -429,6 +431,7 @@ pub unsafe extern "C" fn memalign(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
+    // SAFETY: as `record_allocation`.
     let next = next!(Memalign as AllocateTwo, unsafe {
         early_allocation(entry::MEMALIGN, size, alignment, sp)
     });
@@ -608,19 +611,14 @@ pub unsafe extern "C" fn interface_reallocation_end(
     unsafe { finish_reallocation(entry, block, result, size, sp, bp) };
 }
 
-/// Notes that the image is about to be replaced, and gives the next definition
-/// of an exec function. If the new image is not recorded, this note is all
-/// that says what became of this one.
-pub unsafe extern "C" fn note_exec(path: *const c_char, function: usize) -> usize {
+/// Notes that the image is about to be replaced. If the new image is not
+/// recorded, this note is all that says what became of this one.
+pub unsafe fn note_exec(path: *const c_char) {
     // A child that `vfork` made must not speak for its parent, and one that
     // `fork` made and that did nothing else yet is no image of its own.
     if process::is_recording() && !process::is_forked() && process::is_own_process() {
         // SAFETY: as `record_exit`.
         unsafe { record_exec(path) };
-    }
-    match next::address_at(function) {
-        0 if next::resolve() => next::address_at(function),
-        address => address,
     }
 }
 

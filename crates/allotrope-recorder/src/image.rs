@@ -65,13 +65,17 @@ static FORK_POINTS: ForkPoints = ForkPoints {
 
 unsafe extern "C" {
     static environ: *const *const c_char;
-    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
 /// Whether libc has set the environment up.
 fn environment_is_ready() -> bool {
+    !environment().is_null()
+}
+
+/// The program's environment, as libc has it.
+pub fn environment() -> *const *const c_char {
     // SAFETY: libc's variable, read as a plain pointer.
-    unsafe { !(&raw const environ).read_volatile().is_null() }
+    unsafe { (&raw const environ).read_volatile() }
 }
 
 /// Maps the arena that the environment names; null if it names none, `None`
@@ -153,8 +157,9 @@ fn map_arena(process: u64, descriptor: u64, key: u64) -> *mut u8 {
     arena
 }
 
-/// The value of an environment variable. Only at start and in the verifying
-/// build: a program may change its environment on another thread.
+/// The value of an environment variable. Only at start, where libc would look
+/// at it as well, and in the verifying build: a program may change its
+/// environment on another thread.
 pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
     // SAFETY: an array of C strings that ends with a null pointer; see above.
     unsafe {
@@ -319,8 +324,13 @@ extern "C" fn constructor() {
     if crate::next::resolve() && (process::is_recording() || process::start()) {
         // The earliest registration runs last. It needs no memory: libc keeps
         // the first 32 in static storage.
-        // SAFETY: the function lives as long as the process.
-        unsafe { on_exit(note_exit, ptr::null_mut()) };
+        type OnExit = unsafe extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+        let on_exit = crate::next::address(crate::next::Function::OnExit);
+        if on_exit != 0 {
+            // SAFETY: `dlsym` found the function of this name; ours lives as
+            // long as the process.
+            unsafe { core::mem::transmute::<usize, OnExit>(on_exit)(note_exit, ptr::null_mut()) };
+        }
     }
 }
 

@@ -11,10 +11,13 @@
 //! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack
 //! into an id ([`x86_64::rule`] steps from frame to frame, [`stack_ids`] names
 //! them), [`events`] puts one event into the thread's ring. What the program
-//! reports of blocks that no hook sees goes the same way ([`reported`]). [`thread`] holds
-//! what a thread needs for that, [`process`] what the process does, including
-//! what becomes of it after `fork`; [`early`] keeps what comes before that is possible; [`modules`] knows what code is mapped.
-//! [`client`] is what programs call on purpose: [`windows`] and [`quiet`].
+//! reports of blocks that no hook sees goes the same way ([`reported`]).
+//! [`thread`] holds what a thread needs for that, [`process`] what the process
+//! does, including what becomes of it after `fork`; [`early`] keeps what comes
+//! before that is possible; [`modules`] knows what code is mapped. [`client`]
+//! is what programs call on purpose: [`windows`] and [`quiet`]. [`execution`]
+//! sees to programs that are run next, [`remarks`] tells of what cannot be
+//! recorded.
 //!
 //! # Safety
 //! Hooks run on any thread at any time, in signal handlers too. State is
@@ -33,6 +36,7 @@ mod capture;
 mod client;
 mod early;
 mod events;
+mod execution;
 mod handover;
 mod hooks;
 mod image;
@@ -40,7 +44,9 @@ mod interface;
 mod modules;
 mod next;
 mod process;
+mod program;
 mod quiet;
+mod remarks;
 mod reported;
 mod stack_ids;
 mod system;

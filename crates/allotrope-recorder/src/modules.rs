@@ -5,6 +5,7 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
+use allotrope_ring::layout::remark;
 use allotrope_ring::words::{self, NO_MAPPING, head, kind};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
@@ -13,7 +14,8 @@ use crate::events;
 use crate::image;
 use crate::next::{self, Function};
 use crate::process::{self, Lock};
-use crate::system::SignalsBlocked;
+use crate::remarks;
+use crate::system::{self, SignalsBlocked};
 use crate::thread::Thread;
 
 /// Most modules that an image can have had.
@@ -74,6 +76,7 @@ fn loader_is_at_work() -> bool {
 /// character sets) are noticed by this, without hooks.
 #[cold]
 pub fn loader_allocated() {
+    remark_on_namespaces();
     if loader_is_at_work() {
         GENERATION.fetch_or(1, Relaxed);
     }
@@ -291,6 +294,74 @@ pub fn note_hooks(code: u64) {
 pub fn is_allocator(return_address: u64) -> bool {
     ALLOCATOR.set_once(next::address(Function::Malloc) as u64);
     ALLOCATOR.contains(return_address) || HOOKS.contains(return_address)
+}
+
+/// Remarks on what keeps this program's allocations from being seen, or some
+/// of them.
+pub fn remark_on_unseen() {
+    let own = at_address((&raw const GENERATION) as u64);
+    let first = at_address(next::first_malloc() as u64);
+    if let (Some(own), Some(first)) = (own, first)
+        && !first.is_at(&own)
+    {
+        remarks::make(system::process_id(), remark::OWN_MALLOC, first.path());
+    }
+    let allocator = at_address(next::address(Function::Malloc) as u64);
+    let operators = at_address(next::first_operator_new() as u64);
+    if let (Some(allocator), Some(operators)) = (allocator, operators)
+        && allocator.is_at(&operators)
+    {
+        remarks::make(system::process_id(), remark::OPERATORS, operators.path());
+    }
+}
+
+/// Whether `path` is that of the recorder itself.
+pub fn is_own_path(path: &[u8]) -> bool {
+    at_address((&raw const GENERATION) as u64).is_some_and(|module| module.path() == path)
+}
+
+/// The loader's `struct r_debug_extended` (`link.h`): one for each namespace.
+#[repr(C)]
+struct Namespace {
+    version: u32,
+    maps: *const LinkMap,
+    breakpoint: u64,
+    state: u32,
+    loader: u64,
+    /// From version 2 on (glibc 2.35).
+    next: *const Self,
+}
+
+/// Remarks on namespaces that `dlmopen` has made: they have a C library of
+/// their own, whose `malloc` no preloaded library stands before.
+fn remark_on_namespaces() {
+    static REMARKED: AtomicU32 = AtomicU32::new(0);
+    let first = next::address(Function::RDebug) as *const Namespace;
+    if first.is_null() {
+        return;
+    }
+    // SAFETY: the loader's own list, whose members live as long as the process.
+    unsafe {
+        if (*first).version < 2 {
+            return;
+        }
+        let mut namespace = (&raw const (*first).next).read_volatile();
+        let mut number = 0;
+        while !namespace.is_null() {
+            let maps = (&raw const (*namespace).maps).read_volatile();
+            if maps.is_null() || (*maps).name.is_null() || *(*maps).name == 0 {
+                // It is being made: the loader will allocate again.
+                return;
+            }
+            number += 1;
+            if number > REMARKED.load(Relaxed) {
+                REMARKED.store(number, Relaxed);
+                let path = CStr::from_ptr((*maps).name).to_bytes();
+                remarks::make(system::process_id(), remark::NAMESPACE, path);
+            }
+            namespace = (&raw const (*namespace).next).read_volatile();
+        }
+    }
 }
 
 /// The head of glibc's `struct link_map` (`link.h`).

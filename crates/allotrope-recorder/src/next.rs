@@ -35,11 +35,15 @@ pub enum Function {
     Execle,
     Fexecve,
     Execveat,
+    PosixSpawn,
+    PosixSpawnp,
+    OnExit,
     DlFindObject,
     RDebug,
+    GlibcVersion,
 }
 
-const NAMES: [&core::ffi::CStr; 26] = [
+const NAMES: [&core::ffi::CStr; 30] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -64,9 +68,18 @@ const NAMES: [&core::ffi::CStr; 26] = [
     c"execle",
     c"fexecve",
     c"execveat",
+    c"posix_spawn",
+    c"posix_spawnp",
+    c"on_exit",
     c"_dl_find_object",
     c"_r_debug",
+    c"gnu_get_libc_version",
 ];
+
+/// What the program's own calls of `malloc` and of C++'s `operator new(size_t)`
+/// reach; 0 if unknown or there is none.
+static FIRST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+const FIRST_NAMES: [&core::ffi::CStr; 2] = [c"malloc", c"_Znwm"];
 
 /// The next definitions, by [`Function`]; 0: not known yet, or there is none.
 pub static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
@@ -120,11 +133,26 @@ pub fn resolve() -> bool {
         // served from the bump area, for no address is known yet.
         *address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
     }
+    for (first, name) in FIRST.iter().zip(FIRST_NAMES) {
+        // SAFETY: as above.
+        let address = unsafe { dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+        first.store(address as usize, Relaxed);
+    }
     for (next, address) in NEXT.iter().zip(found) {
         next.store(address, Relaxed);
     }
     STATE.store(2, Relaxed);
     true
+}
+
+/// Where the program's calls of `malloc` go.
+pub fn first_malloc() -> usize {
+    FIRST[0].load(Relaxed)
+}
+
+/// Where the program's calls of `operator new(size_t)` go; 0 if it has none.
+pub fn first_operator_new() -> usize {
+    FIRST[1].load(Relaxed)
 }
 
 /// Whether the functions are being looked up: what is allocated now is the

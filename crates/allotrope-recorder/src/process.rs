@@ -3,15 +3,19 @@
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};
 
-use allotrope_ring::layout::{self, Control, ImageSlot, LANES, Lane, RING_STRIDE, Shared};
+use allotrope_ring::layout::{
+    self, Control, ImageSlot, LANES, Lane, RING_STRIDE, Remark, Shared, remark,
+};
 use allotrope_ring::words::origin;
 
 use crate::early;
 use crate::events;
 use crate::image;
-use crate::modules::Table;
+use crate::modules::{self, Table};
+use crate::next::{self, Function};
+use crate::remarks;
 use crate::system::{self, SignalsBlocked};
 use crate::thread::{self, Thread};
 
@@ -120,6 +124,16 @@ pub fn owner() -> u32 {
     guard().slot.load(Relaxed) + 1
 }
 
+/// The places for remarks.
+pub fn remarks() -> &'static [Remark; layout::REMARKS] {
+    arena_at(layout::REMARKS_OFFSET)
+}
+
+/// Whether the arena is mapped and its collector still records.
+pub fn has_arena() -> bool {
+    !ARENA.load(Relaxed).is_null() && control().stopped.load(Relaxed) == 0
+}
+
 /// This image's slot.
 pub fn slot() -> &'static ImageSlot {
     &slots()[guard().slot.load(Relaxed) as usize % layout::IMAGES]
@@ -177,6 +191,17 @@ pub fn start() -> bool {
     }
     ARENA.store(arena, Relaxed);
     GUARD.store(guard, Relaxed);
+    if next::address(Function::GlibcVersion) == 0 {
+        // Nothing here was ever tried with another C library.
+        image::remember_self();
+        remarks::make(
+            system::process_id(),
+            remark::OTHER_LIBC,
+            image::executable(),
+        );
+        turn_off();
+        return false;
+    }
     if control().stopped.load(Relaxed) != 0 {
         turn_off();
         return false;
@@ -188,6 +213,7 @@ pub fn start() -> bool {
     }
     slot().lost[Loss::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
     STATE.store(RECORDING, Release);
+    modules::remark_on_unseen();
     true
 }
 

@@ -188,8 +188,13 @@ pub fn read_link(path: &[u8], into: &mut [u8]) -> usize {
 
 /// Opens a file; negative on failure. `path` ends with a zero byte.
 pub fn open(path: &[u8], flags: i32) -> i32 {
+    open_at(libc::AT_FDCWD, path, flags)
+}
+
+/// As [`open`], for a path that is taken from an open folder.
+pub fn open_at(directory: i32, path: &[u8], flags: i32) -> i32 {
     debug_assert!(path.ends_with(&[0]));
-    let directory = libc::AT_FDCWD as isize as usize;
+    let directory = directory as isize as usize;
     let arguments = [
         directory,
         path.as_ptr() as usize,
@@ -228,6 +233,75 @@ pub fn read_file(path: &[u8], into: &mut [u8]) -> usize {
     }
     close(descriptor);
     filled
+}
+
+/// Reads from an open file at an offset; the number of bytes.
+pub fn read_at(descriptor: i32, into: &mut [u8], offset: u64) -> usize {
+    let arguments = [
+        descriptor as usize,
+        into.as_mut_ptr() as usize,
+        into.len(),
+        offset as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the buffer lives as long as the call.
+    let count = unsafe { call(number::PREAD64, arguments) };
+    usize::try_from(count).unwrap_or(0)
+}
+
+/// The status of an open file.
+pub fn status_of(descriptor: i32) -> Option<libc::stat> {
+    // SAFETY: zeroes are a valid structure of numbers.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    let arguments = [
+        descriptor as usize,
+        c"".as_ptr() as usize,
+        (&raw mut status) as usize,
+        libc::AT_EMPTY_PATH as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel fills the structure.
+    let result = unsafe { call(number::NEWFSTATAT, arguments) };
+    (result == 0).then_some(status)
+}
+
+/// Whether a path may be executed as far as its mode says; taken from an open
+/// folder, that is for the exec to find out. Like every call made for a
+/// program to be executed, it is one that its loader makes as well, so that a
+/// sandbox which allows the one allows the other.
+pub fn may_execute(directory: i32, path: &core::ffi::CStr) -> bool {
+    directory != libc::AT_FDCWD || access(path, libc::X_OK)
+}
+
+/// Whether a library cannot be read under this path.
+pub fn is_missing(path: &[u8]) -> bool {
+    let mut text = [0u8; 1024];
+    let Some(place) = text[..1023].get_mut(..path.len()) else {
+        return false;
+    };
+    place.copy_from_slice(path);
+    let path = core::ffi::CStr::from_bytes_until_nul(&text);
+    path.is_ok_and(|path| !access(path, libc::R_OK))
+}
+
+fn access(path: &core::ffi::CStr, mode: i32) -> bool {
+    let arguments = [path.as_ptr() as usize, mode as usize, 0, 0, 0, 0];
+    // SAFETY: the path lives as long as the call.
+    unsafe { call(number::ACCESS, arguments) == 0 }
+}
+
+/// The user whose rights this process has.
+pub fn effective_user() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(number::GETEUID, [0; 6]) as u32 }
+}
+
+/// The group whose rights this process has.
+pub fn effective_group() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(number::GETEGID, [0; 6]) as u32 }
 }
 
 /// Appends to a file, for the verifying build.

@@ -37,9 +37,23 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
         )
     }));
     for image in &profile.unrecorded {
+        if image.pid == 0 {
+            all.push(format!("Not recorded: {}", image.reason));
+            continue;
+        }
+        let how = if image.partly {
+            "recorded only in part"
+        } else {
+            "not recorded"
+        };
+        let same_pid = |process: &&Process| process.pid == image.pid;
+        let executable = match profile.processes.iter().find(same_pid) {
+            Some(process) if image.executable.is_empty() => &process.executable,
+            _ => &image.executable,
+        };
         all.push(format!(
-            "Process {} ({}) was not recorded: {}",
-            image.pid, image.executable, image.reason
+            "Process {} ({executable}) was {how}: {}",
+            image.pid, image.reason
         ));
     }
     all

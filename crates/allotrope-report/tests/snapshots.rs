@@ -350,6 +350,7 @@ fn troubled() -> MemoryTrace {
         pid: 4_002,
         executable: "/bin/busybox".into(),
         reason: "it is statically linked; record a dynamically linked build.".into(),
+        partly: false,
     }));
     records.retain(|record| !matches!(record, Record::ImageEnd(end) if end.image == 0));
     MemoryTrace {

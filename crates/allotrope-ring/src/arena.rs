@@ -12,8 +12,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, Control, IMAGES, ImageSlot, LANES, Lane, OVERFLOW_WORDS, OnFull,
-    RING_STRIDE, RING_WORDS, RINGS_OFFSET, Shared,
+    self, ARENA_BYTES, Control, IMAGES, ImageSlot, LANES, Lane, OVERFLOW_WORDS, OnFull, REMARKS,
+    RING_STRIDE, RING_WORDS, RINGS_OFFSET, Remark, Shared,
 };
 
 /// How recorders of this arena behave.
@@ -194,6 +194,34 @@ impl Arena {
         }
         image.pid.store(0, Relaxed);
         image.state.store(layout::image_state::FREE, Release);
+    }
+
+    /// Gives every remark that waits to `hear`: the process id, what is said
+    /// and the path, none of which is to be believed. `heard` is the count of
+    /// remarks at the last call.
+    pub fn hear_remarks(&self, heard: &mut u32, mut hear: impl FnMut(u32, u32, Vec<u8>)) {
+        let made = self.shared().remarks.load(Acquire);
+        if made == *heard {
+            return;
+        }
+        *heard = made;
+        for remark in self.remarks() {
+            if remark.state.load(Acquire) != layout::remark_state::READY {
+                continue;
+            }
+            let length = (remark.length.load(Relaxed) as usize).min(layout::REMARK_PATH);
+            let bytes = remark.path.iter();
+            let bytes = bytes.flat_map(|word| word.load(Relaxed).to_le_bytes());
+            let path = bytes.take(length).collect();
+            let (pid, what) = (remark.pid.load(Relaxed), remark.what.load(Relaxed));
+            remark.state.store(layout::remark_state::FREE, Release);
+            hear(pid, what, path);
+        }
+    }
+
+    /// The remarks.
+    pub fn remarks(&self) -> &[Remark; REMARKS] {
+        self.at(layout::REMARKS_OFFSET)
     }
 
     /// Sleeps until a target rings or `timeout` has passed. `seen` is the

@@ -17,6 +17,8 @@ pub const PAGE: usize = 4096;
 pub const IMAGES: usize = 1024;
 /// How many lanes there are for all images together.
 pub const LANES: usize = 2048;
+/// How many remarks can wait to be read.
+pub const REMARKS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
 pub const RING_WORDS: usize = 1 << 16;
 /// Words behind a ring into which an event that begins near its end extends,
@@ -36,8 +38,10 @@ pub const CONTROL_OFFSET: usize = 0;
 pub const SHARED_OFFSET: usize = PAGE;
 /// Offset of the [`ImageSlot`] table.
 pub const IMAGES_OFFSET: usize = 2 * PAGE;
+/// Offset of the [`Remark`] table.
+pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
 /// Offset of the [`Lane`] table.
-pub const LANES_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
+pub const LANES_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
 /// Offset of the first ring.
 pub const RINGS_OFFSET: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
 /// Bytes from one ring to the next.
@@ -105,6 +109,65 @@ pub struct Shared {
     pub image_hint: AtomicU32,
     /// Images that found no free slot.
     pub images_refused: AtomicU32,
+    /// Counts the remarks that were made.
+    pub remarks: AtomicU32,
+    /// Remarks that found no free place.
+    pub remarks_lost: AtomicU32,
+}
+
+/// States of a [`Remark`].
+pub mod remark_state {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// Being written.
+    pub const CLAIMED: u32 = 1;
+    /// To be read by the collector, which frees it.
+    pub const READY: u32 = 2;
+}
+
+/// What a remark says of a process. The first ones say that it is not
+/// recorded at all, those from [`remark::OPERATORS`](self::remark::OPERATORS)
+/// on that not everything is.
+pub mod remark {
+    /// It becomes the static program at the path.
+    pub const STATIC: u32 = 1;
+    /// It becomes the 32-bit program at the path.
+    pub const THIRTY_TWO_BIT: u32 = 2;
+    /// It becomes the program at the path, which is for another processor.
+    pub const OTHER_MACHINE: u32 = 3;
+    /// It becomes the program at the path, and from where it runs the recorder's
+    /// file can not be read.
+    pub const NO_RECORDER: u32 = 4;
+    /// Its C library is not glibc.
+    pub const OTHER_LIBC: u32 = 5;
+    /// The module at the path defines `malloc` and stands before the recorder.
+    pub const OWN_MALLOC: u32 = 6;
+    /// It becomes the program at the path, which runs with rights of others.
+    pub const PRIVILEGED: u32 = 7;
+    /// The allocator at the path defines C++'s operators, and the library that
+    /// records them is not loaded.
+    pub const OPERATORS: u32 = 32;
+    /// The module at the path was opened in a namespace of its own (`dlmopen`).
+    pub const NAMESPACE: u32 = 33;
+}
+
+/// Longest path in a remark, in bytes; of longer ones the end is told.
+pub const REMARK_PATH: usize = 240;
+
+/// Something that cannot be told through a lane: a process without one, or a
+/// `vfork` child that borrows its parent's, says it.
+#[repr(C)]
+pub struct Remark {
+    /// One of [`remark_state`].
+    pub state: AtomicU32,
+    /// Process id in its own namespace.
+    pub pid: AtomicU32,
+    /// One of [`remark`](self::remark).
+    pub what: AtomicU32,
+    /// Bytes of the path.
+    pub length: AtomicU32,
+    /// The path's bytes, little-endian.
+    pub path: [AtomicU64; REMARK_PATH / 8],
 }
 
 /// States of an [`ImageSlot`].
@@ -164,6 +227,7 @@ const _: () = {
     assert!(size_of::<Control>() <= PAGE);
     assert!(size_of::<Shared>() <= PAGE);
     assert!(size_of::<ImageSlot>() == 64);
+    assert!(size_of::<Remark>() == 256);
     assert!(size_of::<Lane>() == 192);
     assert!(RING_STRIDE.is_multiple_of(PAGE));
     assert!(core::mem::offset_of!(Control, clock).is_multiple_of(64));

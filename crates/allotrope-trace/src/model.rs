@@ -576,4 +576,6 @@ pub struct Unrecorded {
     pub executable: String,
     /// Why, as a sentence with a remedy.
     pub reason: String,
+    /// It was recorded, but not all of what it allocated.
+    pub partly: bool,
 }

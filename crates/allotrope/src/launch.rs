@@ -1,6 +1,7 @@
 //! The hidden subcommand `__launch`: becomes the program to record with the
-//! signal mask and the ignored `SIGPIPE` that `allotrope record` was started
-//! with. It is put between the two only where they differ from the usual.
+//! signal mask, the ignored `SIGPIPE` and the order of the environment that
+//! `allotrope record` was started with, none of which outlives the usual way to
+//! start a program.
 //!
 //! It is not recorded itself: the recorder comes into the environment with the
 //! last exec only.
@@ -36,20 +37,29 @@ pub struct Arguments {
     /// NAME=VALUE to be added to the environment.
     #[arg(long = "set")]
     additions: Vec<OsString>,
+    /// Names in the order that the environment is to have, if it is another.
+    #[arg(long = "order")]
+    order: Vec<OsString>,
     /// Path of the program, then its arguments from the zeroth on.
     #[arg(last = true, required = true, num_args = 2..)]
     command: Vec<OsString>,
 }
 
-/// Whether a program started the usual way would find another state.
-pub fn is_needed(ignored: Signals, blocked: Signals) -> bool {
-    blocked.0 != 0 || ignored.contains(SIGPIPE)
+/// This program's own file, as long as it runs.
+const SELF: &str = "/proc/self/exe";
+/// What the loader loads into every program: it is for the program to record,
+/// not for the process between.
+const PRELOAD: &str = "LD_PRELOAD";
+
+/// Whether a process can be put between.
+pub fn is_possible() -> bool {
+    Path::new(SELF).exists()
 }
 
 /// The command that starts the program at `path` with these arguments, the
 /// zeroth included, and the state that this process was started with.
 pub fn through(path: &Path, arguments: &[OsString], additions: &[(&str, OsString)]) -> Command {
-    let mut launch = Command::new("/proc/self/exe");
+    let mut launch = Command::new(SELF);
     launch.arg(NAME);
     launch.arg(format!("--blocked={}", dispositions::blocked().0));
     if dispositions::ignored().contains(SIGPIPE) {
@@ -59,6 +69,15 @@ pub fn through(path: &Path, arguments: &[OsString], additions: &[(&str, OsString
         let mut argument = OsString::from(format!("--set={name}="));
         argument.push(value);
         launch.arg(argument);
+    }
+    if std::env::var_os(PRELOAD).is_some() {
+        // A changed environment is handed on sorted.
+        launch.env_remove(PRELOAD);
+        for (name, _) in std::env::vars_os() {
+            let mut argument = OsString::from("--order=");
+            argument.push(name);
+            launch.arg(argument);
+        }
     }
     launch.arg("--").arg(path).args(arguments);
     launch
@@ -90,7 +109,9 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&blocked), None)
         .context("cannot set the signal mask")?;
     let command = strings(command.iter().cloned())?;
-    let environment = strings(environment(std::env::vars_os(), &arguments.additions))?;
+    let inherited = std::env::vars_os();
+    let environment = environment(inherited, &arguments.additions, &arguments.order);
+    let environment = strings(environment)?;
     nix::unistd::execve(&CString::new(path.as_bytes())?, &command, &environment)
         .with_context(|| format!("cannot execute {}", Path::new(path).display()))
 }
@@ -101,50 +122,75 @@ fn strings(texts: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>> {
     Ok(strings.collect::<Result<_, _>>()?)
 }
 
-/// `NAME=VALUE` of every variable, where an addition replaces what has its name.
+/// `NAME=VALUE` of every variable, where an addition takes the place of what
+/// has its name, in the order of the names in `order` (others behind).
 fn environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     additions: &[OsString],
+    order: &[OsString],
 ) -> Vec<OsString> {
-    let name = |pair: &OsString| {
-        pair.as_bytes()
-            .split(|byte| *byte == b'=')
-            .next()
-            .map(<[u8]>::to_vec)
-    };
-    let replaced: Vec<_> = additions.iter().filter_map(name).collect();
-    inherited
-        .filter(|(name, _)| !replaced.iter().any(|other| other == name.as_bytes()))
+    let mut pairs: Vec<OsString> = inherited
         .map(|(mut name, value)| {
             name.push("=");
             name.push(value);
             name
         })
-        .chain(additions.iter().cloned())
-        .collect()
+        .collect();
+    for addition in additions {
+        let same = pairs
+            .iter_mut()
+            .find(|pair| name_of(pair) == name_of(addition));
+        match same {
+            Some(pair) => pair.clone_from(addition),
+            None => pairs.push(addition.clone()),
+        }
+    }
+    if !order.is_empty() {
+        let place = |pair: &OsString| {
+            let place = order
+                .iter()
+                .position(|name| name.as_bytes() == name_of(pair));
+            place.unwrap_or(order.len())
+        };
+        pairs.sort_by_cached_key(place);
+    }
+    pairs
+}
+
+/// The name in `NAME=VALUE`. A name may begin with `=`, as libc allows.
+fn name_of(pair: &OsString) -> &[u8] {
+    let bytes = pair.as_bytes();
+    let end = bytes.iter().skip(1).position(|byte| *byte == b'=');
+    &bytes[..end.map_or(bytes.len(), |end| end + 1)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
+        let inherited = [("Z", "1"), ("LD_PRELOAD", "x"), ("AB", "=2=")];
+        inherited
+            .map(|(name, value)| (name.into(), value.into()))
+            .into_iter()
+    }
+
     #[test]
-    fn an_addition_replaces_the_variable_of_its_name() {
-        let inherited = [("A", "1"), ("LD_PRELOAD", "x"), ("AB", "=2=")];
-        let inherited = inherited.map(|(name, value)| (name.into(), value.into()));
+    fn an_addition_takes_the_place_of_the_variable_of_its_name() {
         let additions = ["LD_PRELOAD=y=z".into(), "N=".into()];
         assert_eq!(
-            environment(inherited.into_iter(), &additions),
-            ["A=1", "AB==2=", "LD_PRELOAD=y=z", "N="]
+            environment(inherited(), &additions, &[]),
+            ["Z=1", "LD_PRELOAD=y=z", "AB==2=", "N="]
         );
     }
 
     #[test]
-    fn only_another_state_than_the_usual_needs_a_process_between() {
-        assert!(!is_needed(Signals(0), Signals(0)));
-        // Ignored signals other than SIGPIPE survive an exec by themselves.
-        assert!(!is_needed(Signals(1), Signals(0)));
-        assert!(is_needed(Signals(1 << 12), Signals(0)));
-        assert!(is_needed(Signals(0), Signals(1 << 14)));
+    fn variables_come_in_the_order_that_is_told() {
+        let additions = ["N=".into()];
+        let order = ["AB".into(), "LD_PRELOAD".into(), "Z".into()];
+        assert_eq!(
+            environment(inherited(), &additions, &order),
+            ["AB==2=", "LD_PRELOAD=x", "Z=1", "N="]
+        );
     }
 }

@@ -140,10 +140,55 @@ entry!(allotrope_allocator_leave(token: u64), "rsi", "rdx", reported::allocator_
 entry!(allotrope_allocator_reallocation_start(block: *mut c_void) -> u64, "rsi", "rdx", reported::allocator_reallocation_start);
 entry!(allotrope_allocator_reallocation_end(token: u64, block: *mut c_void, result: *mut c_void, size: usize), "r8", "r9", reported::allocator_reallocation_end);
 
-/// The exec family: `hooks::note_exec` is told the path and gives the next
-/// definition, to which all arguments, those on the stack too, go as they came.
+/// The arguments of an exec function as its stub keeps them.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ExecRegisters {
+    vector_registers: u64,
+    /// `r9`.
+    pub sixth: u64,
+    /// `r8`.
+    pub fifth: u64,
+    /// `rcx`.
+    pub fourth: u64,
+    /// `rdx`.
+    pub third: u64,
+    /// `rsi`.
+    pub second: u64,
+    /// `rdi`.
+    pub first: u64,
+    return_address: u64,
+    /// Arguments on the stack follow.
+    stack: [u64; 0],
+}
+
+impl ExecRegisters {
+    /// The argument `index` places behind the first, of a variadic function.
+    ///
+    /// # Safety
+    /// `this` is the stub's, and its caller gave so many.
+    pub unsafe fn argument(this: *const Self, index: usize) -> u64 {
+        // SAFETY: passed on; those on the stack lie behind the return address.
+        unsafe {
+            match index {
+                0 => (*this).second,
+                1 => (*this).third,
+                2 => (*this).fourth,
+                3 => (*this).fifth,
+                4 => (*this).sixth,
+                _ => (&raw const (*this).stack)
+                    .cast::<u64>()
+                    .add(index - 5)
+                    .read(),
+            }
+        }
+    }
+}
+
+/// The exec family: `execution::prepare` may change the arguments, and gives
+/// the function to which all, those on the stack too, go on.
 macro_rules! exec {
-    ($name:ident, $path:literal, $function:ident) => {
+    ($name:ident, $function:ident) => {
         /// See the function of this name in the C library's manual.
         ///
         /// # Safety
@@ -161,9 +206,9 @@ macro_rules! exec {
                 "push r9",
                 "push rax",
                 ".cfi_def_cfa_offset 64",
-                concat!("mov rdi, ", $path),
+                "mov rdi, rsp",
                 "mov esi, {function}",
-                "call {note}",
+                "call {prepare}",
                 "mov r11, rax",
                 "pop rax",
                 "pop r9",
@@ -176,22 +221,21 @@ macro_rules! exec {
                 "jmp r11",
                 ".cfi_endproc",
                 function = const crate::next::Function::$function as usize,
-                note = sym hooks::note_exec,
+                prepare = sym crate::execution::prepare,
             )
         }
     };
 }
 
-exec!(execve, "rdi", Execve);
-exec!(execv, "rdi", Execv);
-exec!(execvp, "rdi", Execvp);
-exec!(execvpe, "rdi", Execvpe);
-exec!(execl, "rdi", Execl);
-exec!(execlp, "rdi", Execlp);
-exec!(execle, "rdi", Execle);
-// The path of a descriptor is not known here.
-exec!(fexecve, "0", Fexecve);
-exec!(execveat, "rsi", Execveat);
+exec!(execve, Execve);
+exec!(execv, Execv);
+exec!(execvp, Execvp);
+exec!(execvpe, Execvpe);
+exec!(execl, Execl);
+exec!(execlp, Execlp);
+exec!(execle, Execle);
+exec!(fexecve, Fexecve);
+exec!(execveat, Execveat);
 
 /// Calls `function(argument)` on the stack that ends at `top`, and comes back.
 ///

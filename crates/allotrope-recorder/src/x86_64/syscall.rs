@@ -14,6 +14,8 @@ pub mod number {
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
     pub const RT_SIGPROCMASK: usize = 14;
+    pub const PREAD64: usize = 17;
+    pub const ACCESS: usize = 21;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const SOCKET: usize = 41;
@@ -21,6 +23,8 @@ pub mod number {
     pub const SENDTO: usize = 44;
     pub const RECVMSG: usize = 47;
     pub const READLINK: usize = 89;
+    pub const GETEUID: usize = 107;
+    pub const GETEGID: usize = 108;
     pub const GETPPID: usize = 110;
     pub const SIGALTSTACK: usize = 131;
     pub const GETTID: usize = 186;
@@ -29,6 +33,7 @@ pub mod number {
     pub const EXIT_GROUP: usize = 231;
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
+    pub const NEWFSTATAT: usize = 262;
 }
 
 /// A system call with up to six arguments.

@@ -70,6 +70,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             pid: from.varint_u32()?,
             executable: string(from)?,
             reason: string(from)?,
+            partly: from.varint()? != 0,
         }),
         _ => return Ok(None),
     };

@@ -96,6 +96,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
             put(out, it.pid.into());
             string(&it.executable, out);
             string(&it.reason, out);
+            put(out, it.partly.into());
             tag::UNRECORDED
         }
     };

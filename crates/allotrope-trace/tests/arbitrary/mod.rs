@@ -374,11 +374,12 @@ pub fn record() -> impl Strategy<Value = Record> {
         window_end(),
         symbols(),
         runtime_symbols(),
-        (id(), text(), text()).prop_map(|(pid, executable, reason)| {
+        (id(), text(), text(), any::<bool>()).prop_map(|(pid, executable, reason, partly)| {
             Record::Unrecorded(Unrecorded {
                 pid,
                 executable,
                 reason,
+                partly,
             })
         }),
     ]

@@ -13,8 +13,7 @@ use anyhow::anyhow;
 use rustix::fs::Access;
 
 use crate::allocator::{BuiltInAllocator, OF_PRIVATE, OF_REPLACING};
-use crate::dispositions;
-use crate::executable::{Executable, Kind};
+use crate::executable::{self, Executable, Kind};
 use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
 use crate::{launch, loaded_libraries};
 
@@ -48,6 +47,14 @@ impl Program {
                             obstacle.remedy
                         ),
                     ));
+                }
+                if let Kind::Program(executable::Program {
+                    loader: Some(loader),
+                    ..
+                }) = &executable.image().kind
+                    && !Path::new(loader).exists()
+                {
+                    return Err(no_loader(&path));
                 }
                 executable.kind == Kind::ShellText
             }
@@ -127,9 +134,9 @@ impl Program {
             path = Path::new("/bin/sh");
             arguments.splice(..1, ["sh".into(), self.path.clone().into_os_string()]);
         }
-        let mut command = if launch::is_needed(dispositions::ignored(), dispositions::blocked()) {
-            // The usual way resets the signals that this process was started
-            // with; a process between then puts them back.
+        // The usual way resets the signals that this process was started with
+        // and sorts the environment; a process between puts them back.
+        let mut command = if launch::is_possible() {
             launch::through(path, &arguments, additions)
         } else {
             let mut command = Command::new(path);
@@ -214,14 +221,18 @@ fn unreadable(path: &Path, error: &io::Error) -> Option<Failure> {
     Some(Failure::new(status, sentence))
 }
 
+fn no_loader(path: &Path) -> Failure {
+    let sentence = anyhow!(
+        "cannot execute {}: the loader that it names does not exist here",
+        path.display()
+    );
+    Failure::new(NOT_FOUND, sentence)
+}
+
 fn not_started(path: &Path, error: &io::Error) -> Failure {
     if is_missing(error) {
         // The file is there: it is its loader that the kernel misses.
-        let sentence = anyhow!(
-            "cannot execute {}: the loader that it names does not exist here",
-            path.display()
-        );
-        return Failure::new(NOT_FOUND, sentence);
+        return no_loader(path);
     }
     let sentence = anyhow!("cannot execute {}: {error}", path.display());
     Failure::new(NOT_EXECUTABLE, sentence)
@@ -260,6 +271,5 @@ mod tests {
         let program = Program::find(vec![file.into_os_string()]).unwrap();
         assert!(program.by_shell);
         assert_eq!(program.name(), "text");
-        assert_eq!(program.start(&[]).unwrap().wait().unwrap().code(), Some(3));
     }
 }

@@ -151,6 +151,7 @@ mod tests {
             pid: 7,
             executable: "/x".into(),
             reason: "because".into(),
+            partly: false,
         });
         let said = nothing_recorded(&done).to_string();
         assert!(said.contains("7 (/x): because"), "{said}");

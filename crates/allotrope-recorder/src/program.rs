@@ -1,0 +1,217 @@
+//! Whether a program that is about to be executed can be recorded, by what its
+//! file says. Only what keeps the loader from loading a recorder is looked at.
+
+use core::ffi::{CStr, c_char};
+
+use allotrope_ring::layout::remark;
+
+use crate::image;
+use crate::system;
+
+/// The kernel follows at most this many interpreter lines.
+const SCRIPT_DEPTH: usize = 5;
+/// As much of a script's first line as the kernel reads (`BINPRM_BUF_SIZE`).
+const FIRST_LINE: usize = 256;
+/// Longest path that is looked for.
+const PATH_BYTES: usize = 1024;
+/// More program headers than any linker makes.
+const MOST_HEADERS: u64 = 256;
+
+const PT_INTERP: u64 = 3;
+const EM_X86_64: u64 = 62;
+const SETUID: u32 = 0o4000;
+const SETGID: u32 = 0o2000;
+const GROUP_EXECUTES: u32 = 0o010;
+
+/// What a program's file says.
+pub enum Program {
+    /// It is none, or may not be executed.
+    NotExecutable,
+    /// What keeps it from being recorded, one of [`remark`].
+    Obstacle(u32),
+    /// Nothing does.
+    Fine,
+}
+
+/// Looks at the program at `path`, taken from the folder open as `directory`,
+/// and at its interpreters if it is a script.
+pub fn look_at(directory: i32, path: &CStr) -> Program {
+    let mut line = [0u8; FIRST_LINE + 1];
+    let mut found = open(directory, path, &mut line);
+    for _ in 1..SCRIPT_DEPTH {
+        let Look::Script(length) = found else {
+            break;
+        };
+        line[length] = 0;
+        let mut interpreter = [0u8; FIRST_LINE + 1];
+        interpreter[..=length].copy_from_slice(&line[..=length]);
+        let Ok(interpreter) = CStr::from_bytes_until_nul(&interpreter) else {
+            break;
+        };
+        found = open(libc::AT_FDCWD, interpreter, &mut line);
+    }
+    match found {
+        Look::Obstacle(what) => Program::Obstacle(what),
+        Look::Nothing => Program::NotExecutable,
+        Look::Fine | Look::Script(_) => Program::Fine,
+    }
+}
+
+/// What one file says.
+enum Look {
+    Obstacle(u32),
+    /// A script; so many bytes of the line are its interpreter's path.
+    Script(usize),
+    Fine,
+    /// It is no program.
+    Nothing,
+}
+
+fn open(directory: i32, path: &CStr, line: &mut [u8; FIRST_LINE + 1]) -> Look {
+    if !system::may_execute(directory, path) {
+        return Look::Nothing;
+    }
+    let file = system::open_at(directory, path.to_bytes_with_nul(), libc::O_RDONLY);
+    if file < 0 {
+        return Look::Nothing;
+    }
+    let look = look_into(file, line);
+    system::close(file);
+    look
+}
+
+fn look_into(file: i32, line: &mut [u8; FIRST_LINE + 1]) -> Look {
+    let mut header = [0u8; 64];
+    let length = system::read_at(file, &mut header, 0);
+    if header.starts_with(b"#!") {
+        return interpreter(file, line);
+    }
+    if length < header.len() || !header.starts_with(b"\x7fELF") {
+        // A text that a shell will run (execvp(3)), or something for binfmt_misc.
+        return Look::Fine;
+    }
+    if let Some(mode) = foreign_rights(file) {
+        return Look::Obstacle(mode);
+    }
+    if header[4] != 2 {
+        return Look::Obstacle(remark::THIRTY_TWO_BIT);
+    }
+    if number(&header[18..20]) != EM_X86_64 {
+        return Look::Obstacle(remark::OTHER_MACHINE);
+    }
+    if !has_loader(file, &header) {
+        return Look::Obstacle(remark::STATIC);
+    }
+    Look::Fine
+}
+
+/// The path in a script's first line, put at the start of `line`.
+fn interpreter(file: i32, line: &mut [u8; FIRST_LINE + 1]) -> Look {
+    let length = system::read_at(file, &mut line[..FIRST_LINE], 0);
+    let text = &line[2.min(length)..length];
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let blanks = text.iter().take_while(|byte| is_blank(byte)).count();
+    let rest = &text[blanks..];
+    let bytes = rest
+        .iter()
+        .take_while(|byte| !is_blank(byte) && **byte != b'\n');
+    let (start, bytes) = (2 + blanks, bytes.count());
+    if bytes == 0 {
+        return Look::Nothing;
+    }
+    line.copy_within(start..start + bytes, 0);
+    Look::Script(bytes)
+}
+
+/// The loader preloads nothing into a program that runs with rights of others.
+fn foreign_rights(file: i32) -> Option<u32> {
+    let status = system::status_of(file)?;
+    let as_user = status.st_mode & SETUID != 0 && status.st_uid != system::effective_user();
+    let as_group = status.st_mode & SETGID != 0
+        && status.st_mode & GROUP_EXECUTES != 0
+        && status.st_gid != system::effective_group();
+    (as_user || as_group).then_some(remark::PRIVILEGED)
+}
+
+fn has_loader(file: i32, header: &[u8; 64]) -> bool {
+    let (table, size) = (number(&header[32..40]), number(&header[54..56]));
+    let count = number(&header[56..58]).min(MOST_HEADERS);
+    (0..count).any(|index| {
+        let mut kind = [0u8; 4];
+        let offset = table.wrapping_add(index * size);
+        system::read_at(file, &mut kind, offset) == 4 && number(&kind) == PT_INTERP
+    })
+}
+
+/// A little-endian number of up to 8 bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// A path with its zero byte.
+pub struct Path([u8; PATH_BYTES]);
+
+impl Path {
+    /// The program that `execvp` would find under this name: the first one in
+    /// the folders of `PATH` that may be executed. `None`: there is none, or
+    /// its path is very long.
+    ///
+    /// # Safety
+    /// `name` is a C string; nobody changes the environment meanwhile, as with
+    /// `execvp` itself.
+    pub unsafe fn search(name: *const c_char) -> Option<Self> {
+        // SAFETY: passed on.
+        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+        if name.contains(&b'/') {
+            return Self::joined(b"", name);
+        }
+        let folders = image::environment_value(b"PATH").unwrap_or(b"/bin:/usr/bin");
+        folders
+            .split(|byte| *byte == b':')
+            .filter_map(|folder| Self::joined(folder, name))
+            .find(|path| system::may_execute(libc::AT_FDCWD, path.as_c_str()))
+    }
+
+    /// A path as it is.
+    ///
+    /// # Safety
+    /// `path` is a C string.
+    pub unsafe fn given(path: *const c_char) -> Option<Self> {
+        // SAFETY: passed on.
+        Self::joined(b"", unsafe { CStr::from_ptr(path) }.to_bytes())
+    }
+
+    /// The file that a descriptor stands for.
+    pub fn of_descriptor(descriptor: i32) -> Option<Self> {
+        let mut digits = [0u8; 20];
+        let mut writer = image::Digits {
+            bytes: &mut digits,
+            used: 0,
+        };
+        writer.number(u64::try_from(descriptor).ok()?);
+        let used = writer.used;
+        Self::joined(b"/proc/self/fd", &digits[..used])
+    }
+
+    fn joined(folder: &[u8], name: &[u8]) -> Option<Self> {
+        let mut bytes = [0u8; PATH_BYTES];
+        let separator: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+        if folder.len() + separator.len() + name.len() >= PATH_BYTES {
+            return None;
+        }
+        let parts = [folder, separator, name];
+        let text = parts.iter().flat_map(|part| part.iter());
+        for (place, byte) in bytes.iter_mut().zip(text) {
+            *place = *byte;
+        }
+        Some(Self(bytes))
+    }
+
+    /// As a C string.
+    pub fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or(c"")
+    }
+}

@@ -1,0 +1,230 @@
+//! Programs that a recorded one starts and that cannot be recorded, however
+//! short they live, and parts of a program that are not seen: each is said,
+//! with why and what to do, in the report and not in the program's output.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use support::{Recording, allotrope, compiled, compiled_with, record, skip};
+
+/// Every way to start a program in a child, see `starting.c`.
+const WAYS: [&str; 12] = [
+    "execve",
+    "execv",
+    "execvp",
+    "execvpe",
+    "execl",
+    "execlp",
+    "execle",
+    "fexecve",
+    "execveat",
+    "vfork",
+    "posix_spawn",
+    "posix_spawnp",
+];
+
+/// The reservations of a recording, as one line of text.
+fn said(recording: &Recording) -> String {
+    let output = allotrope(["report".as_ref(), recording.trace.as_os_str()]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Starts `program` in this way, with nothing of ours in its output.
+fn started(way: &str, program: &Path) -> Recording {
+    let recording = record(compiled("starting.c"))
+        .option("-q")
+        .args([way, "-"])
+        .arg(program)
+        .run()
+        .expect_status(5);
+    assert_eq!(recording.stderr, "", "{way}");
+    recording
+}
+
+fn expect_said(way: &str, program: &Path, why: &str) {
+    let said = said(&started(way, program));
+    assert!(
+        said.contains(&format!("({}) was not recorded: {why}", program.display())),
+        "{way}: {said}"
+    );
+}
+
+#[test]
+fn a_static_child() {
+    let program = compiled_with("showing.c", &["-static"]);
+    for way in WAYS.into_iter().filter(|way| *way != "fexecve") {
+        expect_said(way, &program, "it is statically linked");
+    }
+    // Only its descriptor is known.
+    let said = said(&started("fexecve", &program));
+    assert!(said.contains("it is statically linked"), "{said}");
+}
+
+/// A program that becomes a static one ends as an image, which is recorded.
+#[test]
+fn a_program_that_becomes_a_static_one() {
+    let program = compiled_with("showing.c", &["-static"]);
+    expect_said("replace", &program, "it is statically linked");
+}
+
+#[test]
+fn a_32_bit_child() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let program = folder.path().join("small");
+    let text = ".globl _start\n_start: mov $1, %eax\nmov $5, %ebx\nint $0x80\n";
+    let source = folder.path().join("small.s");
+    std::fs::write(&source, text).expect("the folder is ours");
+    let made = Command::new("gcc")
+        .args(["-m32", "-nostdlib", "-static", "-o"])
+        .args([&program, &source])
+        .output();
+    if !made.is_ok_and(|made| made.status.success()) {
+        return skip("gcc makes no 32-bit programs here");
+    }
+    if Command::new(&program).status().is_err() {
+        return skip("this kernel runs no 32-bit programs");
+    }
+    for way in ["execv", "vfork", "posix_spawn"] {
+        expect_said(way, &program, "it is a 32-bit program");
+    }
+}
+
+#[test]
+fn a_child_of_another_c_library() {
+    const LOADER: &str = "/lib/ld-musl-x86_64.so.1";
+    if !Path::new(LOADER).exists() {
+        return skip("musl's loader is not here (Debian package musl)");
+    }
+    // What it needs of its C library is the same in both.
+    let program = compiled_with("showing.c", &[&format!("-Wl,--dynamic-linker={LOADER}")]);
+    for way in ["execv", "vfork", "posix_spawn"] {
+        expect_said(way, &program, "its C library is not glibc");
+    }
+}
+
+/// The recorder's library, in a file of its own.
+fn own_recorder(folder: &Path) -> PathBuf {
+    let shown = record("env").option("-q").run().expect_status(0);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let list = shown
+        .lines()
+        .find_map(|line| line.strip_prefix("LD_PRELOAD="))
+        .expect("the recorder is preloaded");
+    let library = folder.join("recorder.so");
+    let first = list.split(':').next().expect("it stands first");
+    std::fs::copy(first, &library).expect("the folder is ours");
+    library
+}
+
+/// As in a chroot: the program runs, its loader has nothing to complain of, and
+/// all else of its arguments and environment is as it was.
+#[test]
+fn a_child_that_cannot_read_the_recorder() {
+    let program = compiled("showing.c");
+    let words = ["1", "2", "3", "4", "5"];
+    for way in WAYS {
+        let folder = tempfile::tempdir().expect("there is room");
+        let library = own_recorder(folder.path());
+        let recording = record(compiled("starting.c"))
+            .option("-q")
+            .option("--recorder")
+            .option(&library)
+            .env("FIRST", "a")
+            .arg(way)
+            .arg(&library)
+            .arg(&program)
+            .args(words)
+            .run()
+            .expect_status(5);
+        assert_eq!(recording.stderr, "", "{way}");
+        let shown = String::from_utf8_lossy(&recording.stdout).into_owned();
+        let lines_with = |prefix: &str| -> Vec<&str> {
+            let lines = shown.lines();
+            lines.filter_map(|line| line.strip_prefix(prefix)).collect()
+        };
+        let mut arguments = vec![program.to_str().expect("it is ASCII")];
+        arguments.extend(words);
+        assert_eq!(lines_with("argument "), arguments, "{way}");
+        let variables = lines_with("variable ");
+        assert!(variables.contains(&"FIRST=a"), "{way}: {variables:?}");
+        assert!(
+            !variables.iter().any(|it| it.starts_with("LD_PRELOAD")),
+            "{way}: {variables:?}"
+        );
+        let said = said(&recording);
+        assert!(
+            said.contains("the recorder's file cannot be read from where it runs"),
+            "{way}: {said}"
+        );
+    }
+}
+
+/// What the user preloads beside the recorder stays.
+#[test]
+fn only_the_recorder_is_taken_out_of_the_list() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let library = own_recorder(folder.path());
+    let users = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+    if !Path::new(users).exists() {
+        return skip("jemalloc is not here (Debian package libjemalloc2)");
+    }
+    let recording = record(compiled("starting.c"))
+        .option("-q")
+        .option("--recorder")
+        .option(&library)
+        .env("LD_PRELOAD", users)
+        .arg("execl")
+        .arg(&library)
+        .arg(compiled("showing.c"))
+        .run()
+        .expect_status(5);
+    let shown = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let expected = format!("variable LD_PRELOAD={users}");
+    assert!(shown.lines().any(|line| line == expected), "{shown}");
+}
+
+/// An allocator linked into a child, which exports its `malloc`.
+#[test]
+fn a_child_with_a_malloc_of_its_own() {
+    let program = compiled_with("own_malloc.c", &["-rdynamic"]);
+    let recording = started("execv", &program);
+    let said = said(&recording);
+    assert!(
+        said.contains("a malloc of its own") && said.contains("own_malloc"),
+        "{said}"
+    );
+}
+
+/// The first program uses the C library's allocator, its child one that
+/// defines C++'s operators as well.
+#[test]
+fn a_child_whose_allocator_defines_the_operators() {
+    let allocator = "/usr/lib/x86_64-linux-gnu/libjemalloc.so.2";
+    if !Path::new(allocator).exists() {
+        return skip("jemalloc is not here (Debian package libjemalloc2)");
+    }
+    let recording = record("sh")
+        .args(["-c", "LD_PRELOAD=$LD_PRELOAD:$1 $2", "sh", allocator])
+        .arg(compiled("showing.c"))
+        .run()
+        .expect_status(5);
+    let said = said(&recording);
+    assert!(
+        said.contains("was recorded only in part: its allocator") && said.contains("libjemalloc"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_namespace_of_its_own() {
+    let recording = record(compiled("namespace.c")).run().expect_status(0);
+    let said = said(&recording);
+    assert!(
+        said.contains("was recorded only in part:") && said.contains("opened with dlmopen"),
+        "{said}"
+    );
+    assert_eq!(said.matches("opened with dlmopen").count(), 2, "{said}");
+}
