@@ -89,26 +89,33 @@ impl Recording {
 
     /// Ends the image in `slot`, for a new one runs in its process.
     pub(crate) fn finish_replaced(&mut self, slot: usize) {
+        for lane in self.lanes_of(slot) {
+            self.drain_lane(lane);
+        }
         let Some(image) = self.slots[slot].image() else {
             return;
         };
-        // A process that was seen to end had its pid used again.
-        let exit = match image.gone {
+        // A process that was seen to end had its pid used again, unless it has
+        // said that it is about to be replaced: both may have ended by now.
+        let exit = match image.gone && image.exec_note.is_none() {
             true => exit_without_waiting(image),
             false => Exit::Exec,
         };
         self.finish_image(slot, exit);
     }
 
+    fn lanes_of(&self, slot: usize) -> Vec<usize> {
+        let lanes = self.arena.lanes().iter().enumerate();
+        lanes
+            .filter(|(_, lane)| owner_slot(lane.owner.load(Acquire)) == Some(slot))
+            .map(|(index, _)| index)
+            .collect()
+    }
+
     /// Drains what is left of the image, writes its end, and frees what it
     /// had of the arena (unless it still runs).
     pub(crate) fn finish_image(&mut self, slot: usize, exit: Exit) {
-        let lanes: Vec<usize> = (0..LANES)
-            .filter(|lane| {
-                let owner = self.arena.lanes()[*lane].owner.load(Acquire);
-                owner_slot(owner) == Some(slot)
-            })
-            .collect();
+        let lanes = self.lanes_of(slot);
         for lane in &lanes {
             self.drain_lane(*lane);
         }
