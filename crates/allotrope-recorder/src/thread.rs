@@ -313,7 +313,11 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
             let busy = (*thread).busy;
             let in_allocator = busy & IN_ALLOCATOR != 0;
             let in_reported = busy & IN_REPORTED != 0;
-            let is_stale = busy != 0 && is_stale(thread, busy & !(IN_ALLOCATOR | IN_REPORTED), sp);
+            // A reported call's inner ones may be made from the frame that
+            // entered it: they begin at its stack pointer, not below.
+            let mark = busy & !(IN_ALLOCATOR | IN_REPORTED);
+            let mark = if in_reported { mark + 8 } else { mark };
+            let is_stale = busy != 0 && is_stale(thread, mark, sp);
             if in_reported && !is_stale {
                 return ptr::null_mut();
             }

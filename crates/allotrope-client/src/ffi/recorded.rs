@@ -5,10 +5,9 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::any::TypeId;
 use core::ffi::c_void;
 use core::mem::transmute;
-use core::sync::atomic::Ordering::Acquire;
 use std::alloc::System;
 
-use super::{Function, STATE, UNKNOWN, address, find};
+use super::{Function, address};
 
 /// Alignment that every block of `malloc` has: not worth telling.
 const USUAL_ALIGNMENT: usize = 16;
@@ -53,27 +52,12 @@ impl<A> Recorded<A> {
 /// can not see, and there is a recorder.
 #[inline(always)]
 fn is_reported<A: 'static>() -> bool {
-    TypeId::of::<A>() != TypeId::of::<System>() && is_there()
+    TypeId::of::<A>() != TypeId::of::<System>() && address(Function::AllocatorEnter).is_some()
 }
 
-/// Whether there is a recorder that takes such reports.
-#[inline(always)]
-fn is_there() -> bool {
-    if STATE.load(Acquire) == UNKNOWN {
-        find_for_allocator();
-    }
-    address(Function::AllocatorEnter).is_some()
-}
-
-/// By this function's symbol `allotrope` knows that a program reports its
-/// allocator's blocks.
-#[cold]
-#[inline(never)]
-fn find_for_allocator() {
-    find();
-}
-
-/// Calls one of the recorder's functions.
+/// Calls one of the recorder's functions. No function of its own: a recorded
+/// stack begins in the frame that calls, and reports know the functions below,
+/// which are never inlined, by their names.
 macro_rules! report {
     ($function:ident as $type:ty, ($($argument:expr),*), $absent:expr) => {
         match address(Function::$function) {
@@ -88,106 +72,116 @@ macro_rules! report {
     };
 }
 
-#[inline(always)]
-fn enter() -> u64 {
-    report!(AllocatorEnter as unsafe extern "C" fn() -> u64, (), 0)
+/// A call that allocates, between its two reports.
+macro_rules! report_allocation {
+    ($layout:expr, $call:expr) => {{
+        let token = report!(AllocatorEnter as unsafe extern "C" fn() -> u64, (), 0);
+        let block = $call;
+        let alignment = match $layout.align() {
+            alignment if alignment > USUAL_ALIGNMENT => alignment,
+            _ => 0,
+        };
+        report!(
+            AllocatorAllocation as unsafe extern "C" fn(u64, *mut u8, usize, usize),
+            (token, block, $layout.size(), alignment),
+            ()
+        );
+        block
+    }};
 }
 
-#[inline(always)]
-fn leave(token: u64) {
-    report!(AllocatorLeave as unsafe extern "C" fn(u64), (token), ());
-}
+/// The calls that are reported. `allotrope` knows by these functions' symbols
+/// that a program reports its allocator's blocks.
+impl<A: GlobalAlloc + 'static> Recorded<A> {
+    #[inline(never)]
+    unsafe fn alloc_reported(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract is the allocator's.
+        report_allocation!(layout, unsafe { self.0.alloc(layout) })
+    }
 
-#[inline(always)]
-fn allocated(token: u64, block: *mut u8, layout: Layout) {
-    let alignment = match layout.align() {
-        alignment if alignment > USUAL_ALIGNMENT => alignment,
-        _ => 0,
-    };
-    report!(
-        AllocatorAllocation as unsafe extern "C" fn(u64, *mut u8, usize, usize),
-        (token, block, layout.size(), alignment),
-        ()
-    );
-}
+    #[inline(never)]
+    unsafe fn alloc_zeroed_reported(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        report_allocation!(layout, unsafe { self.0.alloc_zeroed(layout) })
+    }
 
-#[inline(always)]
-fn deallocate(block: *mut u8) -> u64 {
-    report!(
-        AllocatorDeallocation as unsafe extern "C" fn(*mut u8) -> u64,
-        (block),
-        0
-    )
-}
+    #[inline(never)]
+    unsafe fn dealloc_reported(&self, block: *mut u8, layout: Layout) {
+        let token = report!(
+            AllocatorDeallocation as unsafe extern "C" fn(*mut u8) -> u64,
+            (block),
+            0
+        );
+        // SAFETY: as above.
+        unsafe { self.0.dealloc(block, layout) };
+        report!(AllocatorLeave as unsafe extern "C" fn(u64), (token), ());
+    }
 
-#[inline(always)]
-fn start_reallocation(block: *mut u8) -> u64 {
-    report!(
-        AllocatorReallocationStart as unsafe extern "C" fn(*mut u8) -> u64,
-        (block),
-        0
-    )
-}
-
-#[inline(always)]
-fn reallocated(token: u64, block: *mut u8, result: *mut u8, size: usize) {
-    report!(
-        AllocatorReallocationEnd as unsafe extern "C" fn(u64, *mut u8, *mut u8, usize),
-        (token, block, result, size),
-        ()
-    );
+    #[inline(never)]
+    unsafe fn realloc_reported(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let token = report!(
+            AllocatorReallocationStart as unsafe extern "C" fn(*mut u8) -> u64,
+            (block),
+            0
+        );
+        // SAFETY: as above.
+        let result = unsafe { self.0.realloc(block, layout, size) };
+        report!(
+            AllocatorReallocationEnd as unsafe extern "C" fn(u64, *mut u8, *mut u8, usize),
+            (token, block, result, size),
+            ()
+        );
+        result
+    }
 }
 
 // SAFETY: every call is passed on unchanged, and so is its result.
 unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if !is_reported::<A>() {
-            // SAFETY: the caller's contract is the allocator's.
-            return unsafe { self.0.alloc(layout) };
+        // SAFETY: the caller's contract is the allocator's.
+        unsafe {
+            if is_reported::<A>() {
+                self.alloc_reported(layout)
+            } else {
+                self.0.alloc(layout)
+            }
         }
-        let token = enter();
-        // SAFETY: as above.
-        let block = unsafe { self.0.alloc(layout) };
-        allocated(token, block, layout);
-        block
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if !is_reported::<A>() {
-            // SAFETY: the caller's contract is the allocator's.
-            return unsafe { self.0.alloc_zeroed(layout) };
-        }
-        let token = enter();
         // SAFETY: as above.
-        let block = unsafe { self.0.alloc_zeroed(layout) };
-        allocated(token, block, layout);
-        block
+        unsafe {
+            if is_reported::<A>() {
+                self.alloc_zeroed_reported(layout)
+            } else {
+                self.0.alloc_zeroed(layout)
+            }
+        }
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        if !is_reported::<A>() {
-            // SAFETY: the caller's contract is the allocator's.
-            return unsafe { self.0.dealloc(block, layout) };
-        }
-        let token = deallocate(block);
         // SAFETY: as above.
-        unsafe { self.0.dealloc(block, layout) };
-        leave(token);
+        unsafe {
+            if is_reported::<A>() {
+                self.dealloc_reported(block, layout);
+            } else {
+                self.0.dealloc(block, layout);
+            }
+        }
     }
 
     #[inline]
-    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        if !is_reported::<A>() {
-            // SAFETY: the caller's contract is the allocator's.
-            return unsafe { self.0.realloc(block, layout, new_size) };
-        }
-        let token = start_reallocation(block);
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
-        let result = unsafe { self.0.realloc(block, layout, new_size) };
-        reallocated(token, block, result, new_size);
-        result
+        unsafe {
+            if is_reported::<A>() {
+                self.realloc_reported(block, layout, size)
+            } else {
+                self.0.realloc(block, layout, size)
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! `programs/client_*.c`, counted from their sources. (How the header compiles
 //! is tested beside it.)
 
+mod allocators;
 mod files;
 mod pools;
 mod remedies;

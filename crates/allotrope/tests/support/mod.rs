@@ -9,6 +9,7 @@ pub mod record;
 pub mod report;
 pub mod schema;
 pub mod truth;
+pub mod windows;
 
 pub use compile::{column_of, compiled, compiled_with, line_of};
 pub use record::{Record, Recording, allotrope, record, run};
