@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::figures::short;
 use crate::run::Sample;
-use crate::standard::Measured;
+use crate::standard::{COUNTING, Measured};
 
 /// A cost that grows with a higher power of its cause than this grows faster
 /// than it; what is above 1 is what chance may add.
@@ -115,6 +115,26 @@ pub fn table(rows: &[Measured]) -> String {
                 .collect::<Vec<_>>()
         )
     );
+    let counted: Vec<_> = rows
+        .iter()
+        .filter_map(|row| Some((row, row.counting()?)))
+        .collect();
+    if !counted.is_empty() {
+        let missed: Vec<_> = counted
+            .iter()
+            .filter(|(_, (_, reached))| !reached)
+            .map(|(row, (cost, _))| {
+                format!("{}: {} of {COUNTING} ns", row.what, short(cost.middle))
+            })
+            .collect();
+        let _ = writeln!(
+            text,
+            "| counting without stacks adds ≤ {COUNTING} ns to a pair | {} of {} | {} |",
+            counted.len() - missed.len(),
+            counted.len(),
+            listed(&missed)
+        );
+    }
     for general in &GENERAL {
         let held: Vec<_> = rows
             .iter()

@@ -35,6 +35,8 @@ pub struct HotPath {
     pub over: f64,
     /// The marking of time, under callgrind.
     pub marking: f64,
+    /// What counting without stacks adds, where the command can do that.
+    pub counting: Option<f64>,
 }
 
 /// A program, its arguments before the amount, and what an amount is.
@@ -98,6 +100,7 @@ fn hot_path(workshop: &Workshop, allotrope: &Tool, work: &Work) -> Result<HotPat
     };
     let plain = more(&Tool::Plain)?;
     let ours = more(allotrope)?;
+    let counting = allotrope.counting().map(|tool| more(&tool)).transpose()?;
     eprintln!(
         "{}: {:.1} over {:.1}",
         work.what,
@@ -109,6 +112,7 @@ fn hot_path(workshop: &Workshop, allotrope: &Tool, work: &Work) -> Result<HotPat
         plain: plain.all,
         over: ours.all - ours.marking - plain.all,
         marking: ours.marking,
+        counting: counting.map(|counting| counting.all - plain.all),
     })
 }
 

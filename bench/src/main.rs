@@ -88,7 +88,7 @@ struct Options {
     /// Runs of each tool, alternating [default: 5; 3 for growth and threads]
     #[arg(long, global = true, value_name = "N")]
     runs: Option<usize>,
-    /// A tool that has used so much of a row gets no further run of it
+    /// A tool whose runs of a row have taken so long gets no further ones
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 15)]
     a_tool: u64,
     /// A run that takes longer has failed
@@ -193,12 +193,13 @@ impl Bench {
             Ok(tool) => tools.push(tool),
             Err(error) => eprintln!("without heaptrack: {error:#}"),
         }
+        let counting = self.allotrope.counting();
         let runner = self.runner(self.options.time_limit);
         let (start, load_before) = (Instant::now(), machine::load());
         let mut rows = Vec::new();
         for row in row::rows(self.extent()) {
             if self.wanted(&row.name) {
-                match standard::measure(&runner, &tools, &row, effort) {
+                match standard::measure(&runner, (&tools, counting.as_ref()), &row, effort) {
                     Ok(measured) => rows.push(measured),
                     Err(error) => eprintln!("{}: not measured: {error:#}", row.name),
                 }

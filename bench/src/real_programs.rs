@@ -28,6 +28,7 @@ fn row(name: &str, what: &str, aim: Option<Aim>, job: MakeJob) -> Row {
         what: what.to_owned(),
         aim,
         threads: 1,
+        is_counted: false,
         is_cpp: false,
         job,
     }

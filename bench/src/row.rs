@@ -22,6 +22,8 @@ pub struct Row {
     pub aim: Option<Aim>,
     /// Threads that allocate.
     pub threads: u32,
+    /// Whether counting without stacks is measured, too.
+    pub is_counted: bool,
     /// Whether it is a C++ program, for which an aim of trace size stands.
     pub is_cpp: bool,
     /// Makes what is run; the machine may lack something.
@@ -86,6 +88,7 @@ fn pair(extent: Extent, depth: u32, most: f64, size: u64, text: &str) -> Row {
         what: format!("malloc({text})+free, {depth} frames deep"),
         aim: Some(Aim::Over(most)),
         threads: 1,
+        is_counted: size == 64,
         is_cpp: false,
         job: Box::new(move |workshop| {
             let arguments = [depth.to_string(), size.to_string(), pairs.to_string()];
@@ -105,6 +108,7 @@ fn churn(extent: Extent, threads: u32, times: f64, amount: u64) -> Row {
         ),
         aim: Some(Aim::Times(times)),
         threads,
+        is_counted: amount == 40_000_000,
         is_cpp: true,
         job: Box::new(move |workshop| {
             let arguments = [threads.to_string(), rounds.to_string()];
@@ -120,6 +124,7 @@ fn stacks(extent: Extent) -> Row {
         what: "Rust, 200 K distinct stacks, 4 M allocations".to_owned(),
         aim: None,
         threads: 1,
+        is_counted: false,
         is_cpp: false,
         job: Box::new(move |workshop| {
             let arguments = ["200000".to_owned(), allocations.to_string()];

@@ -1,7 +1,7 @@
 //! The standard measurement: every row under every tool, in turn.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,12 @@ use crate::tool::Tool;
 pub struct Effort {
     /// Runs of each tool, alternating.
     pub runs: usize,
-    /// A tool that has used so much of a row has no further runs of it.
+    /// A tool whose runs of a row have taken so long has no further ones.
     pub a_tool: Duration,
 }
+
+/// Nanoseconds a pair that counting may add.
+pub const COUNTING: f64 = 4.0;
 
 /// A row that was measured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -49,25 +52,43 @@ pub struct Runs {
     pub failure: Option<String>,
 }
 
-/// Measures one row.
-pub fn measure(runner: &Runner, tools: &[Tool], row: &Row, effort: Effort) -> Result<Measured> {
+impl Runs {
+    /// Whether another run fits, if it takes as long as those before. After a
+    /// failure it would cost as much and say no more.
+    fn may_go_on(&self, effort: Effort) -> bool {
+        let took = |(_, sample): &(usize, Sample)| sample.wall + sample.finish;
+        let used: f64 = self.samples.iter().map(took).sum();
+        let next = used / self.samples.len().max(1) as f64;
+        self.failure.is_none() && used + next <= effort.a_tool.as_secs_f64()
+    }
+}
+
+/// Measures one row under these tools, the last only if it is to be counted.
+pub fn measure(
+    runner: &Runner,
+    (tools, counting): (&[Tool], Option<&Tool>),
+    row: &Row,
+    effort: Effort,
+) -> Result<Measured> {
+    let counting = counting.filter(|_| row.is_counted);
     let mut tools_runs: BTreeMap<String, Runs> = BTreeMap::new();
-    let mut spent: BTreeMap<&str, Duration> = BTreeMap::new();
     let mut figure = Figure::Wall;
     for round in 0..effort.runs {
-        for tool in tools {
+        let has_more = |runs: Option<&Runs>| runs.is_none_or(|runs| runs.may_go_on(effort));
+        let turn: Vec<_> = tools
+            .iter()
+            .chain(counting)
+            .filter(|tool| has_more(tools_runs.get(tool.name())))
+            .collect();
+        // Plain runs have nothing to say alone.
+        if turn.iter().all(|tool| matches!(tool, Tool::Plain)) {
+            break;
+        }
+        for tool in turn {
             let runs = tools_runs.entry(tool.name().to_owned()).or_default();
-            let used = spent.entry(tool.name()).or_default();
-            // After a failure the next run costs as much and says no more.
-            let next = used.checked_div(round as u32).unwrap_or_default();
-            if runs.failure.is_some() || *used + next > effort.a_tool {
-                continue;
-            }
-            let start = Instant::now();
             let job = (row.job)(runner.workshop)?;
             figure = job.figure;
             one(runner, tool, &job, round, &row.name, runs);
-            *used += start.elapsed();
         }
     }
     Ok(Measured {
@@ -165,6 +186,14 @@ impl Measured {
     /// The figure as a multiple of plain.
     pub fn times(&self, tool: &str) -> Option<Median> {
         self.against_plain(tool, |ours, plain| ours.figure / plain.figure)
+    }
+
+    /// Nanoseconds a pair that counting without stacks adds, and whether that
+    /// is as little as is aimed at; of the rows that are pairs.
+    pub fn counting(&self) -> Option<(Median, bool)> {
+        let is_pair = self.figure == Figure::NanosecondsPrinted;
+        let cost = self.cost("counts").filter(|_| is_pair)?;
+        Some((cost, cost.middle <= COUNTING))
     }
 
     /// Whether the aim is reached; `None` without an aim or a figure.

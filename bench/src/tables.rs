@@ -5,26 +5,26 @@ use std::fmt::Write as _;
 use crate::aims;
 use crate::contention::{ALLOCATIONS, Contention, THREADS};
 use crate::figures::{Median, count, short};
-use crate::growth::Growth;
+use crate::growth::{Growth, Point};
 use crate::instructions::HotPath;
 use crate::job::Figure;
 use crate::results::{Results, Standard};
 use crate::row::Aim;
 use crate::run::Sample;
-use crate::standard::Measured;
+use crate::standard::{COUNTING, Measured};
 
 /// Tools in the order of the tables; the first is compared with.
 const PLAIN: &str = "plain";
 const OURS: &str = "allotrope";
 const PEER: &str = "heaptrack";
+const COUNTS: &str = "counts";
 
 /// The tables of the standard measurement.
 pub fn standard(results: &Standard) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}. {}. {:.0} minutes; load before {:.1}, after {:.1} (more than 0 before: \
-         the machine was not idle).\n",
+        "{}. {}. {:.0} minutes; the machine's load was {:.1} before and {:.1} after.\n",
         results.when, results.machine, results.minutes, results.load_before, results.load_after
     );
     text += &aims::table(&results.rows);
@@ -32,6 +32,7 @@ pub fn standard(results: &Standard) -> String {
     text += &time_table(&results.rows);
     text +=
         "\n![Time under each tool as a multiple of the plain program's](benchmarks/ratios.svg)\n";
+    text += &counts_table(&results.rows);
     for (tool, name) in [(OURS, "Allotrope"), (PEER, "heaptrack")] {
         let _ = write!(
             text,
@@ -133,6 +134,36 @@ fn in_a_cell(message: &str) -> String {
         short.push('…');
     }
     short
+}
+
+/// Counting without stacks; nothing where it was not measured.
+fn counts_table(rows: &[Measured]) -> String {
+    let counted: Vec<_> = rows
+        .iter()
+        .filter(|row| row.tools.contains_key(COUNTS))
+        .collect();
+    if counted.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n### Counting without stacks (`--counts-only`)\n\n\
+                    | work | aim | counting | plain | counting |\n| --- | --- | ---: | ---: | ---: |\n"
+        .to_owned();
+    for row in counted {
+        let aim = match row.counting() {
+            Some((_, true)) => format!("≤ +{COUNTING} ns: reached"),
+            Some((_, false)) => format!("≤ +{COUNTING} ns: **missed**"),
+            None => "–".to_owned(),
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {aim} | {} | {} | {} |",
+            row.what,
+            ratio(row, COUNTS),
+            figure(row, PLAIN),
+            figure(row, COUNTS),
+        );
+    }
+    text
 }
 
 /// What a tool takes besides the program's time.
@@ -280,6 +311,18 @@ pub fn contention(results: &Results<Contention>) -> String {
             short(point.collector)
         );
     }
+    if let [one, .., four] = &measured.points[..] {
+        let total = |point: &Point| point.plain + point.over.middle;
+        let _ = writeln!(
+            text,
+            "\nOn {} threads an allocation costs the recorded program {} ns, on one {} ns; plain {} and {} ns.",
+            four.value,
+            short(total(four)),
+            short(total(one)),
+            short(four.plain),
+            short(one.plain)
+        );
+    }
     let _ = write!(
         text,
         "\nSystem calls of the program, {THREADS} threads, {} allocations: {} plain, {} recorded. \
@@ -297,15 +340,21 @@ pub fn contention(results: &Results<Contention>) -> String {
 /// The table of instruction counts.
 pub fn instructions(results: &Results<Vec<HotPath>>) -> String {
     let mut text = format!(
-        "{}.\n\n| an operation | plain | recording adds | and to mark the time, under callgrind |\n\
-         | --- | ---: | ---: | ---: |\n",
+        "{}.\n\n| an operation | plain | recording adds | and to mark the time, under callgrind | \
+         counting without stacks adds |\n\
+         | --- | ---: | ---: | ---: | ---: |\n",
         results.head()
     );
     for path in &results.measured {
         let _ = writeln!(
             text,
-            "| {} | {:.1} | {:.1} | {:.1} |",
-            path.what, path.plain, path.over, path.marking
+            "| {} | {:.1} | {:.1} | {:.1} | {} |",
+            path.what,
+            path.plain,
+            path.over,
+            path.marking,
+            path.counting
+                .map_or("–".to_owned(), |over| format!("{over:.1}"))
         );
     }
     text
@@ -317,14 +366,21 @@ pub fn instructions_against(ours: &[HotPath], other: &[HotPath], name: &str) -> 
         "| an operation | recording adds, {name} | now | difference |\n| --- | ---: | ---: | ---: |\n"
     );
     for (now, before) in ours.iter().zip(other) {
-        let _ = writeln!(
-            text,
-            "| {} | {:.1} | {:.1} | {:+.1} |",
-            now.what,
-            before.over,
-            now.over,
-            now.over - before.over
-        );
+        let mut line = |what: &str, before: f64, now: f64| {
+            let _ = writeln!(
+                text,
+                "| {what} | {before:.1} | {now:.1} | {:+.1} |",
+                now - before
+            );
+        };
+        line(&now.what, before.over, now.over);
+        if let (Some(before), Some(after)) = (before.counting, now.counting) {
+            line(
+                &format!("{}, counting without stacks", now.what),
+                before,
+                after,
+            );
+        }
     }
     text
 }

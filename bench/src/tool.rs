@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -12,6 +13,8 @@ use crate::workshop::{Linked, installed};
 /// machine along.
 const PEER_MEMORY: u64 = 8 << 30;
 
+const COUNTS_ONLY: &str = "--counts-only";
+
 /// A way to run a program.
 #[derive(Debug, Clone)]
 pub enum Tool {
@@ -19,6 +22,8 @@ pub enum Tool {
     Plain,
     /// `allotrope record`, this binary.
     Allotrope(PathBuf),
+    /// `allotrope record --counts-only`, of the same binary.
+    Counts(PathBuf),
     /// heaptrack, and its reader.
     Heaptrack {
         /// Records.
@@ -40,6 +45,22 @@ impl Tool {
         Ok(Self::Allotrope(path))
     }
 
+    /// The same command counting without stacks, if it can do that.
+    pub fn counting(&self) -> Option<Self> {
+        let Self::Allotrope(path) = self else {
+            return None;
+        };
+        let mut help = Command::new(path);
+        let output = help
+            .args(["record", "--help"])
+            .stdin(Stdio::null())
+            .output();
+        let text = output.ok()?.stdout;
+        String::from_utf8_lossy(&text)
+            .contains(COUNTS_ONLY)
+            .then(|| Self::Counts(path.clone()))
+    }
+
     /// heaptrack, where it is installed.
     pub fn heaptrack() -> Result<Self> {
         Ok(Self::Heaptrack {
@@ -53,6 +74,7 @@ impl Tool {
         match self {
             Self::Plain => "plain",
             Self::Allotrope(_) => "allotrope",
+            Self::Counts(_) => "counts",
             Self::Heaptrack { .. } => "heaptrack",
         }
     }
@@ -61,14 +83,8 @@ impl Tool {
     pub fn prefix(&self, trace: &Path) -> Vec<OsString> {
         match self {
             Self::Plain => Vec::new(),
-            Self::Allotrope(path) => vec![
-                path.into(),
-                "record".into(),
-                "-q".into(),
-                "-o".into(),
-                trace.into(),
-                "--".into(),
-            ],
+            Self::Allotrope(path) => record(path, &[], trace),
+            Self::Counts(path) => record(path, &[COUNTS_ONLY], trace),
             Self::Heaptrack { heaptrack, .. } => {
                 vec![heaptrack.into(), "-o".into(), trace.into()]
             }
@@ -79,7 +95,7 @@ impl Tool {
     /// itself out of the environment of a process that it is loaded into.
     pub fn launcher(&self) -> Linked {
         match self {
-            Self::Allotrope(_) => Linked::Dynamically,
+            Self::Allotrope(_) | Self::Counts(_) => Linked::Dynamically,
             _ => Linked::Statically,
         }
     }
@@ -103,10 +119,10 @@ impl Tool {
         Ok(found)
     }
 
-    /// The command that reads a trace; `None` for plain.
+    /// The command that reads a trace; `None` where nothing is to be measured.
     pub fn report(&self, trace: &Path) -> Option<Vec<OsString>> {
         match self {
-            Self::Plain => None,
+            Self::Plain | Self::Counts(_) => None,
             Self::Allotrope(path) => Some(vec![
                 path.into(),
                 "report".into(),
@@ -117,4 +133,11 @@ impl Tool {
             Self::Heaptrack { print, .. } => Some(vec![print.into(), "-f".into(), trace.into()]),
         }
     }
+}
+
+fn record(allotrope: &Path, options: &[&str], trace: &Path) -> Vec<OsString> {
+    let mut command: Vec<OsString> = vec![allotrope.into(), "record".into(), "-q".into()];
+    command.extend(options.iter().map(Into::into));
+    command.extend(["-o".into(), trace.into(), "--".into()]);
+    command
 }
