@@ -26,6 +26,9 @@ const COLLECTOR: f64 = 256.0;
 /// MiB of the program, and for each of its threads.
 const TARGET: (f64, f64) = (8.0, 1.0);
 
+/// So many rows that miss an aim are listed, the worst first.
+const LISTED: usize = 4;
+
 /// An aim that every row is held against: what it costs, and what it may.
 struct General {
     what: &'static str,
@@ -140,9 +143,10 @@ pub fn table(rows: &[Measured]) -> String {
             .iter()
             .filter_map(|row| Some((row, (general.measure)(row)?)))
             .collect();
-        let missed: Vec<_> = held
+        let mut missed: Vec<_> = held.iter().filter(|(_, (is, may))| is > may).collect();
+        missed.sort_by(|(_, (a, may_a)), (_, (b, may_b))| (b / may_b).total_cmp(&(a / may_a)));
+        let missed: Vec<_> = missed
             .iter()
-            .filter(|(_, (is, may))| is > may)
             .map(|(row, (is, may))| {
                 format!(
                     "{}: {} of {} {}",
@@ -169,6 +173,10 @@ fn listed(missed: &[String]) -> String {
     if missed.is_empty() {
         "–".to_owned()
     } else {
-        missed.join("; ")
+        let shown = missed[..missed.len().min(LISTED)].join("; ");
+        match missed.len().saturating_sub(LISTED) {
+            0 => shown,
+            more => format!("{shown}; and {more} more"),
+        }
     }
 }

@@ -35,18 +35,14 @@ impl Median {
         })
     }
 
-    /// `middle (least–greatest)`, each as `form` writes it; the middle alone if
-    /// it was one run.
-    pub fn text(&self, form: impl Fn(f64) -> String) -> String {
+    /// `middle unit (least–greatest)`, each number as `form` writes it; the
+    /// middle alone if it was one run.
+    pub fn text(&self, unit: &str, form: impl Fn(f64) -> String) -> String {
+        let (middle, least, greatest) = (form(self.middle), form(self.least), form(self.greatest));
         if self.runs == 1 {
-            return form(self.middle);
+            return format!("{middle}{unit}");
         }
-        format!(
-            "{} ({}–{})",
-            form(self.middle),
-            form(self.least),
-            form(self.greatest)
-        )
+        format!("{middle}{unit} ({least}–{greatest})")
     }
 }
 
@@ -99,6 +95,16 @@ mod tests {
         let even = Median::of([4.0, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!((even.middle, even.least, even.greatest), (2.5, 1.0, 4.0));
         assert_eq!(Median::of([]), None);
+    }
+
+    #[test]
+    fn a_spread_is_shown_where_there_is_one() {
+        let form = |number: f64| format!("{number:.0}");
+        assert_eq!(
+            Median::of([2.0, 1.0, 4.0]).unwrap().text(" ns", form),
+            "2 ns (1–4)"
+        );
+        assert_eq!(Median::of([2.0]).unwrap().text("×", form), "2×");
     }
 
     #[test]

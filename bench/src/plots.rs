@@ -51,7 +51,7 @@ pub fn ratios(rows: &[Measured], path: &Path) -> Drawn {
         .bold_line_style(GREY)
         .y_labels(0)
         .x_desc("times the plain program's time (logarithmic): blue Allotrope, orange heaptrack, black line the aim")
-        .x_label_formatter(&|times| format!("{}×", short(*times)))
+        .x_label_formatter(&|times| format!("{times}×"))
         .label_style((FONT, 13))
         .draw()?;
     for (index, row) in rows.iter().enumerate() {
@@ -67,6 +67,17 @@ pub fn ratios(rows: &[Measured], path: &Path) -> Drawn {
             let spread = [(median.least, y), (median.greatest, y)];
             chart.draw_series(LineSeries::new(spread, colour.stroke_width(2)))?;
             chart.draw_series([Circle::new((median.middle, y), 5, colour.filled())])?;
+        }
+        if row
+            .tools
+            .get("heaptrack")
+            .is_some_and(|runs| runs.failure.is_some())
+        {
+            let style = (FONT, 12)
+                .into_font()
+                .color(&PEER)
+                .pos(Pos::new(HPos::Right, VPos::Center));
+            chart.draw_series([Text::new("heaptrack failed", (highest, y), style)])?;
         }
         if let Some(aim) = aim_as_times(row) {
             chart.draw_series(LineSeries::new(

@@ -46,8 +46,8 @@ pub fn standard(results: &Standard) -> String {
 /// The table that is printed: ratios first, failures as failures.
 pub fn time_table(rows: &[Measured]) -> String {
     let mut text =
-        "| work | aim | Allotrope | heaptrack | plain | Allotrope | heaptrack | runs |\n\
-                    | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+        "| work | aim | Allotrope | its CPU alone | heaptrack | plain | Allotrope | heaptrack | runs |\n\
+         | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();
     for row in rows {
         let runs: Vec<_> = [PLAIN, OURS, PEER]
@@ -60,10 +60,11 @@ pub fn time_table(rows: &[Measured]) -> String {
             .to_vec();
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} |",
             row.what,
             verdict(row),
             ratio(row, OURS),
+            processor(row, OURS),
             ratio(row, PEER),
             figure(row, PLAIN),
             figure(row, OURS),
@@ -91,18 +92,30 @@ fn verdict(row: &Measured) -> String {
 /// `1.5× (1.4–1.6)`, or what stands in its place.
 fn ratio(row: &Measured, tool: &str) -> String {
     let times = row.times(tool).map(|median| match row.figure {
-        Figure::Requests => median.text(|part| format!("{:.0} %", part * 100.0)),
-        _ => median.text(|times| format!("{}×", short(times))),
+        Figure::Requests => median.text(" %", |part| format!("{:.0}", part * 100.0)),
+        _ => median.text("×", short),
     });
     let Some(times) = times else {
         return absent(row, tool);
     };
     match (row.figure, row.cost(tool)) {
         (Figure::NanosecondsPrinted, Some(over)) => {
-            format!("{}, {times}", over.text(|over| format!("{over:+.1} ns")))
+            format!(
+                "{}, {times}",
+                over.text(" ns", |over| format!("{over:+.1}"))
+            )
         }
         _ => times,
     }
+}
+
+/// The processor time of the program, against that of the plain one: what a
+/// tool does in the program, however busy the machine was.
+fn processor(row: &Measured, tool: &str) -> String {
+    let times = row.against_plain(tool, |ours, plain| ours.target_cpu / plain.target_cpu);
+    times.map_or("–".to_owned(), |median| {
+        format!("{}×", short(median.middle))
+    })
 }
 
 fn figure(row: &Measured, tool: &str) -> String {
@@ -198,10 +211,7 @@ fn cost_table(rows: &[Measured], tool: &str) -> String {
             "| {} | {:.2} M | {} | {} | {} | {} | {} | {} | {} | {} |",
             row.what,
             millions,
-            cell(
-                row.against_plain(tool, |ours, plain| ours.target_cpu / plain.target_cpu),
-                &|times| { format!("{}×", short(times)) }
-            ),
+            processor(row, tool),
             seconds(&|sample| sample.tool_cpu / millions),
             cell(
                 row.against_plain(tool, |ours, plain| {
@@ -257,10 +267,10 @@ pub fn growth_table(growth: &Growth) -> String {
     for point in &growth.points {
         let _ = writeln!(
             text,
-            "| {} | {} ns | {} ns | {} ns | {:+.1} MiB | {:.0} MiB | {} | {} s, {} s | {} ns | {:.0} MiB |",
+            "| {} | {} ns | {} | {} ns | {:+.1} MiB | {:.0} MiB | {} | {} s, {} s | {} ns | {:.0} MiB |",
             count(point.value),
             short(point.plain),
-            point.over.text(short),
+            point.over.text(" ns", short),
             short(point.collector),
             point.target_mib,
             point.collector_mib,
@@ -304,10 +314,10 @@ pub fn contention(results: &Results<Contention>) -> String {
     for point in &measured.points {
         let _ = writeln!(
             text,
-            "| {} | {} ns | {} ns | {} ns |",
+            "| {} | {} ns | {} | {} ns |",
             point.value,
             short(point.plain),
-            point.over.text(short),
+            point.over.text(" ns", short),
             short(point.collector)
         );
     }
