@@ -11,6 +11,7 @@
 
 pub mod acceptance;
 pub mod budgets;
+pub mod comparison;
 pub mod configuration;
 pub mod fluctuation;
 pub mod gate;
@@ -22,6 +23,7 @@ pub mod paths;
 pub mod program;
 pub mod protocol;
 pub mod result;
+pub mod revisions;
 pub mod sample;
 pub mod session;
 pub mod shell;

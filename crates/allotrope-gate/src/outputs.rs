@@ -1,6 +1,7 @@
 //! What a run of tests came to, in the forms that people and programs read:
 //! each form a file.
 
+pub mod comparison;
 pub mod github;
 pub mod json;
 pub mod junit;

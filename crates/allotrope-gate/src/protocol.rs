@@ -18,7 +18,7 @@ use crate::metric::Metric;
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
-use crate::windows::WindowSample;
+use crate::windows::{WindowSample, Windows};
 
 /// Status of the recording command that failed by itself.
 const RECORDING_FAILED: i32 = 125;
@@ -95,6 +95,8 @@ pub enum Problem {
     Unreadable(String),
     /// A window was not closed.
     LeftOpen(String),
+    /// A window was opened while too many others were open.
+    NotMeasured(String),
 }
 
 impl fmt::Display for Problem {
@@ -121,7 +123,12 @@ impl fmt::Display for Problem {
             Self::LeftOpen(window) => write!(
                 to,
                 "its window {} was never closed, so that it has no numbers",
-                window.escape_debug()
+                printable(window)
+            ),
+            Self::NotMeasured(window) => write!(
+                to,
+                "its window {} was opened while 64 others were open, so that it has no numbers",
+                printable(window)
             ),
         }
     }
@@ -140,7 +147,8 @@ impl Problem {
 /// What one start of the program came to.
 #[derive(Default)]
 struct Started {
-    whole: Sample,
+    /// The whole run, where there are no windows.
+    whole: Option<Sample>,
     windows: Vec<WindowSample>,
     notes: Vec<String>,
     made_with: Option<MadeWith>,
@@ -263,19 +271,25 @@ impl Bench<'_> {
         let profile = replay(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
         how_it_ended(&profile, ended, protocol)?;
         check_whole(&profile)?;
-        let windows = WindowSample::all(&reader, &profile, self.project)?;
-        let mut notes: Vec<String> = windows.iter().flat_map(WindowSample::notes).collect();
+        let windows = Windows::of(&reader, &profile, self.project)?;
+        let mut notes: Vec<String> = windows
+            .samples
+            .iter()
+            .filter_map(WindowSample::note)
+            .collect();
         notes.extend(profile.unrecorded.iter().map(|unrecorded| {
             let (name, why) = (&unrecorded.executable, &unrecorded.reason);
             format!("a part was not recorded: {name}: {why}")
         }));
-        notes.sort();
-        notes.dedup();
+        let measured = windows.profile.as_ref().unwrap_or(&profile);
         Ok(Started {
-            whole: Sample::of_whole_run(&profile, self.project),
-            windows,
+            whole: windows
+                .samples
+                .is_empty()
+                .then(|| Sample::of_whole_run(&profile, self.project)),
+            made_with: Some(MadeWith::of(measured, self.configuration, self.project)),
+            windows: windows.samples,
             notes,
-            made_with: Some(MadeWith::of(&profile, self.configuration, self.project)),
         })
     }
 }
@@ -317,14 +331,14 @@ impl Measured {
         if self.made_with.is_none() {
             self.made_with = started.made_with;
         }
-        if started.windows.is_empty() {
-            self.push(test.name.clone(), started.whole);
+        if let Some(whole) = started.whole {
+            self.push(test.name.clone(), whole);
         }
         for window in started.windows {
             let name = if window.name == test.name {
                 test.name.clone()
             } else {
-                format!("{}/{}", test.name, window.name.escape_debug())
+                format!("{}/{}", test.name, printable(&window.name))
             };
             self.push(name, window.sample);
         }
@@ -339,6 +353,19 @@ impl Measured {
             }),
         }
     }
+}
+
+/// A name without control characters: it comes from the program.
+pub(crate) fn printable(name: &str) -> String {
+    let mut printable = String::new();
+    for c in name.chars() {
+        if c.is_control() {
+            printable.extend(c.escape_default());
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
 }
 
 /// What the status of a program that was not recorded says.

@@ -1,11 +1,14 @@
 //! The windows of a recording as samples of cases.
 
-use allotrope_profile::Profile;
+use std::collections::BTreeMap;
+
+use allotrope_profile::{Options, Profile, Quiet, StackSet, WindowKey, WindowRun, replay_windows};
 use allotrope_trace::TraceReader;
 
+use crate::metric::{Figures, Metric};
 use crate::paths::Project;
-use crate::protocol::Problem;
-use crate::sample::Sample;
+use crate::protocol::{Problem, printable};
+use crate::sample::{Sample, alike, count_threads};
 
 /// A window's occurrence.
 #[derive(Debug, Clone)]
@@ -14,19 +17,112 @@ pub struct WindowSample {
     pub name: String,
     /// Its numbers.
     pub sample: Sample,
+    /// It was opened or closed although other threads were still busy.
+    disquiet: bool,
+}
+
+/// The windows of a recording.
+#[derive(Debug, Default)]
+pub struct Windows {
+    /// In the order of their opening, process by process.
+    pub samples: Vec<WindowSample>,
+    /// Their stacks, for what is to be known of modules.
+    pub profile: Option<Profile>,
+}
+
+impl Windows {
+    /// All windows of a recording.
+    ///
+    /// # Errors
+    /// A window that was never closed, or not measured, has no numbers; a
+    /// recording that can not be read.
+    pub fn of(reader: &TraceReader, profile: &Profile, project: &Project) -> Result<Self, Problem> {
+        let runs = || {
+            profile
+                .processes
+                .iter()
+                .flat_map(|process| &process.windows)
+        };
+        if let Some(open) = runs().find(|run| !run.closed) {
+            return Err(Problem::LeftOpen(open.name.clone()));
+        }
+        if let Some(unmeasured) = runs().find(|run| !run.measured) {
+            return Err(Problem::NotMeasured(unmeasured.name.clone()));
+        }
+        let keys: Vec<WindowKey> = runs().map(|run| run.key).collect();
+        if keys.is_empty() {
+            return Ok(Self::default());
+        }
+        let stacks = replay_windows(reader, &Options::default(), &keys)
+            .map_err(|error| Problem::Unreadable(error.to_string()))?;
+        let samples = runs().enumerate();
+        Ok(Self {
+            samples: samples
+                .map(|(index, run)| WindowSample {
+                    name: run.name.clone(),
+                    sample: sample(&stacks, index, run, project),
+                    disquiet: run.quiet.contains(&Quiet::TimedOut),
+                })
+                .collect(),
+            profile: Some(stacks),
+        })
+    }
 }
 
 impl WindowSample {
-    /// All windows of a recording, in the order of their opening.
-    ///
-    /// # Errors
-    /// A window that was never closed has no numbers.
-    pub fn all(_: &TraceReader, _: &Profile, _: &Project) -> Result<Vec<Self>, Problem> {
-        Ok(Vec::new())
-    }
-
     /// What a person should know before trusting its numbers.
-    pub fn notes(&self) -> Vec<String> {
-        Vec::new()
+    pub fn note(&self) -> Option<String> {
+        self.disquiet.then(|| {
+            format!(
+                "other threads did not become quiet around window {}: their allocations may be in it",
+                printable(&self.name)
+            )
+        })
     }
+}
+
+fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) -> Sample {
+    let mut threads = BTreeMap::new();
+    if let Some(process) = stacks.processes.get(index) {
+        count_threads(process, &mut threads);
+    }
+    let descriptors = run.descriptors.as_ref();
+    let left = descriptors
+        .into_iter()
+        .flat_map(|descriptors| &descriptors.left);
+    Sample {
+        figures: figures(run),
+        iterations: Some(run.iterations).filter(|&iterations| iterations > 0),
+        stacks: alike(&StackSet::of_process(stacks, index), project),
+        threads,
+        leaked_descriptors: left
+            .map(|open| match open.count {
+                1 => open.name.clone(),
+                count => format!("{} ({count} times)", open.name),
+            })
+            .collect(),
+    }
+}
+
+fn figures(run: &WindowRun) -> Figures {
+    let counted = &run.figures;
+    let mut figures = Figures::default();
+    for (metric, figure) in [
+        (Metric::Allocations, counted.allocations),
+        (Metric::Bytes, counted.allocated_bytes),
+        (Metric::Remaining, counted.remaining_allocations),
+        (Metric::Peak, counted.peak_bytes),
+        (Metric::Temporary, counted.temporary_allocations),
+        (Metric::Reallocations, counted.reallocations),
+    ] {
+        figures[metric as usize] = Some(i64::try_from(figure).unwrap_or(i64::MAX));
+    }
+    figures[Metric::Net as usize] = Some(counted.net());
+    let leaked = run
+        .descriptors
+        .as_ref()
+        .map(|descriptors| descriptors.leaked());
+    let leaked = leaked.map(|leaked| i64::try_from(leaked).unwrap_or(i64::MAX));
+    figures[Metric::LeakedFds as usize] = leaked;
+    figures
 }

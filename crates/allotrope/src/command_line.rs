@@ -5,7 +5,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, diff, doctor, export, launch, record, report, shell_files, symbolize, test,
+    client_header, compare, diff, doctor, export, launch, record, report, shell_files, symbolize,
+    test,
 };
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
@@ -39,6 +40,9 @@ pub enum Subcommand {
     /// Run tests and compare what they allocate with accepted numbers
     #[command(after_help = test::AFTER_HELP)]
     Test(test::Arguments),
+    /// Build and test two revisions and name the stacks that make the difference
+    #[command(after_help = compare::AFTER_HELP)]
+    Compare(compare::Arguments),
     /// Say whether this machine and a program can be recorded, and if not, why
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Arguments),

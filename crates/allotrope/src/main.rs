@@ -10,6 +10,7 @@ mod allocator;
 mod client_header;
 mod collect;
 mod command_line;
+mod compare;
 mod diff;
 mod dispositions;
 mod doctor;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         Subcommand::Diff(arguments) => diff::run(&arguments),
         Subcommand::Export(arguments) => export::run(&arguments),
         Subcommand::Symbolize(arguments) => symbolize::run(&arguments),
+        Subcommand::Compare(arguments) => compare::run(&arguments),
         Subcommand::Test(arguments) => test::run(&arguments),
         Subcommand::Doctor(arguments) => doctor::run(&arguments),
         Subcommand::ClientHeader(arguments) => client_header::run(&arguments),

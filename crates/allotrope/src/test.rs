@@ -189,7 +189,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 /// What a shell shows of a program that Ctrl-C ended, minus 128.
-const SIGINT: u8 = 2;
+pub const SIGINT: u8 = 2;
 
 /// The command that records: this one.
 pub fn recorder() -> anyhow::Result<Recorder> {
@@ -213,20 +213,47 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Runs the tests with progress on a terminal.
-pub fn measure(session: &Session<'_>, tests: &[&Test]) -> Result<Report, Failure> {
-    let progress = Progress::new(false);
-    let mut done = 0;
-    let mut last = String::new();
-    let all = tests.len() as u64;
-    let report = session.run(tests, &mut |test, start, starts| {
-        if last != test {
-            last = test.to_owned();
-            done += 1;
+/// How far tests have come, for a bar.
+pub struct Steps<'a> {
+    progress: &'a Progress,
+    /// How many tests there are, if known.
+    all: Option<u64>,
+    begun: u64,
+    last: String,
+}
+
+impl<'a> Steps<'a> {
+    /// Of so many tests.
+    pub fn new(progress: &'a Progress, all: Option<u64>) -> Self {
+        let last = String::new();
+        Self {
+            progress,
+            all,
+            begun: 0,
+            last,
+        }
+    }
+
+    /// A program is about to be started.
+    pub fn show(&mut self, test: &str, start: u32, starts: u32) {
+        if self.last != test {
+            test.clone_into(&mut self.last);
+            self.begun += 1;
         }
         // A thousandth of a test is fine enough for a bar.
         let part = u64::from(start - 1) * 1000 / u64::from(starts.max(1));
-        progress.show("running tests", (done - 1) * 1000 + part, all * 1000);
+        let (before, all) = self.all.map_or((0, 1), |all| (self.begun - 1, all));
+        self.progress
+            .show("running tests", before * 1000 + part, all * 1000);
+    }
+}
+
+/// Runs the tests with progress on a terminal.
+fn measure(session: &Session<'_>, tests: &[&Test]) -> Result<Report, Failure> {
+    let progress = Progress::new(false);
+    let mut steps = Steps::new(&progress, Some(tests.len() as u64));
+    let report = session.run(tests, &mut |test, start, starts| {
+        steps.show(test, start, starts)
     });
     progress.finish();
     report.map_err(failure)

@@ -4,6 +4,7 @@
 mod support;
 
 mod budgets;
+mod compare;
 mod outputs;
 mod project;
 mod trouble;

@@ -1,0 +1,470 @@
+//! Revisions of a git repository as folders: one scratch worktree a revision in
+//! the user's cache, kept so that the next build there has little to do. The
+//! repository's own working tree and index are never touched.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+/// The name for the working tree with all that is not committed.
+pub const WORKING_TREE: &str = ".";
+
+/// Why a revision can not be had as a folder.
+#[derive(Debug, Error)]
+pub enum RevisionError {
+    /// The folder belongs to no repository.
+    #[error("{} is in no git repository, whose revisions could be compared", folder.display())]
+    NoRepository {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// Git knows no such revision.
+    #[error("there is no revision `{name}` in {}", repository.display())]
+    NoRevision {
+        /// The repository.
+        repository: PathBuf,
+        /// As it was asked for.
+        name: String,
+    },
+    /// A git command failed.
+    #[error("`git {command}` failed: {said}")]
+    Git {
+        /// Its arguments.
+        command: String,
+        /// What it said.
+        said: String,
+    },
+    /// A folder or file of the cache.
+    #[error("{what}: {source}")]
+    Io {
+        /// What could not be done.
+        what: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// A repository and the folder of its worktrees.
+#[derive(Debug)]
+pub struct Repository {
+    root: PathBuf,
+    cache: PathBuf,
+}
+
+/// A revision as a folder. While it is there, nobody else changes it.
+#[derive(Debug)]
+pub struct Worktree {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// The commit, in full.
+    pub commit: String,
+    /// As it was asked for.
+    pub name: String,
+    _lock: File,
+}
+
+impl Repository {
+    /// The repository that a folder is in.
+    ///
+    /// # Errors
+    /// It is in none, or git is not there.
+    pub fn around(folder: &Path) -> Result<Self, RevisionError> {
+        let none = || RevisionError::NoRepository {
+            folder: folder.to_owned(),
+        };
+        let output = git(folder, ["rev-parse", "--show-toplevel"]);
+        let root = match output {
+            Err(RevisionError::Git { .. }) => return Err(none()),
+            output => PathBuf::from(output?),
+        };
+        let root = root.canonicalize().map_err(|_| none())?;
+        let hash = Sha256::digest(root.as_os_str().as_encoded_bytes());
+        let hash: String = hash
+            .iter()
+            .take(6)
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let name = root
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let cache = cache_folder()
+            .join("compare")
+            .join(format!("{name}-{hash}"));
+        Ok(Self { root, cache })
+    }
+
+    /// Where it is.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where its worktrees are.
+    pub fn cache(&self) -> &Path {
+        &self.cache
+    }
+
+    /// A revision as a folder: one that has it already, else one that had this
+    /// name before and is moved on, else a new one. What builds left there
+    /// stays.
+    ///
+    /// # Errors
+    /// No such revision, a git command that fails, a folder that can not be
+    /// written.
+    pub fn worktree(&self, name: &str) -> Result<Worktree, RevisionError> {
+        let commit = if name == WORKING_TREE {
+            self.commit_working_tree()?
+        } else {
+            self.resolve(name)?
+        };
+        fs::create_dir_all(&self.cache).map_err(io_error("cannot create", &self.cache))?;
+        for folder in self.folders()? {
+            if head(&folder).as_deref() == Some(&commit)
+                && let Some(lock) = self.lock(&folder, false)?
+            {
+                return self.checked_out(folder, commit, name, lock);
+            }
+        }
+        let folder = self.cache.join(file_name(name));
+        let lock = self.lock(&folder, true)?;
+        let lock = lock.ok_or_else(|| RevisionError::Io {
+            what: format!("cannot lock {}", folder.display()),
+            source: ErrorKind::WouldBlock.into(),
+        })?;
+        if head(&folder).is_none() {
+            // What is left of a worktree that was not finished.
+            let _ = fs::remove_dir_all(&folder);
+            git(&self.root, ["worktree", "prune"])?;
+            let path = folder.as_os_str();
+            let words = ["worktree", "add", "--force", "--detach", "--quiet"].map(OsStr::new);
+            let words = words.into_iter().chain([path, OsStr::new(&commit)]);
+            git(&self.root, words)?;
+        }
+        self.checked_out(folder, commit, name, lock)
+    }
+
+    /// Forgets all worktrees.
+    ///
+    /// # Errors
+    /// A folder that can not be removed.
+    pub fn remove_worktrees(&self) -> Result<(), RevisionError> {
+        match fs::remove_dir_all(&self.cache) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(io_error("cannot remove", &self.cache)(error));
+            }
+            _ => {}
+        }
+        git(&self.root, ["worktree", "prune"]).map(drop)
+    }
+
+    fn checked_out(
+        &self,
+        folder: PathBuf,
+        commit: String,
+        name: &str,
+        lock: File,
+    ) -> Result<Worktree, RevisionError> {
+        // Only files that differ are written: the others keep their times, so
+        // that a build there does little. Hooks are the user's, not ours.
+        let words = [
+            "-c",
+            "core.hooksPath=/dev/null",
+            "checkout",
+            "--quiet",
+            "--force",
+            "--detach",
+        ];
+        git(&folder, words.into_iter().chain([commit.as_str()]))?;
+        if folder.join(".gitmodules").exists() {
+            git(
+                &folder,
+                ["submodule", "update", "--init", "--recursive", "--quiet"],
+            )?;
+        }
+        Ok(Worktree {
+            folder,
+            commit,
+            name: name.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    fn resolve(&self, name: &str) -> Result<String, RevisionError> {
+        let revision = format!("{name}^{{commit}}");
+        let words = [
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            &revision,
+        ];
+        git(&self.root, words).map_err(|error| match error {
+            RevisionError::Git { .. } => RevisionError::NoRevision {
+                repository: self.root.clone(),
+                name: name.to_owned(),
+            },
+            error => error,
+        })
+    }
+
+    /// A commit of all files as they are, ignored ones left out, on no branch
+    /// and through an index of its own: the repository looks as before.
+    fn commit_working_tree(&self) -> Result<String, RevisionError> {
+        let folder = tempfile::tempdir().map_err(io_error("cannot create", Path::new("/tmp")))?;
+        let index = folder.path().join("index");
+        let own = git(&self.root, ["rev-parse", "--git-path", "index"])?;
+        // A copy knows which files are as they were: only others are read.
+        let _ = fs::copy(self.root.join(own), &index);
+        let with_index = |words: &[&str]| {
+            let mut command = command(&self.root, words);
+            command.env("GIT_INDEX_FILE", &index);
+            said(&mut command, words.join(" "))
+        };
+        with_index(&["add", "--all"])?;
+        let tree = with_index(&["write-tree"])?;
+        let mut words = vec!["commit-tree", &tree, "-m", "uncommitted changes"];
+        let head = self.resolve("HEAD").ok();
+        if let Some(head) = &head {
+            words.extend(["-p", head]);
+        }
+        let mut command = command(&self.root, &words);
+        for (name, value) in [
+            ("NAME", "allotrope"),
+            ("EMAIL", "allotrope@localhost"),
+            // The same files are the same commit.
+            ("DATE", "2000-01-01T00:00:00Z"),
+        ] {
+            command.env(format!("GIT_AUTHOR_{name}"), value);
+            command.env(format!("GIT_COMMITTER_{name}"), value);
+        }
+        said(&mut command, "commit-tree".to_owned())
+    }
+
+    fn folders(&self) -> Result<Vec<PathBuf>, RevisionError> {
+        let entries = fs::read_dir(&self.cache).map_err(io_error("cannot read", &self.cache))?;
+        let mut folders: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.is_dir())
+            .collect();
+        folders.sort();
+        Ok(folders)
+    }
+
+    /// A lock on a worktree; `None` if another process has it and it is not to
+    /// be waited for.
+    fn lock(&self, folder: &Path, wait: bool) -> Result<Option<File>, RevisionError> {
+        let path = folder.with_extension("lock");
+        let file = File::create(&path).map_err(io_error("cannot create", &path))?;
+        let how = if wait {
+            FlockOperation::LockExclusive
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        match flock(&file, how) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(io_error("cannot lock", &path)(error.into())),
+        }
+    }
+}
+
+fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> RevisionError + use<> {
+    let what = format!("{what} {}", path.display());
+    move |source| RevisionError::Io { what, source }
+}
+
+/// The commit of a worktree of ours.
+fn head(folder: &Path) -> Option<String> {
+    if !folder.join(".git").exists() {
+        return None;
+    }
+    git(folder, ["rev-parse", "HEAD"]).ok()
+}
+
+/// A revision's name as a folder's.
+fn file_name(name: &str) -> String {
+    if name == WORKING_TREE {
+        return "working-tree".to_owned();
+    }
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || "-_".contains(c) {
+            c
+        } else {
+            '_'
+        }
+    };
+    let text: String = name.chars().map(plain).take(80).collect();
+    if text == name {
+        return format!("at-{text}");
+    }
+    // Two names may look alike once they are plain.
+    let hash = Sha256::digest(name.as_bytes());
+    format!("at-{text}-{:02x}{:02x}", hash[0], hash[1])
+}
+
+/// `allotrope` in the user's cache (XDG Base Directory Specification).
+fn cache_folder() -> PathBuf {
+    let set = |name: &str| {
+        let value = std::env::var_os(name).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("allotrope")
+}
+
+fn command<S: AsRef<OsStr>>(folder: &Path, words: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new("git");
+    command
+        .arg("-C")
+        .arg(folder)
+        .args(words)
+        .stdin(Stdio::null());
+    // A hook or `git bisect run` sets these for another place.
+    for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs git and gives what it printed.
+fn git<S: AsRef<OsStr>>(
+    folder: &Path,
+    words: impl IntoIterator<Item = S>,
+) -> Result<String, RevisionError> {
+    let mut command = command(folder, words);
+    let words: Vec<_> = command
+        .get_args()
+        .skip(2)
+        .map(OsStr::to_string_lossy)
+        .collect();
+    let words = words.join(" ");
+    said(&mut command, words)
+}
+
+fn said(command: &mut Command, words: String) -> Result<String, RevisionError> {
+    let output: Output = command.output().map_err(|source| RevisionError::Io {
+        what: "cannot run git; is it installed?".to_owned(),
+        source,
+    })?;
+    if output.status.success() {
+        let text = String::from_utf8_lossy(&output.stdout);
+        return Ok(text.trim_end_matches('\n').to_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(RevisionError::Git {
+        command: words,
+        said,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A repository with one commit, and a cache of its own.
+    fn repository(folder: &Path) -> Repository {
+        let project = folder.join("project");
+        fs::create_dir(&project).expect("the folder is ours");
+        let run = |words: &[&str]| git(&project, words).expect("git works");
+        run(&["init", "--quiet"]);
+        run(&["config", "user.name", "somebody"]);
+        run(&["config", "user.email", "somebody@localhost"]);
+        fs::write(project.join("file"), "one\n").expect("the folder is ours");
+        fs::write(project.join(".gitignore"), "ignored\n").expect("the folder is ours");
+        run(&["add", "."]);
+        run(&["commit", "--quiet", "-m", "first"]);
+        let mut repository = Repository::around(&project).expect("it was made");
+        repository.cache = folder.join("cache");
+        repository
+    }
+
+    fn read(folder: &Path, file: &str) -> String {
+        fs::read_to_string(folder.join(file)).unwrap_or_default()
+    }
+
+    #[test]
+    fn what_is_not_committed_is_there_and_the_repository_is_as_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let repository = repository(folder.path());
+        let root = repository.root();
+        for (file, text) in [("file", "two\n"), ("new", "new\n"), ("ignored", "x\n")] {
+            fs::write(root.join(file), text).expect("the folder is ours");
+        }
+        let status = || git(root, ["status", "--porcelain"]).expect("git works");
+        let (before, head) = (
+            status(),
+            git(root, ["rev-parse", "HEAD"]).expect("git works"),
+        );
+        let working = repository.worktree(WORKING_TREE).expect("it can be made");
+        let committed = repository.worktree("HEAD").expect("it can be made");
+        assert_eq!(read(&working.folder, "file"), "two\n");
+        assert_eq!(read(&working.folder, "new"), "new\n");
+        assert!(!working.folder.join("ignored").exists());
+        assert_eq!(read(&committed.folder, "file"), "one\n");
+        assert_eq!(status(), before);
+        assert_eq!(git(root, ["rev-parse", "HEAD"]).expect("git works"), head);
+        assert_eq!(read(root, "file"), "two\n");
+    }
+
+    #[test]
+    fn a_worktree_is_kept_with_what_was_built_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let repository = repository(folder.path());
+        let first = repository.worktree("HEAD").expect("it can be made");
+        fs::write(first.folder.join("ignored"), "built").expect("the folder is ours");
+        let place = first.folder.clone();
+        drop(first);
+        // The same commit by another name is the same folder.
+        let commit = repository.resolve("HEAD").expect("there is one");
+        let second = repository.worktree(&commit).expect("it can be made");
+        assert_eq!(second.folder, place);
+        drop(second);
+        // The name moves on, and its folder with it.
+        fs::write(repository.root().join("file"), "two\n").expect("the folder is ours");
+        git(repository.root(), ["commit", "--quiet", "-am", "second"]).expect("git works");
+        let third = repository.worktree("HEAD").expect("it can be made");
+        assert_eq!(third.folder, place);
+        assert_eq!(read(&third.folder, "file"), "two\n");
+        assert_eq!(read(&third.folder, "ignored"), "built");
+        // While it is in use, its earlier commit gets another.
+        let before = repository.worktree("HEAD~1").expect("it can be made");
+        assert_ne!(before.folder, place);
+        drop((third, before));
+        repository.remove_worktrees().expect("they are ours");
+        assert!(!place.exists());
+        let list = git(repository.root(), ["worktree", "list"]).expect("git works");
+        assert_eq!(list.lines().count(), 1, "{list}");
+    }
+
+    #[test]
+    fn what_is_no_revision_or_repository_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let repository = repository(folder.path());
+        let error = repository.worktree("nonsense").expect_err("there is none");
+        assert!(
+            error
+                .to_string()
+                .starts_with("there is no revision `nonsense`")
+        );
+        let error = Repository::around(folder.path()).expect_err("there is none");
+        assert!(
+            error.to_string().contains("is in no git repository"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn names_of_folders_are_plain_and_differ() {
+        assert_eq!(file_name("main"), "at-main");
+        assert_eq!(file_name("."), "working-tree");
+        assert_ne!(file_name("a/b"), file_name("a.b"));
+        assert!(!file_name("../../x").contains(['/', '.']));
+    }
+}
