@@ -48,10 +48,10 @@ pub const OF_REPLACING: &str = "link it as a shared library or leave it out of t
 pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
                               in C and C++, report its blocks with allotrope.h";
 
-/// What the symbols of code in `allotrope-client`'s module `recorded` have in
-/// them, however the compiler mangles; there is such code where it is used.
-const CLIENT: &[u8] = b"16allotrope_client";
-const RECORDED: &[u8] = b"8recorded";
+/// How the symbols of methods in `allotrope-client`'s module `recorded` begin,
+/// and what is in them, in rustc's two manglings; there are such where it is used.
+const METHODS: [&[u8]; 2] = [b"_ZN16allotrope_client", b"_RNvM"];
+const IN_METHODS: [&[u8]; 2] = [b"16allotrope_client", b"8recorded"];
 
 const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
     ("libjemalloc", "jemalloc"),
@@ -138,7 +138,8 @@ impl BuiltInAllocator {
                 };
                 self.defines_malloc |= name == b"malloc";
                 self.defines_operator_new |= name == b"_Znwm";
-                self.reported |= name.starts_with(b"_") && has(name, CLIENT) && has(name, RECORDED);
+                self.reported |= METHODS.iter().any(|begin| name.starts_with(begin))
+                    && IN_METHODS.iter().all(|part| has(name, part));
                 let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
                 self.name = self.name.or(known.map(|(_, allocator)| *allocator));
             }
