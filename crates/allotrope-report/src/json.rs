@@ -11,6 +11,7 @@ use allotrope_trace::model::Exit;
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
+use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 
 /// Writes the whole profile and a newline.
@@ -28,6 +29,8 @@ struct Frames<'a>(&'a Profile);
 struct Processes<'a>(&'a [Process]);
 
 struct Sites<'a>(&'a [Site]);
+
+struct Windows<'a>(&'a Process);
 
 struct ExitForm(Exit);
 
@@ -55,6 +58,9 @@ struct ProcessForm<'a> {
     lost_events: u64,
     ambiguous_events: u64,
     totals: TotalsForm,
+    /// A program without windows has no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    windows: Option<Windows<'a>>,
     sites: Sites<'a>,
 }
 
@@ -117,6 +123,13 @@ impl Serialize for Sites<'_> {
     }
 }
 
+impl Serialize for Windows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let form = |run| WindowForm::of(self.0, run);
+        serializer.collect_seq(self.0.windows.iter().map(form))
+    }
+}
+
 impl Serialize for ExitForm {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
@@ -155,6 +168,7 @@ fn process_form(process: &Process) -> ProcessForm<'_> {
         lost_events: process.lost_events,
         ambiguous_events: process.ambiguous_events,
         totals: totals_form(&process.totals),
+        windows: (!process.windows.is_empty()).then_some(Windows(process)),
         sites: Sites(&process.sites),
     }
 }

@@ -9,6 +9,7 @@ mod lists;
 mod site;
 mod totals;
 mod tree;
+mod windows;
 
 use std::io::{self, Write};
 
@@ -53,6 +54,8 @@ pub struct TextOptions {
     pub part: Part,
     /// The allocator's and the standard libraries' frames too.
     pub all_frames: bool,
+    /// The profile is that of windows: which, in a line.
+    pub window: Option<String>,
 }
 
 impl Default for TextOptions {
@@ -67,6 +70,7 @@ impl Default for TextOptions {
             process: None,
             part: Part::All,
             all_frames: false,
+            window: None,
         }
     }
 }
@@ -82,6 +86,7 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
         return out.flush();
     }
     totals::write(profile, options, out)?;
+    windows::write(profile, options, out)?;
     let rows = rows(profile, options);
     let many = processes(profile, options).nth(1).is_some();
     let keys = options.sort.map_or(Key::ALL.to_vec(), |key| vec![key]);
@@ -127,11 +132,13 @@ fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::R
 }
 
 /// What one key is about: title, and whether its values are bytes.
-fn describe(key: Key) -> (&'static str, bool) {
+fn describe(key: Key, options: &TextOptions) -> (&'static str, bool) {
     match key {
         Key::Allocations => ("allocations", false),
         Key::Bytes => ("allocated bytes", true),
         Key::Peak => ("bytes at the peak", true),
+        // What is live at a window's close is not lost yet.
+        Key::Leaked if options.window.is_some() => ("remaining bytes", true),
         Key::Leaked => ("leaked bytes", true),
         Key::Temporary => ("temporary allocations", false),
     }

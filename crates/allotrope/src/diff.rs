@@ -18,7 +18,7 @@ use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::export;
 use crate::progress::Progress;
 use crate::report::{self, Color};
-use crate::source::{self, Figure, Source};
+use crate::source::{self, Figure, Source, WindowRuns};
 use crate::standard_output;
 use limit::Limit;
 
@@ -57,7 +57,10 @@ pub struct Arguments {
     /// What is compared
     #[arg(long, value_enum, default_value_t, value_name = "METRIC")]
     metric: Figure,
-    /// Show differences divided by N, the number of iterations, too
+    /// Compare what happened in the window of this name; each of its runs is a run of its side
+    #[arg(long, value_name = "NAME")]
+    window: Option<String>,
+    /// Show differences divided by N, too [default with --window: the iterations it says it makes]
     #[arg(long, value_name = "N")]
     per: Option<f64>,
     /// Hide entries with a difference below N (they are summed up)
@@ -105,18 +108,43 @@ enum Format {
 struct Sides {
     before: Vec<StackSet>,
     after: Vec<StackSet>,
+    /// Iterations of all runs of both sides, where they are windows.
+    iterations: Vec<u64>,
+}
+
+impl Sides {
+    /// The iterations that every run makes, if that is one number.
+    fn common_iterations(&self) -> Option<f64> {
+        let first = *self.iterations.first().filter(|&&first| first > 0)?;
+        let all = self.iterations.iter().all(|&other| other == first);
+        all.then_some(first as f64)
+    }
+
+    fn say_that_iterations_differ(&self) {
+        let told = self.iterations.iter().filter(|&&number| number > 0);
+        let (Some(least), Some(most)) = (told.clone().min(), told.max()) else {
+            return;
+        };
+        if least != most {
+            eprintln!(
+                "allotrope: note: the runs make {least} to {most} iterations; their figures are compared as they are"
+            );
+        }
+    }
 }
 
 /// Compares, prints, judges.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let glue = glue(&arguments.glue)?;
+    let (sides, notes) = read(arguments)?;
     let options = DiffOptions {
         metric: arguments.metric.into(),
-        per: arguments.per,
-        glue: glue(&arguments.glue)?,
+        per: arguments.per.or_else(|| sides.common_iterations()),
+        glue,
     };
-    let (sides, notes) = read(arguments)?;
     let diff = compared(&sides, &options)?;
-    notes.iter().for_each(Source::say_notes);
+    notes.iter().for_each(Read::say_notes);
+    sides.say_that_iterations_differ();
     let selection = Selection {
         stack: arguments.stack.clone(),
         min: arguments.min,
@@ -153,29 +181,54 @@ fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
     Ok(glue)
 }
 
+/// A file that was read, for what is to be said about it.
+enum Read {
+    Whole(Source),
+    Window(WindowRuns),
+}
+
+impl Read {
+    fn say_notes(&self) {
+        match self {
+            Self::Whole(source) => source.say_notes(),
+            Self::Window(runs) => runs.say_notes(),
+        }
+    }
+}
+
 /// The runs, and their sources for what is to be said about them.
-fn read(arguments: &Arguments) -> Result<(Sides, Vec<Source>), Failure> {
+fn read(arguments: &Arguments) -> Result<(Sides, Vec<Read>), Failure> {
     let (before, after) = match arguments.files.as_slice() {
         [before, after] => (std::slice::from_ref(before), std::slice::from_ref(after)),
         _ => (&arguments.before[..], &arguments.after[..]),
     };
     let progress = Progress::new(false);
     let mut sources = Vec::new();
+    let mut iterations = Vec::new();
     let mut side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
         let mut sets = Vec::new();
         for path in paths {
+            if let Some(name) = &arguments.window {
+                let mut runs = source::read_window(path, name, &progress)?;
+                sets.append(&mut runs.sets);
+                iterations.append(&mut runs.iterations);
+                sources.push(Read::Window(runs));
+                continue;
+            }
             let mut source = source::read(path, &progress)?;
             let mut set = std::mem::take(&mut source.set);
             // What errors and headings call it.
             set.title = path.display().to_string();
             sets.push(set);
-            sources.push(source);
+            sources.push(Read::Whole(source));
         }
         Ok(sets)
     };
+    let (before, after) = (side(before)?, side(after)?);
     let sides = Sides {
-        before: side(before)?,
-        after: side(after)?,
+        before,
+        after,
+        iterations,
     };
     Ok((sides, sources))
 }
@@ -231,7 +284,12 @@ fn text_options(
     selection: &Selection,
     glue: &Glue,
 ) -> DiffTextOptions {
-    let titles = |sets: &[StackSet]| sets.iter().map(|set| set.title.clone()).collect();
+    let titles = |sets: &[StackSet]| {
+        let mut titles: Vec<String> = sets.iter().map(|set| set.title.clone()).collect();
+        // Runs of one window of one file have one title.
+        titles.dedup();
+        titles
+    };
     DiffTextOptions {
         style: report::style(arguments.color),
         selection: selection.clone(),

@@ -29,6 +29,7 @@ mod standard_output;
 mod symbolize;
 mod test;
 mod trace;
+mod window;
 
 use std::ffi::OsStr;
 use std::process::ExitCode;

@@ -15,6 +15,7 @@ use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::progress::Progress;
 use crate::standard_output;
 use crate::trace;
+use crate::window;
 
 /// Columns where there is no terminal to ask.
 const WIDTH_ELSEWHERE: usize = 100;
@@ -61,6 +62,13 @@ pub struct Arguments {
     /// Show only the process image of this id
     #[arg(long, value_name = "ID")]
     process: Option<u32>,
+    /// Show only what happened in the window of this name
+    #[arg(long, value_name = "NAME", conflicts_with = "events")]
+    window: Option<String>,
+    /// Show its Nth run [default: the one with the fewest allocations]
+    #[arg(long, value_name = "N", requires = "window",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    run: Option<u32>,
     /// Count only what was still alive at the end
     #[arg(long, conflicts_with = "destroyed")]
     persisted: bool,
@@ -130,6 +138,15 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
     }
     check_process(arguments, &profile)?;
+    let mut options = text_options(arguments);
+    if let Some(name) = &arguments.window {
+        let wanted = arguments.process;
+        profile
+            .processes
+            .retain(|process| wanted.is_none_or(|id| process.id == id));
+        let shown = window::one(path, &trace, &profile, name, arguments.run)?;
+        (profile, options.window) = (shown.profile, Some(shown.line));
+    }
     if arguments.format == Format::Json {
         let wanted = arguments.process;
         profile
@@ -138,7 +155,6 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         standard_output::print(|output| json::write(&profile, output))?;
         return Ok(FINE);
     }
-    let options = text_options(arguments);
     match arguments.site {
         Some(number) => site(arguments, number, &trace, &profile, &options)?,
         None => standard_output::print(|output| text::write(&profile, &options, output))?,

@@ -5,12 +5,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use allotrope_profile::WindowKey;
 use allotrope_profile::stack_set::{Metric, StackSet};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
 use crate::progress::Progress;
 use crate::trace;
+use crate::window;
 
 /// What the first bytes of a recording are (`docs/trace-format.md`).
 const TRACE: &[u8] = b"ALLOTROP";
@@ -65,6 +67,71 @@ impl Source {
             eprintln!("allotrope: {note}");
         }
     }
+}
+
+/// The runs of a window in a recording: stacks of each, and their iterations.
+pub struct WindowRuns {
+    /// The runs, with a title each.
+    pub sets: Vec<StackSet>,
+    /// Iterations that each says it makes; 0 if it does not.
+    pub iterations: Vec<u64>,
+    /// As those of a [`Source`].
+    notes: Vec<String>,
+}
+
+impl WindowRuns {
+    /// Says the notes on stderr.
+    pub fn say_notes(&self) {
+        for note in &self.notes {
+            eprintln!("allotrope: {note}");
+        }
+    }
+}
+
+/// Reads the runs of the window `name`, each a run of its own. Only recordings
+/// have windows.
+pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<WindowRuns, Failure> {
+    if !is_recording(path)? {
+        let sentence = anyhow!(
+            "{} is no recording, and only recordings have windows; leave --window out",
+            path.display()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
+    let trace = trace::open(path)?;
+    let profile = trace::profile(path, &trace, progress)?;
+    let (runs, more) = window::comparable(path, &profile, name)?;
+    let keys: Vec<WindowKey> = runs.iter().map(|run| run.key).collect();
+    let stacks = window::stacks(path, &trace, &keys)?;
+    let (path, name) = (path.display(), name.escape_debug());
+    let title = match runs.len() {
+        1 => format!("{path}, window {name}"),
+        many => format!("{path}, {many} runs of window {name}"),
+    };
+    let sets = (0..runs.len()).map(|at| StackSet {
+        title: title.clone(),
+        ..StackSet::of_process(&stacks, at)
+    });
+    let sets = sets.collect();
+    let cut = profile.cut.iter();
+    let mut notes: Vec<String> = cut
+        .map(|cut| format!("warning: {path} is not whole: {cut}"))
+        .collect();
+    notes.extend(more);
+    Ok(WindowRuns {
+        sets,
+        iterations: runs.iter().map(|run| run.iterations).collect(),
+        notes,
+    })
+}
+
+fn is_recording(path: &Path) -> Result<bool, Failure> {
+    let cannot = || format!("cannot read {}", path.display());
+    let file = File::open(path).with_context(cannot).status(BAD_INPUT)?;
+    let mut first = Vec::new();
+    let read = file.take(TRACE.len() as u64).read_to_end(&mut first);
+    read.with_context(cannot).status(BAD_INPUT)?;
+    Ok(first == TRACE)
 }
 
 /// Reads a file whatever its format.

@@ -41,6 +41,9 @@ pub(super) fn write(
         facts.extend(profile.processes.iter().map(exit));
     }
     writeln!(out, "{}", middle(&facts.join(" · "), width))?;
+    if let Some(window) = &options.window {
+        writeln!(out, "{}", middle(&clean(window), width))?;
+    }
     if let (Some(id), Some(process)) = (options.process, processes(profile, options).next()) {
         let line = format!("process {id}: {}", clean(&process.command.join(" ")));
         writeln!(out, "{}", middle(&line, width))?;

@@ -38,14 +38,17 @@ pub(super) fn write(
             row.number(),
         )
     });
-    let title = title(key, &whole, ranked.len());
+    let title = title(key, &whole, ranked.len(), options);
     writeln!(
         out,
         "\n{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
     let shown = &ranked[..ranked.len().min(options.top)];
-    let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row, key, &whole)).collect();
+    let cells: Vec<[String; 4]> = shown
+        .iter()
+        .map(|row| cells(row, key, &whole, options))
+        .collect();
     let width = |column: usize| cells.iter().map(|c| columns(&c[column])).max().unwrap_or(0);
     let widths = [0, 1, 2, 3].map(width);
     for (row, cells) in shown.iter().zip(&cells) {
@@ -71,7 +74,7 @@ pub(super) fn write(
     let rest = &ranked[shown.len()..];
     if !rest.is_empty() {
         let value: u64 = rest.iter().map(|row| row.figures.value(key)).sum();
-        let (_, are_bytes) = describe(key);
+        let (_, are_bytes) = describe(key, options);
         let value = if are_bytes {
             bytes(value)
         } else {
@@ -82,8 +85,8 @@ pub(super) fn write(
     Ok(())
 }
 
-fn title(key: Key, whole: &Figures, sites: usize) -> String {
-    let (what, are_bytes) = describe(key);
+fn title(key: Key, whole: &Figures, sites: usize, options: &TextOptions) -> String {
+    let (what, are_bytes) = describe(key, options);
     let value = whole.value(key);
     let value = if are_bytes {
         bytes(value)
@@ -98,10 +101,10 @@ fn title(key: Key, whole: &Figures, sites: usize) -> String {
 }
 
 /// Number, value, share, and what else tells.
-fn cells(row: &Row<'_>, key: Key, whole: &Figures) -> [String; 4] {
+fn cells(row: &Row<'_>, key: Key, whole: &Figures, options: &TextOptions) -> [String; 4] {
     let figures = &row.figures;
     let value = figures.value(key);
-    let (_, are_bytes) = describe(key);
+    let (_, are_bytes) = describe(key, options);
     let times = |number| format!("{} ×", count(number));
     [
         format!("#{}", row.number()),

@@ -29,7 +29,7 @@ pub(super) fn write(
 fn write_one(process: &Process, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
     let style = options.style;
     writeln!(out, "\n{}", style.paint(Role::Title, "Totals"))?;
-    let lines = lines(process);
+    let lines = lines(process, options.window.is_some());
     let most = |of: fn(&Line) -> &str| lines.iter().map(|l| columns(of(l))).max().unwrap_or(0);
     let widths = [
         most(|line| line.word),
@@ -64,7 +64,7 @@ struct Line {
     note: String,
 }
 
-fn lines(process: &Process) -> Vec<Line> {
+fn lines(process: &Process, is_window: bool) -> Vec<Line> {
     let totals = &process.totals;
     let exact = |number: u64| match number {
         0..1024 => String::new(),
@@ -76,7 +76,7 @@ fn lines(process: &Process) -> Vec<Line> {
             word: "allocations",
             count: count(totals.allocations),
             bytes: bytes(totals.allocated_bytes),
-            note: exact(totals.allocated_bytes),
+            note: allocations_note(process, is_window, exact(totals.allocated_bytes)),
             ..Line::default()
         },
         Line {
@@ -97,7 +97,8 @@ fn lines(process: &Process) -> Vec<Line> {
             ..Line::default()
         },
         Line {
-            word: "leaked",
+            // What is live at a window's close is not lost yet.
+            word: if is_window { "remaining" } else { "leaked" },
             count: count(totals.leaked_allocations),
             share: of_all(totals.leaked_allocations),
             bytes: bytes(totals.leaked_bytes),
@@ -121,6 +122,18 @@ fn lines(process: &Process) -> Vec<Line> {
         });
     }
     lines
+}
+
+/// The exact bytes, and what a window's iteration came to.
+fn allocations_note(process: &Process, is_window: bool, exact: String) -> String {
+    match process.windows.first() {
+        Some(run) if is_window && run.iterations > 0 => {
+            let each = process.totals.allocations as f64 / run.iterations as f64;
+            let comma = if exact.is_empty() { "" } else { ", " };
+            format!("{exact}{comma}{each:.2} allocations an iteration")
+        }
+        _ => exact,
+    }
 }
 
 fn peak_note(process: &Process, exact: &str) -> String {

@@ -44,7 +44,7 @@ pub(super) fn write(
     let style = options.style;
     let whole = sum(rows).value(key);
     let tree = Tree::grow(profile, rows, key, direction);
-    let (what, are_bytes) = describe(key);
+    let (what, are_bytes) = describe(key, options);
     let from = match direction {
         Direction::FromAllocation => "from the allocation outwards",
         Direction::FromMain => "from main inwards",

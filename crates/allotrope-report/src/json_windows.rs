@@ -1,0 +1,100 @@
+//! The windows of a process in the JSON report.
+
+use allotrope_profile::windows::WindowRun;
+use allotrope_profile::{Descriptors, Process, Quiet};
+use serde::Serialize;
+
+/// One occurrence of a window.
+#[derive(Serialize)]
+pub(crate) struct WindowForm<'a> {
+    name: &'a str,
+    occurrence: u32,
+    iterations: u64,
+    /// Kernel's id of the thread whose events alone count; null for all.
+    thread: Option<u32>,
+    opened_us: u64,
+    duration_us: u64,
+    closed: bool,
+    measured: bool,
+    quiet_before_opening: Option<bool>,
+    quiet_before_closing: Option<bool>,
+    allocations: u64,
+    allocated_bytes: u64,
+    deallocations: u64,
+    reallocations: u64,
+    temporary_allocations: u64,
+    remaining_allocations: u64,
+    remaining_bytes: u64,
+    peak_bytes: u64,
+    peak_allocations: u64,
+    /// Null if they were not compared.
+    descriptors: Option<DescriptorsForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct DescriptorsForm<'a> {
+    before: u32,
+    after: u32,
+    leaked: u64,
+    left: Vec<LeftForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct LeftForm<'a> {
+    name: &'a str,
+    count: u32,
+}
+
+impl<'a> WindowForm<'a> {
+    pub(crate) fn of(process: &Process, run: &'a WindowRun) -> Self {
+        let [opening, closing] = run.quiet.map(quiet);
+        let figures = &run.figures;
+        let thread = run.thread.map(|number| number as usize);
+        Self {
+            name: &run.name,
+            occurrence: run.occurrence,
+            iterations: run.iterations,
+            thread: thread.map(|number| process.threads.get(number).map_or(0, |it| it.tid)),
+            opened_us: run.opened_us,
+            duration_us: run.duration_us,
+            closed: run.closed,
+            measured: run.measured,
+            quiet_before_opening: opening,
+            quiet_before_closing: closing,
+            allocations: figures.allocations,
+            allocated_bytes: figures.allocated_bytes,
+            deallocations: figures.deallocations,
+            reallocations: figures.reallocations,
+            temporary_allocations: figures.temporary_allocations,
+            remaining_allocations: figures.remaining_allocations,
+            remaining_bytes: figures.remaining_bytes,
+            peak_bytes: figures.peak_bytes,
+            peak_allocations: figures.peak_allocations,
+            descriptors: run.descriptors.as_ref().map(descriptors),
+        }
+    }
+}
+
+/// `None` if nobody waited.
+fn quiet(quiet: Quiet) -> Option<bool> {
+    match quiet {
+        Quiet::NotAsked => None,
+        Quiet::Reached => Some(true),
+        Quiet::TimedOut => Some(false),
+    }
+}
+
+fn descriptors(descriptors: &Descriptors) -> DescriptorsForm<'_> {
+    let left = descriptors.left.iter();
+    DescriptorsForm {
+        before: descriptors.before,
+        after: descriptors.after,
+        leaked: descriptors.leaked(),
+        left: left
+            .map(|left| LeftForm {
+                name: &left.name,
+                count: left.count,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,172 @@
+//! The windows of the program: a line for each name, however many runs it had.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use allotrope_profile::windows::{WindowFigures, WindowRun};
+use allotrope_profile::{Process, Profile, Quiet};
+
+use crate::numbers::{bytes, count};
+use crate::selection::processes;
+use crate::shorten::{clean, columns, middle, start};
+use crate::style::Role;
+use crate::text::TextOptions;
+
+/// Most names in the table.
+const MOST: usize = 30;
+
+const TITLES: [&str; 6] = [
+    "runs",
+    "allocations",
+    "an iteration",
+    "temporary",
+    "remaining",
+    "peak",
+];
+
+/// Writes the windows of the processes that are shown, if they opened any.
+pub(super) fn write(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if options.window.is_some() {
+        return Ok(());
+    }
+    let style = options.style;
+    let shown: Vec<&Process> = processes(profile, options).collect();
+    let many = shown.iter().filter(|it| !it.windows.is_empty()).count() > 1;
+    let named: Vec<Named> = shown
+        .iter()
+        .flat_map(|process| by_name(process))
+        .map(|(process, runs)| Named {
+            label: label(process, &runs, many),
+            cells: cells(&runs),
+            notes: notes(&runs),
+        })
+        .collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{}", style.paint(Role::Title, "Windows"))?;
+    let mut widths = TITLES.map(columns);
+    for row in named.iter().take(MOST) {
+        for (width, cell) in widths.iter_mut().zip(&row.cells) {
+            *width = columns(cell).max(*width);
+        }
+    }
+    let titles = TITLES.map(String::from);
+    writeln!(out, "{}", line(&titles, &widths, "window", style.columns()))?;
+    for row in named.iter().take(MOST) {
+        let text = line(&row.cells, &widths, &row.label, style.columns());
+        writeln!(out, "{text}")?;
+        if !row.notes.is_empty() {
+            let notes = format!("        {}", row.notes.join(", "));
+            writeln!(out, "{}", middle(&notes, style.columns()))?;
+        }
+    }
+    if named.len() > MOST {
+        writeln!(out, "  … {} more", count((named.len() - MOST) as u64))?;
+    }
+    Ok(())
+}
+
+/// What is shown of a name.
+struct Named {
+    label: String,
+    cells: [String; 6],
+    notes: Vec<String>,
+}
+
+/// The runs of each name, the name that was opened first at the top.
+fn by_name(process: &Process) -> Vec<(&Process, Vec<&WindowRun>)> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut named: Vec<(&Process, Vec<&WindowRun>)> = Vec::new();
+    for run in &process.windows {
+        let place = *places.entry(&run.name).or_insert(named.len());
+        match named.get_mut(place) {
+            Some((_, runs)) => runs.push(run),
+            None => named.push((process, vec![run])),
+        }
+    }
+    named
+}
+
+fn label(process: &Process, runs: &[&WindowRun], many: bool) -> String {
+    let name = clean(runs.first().map_or("", |run| &run.name));
+    match many {
+        true => format!("{name} (process {})", process.id),
+        false => name,
+    }
+}
+
+/// What has to be known of the runs before their figures are believed.
+fn notes(runs: &[&WindowRun]) -> Vec<String> {
+    let how_many = |is: &dyn Fn(&WindowRun) -> bool| runs.iter().filter(|run| is(run)).count();
+    let facts = [
+        (how_many(&|run| !run.closed), "never closed"),
+        (
+            how_many(&|run| run.quiet.contains(&Quiet::TimedOut)),
+            "although other threads were not quiet",
+        ),
+        (
+            how_many(&|run| !run.measured),
+            "not measured, for too many were open at once",
+        ),
+        (how_many(&|run| run.thread.is_some()), "of one thread only"),
+    ];
+    let told = facts.iter().filter(|(number, _)| *number > 0);
+    let mut notes: Vec<String> = told
+        .map(|(number, what)| match number {
+            all if *all == runs.len() => (*what).to_owned(),
+            some => format!("{} {what}", count(*some as u64)),
+        })
+        .collect();
+    let compared = runs.iter().filter_map(|run| run.descriptors.as_ref());
+    let left: u64 = compared.map(|it| it.leaked()).sum();
+    if left > 0 {
+        notes.push(format!("{} descriptors left open", count(left)));
+    }
+    notes
+}
+
+fn cells(runs: &[&WindowRun]) -> [String; 6] {
+    let range = |of: fn(&WindowFigures) -> u64, show: fn(u64) -> String| {
+        let values = || runs.iter().map(|run| of(&run.figures));
+        let (least, most) = (values().min().unwrap_or(0), values().max().unwrap_or(0));
+        match (show(least), show(most)) {
+            (least, most) if least == most => least,
+            (least, most) => format!("{least}–{most}"),
+        }
+    };
+    [
+        count(runs.len() as u64),
+        range(|it| it.allocations, count),
+        per_iteration(runs),
+        range(|it| it.temporary_allocations, count),
+        range(|it| it.remaining_bytes, bytes),
+        range(|it| it.peak_bytes, bytes),
+    ]
+}
+
+/// Allocations for each iteration in the run with the fewest.
+fn per_iteration(runs: &[&WindowRun]) -> String {
+    let parts = runs.iter().filter(|run| run.iterations > 0);
+    let least = parts
+        .map(|run| run.figures.allocations as f64 / run.iterations as f64)
+        .min_by(f64::total_cmp);
+    least.map_or(String::new(), |least| format!("{least:.2}"))
+}
+
+fn line(cells: &[String; 6], widths: &[usize; 6], last: &str, room: usize) -> String {
+    let cells = cells.iter().zip(widths);
+    let mut text: String = cells
+        .map(|(cell, width)| format!("  {}{cell}", " ".repeat(width - columns(cell).min(*width))))
+        .collect();
+    let left = room.saturating_sub(columns(&text) + 2);
+    if left >= 4 {
+        text.push_str("  ");
+        text.push_str(&start(last, left));
+    }
+    middle(&text, room)
+}

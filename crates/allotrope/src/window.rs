@@ -1,0 +1,188 @@
+//! Windows named on the command line: which occurrences of one are meant.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use allotrope_profile::{Options, Profile, WindowKey, WindowRun, replay_windows};
+use allotrope_report::numbers::count;
+use allotrope_trace::TraceReader;
+use anyhow::anyhow;
+
+use crate::exit_status::{BAD_INPUT, Failure};
+use crate::progress::Progress;
+use crate::trace;
+
+/// Names that a sentence lists.
+const LISTED: usize = 10;
+/// Occurrences that are compared at once.
+const MOST_RUNS: usize = 100;
+
+/// Every occurrence of a window, in order of opening. It is an error if there
+/// is none.
+pub fn named<'p>(
+    path: &Path,
+    profile: &'p Profile,
+    name: &str,
+) -> Result<Vec<&'p WindowRun>, Failure> {
+    let all = || profile.processes.iter().flat_map(|it| &it.windows);
+    let found: Vec<&WindowRun> = all().filter(|run| run.name == name).collect();
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let names: BTreeSet<String> = all()
+        .map(|run| run.name.escape_debug().to_string())
+        .collect();
+    let listed: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
+    let known = match names.len() {
+        0 => "it has none; a program opens them with allotrope_window_open".to_owned(),
+        1..=LISTED => format!("its windows are {}", listed.join(", ")),
+        many => format!("it has {many}, among them {}", listed.join(", ")),
+    };
+    let path = path.display();
+    Err(Failure::new(
+        BAD_INPUT,
+        anyhow!(
+            "there is no window '{}' in {path}: {known}",
+            name.escape_debug()
+        ),
+    ))
+}
+
+/// What is shown of a window: the profile of one occurrence in each process
+/// that has it, and a line that says which.
+pub struct Shown {
+    pub profile: Profile,
+    pub line: String,
+}
+
+/// The occurrence of this number, or of each process the one with the fewest
+/// allocations.
+pub fn one(
+    path: &Path,
+    trace: &TraceReader,
+    profile: &Profile,
+    name: &str,
+    occurrence: Option<u32>,
+) -> Result<Shown, Failure> {
+    let runs = named(path, profile, name)?;
+    let mut chosen: Vec<&WindowRun> = Vec::new();
+    for run in runs.iter().filter(|run| run.measured) {
+        let wanted = occurrence.is_none_or(|wanted| run.occurrence == wanted);
+        match chosen.last_mut() {
+            _ if !wanted => {}
+            Some(last) if last.key.image == run.key.image => {
+                // A run that was cut short has the fewest of all.
+                let rank = |run: &WindowRun| (!run.closed, run.figures.allocations);
+                if rank(run) < rank(last) {
+                    *last = run;
+                }
+            }
+            _ => chosen.push(run),
+        }
+    }
+    let Some(first) = chosen.first() else {
+        return Err(Failure::new(BAD_INPUT, nothing_to_show(path, &runs, name)));
+    };
+    let line = line(first, &runs, chosen.len(), occurrence.is_none());
+    let keys: Vec<WindowKey> = chosen.iter().map(|run| run.key).collect();
+    Ok(Shown {
+        profile: stacks(path, trace, &keys)?,
+        line,
+    })
+}
+
+fn nothing_to_show(path: &Path, runs: &[&WindowRun], name: &str) -> anyhow::Error {
+    let (name, path) = (name.escape_debug(), path.display());
+    let last = runs.iter().map(|run| run.occurrence).max().unwrap_or(0);
+    if runs.iter().all(|run| !run.measured) {
+        return anyhow!(
+            "no run of the window '{name}' in {path} was measured: too many windows were open at once; close them"
+        );
+    }
+    anyhow!("the window '{name}' in {path} has no such run; its runs are 1 to {last}")
+}
+
+/// Which occurrence is shown, in a line.
+fn line(run: &WindowRun, runs: &[&WindowRun], processes: usize, fewest: bool) -> String {
+    let of_image = runs.iter().filter(|it| it.key.image == run.key.image);
+    let mut line = format!("window {}", run.name);
+    match of_image.count() {
+        1 => {}
+        _ if processes > 1 && fewest => {
+            line.push_str(": the run with the fewest allocations of each process")
+        }
+        many => {
+            line.push_str(&format!(": run {} of {many}", run.occurrence));
+            let others = || runs.iter().filter(|it| it.key.image == run.key.image);
+            let alike = others().all(|it| it.figures.allocations == run.figures.allocations);
+            if alike {
+                line.push_str(", which all have as many allocations");
+            } else if fewest {
+                line.push_str(", the one with the fewest allocations");
+            }
+        }
+    }
+    if run.iterations > 0 {
+        line.push_str(&format!(" · {} iterations", count(run.iterations)));
+    }
+    if run.thread.is_some() {
+        line.push_str(" · one thread");
+    }
+    if !run.closed {
+        line.push_str(" · not closed");
+    }
+    line
+}
+
+/// The occurrences of a window that can be compared, at most so many, and what
+/// is to be said about the others.
+pub fn comparable<'p>(
+    path: &Path,
+    profile: &'p Profile,
+    name: &str,
+) -> Result<(Vec<&'p WindowRun>, Vec<String>), Failure> {
+    let all = named(path, profile, name)?;
+    let mut runs: Vec<&WindowRun> = all
+        .iter()
+        .copied()
+        .filter(|run| run.closed && run.measured)
+        .collect();
+    let mut notes = Vec::new();
+    let (shown, name) = (path.display(), name.escape_debug());
+    if runs.is_empty() {
+        return Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "no run of the window '{name}' in {shown} was closed: there is nothing to compare"
+            ),
+        ));
+    }
+    if runs.len() < all.len() {
+        notes.push(format!(
+            "note: {shown}: {} of {} runs of the window '{name}' were not closed or not measured and are left out",
+            all.len() - runs.len(),
+            all.len()
+        ));
+    }
+    if runs.len() > MOST_RUNS {
+        notes.push(format!(
+            "note: {shown}: the first {MOST_RUNS} of {} runs of the window '{name}' are compared",
+            runs.len()
+        ));
+        runs.truncate(MOST_RUNS);
+    }
+    Ok((runs, notes))
+}
+
+/// The profiles of these occurrences.
+pub fn stacks(path: &Path, trace: &TraceReader, keys: &[WindowKey]) -> Result<Profile, Failure> {
+    let progress = Progress::new(false);
+    let show = |done, total| progress.show("reading the windows", done, total);
+    let options = Options {
+        progress: Some(&show),
+        ..Options::default()
+    };
+    let profile = replay_windows(trace, &options, keys);
+    progress.finish();
+    profile.map_err(|error| trace::unreplayable(path, error))
+}
