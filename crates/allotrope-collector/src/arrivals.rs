@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, RING_WORDS, image_state};
+use allotrope_ring::layout::{IMAGES, MAX_EVENT_WORDS, RING_WORDS, image_state};
 use allotrope_ring::words::{self, ImageWords, Word, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
@@ -79,7 +79,7 @@ impl Recording {
     fn read_introduction(&mut self, slot: usize) -> Option<Introduction> {
         let first_lane = self.arena.images()[slot].first_lane.load(Acquire);
         let lane = first_lane as usize;
-        if lane >= LANES || self.lanes[lane].stream.is_some() {
+        if lane >= self.arena.mapped_lanes() || self.lanes[lane].stream.is_some() {
             return None;
         }
         let shared = &self.arena.lanes()[lane];
@@ -162,7 +162,7 @@ impl Recording {
         // A lane is a stream from its first event on: those before the fork
         // may not have been read.
         for lane in pairs.iter().step_by(2) {
-            if *lane < LANES as u64 {
+            if *lane < self.arena.mapped_lanes() as u64 {
                 self.drain_lane(*lane as usize);
             }
         }

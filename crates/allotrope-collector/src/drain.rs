@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, RING_WORDS};
+use allotrope_ring::layout::{IMAGES, MAX_EVENT_WORDS, RING_WORDS};
 
 use crate::recording::{Recording, Slot};
 use crate::stream::Stream;
@@ -39,7 +39,7 @@ impl Recording {
     /// Reads all lanes once; how many words there were.
     pub(crate) fn drain(&mut self) -> u64 {
         let mut found = 0;
-        for lane in 0..LANES {
+        for lane in 0..self.arena.mapped_lanes() {
             found += self.drain_lane(lane);
         }
         if self.book.pending_events > MOST_PENDING {
@@ -162,14 +162,14 @@ impl Recording {
     }
 
     fn write_all_events(&mut self) {
-        for lane in 0..LANES {
+        for lane in 0..self.arena.mapped_lanes() {
             self.write_stream(lane);
         }
     }
 
     /// Writes the events of streams that have held some back for long.
     pub(crate) fn write_old_events(&mut self) {
-        for lane in 0..LANES {
+        for lane in 0..self.arena.mapped_lanes() {
             let oldest = self.lanes[lane].stream.as_ref().and_then(|it| it.oldest());
             if oldest.is_some_and(|oldest| self.now.saturating_duration_since(oldest) >= OLD) {
                 self.write_stream(lane);

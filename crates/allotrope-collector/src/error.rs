@@ -17,7 +17,7 @@ pub enum CollectorError {
     NoStart(String),
     /// The shared memory could not be made.
     #[error(
-        "cannot make the shared memory for the recording: {0}; it needs memfd_create(2) and 1 GiB of address space"
+        "cannot make the shared memory for the recording: {0}; it needs memfd_create(2) and 8 MiB of address space"
     )]
     Arena(#[source] io::Error),
     /// Something else that a recording needs could not be had.

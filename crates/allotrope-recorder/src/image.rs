@@ -134,11 +134,19 @@ fn map_arena(process: u64, descriptor: u64, key: u64) -> *mut u8 {
     if file < 0 {
         return ptr::null_mut();
     }
-    let arena = system::map_shared(file, layout::ARENA_BYTES);
+    let mut lanes = layout::lanes_within(system::address_space_limit());
+    let arena = loop {
+        let arena = system::map_shared(file, layout::bytes_with(lanes));
+        match layout::fewer_lanes(lanes) {
+            Some(fewer) if arena.is_null() => lanes = fewer,
+            _ => break arena,
+        }
+    };
     system::close(file);
     if arena.is_null() {
         return arena;
     }
+    let bytes = layout::bytes_with(lanes);
     // SAFETY: the mapping begins with the control page.
     let control = unsafe { &*arena.cast::<Control>() };
     let fits = control.magic.load(Acquire) == layout::MAGIC
@@ -148,12 +156,13 @@ fn map_arena(process: u64, descriptor: u64, key: u64) -> *mut u8 {
     // control page.
     unsafe {
         if !fits {
-            system::unmap(arena, layout::ARENA_BYTES);
+            system::unmap(arena, bytes);
             return ptr::null_mut();
         }
         system::protect_read_only(arena, layout::PAGE);
     }
-    system::advise(arena, layout::ARENA_BYTES, libc::MADV_DONTDUMP);
+    system::advise(arena, bytes, libc::MADV_DONTDUMP);
+    process::set_lanes(lanes.min(control.lanes.load(Relaxed) as usize));
     arena
 }
 

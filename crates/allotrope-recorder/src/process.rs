@@ -24,8 +24,8 @@ use crate::thread::{self, Thread};
 pub struct Guard {
     /// 0: this is a forked child that has not yet noticed.
     alive: AtomicU32,
-    /// Held (1) while threads are claimed or modules entered, with signals
-    /// blocked; free again in a forked child.
+    /// Held while threads are claimed or modules entered, with signals blocked;
+    /// free again in a forked child. One of `lock_state`.
     lock: AtomicU32,
     /// The image has told the collector who it is.
     announced: AtomicU32,
@@ -46,6 +46,8 @@ const OFF: u8 = 3;
 
 static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// How many lanes, from the first, can be used here.
+static USABLE_LANES: AtomicU32 = AtomicU32::new(0);
 static GUARD: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
 /// The slot of the image that last was alive here: a forked child's parent.
 static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
@@ -122,6 +124,11 @@ pub fn lanes() -> &'static [Lane; LANES] {
 /// The owner of this image's lanes.
 pub fn owner() -> u32 {
     guard().slot.load(Relaxed) + 1
+}
+
+/// Says how many lanes are mapped on both sides.
+pub fn set_lanes(usable: usize) {
+    USABLE_LANES.store(usable.min(LANES) as u32, Relaxed);
 }
 
 /// The places for remarks.
@@ -329,12 +336,28 @@ fn threads() -> impl Iterator<Item = *mut Thread> + Clone {
 /// another running thread can hold it, for a short time.
 pub struct Lock(());
 
+/// What [`Guard::lock`] can be.
+mod lock_state {
+    pub const FREE: u32 = 0;
+    pub const HELD: u32 = 1;
+    /// Held, and somebody may sleep until it is free.
+    pub const AWAITED: u32 = 2;
+}
+
+/// Longest sleep for the lock, in milliseconds: whoever frees it wakes one who
+/// waits, so this is never waited for.
+const LONGEST_WAIT: u64 = 50;
+
 impl Lock {
     /// Takes it.
     pub fn take() -> Self {
+        use lock_state::{AWAITED, FREE, HELD};
         let lock = &guard().lock;
-        while lock.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
-            system::futex_wait(lock, 1, 1);
+        if lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            // Taken so, it is woken for once too often at most.
+            while lock.swap(AWAITED, Acquire) != FREE {
+                system::futex_wait(lock, AWAITED, LONGEST_WAIT);
+            }
         }
         Self(())
     }
@@ -342,7 +365,10 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        guard().lock.store(0, Release);
+        let lock = &guard().lock;
+        if lock.swap(lock_state::FREE, Release) == lock_state::AWAITED {
+            system::futex_wake_one(lock);
+        }
     }
 }
 
@@ -422,13 +448,16 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
     let lanes = lanes();
     let owner = owner();
     let hint = shared().lane_hint.fetch_add(1, Relaxed) as usize;
-    let free = (0..LANES).map(|step| (hint + step) % LANES).find(|&index| {
-        lanes[index].owner.load(Relaxed) == 0
-            && lanes[index]
-                .owner
-                .compare_exchange(0, owner, Acquire, Relaxed)
-                .is_ok()
-    });
+    let usable = USABLE_LANES.load(Relaxed).max(1) as usize;
+    let free = (0..usable)
+        .map(|step| (hint + step) % usable)
+        .find(|&index| {
+            lanes[index].owner.load(Relaxed) == 0
+                && lanes[index]
+                    .owner
+                    .compare_exchange(0, owner, Acquire, Relaxed)
+                    .is_ok()
+        });
     let Some(index) = free else {
         REFUSED.fetch_add(1, Relaxed);
         lost(Loss::NoRing);

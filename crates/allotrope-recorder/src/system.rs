@@ -157,10 +157,19 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, milliseconds: u64) {
 
 /// Wakes everybody who waits on `word`.
 pub fn futex_wake(word: &AtomicU32) {
+    wake(word, i32::MAX);
+}
+
+/// Wakes one of those who wait on `word`.
+pub fn futex_wake_one(word: &AtomicU32) {
+    wake(word, 1);
+}
+
+fn wake(word: &AtomicU32, waiters: i32) {
     let arguments = [
         word.as_ptr() as usize,
         libc::FUTEX_WAKE as usize,
-        i32::MAX as usize,
+        waiters as usize,
         0,
         0,
         0,
@@ -379,6 +388,19 @@ impl Drop for SignalsBlocked {
         // SAFETY: as above.
         unsafe { call(number::RT_SIGPROCMASK, arguments) };
     }
+}
+
+/// The limit of this process's address space in bytes, if there is one.
+pub fn address_space_limit() -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    let resource = libc::RLIMIT_AS as usize;
+    let arguments = [0, resource, 0, (&raw mut limit) as usize, 0, 0];
+    // SAFETY: the kernel fills the structure.
+    let result = unsafe { call(number::PRLIMIT64, arguments) };
+    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Ends the process.

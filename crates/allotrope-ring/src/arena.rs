@@ -33,6 +33,8 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
+    /// Lanes that are mapped, from the first.
+    mapped_lanes: usize,
     memory: OwnedFd,
     /// This mapping's maker holds the mutex that says that it lives.
     is_collector: bool,
@@ -66,6 +68,7 @@ impl Arena {
         control
             .no_follow
             .store(u32::from(settings.no_follow), Relaxed);
+        control.lanes.store(arena.mapped_lanes as u32, Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         arena.hold_alive_mutex()?;
         control.magic.store(layout::MAGIC, Release);
@@ -79,22 +82,32 @@ impl Arena {
     }
 
     fn map(memory: OwnedFd, is_collector: bool) -> io::Result<Self> {
-        // SAFETY: a fresh mapping chosen by the kernel overlaps nothing; the
-        // seals keep the file from shrinking under it.
-        let base = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                ARENA_BYTES,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::NORESERVE,
-                &memory,
-                0,
-            )?
+        let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
+        let mut mapped_lanes = layout::lanes_within(limit);
+        let base = loop {
+            // SAFETY: a fresh mapping chosen by the kernel overlaps nothing; the
+            // seals keep the file from shrinking under it.
+            let mapped = unsafe {
+                rustix::mm::mmap(
+                    std::ptr::null_mut(),
+                    layout::bytes_with(mapped_lanes),
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::SHARED | MapFlags::NORESERVE,
+                    &memory,
+                    0,
+                )
+            };
+            match (mapped, layout::fewer_lanes(mapped_lanes)) {
+                (Ok(base), _) => break base,
+                (Err(_), Some(fewer)) => mapped_lanes = fewer,
+                (Err(error), None) => return Err(error.into()),
+            }
         };
         let base = NonNull::new(base.cast::<u8>())
             .ok_or_else(|| io::Error::other("the arena was mapped at address 0"))?;
         Ok(Self {
             base,
+            mapped_lanes,
             memory,
             is_collector,
         })
@@ -106,7 +119,7 @@ impl Arena {
     }
 
     fn at<T>(&self, offset: usize) -> &T {
-        debug_assert!(offset + size_of::<T>() <= ARENA_BYTES);
+        debug_assert!(offset + size_of::<T>() <= layout::bytes_with(self.mapped_lanes));
         // SAFETY: offsets come from `layout`, whose structures are aligned,
         // lie within the mapping and consist of atomics, for which every bit
         // pattern is valid and shared writing by another process is sound.
@@ -128,13 +141,19 @@ impl Arena {
         self.at(layout::IMAGES_OFFSET)
     }
 
+    /// How many lanes, from the first, have rings that can be read.
+    pub fn mapped_lanes(&self) -> usize {
+        self.mapped_lanes
+    }
+
     /// The lanes.
     pub fn lanes(&self) -> &[Lane; LANES] {
         self.at(layout::LANES_OFFSET)
     }
 
     fn ring(&self, lane: usize) -> &[AtomicU64; RING_WORDS + OVERFLOW_WORDS] {
-        assert!(lane < LANES, "lane {lane} of {LANES}");
+        let mapped = self.mapped_lanes;
+        assert!(lane < mapped, "lane {lane} of {mapped}");
         self.at(RINGS_OFFSET + lane * RING_STRIDE)
     }
 
@@ -308,7 +327,10 @@ impl Drop for Arena {
             if self.is_collector {
                 libc::pthread_mutex_unlock(mutex.cast::<libc::pthread_mutex_t>());
             }
-            let _ = rustix::mm::munmap(self.base.as_ptr().cast(), ARENA_BYTES);
+            let _ = rustix::mm::munmap(
+                self.base.as_ptr().cast(),
+                layout::bytes_with(self.mapped_lanes),
+            );
         }
     }
 }

@@ -47,7 +47,45 @@ pub const RINGS_OFFSET: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_
 /// Bytes from one ring to the next.
 pub const RING_STRIDE: usize = (RING_WORDS + OVERFLOW_WORDS) * 8;
 /// Bytes of the whole arena (sparse).
-pub const ARENA_BYTES: usize = RINGS_OFFSET + LANES * RING_STRIDE;
+pub const ARENA_BYTES: usize = bytes_with(LANES);
+
+/// Fewest lanes that are mapped.
+const FEWEST_LANES: usize = 8;
+
+/// How many of the lanes a process maps whose address space is limited to so
+/// many bytes (`RLIMIT_AS`; `None`: not limited): they are to take little of
+/// what the program was given, a thirty-second part.
+pub const fn lanes_within(limit: Option<u64>) -> usize {
+    let Some(limit) = limit else {
+        return LANES;
+    };
+    let lanes = limit / 32 / RING_STRIDE as u64;
+    if lanes >= LANES as u64 {
+        LANES
+    } else if lanes < FEWEST_LANES as u64 {
+        FEWEST_LANES
+    } else {
+        lanes as usize
+    }
+}
+
+/// The next smaller number of lanes to try where memory for `lanes` was not to
+/// be had; `None` if that was the smallest.
+pub const fn fewer_lanes(lanes: usize) -> Option<usize> {
+    if lanes <= FEWEST_LANES {
+        None
+    } else if lanes / 4 < FEWEST_LANES {
+        Some(FEWEST_LANES)
+    } else {
+        Some(lanes / 4)
+    }
+}
+
+/// Bytes from the arena's start that hold everything and the rings of so many
+/// lanes.
+pub const fn bytes_with(lanes: usize) -> usize {
+    RINGS_OFFSET + lanes * RING_STRIDE
+}
 
 /// Name of the environment variable that tells a recorded program where its
 /// arena is: `PID:FD:KEY`, the collector's process id, its descriptor of the
@@ -81,7 +119,10 @@ pub struct Control {
     pub stopped: AtomicU32,
     /// Non-zero: `exec`ed and forked images are not to be recorded.
     pub no_follow: AtomicU32,
-    _pad: [u64; 3],
+    /// How many lanes, from the first, the collector has mapped. The others are
+    /// not to be used.
+    pub lanes: AtomicU32,
+    _pad: [u32; 5],
     /// The coarse clock (a count of the collector's rounds), loaded with every
     /// event. Its upper half is 0: there recorders put their image's own count
     /// of windows. Alone on its line.

@@ -162,6 +162,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         outcome: None,
         ended: None,
         waiting: false,
+        waits_for_many: false,
         stopping: false,
         progress: Progress::new(arguments.quiet),
         quiet: arguments.quiet,
@@ -177,6 +178,9 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     front.finish()
 }
 
+/// Most processes that are named when the recording waits for them.
+const MOST_NAMED: usize = 8;
+
 /// The state of a recording.
 struct Front {
     child: std::process::Child,
@@ -190,6 +194,8 @@ struct Front {
     ended: Option<Instant>,
     /// The user has been told what the recording waits for.
     waiting: bool,
+    /// That was about so many that it is not repeated for each that ends.
+    waits_for_many: bool,
     /// The collector has been told to end the recording.
     stopping: bool,
     progress: Progress,
@@ -268,10 +274,19 @@ impl Front {
 
     fn waiting_for(&mut self, pids: &[u32]) {
         self.waiting = true;
-        let pids: Vec<_> = pids.iter().map(u32::to_string).collect();
+        let count = pids.len();
+        if count > MOST_NAMED && self.waits_for_many {
+            return;
+        }
+        self.waits_for_many = count > MOST_NAMED;
+        let named: Vec<_> = pids.iter().take(MOST_NAMED).map(u32::to_string).collect();
+        let more = match count.saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
         self.say(&format!(
-            "waiting for recorded processes {} (Ctrl-C ends the recording, not them)",
-            pids.join(", ")
+            "waiting for recorded processes {}{more} (Ctrl-C ends the recording, not them)",
+            named.join(", ")
         ));
     }
 

@@ -34,6 +34,7 @@ pub mod number {
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
+    pub const PRLIMIT64: usize = 302;
 }
 
 /// A system call with up to six arguments.

@@ -5,7 +5,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use allotrope_ring::layout::ARENA_BYTES;
+use allotrope_ring::layout::{ARENA_BYTES, LANES, bytes_with, lanes_within};
 use indicatif::BinaryBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
@@ -138,15 +138,14 @@ fn try_memfd() -> std::io::Result<()> {
 
 fn address_space() -> Finding {
     let topic = "address space";
-    // The program maps the arena on top of what it needs itself.
-    let wanted = 2 * ARENA_BYTES as u64;
     match getrlimit(Resource::As).current {
-        Some(limit) if limit < wanted => Finding::problem(
+        Some(limit) if lanes_within(Some(limit)) < LANES => Finding::problem(
             topic,
             format!("is limited to {}", BinaryBytes(limit)),
             format!(
-                "raise the limit (ulimit -v) to {} MiB or more; almost nothing of it is used",
-                wanted >> 20
+                "raise the limit (ulimit -v) if more than {} threads are to be recorded at once; they take {} of it",
+                lanes_within(Some(limit)),
+                BinaryBytes(bytes_with(lanes_within(Some(limit))) as u64)
             ),
         ),
         _ => Finding::ok(topic, "is not limited too much"),
