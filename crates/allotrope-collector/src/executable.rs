@@ -40,6 +40,8 @@ pub enum Obstacle {
     OtherLibc,
     /// It or a library of its own defines `malloc`; the module's path.
     OwnMalloc(String),
+    /// It runs under a tool of valgrind's that has its own `malloc`.
+    Valgrind,
     /// Its allocator defines C++'s operators; the module's path.
     Operators(String),
     /// It opened a library in a namespace of its own; the library's path.
@@ -60,6 +62,7 @@ impl Obstacle {
             remark::OTHER_LIBC => Self::OtherLibc,
             remark::OWN_MALLOC => Self::OwnMalloc(path()),
             remark::PRIVILEGED => Self::Privileged,
+            remark::VALGRIND => Self::Valgrind,
             remark::OPERATORS => Self::Operators(path()),
             remark::NAMESPACE => Self::Namespace(path()),
             _ => Self::Unknown,
@@ -69,7 +72,7 @@ impl Obstacle {
     /// Whether it is about a program that has a recorder, which sees nothing or
     /// not everything.
     pub fn is_within(&self) -> bool {
-        matches!(self, Self::OwnMalloc(_)) || self.is_partial()
+        matches!(self, Self::OwnMalloc(_) | Self::Valgrind) || self.is_partial()
     }
 
     /// Whether only a part of what the process allocates is not seen.
@@ -90,6 +93,7 @@ impl Obstacle {
             Self::NoRecorder => "the recorder's file cannot be read from where it runs (a chroot or a container); bind-mount the folder of the recorder there, or give one that it can read with --recorder".into(),
             Self::OtherLibc => "its C library is not glibc; build it for glibc (for example x86_64-unknown-linux-gnu)".into(),
             Self::OwnMalloc(path) => format!("a malloc of its own, in {path}, is called in the place of the recorder's; link the allocator as a shared library, or report its blocks (allotrope.h in C and C++, allotrope-client's Recorded in Rust)"),
+            Self::Valgrind => "valgrind puts its own malloc before the recorder's; record the program without valgrind".into(),
             Self::Operators(path) => format!("its allocator {path} defines C++'s operators new and delete, which are recorded only where the recording's first program is linked against such an allocator; record the program directly"),
             Self::Namespace(path) => format!("{path} was opened with dlmopen, in a namespace with a C library of its own, whose allocations are not seen; open it with dlopen for the recording"),
             Self::Unknown => "its recorder did not report; perhaps its environment was cleared (LD_PRELOAD and ALLOTROPE_ARENA have to reach it) or it ended at once; run `allotrope doctor` on it".into(),

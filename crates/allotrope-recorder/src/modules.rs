@@ -306,6 +306,9 @@ pub fn remark_on_unseen() {
     {
         remarks::make(system::process_id(), remark::OWN_MALLOC, first.path());
     }
+    if runs_under_valgrind() {
+        remarks::make(system::process_id(), remark::VALGRIND, image::executable());
+    }
     let allocator = at_address(next::address(Function::Malloc) as u64);
     let operators = at_address(next::first_operator_new() as u64);
     if let (Some(allocator), Some(operators)) = (allocator, operators)
@@ -313,6 +316,17 @@ pub fn remark_on_unseen() {
     {
         remarks::make(system::process_id(), remark::OPERATORS, operators.path());
     }
+}
+
+/// Valgrind preloads a library for its core, and one more for a tool that puts
+/// another `malloc` in the place of every one there is, without a trace in the
+/// symbols.
+fn runs_under_valgrind() -> bool {
+    const CORE: &[u8] = b"vgpreload_core";
+    let list = image::environment_value(b"LD_PRELOAD").unwrap_or(b"");
+    list.split(|byte| matches!(byte, b' ' | b':'))
+        .filter_map(|library| library.rsplit(|byte| *byte == b'/').next())
+        .any(|name| name.starts_with(b"vgpreload_") && !name.starts_with(CORE))
 }
 
 /// Whether `path` is that of the recorder itself.

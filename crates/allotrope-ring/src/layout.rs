@@ -185,6 +185,8 @@ pub mod remark {
     pub const OWN_MALLOC: u32 = 6;
     /// It becomes the program at the path, which runs with rights of others.
     pub const PRIVILEGED: u32 = 7;
+    /// It runs under a tool of valgrind's that has its own `malloc`.
+    pub const VALGRIND: u32 = 8;
     /// The allocator at the path defines C++'s operators, and the library that
     /// records them is not loaded.
     pub const OPERATORS: u32 = 32;

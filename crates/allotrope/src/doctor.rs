@@ -1,7 +1,8 @@
 //! `allotrope doctor`: whether this machine and a program can be recorded, and
-//! if not, why and what to do. The checks lie in [`machine`] and [`program`];
+//! if not, why and what to do. The checks lie in [`machine`], [`beside`] and [`program`];
 //! here their findings are printed and become an exit status.
 
+mod beside;
 mod finding;
 mod machine;
 mod program;
@@ -50,7 +51,8 @@ struct Document<'a> {
 
 /// Looks, prints, and gives the status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let machine = machine::check();
+    let mut machine = machine::check();
+    machine.extend(beside::check());
     let program = arguments.program.as_ref().map(|name| program::check(name));
     let program = program.unwrap_or_default();
     let findings: Vec<_> = machine.iter().chain(&program).collect();

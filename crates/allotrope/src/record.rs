@@ -6,7 +6,7 @@
 
 mod collector_process;
 mod output_file;
-mod program;
+pub mod program;
 mod signals;
 mod summary;
 
@@ -372,7 +372,10 @@ impl Front {
                     self.output.remove();
                     "nothing of it is left".to_owned()
                 } else {
-                    format!("what was recorded before is in {}", path.display())
+                    let path = path.display();
+                    format!(
+                        "what was recorded before is in {path}; `allotrope symbolize {path}` gives its functions their names"
+                    )
                 };
                 // The collector knows the file by the name that it began with.
                 let partial = self.output.partial().display().to_string();

@@ -219,6 +219,37 @@ fn a_child_whose_allocator_defines_the_operators() {
 }
 
 #[test]
+fn a_program_under_valgrind() {
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        return skip("valgrind is not here");
+    }
+    let run = |tool: &str| {
+        let recording = record("valgrind").args(["-q", tool, "--log-file=/dev/null"]);
+        let out = format!(
+            "--{}-out-file=/dev/null",
+            tool.trim_start_matches("--tool=")
+        );
+        let recording = if tool == "--tool=memcheck" {
+            recording
+        } else {
+            recording.arg(out)
+        };
+        let recording = recording.arg(compiled("showing.c")).run().expect_status(5);
+        said(&recording)
+    };
+    let said = run("--tool=memcheck");
+    assert!(
+        said.contains("valgrind puts its own malloc before"),
+        "{said}"
+    );
+    let said = run("--tool=callgrind");
+    assert!(
+        !said.contains("valgrind puts its own malloc before"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_namespace_of_its_own() {
     let recording = record(compiled("namespace.c")).run().expect_status(0);
     let said = said(&recording);
