@@ -1,7 +1,7 @@
 //! The report as JSON, format `allotrope-report/1`.
 //!
 //! A stable contract: no field is renamed, removed or given another meaning
-//! without a new format number. Sites are written as they come, so that a
+//! without a new format number; fields may be added. Sites are written as they come, so that a
 //! profile with very many of them needs no second copy in memory.
 
 use std::io::{self, Write};
@@ -13,18 +13,25 @@ use serde::ser::{SerializeMap, SerializeStruct, Serializer};
 
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
+use crate::source_lines::SourceLines;
 
 /// Writes the whole profile and a newline.
-pub fn write(profile: &Profile, out: &mut dyn Write) -> io::Result<()> {
+///
+/// With `source` each frame whose line of code is at hand has it as `source`.
+pub fn write(
+    profile: &Profile,
+    source: Option<&SourceLines>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
-    serde_json::to_writer(&mut out, &Document(profile))?;
+    serde_json::to_writer(&mut out, &Document(profile, source))?;
     out.write_all(b"\n")?;
     out.flush()
 }
 
-struct Document<'a>(&'a Profile);
+struct Document<'a>(&'a Profile, Option<&'a SourceLines>);
 
-struct Frames<'a>(&'a Profile);
+struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
 
 struct Processes<'a>(&'a [Process]);
 
@@ -44,6 +51,9 @@ struct FrameForm<'a> {
     column: u32,
     offset: u64,
     inlined: bool,
+    /// The line of code, where it was asked for and is at hand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -98,7 +108,7 @@ impl Serialize for Document<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut document = serializer.serialize_struct("Report", 3)?;
         document.serialize_field("format", "allotrope-report/1")?;
-        document.serialize_field("frames", &Frames(self.0))?;
+        document.serialize_field("frames", &Frames(self.0, self.1))?;
         document.serialize_field("processes", &Processes(&self.0.processes))?;
         document.end()
     }
@@ -106,7 +116,7 @@ impl Serialize for Document<'_> {
 
 impl Serialize for Frames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let form = |frame| frame_form(self.0, frame);
+        let form = |frame| frame_form(self.0, self.1, frame);
         serializer.collect_seq(self.0.frames.iter().map(form))
     }
 }
@@ -143,7 +153,11 @@ impl Serialize for ExitForm {
     }
 }
 
-fn frame_form<'a>(profile: &'a Profile, frame: &'a Frame) -> FrameForm<'a> {
+fn frame_form<'a>(
+    profile: &'a Profile,
+    source: Option<&SourceLines>,
+    frame: &'a Frame,
+) -> FrameForm<'a> {
     FrameForm {
         function: &frame.function,
         signature: &frame.signature,
@@ -153,6 +167,7 @@ fn frame_form<'a>(profile: &'a Profile, frame: &'a Frame) -> FrameForm<'a> {
         column: frame.column,
         offset: frame.offset,
         inlined: frame.inlined,
+        source: source.and_then(|source| source.line(frame)),
     }
 }
 

@@ -13,11 +13,13 @@ pub mod numbers;
 mod selection;
 mod shorten;
 mod signal;
+mod source_lines;
 mod style;
 pub mod text;
 mod warnings;
 
 pub use selection::{Key, Part, sites_alike};
 pub use signal::signal_name;
+pub use source_lines::SourceLines;
 pub use style::Style;
 pub use warnings::warnings;

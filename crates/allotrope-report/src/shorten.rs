@@ -53,6 +53,15 @@ pub(crate) fn start(text: &str, room: usize) -> String {
     format!("{head}…")
 }
 
+/// The text with its end left out.
+pub(crate) fn end(text: &str, room: usize) -> String {
+    if columns(text) <= room {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(room.saturating_sub(1)).collect();
+    format!("{}…", head.trim_end())
+}
+
 /// The text with its middle left out.
 pub(crate) fn middle(text: &str, room: usize) -> String {
     let length = columns(text);

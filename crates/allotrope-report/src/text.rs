@@ -12,6 +12,7 @@ mod tree;
 mod windows;
 
 use std::io::{self, Write};
+use std::rc::Rc;
 
 use allotrope_profile::Profile;
 use allotrope_trace::model::ImageId;
@@ -20,6 +21,7 @@ pub use blocks::BlockList;
 pub use site::write_site;
 
 use crate::selection::{Key, Part, processes, rows};
+use crate::source_lines::SourceLines;
 use crate::style::{Role, Style};
 use crate::warnings::warnings;
 
@@ -56,6 +58,8 @@ pub struct TextOptions {
     pub all_frames: bool,
     /// The profile is that of windows: which, in a line.
     pub window: Option<String>,
+    /// Where lines of code come from, if they are to be shown.
+    pub source: Option<Rc<SourceLines>>,
 }
 
 impl Default for TextOptions {
@@ -71,6 +75,7 @@ impl Default for TextOptions {
             part: Part::All,
             all_frames: false,
             window: None,
+            source: None,
         }
     }
 }
@@ -98,7 +103,22 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
             lists::write(profile, &rows, key, many, options, out)?;
         }
     }
+    write_source_remarks(options, out)?;
     out.flush()
+}
+
+/// Says once what source was not at hand.
+fn write_source_remarks(options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let remarks = options.source.iter().flat_map(|source| source.remarks());
+    for remark in remarks {
+        let lines = crate::shorten::wrap(&remark, options.style.columns() - 2);
+        writeln!(out)?;
+        for (index, line) in lines.iter().enumerate() {
+            let mark = if index == 0 { "! " } else { "  " };
+            writeln!(out, "{mark}{}", options.style.paint(Role::Warning, line))?;
+        }
+    }
+    Ok(())
 }
 
 /// A list of leaked blocks adds nothing to persisted or destroyed ones.

@@ -467,7 +467,7 @@ fn one_site_with_its_single_allocations() {
 fn json_of_a_troubled_recording() {
     let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
     let mut out = Vec::new();
-    json::write(&profile, &mut out).expect("memory");
+    json::write(&profile, None, &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("is JSON"));
     // The order of fields is part of what people read first.
@@ -477,7 +477,7 @@ fn json_of_a_troubled_recording() {
 #[test]
 fn json_sites_are_sorted_complete_and_sum_up() {
     let mut out = Vec::new();
-    json::write(&alone(), &mut out).expect("memory");
+    json::write(&alone(), None, &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     let process = &value["processes"][0];
     let sites = process["sites"].as_array().expect("a list");

@@ -4,10 +4,12 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
 
 use allotrope_profile::{Options, Profile, blocks_of_sites};
 use allotrope_report::text::{self, BlockList, Direction, TextOptions};
-use allotrope_report::{Key, Part, Style, json, sites_alike};
+use allotrope_report::{Key, Part, SourceLines, Style, json, sites_alike};
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
@@ -81,6 +83,12 @@ pub struct Arguments {
     /// Show the single allocations of the site: time, size, lifetime, thread
     #[arg(long, requires = "site")]
     events: bool,
+    /// Show the lines of code of each stack, where their files are at hand
+    #[arg(long, conflicts_with = "tree")]
+    source: bool,
+    /// Source files whose paths begin with PREFIX are below DIR now
+    #[arg(long, value_name = "PREFIX=DIR", requires = "source", value_parser = moved)]
+    source_path: Vec<(PathBuf, PathBuf)>,
     /// Show the frames of allocators and standard libraries, too
     #[arg(long)]
     all_frames: bool,
@@ -138,7 +146,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
     }
     check_process(arguments, &profile)?;
-    let mut options = text_options(arguments);
+    let mut options = TextOptions {
+        source: source(arguments, &profile),
+        ..text_options(arguments)
+    };
     if let Some(name) = &arguments.window {
         let wanted = arguments.process;
         profile
@@ -152,7 +163,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         profile
             .processes
             .retain(|process| wanted.is_none_or(|id| process.id == id));
-        standard_output::print(|output| json::write(&profile, output))?;
+        let source = options.source.as_deref();
+        standard_output::print(|output| json::write(&profile, source, output))?;
+        for remark in source.iter().flat_map(|source| source.remarks()) {
+            eprintln!("allotrope: warning: {remark}");
+        }
         return Ok(FINE);
     }
     match arguments.site {
@@ -160,6 +175,22 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         None => standard_output::print(|output| text::write(&profile, &options, output))?,
     }
     Ok(FINE)
+}
+
+/// Where the lines of code come from, if they are asked for.
+fn source(arguments: &Arguments, profile: &Profile) -> Option<Rc<SourceLines>> {
+    let started = Duration::from_nanos(profile.recording.started_unix_ns);
+    let recorded = SystemTime::UNIX_EPOCH.checked_add(started);
+    let lines = || Rc::new(SourceLines::new(arguments.source_path.clone(), recorded));
+    arguments.source.then(lines)
+}
+
+/// `PREFIX=DIR`, the prefix up to the first `=`.
+fn moved(text: &str) -> Result<(PathBuf, PathBuf), String> {
+    match text.split_once('=') {
+        Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
+        _ => Err("write PREFIX=DIR, such as /build/src=/home/me/src".to_owned()),
+    }
 }
 
 /// JSON is complete; what selects parts of a text would be ignored silently.

@@ -8,7 +8,7 @@ use allotrope_profile::{Frame, Profile};
 
 use crate::numbers::{bytes, count, share};
 use crate::selection::{Figures, Key, Row, sum};
-use crate::shorten::{callers, columns, middle, name, path};
+use crate::shorten::{callers, columns, end, middle, name, path};
 use crate::style::Role;
 use crate::text::{TextOptions, describe};
 
@@ -70,6 +70,7 @@ pub(super) fn write(
         if !second.is_empty() {
             writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Place, &second))?;
         }
+        write_source(profile, row, options, out)?;
     }
     let rest = &ranked[shown.len()..];
     if !rest.is_empty() {
@@ -81,6 +82,35 @@ pub(super) fn write(
             count(value)
         };
         writeln!(out, "  … {} more with {value}", count(rest.len() as u64))?;
+    }
+    Ok(())
+}
+
+/// The lines of code of a row's stack, outwards, as far as they are at hand.
+fn write_source(
+    profile: &Profile,
+    row: &Row<'_>,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let Some(source) = &options.source else {
+        return Ok(());
+    };
+    let room = options.style.columns().saturating_sub(INDENT + 2);
+    let frames = row.stack.iter();
+    let frames = frames.filter_map(|&index| profile.frames.get(index as usize));
+    let lines: Vec<(String, String)> = frames
+        .filter_map(|frame| {
+            let code = source.line(frame)?;
+            Some((place(profile, frame, room / 3).unwrap_or_default(), code))
+        })
+        .collect();
+    let width = lines.iter().map(|(place, _)| columns(place)).max();
+    for (place, code) in lines {
+        let pad = width.unwrap_or(0) - columns(&place);
+        let code = end(&code, room.saturating_sub(width.unwrap_or(0) + 3));
+        let place = options.style.paint(Role::Place, &place).to_string();
+        writeln!(out, "{:INDENT$}  {place}{:pad$} │ {code}", "", "")?;
     }
     Ok(())
 }

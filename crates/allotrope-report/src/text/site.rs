@@ -6,7 +6,7 @@ use allotrope_profile::{Lifetimes, Profile, Site};
 
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::{Row, row_of};
-use crate::shorten::{columns, middle, name};
+use crate::shorten::{columns, end, middle, name};
 use crate::style::Role;
 use crate::text::{TextOptions, lists};
 
@@ -53,6 +53,7 @@ pub fn write_site(
             count((row.sites.len() - MOST) as u64)
         )?;
     }
+    super::write_source_remarks(options, out)?;
     Ok(true)
 }
 
@@ -142,6 +143,9 @@ fn write_stack(
             style.paint(Role::Place, &place),
         );
         writeln!(out, "{}", format!("    {function}  {place}").trim_end())?;
+        if let Some(code) = options.source.as_ref().and_then(|it| it.line(frame)) {
+            writeln!(out, "      │ {}", end(&code, room.saturating_sub(4)))?;
+        }
     }
     if hidden > 0 {
         let frames = if hidden == 1 { "frame" } else { "frames" };

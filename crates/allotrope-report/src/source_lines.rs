@@ -1,0 +1,188 @@
+//! Lines of source code, read from where the debug information says they are,
+//! or from where somebody says they are now. What is not at hand is remembered,
+//! so that it can be said once.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use allotrope_profile::Frame;
+use rustc_hash::FxHashMap;
+
+use crate::numbers::count;
+use crate::shorten::clean;
+
+/// Larger files are not source code.
+const MOST_BYTES: u64 = 16 << 20;
+/// Bytes of all files together.
+const MOST_BYTES_IN_ALL: u64 = 512 << 20;
+/// Characters of a line that are kept.
+const MOST_COLUMNS: usize = 400;
+
+/// Where source files are, and those that were read.
+#[derive(Debug, Default)]
+pub struct SourceLines {
+    /// A path that begins with the first is below the second.
+    moved: Vec<(PathBuf, PathBuf)>,
+    /// When the program ran: a file that was written later may differ.
+    recorded: Option<SystemTime>,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: FxHashMap<String, Option<String>>,
+    bytes: u64,
+    missing: BTreeSet<String>,
+    newer: BTreeSet<String>,
+}
+
+impl SourceLines {
+    /// Source files where the debug information says they are; a path that
+    /// begins with the first of a pair is sought below the second (the longest
+    /// such pair counts). `recorded`: when the program ran.
+    pub fn new(mut moved: Vec<(PathBuf, PathBuf)>, recorded: Option<SystemTime>) -> Self {
+        moved.sort_by_key(|(from, _)| std::cmp::Reverse(from.as_os_str().len()));
+        Self {
+            moved,
+            recorded,
+            state: RefCell::default(),
+        }
+    }
+
+    /// The frame's line of code without the blanks around it; `None` where it
+    /// is not at hand.
+    pub fn line(&self, frame: &Frame) -> Option<String> {
+        if frame.file.is_empty() || frame.line == 0 {
+            return None;
+        }
+        let mut state = self.state.borrow_mut();
+        if !state.files.contains_key(&frame.file) {
+            let text = self.read(&frame.file, &mut state);
+            state.files.insert(frame.file.clone(), text);
+        }
+        let text = state.files.get(&frame.file)?.as_ref()?;
+        let line = text.lines().nth(frame.line as usize - 1)?.trim();
+        let line: String = line.chars().take(MOST_COLUMNS).collect();
+        // Tabs and what a terminal would take for a command.
+        let line = clean(&line.replace('\t', " "));
+        (!line.is_empty()).then_some(line)
+    }
+
+    fn read(&self, file: &str, state: &mut State) -> Option<String> {
+        let text = self.text(file, state);
+        if text.is_none() {
+            state.missing.insert(file.to_owned());
+        }
+        text
+    }
+
+    fn text(&self, file: &str, state: &mut State) -> Option<String> {
+        let path = self.place(Path::new(file));
+        // Looked at before it is opened: opening a FIFO would wait.
+        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let room = MOST_BYTES.min(MOST_BYTES_IN_ALL - state.bytes);
+        if metadata.len() > room {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let opened = fs::File::open(&path).ok()?;
+        opened.take(room).read_to_end(&mut bytes).ok()?;
+        state.bytes += bytes.len() as u64;
+        let written = metadata.modified().ok();
+        if self.recorded.is_some() && written > self.recorded {
+            state.newer.insert(file.to_owned());
+        }
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn place(&self, file: &Path) -> PathBuf {
+        let moved = self.moved.iter();
+        let mut moved = moved.filter_map(|(from, to)| Some(to.join(file.strip_prefix(from).ok()?)));
+        moved.next().unwrap_or_else(|| file.to_owned())
+    }
+
+    /// Sentences on what was asked for and is not at hand, or may not be what
+    /// the program was built from.
+    pub fn remarks(&self) -> Vec<String> {
+        let state = self.state.borrow();
+        let files = |files: &BTreeSet<String>| {
+            let first = files.first().map(|file| clean(file))?;
+            Some(match files.len() {
+                1 => first,
+                many => format!("{} files, such as {first}", count(many as u64)),
+            })
+        };
+        let mut remarks = Vec::new();
+        if let Some(files) = files(&state.missing) {
+            remarks.push(format!(
+                "No source at hand of {files}; --source-path PREFIX=DIR says where it is now."
+            ));
+        }
+        if let Some(files) = files(&state.newer) {
+            remarks.push(format!(
+                "Written after the recording, so that lines may differ: {files}."
+            ));
+        }
+        remarks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn frame(file: &Path, line: u32) -> Frame {
+        Frame {
+            file: file.to_string_lossy().into_owned(),
+            line,
+            ..Frame::default()
+        }
+    }
+
+    #[test]
+    fn lines_come_from_the_file_or_from_where_it_was_moved() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("kept/a.c");
+        fs::create_dir(folder.path().join("kept")).unwrap();
+        fs::write(&path, "int a;\n\n\tint \x1b[31mb;  \nlast").unwrap();
+        let here = SourceLines::default();
+        let line = |lines: &SourceLines, path: &Path, number| lines.line(&frame(path, number));
+        assert_eq!(line(&here, &path, 1).as_deref(), Some("int a;"));
+        assert_eq!(line(&here, &path, 2), None, "empty");
+        assert!(!line(&here, &path, 3).unwrap().contains('\x1b'));
+        assert_eq!(line(&here, &path, 4).as_deref(), Some("last"));
+        assert_eq!(line(&here, &path, 5), None);
+        assert_eq!(line(&here, &path, 0), None);
+        assert_eq!(here.remarks(), Vec::<String>::new());
+
+        let built = Path::new("/build/src/a.c");
+        assert_eq!(line(&here, built, 1), None);
+        assert_eq!(line(&here, built, 2), None);
+        assert_eq!(here.remarks().len(), 1, "once");
+        assert!(here.remarks()[0].contains("/build/src/a.c"));
+        let moved = vec![
+            (PathBuf::from("/build"), folder.path().join("elsewhere")),
+            (PathBuf::from("/build/src"), folder.path().join("kept")),
+        ];
+        let moved = SourceLines::new(moved, None);
+        assert_eq!(line(&moved, built, 1).as_deref(), Some("int a;"));
+        assert_eq!(line(&moved, Path::new("/building/a.c"), 1), None);
+    }
+
+    #[test]
+    fn a_file_that_was_written_later_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.c");
+        fs::write(&path, "int a;").unwrap();
+        let before = SystemTime::now() - Duration::from_secs(60);
+        let lines = SourceLines::new(Vec::new(), Some(before));
+        assert!(lines.line(&frame(&path, 1)).is_some());
+        assert!(lines.remarks()[0].contains("Written after"));
+    }
+}

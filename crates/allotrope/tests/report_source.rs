@@ -1,0 +1,107 @@
+//! `report --source`: the lines of code of a stack, from where the program was
+//! built or from where its source is now.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{Recording, compiled, line_of, record, source_text};
+
+const C: &str = "attribution.c";
+
+fn report(trace: &Path, options: &[&str]) -> Output {
+    let trace = trace.to_str().expect("plain names");
+    let output = support::allotrope(["report", trace].iter().chain(options));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    output
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The line of the program that says `MARK name`, as it is shown.
+fn line(mark: &str) -> String {
+    let source = source_text(C);
+    let line = source.lines().nth(line_of(C, mark) as usize - 1);
+    line.expect("it was just found").trim().to_owned()
+}
+
+#[test]
+fn each_frame_with_source_shows_its_line() {
+    let recording = record(compiled(C)).arg("chain").run().expect_status(0);
+    let shown = text(&report(
+        &recording.trace,
+        &["--source", "--sort", "allocations"],
+    ));
+    // The output is 100 columns wide; a longer line is cut.
+    let begin = |mark| line(mark).chars().take(20).collect::<String>();
+    for mark in ["leaf", "middle", "outer-middle", "main-outer"] {
+        assert!(shown.contains(&begin(mark)), "{mark}: {shown}");
+    }
+    assert!(
+        shown.lines().all(|line| line.chars().count() <= 100),
+        "{shown}"
+    );
+    let without = text(&report(&recording.trace, &["--sort", "allocations"]));
+    assert!(!without.contains(&begin("leaf")), "{without}");
+
+    let site = text(&report(&recording.trace, &["--source", "--site", "1"]));
+    assert!(site.contains("│"), "{site}");
+
+    let json = report(&recording.trace, &["--source", "--format", "json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    support::schema::check(&json);
+    let frames = json["frames"].as_array().expect("checked");
+    let leaf = frames
+        .iter()
+        .find(|frame| frame["line"] == line_of(C, "leaf"));
+    assert_eq!(leaf.expect("it allocates")["source"], line("leaf"));
+}
+
+/// A program whose source is moved away after it was built.
+fn moved() -> (Recording, std::path::PathBuf, std::path::PathBuf) {
+    let run = record("./program").arg("chain");
+    let (built, now) = (run.folder().join("built"), run.folder().join("now"));
+    std::fs::create_dir(&built).expect("the folder is ours");
+    std::fs::write(built.join(C), source_text(C)).expect("the folder is ours");
+    let done = Command::new("cc")
+        .args([
+            "-g",
+            "-O1",
+            "-fno-builtin",
+            "-fno-optimize-sibling-calls",
+            "-pthread",
+            "-w",
+        ])
+        .arg(built.join(C))
+        .arg("-o")
+        .arg(run.folder().join("program"))
+        .status();
+    assert!(done.expect("a C compiler is there").success());
+    std::fs::rename(&built, &now).expect("the folder is ours");
+    (run.run().expect_status(0), built, now)
+}
+
+#[test]
+fn source_that_was_moved_is_said_once_and_found_where_it_is_now() {
+    let (recording, built, now) = moved();
+    let shown = text(&report(&recording.trace, &["--source"]));
+    assert!(!shown.contains(&line("leaf")), "{shown}");
+    assert_eq!(
+        shown.matches("--source-path PREFIX=DIR").count(),
+        1,
+        "{shown}"
+    );
+    let pair = format!("{}={}", built.display(), now.display());
+    let options = ["--source", "--source-path", &pair, "--all-frames"];
+    let shown = text(&report(&recording.trace, &options));
+    let begin: String = line("leaf").chars().take(20).collect();
+    assert!(shown.contains(&begin), "{shown}");
+
+    let trace = recording.trace.to_str().expect("plain names");
+    let refused = support::allotrope(["report", trace, "--source", "--source-path", "x"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
