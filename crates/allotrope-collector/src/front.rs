@@ -45,10 +45,26 @@ impl Front {
         self.to.try_send(message).is_ok()
     }
 
+    /// Somebody else who may say things, as [`Self::tell`] does.
+    pub(crate) fn teller(&self) -> Teller {
+        Teller(self.to.clone())
+    }
+
     /// Says it however long that takes: for when nothing has to be drained.
     pub(crate) fn tell_patiently(&self, message: ToFront) {
         // It fails if nobody writes messages any more: then nobody reads them.
         let _ = self.to.send(message);
+    }
+}
+
+/// Says things to the front without ever waiting.
+#[derive(Debug)]
+pub(crate) struct Teller(SyncSender<ToFront>);
+
+impl Teller {
+    /// See [`Front::tell`].
+    pub(crate) fn tell(&self, message: ToFront) -> bool {
+        self.0.try_send(message).is_ok()
     }
 }
 

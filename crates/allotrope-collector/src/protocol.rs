@@ -43,12 +43,21 @@ pub struct Start {
     /// Stacks are cut at this many frames; 1 to 4096.
     #[serde(default = "deepest")]
     pub depth_limit: u32,
+    /// Follow frame pointers where code has no unwind information.
+    #[serde(default)]
+    pub frame_pointers: bool,
     /// Version of the tool, for the trace.
     #[serde(default)]
     pub tool_version: String,
     /// Folders laid out like `/usr/lib/debug`, to be searched before it.
     #[serde(default)]
     pub debug_folders: Vec<PathBuf>,
+    /// A copy of a file system, below which modules and debug files are sought.
+    #[serde(default)]
+    pub sysroot: Option<PathBuf>,
+    /// Servers that debug files are fetched from.
+    #[serde(default)]
+    pub debuginfod_servers: Vec<String>,
 }
 
 impl Start {
@@ -60,8 +69,11 @@ impl Start {
             on_full: OnFull::default(),
             follow: true,
             depth_limit: deepest(),
+            frame_pointers: false,
             tool_version: String::new(),
             debug_folders: Vec::new(),
+            sysroot: None,
+            debuginfod_servers: Vec::new(),
         }
     }
 }
@@ -117,6 +129,9 @@ pub enum ToFront {
         done: u32,
         /// Modules in all.
         total: u32,
+        /// How far the module at hand is, if that takes long.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<Part>,
     },
     /// The trace is complete. Last message.
     Done(Done),
@@ -125,6 +140,18 @@ pub enum ToFront {
         /// A sentence for the user.
         message: String,
     },
+}
+
+/// How far the work on one module has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// A debug file is being fetched (counted in bytes); otherwise debug
+    /// information is read (counted in units).
+    pub fetching: bool,
+    /// Done so far.
+    pub done: u64,
+    /// In all; 0 if unknown.
+    pub total: u64,
 }
 
 /// What became of the recording.
@@ -141,6 +168,9 @@ pub struct Done {
     pub lost_events: u64,
     /// Images that could not be recorded.
     pub unrecorded: Vec<Unrecorded>,
+    /// What went wrong with names, a sentence each.
+    #[serde(default)]
+    pub complaints: Vec<String>,
 }
 
 /// An image that could not be recorded.

@@ -161,14 +161,13 @@ fn finish(
     }
     book.runtime_names.finish(&mut book.trace);
     book.trace.flush();
-    let folders = start.debug_folders.iter().rev();
-    let locator = Locator::new().with_index_cache(IndexCache::of_user());
-    let locator = folders.fold(locator, |locator, folder| locator.with_debug_folder(folder));
+    let locator = locator(start);
     let modules = book.modules.into_known();
     symbolise::symbolise(modules, &locator, &mut book.trace, front);
     let (events, lost_events) = (book.trace.events, book.trace.lost_events);
     let bytes = book.trace.finish()?;
     Ok(Done {
+        complaints: locator.take_complaints(),
         bytes,
         images,
         events,
@@ -185,6 +184,17 @@ fn finish(
     })
 }
 
+/// Where names come from: what the front asked for.
+fn locator(start: &Start) -> Locator {
+    let locator = Locator::new().with_index_cache(IndexCache::of_user());
+    let folders = start.debug_folders.iter().rev();
+    let mut locator = folders.fold(locator, |locator, folder| locator.with_debug_folder(folder));
+    if let Some(folder) = &start.sysroot {
+        locator = locator.with_sysroot(folder);
+    }
+    locator.with_debuginfod_servers(start.debuginfod_servers.iter().cloned())
+}
+
 fn settings(start: &Start, key: u64) -> Settings {
     Settings {
         on_full: match start.on_full {
@@ -193,6 +203,7 @@ fn settings(start: &Start, key: u64) -> Settings {
         },
         depth_limit: start.depth_limit,
         no_follow: !start.follow,
+        frame_pointers: start.frame_pointers,
         key,
     }
 }

@@ -2,17 +2,20 @@
 //! that only one module's symbols are in memory at a time.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use allotrope_symbols::{Locator, ModuleSymbols, Resolved};
+use allotrope_symbols::{Locator, ModuleSymbols, Resolved, Work};
 use allotrope_trace::model::{Frame, Location, Record, Symbols};
 use rustc_hash::FxHashMap;
 
-use crate::front::Front;
+use crate::front::{Front, Teller};
 use crate::modules::{FileAddress, KnownModule};
-use crate::protocol::ToFront;
+use crate::protocol::{Part, ToFront};
 use crate::trace_file::TraceFile;
 
+/// How often a large module's progress is told.
+const PROGRESS_EACH: Duration = Duration::from_millis(100);
 /// Locations of one record.
 const LOCATIONS_PER_RECORD: usize = 16 << 10;
 /// Bytes of names of one record, roughly; a frame beyond begins a new one.
@@ -28,17 +31,34 @@ pub(crate) fn symbolise(
 ) {
     let wanted = modules.iter().filter(|it| !it.addresses.is_empty());
     let total = wanted.count() as u32;
+    // Progress that is not read is not missed.
+    let tell = move |teller: &Teller, done, part| {
+        teller.tell(ToFront::Symbolising { done, total, part });
+    };
     let mut done = 0;
     for known in modules {
         if known.addresses.is_empty() {
             continue;
         }
-        // Progress that is not read is not missed.
-        front.tell(ToFront::Symbolising { done, total });
-        symbolise_module(known, locator, trace);
+        tell(&front.teller(), done, None);
+        let (teller, last) = (front.teller(), Mutex::new(Instant::now()));
+        let locator = locator.clone().with_progress(move |work, part, parts| {
+            // It comes with every unit of debug information.
+            let Ok(mut last) = last.lock() else { return };
+            if last.elapsed() >= PROGRESS_EACH {
+                *last = Instant::now();
+                let part = Part {
+                    fetching: work == Work::Fetching,
+                    done: part,
+                    total: parts,
+                };
+                tell(&teller, done, Some(part));
+            }
+        });
+        symbolise_module(known, &locator, trace);
         done += 1;
     }
-    front.tell(ToFront::Symbolising { done, total });
+    tell(&front.teller(), done, None);
 }
 
 fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile) {

@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::compiler_fence;
 
 use crate::arch::rule::{Frame, Rule, Step, step};
-use crate::arch::{entry, general};
+use crate::arch::{entry, frame_pointer, general};
 use crate::modules;
 use crate::process;
 use crate::stack_ids;
@@ -338,7 +338,11 @@ unsafe fn walk(
                 flags,
             };
             count += 1;
-            match step(frame, rule) {
+            let mut next = step(frame, rule);
+            if matches!(next, Step::FramePointer) {
+                next = frame_pointer::step(frame);
+            }
+            match next {
                 Step::Caller {
                     frame: caller,
                     bp_slot,
@@ -359,7 +363,9 @@ unsafe fn walk(
                     state.flags |= if read_zero { flag::ENDS_IN_ZERO } else { 0 };
                     break Reached::End(end::COMPLETE);
                 }
-                Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
+                Step::Unknown | Step::FramePointer => {
+                    break Reached::End(end::NO_UNWIND_INFORMATION);
+                }
                 Step::Slow => break Reached::Rare,
             }
         };

@@ -9,7 +9,7 @@ use allotrope_ring::layout::remark;
 use allotrope_ring::words::{self, NO_MAPPING, head, kind};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
-use crate::arch::{self, cfi, entry};
+use crate::arch::{self, cfi, entry, frame_pointer};
 use crate::events;
 use crate::image;
 use crate::next::{self, Function};
@@ -114,7 +114,7 @@ pub unsafe fn look_up_rule(thread: *mut Thread, pc: u64) -> (Rule, bool) {
     let mut question = Question {
         thread,
         pc,
-        rule: Rule::plain(Kind::None).located(NO_MAPPING, false),
+        rule: unknown_code().located(NO_MAPPING, false),
         lasting: true,
     };
     // SAFETY: the second stack is used by nobody else: hooks of this state do
@@ -143,13 +143,31 @@ unsafe extern "C" fn answer(question: *mut c_void) {
             if is_loader && rule.kind() == Kind::None {
                 rule = Rule::plain(Kind::End);
             }
+            rule = or_frame_pointer(rule);
             question.rule = rule.located(number, is_loader);
         }
         Found::Nothing => {}
         Found::Untold(module) => {
-            question.rule = cfi::rule(&module, address).located(NO_MAPPING, false);
+            question.rule = or_frame_pointer(cfi::rule(&module, address));
+            question.rule = question.rule.located(NO_MAPPING, false);
             question.lasting = false;
         }
+    }
+}
+
+/// The rule of code that nothing says anything about.
+fn unknown_code() -> Rule {
+    Rule::plain(if frame_pointer::is_wanted() {
+        Kind::FramePointer
+    } else {
+        Kind::None
+    })
+}
+
+fn or_frame_pointer(rule: Rule) -> Rule {
+    match rule.kind() {
+        Kind::None => unknown_code(),
+        _ => rule,
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Settings {
     pub depth_limit: u32,
     /// Record the first image only.
     pub no_follow: bool,
+    /// Follow frame pointers where code has no unwind information.
+    pub frame_pointers: bool,
     /// See [`Control::key`].
     pub key: u64,
 }
@@ -69,6 +71,9 @@ impl Arena {
             .no_follow
             .store(u32::from(settings.no_follow), Relaxed);
         control.lanes.store(arena.mapped_lanes as u32, Relaxed);
+        control
+            .frame_pointers
+            .store(u32::from(settings.frame_pointers), Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         arena.hold_alive_mutex()?;
         control.magic.store(layout::MAGIC, Release);
@@ -354,6 +359,7 @@ mod tests {
             on_full: OnFull::Block,
             depth_limit: 4096,
             no_follow: false,
+            frame_pointers: false,
             key: 7,
         })
         .unwrap()

@@ -122,7 +122,10 @@ pub struct Control {
     /// How many lanes, from the first, the collector has mapped. The others are
     /// not to be used.
     pub lanes: AtomicU32,
-    _pad: [u32; 5],
+    /// Non-zero: where code has no unwind information, stacks go on along the
+    /// frame pointers.
+    pub frame_pointers: AtomicU32,
+    _pad: [u32; 4],
     /// The coarse clock (a count of the collector's rounds), loaded with every
     /// event. Its upper half is 0: there recorders put their image's own count
     /// of windows. Alone on its line.

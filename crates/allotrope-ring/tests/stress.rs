@@ -29,6 +29,7 @@ fn arena() -> Arena {
         on_full: OnFull::Block,
         depth_limit: 4096,
         no_follow: false,
+        frame_pointers: false,
         key: 1,
     })
     .expect("an arena can be made")

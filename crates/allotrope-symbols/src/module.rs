@@ -15,6 +15,7 @@ use crate::error::{SymbolError, hexadecimal};
 use crate::frame::{Frame, Resolved};
 use crate::index::{self, Index, IndexCache};
 use crate::locator::Locator;
+use crate::progress::Progress;
 use crate::shared_strings::SharedStrings;
 use crate::symbol_table::SymbolTable;
 
@@ -22,6 +23,7 @@ use crate::symbol_table::SymbolTable;
 #[derive(Debug)]
 pub struct ModuleSymbols {
     source: Source,
+    progress: Progress,
 }
 
 /// What the names come from.
@@ -58,8 +60,7 @@ impl ModuleSymbols {
         };
         let cache = locator.index_cache().filter(|_| !wanted.is_empty());
         if let Some(index) = cache.and_then(|cache| cache.open(wanted)) {
-            let source = Source::Index(index);
-            return Ok(Self { source });
+            return Ok(Self::new(Source::Index(index), locator));
         }
         let has_dwarf = module.as_ref().is_ok_and(ElfFile::has_dwarf);
         let debug = if has_dwarf {
@@ -82,17 +83,23 @@ impl ModuleSymbols {
         let symbols = read_symbols(&files);
         if let (Some(cache), Some(information)) = (cache, &debug_information)
             && is_whole
-            && let Some(index) = make_index(cache, wanted, information, &symbols)
+            && let Some(index) =
+                make_index(cache, wanted, information, &symbols, locator.progress())
         {
-            let source = Source::Index(index);
-            return Ok(Self { source });
+            return Ok(Self::new(Source::Index(index), locator));
         }
-        Ok(Self {
-            source: Source::Files {
-                symbols,
-                debug_information: debug_information.map(Box::new),
-            },
-        })
+        let source = Source::Files {
+            symbols,
+            debug_information: debug_information.map(Box::new),
+        };
+        Ok(Self::new(source, locator))
+    }
+
+    fn new(source: Source, locator: &Locator) -> Self {
+        Self {
+            source,
+            progress: locator.progress().clone(),
+        }
     }
 
     /// Names many addresses, in the order given. An address is as in the
@@ -112,7 +119,7 @@ impl ModuleSymbols {
                 debug_information,
             } => {
                 let locations = match debug_information {
-                    Some(information) => information.locate(&lookups, &mut strings),
+                    Some(information) => information.locate(&lookups, &mut strings, &self.progress),
                     None => vec![None; lookups.len()],
                 };
                 let mut resolver = Resolver::new(strings);
@@ -184,11 +191,12 @@ fn make_index(
     build_id: &[u8],
     information: &DebugInformation,
     symbols: &SymbolTable,
+    progress: &Progress,
 ) -> Option<Index> {
     if !cache.is_worthwhile(information.size()) {
         return None;
     }
-    let table = information.segments()?;
+    let table = information.segments(progress)?;
     let unoptimised = information.unoptimised();
     let kept = cache.keep(build_id, |file| {
         index::write(file, build_id, unoptimised, table, symbols)

@@ -11,6 +11,7 @@ mod client_header;
 mod collect;
 mod command_line;
 mod compare;
+mod debug_files;
 mod diff;
 mod dispositions;
 mod doctor;

@@ -1,7 +1,7 @@
 //! How far long work has come: a bar on a terminal, nothing elsewhere.
 
-use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,8 +12,13 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// A bar on stderr that shows itself only when the work takes long.
 pub struct Progress {
     wanted: bool,
-    started: Cell<Option<Instant>>,
-    bar: RefCell<Option<ProgressBar>>,
+    shown: Mutex<Shown>,
+}
+
+#[derive(Default)]
+struct Shown {
+    started: Option<Instant>,
+    bar: Option<ProgressBar>,
 }
 
 impl Progress {
@@ -21,8 +26,7 @@ impl Progress {
     pub fn new(quiet: bool) -> Self {
         Self {
             wanted: !quiet && std::io::stderr().is_terminal(),
-            started: Cell::new(None),
-            bar: RefCell::new(None),
+            shown: Mutex::default(),
         }
     }
 
@@ -31,13 +35,11 @@ impl Progress {
         if !self.wanted {
             return;
         }
-        let started = self.started.get().unwrap_or_else(Instant::now);
-        self.started.set(Some(started));
-        if started.elapsed() < PATIENCE {
+        let mut shown = self.shown();
+        if shown.started.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
             return;
         }
-        let mut bar = self.bar.borrow_mut();
-        let bar = bar.get_or_insert_with(new_bar);
+        let bar = shown.bar.get_or_insert_with(new_bar);
         bar.set_message(what);
         bar.set_length(total);
         bar.set_position(done);
@@ -45,12 +47,34 @@ impl Progress {
 
     /// Takes the bar away; the next work shows it anew.
     pub fn finish(&self) {
-        self.started.set(None);
-        if let Some(bar) = self.bar.take() {
+        if let Some(bar) = std::mem::take(&mut *self.shown()).bar {
             bar.finish_and_clear();
         }
     }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        // Whoever panicked with it left a bar that can still be drawn.
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
+
+/// Naming functions: `done` of `total` modules, and of the next one a part
+/// (how much, of how much). One scale for both, so that the bar moves within a
+/// large module, too.
+pub fn naming(done: u64, total: u64, part: (u64, u64)) -> (u64, u64) {
+    const STEPS: u64 = 1000;
+    let within = match part {
+        (_, 0) => 0,
+        (done, total) => done.min(total).saturating_mul(STEPS) / total,
+    };
+    let reached = done.saturating_mul(STEPS).saturating_add(within);
+    (reached, total.saturating_mul(STEPS))
+}
+
+/// What is shown while a debug file comes from a server.
+pub const FETCHING: &str = "fetching debug files";
+/// What is shown while debug information is read.
+pub const NAMING: &str = "naming functions";
 
 fn new_bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
@@ -58,4 +82,17 @@ fn new_bar() -> ProgressBar {
         bar.set_style(style);
     }
     bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bar_moves_within_a_module() {
+        assert_eq!(naming(0, 2, (0, 0)), (0, 2000));
+        assert_eq!(naming(1, 2, (1, 4)), (1250, 2000));
+        assert_eq!(naming(1, 2, (9, 4)), (2000, 2000), "more than was said");
+        assert_eq!(naming(2, 2, (0, 0)), (2000, 2000));
+    }
 }

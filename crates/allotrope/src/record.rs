@@ -24,9 +24,10 @@ use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, anyhow};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::debug_files::DebugFiles;
 use crate::dispositions;
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::recorder_library;
 use collector_process::{CollectorProcess, Messages};
 use output_file::OutputFile;
@@ -73,6 +74,13 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 4096,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: u32,
+    /// Follow frame pointers where code has no unwind information, as code that
+    /// a program made itself (Node, .NET, Java with -XX:+PreserveFramePointer).
+    /// Such stacks can lack frames
+    #[arg(long)]
+    frame_pointers: bool,
+    #[command(flatten)]
+    debug_files: DebugFiles,
     /// Preload the recorder at PATH in place of the built-in one
     #[arg(long, value_name = "PATH")]
     recorder: Option<PathBuf>,
@@ -117,6 +125,8 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     }
     let recorder =
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
+    let servers = arguments.debug_files.servers().status(RECORD_FAILED)?;
+    let (debug_folders, sysroot) = arguments.debug_files.absolute().status(RECORD_FAILED)?;
     let output = OutputFile::create(arguments.output.as_deref()).status(RECORD_FAILED)?;
     let start = Start {
         on_full: match arguments.on_full {
@@ -125,6 +135,10 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         },
         follow: !arguments.no_follow,
         depth_limit: arguments.depth,
+        frame_pointers: arguments.frame_pointers,
+        debug_folders,
+        sysroot,
+        debuginfod_servers: servers,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Start::new(output.partial(), program.command())
     };
@@ -263,9 +277,15 @@ impl Front {
         match message {
             ToFront::Ready { .. } => {}
             ToFront::Waiting { pids } => self.waiting_for(&pids),
-            ToFront::Symbolising { done, total } => {
-                self.progress
-                    .show("naming functions", u64::from(done), u64::from(total));
+            ToFront::Symbolising { done, total, part } => {
+                let (done, total) = (u64::from(done), u64::from(total));
+                let within = part.map_or((0, 0), |part| (part.done, part.total));
+                let (reached, all) = progress::naming(done, total, within);
+                let what = match part {
+                    Some(part) if part.fetching => progress::FETCHING,
+                    _ => progress::NAMING,
+                };
+                self.progress.show(what, reached, all);
             }
             ToFront::Done(done) => self.outcome = Some(Ok(done)),
             ToFront::Failed { message } => self.outcome = Some(Err(anyhow!(message))),

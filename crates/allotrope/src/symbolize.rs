@@ -9,16 +9,18 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Resolved, SymbolError};
+use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Resolved, SymbolError, Work};
 use allotrope_trace::model::{
     Frame, ImageId, Location, MappingId, Module, ModuleId, NO_MAPPING, Record, Symbols,
 };
 use allotrope_trace::{Entry, TraceReader, TraceWriter};
 use anyhow::{Context, anyhow};
 
+use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
-use crate::progress::Progress;
+use crate::progress::{self, Progress};
 use crate::trace;
 
 /// Shown at the end of the subcommand's help.
@@ -40,19 +42,11 @@ pub struct Arguments {
     /// Write to FILE [default: replace the trace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Look for debug files in DIR, too, which is laid out like /usr/lib/debug
-    #[arg(long, value_name = "DIR")]
-    debug_path: Vec<PathBuf>,
-    /// Look for modules and their debug files below DIR, a copy of the file
-    /// system of the machine that recorded
-    #[arg(long, value_name = "DIR")]
-    sysroot: Option<PathBuf>,
+    #[command(flatten)]
+    debug_files: DebugFiles,
     /// Use this file, a module or its debug file, for the module of its build id
     #[arg(long, value_name = "FILE")]
     module: Vec<PathBuf>,
-    /// Fetch debug files from the servers that DEBUGINFOD_URLS names
-    #[arg(long)]
-    debuginfod: bool,
     /// Use files for modules that were recorded without a build id, too: nobody
     /// can tell whether they are the ones that ran
     #[arg(long)]
@@ -67,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.trace;
     let mut trace = trace::open(path)?;
     let locator = locator(arguments)?;
-    let progress = Progress::new(arguments.quiet);
+    let progress = Arc::new(Progress::new(arguments.quiet));
     let damaged = |error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.display()));
     progress.show("reading the trace", 0, 1);
     trace.verify().map_err(damaged)?;
@@ -88,23 +82,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn locator(arguments: &Arguments) -> Result<Locator, Failure> {
-    let locator = Locator::new().with_index_cache(IndexCache::of_user());
-    let folders = arguments.debug_path.iter().rev();
-    let mut locator = folders.fold(locator, |locator, folder| locator.with_debug_folder(folder));
-    if let Some(folder) = &arguments.sysroot {
-        locator = locator.with_sysroot(folder);
-    }
+    let locator = arguments.debug_files.locator().status(BAD_INPUT)?;
+    let mut locator = locator.with_index_cache(IndexCache::of_user());
     for file in &arguments.module {
         locator = locator.with_file(file).status(BAD_INPUT)?;
-    }
-    if arguments.debuginfod {
-        let servers = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
-        let servers: Vec<_> = servers.split_whitespace().map(str::to_owned).collect();
-        if servers.is_empty() {
-            let sentence = "--debuginfod needs servers: name them in DEBUGINFOD_URLS";
-            return Err(Failure::new(BAD_INPUT, anyhow!(sentence)));
-        }
-        locator = locator.with_debuginfod_servers(servers);
     }
     Ok(locator)
 }
@@ -238,13 +219,14 @@ fn name_modules(
     arguments: &Arguments,
     contents: &Contents,
     locator: &Locator,
-    progress: &Progress,
+    progress: &Arc<Progress>,
     tally: &mut Tally,
 ) -> Vec<Symbols> {
     let mut all = Vec::new();
     let total = contents.modules.len() as u64;
     for (done, module) in contents.modules.iter().enumerate() {
-        progress.show("naming functions", done as u64, total);
+        let (reached, end) = progress::naming(done as u64, total, (0, 0));
+        progress.show(progress::NAMING, reached, end);
         let mut wanted = contents
             .wanted
             .get(&module.module)
@@ -256,7 +238,16 @@ fn name_modules(
         if wanted.is_empty() {
             continue;
         }
-        let symbols = load(arguments, module, locator, tally);
+        let shown = Arc::clone(progress);
+        let locator = locator.clone().with_progress(move |work, part, parts| {
+            let (reached, all) = progress::naming(done as u64, total, (part, parts));
+            let what = match work {
+                Work::Fetching => progress::FETCHING,
+                Work::Reading => progress::NAMING,
+            };
+            shown.show(what, reached, all);
+        });
+        let symbols = load(arguments, module, &locator, tally);
         let resolved = match &symbols {
             Some(symbols) => symbols.resolve(&wanted),
             None => vec![Resolved::default(); wanted.len()],

@@ -14,7 +14,8 @@ use gimli::{
 };
 
 use super::cfi::{self, Bytes, Context, Found, register};
-use super::rule::{EXACT, Frame};
+use super::frame_pointer;
+use super::rule::{self, EXACT, Frame};
 use crate::capture::end;
 use crate::modules;
 use crate::thread::Thread;
@@ -37,6 +38,7 @@ struct Registers {
     exact: bool,
 }
 
+const RBP: usize = 6;
 const RSP: usize = 7;
 const PC: usize = 16;
 
@@ -125,11 +127,11 @@ unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64, outside: boo
     // SAFETY: the thread's own state.
     let module = match unsafe { modules::module_of(thread, address) } {
         modules::Found::Module(module, _) | modules::Found::Untold(module) => module,
-        modules::Found::Nothing => return Next::Unknown,
+        modules::Found::Nothing => return step_by_frame_pointer(registers, outside),
     };
     let mut context = Context::new_in();
     let Some(found) = cfi::find(&module, address, &mut context) else {
-        return Next::Unknown;
+        return step_by_frame_pointer(registers, outside);
     };
     if found.row.register(register::RA) == Some(RegisterRule::Undefined) {
         return Next::Complete;
@@ -140,6 +142,30 @@ unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64, outside: boo
         Some(caller) if !outside || caller.exact || caller.values[RSP] > registers.values[RSP] => {
             Next::Caller(caller)
         }
+        _ => Next::Unknown,
+    }
+}
+
+/// Other registers than rsp and rbp stay as they are, for nothing says better.
+fn step_by_frame_pointer(registers: &Registers, outside: bool) -> Next {
+    if !outside || !frame_pointer::is_wanted() {
+        return Next::Unknown;
+    }
+    let frame = Frame {
+        sp: registers.values[RSP],
+        pc: registers.values[PC],
+        bp: registers.values[RBP],
+    };
+    match frame_pointer::step(frame) {
+        rule::Step::Caller { frame: caller, .. } => {
+            let mut registers = *registers;
+            registers.values[RSP] = caller.sp;
+            registers.values[PC] = caller.pc;
+            registers.values[RBP] = caller.bp;
+            registers.exact = false;
+            Next::Caller(registers)
+        }
+        rule::Step::Complete { .. } => Next::Complete,
         _ => Next::Unknown,
     }
 }

@@ -4,6 +4,7 @@
 
 pub mod cfi;
 pub mod entry;
+pub mod frame_pointer;
 pub mod general;
 pub mod rule;
 pub mod syscall;

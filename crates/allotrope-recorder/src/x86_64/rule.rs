@@ -24,6 +24,8 @@ pub const EXACT: u64 = 1 << 47;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
+    /// No unwind information; rbp is taken for a frame pointer.
+    FramePointer = 0,
     /// CFA = rsp + offset.
     Rsp = 1,
     /// CFA = rbp + offset.
@@ -95,6 +97,7 @@ impl Rule {
     #[inline(always)]
     pub const fn kind(self) -> Kind {
         match self.0 >> 44 & 7 {
+            0 => Kind::FramePointer,
             1 => Kind::Rsp,
             2 => Kind::Rbp,
             3 => Kind::Deref,
@@ -128,6 +131,8 @@ pub enum Step {
     Unknown,
     /// `general` must do it.
     Slow,
+    /// `frame_pointer` must do it.
+    FramePointer,
 }
 
 /// Offsets in the `ucontext` that lies at rsp in a signal trampoline
@@ -234,6 +239,7 @@ unsafe fn step_rare(frame: Frame, rule: Rule) -> Step {
         }
         Kind::End => Step::Complete { read_zero: false },
         Kind::Slow => Step::Slow,
+        Kind::FramePointer => Step::FramePointer,
         _ => Step::Unknown,
     }
 }

@@ -35,6 +35,7 @@ pub mod number {
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const PRLIMIT64: usize = 302;
+    pub const PROCESS_VM_READV: usize = 310;
 }
 
 /// A system call with up to six arguments.

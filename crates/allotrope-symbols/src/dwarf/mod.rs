@@ -33,6 +33,7 @@ use self::split::WithUnit;
 use self::units::{Dwarf, UnitRef, Units};
 use crate::elf::ElfFile;
 use crate::intervals::Intervals;
+use crate::progress::{Progress, Work};
 use crate::shared_strings::SharedStrings;
 
 type Sections = DwarfSections<Vec<u8>>;
@@ -85,6 +86,7 @@ impl DebugInformation {
         &self,
         addresses: &[u64],
         strings: &mut SharedStrings,
+        progress: &Progress,
     ) -> Vec<Option<Location<'_>>> {
         let dwarf = self.borrow();
         let units = Units::new(&dwarf);
@@ -99,7 +101,7 @@ impl DebugInformation {
             addresses,
             found: vec![None; addresses.len()],
         };
-        search.run();
+        search.run(progress);
         search.found
     }
 
@@ -177,7 +179,7 @@ struct Search<'s, 'd, 'a> {
 }
 
 impl<'a> Search<'_, '_, 'a> {
-    fn run(&mut self) {
+    fn run(&mut self, progress: &Progress) {
         let (ranges, without_ranges) = ranges_of_units(self.units, self.budget);
         let ranges = Intervals::new(ranges);
         let mut by_unit: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -186,7 +188,9 @@ impl<'a> Search<'_, '_, 'a> {
                 by_unit.entry(*unit).or_default().push(index);
             }
         }
-        for (unit, wanted) in by_unit {
+        let total = by_unit.len() as u64;
+        for (done, (unit, wanted)) in (0..).zip(by_unit) {
+            progress.tell(Work::Reading, done, total);
             let _ = self.search_unit(unit, &wanted);
         }
         // Some assemblers do not say where a unit's code is.

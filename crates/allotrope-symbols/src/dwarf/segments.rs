@@ -17,6 +17,7 @@ use super::names::{Name, Names};
 use super::units::{UnitRef, Units};
 use super::{DebugInformation, by_function, ranges_of_units};
 use crate::intervals::Intervals;
+use crate::progress::{Progress, Work};
 
 /// Stands for "none" where a number names something.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -67,7 +68,7 @@ struct Piece {
 impl DebugInformation {
     /// The segments of all code; `None` if some of it is described in split
     /// files, which may come and go independently.
-    pub(crate) fn segments(&self) -> Option<SegmentTable> {
+    pub(crate) fn segments(&self, progress: &Progress) -> Option<SegmentTable> {
         let dwarf = self.borrow();
         let units = Units::new(&dwarf);
         let supplementary = dwarf.sup().map(Units::new);
@@ -86,6 +87,7 @@ impl DebugInformation {
             by_unit.entry(unit).or_default().push(range);
         }
         for index in 0..units.len() {
+            progress.tell(Work::Reading, index as u64, units.len() as u64);
             let ranges = by_unit.remove(&index);
             if ranges.is_none() && !without_ranges.contains(&index) {
                 continue;

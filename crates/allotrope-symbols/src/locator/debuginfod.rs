@@ -1,18 +1,20 @@
 //! Debug files by way of debuginfod (elfutils, debuginfod(8)): what its client
 //! has fetched before, and, where servers are given, what they have. Both lie
 //! in the client's own cache folder, so that other tools find it too.
-//!
-//! Servers are asked by plain HTTP unless this crate is built with the feature
-//! `https`.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ureq::Agent;
+use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::elf::ElfFile;
 use crate::error::hexadecimal;
+use crate::progress::{Progress, Work};
 
 /// The largest debug file that is fetched.
 const MAX_BYTES: u64 = 16 << 30;
@@ -65,7 +67,7 @@ impl Debuginfod {
     }
 
     /// The debug file of this build id, fetched if need be.
-    pub(super) fn debug_file(&self, build_id: &[u8]) -> Option<ElfFile> {
+    pub(super) fn debug_file(&self, build_id: &[u8], progress: &Progress) -> Option<ElfFile> {
         if build_id.len() < 2 || build_id.len() > MAX_BUILD_ID {
             return None;
         }
@@ -85,7 +87,7 @@ impl Debuginfod {
         let fetched = self
             .servers
             .iter()
-            .any(|server| self.fetch_from(server, build_id, &path));
+            .any(|server| self.fetch_from(server, build_id, &path, progress));
         if !fetched {
             self.log().absent.insert(build_id.to_vec());
             return None;
@@ -93,7 +95,7 @@ impl Debuginfod {
         open()
     }
 
-    fn fetch_from(&self, server: &str, build_id: &[u8], path: &Path) -> bool {
+    fn fetch_from(&self, server: &str, build_id: &[u8], path: &Path, progress: &Progress) -> bool {
         if self.log().failed.contains(server) {
             return false;
         }
@@ -102,7 +104,7 @@ impl Debuginfod {
             server.trim_end_matches('/'),
             hexadecimal(build_id)
         );
-        match fetch(&url, path) {
+        match fetch(&url, path, progress) {
             Ok(found) => found,
             Err(problem) => {
                 let mut log = self.log();
@@ -143,48 +145,58 @@ fn cache_folder(
 
 /// Fetches to `path`, under another name until it is whole. `false`: the
 /// server does not have it.
-fn fetch(url: &str, path: &Path) -> Result<bool, String> {
+fn fetch(url: &str, path: &Path, progress: &Progress) -> Result<bool, String> {
     let seconds = std::env::var("DEBUGINFOD_MAXTIME")
         .ok()
         .and_then(|text| text.parse().ok())
         .filter(|seconds| *seconds > 0)
         .unwrap_or(MAX_SECONDS);
-    let request = minreq::get(url)
-        .with_header(
-            "User-Agent",
-            concat!("allotrope/", env!("CARGO_PKG_VERSION")),
-        )
-        .with_timeout(seconds)
-        .with_max_redirects(8)
-        .with_max_headers_size(64 << 10)
-        .with_max_status_line_length(8 << 10);
-    let response = request.send_lazy().map_err(|error| error.to_string())?;
-    match response.status_code {
+    let trusted = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier);
+    let agent: Agent = Agent::config_builder()
+        .user_agent(concat!("allotrope/", env!("CARGO_PKG_VERSION")))
+        .timeout_global(Some(Duration::from_secs(seconds)))
+        .max_redirects(8)
+        .max_response_header_size(64 << 10)
+        .http_status_as_error(false)
+        .tls_config(trusted.build())
+        .build()
+        .into();
+    let response = agent.get(url).call().map_err(|error| error.to_string())?;
+    match response.status().as_u16() {
         200 => {}
         404 => return Ok(false),
         status => return Err(format!("the server answered with status {status}")),
     }
-    let is_length = |name: &str| name.eq_ignore_ascii_case("content-length");
-    let mut headers = response.headers.iter();
-    let expected = headers
-        .find(|(name, _)| is_length(name))
-        .and_then(|(_, length)| length.parse().ok());
-    save(response, expected, path).map_err(|error| error.to_string())?;
+    let length = response.headers().get("content-length");
+    let expected = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let response = response.into_body().into_reader();
+    save(response, expected, path, progress).map_err(|error| error.to_string())?;
     Ok(true)
 }
 
-fn save(from: impl Read, expected: Option<u64>, path: &Path) -> io::Result<()> {
+fn save(
+    from: impl Read,
+    expected: Option<u64>,
+    path: &Path,
+    progress: &Progress,
+) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
     let partial = folder.join(format!("debuginfo.{}.partial", std::process::id()));
-    let written = copy(from, expected, &partial).and_then(|()| fs::rename(&partial, path));
+    let written =
+        copy(from, expected, &partial, progress).and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
         let _ = fs::remove_file(&partial);
     }
     written
 }
 
-fn copy(mut from: impl Read, expected: Option<u64>, to: &Path) -> io::Result<()> {
+fn copy(
+    mut from: impl Read,
+    expected: Option<u64>,
+    to: &Path,
+    progress: &Progress,
+) -> io::Result<()> {
     let mut file = fs::File::create(to)?;
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
@@ -198,6 +210,7 @@ fn copy(mut from: impl Read, expected: Option<u64>, to: &Path) -> io::Result<()>
             return Err(io::Error::other("the file has more than 16 GiB"));
         }
         file.write_all(&buffer[..count])?;
+        progress.tell(Work::Fetching, length, expected.unwrap_or(0));
     }
     match expected {
         Some(expected) if expected != length => Err(io::Error::other(format!(
@@ -246,10 +259,10 @@ mod tests {
     fn what_was_cut_off_on_the_way_is_not_kept() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("id/debuginfo");
-        let error = save(&b"half"[..], Some(8), &path).unwrap_err();
+        let error = save(&b"half"[..], Some(8), &path, &Progress::default()).unwrap_err();
         assert!(error.to_string().contains("after 4 of 8 bytes"), "{error}");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
-        save(&b"the whole"[..], Some(9), &path).unwrap();
+        save(&b"the whole"[..], Some(9), &path, &Progress::default()).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"the whole");
     }
 }

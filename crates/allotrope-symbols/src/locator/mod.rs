@@ -13,6 +13,7 @@ use self::debuginfod::Debuginfod;
 use crate::elf::{AlternateLink, DebugLink, ElfFile};
 use crate::error::{SymbolError, hexadecimal};
 use crate::index::IndexCache;
+use crate::progress::{Progress, Work};
 
 /// Finds separate debug files by build id and by `.gnu_debuglink`, as GDB does
 /// (GDB manual, "Debugging Information in Separate Files"), and in the cache of
@@ -25,6 +26,7 @@ pub struct Locator {
     given: Vec<(Vec<u8>, PathBuf)>,
     debuginfod: Debuginfod,
     index_cache: Option<IndexCache>,
+    progress: Progress,
 }
 
 impl Default for Locator {
@@ -35,6 +37,7 @@ impl Default for Locator {
             given: Vec::new(),
             debuginfod: Debuginfod::from_environment(),
             index_cache: None,
+            progress: Progress::default(),
         }
     }
 }
@@ -110,6 +113,21 @@ impl Locator {
         self
     }
 
+    /// Tells `listener` how far the work on a module has come: what, how much is
+    /// done, of how much (0: unknown). It is told often and must not take long.
+    #[must_use]
+    pub fn with_progress(
+        mut self,
+        listener: impl Fn(Work, u64, u64) + Send + Sync + 'static,
+    ) -> Self {
+        self.progress = Progress::new(listener);
+        self
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     pub(crate) fn index_cache(&self) -> Option<&IndexCache> {
         self.index_cache.as_ref()
     }
@@ -148,7 +166,7 @@ impl Locator {
     pub(crate) fn debug_file(&self, build_id: &[u8], module: Option<&ElfFile>) -> Option<ElfFile> {
         self.by_build_id(build_id)
             .or_else(|| self.by_debug_link(module?))
-            .or_else(|| self.debuginfod.debug_file(build_id))
+            .or_else(|| self.debuginfod.debug_file(build_id, &self.progress))
     }
 
     /// Given by name, or `FOLDER/.build-id/xx/yyyy.debug`.
@@ -213,7 +231,7 @@ impl Locator {
             .filter_map(|path| ElfFile::open(path).ok())
             .find(|file| file.build_id() == link.build_id)
             .or_else(|| self.by_build_id(&link.build_id))
-            .or_else(|| self.debuginfod.debug_file(&link.build_id))
+            .or_else(|| self.debuginfod.debug_file(&link.build_id, &self.progress))
     }
 
     fn alternate_candidates(&self, debug: &ElfFile, link: &AlternateLink) -> Vec<PathBuf> {

@@ -85,6 +85,9 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
             &"not one allocation was seen; if the program makes any, `allotrope doctor PROGRAM` may say why",
         );
     }
+    for complaint in &done.complaints {
+        line("warning", complaint);
+    }
     let all = warnings(profile);
     for warning in all.iter().take(MAX_WARNINGS) {
         line("warning", warning);

@@ -1,0 +1,39 @@
+//! How far long work on one module has come, for whoever wants to show it.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// What takes long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// A debug file comes from a server; counted in bytes.
+    Fetching,
+    /// Debug information is read; counted in units.
+    Reading,
+}
+
+/// Is told what is done, how much of it, of how much in all (0: unknown).
+type Listener = dyn Fn(Work, u64, u64) + Send + Sync;
+
+/// Somebody who is told, or nobody.
+#[derive(Clone, Default)]
+pub(crate) struct Progress(Option<Arc<Listener>>);
+
+impl Progress {
+    pub(crate) fn new(listener: impl Fn(Work, u64, u64) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(listener)))
+    }
+
+    pub(crate) fn tell(&self, work: Work, done: u64, total: u64) {
+        if let Some(listener) = &self.0 {
+            listener(work, done, total);
+        }
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = if self.0.is_some() { "told" } else { "nobody" };
+        formatter.write_str(text)
+    }
+}
