@@ -85,6 +85,15 @@ pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     (below > 0.0).then_some(above / below)
 }
 
+/// The greatest exponent between neighbours, and between which two of the
+/// causes it is.
+pub fn steepest(points: &[(f64, f64)]) -> Option<(f64, f64, f64)> {
+    let steps = points
+        .windows(2)
+        .filter_map(|pair| Some((exponent(pair)?, pair[0].0, pair[1].0)));
+    steps.max_by(|(a, ..), (b, ..)| a.total_cmp(b))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +123,9 @@ mod tests {
         let square = [(1.0, 1.0), (2.0, 4.0), (4.0, 16.0)];
         assert!((exponent(&square).unwrap() - 2.0).abs() < 1e-9);
         assert_eq!(exponent(&[(1.0, 1.0)]), None);
+        let bend = [(1.0, 1.0), (2.0, 1.0), (4.0, 4.0), (8.0, 8.0)];
+        let (power, from, to) = steepest(&bend).unwrap();
+        assert!((power - 2.0).abs() < 1e-9 && (from, to) == (2.0, 4.0));
     }
 
     #[test]

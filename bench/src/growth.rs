@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::figures::{Median, count, exponent};
+use crate::figures::{Median, count, exponent, steepest};
 use crate::job::Job;
 use crate::row::{ALLOCATIONS_A_ROUND, Extent};
 use crate::run::{Events, Runner, Sample};
@@ -205,42 +205,44 @@ fn point(runner: &Runner, allotrope: &Tool, job: &Job, value: u64, runs: usize) 
     Ok(point)
 }
 
+/// With which power of the cause a cost grows.
+pub struct Power {
+    /// The cost.
+    pub what: &'static str,
+    /// Over all values, if it can be told.
+    pub over_all: Option<f64>,
+    /// Between two values that follow each other: the greatest, from, to.
+    pub steepest: Option<(f64, f64, f64)>,
+}
+
 impl Growth {
-    /// With which power of the cause a cost grows, by a name for it.
-    pub fn exponents(&self) -> Vec<(&'static str, Option<f64>)> {
-        let of = |cost: &dyn Fn(&Point) -> f64| {
-            let points: Vec<_> = self
+    /// With which power of the cause each cost grows. Times are totals where
+    /// the amount of work is the cause.
+    pub fn powers(&self) -> Vec<Power> {
+        let each = |point: &Point| point.events.allocations as f64;
+        let amount = |point: &Point| if self.is_amount { each(point) } else { 1.0 };
+        let power = |what, cost: &dyn Fn(&Point) -> f64| {
+            let points = self
                 .points
                 .iter()
-                .map(|point| {
-                    let amount = if self.is_amount {
-                        point.events.allocations as f64
-                    } else {
-                        1.0
-                    };
-                    (point.value as f64, (cost(point), amount))
-                })
-                .map(|(value, (cost, amount))| (value, cost * amount))
-                .collect();
-            exponent(&points)
-        };
-        let memory = |cost: &dyn Fn(&Point) -> f64| {
-            let points: Vec<_> = self
-                .points
-                .iter()
-                .map(|point| (point.value as f64, cost(point)))
-                .collect();
-            exponent(&points)
+                .map(|point| (point.value as f64, cost(point)));
+            let points: Vec<_> = points.collect();
+            Power {
+                what,
+                over_all: exponent(&points),
+                steepest: steepest(&points),
+            }
         };
         vec![
-            ("time of the program", of(&|point| point.over.middle)),
-            ("time of the collector", of(&|point| point.collector)),
-            (
-                "memory of the collector",
-                memory(&|point| point.collector_mib),
-            ),
-            ("time to report", of(&|point| point.report)),
-            ("memory to report", memory(&|point| point.report_mib)),
+            power("time of the program", &|point| {
+                point.over.middle * amount(point)
+            }),
+            power("time of the collector", &|point| {
+                point.collector * amount(point)
+            }),
+            power("memory of the collector", &|point| point.collector_mib),
+            power("time to report", &|point| point.report * amount(point)),
+            power("memory to report", &|point| point.report_mib),
         ]
     }
 }

@@ -8,7 +8,7 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::figures::{Median, count, short};
+use crate::figures::{Median, count};
 use crate::growth::{Growth, Point};
 use crate::job::Figure;
 use crate::row::Aim;
@@ -21,6 +21,8 @@ const PEER: RGBColor = RGBColor(0xd6, 0x6a, 0x1e);
 const THIRD: RGBColor = RGBColor(0x2c, 0x8a, 0x4b);
 const GREY: RGBColor = RGBColor(0xc8, 0xc8, 0xc8);
 const FONT: &str = "sans-serif";
+/// The vertical axis goes on above the highest point, where the legend is.
+const HEADROOM: f64 = 1.45;
 
 /// Time as a multiple of plain: a dot a tool, a line for its spread, a tick for
 /// the aim.
@@ -112,59 +114,74 @@ struct Line {
     of: fn(&Point) -> f64,
 }
 
-const TIMES: [Line; 3] = [
-    Line {
-        name: "recording adds",
-        colour: OURS,
-        of: |point| point.over.middle,
+/// A part of a growth plot.
+struct Panel {
+    title: &'static str,
+    lines: &'static [Line],
+}
+
+const PANELS: [Panel; 4] = [
+    Panel {
+        title: "CPU while recording, ns an allocation",
+        lines: &[
+            Line {
+                name: "program, beyond plain",
+                colour: OURS,
+                of: |point| point.over.middle,
+            },
+            Line {
+                name: "collector",
+                colour: PEER,
+                of: |point| point.collector,
+            },
+        ],
     },
-    Line {
-        name: "collector",
-        colour: PEER,
-        of: |point| point.collector,
+    Panel {
+        title: "memory while recording, MiB",
+        lines: &[
+            Line {
+                name: "program, beyond plain",
+                colour: OURS,
+                of: |point| point.target_mib,
+            },
+            Line {
+                name: "collector",
+                colour: PEER,
+                of: |point| point.collector_mib,
+            },
+        ],
     },
-    Line {
-        name: "reading",
-        colour: THIRD,
-        of: |point| point.report,
+    Panel {
+        title: "reading, ns an allocation",
+        lines: &[Line {
+            name: "allotrope report",
+            colour: THIRD,
+            of: |point| point.report,
+        }],
+    },
+    Panel {
+        title: "memory of reading, MiB",
+        lines: &[Line {
+            name: "allotrope report",
+            colour: THIRD,
+            of: |point| point.report_mib,
+        }],
     },
 ];
 
-const MEMORIES: [Line; 3] = [
-    Line {
-        name: "program, beyond plain",
-        colour: OURS,
-        of: |point| point.target_mib,
-    },
-    Line {
-        name: "collector",
-        colour: PEER,
-        of: |point| point.collector_mib,
-    },
-    Line {
-        name: "reading",
-        colour: THIRD,
-        of: |point| point.report_mib,
-    },
-];
-
-/// Times on the left, memory on the right, both over the cause.
+/// Time on the left, memory on the right, recording above, reading below, all
+/// over the cause.
 pub fn growth(growth: &Growth, path: &Path) -> Drawn {
-    let area = SVGBackend::new(path, (900, 320)).into_drawing_area();
+    let area = SVGBackend::new(path, (900, 540)).into_drawing_area();
     area.fill(&WHITE)?;
-    let (left, right) = area.split_horizontally(450);
-    panel(&left, growth, "CPU an allocation, ns", &TIMES)?;
-    panel(&right, growth, "memory, MiB", &MEMORIES)?;
+    for (part, of) in area.split_evenly((2, 2)).iter().zip(&PANELS) {
+        panel(part, growth, of)?;
+    }
     area.present()?;
     Ok(())
 }
 
-fn panel(
-    area: &DrawingArea<SVGBackend<'_>, Shift>,
-    growth: &Growth,
-    title: &str,
-    lines: &[Line],
-) -> Drawn {
+fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, growth: &Growth, panel: &Panel) -> Drawn {
     let values = growth.points.iter().map(|point| point.value as f64);
     let (least, most) = values.fold((f64::MAX, f64::MIN), |(least, most), value| {
         (least.min(value), most.max(value))
@@ -172,29 +189,21 @@ fn panel(
     let highest = growth
         .points
         .iter()
-        .flat_map(|point| lines.iter().map(|line| (line.of)(point)))
+        .flat_map(|point| panel.lines.iter().map(|line| (line.of)(point)))
         .fold(1.0, f64::max);
     // A cause that grows a thousandfold wants powers of ten; depth and threads
     // show a straight line as straight on a plain axis.
     if most / least > 300.0 {
-        draw(
-            area,
-            growth,
-            title,
-            lines,
-            (least..most).log_scale(),
-            highest,
-        )
+        draw(area, growth, panel, (least..most).log_scale(), highest)
     } else {
-        draw(area, growth, title, lines, least.min(0.0)..most, highest)
+        draw(area, growth, panel, least.min(0.0)..most, highest)
     }
 }
 
 fn draw<X>(
     area: &DrawingArea<SVGBackend<'_>, Shift>,
     growth: &Growth,
-    title: &str,
-    lines: &[Line],
+    panel: &Panel,
     x: impl AsRangedCoord<CoordDescType = X, Value = f64>,
     highest: f64,
 ) -> Drawn
@@ -204,10 +213,10 @@ where
     let mut chart = ChartBuilder::on(area)
         .margin(8)
         .margin_right(20)
-        .caption(title, (FONT, 15))
+        .caption(panel.title, (FONT, 15))
         .x_label_area_size(34)
         .y_label_area_size(48)
-        .build_cartesian_2d(x, 0.0..highest * 1.15)?;
+        .build_cartesian_2d(x, 0.0..highest * HEADROOM)?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -216,10 +225,10 @@ where
         .y_labels(6)
         .x_desc(growth.name.as_str())
         .x_label_formatter(&|value| count(value.round() as u64))
-        .y_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| format!("{}", (value * 10.0).round() / 10.0))
         .label_style((FONT, 12))
         .draw()?;
-    for line in lines {
+    for line in panel.lines {
         let points: Vec<(f64, f64)> = growth
             .points
             .iter()

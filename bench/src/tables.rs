@@ -281,20 +281,27 @@ pub fn growth_table(growth: &Growth) -> String {
             point.report_mib,
         );
     }
-    let exponents = growth.exponents();
-    let parts: Vec<_> = exponents
+    text += "\n| grows with the power | over all | steepest step |\n| --- | ---: | --- |\n";
+    let powers = growth.powers();
+    for power in &powers {
+        let over_all = power
+            .over_all
+            .map_or("–".to_owned(), |power| format!("{power:.2}"));
+        let steepest = power.steepest.map_or("–".to_owned(), |(power, from, to)| {
+            format!(
+                "{power:.2}, from {} to {}",
+                count(from as u64),
+                count(to as u64)
+            )
+        });
+        let _ = writeln!(text, "| {} | {over_all} | {steepest} |", power.what);
+    }
+    let faster: Vec<_> = powers
         .iter()
-        .map(|(what, exponent)| match exponent {
-            Some(exponent) => format!("{what} {exponent:.2}"),
-            None => format!("{what} can not be told"),
-        })
+        .filter(|power| power.over_all.is_some_and(|power| power > aims::GROWTH))
+        .map(|power| power.what)
         .collect();
-    let faster: Vec<_> = exponents
-        .iter()
-        .filter(|(_, exponent)| exponent.is_some_and(|exponent| exponent > aims::GROWTH))
-        .map(|(what, _)| *what)
-        .collect();
-    let _ = writeln!(text, "\nGrows with the power: {}.", parts.join(", "));
+    text += "\n";
     if faster.is_empty() {
         text += "Nothing grows faster than its cause.\n";
     } else {
