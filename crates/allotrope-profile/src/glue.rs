@@ -179,6 +179,9 @@ mod tests {
                 "app",
                 "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
             ),
+            // Methods of the language's own types are the library's alone.
+            ("app", "<str>::to_uppercase"),
+            ("app", "<[T]>::to_vec"),
             ("libswiftCore.dylib", "swift_slowAlloc"),
             ("app", "thunk for @escaping @callee_guaranteed () -> ()"),
             (
@@ -205,6 +208,7 @@ mod tests {
             ("app", "curry thunk of SocketProtocol.read(pointer:)"),
             ("app", "closure #1 in run(identifier:)"),
             ("app", "strdup"),
+            ("app", "<str as app::Encode>::encode"),
         ] {
             assert!(!glue.has(&frame(module, function)), "{module} {function}");
         }

@@ -27,7 +27,8 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             text::write_case(test, case, &options, &mut log)?;
             let log = String::from_utf8_lossy(&log);
             let fence = fence(&log);
-            let name = escaped(&case.name);
+            // An HTML block, in which Markdown's signs are what they are.
+            let name = html(&case.name);
             writeln!(out, "\n<details><summary>{name}</summary>\n\n{fence}")?;
             writeln!(
                 out,
@@ -106,6 +107,10 @@ fn escaped(text: &str) -> String {
         }
     }
     escaped
+}
+
+fn html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// A fence that the text does not contain.

@@ -275,7 +275,8 @@ impl Text<'_> {
             let number =
                 |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), wording::number);
             let difference = judgement.difference();
-            let each = difference.map(|it| wording::per_iteration(it, case.iterations));
+            let each = difference.filter(|&it| it != 0);
+            let each = each.map(|it| wording::per_iteration(it, case.iterations));
             [
                 judgement.metric.name().to_owned(),
                 number(judgement.budget),

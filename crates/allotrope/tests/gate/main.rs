@@ -5,6 +5,8 @@ mod support;
 
 mod budgets;
 mod compare;
+mod examples;
 mod outputs;
 mod project;
+mod python;
 mod trouble;

@@ -1,0 +1,160 @@
+//! The projects in `examples`, as their users meet them: green as they are, and
+//! red with the stack once their `regression.patch` is applied.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use crate::project::Said;
+use crate::support::{record, run, skip};
+
+/// A copy of an example in a repository of its own, so that its files have the
+/// paths that they have in ours.
+struct Example {
+    root: TempDir,
+    name: &'static str,
+}
+
+fn ours() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("it is there")
+}
+
+/// Copies files and folders, but not what builds leave.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("the folder is ours");
+    for entry in fs::read_dir(from).expect("the examples are there") {
+        let entry = entry.expect("it can be read");
+        let (path, name) = (entry.path(), entry.file_name());
+        if name == "build" || name == "target" {
+            continue;
+        }
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            fs::copy(&path, to.join(name)).expect("the folder is ours");
+        }
+    }
+}
+
+impl Example {
+    fn new(name: &'static str) -> Self {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let example = Self { root, name };
+        copy(&ours().join("examples").join(name), &example.folder());
+        let git = Command::new("git")
+            .args(["init", "--quiet"])
+            .current_dir(example.root.path())
+            .status();
+        assert!(git.expect("git is there").success());
+        example
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.path().join("examples").join(self.name)
+    }
+
+    /// `allotrope test`, with itself in the PATH as an installed one is.
+    fn test(&self) -> Said {
+        let command = record::command();
+        let folder = Path::new(command.get_program())
+            .parent()
+            .expect("it is in one");
+        let mut path = OsString::from(folder);
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
+        let mut command = record::command();
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("examples");
+        command
+            .arg("test")
+            .current_dir(self.folder())
+            .env("PATH", path)
+            .env("CARGO_TARGET_DIR", target)
+            .env("CARGO_NET_OFFLINE", "true");
+        run(&mut command, b"").into()
+    }
+
+    fn plant_the_regression(&self) {
+        let patch = self.folder().join("regression.patch");
+        let mut command = Command::new("git");
+        command
+            .arg("apply")
+            .arg(&patch)
+            .current_dir(self.root.path());
+        let output = run(&mut command, b"");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+    }
+}
+
+/// The log without what is the machine's: where recordings are, what compiled
+/// and which libraries, and the callers of `main`.
+fn of_any_machine(log: &str) -> String {
+    let mut kept = String::new();
+    let mut suspects = false;
+    for line in log.lines() {
+        if line.starts_with("  Suspect before") {
+            suspects = true;
+        } else if !line.starts_with("    ") {
+            suspects = false;
+        }
+        if suspects || line.starts_with("  Look into:") || line.contains("/allotrope-test-") {
+            continue;
+        }
+        let end = [" ← main", " ← …"]
+            .iter()
+            .filter_map(|mark| line.find(mark))
+            .min();
+        kept.push_str(end.map_or(line, |end| &line[..end]));
+        kept.push('\n');
+    }
+    kept
+}
+
+#[test]
+fn a_cpp_project_with_cmake() {
+    if Command::new("cmake").arg("--version").output().is_err() {
+        return skip("install Debian's cmake");
+    }
+    let example = Example::new("cpp");
+    example
+        .test()
+        .expect(0)
+        .has("ok    encode/small              allocations 1,000  bytes 85,000  remaining 0")
+        .has("3 tests: 4 passed");
+    example.plant_the_regression();
+    // A copy of each of the 4 fields of 20 characters, with the zero behind
+    // them 21 bytes, 1000 times; of the 100 fields; of the 50.
+    let said = example
+        .test()
+        .expect(3)
+        .has("+4,000 (+4.00 each)")
+        .has("+84,000 (+84.00 each)")
+        .has("+100,000 (+100.00 each)")
+        .has("new +50 ");
+    insta::assert_snapshot!("red_log_of_cpp", of_any_machine(&said.stdout));
+}
+
+#[test]
+fn a_rust_crate_under_cargo_test_and_cargo_bench() {
+    let example = Example::new("rust");
+    // The client is ours, wherever the copy is.
+    let manifest = example.folder().join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).expect("it was copied");
+    let client = ours().join("crates").display().to_string();
+    fs::write(&manifest, text.replace("../../crates", &client)).expect("the folder is ours");
+    example.test().expect(0).has("2 tests: 3 passed");
+    example.plant_the_regression();
+    // An upper-case copy of each of 5 fields, 1000 times; of 8, 10,000 times.
+    let said = example
+        .test()
+        .expect(3)
+        .has("+5,000 (+5.00 each)")
+        .has("+80,000 (+8.00 each)");
+    insta::assert_snapshot!("red_log_of_rust", of_any_machine(&said.stdout));
+}
