@@ -4,13 +4,14 @@
 //! published, so that a half-written event is never seen, whatever interrupts
 //! the thread or ends the process.
 
+use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicU64, compiler_fence, fence};
 
 use allotrope_ring::layout::{OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS};
 use allotrope_ring::words::{self, LONG_SIZE, STACK_BITS, head, kind};
 
-use crate::arch;
+use crate::arch::{self, switches};
 use crate::process::{self, Loss};
 use crate::stack_ids::IdEntry;
 use crate::system;
@@ -72,19 +73,31 @@ pub unsafe fn ready(thread: *mut Thread) -> bool {
         if (*thread).position >= (&raw const (*Thread::guarded(thread)).limit).read_volatile() {
             return refill(thread);
         }
-        let now = clock_and_epoch();
-        if now != (*thread).seen {
-            mark_time(thread, now);
+        if watched(thread) != (*thread).seen {
+            mark_time(thread);
         }
     }
     true
 }
 
-/// The coarse clock and, in the upper half, the epoch: what one comparison with
-/// every event is about.
+/// The word that the calling thread is to watch.
+pub fn watch() -> *const AtomicU64 {
+    let word = switches::word();
+    if word.is_null() {
+        &raw const process::control().clock
+    } else {
+        word
+    }
+}
+
+/// The thread's word and, in the upper half, the epoch: what one comparison
+/// with every event is about. They differ in other bits: an epoch has none in
+/// the lower half, where no two values of the word are alike.
 #[inline(always)]
-fn clock_and_epoch() -> u64 {
-    process::control().clock.load(Relaxed) | windows::epoch_word()
+unsafe fn watched(thread: *mut Thread) -> u64 {
+    // SAFETY: the thread's own word or the collector's, both of which live as
+    // long as the thread.
+    unsafe { (*(*thread).watch).load(Relaxed) ^ windows::epoch_word() }
 }
 
 /// What [`Thread::seen`] is where the next event must look: no epoch is this
@@ -253,28 +266,43 @@ pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
 /// A handler may interrupt this and jump away, or opt out and come back: until
 /// all is written, and unless it is still true then, the next event looks again.
 #[cold]
-unsafe fn mark_time(thread: *mut Thread, now: u64) {
-    // SAFETY: the limit leaves a margin that takes these words.
+unsafe fn mark_time(thread: *mut Thread) {
+    // SAFETY: the limit leaves a margin that takes these words; the word that is
+    // written is the thread's own.
     unsafe {
+        let watches_clock = ptr::eq((*thread).watch, &raw const process::control().clock);
         let before = (*thread).seen;
         (&raw mut (*thread).seen).write_volatile(UNSEEN);
+        let epoch = windows::epoch_word();
+        let word = if watches_clock {
+            process::control().clock.load(Relaxed)
+        } else {
+            (*(*thread).watch).store(switches::unbroken(), Relaxed);
+            compiler_fence(SeqCst);
+            switches::unbroken()
+        };
         let opted_out = windows::is_opted_out(thread);
         let tick = arch::tick();
         (*thread).marked_tick = tick;
-        let told = (now >> 32) << 1 | u64::from(opted_out);
+        let told = (epoch >> 32) << 1 | u64::from(opted_out);
         if told == (*thread).told {
-            let clock = if before == UNSEEN { 0 } else { before as u32 };
+            // The events before this saw the clock so; 0: nothing is known.
+            let clock = if before == UNSEEN || !watches_clock {
+                0
+            } else {
+                before as u32
+            };
             put(thread, 0, head(kind::ANCHOR, 0, clock.into()));
             put(thread, 1, tick);
             publish(thread, 2);
         } else {
             put(thread, 0, head(kind::EPOCH, u8::from(opted_out), 0));
             put(thread, 1, tick);
-            put(thread, 2, now >> 32);
+            put(thread, 2, epoch >> 32);
             publish(thread, 3);
             (*thread).told = told;
         }
-        (&raw mut (*thread).seen).write_volatile(now);
+        (&raw mut (*thread).seen).write_volatile(word ^ epoch);
         if windows::is_opted_out(thread) != opted_out {
             (&raw mut (*thread).seen).write_volatile(UNSEEN);
         }
@@ -305,7 +333,7 @@ unsafe fn refill(thread: *mut Thread) -> bool {
             ring_doorbell();
         }
         let position = (*thread).position;
-        mark_time(thread, clock_and_epoch());
+        mark_time(thread);
         let words = words_to_next_mark(thread, position);
         (*Thread::guarded(thread)).limit = if (*thread).is_nested {
             0

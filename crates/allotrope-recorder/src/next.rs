@@ -41,9 +41,11 @@ pub enum Function {
     DlFindObject,
     RDebug,
     GlibcVersion,
+    RseqOffset,
+    RseqSize,
 }
 
-const NAMES: [&core::ffi::CStr; 30] = [
+const NAMES: [&core::ffi::CStr; 32] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -74,6 +76,8 @@ const NAMES: [&core::ffi::CStr; 30] = [
     c"_dl_find_object",
     c"_r_debug",
     c"gnu_get_libc_version",
+    c"__rseq_offset",
+    c"__rseq_size",
 ];
 
 /// What the program's own calls of `malloc` and of C++'s `operator new(size_t)`

@@ -396,6 +396,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     }
     // SAFETY: the state is nobody else's now.
     unsafe {
+        (*thread).watch = events::watch();
         (*thread).is_nested = nested;
         (*thread).root = thread;
         (*thread).opted_out.store(0, Relaxed);

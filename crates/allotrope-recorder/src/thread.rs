@@ -78,6 +78,9 @@ pub struct Thread {
     pub lane: *const Lane,
     /// Clock and epoch as last seen.
     pub seen: u64,
+    /// The word that tells when the time has to be marked again: the thread's
+    /// own (`switches`), or the coarse clock.
+    pub watch: *const AtomicU64,
     /// The epoch mark that the stream has now, as the trace holds it.
     pub told: u64,
     /// The thread's own state; of a nested one, that which it was made for.

@@ -7,6 +7,7 @@ pub mod entry;
 pub mod frame_pointer;
 pub mod general;
 pub mod rule;
+pub mod switches;
 pub mod syscall;
 pub mod thread_slot;
 
