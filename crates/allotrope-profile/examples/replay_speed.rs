@@ -15,7 +15,7 @@ use allotrope_profile::{MemoryTrace, Options, replay};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::*;
 
-const EVENTS: u64 = 10_000_000;
+const EVENTS: u64 = 4_000_000;
 const RUN: usize = 16_384;
 
 fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
@@ -31,8 +31,9 @@ fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
 
 /// Streams of a program whose threads allocate from one pool and give back
 /// blocks of `live` random places, `foreign` percent of them another's. `lost` in a
-/// thousand events are missing.
-fn program(threads: usize, live: usize, foreign: u64, lost: u64) -> MemoryTrace {
+/// thousand events are missing. Every `marked` events there is a mark of time: on a
+/// loaded machine a thread's time is known that badly.
+fn program(threads: usize, live: usize, foreign: u64, lost: u64, marked: usize) -> MemoryTrace {
     let mut records = vec![
         Record::Recording(Recording::default()),
         Record::ImageStart(ImageStart {
@@ -79,7 +80,7 @@ fn program(threads: usize, live: usize, foreign: u64, lost: u64) -> MemoryTrace 
             thread
         };
         let stream = &mut streams[thread];
-        if stream.len().is_multiple_of(48) {
+        if stream.len().is_multiple_of(marked) {
             stream.push(event(EventKind::Anchor, 0, tick * 20, 0));
         }
         if blocks[owner].len() >= live {
@@ -162,20 +163,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if !traces.is_empty() {
         return traces.iter().try_for_each(|path| measure(path));
     }
-    for (threads, live, foreign, lost) in [
-        (1, 100, 0, 0),
-        (1, 100_000, 0, 0),
-        (2, 1_000, 0, 0),
-        (4, 1_000, 10, 0),
-        (4, 1_000, 10, 10),
+    for (threads, live, foreign, lost, marked) in [
+        (1, 100, 0, 0, 48),
+        (1, 100_000, 0, 0, 48),
+        (2, 1_000, 0, 0, 48),
+        (4, 1_000, 10, 0, 48),
+        (4, 1_000, 10, 10, 48),
+        (4, 100, 50, 0, 4_000),
+        (4, 10, 50, 0, 50_000),
+        (4, 100, 50, 20, 4_000),
     ] {
-        let trace = program(threads, live, foreign, lost);
+        let trace = program(threads, live, foreign, lost, marked);
         let start = processor_ns(this())?;
         let profile = replay(&trace, &Options::default())?;
         let ns = (processor_ns(this())? - start) as f64 / EVENTS as f64;
         let process = &profile.processes[0];
         println!(
-            "{threads} threads, {live} live each, {foreign} % foreign frees, {lost} ‰ lost: {ns:.1} ns an event, \
+            "{threads} threads, {live} live each, {foreign} % foreign frees, {lost} ‰ lost, \
+             marked every {marked}: {ns:.1} ns an event, \
              {} found lost, {} ambiguous",
             process.lost_events, process.ambiguous_events
         );

@@ -2,6 +2,9 @@
 //! an event to code and to decode. Run it with `--release`; the number of
 //! events a chunk may be given (65536 unless told).
 //!
+//! With traces for arguments it measures those: bytes an event of each column,
+//! expanded and compressed on its own, and what coding them anew takes.
+//!
 //! The addresses are real ones: the program's blocks are allocated from the
 //! allocator that runs this example, in the order of the events.
 
@@ -183,14 +186,18 @@ fn churn() -> Vec<Event> {
 }
 
 fn measure(events: &[Event], chunk: usize, compression: Compression) {
+    let runs: Vec<_> = events.chunks(chunk).map(<[Event]>::to_vec).collect();
+    code(&runs, compression);
+}
+
+fn code(runs: &[Vec<Event>], compression: Compression) {
+    let events: usize = runs.iter().map(Vec::len).sum();
     let sink = Vec::with_capacity(64 << 20);
     let mut writer = TraceWriter::new(sink).expect("header");
     writer.set_compression(compression);
     let started = Instant::now();
-    for (i, run) in events.chunks(chunk).enumerate() {
-        writer
-            .write_events(0, 0, (i * chunk) as u64, run)
-            .expect("write");
+    for run in runs {
+        writer.write_events(0, 0, 0, run).expect("write");
     }
     let file = writer.finish().expect("finish");
     let coding = started.elapsed();
@@ -205,8 +212,8 @@ fn measure(events: &[Event], chunk: usize, compression: Compression) {
         }
     }
     let decoding = started.elapsed();
-    assert_eq!(read, events.len());
-    let each = |total: f64| total / events.len() as f64;
+    assert_eq!(read, events);
+    let each = |total: f64| total / events as f64;
     println!(
         "{compression:?}: {:.2} bytes, {:.1} ns to code, {:.1} ns to decode an event",
         each(file.len() as f64),
@@ -215,7 +222,47 @@ fn measure(events: &[Event], chunk: usize, compression: Compression) {
     );
 }
 
+/// Bytes an event of each column, and the times of all events coded anew.
+fn measure_trace(path: &str) {
+    let trace = TraceReader::open(path.as_ref()).expect("a trace");
+    let mut sizes: Vec<(&str, usize, usize)> = Vec::new();
+    let mut runs = Vec::new();
+    let mut events = 0;
+    for entry in trace.entries() {
+        let Entry::Events(at) = entry.expect("entry") else {
+            continue;
+        };
+        for (i, (name, bytes)) in trace.columns(&at).expect("columns").iter().enumerate() {
+            if sizes.len() <= i {
+                sizes.push((name, 0, 0));
+            }
+            let compressed = zstd::bulk::compress(bytes, 1).expect("compress").len();
+            sizes[i].1 += bytes.len();
+            sizes[i].2 += compressed.min(bytes.len());
+        }
+        let mut run = Vec::new();
+        trace.read_events(&at, &mut run).expect("events");
+        events += run.len();
+        runs.push(run);
+    }
+    println!("{path}: {events} events");
+    let each = |bytes: usize| bytes as f64 / events.max(1) as f64;
+    for (name, expanded, compressed) in sizes {
+        println!("  {name:12} {:.3} {:.3}", each(expanded), each(compressed));
+    }
+    for _ in 0..3 {
+        code(&runs, Compression::Fast);
+    }
+}
+
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments
+        .first()
+        .is_some_and(|first| first.parse::<usize>().is_err())
+    {
+        return arguments.iter().for_each(|path| measure_trace(path));
+    }
     let chunk = std::env::args()
         .nth(1)
         .map_or(Ok(1 << 16), |argument| argument.parse());

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::chunk::FILE_HEADER;
 use crate::error::{Cut, CutReason, ReadError};
-use crate::events::Decoder;
+use crate::events::{COLUMN_NAMES, Decoder, columns_of};
 use crate::model::{Event, Record};
 use crate::payload::PayloadBuffer;
 use crate::records;
@@ -112,6 +112,20 @@ impl<S: Source> TraceReader<S> {
             into.clear();
         }
         read
+    }
+
+    /// The columns of a run, name and expanded bytes, for those who measure
+    /// what an event takes (`examples/measure.rs`).
+    #[doc(hidden)]
+    pub fn columns(&self, at: &EventsRef) -> Result<Vec<(&'static str, Vec<u8>)>, ReadError> {
+        let mut buffer = PayloadBuffer::default();
+        let payload = buffer.load(&self.source, at.offset, &at.header)?;
+        let (_, columns) =
+            columns_of(payload).map_err(|malformed| malformed_at(at.offset, malformed))?;
+        let named = COLUMN_NAMES.into_iter().zip(columns);
+        Ok(named
+            .map(|(name, column)| (name, column.rest().to_vec()))
+            .collect())
     }
 
     fn decode_events(

@@ -52,6 +52,11 @@ impl<'a> Cursor<'a> {
         self.bytes.len()
     }
 
+    /// The bytes not read yet.
+    pub(crate) const fn rest(&self) -> &'a [u8] {
+        self.bytes
+    }
+
     #[inline]
     pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
         let (&first, rest) = self.bytes.split_first().ok_or(SHORT)?;

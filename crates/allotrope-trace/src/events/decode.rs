@@ -37,6 +37,24 @@ struct Run<'a, 'd> {
     last_marks: [u64; 3],
 }
 
+/// The address shift of a payload, and its columns.
+pub(crate) fn columns_of(payload: &[u8]) -> Result<(u32, [Cursor<'_>; COLUMNS]), Malformed> {
+    let mut head = Cursor::new(payload);
+    let shift = u32::from(head.byte()?);
+    if shift > 4 {
+        return Err(Malformed("the address shift is above 4"));
+    }
+    let mut lengths = [0; COLUMNS];
+    for length in &mut lengths {
+        *length = head.length()?;
+    }
+    let mut columns = [Cursor::new(&[]); COLUMNS];
+    for (column, length) in columns.iter_mut().zip(lengths) {
+        *column = Cursor::new(head.take(length)?);
+    }
+    Ok((shift, columns))
+}
+
 impl Decoder {
     /// Appends the `count` events of the payload to `into`.
     pub(crate) fn decode(
@@ -45,19 +63,7 @@ impl Decoder {
         count: usize,
         into: &mut Vec<Event>,
     ) -> Result<(), Malformed> {
-        let mut head = Cursor::new(payload);
-        let shift = u32::from(head.byte()?);
-        if shift > 4 {
-            return Err(Malformed("the address shift is above 4"));
-        }
-        let mut lengths = [0; COLUMNS];
-        for length in &mut lengths {
-            *length = head.length()?;
-        }
-        let mut columns = [Cursor::new(&[]); COLUMNS];
-        for (column, length) in columns.iter_mut().zip(lengths) {
-            *column = Cursor::new(head.take(length)?);
-        }
+        let (shift, columns) = columns_of(payload)?;
         if columns[SYMBOLS].left() != count {
             return Err(Malformed("there are not as many symbols as events"));
         }

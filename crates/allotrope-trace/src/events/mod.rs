@@ -10,7 +10,7 @@ mod encode;
 mod key_index;
 mod prediction;
 
-pub(crate) use decode::Decoder;
+pub(crate) use decode::{Decoder, columns_of};
 pub(crate) use encode::Encoder;
 
 use crate::model::{EntryPoint, EventKind, StackId};
@@ -34,6 +34,18 @@ pub(crate) const ADDRESSES: usize = 5;
 pub(crate) const SIZES: usize = 6;
 /// Ticks, threads and epochs.
 pub(crate) const MARKS: usize = 7;
+
+/// The columns' names, for those who measure them.
+pub(crate) const COLUMN_NAMES: [&str; COLUMNS] = [
+    "symbols",
+    "far shapes",
+    "shapes",
+    "distances",
+    "foreign",
+    "addresses",
+    "sizes",
+    "marks",
+];
 
 /// Shape number in a symbol that says that the number stands in `FAR`.
 pub(crate) const FAR_SHAPE: u32 = 63;
