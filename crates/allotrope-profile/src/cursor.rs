@@ -10,7 +10,7 @@
 //! touched. The cursor looks ahead for the answer, which nearly always is the
 //! next event. Where it is far away, the deallocation is held until it comes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use allotrope_trace::model::{EntryPoint, EpochMark, Event, EventKind, StackId};
 
@@ -22,8 +22,9 @@ use crate::read_ahead::ReadAhead;
 use crate::source::{Run, TraceSource};
 use crate::window_table::{Rank, WindowTable};
 
-/// How many events after a reallocation's start its answer is looked for.
-const LOOK_AHEAD: usize = 256;
+/// How many events ahead something is looked for: a reallocation's answer, what
+/// another stream waits for.
+pub(crate) const LOOK_AHEAD: usize = 256;
 /// How many open starts are remembered; a start that a handler jumped out of
 /// stays open for ever.
 const OPEN_LIMIT: usize = 1 << 12;
@@ -92,6 +93,17 @@ enum Answer {
     Unknown,
 }
 
+/// How far ahead was looked for something, in events since the stream's beginning.
+#[derive(Debug, Clone, Copy, Default)]
+struct Search {
+    address: u64,
+    allocates: bool,
+    until: u64,
+    reached: u64,
+    found: Option<u64>,
+    never: bool,
+}
+
 /// Where the cursor is between two anchors.
 #[derive(Default)]
 struct Segment {
@@ -130,6 +142,9 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     buffer: Vec<Event>,
     scratch: Vec<Event>,
     position: usize,
+    /// Events of the stream before those in the buffer.
+    before_buffer: u64,
+    search: Cell<Search>,
     ordinal: u64,
     thread: Option<u32>,
     windows: &'a WindowTable,
@@ -163,6 +178,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             buffer: Vec::new(),
             scratch: Vec::new(),
             position: 0,
+            before_buffer: 0,
+            search: Cell::default(),
             ordinal: runs.first().map_or(0, |run| run.first_ordinal),
             thread: None,
             windows,
@@ -224,21 +241,52 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     /// Whether an allocation (or deallocation) at the address follows before
-    /// `until`, as far as events are decoded.
+    /// `until`, as far as events are decoded and not too far ahead.
     pub(crate) fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
-        let coming = &self.buffer[self.position.min(self.buffer.len())..];
-        for event in coming.iter().take(LOOK_AHEAD) {
+        let here = self.before_buffer + self.position as u64;
+        let mut search = self.search.get();
+        if (search.address, search.allocates, search.until) != (address, allocates, until)
+            || search.found.is_some_and(|at| at < here)
+        {
+            search = Search {
+                address,
+                allocates,
+                until,
+                ..Search::default()
+            };
+        }
+        let outlook = self.search_on(&mut search, here);
+        self.search.set(search);
+        outlook
+    }
+
+    /// Goes on where the last search for the same ended: while a stream waits,
+    /// the others are asked before each step whether they will help.
+    fn search_on(&self, search: &mut Search, here: u64) -> Outlook {
+        if search.found.is_some() {
+            return Outlook::Comes;
+        }
+        if search.never {
+            return Outlook::Never;
+        }
+        let position = self.position.min(self.buffer.len());
+        let coming = &self.buffer[position..];
+        let seen = search.reached.saturating_sub(here).min(LOOK_AHEAD as u64) as usize;
+        for (event, at) in coming.iter().take(LOOK_AHEAD).zip(here..).skip(seen) {
             let found = match event.kind {
-                EventKind::Anchor if event.address > until => {
+                EventKind::Anchor if event.address > search.until => {
+                    search.never = true;
                     return Outlook::Never;
                 }
-                EventKind::Allocation | EventKind::ReallocationEnd => allocates,
-                EventKind::Deallocation | EventKind::ReallocationStart => !allocates,
+                EventKind::Allocation | EventKind::ReallocationEnd => search.allocates,
+                EventKind::Deallocation | EventKind::ReallocationStart => !search.allocates,
                 _ => false,
             };
-            if found && place_of(event) == address {
+            if found && place_of(event) == search.address {
+                search.found = Some(at);
                 return Outlook::Comes;
             }
+            search.reached = at + 1;
         }
         let all_seen = coming.len() <= LOOK_AHEAD && self.next_run >= self.runs.len();
         // A deallocation that is held until its answer can not be seen coming.
@@ -254,6 +302,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         while let Some(run) = self.runs.get(self.next_run) {
             let number = self.first_run + self.next_run;
             self.next_run += 1;
+            self.before_buffer += self.buffer.len() as u64;
             self.ahead.fetch(number, &run.handle, &mut self.buffer)?;
             self.position = 0;
             self.segment.end = 0;
@@ -261,6 +310,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
                 return Ok(true);
             }
         }
+        self.before_buffer += self.buffer.len() as u64;
         self.buffer.clear();
         self.position = 0;
         Ok(false)
@@ -275,6 +325,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.next_run += 1;
         self.ahead.fetch(number, &run.handle, &mut self.scratch)?;
         self.buffer.drain(..self.position);
+        self.before_buffer += self.position as u64;
         self.segment.end = self.segment.end.saturating_sub(self.position);
         self.position = 0;
         self.buffer.append(&mut self.scratch);

@@ -18,7 +18,7 @@ mod search;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::{Cursor, Outlook, Step};
+use crate::cursor::{Cursor, LOOK_AHEAD, Outlook, Step};
 use crate::error::ReplayError;
 use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
@@ -136,13 +136,16 @@ impl<'a, S: TraceSource> Stream<'a, S> {
     /// Whether an allocation (or deallocation) at the address follows the head
     /// before `until`.
     fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
-        for step in self.returned.iter().rev() {
+        for step in self.returned.iter().rev().take(LOOK_AHEAD) {
             if step.lower > until {
                 return Outlook::Never;
             }
             if (step.address, step.allocates) == (address, allocates) {
                 return Outlook::Comes;
             }
+        }
+        if self.returned.len() > LOOK_AHEAD {
+            return Outlook::Unknown;
         }
         self.cursor.outlook(address, allocates, until)
     }
@@ -471,7 +474,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
         head.tries += 1;
         let head = *head;
-        let (index, looked_at) = self.tentative.last_at(head.address);
+        let most = usize::try_from(self.credit).unwrap_or(usize::MAX);
+        let (index, looked_at) = self.tentative.last_at(head.address, most);
         self.credit = self.credit.saturating_sub(looked_at as u64);
         let Some((index, rival)) = index.and_then(|i| Some((i, self.tentative.get(i)?))) else {
             return false;

@@ -66,15 +66,19 @@ impl Tentative {
         self.placed.iter()
     }
 
-    /// Gives the step to the sink at once, for good; nothing may be tentative.
+    /// Gives the step to the sink at once, for good, if it agrees with what is
+    /// live; nothing may be tentative.
     #[inline]
-    pub(crate) fn pass<K: Sink>(&mut self, mut step: Step, sink: &mut K) {
+    pub(crate) fn pass<K: Sink>(&mut self, step: &mut Step, sink: &mut K) -> bool {
+        let Some(blocks) = self.live.apply_legal(step) else {
+            return false;
+        };
         self.now = self.now.max(step.time);
         step.time = self.now;
         self.settled_at = self.now;
-        let blocks = self.live.apply(&step);
-        sink.step(&step, blocks);
+        sink.step(step, blocks);
         self.live.forget(step.allocates, blocks);
+        true
     }
 
     /// Places the step at the end, not later than `latest` where its own
@@ -144,10 +148,23 @@ impl Tentative {
         self.latest[slot(address)] <= self.settled
     }
 
-    /// Index of the last step at this address, and how many were looked at.
-    pub(crate) fn last_at(&self, address: u64) -> (Option<usize>, usize) {
-        let index = self.placed.iter().rposition(|p| p.step.address == address);
-        (index, self.placed.len() - index.unwrap_or(0))
+    /// Index of the last step at this address among the last `most` steps, and
+    /// how many were looked at.
+    pub(crate) fn last_at(&self, address: u64, most: usize) -> (Option<usize>, usize) {
+        if self.is_untouched(address) {
+            return (None, 1);
+        }
+        if self.recent(address).is_some() {
+            let number = self.latest[slot(address)] - self.settled;
+            return (usize::try_from(number - 1).ok(), 1);
+        }
+        let mut newest_first = self.placed.iter().rev().take(most);
+        let back = newest_first.position(|p| p.step.address == address);
+        let index = back.map(|back| self.placed.len() - 1 - back);
+        (
+            index,
+            back.map_or(most.min(self.placed.len()), |back| back + 1),
+        )
     }
 
     pub(crate) fn get(&self, index: usize) -> Option<&Placed> {

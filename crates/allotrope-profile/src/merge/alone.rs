@@ -23,20 +23,28 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let mut newest_first = self.tentative.iter().rev();
         let settled = newest_first.all(|p| p.stream == stream && apart(p.step.upper));
         drop(newest_first);
-        let goes = |head: Option<crate::cursor::Step>| head.filter(|head| apart(head.upper));
-        if !settled || goes(self.streams[stream].head).is_none() {
+        let next = self.streams[stream].head;
+        if !settled || !next.is_some_and(|head| apart(head.upper)) {
             return Ok(());
         }
         self.settle_all();
         self.ready.pop();
+        let forks = !self.open_forks.is_empty();
         let mut steps = 0;
-        while let Some(head) = goes(self.streams[stream].head) {
-            let fork = self.fork_before(stream, head.ordinal).is_some();
-            if fork || !self.tentative.allows(&head) {
+        loop {
+            let ordinal = match &self.streams[stream].head {
+                Some(head) if apart(head.upper) => head.ordinal,
+                _ => break,
+            };
+            if forks && self.fork_before(stream, ordinal).is_some() {
                 break;
             }
-            self.tentative.pass(head, self.sink);
-            self.streams[stream].advance()?;
+            let at = &mut self.streams[stream];
+            let head = at.head.as_mut();
+            if !head.is_some_and(|head| self.tentative.pass(head, self.sink)) {
+                break;
+            }
+            at.advance()?;
             steps += 1;
         }
         self.credit = (self.credit + steps * CREDIT_EACH).min(CREDIT_LIMIT);
