@@ -28,7 +28,7 @@ mod workshop;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{Args, Parser, Subcommand};
 
 use contention::Contention;
@@ -97,22 +97,12 @@ struct Options {
     /// Without heaptrack
     #[arg(long, global = true)]
     no_peer: bool,
-    /// The command that is measured
-    #[arg(
-        long,
-        global = true,
-        value_name = "PATH",
-        env = "ALLOTROPE_BENCH_COMMAND"
-    )]
-    allotrope: PathBuf,
-    /// Where results are kept, and other versions built
-    #[arg(
-        long,
-        global = true,
-        value_name = "FOLDER",
-        env = "ALLOTROPE_BENCH_FOLDER"
-    )]
-    folder: PathBuf,
+    /// The command that is measured [default: the one that `bench/run` built]
+    #[arg(long, global = true, value_name = "PATH")]
+    allotrope: Option<PathBuf>,
+    /// Where results are kept, and other versions built [default: cargo's target folder]
+    #[arg(long, global = true, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
     /// Write the tables and plots into docs/benchmarks.md
     #[arg(long, global = true, conflicts_with_all = ["quick", "only"])]
     write: bool,
@@ -139,6 +129,7 @@ fn main() -> Result<()> {
 
 struct Bench {
     options: Options,
+    folder: PathBuf,
     archive: Archive,
     workshop: Workshop,
     allotrope: Tool,
@@ -146,10 +137,22 @@ struct Bench {
 
 impl Bench {
     fn new(options: Options) -> Result<Self> {
+        let from_script = |variable: &str| std::env::var_os(variable).map(PathBuf::from);
+        let folder = options
+            .folder
+            .clone()
+            .or_else(|| from_script("ALLOTROPE_BENCH_FOLDER"));
+        let folder = folder.context("where to keep results? bench/run says it, or --folder")?;
+        let command = options
+            .allotrope
+            .clone()
+            .or_else(|| from_script("ALLOTROPE_BENCH_COMMAND"));
+        let command = command.context("what to measure? bench/run says it, or --allotrope")?;
         Ok(Self {
-            archive: Archive::in_folder(&options.folder)?,
+            archive: Archive::in_folder(&folder)?,
             workshop: Workshop::open()?,
-            allotrope: Tool::allotrope(&options.allotrope)?,
+            allotrope: Tool::allotrope(&command)?,
+            folder,
             options,
         })
     }
@@ -239,7 +242,7 @@ impl Bench {
     }
 
     fn instructions_against(&self, version: &str) -> Result<()> {
-        let other = instructions::other_version(version, &self.options.folder)?;
+        let other = instructions::other_version(version, &self.folder)?;
         let before = instructions::count(&self.workshop, &other)?;
         let now = instructions::count(&self.workshop, &self.allotrope)?;
         println!("{}", tables::instructions_against(&now, &before, version));
