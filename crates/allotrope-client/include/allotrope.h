@@ -53,7 +53,7 @@
 
 #if defined(__GNUC__)
 /* Inlined always: a recorded stack begins in the function that calls. */
-#define ALLOTROPE_INLINE_ static inline __attribute__((always_inline, unused))
+#define ALLOTROPE_INLINE_ static inline __attribute__((always_inline))
 #define ALLOTROPE_COLD_ static __attribute__((noinline, cold, unused))
 #else
 #define ALLOTROPE_INLINE_ static inline

@@ -2,10 +2,11 @@
 
 mod support;
 
+use std::alloc::Layout;
 use std::hint::black_box;
 use std::sync::Barrier;
 
-use allotrope_client::{Protocol, Window, measure, measure_with, opt_out};
+use allotrope_client::{Protocol, Window, measure, measure_with, opt_out, pool};
 use support::record;
 use support::windows::{counted, windows};
 
@@ -28,11 +29,28 @@ fn the_program() {
     // The last of a call to warm up and two runs.
     assert_eq!(last, 5 + 3);
     threads();
+    arena();
     let window = Window::open("out", 0);
     boxes(2);
     assert_eq!(opt_out(|| boxes(7)), 7);
     boxes(3);
     drop(window);
+}
+
+/// An arena of one block hands out three, resizes one, fails to resize another.
+fn arena() {
+    let _window = Window::open("arena", 1);
+    let memory = black_box(Box::new([0_u64; 8]));
+    let at = |index: usize| std::ptr::from_ref(&memory[index]);
+    for index in 0..3 {
+        pool::allocated(at(index), Layout::new::<u64>());
+    }
+    let moved = pool::reallocate(at(2), 16, || at(4).cast_mut());
+    assert_eq!(moved.cast_const(), at(4));
+    assert!(pool::reallocate(at(1), 1 << 40, std::ptr::null_mut).is_null());
+    for index in [0, 1, 4] {
+        pool::deallocating(at(index));
+    }
 }
 
 /// Another thread allocates 100 blocks while this one has 3 in a window of its
@@ -68,7 +86,15 @@ fn each_window_has_the_allocations_of_its_calls() {
         counted("runs", 5, 5),
         counted("both", 1, 103),
         counted("mine", 2, 3),
+        // The arena's memory, three blocks, and one that replaced another.
+        counted("arena", 1, 5),
         counted("out", 0, 5),
     ];
-    assert_eq!(windows(&recording.expect_status(0)), expected);
+    let recording = recording.expect_status(0);
+    assert_eq!(windows(&recording), expected);
+    let report = recording.report();
+    let process = report.only();
+    assert_eq!(process.number("lost_events"), 0);
+    // Everything that was reported was taken back.
+    assert_eq!(process.under("client_rust::arena").leaked, 0);
 }

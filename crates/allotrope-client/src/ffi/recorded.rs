@@ -135,9 +135,11 @@ impl<A: GlobalAlloc + 'static> Recorded<A> {
     }
 }
 
+// Never inlined either: with line tables as the only debug information an inlined
+// frame would be called `alloc` and nothing more.
 // SAFETY: every call is passed on unchanged, and so is its result.
 unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
-    #[inline]
+    #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract is the allocator's.
         unsafe {
@@ -149,7 +151,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
         unsafe {
@@ -161,7 +163,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as above.
         unsafe {
@@ -173,7 +175,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above.
         unsafe {

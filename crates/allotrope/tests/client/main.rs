@@ -5,6 +5,7 @@
 mod allocators;
 mod files;
 mod pools;
+mod python;
 mod remedies;
 mod windows;
 

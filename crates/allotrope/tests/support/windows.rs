@@ -46,7 +46,9 @@ pub fn windows(recording: &Recording) -> Vec<Counted> {
                     match event.kind {
                         EventKind::Epoch => place.mark = EpochMark::from_word(event.address),
                         EventKind::Thread => place.thread = Some(event.address),
-                        EventKind::Allocation if !place.mark.opted_out => {
+                        EventKind::Allocation | EventKind::ReallocationEnd
+                            if !place.mark.opted_out =>
+                        {
                             allocations.push(*place);
                         }
                         _ => {}
