@@ -497,7 +497,7 @@ mod tests {
 
     /// Words of which many begin an event of some kind.
     fn hostile_words() -> impl Strategy<Value = Vec<u64>> {
-        let event = (0..20u8, any::<u8>(), any::<u64>())
+        let event = (0..24u8, any::<u8>(), any::<u64>())
             .prop_map(|(kind, extra, payload)| head(kind, extra % 24, payload));
         let small = (0..64u64, 0..16u64).prop_map(|(low, high)| low | high << 16);
         let word = prop_oneof![4 => event, 2 => small, 1 => any::<u64>()];

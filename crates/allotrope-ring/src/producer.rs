@@ -81,6 +81,20 @@ pub fn mapping_words(mapping: u16, start: u64, end: u64, build_id: &[u8], path: 
     words
 }
 
+/// The words of a `Window` event.
+pub fn window_words(flags: u8, opened: u64, iterations: u64, name: &[u8]) -> Vec<u64> {
+    let mut words = vec![
+        0,
+        opened,
+        iterations,
+        crate::arena::tick_now(),
+        name.len() as u64,
+    ];
+    words.extend(string_words(name));
+    words[0] = head(kind::WINDOW, flags, (words.len() as u64) << 16);
+    words
+}
+
 impl Producer {
     /// Maps the arena in `memory`, as found under `/proc/PID/fd`.
     pub fn map(memory: File) -> io::Result<Self> {

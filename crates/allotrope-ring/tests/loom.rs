@@ -12,6 +12,7 @@
 //! | --- | --- |
 //! | `Producer::write` | the recorder's `events::publish` |
 //! | `Producer::wait_for_space` | the recorder's `events::make_room`, `wait_for_space` |
+//! | `Producer::wait_until_taken` | the recorder's `events::wait_until_taken` |
 //! | `Ring::ring_doorbell` | the recorder's `events::ring_doorbell` |
 //! | `Ring::release`, `Ring::sleep` | `Arena::release`, `Arena::sleep` |
 //!
@@ -66,6 +67,7 @@ enum Without {
     DoorbellFence,
     SleepFence,
     ReleaseOfWritten,
+    ReleaseOfRead,
 }
 
 struct Ring {
@@ -77,6 +79,8 @@ struct Ring {
     space: Futex,
     doorbell: Futex,
     sleeping: AtomicU32,
+    /// What the collector does with an event before it gives its room back.
+    taken: AtomicU64,
 }
 
 impl Ring {
@@ -90,6 +94,7 @@ impl Ring {
             space: Futex::new(),
             doorbell: Futex::new(),
             sleeping: AtomicU32::new(0),
+            taken: AtomicU64::new(0),
         }
     }
 
@@ -108,7 +113,13 @@ impl Ring {
     }
 
     fn release(&self, read: u64) {
-        self.read.store(read, Release);
+        self.taken.store(read, Relaxed);
+        let order = if self.without == Without::ReleaseOfRead {
+            Relaxed
+        } else {
+            Release
+        };
+        self.read.store(read, order);
         self.fence(Without::CollectorFence);
         if self.waiting.load(Relaxed) != 0 {
             self.space.value.fetch_add(1, Release);
@@ -135,7 +146,7 @@ struct Producer<'r> {
 impl Producer<'_> {
     fn write(&mut self, word: u64) {
         while self.ring.read.load(Acquire) + WORDS < self.position + 1 {
-            self.wait_for_space();
+            self.wait_for_space(self.position + 1);
         }
         let place = (self.position % WORDS) as usize;
         self.ring.words[place].store(word, Relaxed);
@@ -148,16 +159,24 @@ impl Producer<'_> {
         self.ring.written.store(self.position, order);
     }
 
-    fn wait_for_space(&self) {
+    /// Waits, once, until there is room up to the position `end`.
+    fn wait_for_space(&self, end: u64) {
         let ring = self.ring;
         ring.waiting.store(1, Relaxed);
         ring.fence(Without::ProducerFence);
         let space = ring.space.value.load(Acquire);
-        if ring.read.load(Acquire) + WORDS < self.position + 1 {
+        if ring.read.load(Acquire) + WORDS < end {
             ring.ring_doorbell();
             ring.space.wait(space);
         }
         ring.waiting.store(0, Relaxed);
+    }
+
+    /// Waits until the collector has read everything that was written.
+    fn wait_until_taken(&self) {
+        while self.ring.read.load(Acquire) < self.position {
+            self.wait_for_space(self.position + WORDS);
+        }
     }
 }
 
@@ -181,7 +200,17 @@ fn collect(ring: &Ring) {
     }
 }
 
-fn explore(without: Without, rings_at_end: bool) {
+/// What the producer does when it has written its last event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtEnd {
+    Nothing,
+    /// A thread that ends is found by the collector's next round, which its
+    /// time limit brings; here by the bell.
+    Rings,
+    WaitsUntilTaken,
+}
+
+fn explore(without: Without, at_end: AtEnd) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(4);
     model.check(move || {
@@ -195,10 +224,14 @@ fn explore(without: Without, rings_at_end: bool) {
             for event in 0..EVENTS {
                 producer.write(event + 100);
             }
-            // A thread that ends is found by the collector's next round, which
-            // its time limit brings; here by the bell.
-            if rings_at_end {
-                shared.ring_doorbell();
+            match at_end {
+                AtEnd::Nothing => {}
+                AtEnd::Rings => shared.ring_doorbell(),
+                AtEnd::WaitsUntilTaken => {
+                    producer.wait_until_taken();
+                    // What the collector did before it gave the room back is seen.
+                    assert_eq!(shared.taken.load(Relaxed), EVENTS);
+                }
             }
         });
         collect(&ring);
@@ -208,23 +241,30 @@ fn explore(without: Without, rings_at_end: bool) {
 
 #[test]
 fn every_event_arrives_as_written_and_nobody_sleeps_for_ever() {
-    explore(Without::Nothing, true);
+    explore(Without::Nothing, AtEnd::Rings);
+}
+
+/// A window's end that waits for the collector to have read descriptors.
+#[test]
+fn who_waits_until_all_is_taken_sees_what_was_done_and_is_woken() {
+    explore(Without::Nothing, AtEnd::WaitsUntilTaken);
 }
 
 /// One run without the fence that the environment names, see below.
 #[test]
 #[ignore = "fails on purpose"]
 fn without_one() {
-    let (without, rings) = match std::env::var("WITHOUT").as_deref() {
-        Ok("bell at the end") => (Without::Nothing, false),
-        Ok("release of written") => (Without::ReleaseOfWritten, true),
-        Ok("producer's fence") => (Without::ProducerFence, true),
-        Ok("collector's fence") => (Without::CollectorFence, true),
-        Ok("doorbell's fence") => (Without::DoorbellFence, true),
-        Ok("sleeper's fence") => (Without::SleepFence, true),
+    let (without, at_end) = match std::env::var("WITHOUT").as_deref() {
+        Ok("bell at the end") => (Without::Nothing, AtEnd::Nothing),
+        Ok("release of written") => (Without::ReleaseOfWritten, AtEnd::Rings),
+        Ok("producer's fence") => (Without::ProducerFence, AtEnd::Rings),
+        Ok("collector's fence") => (Without::CollectorFence, AtEnd::Rings),
+        Ok("doorbell's fence") => (Without::DoorbellFence, AtEnd::Rings),
+        Ok("sleeper's fence") => (Without::SleepFence, AtEnd::Rings),
+        Ok("release of read") => (Without::ReleaseOfRead, AtEnd::WaitsUntilTaken),
         other => panic!("nothing to leave out: {other:?}"),
     };
-    explore(without, rings);
+    explore(without, at_end);
 }
 
 /// In a process of its own: what loom finds can end it.
@@ -252,6 +292,11 @@ fn the_model_notices_a_bell_that_is_not_rung() {
 #[test]
 fn written_must_be_released() {
     expect_failure_without("release of written", "assertion");
+}
+
+#[test]
+fn read_must_be_released() {
+    expect_failure_without("release of read", "assertion");
 }
 
 #[test]

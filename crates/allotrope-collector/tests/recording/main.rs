@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use allotrope_collector::protocol::{FirstExit, FromFront, ToFront};
 use allotrope_trace::model::{
-    EntryPoint, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Record, StackNode, stack_end,
+    EntryPoint, EpochMark, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Quiet, Record,
+    StackNode, Window, stack_end,
 };
 
 use program::{BUILD_ID, CODE, HEAP, MODULE, PAIRS, STACK, STATUS};
@@ -184,6 +185,53 @@ fn threads_lanes_and_all_kinds_of_events_are_told_apart() {
     losses.sort_unstable();
     assert_eq!(losses, [(0, 5), (3, 1), (4, 6)]);
     assert_eq!(recorded.done.lost_events, 12);
+}
+
+#[test]
+fn windows_are_in_the_trace_and_strange_ones_are_harmless() {
+    let recorded = Session::record("windows");
+    let windows: Vec<&Window> = recorded
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Window(window) => Some(window),
+            _ => None,
+        })
+        .collect();
+    let ends: Vec<(u64, u64)> = recorded
+        .records
+        .iter()
+        .filter_map(|record| match record {
+            Record::WindowEnd(end) => Some((end.opened, end.closed)),
+            _ => None,
+        })
+        .collect();
+    let [window, strange] = windows[..] else {
+        panic!("{windows:?}")
+    };
+    assert_eq!(
+        (&*window.name, window.opened, window.iterations),
+        ("encode", 1, 1000)
+    );
+    assert!(window.this_thread_only && window.thread.is_some());
+    assert_eq!(window.quiet, Quiet::Reached);
+    assert_eq!(strange.name, "\u{fffd}".repeat(255));
+    assert_eq!(strange.quiet, Quiet::NotAsked, "there is no such outcome");
+    assert_eq!(ends, [(1, 2), (77, 3), (u64::MAX, 0)]);
+    let marks: Vec<EpochMark> = recorded
+        .events
+        .values()
+        .flatten()
+        .filter(|event| event.kind == EventKind::Epoch)
+        .map(|event| EpochMark::from_word(event.address))
+        .collect();
+    let mark = |opted_out| EpochMark {
+        epoch: 1,
+        opted_out,
+    };
+    assert_eq!(marks, [mark(false), mark(true)]);
+    // The lane whose window had an impossible name.
+    assert_eq!(recorded.losses(0), [(3, 1)]);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use allotrope_ring::arena::tick_now;
-use allotrope_ring::producer::{Introduction, Producer, mapping_words};
-use allotrope_ring::words::{NO_MAPPING, kind, node, origin, stack_and_size};
+use allotrope_ring::producer::{Introduction, Producer, mapping_words, window_words};
+use allotrope_ring::words::{NO_MAPPING, kind, node, origin, stack_and_size, window_flag};
 use allotrope_trace::model::EntryPoint;
 
 use crate::session::program;
@@ -79,6 +79,7 @@ impl Program {
         match words.next().unwrap() {
             "pairs" => self.pairs(),
             "threads" => self.threads(),
+            "windows" => self.windows(),
             "pairs-until-stopped" => self.pairs_until_stopped(),
             "names" => self.names(),
             "corrupt" => self.corrupt(),
@@ -220,6 +221,36 @@ impl Program {
         event(kind::DEALLOCATION, FREE, HEAP, &[]);
         self.producer.lose(slot, 0, 5);
         self.producer.lose(slot, 4, 6);
+        0
+    }
+
+    /// Windows as a recorder writes them and as none does, and a lane with one
+    /// whose name is longer than any.
+    fn windows(&self) -> i32 {
+        let (slot, lane) = self.introduce();
+        let event = |kind, extra, more: &[u64]| self.producer.event(lane, kind, extra, 0, more);
+        let own = window_flag::THIS_THREAD_ONLY | 1 << window_flag::QUIET_SHIFT;
+        self.producer
+            .write(lane, &window_words(own, 1, 1000, b"encode"));
+        event(kind::EPOCH, 0, &[tick_now(), 1]);
+        self.stack(lane);
+        self.allocate(lane, HEAP, 1);
+        event(kind::EPOCH, 1, &[tick_now(), 1]);
+        self.free(lane, HEAP);
+        event(kind::WINDOW_END, 0, &[1, 2, tick_now()]);
+        // Ends of what never opened, the end before the beginning, all flags.
+        event(kind::WINDOW_END, 0xff, &[77, 3, 0]);
+        for _ in 0..3 {
+            event(kind::DESCRIPTORS, 0xff, &[]);
+        }
+        let strange = [0xff; 255];
+        self.producer
+            .write(lane, &window_words(0xff, u64::MAX, u64::MAX, &strange));
+        event(kind::WINDOW_END, 0xff, &[u64::MAX, 0, u64::MAX]);
+        let other = self.producer.claim_lane(slot, 1_000_001);
+        self.thread(other, 1_000_001, false);
+        self.producer
+            .write(other, &window_words(0, 5, 0, &[b'a'; 256]));
         0
     }
 
