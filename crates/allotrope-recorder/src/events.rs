@@ -80,6 +80,16 @@ pub unsafe fn ready(thread: *mut Thread) -> bool {
     true
 }
 
+/// As [`ready`], for what must not be dropped: waits whatever the policy.
+pub unsafe fn ready_for_certain(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        // A child that has yet to begin gets an empty ring.
+        let is_childs = process::is_forked() || (*thread).lane.is_null();
+        (is_childs || room_for_certain(thread, ANCHOR_WORDS)) && ready(thread)
+    }
+}
+
 /// The word that the calling thread is to watch.
 pub fn watch() -> *const AtomicU64 {
     let word = switches::word();

@@ -164,7 +164,7 @@ fn with_state(write: impl FnOnce(*mut Thread) -> u64) -> u64 {
         if thread.is_null() {
             return 0;
         }
-        let result = if events::ready(thread) {
+        let result = if events::ready_for_certain(thread) {
             write(thread)
         } else {
             0

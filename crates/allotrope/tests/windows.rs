@@ -279,6 +279,22 @@ fn handlers_may_open_windows_at_any_time() {
     assert_eq!(window(process, "inside").figures, kept(2, 8));
 }
 
+/// What may drop events of a full ring does not drop a window's ends.
+#[test]
+fn a_full_ring_that_drops_events_keeps_windows() {
+    let recording = record(compiled("windows.c"))
+        .option("--on-full=drop")
+        .arg("full")
+        .run()
+        .expect_status(0);
+    assert_eq!(String::from_utf8_lossy(&recording.stdout), "opened\n");
+    let trace = TraceReader::open(&recording.trace).expect("the trace opens");
+    let profile = replay(&trace, &Options::default()).expect("the trace replays");
+    let process = &profile.processes[0];
+    assert!(process.lost_events > 0, "the ring was full");
+    assert!(window(process, "full").closed);
+}
+
 #[test]
 fn operators_of_preloaded_allocators_are_in_windows() {
     for file in ["", "libjemalloc.so.2"] {

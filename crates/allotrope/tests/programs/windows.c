@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -286,6 +287,29 @@ static void interrupted(void) {
     fflush(stdout);
 }
 
+/* Opens and closes a window while its ring is full and nobody reads it. */
+static void full(void) {
+    pid_t collector = atoi(getenv("ALLOTROPE_ARENA"));
+    for (int end = 0; end < 2; end++) {
+        static uint64_t window;
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(300000);
+            kill(collector, SIGCONT);
+            syscall(SYS_exit_group, 0);
+        }
+        kill(collector, SIGSTOP);
+        churn(200000, 16);
+        if (end == 0) {
+            window = begin("full", 0, 0);
+            printf("%s\n", window ? "opened" : "not opened");
+            fflush(stdout);
+        } else
+            window_close(window, 0);
+        waitpid(child, NULL, 0);
+    }
+}
+
 int main(int argc, char **argv) {
     *(void **)&abi = dlsym(RTLD_DEFAULT, "allotrope_abi");
     *(void **)&recording = dlsym(RTLD_DEFAULT, "allotrope_recording");
@@ -326,6 +350,8 @@ int main(int argc, char **argv) {
         named();
     else if (strcmp(wanted, "interrupted") == 0)
         interrupted();
+    else if (strcmp(wanted, "full") == 0)
+        full();
     else
         return 8;
     return 0;

@@ -53,6 +53,30 @@ const SITE: &[&str] = &[
     "allocations_at_peak",
     "lifetime_mean_us",
 ];
+/// Only of a process that opened some.
+const WINDOWS: &str = "windows";
+const WINDOW: &[&str] = &[
+    "name",
+    "occurrence",
+    "iterations",
+    "thread",
+    "opened_us",
+    "duration_us",
+    "closed",
+    "measured",
+    "quiet_before_opening",
+    "quiet_before_closing",
+    "allocations",
+    "allocated_bytes",
+    "deallocations",
+    "reallocations",
+    "temporary_allocations",
+    "remaining_allocations",
+    "remaining_bytes",
+    "peak_bytes",
+    "peak_allocations",
+    "descriptors",
+];
 /// What a site's number adds up to.
 const ADDS_UP: &[(&str, &str)] = &[
     ("allocations", "allocations"),
@@ -101,7 +125,16 @@ fn check_frame(frame: &Value, place: &str) {
 
 #[track_caller]
 fn check_process(process: &Value, frames: u64, place: &str) {
-    keys(process, PROCESS, place);
+    let mut named = PROCESS.to_vec();
+    if let Some(windows) = process.get(WINDOWS) {
+        named.push(WINDOWS);
+        let windows = array(windows, place);
+        assert!(!windows.is_empty(), "{place}.windows is left out if empty");
+        for (index, window) in windows.iter().enumerate() {
+            keys(window, WINDOW, &format!("{place}.windows[{index}]"));
+        }
+    }
+    keys(process, &named, place);
     for name in [
         "id",
         "pid",
