@@ -16,5 +16,6 @@ mod matrix;
 mod no_room;
 mod own_failures;
 mod servers;
+mod suites;
 mod targets;
 mod threads;
