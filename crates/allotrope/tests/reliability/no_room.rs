@@ -76,3 +76,34 @@ fn more_processes_than_there_is_room_for() {
         ))
     });
 }
+
+/// Room for threads in the shared memory (docs/architecture.md).
+const LANES: u64 = 2_048;
+
+#[test]
+fn more_threads_than_there_is_room_for() {
+    let threads = 2_100;
+    let expected = "2,047 threads and main exact; the others' allocations counted as lost";
+    case(GROUP, "2,100 threads at once", expected, || {
+        let recording = record(target("crowd.c"))
+            .args(["threads", &threads.to_string()])
+            .run();
+        if recording.status.code() == Some(96) {
+            return Outcome::Skipped("so many threads are not allowed here".to_owned());
+        }
+        let recording = recording.expect_status(7);
+        let report = recording.report();
+        let process = report.only();
+        // Main has a lane; none of the threads leaves before all have come.
+        let missing = threads + 1 - LANES;
+        expect_work(&process, "crowded", 10 * (LANES - 1), 160 * (LANES - 1));
+        assert_eq!(process.number("lost_events"), 10 * missing);
+        let said = format!("lost {} events", 10 * missing);
+        assert!(recording.stderr.contains(&said), "{}", recording.stderr);
+        Outcome::Seen(format!(
+            "{} threads, {} events lost, said",
+            LANES - 1,
+            10 * missing
+        ))
+    });
+}
