@@ -40,8 +40,8 @@ fn the_latest_of_equal_peaks_counts() {
     assert_eq!(site(&process, 8).bytes_at_peak, 0);
     assert_eq!(site(&process, 9).bytes_at_peak, 60);
     assert_eq!(site(&process, 10).allocations_at_peak, 1);
-    // Of 5 events in 1 ms the fourth lies at 3/5 of it.
-    assert_eq!(process.totals.peak_time_us, 600);
+    // Without a mark between them, events are taken for a microsecond apart.
+    assert_eq!(process.totals.peak_time_us, 3, "the fourth event");
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_block_of_no_bytes_makes_a_later_tie() {
     let process = of_one_thread(&[alloc(8, 0x10, 100), alloc(9, 0x20, 0), free(0x20)]);
     assert_eq!(process.totals.peak_bytes, 100);
     assert_eq!(process.totals.peak_allocations, 1, "after the last event");
-    assert_eq!(process.totals.peak_time_us, 666, "two thirds of 1 ms");
+    assert_eq!(process.totals.peak_time_us, 2, "the third event");
 }
 
 #[test]
@@ -230,14 +230,17 @@ fn times_follow_the_clock_records() {
     for (tick, monotonic_ns) in [(0, 500_000), (3_000, 1_500_000)] {
         story.push(Record::Clock(Clock { tick, monotonic_ns }));
     }
-    story.events(
-        0,
-        0,
-        &[thread(1), alloc(8, 0x10, 1), free(0x10), anchor(3_000)],
-    );
+    let marked = [
+        thread(1),
+        alloc(8, 0x10, 1),
+        anchor(1_500),
+        free(0x10),
+        anchor(3_000),
+    ];
+    story.events(0, 0, &marked);
     let process = story.process(3_000);
     assert_eq!(process.duration_us, 1_000);
-    // Events at the start and in the middle of 1 ms.
+    // Events at the start and in the middle of 1 ms: three ticks are a microsecond.
     let lived = site(&process, 8).lifetimes.mean_us();
     assert!((lived - 500.0).abs() < 0.1, "{lived}");
 }
