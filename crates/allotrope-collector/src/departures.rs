@@ -123,6 +123,9 @@ impl Recording {
         for lane in 0..self.arena.mapped_lanes() {
             let stream = self.lanes[lane].stream.as_ref();
             if stream.is_some_and(|stream| stream.slot == slot) {
+                if self.counts_only {
+                    self.read_counters(lane);
+                }
                 self.close_stream(lane);
             }
         }

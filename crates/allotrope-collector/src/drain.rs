@@ -3,10 +3,12 @@
 //! itself is believed before it was checked.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 use std::time::Duration;
 
 use allotrope_ring::layout::{IMAGES, MAX_EVENT_WORDS, RING_WORDS};
 
+use crate::counts;
 use crate::recording::{Recording, Slot};
 use crate::stream::Stream;
 
@@ -164,6 +166,30 @@ impl Recording {
     fn write_all_events(&mut self) {
         for lane in 0..self.arena.mapped_lanes() {
             self.write_stream(lane);
+        }
+    }
+
+    /// Writes what the lane's counters have come to.
+    pub(crate) fn read_counters(&mut self, lane: usize) {
+        if self.lanes[lane].stream.is_none() {
+            return;
+        }
+        let now = counts::read(&self.arena.counters()[lane]);
+        // A thread that has taken the lane over said so before it counted: what
+        // was counted before that is told here, and the rest is its own.
+        fence(Acquire);
+        self.drain_lane(lane);
+        if let Some(stream) = &mut self.lanes[lane].stream
+            && let Slot::Image(image) = &mut self.slots[stream.slot]
+        {
+            stream.write_counts(now.into_iter().enumerate(), image, &mut self.book);
+        }
+    }
+
+    /// Writes what every lane's counters have come to.
+    pub(crate) fn read_all_counters(&mut self) {
+        for lane in 0..self.arena.mapped_lanes() {
+            self.read_counters(lane);
         }
     }
 

@@ -31,6 +31,7 @@
 mod arrivals;
 mod book;
 mod clock;
+mod counts;
 mod departures;
 mod descriptors;
 mod drain;

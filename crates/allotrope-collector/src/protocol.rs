@@ -46,6 +46,9 @@ pub struct Start {
     /// Follow frame pointers where code has no unwind information.
     #[serde(default)]
     pub frame_pointers: bool,
+    /// Count calls only: no stacks, no events.
+    #[serde(default)]
+    pub counts_only: bool,
     /// Version of the tool, for the trace.
     #[serde(default)]
     pub tool_version: String,
@@ -70,6 +73,7 @@ impl Start {
             follow: true,
             depth_limit: deepest(),
             frame_pointers: false,
+            counts_only: false,
             tool_version: String::new(),
             debug_folders: Vec::new(),
             sysroot: None,

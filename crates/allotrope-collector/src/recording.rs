@@ -87,6 +87,8 @@ pub(crate) struct Recording {
     pub(crate) family: Family,
     pub(crate) first: First,
     pub(crate) stopping: bool,
+    /// Calls are only counted.
+    pub(crate) counts_only: bool,
     pub(crate) look_cursor: usize,
     remarks_heard: u32,
     pub(crate) now: Instant,
@@ -204,6 +206,7 @@ fn settings(start: &Start, key: u64) -> Settings {
         depth_limit: start.depth_limit,
         no_follow: !start.follow,
         frame_pointers: start.frame_pointers,
+        counts_only: start.counts_only,
         key,
     }
 }
@@ -263,6 +266,7 @@ impl Recording {
             family: Family::new(assignment.to_owned(), start.follow),
             first: First::default(),
             stopping: false,
+            counts_only: start.counts_only,
             look_cursor: 0,
             remarks_heard: 0,
             now,
@@ -289,6 +293,7 @@ impl Recording {
             system: format!("{} {}", kernel("ostype"), kernel("osrelease")),
             architecture: std::env::consts::ARCH.into(),
             depth_limit: start.depth_limit.clamp(1, 4096),
+            counts_only: start.counts_only,
         }));
         trace.write(&Record::Clock(clock));
         trace.flush();
@@ -343,6 +348,9 @@ impl Recording {
         if self.now >= self.next_clock {
             self.next_clock = self.now + CLOCK_INTERVAL;
             self.book.trace.write(&Record::Clock(clock::reading()));
+            if self.counts_only {
+                self.read_all_counters();
+            }
             // Records without events wait in the writer otherwise.
             self.book.trace.flush();
         }

@@ -7,11 +7,12 @@ use std::time::Instant;
 use allotrope_ring::arena::tick_now;
 use allotrope_ring::words::{self, Malformed, Word};
 use allotrope_trace::model::{
-    EntryPoint, EpochMark, Event, EventKind, Events, Loss, LossReason, Record, StackId, StackNode,
-    StreamId, ThreadEnd, ThreadId, ThreadStart, stack_end,
+    Counts, EntryPoint, EpochMark, Event, EventKind, Events, Loss, LossReason, Record, StackId,
+    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, stack_end,
 };
 
 use crate::book::Book;
+use crate::counts::{self, Told};
 use crate::descriptors::OpenDescriptors;
 use crate::image::{ExecNote, Image};
 use crate::stacks::LaneStacks;
@@ -34,6 +35,8 @@ pub(crate) struct Stream {
     speaker: Option<ThreadId>,
     /// What was open when the thread last asked for it to be remembered.
     descriptors: Option<OpenDescriptors>,
+    /// What was told of the lane's counters, where calls are only counted.
+    told: Told,
     /// The last time that it marked.
     last_tick: u64,
     stacks: LaneStacks,
@@ -67,6 +70,7 @@ impl Stream {
             thread: None,
             speaker: None,
             descriptors: None,
+            told: Told::default(),
             last_tick: 0,
             stacks: LaneStacks::default(),
             pending: Vec::new(),
@@ -282,6 +286,7 @@ impl Stream {
                     path,
                 });
             }
+            Word::Counts(counts) => self.write_counts(counts::said(counts), image, book),
             // An image is announced once, and that was read on its arrival;
             // everything else is not rare.
             _ => return Err(Corrupt),
@@ -419,6 +424,27 @@ impl Stream {
             events.shrink_to(IDLE_ROOM);
         }
         self.pending = events;
+    }
+
+    /// Writes what was added to the lane's counters since the last time.
+    pub(crate) fn write_counts(
+        &mut self,
+        now: impl Iterator<Item = (usize, counts::Sums)>,
+        image: &Image,
+        book: &mut Book,
+    ) {
+        let Some(thread) = self.speaker else {
+            return;
+        };
+        let entries = self.told.tell(now);
+        if !entries.is_empty() {
+            book.trace.write(&Record::Counts(Counts {
+                image: image.id,
+                thread,
+                tick: tick_now(),
+                entries,
+            }));
+        }
     }
 
     /// Gives the memory of its tables back.

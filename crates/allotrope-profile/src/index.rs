@@ -12,6 +12,7 @@ use allotrope_trace::model::{
 use rustc_hash::FxHashMap;
 
 use crate::clock::Timeline;
+use crate::counts::Counted;
 use crate::error::ReplayError;
 use crate::runtime_code::RuntimeCode;
 use crate::source::{Run, SourceEntry, TraceSource};
@@ -40,6 +41,7 @@ pub(crate) struct Image<H> {
     /// Ticks and bytes.
     pub resident: Vec<(u64, u64)>,
     pub losses: BTreeMap<LossReason, u64>,
+    pub counted: Counted,
     pub threads: RefCell<Threads>,
     pub runtime_code: RefCell<RuntimeCode>,
     pub windows: WindowTable,
@@ -131,6 +133,7 @@ impl<H> Image<H> {
             streams: BTreeMap::new(),
             resident: Vec::new(),
             losses: BTreeMap::new(),
+            counted: Counted::default(),
             threads: RefCell::default(),
             runtime_code: RefCell::default(),
             windows: WindowTable::default(),
@@ -226,6 +229,10 @@ impl<H> Index<H> {
             Record::Window(window) => image.windows.add(window),
             Record::WindowEnd(end) => image.windows.add_end(end),
             Record::ResidentSet { tick, bytes, .. } => image.resident.push((tick, bytes)),
+            Record::Counts(counts) => {
+                let thread = image.threads.get_mut().number(counts.thread);
+                image.counted.add(thread, &counts.entries);
+            }
             Record::Loss(loss) => {
                 let lost = image.losses.entry(loss.reason).or_default();
                 *lost = lost.saturating_add(loss.events);
@@ -265,6 +272,7 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::ThreadStart(start) => Some(start.image),
         Record::Mapping(mapping) => Some(mapping.image),
         Record::Stacks { image, .. } | Record::ResidentSet { image, .. } => Some(*image),
+        Record::Counts(counts) => Some(counts.image),
         Record::Loss(loss) => Some(loss.image),
         Record::RuntimeSymbols(symbols) => Some(symbols.image),
         Record::Window(window) => Some(window.image),

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod counts;
 mod cursor;
 pub mod diff;
 mod error;

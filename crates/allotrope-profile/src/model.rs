@@ -260,6 +260,12 @@ impl Profile {
             .map_or("", Module::name)
     }
 
+    /// Calls were counted and not recorded: nothing is temporary, leaked,
+    /// inherited or at the peak because nobody knows, and there are no sites.
+    pub fn is_counts_only(&self) -> bool {
+        self.recording.counts_only
+    }
+
     /// Every image ended and all that was recorded of it was read.
     pub fn is_complete(&self) -> bool {
         self.cut.is_none() && self.processes.iter().all(|process| process.complete)

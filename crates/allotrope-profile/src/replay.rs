@@ -451,6 +451,9 @@ pub(crate) fn process<H>(
             }
         })
         .collect();
+    if index.recording.counts_only {
+        image.counted.give(&mut process);
+    }
     for site in &mut process.sites {
         let (stack, end) = frames.stack(image, site.stack_id);
         site.stack = stack;

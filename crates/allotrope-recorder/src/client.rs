@@ -10,7 +10,7 @@ use core::ffi::c_char;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::arch::thread_slot;
-use crate::{events, process, quiet, windows};
+use crate::{counts, events, process, quiet, windows};
 
 /// Version of the client interface.
 const ABI: u32 = 1;
@@ -22,7 +22,8 @@ pub extern "C" fn allotrope_abi() -> u32 {
 }
 
 /// Whether the calling thread's events are recorded, and count in windows: 0
-/// no (nobody collects them, or the thread has opted out), 1 with their stacks.
+/// no (nobody collects them, or the thread has opted out), 1 with their stacks, 2
+/// they are only counted, and windows are not recorded.
 #[unsafe(no_mangle)]
 pub extern "C" fn allotrope_recording() -> u32 {
     if !process::is_recording() && !process::start() {
@@ -36,7 +37,11 @@ pub extern "C" fn allotrope_recording() -> u32 {
     let thread = thread_slot::get();
     // SAFETY: the slot is null or this thread's state.
     let opted_out = !thread.is_null() && unsafe { windows::is_opted_out(thread) };
-    u32::from(!opted_out)
+    match (opted_out, counts::is_on()) {
+        (true, _) => 0,
+        (false, false) => 1,
+        (false, true) => 2,
+    }
 }
 
 /// Opens a window: `name` is `name_length` bytes of UTF-8 (at most 255 are

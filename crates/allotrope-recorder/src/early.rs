@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use allotrope_ring::words::kind;
 
 use crate::thread::Thread;
-use crate::{capture, events};
+use crate::{capture, counts, events};
 
 /// Most notes; further allocations are counted as lost.
 const NOTES: usize = 256;
@@ -148,6 +148,17 @@ pub unsafe fn tell(thread: *mut Thread) {
 unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
     // SAFETY: the thread's own state; `ready` leaves room for an event.
     unsafe {
+        if counts::is_on() {
+            if note.replaces == NONE {
+                counts::allocation(thread, note.entry, note.size as usize);
+            } else {
+                counts::reallocation(thread, note.entry, note.size as usize);
+            }
+            if note.freed {
+                counts::deallocation(thread, crate::hooks::entry::FREE);
+            }
+            return true;
+        }
         if note.replaces != NONE {
             if !events::ready(thread) {
                 return false;

@@ -8,10 +8,13 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence, fence};
 
-use allotrope_ring::layout::{OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS};
-use allotrope_ring::words::{self, LONG_SIZE, STACK_BITS, head, kind};
+use allotrope_ring::layout::{
+    COUNTED_ENTRIES, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS,
+};
+use allotrope_ring::words::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
 
 use crate::arch::{self, switches};
+use crate::counts;
 use crate::process::{self, Loss};
 use crate::stack_ids::IdEntry;
 use crate::system;
@@ -65,7 +68,8 @@ pub unsafe fn publish(thread: *mut Thread, length: usize) {
 }
 
 /// Makes the thread ready for an event: one comparison for time marks, a full
-/// ring, a stopped recording and a fork, one for the epoch and clock.
+/// ring, a stopped recording and a fork, one for the epoch and clock. `false`:
+/// there is to be no event, or there can be none.
 #[inline(always)]
 pub unsafe fn ready(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
@@ -113,6 +117,19 @@ unsafe fn watched(thread: *mut Thread) -> u64 {
 /// What [`Thread::seen`] is where the next event must look: no epoch is this
 /// large.
 pub const UNSEEN: u64 = u64::MAX;
+
+/// As [`ready`], for what is told also where calls are only counted.
+pub unsafe fn ready_for_note(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    unsafe {
+        ready(thread)
+            || (counts::is_on()
+                && process::is_recording()
+                && !process::is_forked()
+                && !(*thread).lane.is_null()
+                && room(thread, ANCHOR_WORDS))
+    }
+}
 
 /// `Allocation`.
 #[inline(always)]
@@ -199,6 +216,39 @@ pub unsafe fn exec(thread: *mut Thread, path: &[u8]) {
     }
 }
 
+/// `Counts`: the lane's counters as its last thread left them.
+pub unsafe fn counts(thread: *mut Thread) -> bool {
+    const MOST_WORDS: usize = 1 + COUNTED_ENTRIES * COUNTS_WORDS;
+    // SAFETY: the thread's own state and lane.
+    unsafe {
+        if !room(thread, MOST_WORDS as u64) {
+            return false;
+        }
+        let counters = &*process::counters((*thread).lane_index);
+        let mut length = 1;
+        for (entry, counters) in counters.entries.iter().enumerate() {
+            let counts = [
+                &counters.allocations,
+                &counters.allocated_bytes,
+                &counters.deallocations,
+                &counters.reallocations,
+            ]
+            .map(|counter| counter.load(Relaxed));
+            if counts == [0; 4] {
+                continue;
+            }
+            put(thread, length, entry as u64);
+            for (place, count) in counts.into_iter().enumerate() {
+                put(thread, length + 1 + place, count);
+            }
+            length += COUNTS_WORDS;
+        }
+        put(thread, 0, head(kind::COUNTS, 0, (length as u64) << 16));
+        publish(thread, length);
+    }
+    true
+}
+
 /// `Node`: defines a stack id.
 #[inline]
 pub unsafe fn node(
@@ -228,20 +278,20 @@ pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
         }
         put(thread, 0, head(kind::FORGET, 0, 0));
         publish(thread, 1);
-        clear_ids(thread);
+        (&raw mut (*Thread::guarded(thread)).ids)
+            .cast::<IdEntry>()
+            .write_bytes(0, IDS);
+        begin_ids(thread);
     }
     true
 }
 
-/// Begins with no stack ids, in a lane that is new.
-pub unsafe fn clear_ids(thread: *mut Thread) {
+/// Begins with no stack ids, in a lane that is new. The cache is empty: a new
+/// mapping's is, and that of a forked child was wiped.
+pub unsafe fn begin_ids(thread: *mut Thread) {
     // SAFETY: the thread's own state.
     unsafe {
-        let guarded = Thread::guarded(thread);
-        (&raw mut (*guarded).ids)
-            .cast::<IdEntry>()
-            .write_bytes(0, IDS);
-        (*guarded).kept = 0;
+        (*Thread::guarded(thread)).kept = 0;
         (*thread).next_id = FIRST_ID;
     }
 }
@@ -330,6 +380,10 @@ unsafe fn refill(thread: *mut Thread) -> bool {
     unsafe {
         let is_childs = process::is_forked() || (*thread).lane.is_null();
         if is_childs && !process::continue_in_child(thread) {
+            return false;
+        }
+        if counts::is_on() {
+            counts::attach(thread);
             return false;
         }
         if !room(thread, ANCHOR_WORDS) {

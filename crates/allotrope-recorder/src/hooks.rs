@@ -12,7 +12,7 @@ use allotrope_ring::words::kind;
 use crate::next::{self, Function};
 use crate::process::{self, Loss};
 use crate::thread;
-use crate::{capture, early, events, modules};
+use crate::{capture, counts, early, events, modules};
 
 /// Entry points, numbered as in the trace.
 pub mod entry {
@@ -62,6 +62,8 @@ unsafe fn record_allocation(
                 }
                 None => dropped(),
             }
+        } else {
+            counts::allocation(thread, entry, size);
         }
         thread::leave(thread);
     }
@@ -77,9 +79,30 @@ unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u64) 
         }
         if events::ready(thread) {
             events::short(thread, kind, entry, block as u64);
+        } else {
+            counts::deallocation(thread, entry);
         }
         thread::leave(thread);
     }
+}
+
+/// Counts an allocation whose thread has no counters yet, or is in a state in
+/// which it may not be to be counted.
+pub unsafe extern "C" fn count_allocation(
+    entry: u8,
+    block: *mut c_void,
+    size: usize,
+    sp: *const u64,
+) {
+    // SAFETY: as above. `events::ready` refuses where calls are counted; the
+    // frame pointer is for events only.
+    unsafe { record_allocation(entry, block, size, 0, sp, 0) };
+}
+
+/// As [`count_allocation`].
+pub unsafe extern "C" fn count_deallocation(entry: u8, sp: *const u64) {
+    // SAFETY: as above.
+    unsafe { record_short(kind::DEALLOCATION, entry, ptr::null_mut(), sp) };
 }
 
 #[cold]
@@ -96,7 +119,7 @@ pub unsafe fn record_exit(status: c_int) {
         if thread.is_null() {
             return;
         }
-        if events::ready(thread) {
+        if events::ready_for_note(thread) {
             events::exit(thread, status);
         }
         thread::leave(thread);
@@ -267,7 +290,8 @@ unsafe fn reallocate(
     }
 }
 
-/// Records that a block is about to be reallocated, if that can be recorded.
+/// Records that a block is about to be reallocated. `false`: the reallocation
+/// can not be recorded, and is not counted.
 #[inline(always)]
 unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> bool {
     // SAFETY: as `record_allocation`.
@@ -280,8 +304,9 @@ unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> b
         if recorded {
             events::short(thread, kind::REALLOCATION_START, entry, block as u64);
         }
+        let counted = !recorded && counts::are_kept(thread);
         thread::leave(thread);
-        recorded
+        recorded || counted
     }
 }
 
@@ -322,6 +347,10 @@ unsafe fn finish_reallocation(
             } else {
                 events::short(thread, kind::REALLOCATION_FAILED, entry, block as u64);
             }
+        } else if !result.is_null() {
+            counts::reallocation(thread, entry, size);
+        } else if size == 0 {
+            counts::deallocation(thread, entry);
         }
         thread::leave(thread);
     }
@@ -643,7 +672,7 @@ unsafe fn record_exec(path: *const c_char) {
         if thread.is_null() {
             return;
         }
-        if events::ready(thread) {
+        if events::ready_for_note(thread) {
             events::exec(thread, path);
         }
         thread::leave(thread);

@@ -34,6 +34,7 @@
 
 mod capture;
 mod client;
+mod counts;
 mod early;
 mod events;
 mod execution;

@@ -166,13 +166,15 @@ pub fn is_resolving() -> bool {
 }
 
 /// Size of the bump area. `dlsym`'s error messages take a few hundred bytes.
-const BUMP_BYTES: usize = 64 << 10;
+pub const BUMP_BYTES: usize = 64 << 10;
 
+/// The bump area.
 #[repr(align(4096))]
-struct Bump(core::cell::UnsafeCell<[u8; BUMP_BYTES]>);
+pub struct Bump(core::cell::UnsafeCell<[u8; BUMP_BYTES]>);
 // SAFETY: its bytes are handed out once each, by the atomic counter below.
 unsafe impl Sync for Bump {}
-static BUMP: Bump = Bump(core::cell::UnsafeCell::new([0; BUMP_BYTES]));
+/// See [`Bump`].
+pub static BUMP: Bump = Bump(core::cell::UnsafeCell::new([0; BUMP_BYTES]));
 static BUMP_USED: AtomicUsize = AtomicUsize::new(0);
 
 /// A zeroed block from the bump area; null if it is used up. Its size is kept

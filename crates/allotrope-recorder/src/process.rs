@@ -3,13 +3,14 @@
 
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
 
 use allotrope_ring::layout::{
-    self, Control, ImageSlot, LANES, Lane, RING_STRIDE, Remark, Shared, remark,
+    self, Control, Counters, ImageSlot, LANES, Lane, RING_STRIDE, Remark, Shared, remark,
 };
 use allotrope_ring::words::origin;
 
+use crate::counts;
 use crate::early;
 use crate::events;
 use crate::image;
@@ -55,6 +56,9 @@ static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
 static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image that a forked child comes from.
 static PARENT_ID: AtomicU32 = AtomicU32::new(0);
+/// In this forked child there are states whose thread, the one that forked
+/// among them, has not come forward.
+static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
 /// Every thread state that this process and those it was forked from made.
 static THREADS: [AtomicPtr<Thread>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
 static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
@@ -103,6 +107,17 @@ pub fn control() -> &'static Control {
 /// The page that both sides write.
 pub fn shared() -> &'static Shared {
     arena_at(layout::SHARED_OFFSET)
+}
+
+/// What is counted in a lane.
+pub fn counters(lane: u32) -> *const Counters {
+    let index = lane as usize % LANES;
+    arena_at::<Counters>(layout::COUNTERS_OFFSET + index * size_of::<Counters>())
+}
+
+/// Whether a state may yet turn out to be that of the thread that forked.
+pub fn has_inherited_states() -> bool {
+    HAS_INHERITED.load(Relaxed)
 }
 
 /// The part that a fork wipes.
@@ -213,6 +228,10 @@ pub fn start() -> bool {
         turn_off();
         return false;
     }
+    if control().counts_only.load(Relaxed) != 0 && !counts::turn_on() {
+        turn_off();
+        return false;
+    }
     image::remember_self();
     if !begin_image(origin::EXEC, 0) {
         turn_off();
@@ -284,6 +303,7 @@ fn begin_child(thread: *mut Thread) -> bool {
     }
     let parent = LAST_SLOT.load(Relaxed) + 1;
     image::note_fork_points(thread, threads());
+    HAS_INHERITED.store(thread.is_null(), Relaxed);
     for state in threads() {
         // SAFETY: states are never unmapped; their threads do not exist here.
         unsafe {
@@ -317,6 +337,7 @@ pub unsafe fn continue_in_child(thread: *mut Thread) -> bool {
             for state in threads() {
                 (*state).inherited = false;
             }
+            HAS_INHERITED.store(false, Relaxed);
             (*thread).nested = ptr::null_mut();
             return give_lane(thread);
         }
@@ -372,6 +393,13 @@ impl Drop for Lock {
     }
 }
 
+/// Makes sure of the page that a lane's counters lie in.
+fn reserve_counters(lane: u32) -> bool {
+    let page = counters(lane).cast_mut().cast::<u8>();
+    let page = page.map_addr(|address| address & !(layout::PAGE - 1));
+    system::populate(page, layout::PAGE)
+}
+
 /// A state with a lane for this thread: one whose thread is gone, or a new
 /// one. Signals are blocked.
 #[cold]
@@ -408,6 +436,9 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
                 return ptr::null_mut();
             }
         } else {
+            if counts::is_on() && !events::counts(thread) {
+                return ptr::null_mut();
+            }
             (*Thread::guarded(thread)).kept = 0;
             (*thread).tid.store(system::thread_id(), Relaxed);
             (*(*thread).lane).tid.store(system::thread_id(), Relaxed);
@@ -470,6 +501,10 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
     lane.tid.store(tid, Relaxed);
     lane.claims.fetch_add(1, Relaxed);
     let position = lane.written.load(Relaxed);
+    if counts::is_on() && !reserve_counters(index as u32) {
+        lost(Loss::NoMemory);
+        return false;
+    }
     // SAFETY: the state is this thread's alone; the ring belongs to the lane.
     unsafe {
         (*thread).lane = lane;
@@ -491,7 +526,7 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         let guarded = Thread::guarded(thread);
         (*guarded).limit = 0;
         (*guarded).hard_limit = 0;
-        events::clear_ids(thread);
+        events::begin_ids(thread);
         if guard().announced.load(Relaxed) == 0 {
             let origin = guard().origin.load(Relaxed);
             let parent = guard().parent.load(Relaxed);

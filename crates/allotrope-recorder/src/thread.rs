@@ -17,7 +17,7 @@ use allotrope_ring::layout::Lane;
 use crate::arch::thread_slot;
 use crate::stack_ids::IdEntry;
 use crate::system::{self, SignalsBlocked};
-use crate::{early, modules, process};
+use crate::{counts, early, modules, process};
 
 /// A kept state of the last walk, see `capture`.
 #[derive(Clone, Copy)]
@@ -236,6 +236,9 @@ pub unsafe fn enter_reported(sp: usize) -> *mut Thread {
             (*thread).outer_idle = (*thread).idle;
             (*thread).idle = sp | IN_REPORTED;
             leave(thread);
+            if counts::is_on() {
+                counts::detach();
+            }
         }
         thread
     }
@@ -250,6 +253,9 @@ pub unsafe fn leave_reported(thread: *mut Thread) {
         if (*thread).idle & IN_REPORTED != 0 {
             (*thread).idle = (*thread).outer_idle;
             leave(thread);
+            if counts::is_on() {
+                counts::attach(thread);
+            }
         }
     }
 }
@@ -262,6 +268,9 @@ pub unsafe fn enter_allocator(sp: usize) {
         if !thread.is_null() {
             (*thread).idle = sp | IN_ALLOCATOR;
             leave(thread);
+            if counts::is_on() {
+                counts::detach();
+            }
         }
     }
 }
@@ -274,6 +283,9 @@ pub unsafe fn leave_allocator() {
         if !thread.is_null() && (*thread).busy & IN_ALLOCATOR != 0 {
             (*thread).idle = 0;
             leave(thread);
+            if counts::is_on() {
+                counts::attach(thread);
+            }
         }
     }
 }

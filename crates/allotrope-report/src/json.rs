@@ -1,5 +1,9 @@
 //! The report as JSON, format `allotrope-report/1`.
 //!
+//! What was not measured is null, never 0: temporary, leaked, inherited and peak
+//! figures and the sites of a recording that only counted. Such a recording has
+//! `threads` and `entries` for each process.
+//!
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new format number; fields may be added. Sites are written as they come, so that a
 //! profile with very many of them needs no second copy in memory.
@@ -33,7 +37,7 @@ struct Document<'a>(&'a Profile, Option<&'a SourceLines>);
 
 struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
 
-struct Processes<'a>(&'a [Process]);
+struct Processes<'a>(&'a Profile);
 
 struct Sites<'a>(&'a [Site]);
 
@@ -71,7 +75,33 @@ struct ProcessForm<'a> {
     /// A program without windows has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     windows: Option<Windows<'a>>,
-    sites: Sites<'a>,
+    sites: Option<Sites<'a>>,
+    #[serde(flatten)]
+    counted: Option<CountedForm<'a>>,
+}
+
+/// What is told of a recording that only counted.
+#[derive(Serialize)]
+struct CountedForm<'a> {
+    threads: Vec<ThreadForm<'a>>,
+    entries: Vec<EntryForm>,
+}
+
+#[derive(Serialize)]
+struct ThreadForm<'a> {
+    tid: u32,
+    name: &'a str,
+    allocations: u64,
+    allocated_bytes: u64,
+    deallocations: u64,
+}
+
+#[derive(Serialize)]
+struct EntryForm {
+    entry: &'static str,
+    allocations: u64,
+    allocated_bytes: u64,
+    deallocations: u64,
 }
 
 #[derive(Serialize)]
@@ -80,15 +110,15 @@ struct TotalsForm {
     allocated_bytes: u64,
     deallocations: u64,
     reallocations: u64,
-    temporary_allocations: u64,
-    leaked_allocations: u64,
-    leaked_bytes: u64,
-    peak_bytes: u64,
-    peak_allocations: u64,
-    peak_time_us: u64,
-    inherited_allocations: u64,
-    inherited_bytes: u64,
-    inherited_deallocations: u64,
+    temporary_allocations: Option<u64>,
+    leaked_allocations: Option<u64>,
+    leaked_bytes: Option<u64>,
+    peak_bytes: Option<u64>,
+    peak_allocations: Option<u64>,
+    peak_time_us: Option<u64>,
+    inherited_allocations: Option<u64>,
+    inherited_bytes: Option<u64>,
+    inherited_deallocations: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -109,7 +139,7 @@ impl Serialize for Document<'_> {
         let mut document = serializer.serialize_struct("Report", 3)?;
         document.serialize_field("format", "allotrope-report/1")?;
         document.serialize_field("frames", &Frames(self.0, self.1))?;
-        document.serialize_field("processes", &Processes(&self.0.processes))?;
+        document.serialize_field("processes", &Processes(self.0))?;
         document.end()
     }
 }
@@ -123,7 +153,9 @@ impl Serialize for Frames<'_> {
 
 impl Serialize for Processes<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(process_form))
+        let counts_only = self.0.is_counts_only();
+        let form = |process| process_form(process, counts_only);
+        serializer.collect_seq(self.0.processes.iter().map(form))
     }
 }
 
@@ -171,7 +203,7 @@ fn frame_form<'a>(
     }
 }
 
-fn process_form(process: &Process) -> ProcessForm<'_> {
+fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
     ProcessForm {
         id: process.id,
         pid: process.pid,
@@ -182,27 +214,49 @@ fn process_form(process: &Process) -> ProcessForm<'_> {
         complete: process.complete,
         lost_events: process.lost_events,
         ambiguous_events: process.ambiguous_events,
-        totals: totals_form(&process.totals),
+        totals: totals_form(&process.totals, counts_only),
         windows: (!process.windows.is_empty()).then_some(Windows(process)),
-        sites: Sites(&process.sites),
+        sites: (!counts_only).then_some(Sites(&process.sites)),
+        counted: counts_only.then(|| counted_form(process)),
     }
 }
 
-fn totals_form(totals: &Totals) -> TotalsForm {
+fn counted_form(process: &Process) -> CountedForm<'_> {
+    let threads = process.threads.iter().map(|thread| ThreadForm {
+        tid: thread.tid,
+        name: &thread.name,
+        allocations: thread.allocations,
+        allocated_bytes: thread.allocated_bytes,
+        deallocations: thread.deallocations,
+    });
+    let entries = process.entries.iter().map(|it| EntryForm {
+        entry: it.entry.name(),
+        allocations: it.allocations,
+        allocated_bytes: it.allocated_bytes,
+        deallocations: it.deallocations,
+    });
+    CountedForm {
+        threads: threads.collect(),
+        entries: entries.collect(),
+    }
+}
+
+fn totals_form(totals: &Totals, counts_only: bool) -> TotalsForm {
+    let measured = |number| (!counts_only).then_some(number);
     TotalsForm {
         allocations: totals.allocations,
         allocated_bytes: totals.allocated_bytes,
         deallocations: totals.deallocations,
         reallocations: totals.reallocations,
-        temporary_allocations: totals.temporary_allocations,
-        leaked_allocations: totals.leaked_allocations,
-        leaked_bytes: totals.leaked_bytes,
-        peak_bytes: totals.peak_bytes,
-        peak_allocations: totals.peak_allocations,
-        peak_time_us: totals.peak_time_us,
-        inherited_allocations: totals.inherited_allocations,
-        inherited_bytes: totals.inherited_bytes,
-        inherited_deallocations: totals.inherited_deallocations,
+        temporary_allocations: measured(totals.temporary_allocations),
+        leaked_allocations: measured(totals.leaked_allocations),
+        leaked_bytes: measured(totals.leaked_bytes),
+        peak_bytes: measured(totals.peak_bytes),
+        peak_allocations: measured(totals.peak_allocations),
+        peak_time_us: measured(totals.peak_time_us),
+        inherited_allocations: measured(totals.inherited_allocations),
+        inherited_bytes: measured(totals.inherited_bytes),
+        inherited_deallocations: measured(totals.inherited_deallocations),
     }
 }
 

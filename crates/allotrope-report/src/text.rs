@@ -4,6 +4,7 @@
 //! exact where they are counts and in binary units where they are bytes.
 
 mod blocks;
+mod counted;
 mod header;
 mod lists;
 mod site;
@@ -91,6 +92,10 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
         return out.flush();
     }
     totals::write(profile, options, out)?;
+    if profile.is_counts_only() {
+        counted::write(profile, options, out)?;
+        return out.flush();
+    }
     windows::write(profile, options, out)?;
     let rows = rows(profile, options);
     let many = processes(profile, options).nth(1).is_some();

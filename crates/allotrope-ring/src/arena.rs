@@ -12,8 +12,8 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, Control, IMAGES, ImageSlot, LANES, Lane, OVERFLOW_WORDS, OnFull, REMARKS,
-    RING_STRIDE, RING_WORDS, RINGS_OFFSET, Remark, Shared,
+    self, ARENA_BYTES, Control, Counters, IMAGES, ImageSlot, LANES, Lane, OVERFLOW_WORDS, OnFull,
+    REMARKS, RING_STRIDE, RING_WORDS, RINGS_OFFSET, Remark, Shared,
 };
 
 /// How recorders of this arena behave.
@@ -27,6 +27,8 @@ pub struct Settings {
     pub no_follow: bool,
     /// Follow frame pointers where code has no unwind information.
     pub frame_pointers: bool,
+    /// Count calls, write no events.
+    pub counts_only: bool,
     /// See [`Control::key`].
     pub key: u64,
 }
@@ -74,6 +76,9 @@ impl Arena {
         control
             .frame_pointers
             .store(u32::from(settings.frame_pointers), Relaxed);
+        control
+            .counts_only
+            .store(u32::from(settings.counts_only), Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         arena.hold_alive_mutex()?;
         control.magic.store(layout::MAGIC, Release);
@@ -156,6 +161,11 @@ impl Arena {
         self.at(layout::LANES_OFFSET)
     }
 
+    /// What was counted in each lane.
+    pub fn counters(&self) -> &[Counters; LANES] {
+        self.at(layout::COUNTERS_OFFSET)
+    }
+
     fn ring(&self, lane: usize) -> &[AtomicU64; RING_WORDS + OVERFLOW_WORDS] {
         let mapped = self.mapped_lanes;
         assert!(lane < mapped, "lane {lane} of {mapped}");
@@ -201,9 +211,18 @@ impl Arena {
         let _ = futex::wake(state, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Frees a lane whose image has ended and whose words have all been read.
+    /// Frees a lane whose image has ended and whose words and counters have
+    /// all been read.
     pub fn free_lane(&self, index: usize) {
         let lane = &self.lanes()[index];
+        if self.control().counts_only.load(Relaxed) != 0 {
+            for entry in &self.counters()[index].entries {
+                entry.allocations.store(0, Relaxed);
+                entry.allocated_bytes.store(0, Relaxed);
+                entry.deallocations.store(0, Relaxed);
+                entry.reallocations.store(0, Relaxed);
+            }
+        }
         lane.tid.store(0, Relaxed);
         lane.waiting.store(0, Relaxed);
         lane.read.store(lane.written.load(Relaxed), Relaxed);
@@ -360,6 +379,7 @@ mod tests {
             depth_limit: 4096,
             no_follow: false,
             frame_pointers: false,
+            counts_only: false,
             key: 7,
         })
         .unwrap()

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
 /// Version of this contract; recorder and collector of one build agree.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
@@ -42,8 +42,12 @@ pub const IMAGES_OFFSET: usize = 2 * PAGE;
 pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
 /// Offset of the [`Lane`] table.
 pub const LANES_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
+/// Offset of the [`Counters`] table: those of each lane.
+pub const COUNTERS_OFFSET: usize =
+    (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
 /// Offset of the first ring.
-pub const RINGS_OFFSET: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
+pub const RINGS_OFFSET: usize =
+    (COUNTERS_OFFSET + LANES * size_of::<Counters>()).next_multiple_of(PAGE);
 /// Bytes from one ring to the next.
 pub const RING_STRIDE: usize = (RING_WORDS + OVERFLOW_WORDS) * 8;
 /// Bytes of the whole arena (sparse).
@@ -125,7 +129,9 @@ pub struct Control {
     /// Non-zero: where code has no unwind information, stacks go on along the
     /// frame pointers.
     pub frame_pointers: AtomicU32,
-    _pad: [u32; 4],
+    /// Non-zero: calls are counted in [`Counters`], no event is written.
+    pub counts_only: AtomicU32,
+    _pad: [u32; 3],
     /// The coarse clock (a count of the collector's rounds), loaded with every
     /// event. Its upper half is 0: there recorders put their image's own count
     /// of windows. Alone on its line.
@@ -269,12 +275,43 @@ pub struct Lane {
     _pad3: [u32; 13],
 }
 
+/// How many entry points are counted apart: more than there are.
+pub const COUNTED_ENTRIES: usize = 32;
+
+/// What came through one entry point, growing for as long as the lane belongs
+/// to its image.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct EntryCounters {
+    /// Allocations.
+    pub allocations: AtomicU64,
+    /// Their requested bytes.
+    pub allocated_bytes: AtomicU64,
+    /// Deallocations.
+    pub deallocations: AtomicU64,
+    /// Calls of realloc that gave a block for a block: each is one of the
+    /// allocations and one of the deallocations, too.
+    pub reallocations: AtomicU64,
+}
+
+/// What a lane's threads did, where that is only counted, by entry point
+/// (numbered as in the trace). Written by the lane's producer alone; being in
+/// shared memory it outlives the process.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Counters {
+    /// By entry point.
+    pub entries: [EntryCounters; COUNTED_ENTRIES],
+}
+
 const _: () = {
     assert!(size_of::<Control>() <= PAGE);
     assert!(size_of::<Shared>() <= PAGE);
     assert!(size_of::<ImageSlot>() == 64);
     assert!(size_of::<Remark>() == 256);
     assert!(size_of::<Lane>() == 192);
+    // None lies in two pages.
+    assert!(PAGE.is_multiple_of(size_of::<Counters>()));
     assert!(RING_STRIDE.is_multiple_of(PAGE));
     assert!(core::mem::offset_of!(Control, clock).is_multiple_of(64));
 };

@@ -67,6 +67,10 @@ pub mod kind {
     /// `[0]`: the descriptors that are open now are to be remembered for the
     /// window that this lane opens next.
     pub const DESCRIPTORS: u8 = 21;
+    /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
+    /// the lane's counters as its last thread left them; entry points without
+    /// any are left out.
+    pub const COUNTS: u8 = 32;
 }
 
 /// The extra byte of the two window events.
@@ -185,6 +189,8 @@ pub enum Word<'a> {
         tick: u64,
     },
     Descriptors,
+    /// Five words for each entry point, see [`kind::COUNTS`].
+    Counts(&'a [[u64; COUNTS_WORDS]]),
 }
 
 /// A `WINDOW` event.
@@ -198,6 +204,9 @@ pub struct WindowWords<'a> {
     pub tick: u64,
     pub name: (&'a [u64], usize),
 }
+
+/// Words that `COUNTS` has for an entry point.
+pub const COUNTS_WORDS: usize = 5;
 
 /// A `MAPPING` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,9 +280,9 @@ pub fn length(first: u64) -> Option<usize> {
         kind::ALLOCATION | kind::REALLOCATION_END | kind::ANCHOR | kind::THREAD | kind::NODE => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
         kind::WINDOW_END => 4,
-        kind::MAPPING | kind::IMAGE | kind::EXEC | kind::WINDOW => {
+        kind::MAPPING | kind::IMAGE | kind::EXEC | kind::WINDOW | kind::COUNTS => {
             let words = (first >> 16) as u32 as usize;
-            if !(2..=crate::layout::MAX_EVENT_WORDS).contains(&words) {
+            if !(1..=crate::layout::MAX_EVENT_WORDS).contains(&words) {
                 return None;
             }
             words
@@ -350,6 +359,10 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         kind::IMAGE => Word::Image(decode_image(words)?),
         kind::EXEC => Word::Exec {
             path: string(words, 2, second(1) as usize)?,
+        },
+        kind::COUNTS => match words[1..].as_chunks() {
+            (counts, []) => Word::Counts(counts),
+            _ => return Err(Malformed::Length),
         },
         kind::EXIT => Word::Exit {
             status: address as u32 as i32,
@@ -526,6 +539,20 @@ mod tests {
         };
         assert_eq!(decode(&end), Ok((expected, 4)));
         assert_eq!(decode(&end[..3]), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn counts_are_whole_or_nonsense() {
+        let mut words = [0u64; 1 + 2 * COUNTS_WORDS];
+        words[0] = head(kind::COUNTS, 0, 11 << 16);
+        words[1..6].copy_from_slice(&[0, 2, 30, 0, 0]);
+        words[6..].copy_from_slice(&[9, 0, 0, 1, 0]);
+        let expected = [[0, 2, 30, 0, 0], [9, 0, 0, 1, 0]];
+        assert_eq!(decode(&words), Ok((Word::Counts(&expected), 11)));
+        words[0] = head(kind::COUNTS, 0, 1 << 16);
+        assert_eq!(decode(&words), Ok((Word::Counts(&[]), 1)));
+        words[0] = head(kind::COUNTS, 0, 10 << 16);
+        assert_eq!(decode(&words), Err(Malformed::Length));
     }
 
     #[test]

@@ -30,6 +30,7 @@ fn arena() -> Arena {
         depth_limit: 4096,
         no_follow: false,
         frame_pointers: false,
+        counts_only: false,
         key: 1,
     })
     .expect("an arena can be made")

@@ -92,6 +92,8 @@ pub enum Record {
         /// Resident bytes.
         bytes: u64,
     },
+    /// Calls that were counted and not recorded.
+    Counts(Counts),
     /// Events that could not be recorded.
     Loss(Loss),
     /// A span of the program with a name begins.
@@ -123,6 +125,9 @@ pub struct Recording {
     pub architecture: String,
     /// Depth at which stacks are cut.
     pub depth_limit: u32,
+    /// Calls were counted ([`Record::Counts`]) and not recorded: there are no
+    /// events, and nobody knows what is temporary, live, leaked or at the peak.
+    pub counts_only: bool,
 }
 
 /// Ticks against the monotonic clock.
@@ -471,6 +476,36 @@ pub struct Events {
     pub first_ordinal: u64,
     /// The events.
     pub events: Vec<Event>,
+}
+
+/// What a thread did since the record of its before; where calls are only
+/// counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counts {
+    /// The image.
+    pub image: ImageId,
+    /// The thread.
+    pub thread: ThreadId,
+    /// When the counters were read.
+    pub tick: u64,
+    /// By entry point, each at most once.
+    pub entries: Vec<EntryCounts>,
+}
+
+/// What came through one entry point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryCounts {
+    /// The entry point.
+    pub entry: EntryPoint,
+    /// Allocations.
+    pub allocations: u64,
+    /// Their requested bytes.
+    pub allocated_bytes: u64,
+    /// Deallocations.
+    pub deallocations: u64,
+    /// Calls of realloc that gave a block for a block: each is one of the
+    /// allocations and one of the deallocations, too.
+    pub reallocations: u64,
 }
 
 /// Why events are missing.

@@ -67,6 +67,10 @@ pub struct Arguments {
     /// wait, or go on and lose events (they are counted)
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: WhenFull,
+    /// Count calls and bytes only, by thread and entry point: no call stacks, nothing
+    /// temporary, leaked or at the peak, at a fraction of the cost
+    #[arg(long)]
+    counts_only: bool,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -139,6 +143,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         debug_folders,
         sysroot,
         debuginfod_servers: servers,
+        counts_only: arguments.counts_only,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         ..Start::new(output.partial(), program.command())
     };

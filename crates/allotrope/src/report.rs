@@ -146,6 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
     }
     check_process(arguments, &profile)?;
+    check_stacks(arguments, &profile)?;
     let mut options = TextOptions {
         source: source(arguments, &profile),
         ..text_options(arguments)
@@ -230,6 +231,30 @@ fn check_process(arguments: &Arguments, profile: &Profile) -> Result<(), Failure
     let path = arguments.trace.display();
     let sentence = anyhow!("there is no process {wanted} in {path}: {known}");
     Err(Failure::new(BAD_INPUT, sentence))
+}
+
+/// What is about call stacks can not be shown where there are none.
+fn check_stacks(arguments: &Arguments, profile: &Profile) -> Result<(), Failure> {
+    let needs = [
+        (arguments.tree, "--tree"),
+        (arguments.sort.is_some(), "--sort"),
+        (arguments.filter.is_some(), "--filter"),
+        (arguments.persisted, "--persisted"),
+        (arguments.destroyed, "--destroyed"),
+        (arguments.site.is_some(), "--site"),
+        (arguments.window.is_some(), "--window"),
+    ];
+    let needed = needs.iter().find(|(given, _)| *given);
+    match needed {
+        Some((_, option)) if profile.is_counts_only() => Err(Failure::new(
+            BAD_INPUT,
+            anyhow!(
+                "{option} needs recorded events, and {} was recorded with --counts-only; record the program without it",
+                arguments.trace.display()
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn text_options(arguments: &Arguments) -> TextOptions {

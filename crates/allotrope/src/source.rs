@@ -173,6 +173,13 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
 fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let trace = trace::open(path)?;
     let profile = trace::profile(path, &trace, progress)?;
+    if profile.is_counts_only() {
+        let sentence = anyhow!(
+            "{} was recorded with --counts-only and has no call stacks; record the program without it",
+            path.display()
+        );
+        return Err(Failure::new(BAD_INPUT, sentence));
+    }
     let cut = profile.cut.iter();
     Ok(Source {
         set: StackSet::from(&profile),

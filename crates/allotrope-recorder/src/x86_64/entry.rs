@@ -1,12 +1,14 @@
 //! The exported functions. Each hands its arguments on to a Rust function of
 //! the same shape that also gets the caller's stack pointer and rbp, in the
 //! next two argument registers: with them and the return address at the stack
-//! pointer the walk begins in the caller, not in the recorder.
+//! pointer the walk begins in the caller, not in the recorder. Where calls are
+//! only counted, the frequent ones have a shorter way.
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
-use crate::{hooks, reported};
+use super::counting;
+use crate::{counts, hooks, reported};
 
 macro_rules! entry {
     ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
@@ -48,6 +50,10 @@ macro_rules! next_address {
 pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
+        // Not a pointer to jump through: that would have to be relocated
+        // before the first call.
+        "cmp byte ptr [rip + {mode}], 0",
+        "jne {counting}",
         "mov rax, [rip + {table} + {next}]",
         "test rax, rax",
         "jz 2f",
@@ -69,6 +75,8 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         "3:",
         "ret",
         ".cfi_endproc",
+        mode = sym counts::MODE,
+        counting = sym counting::malloc,
         table = sym crate::next::NEXT,
         next = const next_address!(Malloc),
         allocated = sym hooks::malloc_allocated,
@@ -85,6 +93,8 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
+        "cmp byte ptr [rip + {mode}], 0",
+        "jne {counting}",
         "mov rax, [rip + {table} + {next}]",
         "test rax, rax",
         "jz 2f",
@@ -109,10 +119,33 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         "3:",
         "ret",
         ".cfi_endproc",
+        mode = sym counts::MODE,
+        counting = sym counting::calloc,
         table = sym crate::next::NEXT,
         next = const next_address!(Calloc),
         allocated = sym hooks::calloc_allocated,
         early = sym hooks::calloc,
+    )
+}
+
+/// See the function of this name in the C library's manual.
+///
+/// # Safety
+/// As the original.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn free(block: *mut c_void) {
+    naked_asm!(
+        ".cfi_startproc",
+        "cmp byte ptr [rip + {mode}], 0",
+        "jne {counting}",
+        "mov rsi, rsp",
+        "mov rdx, rbp",
+        "jmp {hook}",
+        ".cfi_endproc",
+        mode = sym counts::MODE,
+        counting = sym counting::free,
+        hook = sym hooks::free,
     )
 }
 
@@ -123,7 +156,6 @@ entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx"
 entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", hooks::memalign);
 entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", hooks::valloc);
 entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", hooks::pvalloc);
-entry!(free(block: *mut c_void), "rsi", "rdx", hooks::free);
 entry!(cfree(block: *mut c_void), "rsi", "rdx", hooks::cfree);
 entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", hooks::free_sized);
 entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", hooks::free_aligned_sized);

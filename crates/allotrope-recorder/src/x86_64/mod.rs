@@ -3,6 +3,7 @@
 //! architecture is a folder with the same files.
 
 pub mod cfi;
+pub mod counting;
 pub mod entry;
 pub mod frame_pointer;
 pub mod general;

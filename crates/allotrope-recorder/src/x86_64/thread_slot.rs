@@ -1,8 +1,10 @@
-//! The recorder's only thread-local storage: one pointer, initial-exec, so
-//! that reading it is one `fs`-relative load and never calls `__tls_get_addr`
+//! The recorder's only thread-local storage: two pointers, initial-exec, so
+//! that reading one is one `fs`-relative load and never calls `__tls_get_addr`
 //! (which may call `malloc`).
 
 use core::arch::{asm, global_asm};
+
+use allotrope_ring::layout::Counters;
 
 use crate::thread::Thread;
 
@@ -14,6 +16,12 @@ global_asm!(
     ".type allotrope_thread, @object",
     ".size allotrope_thread, 8",
     "allotrope_thread:",
+    ".zero 8",
+    ".hidden allotrope_counters",
+    ".globl allotrope_counters",
+    ".type allotrope_counters, @object",
+    ".size allotrope_counters, 8",
+    "allotrope_counters:",
     ".zero 8",
     ".popsection",
 );
@@ -42,6 +50,21 @@ pub fn set(value: *mut Thread) {
     unsafe {
         asm!(
             "mov {0}, qword ptr [rip + allotrope_thread@GOTTPOFF]",
+            "mov qword ptr fs:[{0}], {1}",
+            out(reg) _,
+            in(reg) value,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// Sets where this thread counts; null: nowhere, on its own.
+#[inline]
+pub fn set_counters(value: *const Counters) {
+    // SAFETY: as `set`.
+    unsafe {
+        asm!(
+            "mov {0}, qword ptr [rip + allotrope_counters@GOTTPOFF]",
             "mov qword ptr fs:[{0}], {1}",
             out(reg) _,
             in(reg) value,

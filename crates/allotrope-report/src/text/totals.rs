@@ -10,6 +10,9 @@ use crate::shorten::{clean, columns, middle, start};
 use crate::style::Role;
 use crate::text::{TextOptions, header};
 
+/// In the place of a figure that a recording does not have.
+const NOT_MEASURED: &str = "not measured";
+
 /// Most processes in the table.
 const MOST: usize = 30;
 
@@ -21,15 +24,23 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let shown: Vec<&Process> = processes(profile, options).collect();
     match shown.as_slice() {
-        [one] => write_one(one, options, out),
-        many => write_table(many, options, out),
+        [one] => write_one(one, profile.is_counts_only(), options, out),
+        many => write_table(many, profile.is_counts_only(), options, out),
     }
 }
 
-fn write_one(process: &Process, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+fn write_one(
+    process: &Process,
+    counts_only: bool,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let style = options.style;
     writeln!(out, "\n{}", style.paint(Role::Title, "Totals"))?;
-    let lines = lines(process, options.window.is_some());
+    let mut lines = lines(process, options.window.is_some());
+    if counts_only {
+        lines.iter_mut().for_each(Line::say_if_not_measured);
+    }
     let most = |of: fn(&Line) -> &str| lines.iter().map(|l| columns(of(l))).max().unwrap_or(0);
     let widths = [
         most(|line| line.word),
@@ -62,6 +73,19 @@ struct Line {
     share: String,
     bytes: String,
     note: String,
+}
+
+impl Line {
+    /// In a recording that only counted.
+    fn say_if_not_measured(&mut self) {
+        if matches!(self.word, "temporary" | "leaked" | "peak") {
+            *self = Self {
+                word: self.word,
+                count: NOT_MEASURED.into(),
+                ..Self::default()
+            };
+        }
+    }
 }
 
 fn lines(process: &Process, is_window: bool) -> Vec<Line> {
@@ -144,7 +168,12 @@ fn peak_note(process: &Process, exact: &str) -> String {
     format!("{exact}, {when}")
 }
 
-fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+fn write_table(
+    shown: &[&Process],
+    counts_only: bool,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     const TITLES: [&str; 8] = [
         "id",
         "pid",
@@ -157,11 +186,17 @@ fn write_table(shown: &[&Process], options: &TextOptions, out: &mut dyn Write) -
     ];
     let style = options.style;
     writeln!(out, "\n{}", style.paint(Role::Title, "Processes"))?;
-    let cells: Vec<[String; 8]> = shown
+    let mut cells: Vec<[String; 8]> = shown
         .iter()
         .take(MOST)
         .map(|process| cells(process))
         .collect();
+    if counts_only {
+        for row in &mut cells {
+            // Temporary, leaked, peak.
+            row[4..7].fill("–".into());
+        }
+    }
     let mut widths = TITLES.map(columns);
     for row in &cells {
         for (width, cell) in widths.iter_mut().zip(row) {

@@ -3,9 +3,10 @@
 
 use super::{contradiction, tag};
 use crate::model::{
-    Clock, Descriptors, Exit, ForkPoint, Frame, ImageEnd, ImageStart, LeftOpen, Location, Loss,
-    LossReason, Mapping, Module, Origin, Quiet, Record, Recording, RuntimeSymbols, StackNode,
-    Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded, Window, WindowEnd,
+    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd,
+    ImageStart, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet, Record,
+    Recording, RuntimeSymbols, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
+    Window, WindowEnd,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -62,6 +63,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             bytes: from.varint()?,
         },
         tag::LOSS => Record::Loss(loss(from)?),
+        tag::COUNTS => Record::Counts(counts(from)?),
         tag::WINDOW => Record::Window(window(from)?),
         tag::WINDOW_END => Record::WindowEnd(window_end(from)?),
         tag::SYMBOLS => Record::Symbols(symbols(from)?),
@@ -122,6 +124,8 @@ fn recording(from: &mut Cursor<'_>) -> Result<Recording, Malformed> {
         system: string(from)?,
         architecture: string(from)?,
         depth_limit: from.varint_u32()?,
+        // Older recordings do not say.
+        counts_only: from.left() > 0 && boolean(from)?,
     })
 }
 
@@ -226,6 +230,27 @@ fn loss(from: &mut Cursor<'_>) -> Result<Loss, Malformed> {
         },
         events: from.varint()?,
         tick: from.varint()?,
+    })
+}
+
+fn counts(from: &mut Cursor<'_>) -> Result<Counts, Malformed> {
+    Ok(Counts {
+        image: from.varint_u32()?,
+        thread: from.varint_u32()?,
+        tick: from.varint()?,
+        entries: list(from, entry_counts)?,
+    })
+}
+
+fn entry_counts(from: &mut Cursor<'_>) -> Result<EntryCounts, Malformed> {
+    let number = from.varint()?;
+    let entry = u8::try_from(number).ok().and_then(EntryPoint::from_number);
+    Ok(EntryCounts {
+        entry: entry.ok_or(Malformed("calls of an unknown entry point were counted"))?,
+        allocations: from.varint()?,
+        allocated_bytes: from.varint()?,
+        deallocations: from.varint()?,
+        reallocations: from.varint()?,
     })
 }
 

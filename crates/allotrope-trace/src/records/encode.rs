@@ -2,8 +2,8 @@
 
 use super::tag;
 use crate::model::{
-    Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols, Window,
-    WindowEnd,
+    Counts, Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols,
+    Window, WindowEnd,
 };
 use crate::varint::{put, put_delta};
 
@@ -84,6 +84,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
             let fields = [it.image.into(), it.reason as u64, it.events, it.tick];
             numbers(out, tag::LOSS, &fields)
         }
+        Record::Counts(it) => counts(it, out),
         Record::Window(it) => window(it, out),
         Record::WindowEnd(it) => window_end(it, out),
         Record::Symbols(it) => symbols(it, out),
@@ -140,8 +141,32 @@ fn recording(it: &Recording, out: &mut Vec<u8>) -> u64 {
     numbers(out, tag::RECORDING, &[it.started_unix_ns, it.started_tick]);
     string(&it.system, out);
     string(&it.architecture, out);
-    put(out, it.depth_limit.into());
-    tag::RECORDING
+    numbers(
+        out,
+        tag::RECORDING,
+        &[it.depth_limit.into(), it.counts_only.into()],
+    )
+}
+
+fn counts(it: &Counts, out: &mut Vec<u8>) -> u64 {
+    let fields = [
+        it.image.into(),
+        it.thread.into(),
+        it.tick,
+        it.entries.len() as u64,
+    ];
+    numbers(out, tag::COUNTS, &fields);
+    for it in &it.entries {
+        let fields = [
+            it.entry as u64,
+            it.allocations,
+            it.allocated_bytes,
+            it.deallocations,
+            it.reallocations,
+        ];
+        numbers(out, tag::COUNTS, &fields);
+    }
+    tag::COUNTS
 }
 
 fn image_start(it: &ImageStart, out: &mut Vec<u8>) -> u64 {

@@ -32,6 +32,7 @@ pub(crate) mod tag {
     pub(crate) const UNRECORDED: u64 = 16;
     pub(crate) const WINDOW_END: u64 = 17;
     pub(crate) const RUNTIME_SYMBOLS: u64 = 18;
+    pub(crate) const COUNTS: u64 = 19;
 }
 
 /// Says what of a record contradicts itself. The writer asks so that it never

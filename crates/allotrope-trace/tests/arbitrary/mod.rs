@@ -89,6 +89,7 @@ fn recording() -> impl Strategy<Value = Record> {
         text(),
         text(),
         id(),
+        any::<bool>(),
     )
         .prop_map(
             |(
@@ -99,6 +100,7 @@ fn recording() -> impl Strategy<Value = Record> {
                 system,
                 architecture,
                 depth,
+                counts_only,
             )| {
                 Record::Recording(Recording {
                     tool_version,
@@ -108,6 +110,7 @@ fn recording() -> impl Strategy<Value = Record> {
                     system,
                     architecture,
                     depth_limit: depth,
+                    counts_only,
                 })
             },
         )
@@ -260,6 +263,33 @@ fn quiet() -> impl Strategy<Value = Quiet> {
     ]
 }
 
+fn counts() -> impl Strategy<Value = Record> {
+    let entry = (
+        0..EntryPoint::ALL.len(),
+        number(),
+        number(),
+        number(),
+        number(),
+    )
+        .prop_map(
+            |(entry, allocations, allocated_bytes, deallocations, reallocations)| EntryCounts {
+                entry: EntryPoint::ALL[entry],
+                allocations,
+                allocated_bytes,
+                deallocations,
+                reallocations,
+            },
+        );
+    (id(), id(), number(), vec(entry, 0..4)).prop_map(|(image, thread, tick, entries)| {
+        Record::Counts(Counts {
+            image,
+            thread,
+            tick,
+            entries,
+        })
+    })
+}
+
 fn window() -> impl Strategy<Value = Record> {
     let told = (id(), number(), option::of(id()), any::<bool>());
     (told, text(), number(), quiet(), number()).prop_map(
@@ -370,6 +400,7 @@ pub fn record() -> impl Strategy<Value = Record> {
             bytes
         }),
         loss(),
+        counts(),
         window(),
         window_end(),
         symbols(),

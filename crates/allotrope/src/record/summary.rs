@@ -64,13 +64,19 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
         "allocations",
         &format!("{}, {allocated}", count(allocations)),
     );
-    let leaked = part(total(|process| process.totals.leaked_allocations));
-    let leaked_bytes = bytes(total(|process| process.totals.leaked_bytes));
-    line("leaked", &format!("{leaked}, {leaked_bytes}"));
-    let temporary = total(|process| process.totals.temporary_allocations);
-    line("temporary", &part(temporary));
-    if let Some(peak) = peak(profile) {
-        line("peak", &peak);
+    if profile.is_counts_only() {
+        for word in ["leaked", "temporary", "peak"] {
+            line(word, &"not measured (--counts-only)");
+        }
+    } else {
+        let leaked = part(total(|process| process.totals.leaked_allocations));
+        let leaked_bytes = bytes(total(|process| process.totals.leaked_bytes));
+        line("leaked", &format!("{leaked}, {leaked_bytes}"));
+        let temporary = total(|process| process.totals.temporary_allocations);
+        line("temporary", &part(temporary));
+        if let Some(peak) = peak(profile) {
+            line("peak", &peak);
+        }
     }
     line("processes", &count(profile.processes.len() as u64));
     let lost = total(|process| process.lost_events).max(done.lost_events);

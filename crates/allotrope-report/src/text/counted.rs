@@ -1,0 +1,110 @@
+//! What a recording that only counted has in the place of call stacks: what
+//! came through each entry point, and what each thread did.
+
+use std::io::{self, Write};
+
+use allotrope_profile::{Process, Profile};
+
+use crate::numbers::{bytes, count};
+use crate::selection::processes;
+use crate::shorten::{clean, columns, middle, wrap};
+use crate::style::{Role, Style};
+use crate::text::TextOptions;
+
+/// What is missing and how to get it.
+const WHY: &str = "Recorded with --counts-only: what is temporary, leaked or at the peak and the call stacks were not measured; record without it to see them.";
+
+/// A name and what was counted.
+type Row = (String, [u64; 3]);
+
+/// Writes the tables of the processes that are shown.
+pub(super) fn write(
+    profile: &Profile,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    writeln!(out)?;
+    for line in wrap(WHY, options.style.columns()) {
+        writeln!(out, "{line}")?;
+    }
+    let many = processes(profile, options).nth(1).is_some();
+    for process in processes(profile, options).take(options.top) {
+        let of = match many {
+            true => format!(" in process {}", process.id),
+            false => String::new(),
+        };
+        table(&format!("Entry points{of}"), entries(process), options, out)?;
+        // One thread's figures are the totals.
+        if process.threads.len() > 1 {
+            table(&format!("Threads{of}"), threads(process), options, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn entries(process: &Process) -> Vec<Row> {
+    let entries = process.entries.iter();
+    entries
+        .map(|it| {
+            let name = it.entry.name().to_owned();
+            (name, [it.allocations, it.allocated_bytes, it.deallocations])
+        })
+        .collect()
+}
+
+fn threads(process: &Process) -> Vec<Row> {
+    let threads = process.threads.iter();
+    threads
+        .map(|it| {
+            let name = format!("{} {}", it.tid, clean(&it.name));
+            (name, [it.allocations, it.allocated_bytes, it.deallocations])
+        })
+        .collect()
+}
+
+/// The rows with the most allocations, the most first; the rest as one.
+fn table(
+    title: &str,
+    mut rows: Vec<Row>,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let style = options.style;
+    rows.sort_by(|(_, a), (_, b)| b.cmp(a));
+    let rest = rows.split_off(rows.len().min(options.top));
+    if !rest.is_empty() {
+        let mut sums = [0_u64; 3];
+        for (_, figures) in &rest {
+            for (sum, figure) in sums.iter_mut().zip(figures) {
+                *sum = sum.saturating_add(*figure);
+            }
+        }
+        rows.push((format!("{} more", count(rest.len() as u64)), sums));
+    }
+    writeln!(out, "\n{}", style.paint(Role::Title, title))?;
+    let cells: Vec<[String; 4]> = std::iter::once(["", "allocations", "bytes", "deallocations"])
+        .map(|titles| titles.map(String::from))
+        .chain(rows.into_iter().map(|(name, [allocations, size, given])| {
+            [name, count(allocations), bytes(size), count(given)]
+        }))
+        .collect();
+    lines(&cells, style, out)
+}
+
+fn lines(cells: &[[String; 4]], style: Style, out: &mut dyn Write) -> io::Result<()> {
+    let mut widths = [0; 4];
+    for row in cells {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = columns(cell).max(*width);
+        }
+    }
+    for [name, figures @ ..] in cells {
+        let padding = widths[0] - columns(name);
+        let mut text = format!("  {name}{}", " ".repeat(padding));
+        for (cell, width) in figures.iter().zip(&widths[1..]) {
+            text.push_str(&format!("  {cell:>width$}"));
+        }
+        writeln!(out, "{}", middle(&text, style.columns()))?;
+    }
+    Ok(())
+}
