@@ -198,7 +198,7 @@ fn judged(case: Case, protocol: &Protocol, accepted: &Accepted<'_>) -> CaseResul
     let judgements = judge(&case, accepted.budget(&case).as_ref(), protocol);
     let said = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = said.or(protocol.iterations);
-    let leaks = leaks(&case);
+    let leaks = leaks(&case, &judgements);
     let profile = accepted.profile(&case.name);
     let explained = judgements
         .iter()
@@ -231,8 +231,13 @@ fn run_to_explain(case: &Case, judgement: &Judgement) -> Option<usize> {
     samples.position(|sample| sample.figure(judgement.metric) == Some(least))
 }
 
-/// Runs that left more behind than the one whose number is judged.
-fn leaks(case: &Case) -> Vec<Leak> {
+/// Runs that left more behind than the one whose number is judged; of file
+/// descriptors also that one, if it is not kept: there are no stacks to name.
+fn leaks(case: &Case, judgements: &[Judgement]) -> Vec<Leak> {
+    let fds = judgements
+        .iter()
+        .find(|judgement| judgement.metric == Metric::LeakedFds);
+    let fds_kept = fds.is_none_or(|judgement| judgement.verdict == Verdict::Kept);
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
         let figures = || {
@@ -243,7 +248,7 @@ fn leaks(case: &Case) -> Vec<Leak> {
         let least = figures().min().unwrap_or(0);
         for (index, sample) in case.samples.iter().enumerate() {
             if let Some(figure) = sample.figure(metric)
-                && figure > least
+                && (figure > least || figure > 0 && metric == Metric::LeakedFds && !fds_kept)
             {
                 leaks.push(Leak {
                     run: index + 1,

@@ -26,8 +26,11 @@ use super::BudgetError;
 const OTHERS: &str = "[other stacks]";
 /// Depths above are written as numbers.
 const BLANKS: usize = 99;
-/// Deeper stacks than any recording has.
+/// Deeper stacks than any recording has, inlined frames included.
 const DEEPEST: usize = 1 << 16;
+/// Most frames of all stacks of a case together: a file of a few lines could
+/// ask for any amount of memory otherwise.
+const MOST_FRAMES: usize = 1 << 26;
 
 const HEAD: &str = "\
 # Call stacks of the accepted numbers, callers above: what changed is told from them.
@@ -199,6 +202,8 @@ struct Reading {
     numbers: FxHashMap<StackFrame, u32>,
     /// Frame numbers from the outermost call to the last line's.
     calls: Vec<u32>,
+    /// Frames of all stacks so far.
+    frames: usize,
 }
 
 impl Reading {
@@ -211,6 +216,7 @@ impl Reading {
             },
             numbers: FxHashMap::default(),
             calls: Vec::new(),
+            frames: 0,
         }
     }
 
@@ -244,6 +250,10 @@ impl Reading {
         self.calls.push(number);
         if !figures.is_empty() {
             let figures = read_figures(figures)?;
+            self.frames += self.calls.len();
+            if self.frames > MOST_FRAMES {
+                return Err("there are more stacks than memory is set aside for");
+            }
             self.set.stacks.push(CountedStack {
                 frames: self.calls.iter().rev().copied().collect(),
                 figures,

@@ -217,6 +217,23 @@ fn a_wrong_file_is_named_with_its_line() {
 }
 
 #[test]
+fn a_hostile_file_asks_for_no_memory() {
+    // 60,000 calls deep, and 2,000 stacks from there: 120 million frames.
+    let mut text = "case x\n".to_owned();
+    for depth in 0..60_000 {
+        text.push_str(&format!("@{depth} f\n"));
+    }
+    for _ in 0..2_000 {
+        text.push_str("@60000 f\t\t\tbytes=1\n");
+    }
+    let error = profile::parse(&text, Path::new("x.stacks")).expect_err("too many");
+    assert!(
+        error.to_string().contains("more stacks than memory"),
+        "{error}"
+    );
+}
+
+#[test]
 fn budgets_of_tests_that_are_gone_are_found() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());

@@ -10,3 +10,4 @@ mod outputs;
 mod project;
 mod python;
 mod trouble;
+mod windows;

@@ -139,3 +139,39 @@ fn a_starting_file_is_written_once() {
     assert!(folder.path().join("allotrope.toml").exists());
     assert_eq!(init().status.code(), Some(2));
 }
+
+#[test]
+fn ctrl_c_ends_the_test_and_its_program() {
+    let project = Project::with_cases(&["hang", "encode"]);
+    let mut command = record::command();
+    let child = command
+        .arg("test")
+        .current_dir(project.folder())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it can be started");
+    let folder = project.folder().canonicalize().expect("it is there");
+    let running = || {
+        let processes = std::fs::read_dir("/proc").expect("there is /proc");
+        let mut folders = processes.filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let name = std::fs::read_link(path.join("exe")).ok()?;
+            (name.ends_with("bench")).then(|| std::fs::read_link(path.join("cwd")).ok())?
+        });
+        folders.any(|cwd| cwd == folder)
+    };
+    let limit = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !running() && std::time::Instant::now() < limit {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(running(), "the program was not started");
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("it is above 0");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
+    let output = record::finish(child, b"").expect("it ends");
+    assert_eq!(output.status.code(), Some(128 + 2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("stopped; nothing was compared"), "{said}");
+    assert!(!running(), "the program runs on");
+}

@@ -1,0 +1,87 @@
+//! Windows as cases: how often a program is started, which allocations are in
+//! them, what they leave behind.
+
+use crate::project::Project;
+use crate::support::run;
+
+/// With the program `windows.c` and its client header.
+fn project(tests: &str) -> Project {
+    let project = Project::new(tests);
+    project.write("windows.c", include_str!("programs/windows.c"));
+    project.command("client-header", &["."]).expect(0);
+    let mut command = std::process::Command::new("cc");
+    command
+        .args([
+            "-g",
+            "-O1",
+            "-fno-builtin",
+            "-pthread",
+            "-w",
+            "-o",
+            "windows",
+            "windows.c",
+        ])
+        .current_dir(project.folder());
+    let output = run(&mut command, b"");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    project
+}
+
+fn test(name: &str, more: &str) -> String {
+    format!("[tests.{name}]\ncommand = [\"./windows\", \"{name}\"]\n{more}\n")
+}
+
+#[test]
+fn a_program_that_does_the_protocol_is_started_once() {
+    let project = project(&test("runs", "runs = 4"));
+    project.accept();
+    assert_eq!(project.read("starts"), "x");
+    let budget = project.read("allotrope-budgets/runs.toml");
+    assert!(budget.contains("\nallocations = 7\n"), "{budget}");
+    // One of the four runs keeps a block, which the smallest number hides.
+    let said = project.test(&["--samples"]).expect(0);
+    said.has("every run's allocations: 7 8 7 7")
+        .has("run 2 left 1 allocation behind")
+        .has("remaining fluctuate between runs, 0 to 1:");
+}
+
+#[test]
+fn any_other_program_is_started_for_each_run() {
+    let project = project(&test("guards", "runs = 3\nwarmup = 2"));
+    project.accept();
+    assert_eq!(project.read("starts"), "x".repeat(2 + 3));
+    // A name is printed without its control characters, and found again.
+    project
+        .test(&[])
+        .expect(0)
+        .has("ok    guards/outer              allocations 3  remaining 3")
+        .has("ok    guards/in\\nner            allocations 2  remaining 2");
+}
+
+#[test]
+fn descriptors_that_stay_open_are_named() {
+    let project = project(&test("leak", "gate = [\"allocations\", \"leaked_fds\"]"));
+    project.accept();
+    project.test(&[]).expect(0);
+    project.replace(
+        "allotrope-budgets/leak.toml",
+        "leaked_fds = 1",
+        "leaked_fds = 0",
+    );
+    let said = project.test(&[]).expect(3);
+    said.has("run 1 left 1 file descriptor open: ")
+        .has("/leaked");
+}
+
+#[test]
+fn a_window_that_is_never_closed_has_no_numbers() {
+    let project = project(&test("open", ""));
+    project
+        .test(&[])
+        .expect(3)
+        .has("its window never-closed was never closed");
+}
