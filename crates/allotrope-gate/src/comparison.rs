@@ -317,6 +317,14 @@ impl ComparedCase {
     }
 }
 
+impl ComparedCase {
+    /// Whether any number differs.
+    pub fn differs(&self) -> bool {
+        let mut differences = self.judgements.iter().map(Judgement::difference);
+        differences.any(|difference| difference != Some(0))
+    }
+}
+
 impl ComparedTest {
     /// Whether it could not be measured in both revisions.
     pub fn is_broken(&self) -> bool {

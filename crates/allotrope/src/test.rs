@@ -331,6 +331,15 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
             lines.push(format!("{}: the numbers are as they were", test.name));
         }
         lines.extend(accepted.changes.iter().map(changed));
+        for case in &test.cases {
+            lines.extend(case.fluctuations.iter().map(|fluctuation| {
+                let [least, most] = fluctuation.range.map(wording::number);
+                let (name, metric) = (&case.name, fluctuation.metric);
+                format!(
+                    "{name}: note: {metric} fluctuate, {least} to {most}; the least is accepted"
+                )
+            }));
+        }
         let files = accepted.files.iter();
         lines.extend(files.map(|file| format!("  wrote {}", file.display())));
     }

@@ -216,6 +216,45 @@ fn a_wrong_file_is_named_with_its_line() {
     }
 }
 
+/// The text cut at every place, and with one character of it another.
+fn damaged(text: &str) -> Vec<String> {
+    let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
+    let mut all: Vec<String> = places.iter().map(|&at| text[..at].to_owned()).collect();
+    for (index, &at) in places.iter().enumerate() {
+        let after = places.get(index + 1).copied().unwrap_or(text.len());
+        for other in ["", "\0", "9", "@", "\t", "\"", "=", "\n", "é"] {
+            all.push(format!("{}{other}{}", &text[..at], &text[after..]));
+        }
+    }
+    all
+}
+
+#[test]
+fn damaged_files_are_errors_or_other_numbers_and_no_panic() {
+    let file = Path::new("x");
+    let temporary = tempfile::tempdir().expect("a folder");
+    let folder = BudgetFolder::beside(temporary.path());
+    let own = budgets(Holder::Platform("here".into()), 6, "GCC 13");
+    let stacks = [("x".to_owned(), set(&[("a", 3), ("b", 4)]))].into();
+    folder.write("encode", &own, &stacks, 9).expect("written");
+    let text = |name: &str| fs::read_to_string(folder.path().join(name)).expect("written");
+    for text in damaged(&text("encode.toml")) {
+        let _ = file::Numbers::parse(&text, file);
+    }
+    for text in damaged(&text("encode.here.stacks")) {
+        let _ = profile::parse(&text, file);
+    }
+    for text in damaged(&text("made-with.toml")) {
+        let _ = toolchains::Toolchains::parse(&text, file);
+    }
+    for text in damaged(crate::configuration::STARTING_FILE) {
+        let _ = crate::Configuration::parse(&text, file);
+    }
+    for text in damaged("a test_x.total_allocations: 75001\nx.leaked_fds: -1\n") {
+        let _ = crate::nio_log::NioLog::parse(&text, file);
+    }
+}
+
 #[test]
 fn a_hostile_file_asks_for_no_memory() {
     // 60,000 calls deep, and 2,000 stacks from there: 120 million frames.

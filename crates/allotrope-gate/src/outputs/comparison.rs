@@ -8,6 +8,7 @@ use allotrope_report::Style;
 use allotrope_report::diff::{DiffTextOptions, Selection, text};
 use serde::Serialize;
 
+use super::text::line;
 use super::wording;
 use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
 
@@ -40,7 +41,7 @@ pub fn write_text(
     }
     writeln!(out)?;
     for test in &comparison.tests {
-        lines(test, out)?;
+        lines(test, options.style.width.max(40), out)?;
     }
     if comparison.is_empty() {
         writeln!(out, "nothing could be compared")?;
@@ -65,34 +66,36 @@ pub fn write_text(
     Ok(())
 }
 
-fn lines(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
+fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut say =
+        |status: &str, name: &str, parts: &[String]| line(out, width, status, name, parts);
     for (index, word) in ["before", "after"].into_iter().enumerate() {
         if let Some(problem) = &test.problems[index] {
-            writeln!(out, "FAIL  {:<24}  {word}: {problem}", test.name)?;
+            say("FAIL", &test.name, &[format!("{word}: {problem}")])?;
         }
         if !test.there[index] {
-            writeln!(out, "-     {:<24}  not there {word}", test.name)?;
+            say("-   ", &test.name, &[format!("not there {word}")])?;
         }
     }
     for case in &test.cases {
         for (index, word) in ["before", "after"].into_iter().enumerate() {
             if !case.there[index] && test.problems[index].is_none() {
-                writeln!(out, "-     {:<24}  not there {word}", case.name)?;
+                say("-   ", &case.name, &[format!("not there {word}")])?;
             }
         }
         if case.there == [true, true] {
-            let status = match (case.is_worse(), case.diffs.is_empty()) {
+            let status = match (case.is_worse(), case.differs()) {
                 (true, _) => "more",
-                (false, true) => "same",
-                (false, false) => "less",
+                (false, false) => "same",
+                (false, true) => "less",
             };
-            writeln!(out, "{status}  {:<24}  {}", case.name, numbers(case))?;
+            say(status, &case.name, &numbers(case))?;
         }
     }
     Ok(())
 }
 
-fn numbers(case: &ComparedCase) -> String {
+fn numbers(case: &ComparedCase) -> Vec<String> {
     let numbers = case.judgements.iter().map(|judgement| {
         let number = |figure: Option<i64>| figure.map_or_else(|| "?".to_owned(), wording::number);
         let metric = judgement.metric;
@@ -106,11 +109,11 @@ fn numbers(case: &ComparedCase) -> String {
             ),
         }
     });
-    numbers.collect::<Vec<_>>().join("  ")
+    numbers.collect()
 }
 
 fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
-    let differs = test.cases.iter().any(|case| !case.diffs.is_empty());
+    let differs = test.cases.iter().any(ComparedCase::differs);
     if !differs || test.suspects.is_empty() {
         return Ok(());
     }

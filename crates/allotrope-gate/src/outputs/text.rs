@@ -135,23 +135,9 @@ impl Text<'_> {
     }
 
     fn line(&mut self, outcome: Outcome, name: &str, parts: Vec<String>) -> io::Result<()> {
-        const COLUMN: usize = 30;
         let status = self.status(outcome);
-        let head = format!("{name:<24}");
-        write!(self.out, "{status}  {head}")?;
-        let mut at = 6 + columns(&head);
-        for part in parts {
-            let room = self.width().saturating_sub(COLUMN + 2);
-            for (index, piece) in wrap(&part, room).into_iter().enumerate() {
-                if index > 0 || at + 2 + columns(&piece) > self.width() {
-                    write!(self.out, "\n{:COLUMN$}", "")?;
-                    at = COLUMN;
-                }
-                write!(self.out, "  {piece}")?;
-                at += 2 + columns(&piece);
-            }
-        }
-        writeln!(self.out)
+        let width = self.width();
+        line(self.out, width, &status, name, &parts)
     }
 
     fn details(&mut self, test: &TestResult) -> io::Result<()> {
@@ -433,6 +419,33 @@ impl Text<'_> {
         }
         Ok(())
     }
+}
+
+/// A word of four letters, a name, and what is to be said of it, continued
+/// below where the line would be too long.
+pub(super) fn line(
+    out: &mut dyn Write,
+    width: usize,
+    status: &str,
+    name: &str,
+    parts: &[String],
+) -> io::Result<()> {
+    const COLUMN: usize = 30;
+    let head = format!("{name:<24}");
+    write!(out, "{status}  {head}")?;
+    let mut at = 6 + columns(&head);
+    for part in parts {
+        let room = width.saturating_sub(COLUMN + 2);
+        for (index, piece) in wrap(part, room).into_iter().enumerate() {
+            if index > 0 || at + 2 + columns(&piece) > width {
+                write!(out, "\n{:COLUMN$}", "")?;
+                at = COLUMN;
+            }
+            write!(out, "  {piece}")?;
+            at += 2 + columns(&piece);
+        }
+    }
+    writeln!(out)
 }
 
 fn visible(c: char) -> char {
