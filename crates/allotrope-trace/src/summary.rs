@@ -33,7 +33,7 @@ pub struct EventsRef {
     /// Thread named by the last thread mark in the run: who makes the events
     /// of the stream's next run, unless that says otherwise.
     pub last_thread: Option<u64>,
-    /// Epoch of the last epoch mark in the run.
+    /// The last epoch mark in the run, as its event holds it.
     pub last_epoch: Option<u64>,
     /// Allocations, reallocations among them.
     pub allocations: u32,

@@ -100,16 +100,16 @@ fn overlapping_windows() {
 fn a_thread_that_the_opener_signals_is_exact() {
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for _ in 0..3 {
+        for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(std::sync::atomic::Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             });
         }
-        let process = process(&["signalled", "3000"]);
+        let process = process(&["signalled", "2000"]);
         done.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(process.windows.len(), 3000);
+        assert_eq!(process.windows.len(), 2000);
         let expected = WindowFigures {
             allocations: 3,
             allocated_bytes: 3 * 64,

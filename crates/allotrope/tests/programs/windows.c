@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -71,21 +71,27 @@ static void overlapping(void) {
 static atomic_int told, done;
 
 static void wait_for(atomic_int *number, int value) {
-    while (atomic_load_explicit(number, memory_order_acquire) < value)
-        sched_yield();
+    int now;
+    while ((now = atomic_load_explicit(number, memory_order_acquire)) < value)
+        syscall(SYS_futex, number, FUTEX_WAIT_PRIVATE, now, NULL, NULL, 0);
+}
+
+static void set(atomic_int *number, int value) {
+    atomic_store_explicit(number, value, memory_order_release);
+    syscall(SYS_futex, number, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
 
 static void *worker(void *rounds) {
     for (int i = 1; i <= *(int *)rounds; i++) {
         wait_for(&told, i);
         churn(i % 2 ? 3 : 2, 64);
-        atomic_store_explicit(&done, i, memory_order_release);
+        set(&done, i);
     }
     return NULL;
 }
 
 static void have_it_done(int round) {
-    atomic_store_explicit(&told, round, memory_order_release);
+    set(&told, round);
     wait_for(&done, round);
 }
 
