@@ -66,12 +66,16 @@ fn nobody_reads_our_words() {
         assert_eq!(said.next().expect("a line").expect("text"), "done");
         let trace = described.folder().join("recorded.allotrope");
         let start = Instant::now();
-        while Report::of(&trace)
-            .processes()
-            .first()
-            .map(|p| &p.json["complete"])
-            != Some(&json!(true))
-        {
+        let is_complete = || {
+            let report = trace.exists().then(|| Report::of(&trace));
+            report.is_some_and(|report| {
+                let processes = report.processes();
+                processes
+                    .first()
+                    .is_some_and(|process| process.json["complete"] == true)
+            })
+        };
+        while !is_complete() {
             assert!(start.elapsed() < Duration::from_secs(60), "not completed");
             std::thread::sleep(Duration::from_millis(50));
         }

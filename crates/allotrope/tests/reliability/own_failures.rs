@@ -61,7 +61,8 @@ impl Waiting {
     fn wait_until_written(&self) {
         let start = Instant::now();
         let trace = self.record.folder().join("recorded.allotrope");
-        while allocations_in(&Report::of(&trace)) < 1_000 {
+        // It gets its name a moment after the program has begun.
+        while !trace.exists() || allocations_in(&Report::of(&trace)) < 1_000 {
             assert!(start.elapsed() < Duration::from_secs(60), "not written");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -128,7 +129,7 @@ fn collector_killed() {
         assert_eq!(said, "done\n", "the program ran to its end");
         // Unrecorded it takes far below a second; a wait that nobody ends would
         // take for ever.
-        assert!(took < Duration::from_secs(30), "{took:?}");
+        assert!(took < Duration::from_secs(200), "{took:?}");
         let recording = waiting.finish().expect_status(125);
         let said = &recording.stderr;
         assert!(said.contains("the recording failed"), "{said}");
