@@ -136,6 +136,7 @@ impl Comparer<'_> {
             log: None,
             platform: None,
             runs: self.runs,
+            stacks: true,
             scratch: None,
             stop: self.stop,
         };
@@ -157,6 +158,8 @@ impl Comparer<'_> {
         for test in self.choose(&session).map_err(failed)? {
             let mut protocol = test.protocol_on(&session.platform());
             protocol.runs = self.runs.unwrap_or(protocol.runs);
+            // What is wanted are the stacks.
+            protocol.counts_only = false;
             let mut hear = |start, starts| each(&test.name, start, starts);
             let measured = bench.measure(test, &protocol, &mut hear);
             tests.push((test.clone(), protocol, measured));

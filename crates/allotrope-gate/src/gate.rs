@@ -48,6 +48,8 @@ pub struct Gate<'a> {
     pub platform: &'a str,
     /// Runs of each test in place of the configuration's.
     pub runs: Option<u32>,
+    /// With stacks whatever the configuration says.
+    pub stacks: bool,
 }
 
 impl Gate<'_> {
@@ -57,6 +59,7 @@ impl Gate<'_> {
         if let Some(runs) = self.runs {
             protocol.runs = runs;
         }
+        protocol.counts_only &= !self.stacks;
         protocol
     }
 
@@ -80,7 +83,8 @@ impl Gate<'_> {
         }
         let mut result = TestResult {
             duration: started.elapsed(),
-            reproduce: self.reproduce(test),
+            reproduce: self.reproduce(test, &protocol),
+            counts_only: protocol.counts_only,
             environment: environment(test, &protocol),
             name: test.name.clone(),
             command: test.command.clone(),
@@ -105,7 +109,7 @@ impl Gate<'_> {
         }
     }
 
-    fn reproduce(&self, test: &Test) -> String {
+    fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
         let mut words = vec!["allotrope".to_owned(), "test".to_owned()];
         let file = &self.bench.configuration.file;
         if file != Path::new(crate::configuration::FILE_NAME) {
@@ -114,6 +118,9 @@ impl Gate<'_> {
             let file = file.canonicalize().unwrap_or_else(|_| file.clone());
             let file = file.strip_prefix(root).unwrap_or(&file);
             words.push(file.display().to_string());
+        }
+        if protocol.counts_only {
+            words.push("--stacks".to_owned());
         }
         words.push(test.name.clone());
         command_line(&words)

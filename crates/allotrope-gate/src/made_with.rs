@@ -62,7 +62,8 @@ impl MadeWith {
             dependencies: dependencies(configuration),
             ..Self::default()
         };
-        let mut on_stacks = vec![false; profile.modules.len()];
+        // Without stacks every module may be among those that allocated.
+        let mut on_stacks = vec![profile.is_counts_only(); profile.modules.len()];
         for frame in &profile.frames {
             if let Some(seen) = on_stacks.get_mut(frame.module as usize) {
                 *seen = true;

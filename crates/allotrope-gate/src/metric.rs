@@ -75,6 +75,14 @@ impl Metric {
         }
     }
 
+    /// Whether a recording that only counts calls knows it.
+    pub fn is_counted(self) -> bool {
+        matches!(
+            self,
+            Self::Allocations | Self::Bytes | Self::Net | Self::Reallocations
+        )
+    }
+
     /// Whether fewer is better: net is meant to be what it is.
     pub fn less_is_better(self) -> bool {
         self != Self::Net

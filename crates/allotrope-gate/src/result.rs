@@ -59,7 +59,9 @@ pub struct TestResult {
     pub made_with: Option<MadeWith>,
     /// The numbers that it was compared with.
     pub budgets: Option<Budgets>,
-    /// A line for a shell that runs it again.
+    /// It was counted without stacks.
+    pub counts_only: bool,
+    /// A line for a shell that runs it again, with stacks.
     pub reproduce: String,
 }
 

@@ -40,10 +40,21 @@ impl Sample {
         for process in &profile.processes {
             count_threads(process, &mut threads);
         }
+        let mut figures = figures(totals);
+        let mut stacks = StackSet::default();
+        if profile.is_counts_only() {
+            for metric in Metric::ALL {
+                if !metric.is_counted() {
+                    figures[metric as usize] = None;
+                }
+            }
+        } else {
+            stacks = alike(&StackSet::from(profile), project);
+        }
         Self {
-            figures: figures(totals),
+            figures,
             iterations: None,
-            stacks: alike(&StackSet::from(profile), project),
+            stacks,
             threads,
             leaked_descriptors: Vec::new(),
         }

@@ -83,6 +83,8 @@ pub struct Session<'a> {
     pub platform: Option<String>,
     /// Runs of each test in place of the configuration's.
     pub runs: Option<u32>,
+    /// With stacks whatever the configuration says.
+    pub stacks: bool,
     /// Where recordings are put, and left; a temporary folder otherwise.
     pub scratch: Option<PathBuf>,
     /// Set to end early.
@@ -205,6 +207,7 @@ impl Session<'_> {
             source: self.log.map_or(Source::Folder(&budgets), Source::Log),
             platform: &platform,
             runs: self.runs,
+            stacks: self.stacks,
         };
         let mut report = Report {
             recorded: self.recorder.is_some(),

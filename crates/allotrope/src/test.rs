@@ -62,6 +62,9 @@ pub struct Arguments {
     /// Write a file too, `junit=report.xml`; may be given several times
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
     write: Vec<(Format, PathBuf)>,
+    /// Record stacks, also where the configuration says counts-only
+    #[arg(long)]
+    stacks: bool,
     /// Show every run's numbers
     #[arg(long)]
     samples: bool,
@@ -155,6 +158,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         log: log.as_ref(),
         platform: arguments.platform.clone(),
         runs: arguments.runs,
+        stacks: arguments.stacks,
         scratch: arguments.scratch.clone(),
         stop: &stop,
     };

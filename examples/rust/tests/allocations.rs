@@ -6,7 +6,9 @@ use codec::{decode, encode};
 const ITERATIONS: u64 = 1000;
 
 fn fields() -> Vec<String> {
-    ["some", "fields", "of", "a", "line"].map(str::to_owned).to_vec()
+    ["some", "fields", "of", "a", "line"]
+        .map(str::to_owned)
+        .to_vec()
 }
 
 #[test]
@@ -23,7 +25,9 @@ fn a_line_is_one_allocation() {
 fn fields_are_one_allocation_each_and_one_for_the_list() {
     // 1000 × (1 + 5) allocations.
     let found: usize = allotrope::measure("decode", ITERATIONS, || {
-        (0..ITERATIONS).map(|_| decode("some,fields,of,a,line,").len()).sum()
+        (0..ITERATIONS)
+            .map(|_| decode("some,fields,of,a,line,").len())
+            .sum()
     });
     assert_eq!(found, 1000 * 5);
 }

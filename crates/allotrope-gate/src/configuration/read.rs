@@ -57,15 +57,18 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         _ => PathBuf::from("."),
     };
     let mut defaults = Protocol::default();
+    let mut gate_is_given = false;
     if let Some(section) = root.table("defaults")? {
         section.only(PROTOCOL)?;
-        changes(&section)?.apply(&mut defaults);
+        let changes = changes(&section)?;
+        gate_is_given = changes.gate.is_some();
+        changes.apply(&mut defaults);
     }
     let tests = match root.table("tests")? {
         Some(section) => section
             .tables()?
             .into_iter()
-            .map(|(name, section)| test(name, &section, &defaults, &folder))
+            .map(|(name, section)| test(name, &section, (&defaults, gate_is_given), &folder))
             .collect::<Result<Vec<Test>, _>>()?,
         None => Vec::new(),
     };
@@ -112,7 +115,7 @@ fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, Confi
 fn test(
     name: &str,
     section: &Section<'_>,
-    defaults: &Protocol,
+    (defaults, gate_is_given): (&Protocol, bool),
     folder: &Path,
 ) -> Result<Test, ConfigurationError> {
     let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
@@ -127,6 +130,10 @@ fn test(
     let mut protocol = defaults.clone();
     let own = changes(section)?;
     own.apply(&mut protocol);
+    if protocol.counts_only && !gate_is_given && own.gate.is_none() {
+        // What is usual as far as it is known.
+        protocol.gate.retain(|metric| metric.is_counted());
+    }
     check(section, &own, &protocol)?;
     let platforms = platforms(section, &protocol)?;
     Ok(Test {
@@ -243,6 +250,23 @@ fn check(
     own: &Changes,
     protocol: &Protocol,
 ) -> Result<(), ConfigurationError> {
+    let counted = |metric: &&Metric| !protocol.counts_only || metric.is_counted();
+    if let Some(metric) = protocol.gate.iter().find(|metric| !counted(metric)) {
+        let known = Metric::ALL.into_iter().filter(|metric| metric.is_counted());
+        let known: Vec<&str> = known.map(Metric::name).collect();
+        let problem = format!(
+            "`counts-only` does not know {metric}; it knows {}",
+            known.join(", ")
+        );
+        return Err(section.wrong(
+            if own.gate.is_some() {
+                "gate"
+            } else {
+                "counts-only"
+            },
+            problem,
+        ));
+    }
     let mut tolerated = own.tolerance.iter().flatten().map(|(metric, _)| *metric);
     match tolerated.find(|metric| !protocol.gate.contains(metric)) {
         Some(metric) => Err(section.wrong(
@@ -288,8 +312,8 @@ environment = { LANG = "C" }
 folder = "sub"
 warmup = 0
 iterations = 1000
-gate = ["allocations", "remaining"]
-tolerance = { allocations = "+0 -1%", remaining = "±5" }
+gate = ["allocations", "net"]
+tolerance = { allocations = "+0 -1%", net = "±5" }
 timeout = 9
 counts-only = true
 [tests.encode.platforms.other]
@@ -311,8 +335,8 @@ runs = 7
         assert_eq!(protocol.iterations, Some(1000));
         assert_eq!(protocol.timeout, Duration::from_secs(9));
         assert!(protocol.counts_only);
-        let remaining = protocol.tolerance_of(Metric::Remaining);
-        assert_eq!(remaining, Tolerance::absolute(5, 5));
+        let net = protocol.tolerance_of(Metric::Net);
+        assert_eq!(net, Tolerance::absolute(5, 5));
         assert!(protocol.tolerance_of(Metric::Peak).is_exact());
         assert_eq!(test.protocol_on("other").runs, 7);
     }
@@ -340,6 +364,19 @@ runs = 7
         let wrong = "[tests.a]\ncommand = [\"x\"]\ntolerance = { allocation = \"+0\" }";
         assert!(error(wrong).contains(":3: tests.a.tolerance.allocation: "));
         assert!(error(wrong).contains("did you mean `allocations`?"));
+    }
+
+    #[test]
+    fn counting_alone_gates_what_it_knows() {
+        let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
+        let configuration = with("[defaults]\ncounts-only = true").expect("it is right");
+        assert_eq!(configuration.tests[0].protocol.gate, [Metric::Allocations]);
+        let error = with("[defaults]\ncounts-only = true\ngate = [\"peak\"]");
+        let error = error.expect_err("peak is not counted").to_string();
+        assert!(
+            error.contains("`counts-only` does not know peak; it knows allocations, bytes, net"),
+            "{error}"
+        );
     }
 
     #[test]

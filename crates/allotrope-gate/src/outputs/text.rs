@@ -177,6 +177,10 @@ impl Text<'_> {
             }
             self.explanations(case)?;
         }
+        if outcome != Outcome::Passed && test.counts_only && test.problem.is_none() {
+            let what = "Counted without stacks (`counts-only`); the next line shows who it was.";
+            self.sentence(2, what)?;
+        }
         if outcome == Outcome::Failed {
             if !suspects_said {
                 self.suspects(test)?;

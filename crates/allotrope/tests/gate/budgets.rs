@@ -201,6 +201,39 @@ fn a_change_of_compiler_library_or_dependency_is_suspected_first() {
 }
 
 #[test]
+fn counting_alone_finds_the_number_and_says_how_to_find_the_stack() {
+    let project = Project::new(
+        "counts-only = true\n[tests.encode]\ncommand = [\"./bench\", \"encode\"]\n\
+         gate = [\"allocations\", \"bytes\", \"net\"]\n",
+    );
+    project.accept();
+    let budget = project.read("allotrope-budgets/encode.toml");
+    for line in ["allocations = 1000", "bytes = 16000", "net = 0"] {
+        assert!(
+            budget.contains(&format!("\n{line}\n")),
+            "{line} in {budget}"
+        );
+    }
+    project.test(&[]).expect(0);
+    project.compile(&["-DWORSE"]);
+    project
+        .test(&[])
+        .expect(3)
+        .has("  allocations       1,000   1,050         +50    exact  exceeded")
+        .has("  net                   0      50         +50    exact  exceeded")
+        .has("Run again: allotrope test --stacks encode");
+    project
+        .test(&["--stacks", "encode"])
+        .expect(3)
+        .has("encode\n");
+    project.replace("allotrope.toml", "\"net\"", "\"peak\"");
+    project
+        .test(&[])
+        .expect(2)
+        .says("`counts-only` does not know peak");
+}
+
+#[test]
 fn budgets_of_tests_that_are_gone_are_listed() {
     let project = Project::with_cases(&["encode", "decode"]);
     project.accept();
