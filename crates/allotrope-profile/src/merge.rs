@@ -13,6 +13,7 @@
 //! gives, so that the child inherits exactly what was live then.
 
 mod alone;
+mod forks;
 mod search;
 
 use std::cmp::Reverse;
@@ -23,6 +24,7 @@ use crate::error::ReplayError;
 use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
 use crate::tentative::{Placed, Tentative};
+use forks::OpenForks;
 
 /// Time stamp counters of two cores agree within this.
 const SLACK_NS: u64 = 1_000;
@@ -62,6 +64,7 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
     if cursors.len() <= 1 {
         return follow(cursors.pop(), live, forks, sink);
     }
+    let count = cursors.len();
     let mut merge = Merge {
         streams: cursors.into_iter().map(Stream::new).collect(),
         ready: BinaryHeap::new(),
@@ -72,7 +75,7 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
         detours: Vec::new(),
         credit: CREDIT_LIMIT,
         settle_at: SETTLE_EACH,
-        open_forks: (0..forks.len()).collect(),
+        open_forks: OpenForks::new(forks, count),
         forks,
         sink,
     };
@@ -184,7 +187,7 @@ struct Merge<'a, 'k, S: TraceSource, K> {
     credit: u64,
     settle_at: usize,
     forks: &'k [Fork],
-    open_forks: Vec<usize>,
+    open_forks: OpenForks,
     sink: &'k mut K,
 }
 
@@ -208,7 +211,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             }
         }
         self.settle_all();
-        for fork in std::mem::take(&mut self.open_forks) {
+        for fork in self.open_forks.take_all() {
             self.sink.fork(fork, self.tentative.live())?;
         }
         Ok(())
@@ -557,16 +560,18 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// The fork that comes before this event of the stream.
     fn fork_before(&self, stream: usize, ordinal: u64) -> Option<usize> {
-        let mut open = self.open_forks.iter().copied();
-        open.find(|&fork| {
-            let mut points = self.forks[fork].points.iter();
-            points.any(|&(at, point)| at == stream && ordinal >= point)
-        })
+        self.open_forks.before(stream, ordinal)
     }
 
     /// Passes every fork to which all its streams have come.
     fn pass_reached_forks(&mut self) -> Result<(), ReplayError> {
-        while let Some(fork) = self.open_forks.iter().copied().find(|&f| self.reached(f)) {
+        // One that all have come to is the next of a stream, unless the points
+        // contradict each other.
+        let next_of = |merge: &Self, stream| {
+            let (_, fork) = merge.open_forks.next(stream)?;
+            merge.reached(fork).then_some(fork)
+        };
+        while let Some(fork) = (0..self.streams.len()).find_map(|it| next_of(self, it)) {
             self.pass_fork(fork)?;
         }
         Ok(())
@@ -582,7 +587,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     fn pass_fork(&mut self, fork: usize) -> Result<(), ReplayError> {
-        self.open_forks.retain(|&open| open != fork);
+        if !self.open_forks.is_open(fork) {
+            return Ok(());
+        }
+        self.open_forks.close(fork, &self.forks[fork]);
         self.settle_all();
         self.detours.clear();
         self.sink.fork(fork, self.tentative.live())?;

@@ -29,14 +29,13 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
         self.settle_all();
         self.ready.pop();
-        let forks = !self.open_forks.is_empty();
         let mut steps = 0;
         loop {
             let ordinal = match &self.streams[stream].head {
                 Some(head) if apart(head.upper) => head.ordinal,
                 _ => break,
             };
-            if forks && self.fork_before(stream, ordinal).is_some() {
+            if self.fork_before(stream, ordinal).is_some() {
                 break;
             }
             let at = &mut self.streams[stream];
