@@ -419,7 +419,12 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     // SAFETY: the lock is held.
     let thread = unsafe { take_over_or_create() };
     if thread.is_null() {
-        lost(Loss::NoMemory);
+        let is_crowded = THREAD_COUNT.load(Relaxed) as usize >= LANES;
+        lost(if is_crowded {
+            Loss::NoRing
+        } else {
+            Loss::NoMemory
+        });
         return ptr::null_mut();
     }
     // SAFETY: the state is nobody else's now.

@@ -55,6 +55,20 @@ fn many_at_once() {
     );
 }
 
+/// A barrier lies between the last allocation and the first deallocation.
+#[test]
+fn peak_across_a_barrier() {
+    let threads = count(200, 1_000);
+    let expected = "100 allocations a thread, all of them at the peak";
+    let name = format!("the peak of {threads} threads that wait for each other");
+    case(GROUP, &name, expected, || {
+        let report = recorded("together", threads, 0).report();
+        let gathered = report.only().under("gathered");
+        assert_eq!(gathered.at_peak, 100 * threads);
+        Outcome::Seen(format!("{} at the peak", gathered.at_peak))
+    });
+}
+
 #[test]
 fn freed_on_other_threads() {
     let blocks = count(16_000, 640_000);
