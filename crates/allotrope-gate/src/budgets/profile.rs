@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A line's depth is the number of its leading blanks, or `@DEPTH ` where that
-//! is more than 99. The fields, separated by tabs, are the function, the module
+//! is more than 32. The fields, separated by tabs, are the function, the module
 //! (empty: the caller's), file and line (`inlined` behind them if the frame is)
 //! and, where a stack ends, its figures.
 
@@ -25,7 +25,7 @@ use super::BudgetError;
 /// Stands for the stacks that are too many to keep.
 const OTHERS: &str = "[other stacks]";
 /// Depths above are written as numbers.
-const BLANKS: usize = 99;
+const BLANKS: usize = 32;
 /// Deeper stacks than any recording has, inlined frames included.
 const DEEPEST: usize = 1 << 16;
 /// Most frames of all stacks of a case together: a file of a few lines could
@@ -304,31 +304,43 @@ fn read_figures(text: &str) -> Result<Figures, &'static str> {
 }
 
 /// Puts into one what the accepted stacks have in one, because it was too many
-/// or too small to keep: else all of it would seem new.
+/// or too small to keep: else all of it would seem new. A small stack stays if
+/// it was kept then, or if one that was kept has only changed its lines.
 pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
-    fn functions<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a str> {
-        let frames = stack.frames.iter();
-        let frames = frames.filter_map(|frame| set.frames.get(*frame as usize));
-        frames.map(|frame| frame.function.as_str()).collect()
-    }
-    let size = |stack: &CountedStack| stack.figures[Metric::Allocations as usize];
-    let folded = |stack: &CountedStack| functions(accepted, stack) == [OTHERS];
-    if !accepted.stacks.iter().any(folded) {
+    let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHERS];
+    if !accepted.stacks.iter().any(|stack| is_folded(&stack)) {
         return now.clone();
     }
-    let kept = || accepted.stacks.iter().filter(|stack| !folded(stack));
-    let smallest = kept().map(size).min().unwrap_or(u64::MAX);
-    let known: FxHashSet<Vec<&str>> = kept().map(|stack| functions(accepted, stack)).collect();
+    let kept: Vec<&CountedStack> = accepted.stacks.iter().filter(|it| !is_folded(it)).collect();
+    let smallest = kept
+        .iter()
+        .map(|stack| size(stack))
+        .min()
+        .unwrap_or(u64::MAX);
+    let here: FxHashSet<Vec<&StackFrame>> =
+        now.stacks.iter().map(|stack| frames(now, stack)).collect();
+    let mut there: FxHashSet<Vec<&StackFrame>> = FxHashSet::default();
+    // By functions: kept stacks that are not there any more as they were.
+    let mut changed: FxHashMap<Vec<&str>, usize> = FxHashMap::default();
+    for stack in kept {
+        if here.contains(&frames(accepted, stack)) {
+            there.insert(frames(accepted, stack));
+        } else {
+            *changed.entry(functions(accepted, stack)).or_default() += 1;
+        }
+    }
     let mut set = StackSet {
         stacks: Vec::new(),
         ..now.clone()
     };
     let mut rest = Figures::default();
-    for stack in &now.stacks {
-        if size(stack) <= smallest && !known.contains(&functions(now, stack)) {
-            add(&mut rest, &stack.figures);
-        } else {
+    for stack in by_size(now) {
+        let known =
+            there.contains(&frames(now, stack)) || take_one(&mut changed, &functions(now, stack));
+        if known || size(stack) > smallest {
             set.stacks.push(stack.clone());
+        } else {
+            add(&mut rest, &stack.figures);
         }
     }
     set.frames.push(others());
@@ -337,4 +349,30 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
         figures: rest,
     });
     set
+}
+
+fn size(stack: &CountedStack) -> u64 {
+    stack.figures[Metric::Allocations as usize]
+}
+
+fn frames<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a StackFrame> {
+    let frames = stack.frames.iter();
+    frames
+        .filter_map(|frame| set.frames.get(*frame as usize))
+        .collect()
+}
+
+fn functions<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a str> {
+    let frames = frames(set, stack).into_iter();
+    frames.map(|frame| frame.function.as_str()).collect()
+}
+
+fn take_one<'a>(left: &mut FxHashMap<Vec<&'a str>, usize>, functions: &[&'a str]) -> bool {
+    match left.get_mut(functions) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            true
+        }
+        _ => false,
+    }
 }

@@ -189,6 +189,35 @@ fn too_many_stacks_become_one_and_are_no_difference() {
 }
 
 #[test]
+fn small_stacks_of_the_same_functions_at_other_lines_are_folded_too() {
+    // Four stacks of one function's lines, of which two are kept.
+    let at_lines = |lines: [u32; 4]| {
+        let mut all = set(&[("f", 9), ("f", 5), ("f", 3), ("f", 3)]);
+        for (frame, line) in all.frames[1..].iter_mut().zip(lines) {
+            frame.line = line;
+        }
+        all
+    };
+    let text = profile::text(&[("x".to_owned(), at_lines([1, 2, 3, 4]))].into(), 2);
+    let accepted = &profile::parse(&text, Path::new("x")).expect("just written")["x"];
+    let folded = [
+        ("[other stacks]".to_owned(), 3 + 3),
+        ("main;f".into(), 5),
+        ("main;f".into(), 9),
+    ];
+    assert_eq!(plainly(accepted), folded);
+    assert_eq!(
+        plainly(&fold_like(&at_lines([1, 2, 3, 4]), accepted)),
+        folded
+    );
+    // All have moved down by a line: the largest are those that were kept.
+    assert_eq!(
+        plainly(&fold_like(&at_lines([11, 12, 13, 14]), accepted)),
+        folded
+    );
+}
+
+#[test]
 fn a_wrong_file_is_named_with_its_line() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());

@@ -82,7 +82,7 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         dependencies: dependencies(&root, &folder)?,
         profile_stacks: root
             .number("profile-stacks", 0..1_000_001)?
-            .map_or(1000, |number| usize::try_from(number).unwrap_or(usize::MAX)),
+            .map_or(500, |number| usize::try_from(number).unwrap_or(usize::MAX)),
         file: file.to_owned(),
         folder,
         tests,
