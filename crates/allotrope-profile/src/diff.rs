@@ -13,8 +13,9 @@
 //! several closenesses (`frames`, `names`); stacks of one spelling form classes
 //! (`classes`); closeness by closeness, classes that balance are taken off
 //! (`keys`, `peel`); the rest is assigned to each other by what it has in common
-//! (`candidates`, `align`, `assign`), and what one became in parts is set off
-//! against it (`net`); what the runs of a side differ by among
+//! (`candidates`, `align`, `assign`), after functions that took the place of
+//! others at many call sites (`replaced`), and what one became in parts is set
+//! off against it (`net`); what the runs of a side differ by among
 //! themselves is set apart (`noise`); what is left is grouped (`blame`, `calls`)
 //! and written down (`differs`, `entries`). Nothing depends on the order of the
 //! input, and exchanging the sides exchanges the result.
@@ -35,6 +36,7 @@ pub(crate) mod names;
 mod net;
 mod noise;
 mod peel;
+mod replaced;
 
 use std::fmt;
 
@@ -217,7 +219,8 @@ pub fn compare(
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
     let classes = classes::Classes::new(table, options.metric)?;
     let peel::Peeled { mut moved, unlike } = peel::peel(&classes);
-    let unlike = assign::assign(&classes, net::same_functions(&classes, unlike));
+    let unlike = net::same_functions(&classes, unlike);
+    let unlike = assign::assign(&classes, replaced::replaced_functions(&classes, unlike));
     let unlike = net::inlined_functions(&classes, unlike);
     let (balanced, unlike) = unlike
         .into_iter()
