@@ -7,8 +7,8 @@ use std::time::Instant;
 use allotrope_ring::arena::tick_now;
 use allotrope_ring::words::{self, Malformed, Word};
 use allotrope_trace::model::{
-    Counts, EntryPoint, EpochMark, Event, EventKind, Events, Loss, LossReason, Record, StackId,
-    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, stack_end,
+    Counts, EntryPoint, EpochMark, Event, EventKind, Loss, LossReason, Record, StackId, StackNode,
+    StreamId, ThreadEnd, ThreadId, ThreadStart, stack_end,
 };
 
 use crate::book::Book;
@@ -114,7 +114,12 @@ impl Stream {
         book: &mut Book,
     ) -> Result<usize, Corrupt> {
         let mut at = 0;
-        while at < words.len().min(starts_below) {
+        let end = words.len().min(starts_below);
+        while at < end {
+            if let Some(length) = self.take_frequent(&words[at..]) {
+                at += length;
+                continue;
+            }
             match words::decode(&words[at..]) {
                 Ok((word, length)) => {
                     self.take_event(word, image, book)?;
@@ -125,6 +130,37 @@ impl Stream {
             }
         }
         Ok(at)
+    }
+
+    /// Takes a short allocation or a deallocation, if all is well with it:
+    /// nearly all events are one of these. Gives the words taken.
+    #[inline]
+    fn take_frequent(&mut self, words: &[u64]) -> Option<usize> {
+        let first = *words.first()?;
+        let mut event = Event {
+            kind: EventKind::Deallocation,
+            entry: EntryPoint::from_number((first >> 56) as u8)?,
+            address: first & words::ADDRESS_MASK,
+            ..NOTHING
+        };
+        let length = match (first >> 48) as u8 {
+            words::kind::DEALLOCATION => 1,
+            words::kind::ALLOCATION => {
+                let second = *words.get(1)?;
+                let id = (second & words::STACK_MASK) as u32;
+                event.kind = EventKind::Allocation;
+                event.size = second >> words::STACK_BITS;
+                event.stack = if id <= stack_end::NOT_RECORDED {
+                    id
+                } else {
+                    self.stacks.get(id)?
+                };
+                2
+            }
+            _ => return None,
+        };
+        self.pending.push(event);
+        Some(length)
     }
 
     #[inline]
@@ -401,29 +437,17 @@ impl Stream {
         if self.pending.is_empty() {
             return;
         }
-        let events = std::mem::take(&mut self.pending);
-        book.pending_events -= events.len();
-        let counted = events.iter().filter(|event| event.is_counted()).count() as u64;
-        let record = Record::Events(Events {
-            image: image.id,
-            stream: self.id,
-            first_ordinal: self.first_ordinal,
-            events,
-        });
-        book.trace.write(&record);
-        book.trace.events += counted;
-        self.first_ordinal += counted;
-        let Record::Events(Events { mut events, .. }) = record else {
-            return;
-        };
+        book.pending_events -= self.pending.len();
+        self.first_ordinal +=
+            book.trace
+                .write_events(image.id, self.id, self.first_ordinal, &self.pending);
         // The memory is used again, but a stream that has become quiet does
         // not keep what a busy one needs.
-        let busy = events.len() >= RUN / 2;
-        events.clear();
+        let busy = self.pending.len() >= RUN / 2;
+        self.pending.clear();
         if !busy {
-            events.shrink_to(IDLE_ROOM);
+            self.pending.shrink_to(IDLE_ROOM);
         }
-        self.pending = events;
     }
 
     /// Writes what was added to the lane's counters since the last time.

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use allotrope_trace::model::Record;
+use allotrope_trace::model::{Event, ImageId, Record, StreamId};
 use allotrope_trace::{TraceWriter, WriteError};
 
 use crate::error::CollectorError;
@@ -41,6 +41,33 @@ impl TraceFile {
             self.lost_events = self.lost_events.saturating_add(loss.events);
         }
         self.error = self.writer.write(record).err();
+    }
+
+    /// Writes events, unless writing failed before; gives the number of those
+    /// that have an ordinal.
+    pub(crate) fn write_events(
+        &mut self,
+        image: ImageId,
+        stream: StreamId,
+        first_ordinal: u64,
+        events: &[Event],
+    ) -> u64 {
+        if self.error.is_some() {
+            return 0;
+        }
+        match self
+            .writer
+            .write_events(image, stream, first_ordinal, events)
+        {
+            Ok(counted) => {
+                self.events += counted;
+                counted
+            }
+            Err(error) => {
+                self.error = Some(error);
+                0
+            }
+        }
     }
 
     /// Gives what was written so far to the file.

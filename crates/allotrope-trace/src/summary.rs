@@ -63,6 +63,9 @@ pub(crate) struct Summary {
     deallocations: u32,
     reallocations_failed: u32,
     allocated_bytes: u64,
+    /// Bits that any block's address has; not in the file, but every event is
+    /// looked at here.
+    address_bits: u64,
 }
 
 impl Summary {
@@ -82,32 +85,50 @@ impl Summary {
         for event in events {
             summary.add(event);
         }
+        summary.counted += summary.allocations + summary.deallocations;
         summary
     }
 
+    /// The frequent kinds are counted without branches: what comes next is
+    /// anybody's guess.
     #[inline]
     fn add(&mut self, event: &Event) {
+        let is = |kind: EventKind| event.kind == kind;
+        let is_allocation = is(EventKind::Allocation) | is(EventKind::ReallocationEnd);
+        let is_deallocation = is(EventKind::Deallocation) | is(EventKind::ReallocationStart);
+        self.allocations += u32::from(is_allocation);
+        self.deallocations += u32::from(is_deallocation);
+        let bytes = if is_allocation { event.size } else { 0 };
+        self.allocated_bytes = self.allocated_bytes.saturating_add(bytes);
+        if is_allocation | is_deallocation {
+            self.address_bits |= event.address;
+        } else {
+            self.add_rare(event);
+        }
+    }
+
+    fn add_rare(&mut self, event: &Event) {
         self.counted += u32::from(event.is_counted());
         match event.kind {
-            EventKind::Allocation | EventKind::ReallocationEnd => {
-                self.allocations += 1;
-                self.allocated_bytes = self.allocated_bytes.saturating_add(event.size);
-            }
-            EventKind::Deallocation | EventKind::ReallocationStart => self.deallocations += 1,
             EventKind::ReallocationFailed => self.reallocations_failed += 1,
-            EventKind::ReallocationFreed => {}
             EventKind::Anchor => {
                 let first = self.ticks.map_or(event.address, |(first, _)| first);
                 self.ticks = Some((first, event.address));
             }
             EventKind::Thread => self.last_thread = Some(event.address),
             EventKind::Epoch => self.last_epoch = Some(event.address),
+            _ => {}
         }
     }
 
     /// Counted events of the run.
     pub(crate) fn counted(&self) -> u32 {
         self.counted
+    }
+
+    /// Bits that the address of any block has.
+    pub(crate) fn address_bits(&self) -> u64 {
+        self.address_bits
     }
 
     /// The summary as it stands in the file.
@@ -161,6 +182,7 @@ impl Summary {
             deallocations: cursor.u32()?,
             reallocations_failed: cursor.u32()?,
             allocated_bytes: cursor.u64()?,
+            address_bits: 0,
         })
     }
 }
@@ -238,8 +260,13 @@ mod tests {
             deallocations: 3,
             reallocations_failed: 1,
             allocated_bytes: 57,
+            address_bits: 0x30,
         };
         assert_eq!(summary, expected);
+        let expected = Summary {
+            address_bits: 0,
+            ..expected
+        };
         assert_eq!(Summary::from_bytes(&summary.to_bytes()), Ok(expected));
     }
 
@@ -255,6 +282,7 @@ mod tests {
     #[test]
     fn a_later_version_may_append_fields() {
         let summary = Summary::of(1, 2, 3, &[event(EventKind::Epoch, 5, 0)]);
+        assert_eq!(summary.address_bits(), 0, "an epoch has no address");
         let mut longer = summary.to_bytes().to_vec();
         longer.extend([1, 2, 3]);
         assert_eq!(Summary::from_bytes(&longer), Ok(summary));

@@ -105,7 +105,8 @@ impl<W: Write> TraceWriter<W> {
             events,
         }) = record
         {
-            return self.write_events(*image, *stream, *first_ordinal, events);
+            self.write_events(*image, *stream, *first_ordinal, events)?;
+            return Ok(());
         }
         if let Some(contradiction) = records::contradiction(record) {
             return Err(WriteError::Contradiction(contradiction));
@@ -117,17 +118,17 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// As [`Self::write`] of a [`Record::Events`]. They make one chunk, or
-    /// several if there are more than 2²⁰.
+    /// several if there are more than 2²⁰. Gives the number of counted ones.
     pub fn write_events(
         &mut self,
         image: ImageId,
         stream: StreamId,
         first_ordinal: u64,
         events: &[Event],
-    ) -> Result<(), WriteError> {
+    ) -> Result<u64, WriteError> {
         self.write_records()?;
         if events.is_empty() {
-            return self.write_run(&Summary::of(image, stream, first_ordinal, events), events);
+            self.write_run(&Summary::of(image, stream, first_ordinal, events), events)?;
         }
         let mut ordinal = first_ordinal;
         for events in events.chunks(MAX_EVENTS as usize) {
@@ -135,7 +136,7 @@ impl<W: Write> TraceWriter<W> {
             self.write_run(&summary, events)?;
             ordinal = ordinal.wrapping_add(summary.counted().into());
         }
-        Ok(())
+        Ok(ordinal.wrapping_sub(first_ordinal))
     }
 
     /// Chooses the compression of the chunks that follow.
@@ -202,7 +203,9 @@ impl<W: Write> TraceWriter<W> {
 
     fn write_run(&mut self, summary: &Summary, events: &[Event]) -> Result<(), WriteError> {
         self.payload.clear();
-        let columns = self.encoder.encode(events, &mut self.payload);
+        let columns = self
+            .encoder
+            .encode(events, summary.address_bits(), &mut self.payload);
         // Columns differ in what bytes they hold: a long one is compressed on
         // its own, short ones share what a zstd frame costs.
         let mut cuts = [0; crate::events::COLUMNS];

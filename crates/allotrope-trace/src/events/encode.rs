@@ -24,10 +24,23 @@ pub(crate) struct Encoder {
 
 impl Encoder {
     /// Codes the events; what comes before the columns is appended to `head`.
-    pub(crate) fn encode(&mut self, events: &[Event], head: &mut Vec<u8>) -> &[Vec<u8>; COLUMNS] {
-        self.reset(events);
-        for event in events {
-            self.event(event);
+    /// `address_bits`: those that the address of any block has.
+    pub(crate) fn encode(
+        &mut self,
+        events: &[Event],
+        address_bits: u64,
+        head: &mut Vec<u8>,
+    ) -> &[Vec<u8>; COLUMNS] {
+        self.reset(events.len(), address_bits);
+        let mut events = events.iter();
+        while let Some(event) = events.next() {
+            let next = events.as_slice().first();
+            if let Some(next) = next.filter(|next| is_pair(event, next)) {
+                self.pair(event, next);
+                events.next();
+            } else {
+                self.event(event);
+            }
         }
         head.push(self.shift as u8);
         for column in &self.columns {
@@ -36,19 +49,29 @@ impl Encoder {
         &self.columns
     }
 
-    fn reset(&mut self, events: &[Event]) {
+    fn reset(&mut self, events: usize, address_bits: u64) {
         self.columns.iter_mut().for_each(Vec::clear);
         self.shapes.clear();
-        self.shape_of.reset(events.len());
+        self.shape_of.reset();
+        self.columns[SYMBOLS].reserve(events);
         self.blocks.reset();
-        self.block_at.reset(events.len());
+        self.block_at.reset();
         self.last_foreign = 0;
         self.last_marks = [0; 3];
-        let bits = events
-            .iter()
-            .filter(|event| (event.kind as u8) <= EventKind::ReallocationEnd as u8)
-            .fold(0x10, |bits, event| bits | event.address);
-        self.shift = bits.trailing_zeros();
+        self.shift = (address_bits | 0x10).trailing_zeros();
+    }
+
+    /// An allocation and the deallocation of its block at once, the most
+    /// frequent events of all: nobody will look for the block by its address.
+    #[inline]
+    fn pair(&mut self, allocation: &Event, deallocation: &Event) {
+        let shape = self.shape(allocation);
+        let (bits, guessed) = self.size_and_address(allocation, shape, false);
+        self.symbol(shape, bits);
+        let shape = self.shape(deallocation);
+        self.symbol(shape, deallocation::FIRST);
+        self.blocks
+            .allocate_and_deallocate(allocation.address, allocation.size, guessed);
     }
 
     #[inline]
@@ -72,7 +95,7 @@ impl Encoder {
         self.symbol(shape, bits);
     }
 
-    #[inline]
+    #[inline(always)]
     fn symbol(&mut self, shape: u32, bits: u8) {
         if shape < FAR_SHAPE {
             self.columns[SYMBOLS].push((shape as u8) << 2 | bits);
@@ -83,7 +106,7 @@ impl Encoder {
     }
 
     /// The number of the event's shape, a new one if need be.
-    #[inline]
+    #[inline(always)]
     fn shape(&mut self, event: &Event) -> u32 {
         let stack = if is_allocation(event.kind) {
             event.stack
@@ -113,8 +136,18 @@ impl Encoder {
         number
     }
 
-    #[inline]
+    #[inline(always)]
     fn allocation(&mut self, event: &Event, shape: u32, reallocation: bool) -> u8 {
+        let (bits, guessed) = self.size_and_address(event, shape, reallocation);
+        self.blocks
+            .allocate(event.address, event.size, guessed, reallocation);
+        self.block_at.insert(event.address, self.blocks.len() - 1);
+        bits
+    }
+
+    /// The bits of an allocation's symbol, and whether its address was guessed.
+    #[inline(always)]
+    fn size_and_address(&mut self, event: &Event, shape: u32, reallocation: bool) -> (u8, bool) {
         let mut bits = 0;
         let last_size = &mut self.shapes[shape as usize].last_size;
         if event.size != *last_size {
@@ -132,10 +165,7 @@ impl Encoder {
                 event.address >> self.shift,
             );
         }
-        self.blocks
-            .allocate(event.address, event.size, guessed, reallocation);
-        self.block_at.insert(event.address, self.blocks.len() - 1);
-        bits
+        (bits, guessed)
     }
 
     #[inline]
@@ -188,4 +218,12 @@ impl Encoder {
         *last = event.address;
         0
     }
+}
+
+/// Whether the second event frees what the first one allocated.
+#[inline]
+fn is_pair(event: &Event, next: &Event) -> bool {
+    event.kind == EventKind::Allocation
+        && next.kind == EventKind::Deallocation
+        && event.address == next.address
 }

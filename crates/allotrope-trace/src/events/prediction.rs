@@ -161,6 +161,26 @@ impl Blocks {
         self.bump = address.wrapping_add(footprint(size));
     }
 
+    /// As [`Self::allocate`] and [`Self::deallocate`] of the same block.
+    #[inline]
+    pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, guessed: bool) {
+        let class = class_of(size);
+        if guessed {
+            self.reuse(class);
+        }
+        let number = self.len();
+        self.blocks.push(Block {
+            address,
+            older: NONE,
+            newer: NONE,
+            class,
+            live: false,
+        });
+        self.push_freed(number);
+        self.slots = [self.newest, NONE];
+        self.bump = address.wrapping_add(footprint(size));
+    }
+
     /// Takes the block that [`Self::guess`] named off its list.
     #[inline]
     fn reuse(&mut self, class: u8) {
@@ -269,6 +289,24 @@ mod tests {
         blocks.allocate(0x2000, 17, true, false);
         assert_eq!(blocks.guess(17, false), 0x1000);
         assert_eq!(blocks.guess(200, false), 0x3000);
+    }
+
+    #[test]
+    fn a_pair_at_once_is_as_one_after_the_other() {
+        let (mut at_once, mut one_by_one) = (Blocks::default(), Blocks::default());
+        let history = [(0x1000, 24), (0x2000, 24), (0x1000, 2000), (0x9000, 8)];
+        for (round, (address, size)) in history.into_iter().enumerate() {
+            let guessed = at_once.guess(size, false) == address;
+            if round == 2 {
+                // A live block in between.
+                at_once.allocate(0x5000, 40, false, false);
+                one_by_one.allocate(0x5000, 40, false, false);
+            }
+            at_once.allocate_and_deallocate(address, size, guessed);
+            one_by_one.allocate(address, size, guessed, false);
+            one_by_one.deallocate(one_by_one.len() - 1);
+            assert_eq!(format!("{at_once:?}"), format!("{one_by_one:?}"));
+        }
     }
 
     #[test]
