@@ -4,9 +4,12 @@
 //! long as its table lasts; the trace has one tree for an image. Both sides of
 //! that are here, and the limits that keep them bounded.
 
+use std::hash::BuildHasher;
+
 use allotrope_ring::words::STACK_IDS;
 use allotrope_trace::model::{MappingId, StackId, StackNode, stack_end};
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use rustc_hash::FxBuildHasher;
 
 /// Ids of a page of a lane's table.
 const PAGE_IDS: usize = 1024;
@@ -83,31 +86,60 @@ impl LaneStacks {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
+/// A node's place in the tree.
+///
+/// Most nodes that are told were known before: a thread that has lost its ids
+/// tells a path again. The nodes of a path were numbered one after the other
+/// when it was new, so going from child to child stays in few cache lines,
+/// where a look-up in a table of all nodes misses the cache every time.
+#[derive(Debug, Clone, Copy)]
+struct Place {
     /// Ring addresses have 48 bits; the upper ones are free.
     address_and_exact: u64,
     parent: StackId,
     mapping: MappingId,
+    /// Its child that was asked for last; 0: none.
+    child: StackId,
+    /// The next child of the same parent; 0: none.
+    sibling: StackId,
+}
+
+/// Children that are looked at before the table of all nodes is asked.
+const NEAR_CHILDREN: usize = 4;
+
+impl Place {
+    #[inline]
+    fn of(node: StackNode) -> Self {
+        Self {
+            address_and_exact: node.address | u64::from(node.exact) << 63,
+            parent: node.parent,
+            mapping: node.mapping,
+            child: 0,
+            sibling: 0,
+        }
+    }
+
+    /// Whether they are the same node.
+    #[inline]
+    fn is(&self, other: &Self) -> bool {
+        self.address_and_exact == other.address_and_exact
+            && self.parent == other.parent
+            && self.mapping == other.mapping
+    }
+
+    fn hash(&self) -> u64 {
+        FxBuildHasher.hash_one((self.address_and_exact, self.parent, self.mapping))
+    }
 }
 
 /// One image's tree.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ImageStacks {
-    ids: FxHashMap<Key, StackId>,
-    /// Nodes that are not in the trace yet; the first one's id is `written`.
+    /// The first one is that of [`stack_end::FIRST_NODE`].
+    places: Vec<Place>,
+    ids: HashTable<StackId>,
+    /// Nodes that are not in the trace yet: the last ones of `places`.
     fresh: Vec<StackNode>,
-    written: StackId,
-}
-
-impl Default for ImageStacks {
-    fn default() -> Self {
-        Self {
-            ids: FxHashMap::default(),
-            fresh: Vec::new(),
-            written: stack_end::FIRST_NODE,
-        }
-    }
 }
 
 impl ImageStacks {
@@ -117,20 +149,59 @@ impl ImageStacks {
         node: StackNode,
         budget: &mut StackBudget,
     ) -> Option<(StackId, bool)> {
-        let key = Key {
-            address_and_exact: node.address | u64::from(node.exact) << 63,
-            parent: node.parent,
-            mapping: node.mapping,
-        };
-        if let Some(id) = self.ids.get(&key) {
+        let place = Place::of(node);
+        if let Some(id) = self.near_child(&place) {
+            return Some((id, false));
+        }
+        let hash = place.hash();
+        let places = &self.places;
+        let is_it = |id: &StackId| place_of(places, *id).is_some_and(|known| known.is(&place));
+        if let Some(id) = self.ids.find(hash, is_it) {
             return Some((*id, false));
         }
         budget.nodes = budget.nodes.checked_sub(1)?;
-        // MOST_NODES keeps the ids far below 2^32.
-        let id = self.written + self.fresh.len() as StackId;
-        self.ids.insert(key, id);
         self.fresh.push(node);
-        Some((id, true))
+        Some((self.add(place, hash), true))
+    }
+
+    /// Looks for the node among its parent's children, and puts it first.
+    #[inline]
+    fn near_child(&mut self, place: &Place) -> Option<StackId> {
+        let first = place_of(&self.places, place.parent)?.child;
+        let mut before = 0;
+        let mut id = first;
+        for _ in 0..NEAR_CHILDREN {
+            let child = *place_of(&self.places, id)?;
+            if child.is(place) {
+                if before != 0 {
+                    self.place_mut(before)?.sibling = child.sibling;
+                    self.place_mut(id)?.sibling = first;
+                    self.place_mut(place.parent)?.child = id;
+                }
+                return Some(id);
+            }
+            before = id;
+            id = child.sibling;
+        }
+        None
+    }
+
+    fn add(&mut self, mut place: Place, hash: u64) -> StackId {
+        // MOST_NODES keeps the ids far below 2^32.
+        let id = stack_end::FIRST_NODE + self.places.len() as StackId;
+        if let Some(parent) = self.place_mut(place.parent) {
+            place.sibling = std::mem::replace(&mut parent.child, id);
+        }
+        self.places.push(place);
+        let places = &self.places;
+        let hash_of = |id: &StackId| place_of(places, *id).map_or(0, Place::hash);
+        self.ids.insert_unique(hash, id, hash_of);
+        id
+    }
+
+    fn place_mut(&mut self, id: StackId) -> Option<&mut Place> {
+        let position = id.checked_sub(stack_end::FIRST_NODE)?;
+        self.places.get_mut(position as usize)
     }
 
     /// Takes the nodes that are not in the trace yet, with the first one's id.
@@ -138,10 +209,9 @@ impl ImageStacks {
         if self.fresh.is_empty() {
             return None;
         }
-        let first = self.written;
         let nodes = std::mem::take(&mut self.fresh);
-        self.written += nodes.len() as StackId;
-        Some((first, nodes))
+        let written = self.places.len() - nodes.len();
+        Some((stack_end::FIRST_NODE + written as StackId, nodes))
     }
 
     /// Number of nodes that are not in the trace yet.
@@ -151,13 +221,21 @@ impl ImageStacks {
 
     /// Gives the memory of an ended image back.
     pub(crate) fn release(&mut self, budget: &mut StackBudget) {
-        budget.nodes += self.ids.len();
+        budget.nodes += self.places.len();
         *self = Self::default();
     }
 }
 
+/// Where a node stands; `None` for the stack ends.
+#[inline]
+fn place_of(places: &[Place], id: StackId) -> Option<&Place> {
+    places.get(id.checked_sub(stack_end::FIRST_NODE)? as usize)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     fn node(parent: StackId, address: u64) -> StackNode {
@@ -193,6 +271,29 @@ mod tests {
         assert_eq!(stacks.take_fresh(), None);
         stacks.release(&mut budget);
         assert_eq!(budget.nodes, MOST_NODES);
+    }
+
+    #[test]
+    fn each_of_many_children_keeps_its_id() {
+        let (mut stacks, mut budget) = (ImageStacks::default(), StackBudget::default());
+        let (root, _) = stacks.intern(node(0, 1), &mut budget).unwrap();
+        let mut expected = HashMap::new();
+        for round in 0..5 {
+            for i in 0..100 {
+                // The last one again, near ones and far ones.
+                let address = 10 + (i * (round * 2 + 1) / 2) % 40;
+                let (child, is_new) = stacks.intern(node(root, address), &mut budget).unwrap();
+                assert_eq!(is_new, !expected.contains_key(&(root, address)));
+                assert_eq!(*expected.entry((root, address)).or_insert(child), child);
+                let (leaf, _) = stacks.intern(node(child, 7), &mut budget).unwrap();
+                assert_eq!(*expected.entry((child, 7)).or_insert(leaf), leaf);
+            }
+        }
+        let (first, nodes) = stacks.take_fresh().unwrap();
+        assert_eq!(nodes.len(), expected.len() + 1);
+        for ((parent, address), id) in expected {
+            assert_eq!(nodes[(id - first) as usize], node(parent, address));
+        }
     }
 
     #[test]
