@@ -110,6 +110,19 @@ fn dropped() {
     process::lost(Loss::RingFull);
 }
 
+/// Has the image announced, if it is not yet: a program that allocates nothing
+/// and is killed was recorded all the same.
+pub unsafe fn announce_image() {
+    let here = 0usize;
+    // SAFETY: as above; the local's address stands for the stack pointer.
+    unsafe {
+        let thread = thread::enter(&raw const here as usize);
+        if !thread.is_null() {
+            thread::leave(thread);
+        }
+    }
+}
+
 /// Notes the status with which the image is about to exit.
 pub unsafe fn record_exit(status: c_int) {
     let here = 0usize;

@@ -331,6 +331,8 @@ pub unsafe fn announce(
 /// libraries' constructors may have allocated before.
 extern "C" fn constructor() {
     if crate::next::resolve() && (process::is_recording() || process::start()) {
+        // SAFETY: as any hook.
+        unsafe { crate::hooks::announce_image() };
         // The earliest registration runs last. It needs no memory: libc keeps
         // the first 32 in static storage.
         type OnExit = unsafe extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;

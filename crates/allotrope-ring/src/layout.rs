@@ -176,7 +176,7 @@ pub mod remark_state {
 }
 
 /// What a remark says of a process. The first ones say that it is not
-/// recorded at all, those from [`remark::OPERATORS`](self::remark::OPERATORS)
+/// recorded at all, those from [`remark::OPERATORS`]
 /// on that not everything is.
 pub mod remark {
     /// It becomes the static program at the path.
@@ -214,7 +214,7 @@ pub struct Remark {
     pub state: AtomicU32,
     /// Process id in its own namespace.
     pub pid: AtomicU32,
-    /// One of [`remark`](self::remark).
+    /// One of [`remark`].
     pub what: AtomicU32,
     /// Bytes of the path.
     pub length: AtomicU32,

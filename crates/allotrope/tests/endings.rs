@@ -46,6 +46,18 @@ fn exits_that_skip_the_usual_end() {
     }
 }
 
+/// Killed before it has allocated anything: recorded all the same.
+#[test]
+fn death_without_an_allocation() {
+    let recording = record(compiled("killed_idle.c"))
+        .run()
+        .expect_status(128 + 9);
+    let report = recording.report();
+    let process = report.only();
+    assert_eq!(*process.exit(), json!({"signal": "SIGKILL"}));
+    assert_eq!(process.total("allocations"), 0);
+}
+
 /// 128 and the signal's number, after everything is saved.
 #[test]
 fn deaths() {
