@@ -100,32 +100,7 @@ fn main() {
         println!("cargo::rustc-env={name}={}", library.display());
         println!("cargo::rustc-env={name}_SHA256={hash}");
     }
-    if env::var_os("CARGO_FEATURE_SWIFT").is_some() {
-        link_cxx_statically(&output);
-    }
     rerun_if_changed(&workspace);
-}
-
-/// Swift's demangler is C++. The command is one file that works from anywhere,
-/// also where there is no libstdc++: what asks for the shared library finds, in
-/// a folder that is searched first, a linker script that names the archive.
-fn link_cxx_statically(output: &Path) {
-    let compiler = env::var_os("CXX").unwrap_or_else(|| "c++".into());
-    let asked = Command::new(compiler)
-        .arg("-print-file-name=libstdc++.a")
-        .output();
-    let Ok(asked) = asked else { return };
-    let archive = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
-    // A compiler that has none gives the bare name back.
-    if !Path::new(&archive).is_absolute() {
-        return;
-    }
-    let folder = output.join("static");
-    let script = format!("INPUT({archive})\n");
-    let written =
-        fs::create_dir_all(&folder).and_then(|()| fs::write(folder.join("libstdc++.so"), script));
-    written.expect("cargo's output folder is writable");
-    println!("cargo::rustc-link-search=native={}", folder.display());
 }
 
 fn workspace() -> PathBuf {

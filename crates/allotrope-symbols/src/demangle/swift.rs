@@ -38,7 +38,7 @@ pub(super) fn is_swift(name: &str) -> bool {
         || name.starts_with("_T0")
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(without_cxx)))]
 mod tests {
     use crate::demangle;
 
