@@ -34,6 +34,8 @@ pub fn demangle(raw: &str) -> Names {
     rust::demangle(name)
         .or_else(|| cpp::demangle(name))
         .or_else(|| swift(name))
+        // `_RC0` is a crate whose name is empty: a raw name says more than none.
+        .filter(|names| !names.function.is_empty())
         .unwrap_or_else(|| Names::plain(name))
 }
 
@@ -69,6 +71,12 @@ impl Names {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Found by fuzzing.
+    #[test]
+    fn a_name_of_nothing_stays_raw() {
+        assert_eq!(demangle("_RC0").function, "_RC0");
+    }
 
     #[test]
     fn a_name_of_no_scheme_stays_raw() {
