@@ -6,29 +6,31 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use allotrope_ring::layout::{COUNTED_ENTRIES, Counters};
-use allotrope_ring::words::COUNTS_WORDS;
+use allotrope_ring::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
+use allotrope_ring::words::{COUNTS_WORDS, Sums};
 use allotrope_trace::model::{EntryCounts, EntryPoint};
-
-/// Allocations, bytes, deallocations, reallocations of an entry point.
-pub(crate) type Sums = [u64; COUNTS_WORDS - 1];
 
 /// What was told of a lane's counters.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    sums: [Sums; COUNTED_ENTRIES],
+    /// The second half is what was done by a thread opted out of windows.
+    sums: [[Sums; COUNTED_ENTRIES]; 2],
 }
 
-/// The counters as they are now.
-pub(crate) fn read(counters: &Counters) -> [Sums; COUNTED_ENTRIES] {
-    counters.entries.each_ref().map(|it| {
-        [
-            it.allocations.load(Relaxed),
-            it.allocated_bytes.load(Relaxed),
-            it.deallocations.load(Relaxed),
-            it.reallocations.load(Relaxed),
-        ]
-    })
+/// The counters as they are now, by number.
+pub(crate) fn read(counters: &Counters) -> impl Iterator<Item = (usize, Sums)> + use<> {
+    let halves = [&counters.entries, &counters.opted_out];
+    let sums = halves.map(|half| half.each_ref().map(sums));
+    sums.into_iter().flatten().enumerate()
+}
+
+fn sums(it: &EntryCounters) -> Sums {
+    [
+        it.allocations.load(Relaxed),
+        it.allocated_bytes.load(Relaxed),
+        it.deallocations.load(Relaxed),
+        it.reallocations.load(Relaxed),
+    ]
 }
 
 /// The counters as a `Counts` event says that they were.
@@ -44,9 +46,10 @@ impl Told {
     /// as told. A counter that goes back is a hostile one and adds nothing.
     pub(crate) fn tell(&mut self, now: impl Iterator<Item = (usize, Sums)>) -> Vec<EntryCounts> {
         let mut news = Vec::new();
-        for (entry, sums) in now {
-            let (Some(told), Some(&point)) = (self.sums.get_mut(entry), EntryPoint::ALL.get(entry))
-            else {
+        for (number, sums) in now {
+            let told = self.sums.as_flattened_mut().get_mut(number);
+            let point = EntryPoint::ALL.get(number % COUNTED_ENTRIES);
+            let (Some(told), Some(&point)) = (told, point) else {
                 continue;
             };
             let mut new = [0; COUNTS_WORDS - 1];
@@ -77,7 +80,6 @@ mod tests {
     fn only_what_is_new_is_told() {
         let counters = Counters::default();
         let mut told = Told::default();
-        let read = |counters| read(counters).into_iter().enumerate();
         assert!(told.tell(read(&counters)).is_empty());
         counters.entries[EntryPoint::Malloc as usize]
             .allocations
@@ -94,6 +96,11 @@ mod tests {
         };
         assert_eq!(told.tell(read(&counters)), [malloc(3, 70)]);
         assert!(told.tell(read(&counters)).is_empty());
+        // Opted out of windows it is an allocation all the same.
+        counters.opted_out[EntryPoint::Malloc as usize]
+            .allocations
+            .store(2, Relaxed);
+        assert_eq!(told.tell(read(&counters)), [malloc(2, 0)]);
         // As the next thread of the lane says it, which is once more.
         let event = [[EntryPoint::Malloc as u64, 4, 70, 0, 0]];
         assert_eq!(told.tell(said(&event)), [malloc(1, 0)]);

@@ -182,7 +182,7 @@ impl Recording {
         if let Some(stream) = &mut self.lanes[lane].stream
             && let Slot::Image(image) = &mut self.slots[stream.slot]
         {
-            stream.write_counts(now.into_iter().enumerate(), image, &mut self.book);
+            stream.write_counts(now, image, &mut self.book);
         }
     }
 

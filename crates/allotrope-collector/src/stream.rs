@@ -5,10 +5,10 @@
 use std::time::Instant;
 
 use allotrope_ring::arena::tick_now;
-use allotrope_ring::words::{self, Malformed, Word};
+use allotrope_ring::words::{self, Malformed, Sums, Word};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochMark, Event, EventKind, Loss, LossReason, Record, StackId, StackNode,
-    StreamId, ThreadEnd, ThreadId, ThreadStart, stack_end,
+    StreamId, ThreadEnd, ThreadId, ThreadStart, WindowCounts, WindowSums, stack_end,
 };
 
 use crate::book::Book;
@@ -322,6 +322,17 @@ impl Stream {
                     path,
                 });
             }
+            Word::WindowCounts {
+                epoch,
+                image: all,
+                thread,
+            } => book.trace.write(&Record::WindowCounts(WindowCounts {
+                image: image.id,
+                epoch,
+                thread: self.speaker,
+                all: window_sums(all),
+                of_thread: window_sums(thread),
+            })),
             Word::Counts(counts) => self.write_counts(counts::said(counts), image, book),
             // An image is announced once, and that was read on its arrival;
             // everything else is not rare.
@@ -453,7 +464,7 @@ impl Stream {
     /// Writes what was added to the lane's counters since the last time.
     pub(crate) fn write_counts(
         &mut self,
-        now: impl Iterator<Item = (usize, counts::Sums)>,
+        now: impl Iterator<Item = (usize, Sums)>,
         image: &Image,
         book: &mut Book,
     ) {
@@ -482,6 +493,16 @@ const fn mark(kind: EventKind, value: u64) -> Event {
         kind,
         address: value,
         ..NOTHING
+    }
+}
+
+fn window_sums(sums: Sums) -> WindowSums {
+    let [allocations, allocated_bytes, deallocations, reallocations] = sums;
+    WindowSums {
+        allocations,
+        allocated_bytes,
+        deallocations,
+        reallocations,
     }
 }
 
@@ -547,7 +568,7 @@ mod tests {
 
     /// Words of which many begin an event of some kind.
     fn hostile_words() -> impl Strategy<Value = Vec<u64>> {
-        let event = (0..24u8, any::<u8>(), any::<u64>())
+        let event = (0..40u8, any::<u8>(), any::<u64>())
             .prop_map(|(kind, extra, payload)| head(kind, extra % 24, payload));
         let small = (0..64u64, 0..16u64).prop_map(|(low, high)| low | high << 16);
         let word = prop_oneof![4 => event, 2 => small, 1 => any::<u64>()];

@@ -43,11 +43,7 @@ impl Sample {
         let mut figures = figures(totals);
         let mut stacks = StackSet::default();
         if profile.is_counts_only() {
-            for metric in Metric::ALL {
-                if !metric.is_counted() {
-                    figures[metric as usize] = None;
-                }
-            }
+            forget_uncounted(&mut figures);
         } else {
             stacks = alike(&StackSet::from(profile), project);
         }
@@ -72,6 +68,15 @@ pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
         };
         if thread.allocations > 0 {
             *threads.entry(name.to_owned()).or_default() += thread.allocations;
+        }
+    }
+}
+
+/// Leaves the figures that a recording knows that only counts calls.
+pub fn forget_uncounted(figures: &mut Figures) {
+    for metric in Metric::ALL {
+        if !metric.is_counted() {
+            figures[metric as usize] = None;
         }
     }
 }

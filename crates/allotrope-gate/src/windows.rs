@@ -8,7 +8,7 @@ use allotrope_trace::TraceReader;
 use crate::metric::{Figures, Metric};
 use crate::paths::Project;
 use crate::protocol::{Problem, printable};
-use crate::sample::{Sample, alike, count_threads};
+use crate::sample::{Sample, alike, count_threads, forget_uncounted};
 
 /// A window's occurrence.
 #[derive(Debug, Clone)]
@@ -90,10 +90,17 @@ fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) ->
     let left = descriptors
         .into_iter()
         .flat_map(|descriptors| &descriptors.left);
+    let mut figures = figures(run);
+    let mut of_stacks = StackSet::default();
+    if stacks.is_counts_only() {
+        forget_uncounted(&mut figures);
+    } else {
+        of_stacks = alike(&StackSet::of_process(stacks, index), project);
+    }
     Sample {
-        figures: figures(run),
+        figures,
         iterations: Some(run.iterations).filter(|&iterations| iterations > 0),
-        stacks: alike(&StackSet::of_process(stacks, index), project),
+        stacks: of_stacks,
         threads,
         leaked_descriptors: left
             .map(|open| match open.count {

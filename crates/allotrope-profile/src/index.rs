@@ -228,6 +228,7 @@ impl<H> Index<H> {
             Record::RuntimeSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
             Record::Window(window) => image.windows.add(window),
             Record::WindowEnd(end) => image.windows.add_end(end),
+            Record::WindowCounts(counts) => image.windows.add_counts(counts),
             Record::ResidentSet { tick, bytes, .. } => image.resident.push((tick, bytes)),
             Record::Counts(counts) => {
                 let thread = image.threads.get_mut().number(counts.thread);
@@ -277,6 +278,7 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::RuntimeSymbols(symbols) => Some(symbols.image),
         Record::Window(window) => Some(window.image),
         Record::WindowEnd(end) => Some(end.image),
+        Record::WindowCounts(counts) => Some(counts.image),
         _ => None,
     }
 }

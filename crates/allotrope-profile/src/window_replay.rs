@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::error::ReplayError;
 use crate::frames::FrameTable;
 use crate::index::{Image, Index, index};
-use crate::model::Profile;
+use crate::model::{Process, Profile, Totals};
 use crate::replay::{Detailed, Options, Replayer, number_sites, process};
 use crate::source::TraceSource;
 use crate::window_table::Span;
@@ -51,6 +51,9 @@ pub fn replay_windows<S: TraceSource>(
         process.started_us = opened_ns;
         process.duration_us = run.duration_us;
         process.totals.peak_time_us = peak_us;
+        if index.recording.counts_only {
+            keep_counted(&mut process, &run);
+        }
         process.windows = vec![run];
         Some(process)
     });
@@ -66,6 +69,26 @@ pub fn replay_windows<S: TraceSource>(
     };
     number_sites(&mut profile);
     Ok(profile)
+}
+
+/// Of the image's counts those of the window: which threads and entry points
+/// they are of is not known.
+fn keep_counted(process: &mut Process, run: &WindowRun) {
+    process.totals = Totals {
+        allocations: run.figures.allocations,
+        allocated_bytes: run.figures.allocated_bytes,
+        deallocations: run.figures.deallocations,
+        reallocations: run.figures.reallocations,
+        ..Totals::default()
+    };
+    for thread in &mut process.threads {
+        (
+            thread.allocations,
+            thread.allocated_bytes,
+            thread.deallocations,
+        ) = (0, 0, 0);
+    }
+    process.entries.clear();
 }
 
 /// The wanted windows by image and index.
@@ -102,10 +125,17 @@ pub(crate) fn window_runs<H>(
         let opened_ns = index.timeline.ns(span.window.tick).max(start_ns);
         let end = span.end.as_ref();
         let closed_ns = end.map_or(end_ns, |end| index.timeline.ns(end.tick));
+        let (measured, figures) = if index.recording.counts_only {
+            let counted = image.windows.counted(span);
+            (counted.is_some(), counted.unwrap_or_default())
+        } else {
+            (span.measured, *figures)
+        };
         WindowRun {
+            measured,
             opened_us: (opened_ns - start_ns) / 1000,
             duration_us: closed_ns.saturating_sub(opened_ns) / 1000,
-            figures: *figures,
+            figures,
             ..run(image.start.image, span, *occurrence)
         }
     })

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_trace::model::{Window, WindowEnd};
+use allotrope_trace::model::{Window, WindowCounts, WindowEnd, WindowSums};
 
 use crate::index::Threads;
+use crate::windows::WindowFigures;
 
 /// Windows that are told apart where more are open at one epoch: each costs
 /// every event that happens in it.
@@ -36,6 +37,8 @@ pub(crate) struct WindowTable {
     /// By the epoch of the opening.
     opened: BTreeMap<u64, Window>,
     ends: BTreeMap<u64, WindowEnd>,
+    /// By the epoch that the opening or closing made.
+    counts: BTreeMap<u64, WindowCounts>,
     spans: Vec<Span>,
     /// The epochs at which something opened or closed, ascending.
     bounds: Vec<u64>,
@@ -61,6 +64,25 @@ impl WindowTable {
         if first.is_none_or(|first| end.closed < first) {
             self.ends.insert(end.opened, end);
         }
+    }
+
+    /// Takes what was counted at an opening or a closing.
+    pub(crate) fn add_counts(&mut self, counts: WindowCounts) {
+        self.counts.entry(counts.epoch).or_insert(counts);
+    }
+
+    /// The figures of a window where calls were only counted; `None` if an
+    /// end of it is not known, or its thread's counters at one.
+    pub(crate) fn counted(&self, span: &Span) -> Option<WindowFigures> {
+        let opened = self.counts.get(&span.window.opened)?;
+        let closed = self.counts.get(&span.end.as_ref()?.closed)?;
+        if !span.window.this_thread_only {
+            return difference(opened.all, closed.all);
+        }
+        let same_thread = opened.thread.is_some() && opened.thread == closed.thread;
+        same_thread
+            .then(|| difference(opened.of_thread, closed.of_thread))
+            .flatten()
     }
 
     /// Puts the records together when all are there.
@@ -138,6 +160,17 @@ impl WindowTable {
     }
 }
 
+/// What was counted between; `None` if a counter went back, as none does.
+fn difference(opened: WindowSums, closed: WindowSums) -> Option<WindowFigures> {
+    Some(WindowFigures {
+        allocations: closed.allocations.checked_sub(opened.allocations)?,
+        allocated_bytes: closed.allocated_bytes.checked_sub(opened.allocated_bytes)?,
+        deallocations: closed.deallocations.checked_sub(opened.deallocations)?,
+        reallocations: closed.reallocations.checked_sub(opened.reallocations)?,
+        ..WindowFigures::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use allotrope_trace::model::Quiet;
@@ -209,6 +242,66 @@ mod tests {
         let measured = table.spans().iter().filter(|span| span.measured).count();
         assert_eq!(measured, MOST_OPEN);
         assert_eq!(table.open_at(table.rank(1000)).len(), MOST_OPEN);
+    }
+
+    fn counted(epoch: u64, thread: u32, all: u64, of_thread: u64) -> WindowCounts {
+        let sums = |allocations| WindowSums {
+            allocations,
+            ..WindowSums::default()
+        };
+        WindowCounts {
+            image: 0,
+            epoch,
+            thread: Some(thread),
+            all: sums(all),
+            of_thread: sums(of_thread),
+        }
+    }
+
+    #[test]
+    fn what_was_counted_in_a_window_is_the_difference_of_its_ends() {
+        let mut table = WindowTable::default();
+        let only = |opened| Window {
+            this_thread_only: true,
+            ..window(opened)
+        };
+        let windows = [
+            window(1),
+            only(2),
+            only(3),
+            window(4),
+            window(5),
+            window(11),
+        ];
+        windows.into_iter().for_each(|window| table.add(window));
+        for (opened, closed) in [(1, 6), (2, 7), (3, 8), (4, 9), (5, 10)] {
+            table.add_end(end(opened, closed));
+        }
+        let counts = [
+            (1, 0, 10, 1),
+            (2, 0, 11, 2),
+            (3, 0, 12, 3),
+            (4, 0, 20, 4),
+            (6, 0, 15, 5),
+            (7, 0, 30, 9),
+            // Another thread closed it.
+            (8, 1, 30, 9),
+            // No counter goes back.
+            (9, 0, 19, 9),
+            (10, 0, 40, 9),
+            (11, 0, 40, 9),
+        ];
+        for (epoch, thread, all, of_thread) in counts {
+            table.add_counts(counted(epoch, thread, all, of_thread));
+        }
+        table.settle(&mut Threads::default());
+        let spans = table.spans().iter();
+        let found: Vec<Option<u64>> = spans
+            .map(|span| table.counted(span).map(|it| it.allocations))
+            .collect();
+        // The fourth went back, of the fifth an end is missing, the last is open.
+        let expected = [Some(15 - 10), Some(9 - 2), None, None, None, None];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -40,7 +40,9 @@ pub struct WindowRun {
     /// The program closed it. Otherwise the figures are those up to the end of
     /// the image, or of what is known of it.
     pub closed: bool,
-    /// It was not one too many at its time; otherwise its figures are 0.
+    /// Otherwise its figures are 0 and mean nothing: it was one too many at its
+    /// time; or, where calls are only counted, it never closed, or it was one of
+    /// a thread alone and another thread closed it.
     pub measured: bool,
     /// What came of waiting for quiet before it opened, and before it closed.
     pub quiet: [Quiet; 2],
@@ -51,7 +53,9 @@ pub struct WindowRun {
     pub descriptors: Option<Descriptors>,
 }
 
-/// The figures of a window. Bytes are requested bytes.
+/// The figures of a window. Bytes are requested bytes. Where calls are only
+/// counted ([`Profile::is_counts_only`](crate::Profile::is_counts_only)) nothing
+/// is known of what is temporary, remaining or at the peak: 0 says nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowFigures {
     /// Allocations made in it.

@@ -23,7 +23,7 @@ pub extern "C" fn allotrope_abi() -> u32 {
 
 /// Whether the calling thread's events are recorded, and count in windows: 0
 /// no (nobody collects them, or the thread has opted out), 1 with their stacks, 2
-/// they are only counted, and windows are not recorded.
+/// they are only counted, in windows too.
 #[unsafe(no_mangle)]
 pub extern "C" fn allotrope_recording() -> u32 {
     if !process::is_recording() && !process::start() {

@@ -6,16 +6,23 @@
 //! thread's first call, a forked child, a call inside the allocator's own —
 //! is one of the two missing: then the call goes the way of an event, is
 //! refused there by `events::ready`, and comes here.
+//!
+//! What a thread does that has opted out of windows has counters of its own:
+//! the others' sums, taken at a window's ends, differ by what belongs to it.
+//! A call that the program's own synchronisation puts before an end has been
+//! counted where that end can see it; one behind it has not.
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use allotrope_ring::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
+use allotrope_ring::words::Sums;
 
 use crate::arch::{counting, thread_slot};
 use crate::process;
 use crate::system;
 use crate::thread::Thread;
+use crate::windows;
 
 /// A page of its own, which the kernel wipes in a forked child: until the
 /// child has counters of its own, nothing is counted in its parent's.
@@ -63,13 +70,39 @@ pub unsafe fn attach(thread: *mut Thread) {
         if process::is_forked() || (*thread).lane.is_null() {
             return;
         }
-        thread_slot::set_counters(process::counters((*thread).lane_index));
+        let counters = &*process::counters((*thread).lane_index);
+        loop {
+            let opted_out = windows::is_opted_out(thread);
+            thread_slot::set_counters(half(counters, opted_out).as_ptr());
+            // A handler may have opted out or come back.
+            if windows::is_opted_out(thread) == opted_out {
+                break;
+            }
+        }
     }
     // The thread that forked may not have come forward: its slot still holds
     // its parent's counters.
     if !process::has_inherited_states() {
         MODE.counts.store(1, Relaxed);
     }
+}
+
+/// The counters of a thread that has opted out of windows, or has not.
+fn half(counters: &Counters, opted_out: bool) -> &[EntryCounters; COUNTED_ENTRIES] {
+    if opted_out {
+        &counters.opted_out
+    } else {
+        &counters.entries
+    }
+}
+
+/// Whether this image counts, and the thread has where.
+pub unsafe fn is_ready(thread: *mut Thread) -> bool {
+    // SAFETY: the thread's own state.
+    is_on()
+        && process::is_recording()
+        && !process::is_forked()
+        && unsafe { !(*thread).lane.is_null() }
 }
 
 /// The thread is not to count on its own any more.
@@ -81,15 +114,66 @@ pub fn detach() {
 unsafe fn counters(thread: *mut Thread, entry: u8) -> Option<&'static EntryCounters> {
     // SAFETY: the thread's own state.
     unsafe {
-        if !is_on() || !process::is_recording() || process::is_forked() {
+        if !is_ready(thread) {
             return None;
         }
-        if (*thread).lane.is_null() {
-            return None;
-        }
-        let counters: &Counters = &*process::counters((*thread).lane_index);
-        Some(&counters.entries[usize::from(entry) % COUNTED_ENTRIES])
+        let counters = &*process::counters((*home(thread)).lane_index);
+        let half = half(counters, windows::is_opted_out(thread));
+        Some(&half[usize::from(entry) % COUNTED_ENTRIES])
     }
+}
+
+/// The state in whose lane the thread counts: one thread, one lane, also in
+/// its signal handlers. A child that was forked by one has no other.
+unsafe fn home(thread: *mut Thread) -> *mut Thread {
+    // SAFETY: a state's root is a state, and states are never unmapped.
+    unsafe {
+        let root = (*thread).root;
+        if (*root).lane.is_null() { thread } else { root }
+    }
+}
+
+/// What all threads of the image have counted, those too that are gone.
+pub fn of_image() -> Sums {
+    let owner = process::owner();
+    let lanes = process::lanes().iter().enumerate();
+    let own = lanes.filter(|(_, lane)| lane.owner.load(Acquire) == owner);
+    own.fold([0; 4], |sums, (index, _)| plus(sums, of_lane(index as u32)))
+}
+
+/// What the lane of the state's thread has counted.
+pub unsafe fn of_thread(thread: *mut Thread) -> Sums {
+    // SAFETY: passed on.
+    of_lane(unsafe { (*home(thread)).lane_index })
+}
+
+fn of_lane(lane: u32) -> Sums {
+    // SAFETY: a table of the arena's, mapped for good.
+    let counters = unsafe { &*process::counters(lane) };
+    counters.entries.iter().map(sums).fold([0; 4], plus)
+}
+
+/// Changes whenever a thread counts in the lane, opted out or not.
+pub fn activity_of(lane: u32) -> u64 {
+    // SAFETY: a table of the arena's, mapped for good.
+    let counters = unsafe { &*process::counters(lane) };
+    let [allocations, _, deallocations, _] = counters.all().map(sums).fold([0; 4], plus);
+    allocations.wrapping_add(deallocations)
+}
+
+/// What came through an entry point.
+pub fn sums(counters: &EntryCounters) -> Sums {
+    [
+        &counters.allocations,
+        &counters.allocated_bytes,
+        &counters.deallocations,
+        &counters.reallocations,
+    ]
+    .map(|counter| counter.load(Relaxed))
+}
+
+fn plus(sums: Sums, more: Sums) -> Sums {
+    core::array::from_fn(|at| sums[at].wrapping_add(more[at]))
 }
 
 /// Whether the thread's calls are counted.

@@ -90,7 +90,11 @@ pub unsafe fn ready_for_certain(thread: *mut Thread) -> bool {
     unsafe {
         // A child that has yet to begin gets an empty ring.
         let is_childs = process::is_forked() || (*thread).lane.is_null();
-        (is_childs || room_for_certain(thread, ANCHOR_WORDS)) && ready(thread)
+        if !is_childs && !room_for_certain(thread, ANCHOR_WORDS) {
+            return false;
+        }
+        // Where calls are only counted no event is ready, but a child begins.
+        ready(thread) || (counts::is_ready(thread) && room_for_certain(thread, ANCHOR_WORDS))
     }
 }
 
@@ -121,14 +125,7 @@ pub const UNSEEN: u64 = u64::MAX;
 /// As [`ready`], for what is told also where calls are only counted.
 pub unsafe fn ready_for_note(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
-    unsafe {
-        ready(thread)
-            || (counts::is_on()
-                && process::is_recording()
-                && !process::is_forked()
-                && !(*thread).lane.is_null()
-                && room(thread, ANCHOR_WORDS))
-    }
+    unsafe { ready(thread) || (counts::is_ready(thread) && room(thread, ANCHOR_WORDS)) }
 }
 
 /// `Allocation`.
@@ -218,7 +215,7 @@ pub unsafe fn exec(thread: *mut Thread, path: &[u8]) {
 
 /// `Counts`: the lane's counters as its last thread left them.
 pub unsafe fn counts(thread: *mut Thread) -> bool {
-    const MOST_WORDS: usize = 1 + COUNTED_ENTRIES * COUNTS_WORDS;
+    const MOST_WORDS: usize = 1 + 2 * COUNTED_ENTRIES * COUNTS_WORDS;
     // SAFETY: the thread's own state and lane.
     unsafe {
         if !room(thread, MOST_WORDS as u64) {
@@ -226,14 +223,8 @@ pub unsafe fn counts(thread: *mut Thread) -> bool {
         }
         let counters = &*process::counters((*thread).lane_index);
         let mut length = 1;
-        for (entry, counters) in counters.entries.iter().enumerate() {
-            let counts = [
-                &counters.allocations,
-                &counters.allocated_bytes,
-                &counters.deallocations,
-                &counters.reallocations,
-            ]
-            .map(|counter| counter.load(Relaxed));
+        for (entry, counters) in counters.all().enumerate() {
+            let counts = counts::sums(counters);
             if counts == [0; 4] {
                 continue;
             }

@@ -60,7 +60,7 @@ pub fn receive_arena(process: u64, key: u64) -> i32 {
 
 /// Says the key, gets the descriptor.
 fn exchange(socket: usize, key: u64) -> i32 {
-    const _: () = assert!(layout::VERSION == 2, "the key is the whole greeting");
+    const _: () = assert!(layout::VERSION == 3, "the key is the whole greeting");
     let flags = libc::MSG_NOSIGNAL as usize;
     let greeting = key.to_le_bytes();
     let arguments = [

@@ -1,10 +1,10 @@
 //! Waits until no other thread of the image makes events, by looking at what
-//! their lanes have published. A thread that allocates nothing can not be seen.
+//! their lanes have published or counted. A thread that allocates nothing can not be seen.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::{process, system};
+use crate::{counts, process, system};
 
 /// Between two looks, in milliseconds.
 const INTERVAL: u64 = 1;
@@ -46,13 +46,17 @@ fn activity_of_others() -> Option<u64> {
     let (owner, own) = (process::owner(), system::thread_id());
     let others = process::lanes()
         .iter()
-        .filter(|lane| lane.owner.load(Acquire) == owner && lane.tid.load(Relaxed) != own);
+        .enumerate()
+        .filter(|(_, lane)| lane.owner.load(Acquire) == owner && lane.tid.load(Relaxed) != own);
     let mut written = 0_u64;
-    for lane in others {
+    for (index, lane) in others {
         if lane.waiting.load(Relaxed) != 0 {
             return None;
         }
         written = written.wrapping_add(lane.written.load(Acquire));
+        if counts::is_on() {
+            written = written.wrapping_add(counts::activity_of(index as u32));
+        }
     }
     Some(written)
 }

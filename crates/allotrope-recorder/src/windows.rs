@@ -17,15 +17,21 @@
 //! again: the parent's windows are not open in the child, and a child that
 //! closes one by its number closes nothing. There is no table of open windows:
 //! nothing to be full, to lock, or to be found half-written by a signal handler.
+//!
+//! Where calls are only counted there are no events: then each end of a window
+//! tells what was counted up to it (see `counts`), and their difference is the
+//! window's.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use allotrope_ring::words::{self, WINDOW_NAME_BYTES, head, kind, window_flag};
+use allotrope_ring::words::{
+    self, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, head, kind, window_flag,
+};
 
 use crate::events::{self, put};
 use crate::thread::{self, Thread};
-use crate::{arch, quiet};
+use crate::{arch, counts, quiet};
 
 /// Options of the client interface.
 pub mod option {
@@ -140,6 +146,9 @@ pub unsafe fn opt_out(on: bool) {
         }
         // The next event looks, and writes the mark.
         (&raw mut (*root).seen).write_volatile(events::UNSEEN);
+        if counts::is_ready(root) {
+            counts::attach(root);
+        }
         thread::leave(thread);
     }
 }
@@ -194,7 +203,8 @@ unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags:
     let length = NAME_AT + words::words_of(name.len());
     // SAFETY: the thread's own state.
     unsafe {
-        if epoch_word() >> 32 >= LAST_OPENING || !events::room_for_certain(thread, length as u64) {
+        let room = (length + WINDOW_COUNTS_WORDS) as u64;
+        if epoch_word() >> 32 >= LAST_OPENING || !events::room_for_certain(thread, room) {
             return 0;
         }
         put(thread, 0, head(kind::WINDOW, flags, (length as u64) << 16));
@@ -205,7 +215,41 @@ unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags:
         let opened = (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1;
         put(thread, 1, opened);
         events::publish(thread, length);
+        if counts::is_on() {
+            write_counts(thread, opened, Counted::now(thread));
+        }
         opened
+    }
+}
+
+/// What was counted up to a moment.
+struct Counted {
+    image: Sums,
+    thread: Sums,
+}
+
+impl Counted {
+    unsafe fn now(thread: *mut Thread) -> Self {
+        Self {
+            image: counts::of_image(),
+            // SAFETY: passed on.
+            thread: unsafe { counts::of_thread(thread) },
+        }
+    }
+}
+
+/// Writes what was counted at the end of a window that made the epoch. The
+/// caller made room.
+unsafe fn write_counts(thread: *mut Thread, epoch: u64, counted: Counted) {
+    // SAFETY: the thread's own state.
+    unsafe {
+        put(thread, 0, head(kind::WINDOW_COUNTS, 0, 0));
+        put(thread, 1, epoch);
+        let sums = counted.image.into_iter().chain(counted.thread);
+        for (at, sum) in sums.enumerate() {
+            put(thread, 2 + at, sum);
+        }
+        events::publish(thread, WINDOW_COUNTS_WORDS);
     }
 }
 
@@ -218,7 +262,8 @@ unsafe fn write_window_end(thread: *mut Thread, opened: u64, flags: u8) {
     let closed = (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1;
     // SAFETY: the thread's own state.
     unsafe {
-        if !events::room_for_certain(thread, LENGTH as u64) {
+        let counted = counts::is_on().then(|| Counted::now(thread));
+        if !events::room_for_certain(thread, (LENGTH + WINDOW_COUNTS_WORDS) as u64) {
             return;
         }
         put(thread, 0, head(kind::WINDOW_END, flags, 0));
@@ -226,6 +271,9 @@ unsafe fn write_window_end(thread: *mut Thread, opened: u64, flags: u8) {
         put(thread, 2, closed);
         put(thread, 3, arch::tick());
         events::publish(thread, LENGTH);
+        if let Some(counted) = counted {
+            write_counts(thread, closed, counted);
+        }
     }
 }
 

@@ -41,7 +41,8 @@ struct Processes<'a>(&'a Profile);
 
 struct Sites<'a>(&'a [Site]);
 
-struct Windows<'a>(&'a Process);
+/// And whether calls were only counted.
+struct Windows<'a>(&'a Process, bool);
 
 struct ExitForm(Exit);
 
@@ -167,7 +168,7 @@ impl Serialize for Sites<'_> {
 
 impl Serialize for Windows<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let form = |run| WindowForm::of(self.0, run);
+        let form = |run| WindowForm::of(self.0, run, self.1);
         serializer.collect_seq(self.0.windows.iter().map(form))
     }
 }
@@ -215,7 +216,7 @@ fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
         lost_events: process.lost_events,
         ambiguous_events: process.ambiguous_events,
         totals: totals_form(&process.totals, counts_only),
-        windows: (!process.windows.is_empty()).then_some(Windows(process)),
+        windows: (!process.windows.is_empty()).then_some(Windows(process, counts_only)),
         sites: (!counts_only).then_some(Sites(&process.sites)),
         counted: counts_only.then(|| counted_form(process)),
     }

@@ -18,15 +18,16 @@ pub(crate) struct WindowForm<'a> {
     measured: bool,
     quiet_before_opening: Option<bool>,
     quiet_before_closing: Option<bool>,
-    allocations: u64,
-    allocated_bytes: u64,
-    deallocations: u64,
-    reallocations: u64,
-    temporary_allocations: u64,
-    remaining_allocations: u64,
-    remaining_bytes: u64,
-    peak_bytes: u64,
-    peak_allocations: u64,
+    /// The figures are null where they are not known.
+    allocations: Option<u64>,
+    allocated_bytes: Option<u64>,
+    deallocations: Option<u64>,
+    reallocations: Option<u64>,
+    temporary_allocations: Option<u64>,
+    remaining_allocations: Option<u64>,
+    remaining_bytes: Option<u64>,
+    peak_bytes: Option<u64>,
+    peak_allocations: Option<u64>,
     /// Null if they were not compared.
     descriptors: Option<DescriptorsForm<'a>>,
 }
@@ -46,9 +47,11 @@ struct LeftForm<'a> {
 }
 
 impl<'a> WindowForm<'a> {
-    pub(crate) fn of(process: &Process, run: &'a WindowRun) -> Self {
+    pub(crate) fn of(process: &Process, run: &'a WindowRun, counts_only: bool) -> Self {
         let [opening, closing] = run.quiet.map(quiet);
         let figures = &run.figures;
+        let counted = |figure| (run.measured || !counts_only).then_some(figure);
+        let replayed = |figure| (!counts_only).then_some(figure);
         let thread = run.thread.map(|number| number as usize);
         Self {
             name: &run.name,
@@ -61,15 +64,15 @@ impl<'a> WindowForm<'a> {
             measured: run.measured,
             quiet_before_opening: opening,
             quiet_before_closing: closing,
-            allocations: figures.allocations,
-            allocated_bytes: figures.allocated_bytes,
-            deallocations: figures.deallocations,
-            reallocations: figures.reallocations,
-            temporary_allocations: figures.temporary_allocations,
-            remaining_allocations: figures.remaining_allocations,
-            remaining_bytes: figures.remaining_bytes,
-            peak_bytes: figures.peak_bytes,
-            peak_allocations: figures.peak_allocations,
+            allocations: counted(figures.allocations),
+            allocated_bytes: counted(figures.allocated_bytes),
+            deallocations: counted(figures.deallocations),
+            reallocations: counted(figures.reallocations),
+            temporary_allocations: replayed(figures.temporary_allocations),
+            remaining_allocations: replayed(figures.remaining_allocations),
+            remaining_bytes: replayed(figures.remaining_bytes),
+            peak_bytes: replayed(figures.peak_bytes),
+            peak_allocations: replayed(figures.peak_allocations),
             descriptors: run.descriptors.as_ref().map(descriptors),
         }
     }

@@ -94,6 +94,7 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
     totals::write(profile, options, out)?;
     if profile.is_counts_only() {
         counted::write(profile, options, out)?;
+        windows::write(profile, options, out)?;
         return out.flush();
     }
     windows::write(profile, options, out)?;

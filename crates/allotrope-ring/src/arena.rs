@@ -216,7 +216,7 @@ impl Arena {
     pub fn free_lane(&self, index: usize) {
         let lane = &self.lanes()[index];
         if self.control().counts_only.load(Relaxed) != 0 {
-            for entry in &self.counters()[index].entries {
+            for entry in self.counters()[index].all() {
                 entry.allocations.store(0, Relaxed);
                 entry.allocated_bytes.store(0, Relaxed);
                 entry.deallocations.store(0, Relaxed);

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
 /// Version of this contract; recorder and collector of one build agree.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
@@ -302,6 +302,15 @@ pub struct EntryCounters {
 pub struct Counters {
     /// By entry point.
     pub entries: [EntryCounters; COUNTED_ENTRIES],
+    /// The same while the thread belonged to no window.
+    pub opted_out: [EntryCounters; COUNTED_ENTRIES],
+}
+
+impl Counters {
+    /// All of them: the first [`COUNTED_ENTRIES`], then those opted out.
+    pub fn all(&self) -> impl Iterator<Item = &EntryCounters> {
+        self.entries.iter().chain(&self.opted_out)
+    }
 }
 
 const _: () = {

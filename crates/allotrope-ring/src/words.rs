@@ -69,8 +69,14 @@ pub mod kind {
     pub const DESCRIPTORS: u8 = 21;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
     /// the lane's counters as its last thread left them; entry points without
-    /// any are left out.
+    /// any are left out. What a thread did that had opted out of windows
+    /// has the entry's number beyond those that are counted apart.
     pub const COUNTS: u8 = 32;
+    /// `[0] [epoch] [sums of the image 4] [sums of the thread 4]`: what was
+    /// counted when a window's opening or closing made that epoch, without
+    /// what threads did that had opted out; sums are allocations, bytes,
+    /// deallocations, reallocations.
+    pub const WINDOW_COUNTS: u8 = 33;
 }
 
 /// The extra byte of the two window events.
@@ -191,7 +197,17 @@ pub enum Word<'a> {
     Descriptors,
     /// Five words for each entry point, see [`kind::COUNTS`].
     Counts(&'a [[u64; COUNTS_WORDS]]),
+    WindowCounts {
+        epoch: u64,
+        image: Sums,
+        thread: Sums,
+    },
 }
+
+/// Allocations, bytes, deallocations, reallocations.
+pub type Sums = [u64; COUNTS_WORDS - 1];
+/// Words of `WINDOW_COUNTS`.
+pub const WINDOW_COUNTS_WORDS: usize = 2 + 2 * (COUNTS_WORDS - 1);
 
 /// A `WINDOW` event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -280,6 +296,7 @@ pub fn length(first: u64) -> Option<usize> {
         kind::ALLOCATION | kind::REALLOCATION_END | kind::ANCHOR | kind::THREAD | kind::NODE => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
         kind::WINDOW_END => 4,
+        kind::WINDOW_COUNTS => WINDOW_COUNTS_WORDS,
         kind::MAPPING | kind::IMAGE | kind::EXEC | kind::WINDOW | kind::COUNTS => {
             let words = (first >> 16) as u32 as usize;
             if !(1..=crate::layout::MAX_EVENT_WORDS).contains(&words) {
@@ -363,6 +380,11 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
         kind::COUNTS => match words[1..].as_chunks() {
             (counts, []) => Word::Counts(counts),
             _ => return Err(Malformed::Length),
+        },
+        kind::WINDOW_COUNTS => Word::WindowCounts {
+            epoch: second(1),
+            image: core::array::from_fn(|at| second(2 + at)),
+            thread: core::array::from_fn(|at| second(2 + COUNTS_WORDS - 1 + at)),
         },
         kind::EXIT => Word::Exit {
             status: address as u32 as i32,
@@ -539,6 +561,19 @@ mod tests {
         };
         assert_eq!(decode(&end), Ok((expected, 4)));
         assert_eq!(decode(&end[..3]), Err(Malformed::Short));
+    }
+
+    #[test]
+    fn what_was_counted_at_an_end_of_a_window_comes_back() {
+        let mut words: Vec<u64> = (0..WINDOW_COUNTS_WORDS as u64).collect();
+        words[0] = head(kind::WINDOW_COUNTS, 0, 0);
+        let expected = Word::WindowCounts {
+            epoch: 1,
+            image: [2, 3, 4, 5],
+            thread: [6, 7, 8, 9],
+        };
+        assert_eq!(decode(&words), Ok((expected, 10)));
+        assert_eq!(decode(&words[..9]), Err(Malformed::Short));
     }
 
     #[test]

@@ -7,7 +7,9 @@
 
 mod window;
 
-pub use window::{Descriptors, EpochMark, LeftOpen, Quiet, Window, WindowEnd};
+pub use window::{
+    Descriptors, EpochMark, LeftOpen, Quiet, Window, WindowCounts, WindowEnd, WindowSums,
+};
 
 /// Number of a process image, in order of start; unique in a trace.
 pub type ImageId = u32;
@@ -100,6 +102,8 @@ pub enum Record {
     Window(Window),
     /// It ends.
     WindowEnd(WindowEnd),
+    /// What was counted at one of a window's ends.
+    WindowCounts(WindowCounts),
     /// Names for addresses of a module.
     Symbols(Symbols),
     /// Names of code addresses that lie in no module.

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-use allotrope_profile::WindowKey;
 use allotrope_profile::stack_set::{Metric, StackSet};
+use allotrope_profile::{Profile, WindowKey};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
@@ -100,6 +100,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
     }
     let trace = trace::open(path)?;
     let profile = trace::profile(path, &trace, progress)?;
+    check_stacks(path, &profile)?;
     let (runs, more) = window::comparable(path, &profile, name)?;
     let keys: Vec<WindowKey> = runs.iter().map(|run| run.key).collect();
     let stacks = window::stacks(path, &trace, &keys)?;
@@ -170,16 +171,21 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     })
 }
 
+fn check_stacks(path: &Path, profile: &Profile) -> Result<(), Failure> {
+    if !profile.is_counts_only() {
+        return Ok(());
+    }
+    let sentence = anyhow!(
+        "{} was recorded with --counts-only and has no call stacks; record the program without it",
+        path.display()
+    );
+    Err(Failure::new(BAD_INPUT, sentence))
+}
+
 fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let trace = trace::open(path)?;
     let profile = trace::profile(path, &trace, progress)?;
-    if profile.is_counts_only() {
-        let sentence = anyhow!(
-            "{} was recorded with --counts-only and has no call stacks; record the program without it",
-            path.display()
-        );
-        return Err(Failure::new(BAD_INPUT, sentence));
-    }
+    check_stacks(path, &profile)?;
     let cut = profile.cut.iter();
     Ok(Source {
         set: StackSet::from(&profile),

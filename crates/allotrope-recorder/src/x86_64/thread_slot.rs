@@ -4,7 +4,7 @@
 
 use core::arch::{asm, global_asm};
 
-use allotrope_ring::layout::Counters;
+use allotrope_ring::layout::EntryCounters;
 
 use crate::thread::Thread;
 
@@ -58,9 +58,9 @@ pub fn set(value: *mut Thread) {
     }
 }
 
-/// Sets where this thread counts; null: nowhere, on its own.
+/// Sets where this thread counts, by entry point; null: nowhere, on its own.
 #[inline]
-pub fn set_counters(value: *const Counters) {
+pub fn set_counters(value: *const EntryCounters) {
     // SAFETY: as `set`.
     unsafe {
         asm!(

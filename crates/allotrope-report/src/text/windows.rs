@@ -24,6 +24,16 @@ const TITLES: [&str; 6] = [
     "peak",
 ];
 
+/// Where calls were only counted, which gives the last three of the others.
+const TITLES_COUNTED: [&str; 6] = [
+    "runs",
+    "allocations",
+    "an iteration",
+    "bytes",
+    "net",
+    "reallocations",
+];
+
 /// Writes the windows of the processes that are shown, if they opened any.
 pub(super) fn write(
     profile: &Profile,
@@ -34,6 +44,7 @@ pub(super) fn write(
         return Ok(());
     }
     let style = options.style;
+    let counts_only = profile.is_counts_only();
     let shown: Vec<&Process> = processes(profile, options).collect();
     let many = shown.iter().filter(|it| !it.windows.is_empty()).count() > 1;
     let named: Vec<Named> = shown
@@ -41,21 +52,25 @@ pub(super) fn write(
         .flat_map(|process| by_name(process))
         .map(|(process, runs)| Named {
             label: label(process, &runs, many),
-            cells: cells(&runs),
-            notes: notes(&runs),
+            cells: cells(&runs, counts_only),
+            notes: notes(&runs, counts_only),
         })
         .collect();
     if named.is_empty() {
         return Ok(());
     }
     writeln!(out, "\n{}", style.paint(Role::Title, "Windows"))?;
-    let mut widths = TITLES.map(columns);
+    let titles = match counts_only {
+        true => TITLES_COUNTED,
+        false => TITLES,
+    };
+    let mut widths = titles.map(columns);
     for row in named.iter().take(MOST) {
         for (width, cell) in widths.iter_mut().zip(&row.cells) {
             *width = columns(cell).max(*width);
         }
     }
-    let titles = TITLES.map(String::from);
+    let titles = titles.map(String::from);
     writeln!(out, "{}", line(&titles, &widths, "window", style.columns()))?;
     for row in named.iter().take(MOST) {
         let text = line(&row.cells, &widths, &row.label, style.columns());
@@ -101,18 +116,19 @@ fn label(process: &Process, runs: &[&WindowRun], many: bool) -> String {
 }
 
 /// What has to be known of the runs before their figures are believed.
-fn notes(runs: &[&WindowRun]) -> Vec<String> {
+fn notes(runs: &[&WindowRun], counts_only: bool) -> Vec<String> {
     let how_many = |is: &dyn Fn(&WindowRun) -> bool| runs.iter().filter(|run| is(run)).count();
+    let unmeasured = match counts_only {
+        true => "not measured",
+        false => "not measured, for too many were open at once",
+    };
     let facts = [
         (how_many(&|run| !run.closed), "never closed"),
         (
             how_many(&|run| run.quiet.contains(&Quiet::TimedOut)),
             "although other threads were not quiet",
         ),
-        (
-            how_many(&|run| !run.measured),
-            "not measured, for too many were open at once",
-        ),
+        (how_many(&|run| !run.measured), unmeasured),
         (how_many(&|run| run.thread.is_some()), "of one thread only"),
     ];
     let told = facts.iter().filter(|(number, _)| *number > 0);
@@ -130,23 +146,57 @@ fn notes(runs: &[&WindowRun]) -> Vec<String> {
     notes
 }
 
-fn cells(runs: &[&WindowRun]) -> [String; 6] {
+fn cells(runs: &[&WindowRun], counts_only: bool) -> [String; 6] {
+    let number = count(runs.len() as u64);
+    let runs: Vec<&WindowRun> = runs
+        .iter()
+        .copied()
+        .filter(|run| run.measured || !counts_only)
+        .collect();
+    let figures = || runs.iter().map(|run| &run.figures);
     let range = |of: fn(&WindowFigures) -> u64, show: fn(u64) -> String| {
-        let values = || runs.iter().map(|run| of(&run.figures));
-        let (least, most) = (values().min().unwrap_or(0), values().max().unwrap_or(0));
-        match (show(least), show(most)) {
-            (least, most) if least == most => least,
-            (least, most) => format!("{least}–{most}"),
-        }
+        let (least, most) = (figures().map(of).min(), figures().map(of).max());
+        span(least.map(show), most.map(show))
     };
+    let net = || figures().map(WindowFigures::net);
+    let others = match counts_only {
+        true => [
+            range(|it| it.allocated_bytes, bytes),
+            span(net().min().map(signed), net().max().map(signed)),
+            range(|it| it.reallocations, count),
+        ],
+        false => [
+            range(|it| it.temporary_allocations, count),
+            range(|it| it.remaining_bytes, bytes),
+            range(|it| it.peak_bytes, bytes),
+        ],
+    };
+    let [fourth, fifth, sixth] = others;
     [
-        count(runs.len() as u64),
+        number,
         range(|it| it.allocations, count),
-        per_iteration(runs),
-        range(|it| it.temporary_allocations, count),
-        range(|it| it.remaining_bytes, bytes),
-        range(|it| it.peak_bytes, bytes),
+        per_iteration(&runs),
+        fourth,
+        fifth,
+        sixth,
     ]
+}
+
+/// From the least to the most; a dash if there is none.
+fn span(least: Option<String>, most: Option<String>) -> String {
+    match (least, most) {
+        (Some(least), Some(most)) if least == most => least,
+        (Some(least), Some(most)) => format!("{least}–{most}"),
+        _ => "–".to_owned(),
+    }
+}
+
+/// A number that may be below 0.
+fn signed(number: i64) -> String {
+    match number < 0 {
+        true => format!("-{}", count(number.unsigned_abs())),
+        false => count(number.unsigned_abs()),
+    }
 }
 
 /// Allocations for each iteration in the run with the fewest.

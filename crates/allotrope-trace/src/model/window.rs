@@ -73,6 +73,36 @@ pub struct WindowEnd {
     pub descriptors: Option<Descriptors>,
 }
 
+/// What was counted when a window opened or closed, where calls are only
+/// counted. The difference between a window's ends is the window's; what threads
+/// did that had opted out of windows is in neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WindowCounts {
+    /// The image.
+    pub image: ImageId,
+    /// The epoch that the opening or closing made.
+    pub epoch: u64,
+    /// The thread that opened or closed, if that is known.
+    pub thread: Option<ThreadId>,
+    /// What the image's threads had done up to then.
+    pub all: WindowSums,
+    /// What that thread had done, from some moment before all its windows on.
+    pub of_thread: WindowSums,
+}
+
+/// Counted since some moment before the image's first window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowSums {
+    /// Allocations.
+    pub allocations: u64,
+    /// Their requested bytes.
+    pub allocated_bytes: u64,
+    /// Deallocations.
+    pub deallocations: u64,
+    /// Those of the allocations that answered a reallocation.
+    pub reallocations: u64,
+}
+
 /// What came of waiting until no other thread of the image made an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]

@@ -6,7 +6,7 @@ use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd,
     ImageStart, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet, Record,
     Recording, RuntimeSymbols, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
-    Window, WindowEnd,
+    Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -66,6 +66,13 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
         tag::COUNTS => Record::Counts(counts(from)?),
         tag::WINDOW => Record::Window(window(from)?),
         tag::WINDOW_END => Record::WindowEnd(window_end(from)?),
+        tag::WINDOW_COUNTS => Record::WindowCounts(WindowCounts {
+            image: from.varint_u32()?,
+            epoch: from.varint()?,
+            thread: optional_u32(from)?,
+            all: window_sums(from)?,
+            of_thread: window_sums(from)?,
+        }),
         tag::SYMBOLS => Record::Symbols(symbols(from)?),
         tag::RUNTIME_SYMBOLS => Record::RuntimeSymbols(runtime_symbols(from)?),
         tag::UNRECORDED => Record::Unrecorded(Unrecorded {
@@ -279,6 +286,15 @@ fn window_end(from: &mut Cursor<'_>) -> Result<WindowEnd, Malformed> {
         quiet: quiet(from)?,
         tick: from.varint()?,
         descriptors: boolean(from)?.then(|| descriptors(from)).transpose()?,
+    })
+}
+
+fn window_sums(from: &mut Cursor<'_>) -> Result<WindowSums, Malformed> {
+    Ok(WindowSums {
+        allocations: from.varint()?,
+        allocated_bytes: from.varint()?,
+        deallocations: from.varint()?,
+        reallocations: from.varint()?,
     })
 }
 

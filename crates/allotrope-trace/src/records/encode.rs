@@ -3,7 +3,7 @@
 use super::tag;
 use crate::model::{
     Counts, Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols,
-    Window, WindowEnd,
+    Window, WindowCounts, WindowEnd,
 };
 use crate::varint::{put, put_delta};
 
@@ -87,6 +87,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
         Record::Counts(it) => counts(it, out),
         Record::Window(it) => window(it, out),
         Record::WindowEnd(it) => window_end(it, out),
+        Record::WindowCounts(it) => window_counts(it, out),
         Record::Symbols(it) => symbols(it, out),
         Record::RuntimeSymbols(it) => {
             numbers(out, tag::RUNTIME_SYMBOLS, &[it.image.into(), it.tick]);
@@ -245,6 +246,21 @@ fn window_end(it: &WindowEnd, out: &mut Vec<u8>) -> u64 {
         put(out, descriptors.more);
     }
     tag::WINDOW_END
+}
+
+fn window_counts(it: &WindowCounts, out: &mut Vec<u8>) -> u64 {
+    numbers(out, tag::WINDOW_COUNTS, &[it.image.into(), it.epoch]);
+    optional(it.thread.map(u64::from), out);
+    for sums in [it.all, it.of_thread] {
+        let fields = [
+            sums.allocations,
+            sums.allocated_bytes,
+            sums.deallocations,
+            sums.reallocations,
+        ];
+        numbers(out, tag::WINDOW_COUNTS, &fields);
+    }
+    tag::WINDOW_COUNTS
 }
 
 fn symbols(it: &Symbols, out: &mut Vec<u8>) -> u64 {

@@ -334,6 +334,29 @@ fn window_end() -> impl Strategy<Value = Record> {
     )
 }
 
+fn window_counts() -> impl Strategy<Value = Record> {
+    let sums = || {
+        (number(), number(), number(), number()).prop_map(
+            |(allocations, allocated_bytes, deallocations, reallocations)| WindowSums {
+                allocations,
+                allocated_bytes,
+                deallocations,
+                reallocations,
+            },
+        )
+    };
+    let told = (id(), number(), option::of(id()), sums(), sums());
+    told.prop_map(|(image, epoch, thread, all, of_thread)| {
+        Record::WindowCounts(WindowCounts {
+            image,
+            epoch,
+            thread,
+            all,
+            of_thread,
+        })
+    })
+}
+
 fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> {
     let texts = (text(), text(), text());
     let frame = (texts, id(), id(), number(), any::<bool>()).prop_map(
@@ -403,6 +426,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         counts(),
         window(),
         window_end(),
+        window_counts(),
         symbols(),
         runtime_symbols(),
         (id(), text(), text(), any::<bool>()).prop_map(|(pid, executable, reason, partly)| {

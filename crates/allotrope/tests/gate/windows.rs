@@ -50,6 +50,32 @@ fn a_program_that_does_the_protocol_is_started_once() {
 }
 
 #[test]
+fn counting_alone_measures_windows() {
+    let project = project(&test(
+        "runs",
+        "runs = 4\ncounts-only = true\ngate = [\"allocations\", \"net\"]",
+    ));
+    project.accept();
+    assert_eq!(project.read("starts"), "x");
+    // As with stacks: 7, and what one of the runs keeps is hidden.
+    let budget = project.read("allotrope-budgets/runs.toml");
+    assert!(budget.contains("\nallocations = 7\n"), "{budget}");
+    assert!(!budget.contains("remaining"), "{budget}");
+    let said = project.test(&["--samples"]).expect(0);
+    said.has("every run's allocations: 7 8 7 7");
+    project.replace(
+        "allotrope-budgets/runs.toml",
+        "allocations = 7",
+        "allocations = 6",
+    );
+    project
+        .test(&[])
+        .expect(3)
+        .has("Run again: allotrope test --stacks runs");
+    project.test(&["--stacks"]).expect(3).has("allocations");
+}
+
+#[test]
 fn any_other_program_is_started_for_each_run() {
     let project = project(&test("guards", "runs = 3\nwarmup = 2"));
     project.accept();

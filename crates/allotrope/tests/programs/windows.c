@@ -122,6 +122,78 @@ static void one_thread(void) {
     pthread_join(other, NULL);
 }
 
+static pthread_mutex_t not_yet = PTHREAD_MUTEX_INITIALIZER;
+
+static void *short_lived(void *unused) {
+    (void)unused;
+    pthread_mutex_lock(&not_yet);
+    pthread_mutex_unlock(&not_yet);
+    churn(5, 64);
+    keep(1, 8);
+    return NULL;
+}
+
+/* Threads that begin before the window and are joined in it; then others that
+ * begin in it, one after the other, each in the place of the last. */
+static void joined(void) {
+    pthread_t threads[4];
+    pthread_mutex_lock(&not_yet);
+    for (int i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, short_lived, NULL);
+    uint64_t window = begin("joined", 0, 0);
+    pthread_mutex_unlock(&not_yet);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    window_close(window, 0);
+    uint64_t later = begin("begun", 0, 0);
+    for (int i = 0; i < 40; i++) {
+        pthread_create(&threads[0], NULL, short_lived, NULL);
+        pthread_join(threads[0], NULL);
+    }
+    window_close(later, 0);
+}
+
+/* Opted out, it goes on while windows open and close. */
+static void *outsider(void *unused) {
+    (void)unused;
+    opt_out(1);
+    set(&done, 1);
+    while (!atomic_load(&told))
+        churn(1, 8);
+    opt_out(0);
+    return NULL;
+}
+
+static void beside(void) {
+    pthread_t other;
+    pthread_create(&other, NULL, outsider, NULL);
+    wait_for(&done, 1);
+    for (int i = 0; i < 200; i++) {
+        uint64_t window = begin("beside", 0, 0);
+        churn(100, 8);
+        window_close(window, 0);
+    }
+    set(&told, 1);
+    pthread_join(other, NULL);
+}
+
+static uint64_t handed_over;
+
+static void *closes(void *unused) {
+    (void)unused;
+    keep(2, 8);
+    window_close(handed_over, 0);
+    return NULL;
+}
+
+static void closed_elsewhere(void) {
+    pthread_t other;
+    handed_over = begin("mine alone", 0, THIS_THREAD);
+    keep(3, 8);
+    pthread_create(&other, NULL, closes, NULL);
+    pthread_join(other, NULL);
+}
+
 static void *windows_of_its_own(void *name) {
     for (int i = 0; i < 500; i++) {
         uint64_t window = begin(name, 0, THIS_THREAD);
@@ -323,7 +395,7 @@ int main(int argc, char **argv) {
     *(void **)&window_close = dlsym(RTLD_DEFAULT, "allotrope_window_close");
     *(void **)&quiet = dlsym(RTLD_DEFAULT, "allotrope_quiet");
     *(void **)&opt_out = dlsym(RTLD_DEFAULT, "allotrope_opt_out");
-    if (!abi || abi() != 1 || !recording || recording() != 1)
+    if (!abi || abi() != 1 || !recording || recording() == 0)
         return 9;
     const char *wanted = argc > 1 ? argv[1] : "";
     if (strcmp(wanted, "nested") == 0)
@@ -334,6 +406,12 @@ int main(int argc, char **argv) {
         signalled(atoi(argv[2]));
     else if (strcmp(wanted, "one-thread") == 0)
         one_thread();
+    else if (strcmp(wanted, "joined") == 0)
+        joined();
+    else if (strcmp(wanted, "beside") == 0)
+        beside();
+    else if (strcmp(wanted, "closed-elsewhere") == 0)
+        closed_elsewhere();
     else if (strcmp(wanted, "crowd") == 0)
         crowd();
     else if (strcmp(wanted, "killed") == 0)
