@@ -8,7 +8,7 @@ use std::path::Path;
 use support::{compiled, record};
 
 /// Where Debian puts the allocators, with the packages that bring them.
-/// mimalloc is not among them: Debian's ends the program where C++ throws.
+/// mimalloc is not among them: Debian's ends this program, recorded or not.
 const ALLOCATORS: [(&str, &str); 2] = [
     ("libjemalloc.so.2", "libjemalloc2"),
     ("libtcmalloc_minimal.so.4", "libtcmalloc-minimal4"),
@@ -55,6 +55,25 @@ fn preloaded_allocators() {
             println!("skipped {file}: install Debian's {package}");
         }
     }
+}
+
+/// A C program with mimalloc: `programs/showing.c` makes one block of 11 bytes.
+#[test]
+fn mimalloc() {
+    let library = Path::new("/usr/lib/x86_64-linux-gnu/libmimalloc.so.2");
+    if !library.exists() {
+        return println!("skipped: install Debian's libmimalloc2.0");
+    }
+    let report = record(compiled("showing.c"))
+        .env("LD_PRELOAD", library)
+        .run()
+        .expect_status(5)
+        .report();
+    let process = report.only();
+    assert_eq!(process.number("lost_events"), 0, "{}", report.summary());
+    let found = process.where_stack(|stack| stack[0]["function"] == "main");
+    let seen = (found.allocations, found.bytes, found.temporary);
+    assert_eq!(seen, (1, 11, 1), "{}", report.summary());
 }
 
 /// jemalloc's `mallocx` and its relatives: `programs/mallocx.c`.
