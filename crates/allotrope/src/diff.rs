@@ -235,8 +235,17 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Read>), Failure> {
 
 fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {
     check_metric(sides, options.metric)?;
-    compare(&sides.before, &sides.after, options).status(BAD_INPUT)
+    let sets = || sides.before.iter().chain(&sides.after);
+    let stacks: usize = sets().map(|set| set.stacks.len()).sum();
+    let work = || compare(&sides.before, &sides.after, options).status(BAD_INPUT);
+    if stacks < WORTH_A_SIGN {
+        return work();
+    }
+    Progress::new(false).during("comparing stacks", work)
 }
+
+/// So many stacks take a moment to compare.
+const WORTH_A_SIGN: usize = 20_000;
 
 /// Says which file lacks the metric, and what could be compared instead.
 fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {

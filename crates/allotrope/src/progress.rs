@@ -45,6 +45,22 @@ impl Progress {
         bar.set_position(done);
     }
 
+    /// Shows that work is going on which cannot say how far it has come.
+    pub fn during<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
+        const TURN: Duration = Duration::from_millis(150);
+        if !self.wanted {
+            return work();
+        }
+        let sign = ProgressBar::new_spinner().with_message(what);
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
+            sign.set_style(style);
+        }
+        sign.enable_steady_tick(TURN);
+        let result = work();
+        sign.finish_and_clear();
+        result
+    }
+
     /// Takes the bar away; the next work shows it anew.
     pub fn finish(&self) {
         if let Some(bar) = std::mem::take(&mut *self.shown()).bar {
