@@ -15,8 +15,8 @@ static void *volatile sink;
 
 ALONE static void pairs(long count, size_t size) {
     for (long i = 0; i < count; i++) {
-        sink = malloc(size);
-        free(sink);
+        void *volatile block = malloc(size);
+        free(block);
     }
 }
 
