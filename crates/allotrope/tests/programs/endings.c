@@ -49,8 +49,11 @@ int main(int argc, char **argv) {
         syscall(SYS_exit_group, number);
     if (strcmp(name, "quick_exit") == 0)
         quick_exit(number);
-    if (strcmp(name, "kill") == 0)
+    if (strcmp(name, "kill") == 0) {
+        /* nohup(1) leaves some ignored. */
+        signal(number, SIG_DFL);
         kill(getpid(), number);
+    }
     if (strcmp(name, "fault") == 0)
         *nowhere = 1;
     if (strcmp(name, "abort") == 0)
