@@ -1,6 +1,7 @@
 //! What the process does: finds its arena, claims an image slot and lanes,
 //! and starts anew in a forked child.
 
+use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
@@ -10,6 +11,7 @@ use allotrope_ring::layout::{
 };
 use allotrope_ring::words::origin;
 
+use crate::arch::entry;
 use crate::counts;
 use crate::early;
 use crate::events;
@@ -437,7 +439,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
         (*thread).idle = 0;
         (*thread).nested = ptr::null_mut();
         if (*thread).lane.is_null() {
-            if !give_lane(thread) {
+            if !give_lane_aside(thread) {
                 return ptr::null_mut();
             }
         } else {
@@ -477,6 +479,32 @@ unsafe fn take_over_or_create() -> *mut Thread {
         THREAD_COUNT.store(count as u32 + 1, Release);
     }
     state
+}
+
+/// As [`give_lane`], on the second stack of the state, which nobody uses yet:
+/// a thread's first event may come in a handler on a small stack.
+unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
+    struct Gift {
+        thread: *mut Thread,
+        given: bool,
+    }
+    unsafe extern "C" fn give(gift: *mut c_void) {
+        // SAFETY: the caller's own; it holds the lock.
+        unsafe {
+            let gift = &mut *gift.cast::<Gift>();
+            gift.given = give_lane(gift.thread);
+        }
+    }
+    let mut gift = Gift {
+        thread,
+        given: false,
+    };
+    // SAFETY: signals are blocked, so that no hook of this state is at work
+    // there.
+    unsafe {
+        entry::call_on_stack((&raw mut gift).cast(), give, Thread::stack_top(thread));
+    }
+    gift.given
 }
 
 /// Claims a lane for `thread`, announces the image if that has not happened,
