@@ -28,10 +28,9 @@ pub enum Obstacle {
     OtherLoader(String),
     /// It is a 32-bit program.
     ThirtyTwoBit,
-    /// It is made for another processor (its ELF machine number).
-    OtherMachine(u16),
-    /// It is made for another processor.
-    AnotherMachine,
+    /// It is made for another processor; its ELF machine number, where that
+    /// is known.
+    OtherMachine(Option<u16>),
     /// Its file may not be read.
     Unreadable,
     /// From where it runs, the recorder's file is not to be found.
@@ -57,7 +56,7 @@ impl Obstacle {
         match what {
             remark::STATIC => Self::Static,
             remark::THIRTY_TWO_BIT => Self::ThirtyTwoBit,
-            remark::OTHER_MACHINE => Self::AnotherMachine,
+            remark::OTHER_MACHINE => Self::OtherMachine(None),
             remark::NO_RECORDER => Self::NoRecorder,
             remark::OTHER_LIBC => Self::OtherLibc,
             remark::OWN_MALLOC => Self::OwnMalloc(path()),
@@ -87,8 +86,10 @@ impl Obstacle {
             Self::Static => "it is statically linked, so no recorder can be loaded into it; link it dynamically against glibc".into(),
             Self::OtherLoader(loader) => format!("its loader is {loader}, not glibc's; build it for glibc (for example x86_64-unknown-linux-gnu)"),
             Self::ThirtyTwoBit => "it is a 32-bit program; build it for x86-64".into(),
-            Self::AnotherMachine => "it is made for another processor; build it for x86-64".into(),
-            Self::OtherMachine(machine) => format!("it is made for another processor (ELF machine {machine}); build it for x86-64"),
+            Self::OtherMachine(machine) => {
+                let number = machine.map_or(String::new(), |it| format!(" (ELF machine {it})"));
+                format!("it is made for another processor{number}; build it for x86-64")
+            }
             Self::Unreadable => "its file may not be read by this user; give yourself read permission for it".into(),
             Self::NoRecorder => "the recorder's file cannot be read from where it runs (a chroot or a container); bind-mount the folder of the recorder there, or give one that it can read with --recorder".into(),
             Self::OtherLibc => "its C library is not glibc; build it for glibc (for example x86_64-unknown-linux-gnu)".into(),
@@ -132,7 +133,7 @@ fn elf_obstacle(file: &File) -> io::Result<Option<Obstacle>> {
     }
     let machine = u16::from_le_bytes([header[18], header[19]]);
     if machine != EM_X86_64 {
-        return Ok(Some(Obstacle::OtherMachine(machine)));
+        return Ok(Some(Obstacle::OtherMachine(Some(machine))));
     }
     let Some(loader) = loader(file, &header)? else {
         return Ok(Some(Obstacle::Static));
@@ -220,7 +221,7 @@ mod tests {
         );
         let thirty_two_bit = Some(Obstacle::ThirtyTwoBit);
         assert_eq!(judge(&elf(1, 3, PT_INTERP, glibc), 0o755), thirty_two_bit);
-        let arm = Some(Obstacle::OtherMachine(183));
+        let arm = Some(Obstacle::OtherMachine(Some(183)));
         assert_eq!(judge(&elf(2, 183, PT_INTERP, glibc), 0o755), arm);
         let load = elf(2, EM_X86_64, 1, b"");
         assert_eq!(judge(&load, 0o755), Some(Obstacle::Static));
