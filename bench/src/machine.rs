@@ -1,6 +1,8 @@
 //! What was measured on, in a line or two.
 
+use std::hint::black_box;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Processor, memory, kernel, compilers, peers, and how busy it was.
 pub fn describe() -> String {
@@ -13,7 +15,10 @@ pub fn describe() -> String {
         .map_or(0.0, |kib| kib / (1 << 20) as f64);
     let processors = std::thread::available_parallelism().map_or(0, usize::from);
     let parts = [
-        format!("{processor}, {processors} CPUs, {gib:.0} GiB"),
+        format!(
+            "{processor}, {processors} CPUs, {gib:.0} GiB; two CPUs at once did {:.2} times the work of one",
+            work_of_two()
+        ),
         format!("Linux {}", first_line("uname", &["-r"])),
         first_line("ldd", &["--version"]),
         first_line("g++", &["--version"]),
@@ -26,6 +31,37 @@ pub fn describe() -> String {
         .cloned()
         .collect::<Vec<_>>()
         .join("; ")
+}
+
+/// How much two busy threads get done compared with one: 2 on two cores, little
+/// more than 1 where two CPUs are threads of one core, or of a host with other
+/// guests. There a program is slowed by whatever its recorder's other processes
+/// do, and ratios of wall time hold the processor time of both.
+fn work_of_two() -> f64 {
+    let mut alone = 0;
+    let mut both = 0;
+    for _ in 0..3 {
+        alone += work();
+        let other = std::thread::spawn(work);
+        both += work() + other.join().unwrap_or_default();
+    }
+    both as f64 / alone as f64
+}
+
+/// Rounds of independent arithmetic that are done in a fifth of a second.
+fn work() -> u64 {
+    let end = Instant::now() + Duration::from_millis(200);
+    let mut sums = [1u64; 8];
+    let mut rounds = 0;
+    while Instant::now() < end {
+        for _ in 0..10_000 {
+            for sum in &mut sums {
+                *sum = black_box(sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ *sum >> 7);
+            }
+        }
+        rounds += 1;
+    }
+    rounds
 }
 
 /// Processes that wanted to run in the last minute.
