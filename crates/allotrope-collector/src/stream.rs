@@ -8,7 +8,7 @@ use allotrope_ring::arena::tick_now;
 use allotrope_ring::words::{self, Malformed, Sums, Word};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochMark, Event, EventKind, Loss, LossReason, Record, StackId, StackNode,
-    StreamId, ThreadEnd, ThreadId, ThreadStart, WindowCounts, WindowSums, stack_end,
+    StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums, stack_end,
 };
 
 use crate::book::Book;
@@ -37,6 +37,8 @@ pub(crate) struct Stream {
     descriptors: Option<OpenDescriptors>,
     /// What was told of the lane's counters, where calls are only counted.
     told: Told,
+    /// How often, and how many ticks, the speaker waited; not told yet.
+    waits: (u64, u64),
     /// The last time that it marked.
     last_tick: u64,
     stacks: LaneStacks,
@@ -71,6 +73,7 @@ impl Stream {
             speaker: None,
             descriptors: None,
             told: Told::default(),
+            waits: (0, 0),
             last_tick: 0,
             stacks: LaneStacks::default(),
             pending: Vec::new(),
@@ -294,6 +297,10 @@ impl Stream {
             Word::Thread { tid, tick, nested } => {
                 self.announce(tid, tick, nested, image, book);
             }
+            Word::Waited { ticks } => {
+                let (waits, waited) = self.waits;
+                self.waits = (waits + 1, waited.saturating_add(ticks));
+            }
             Word::Forget => self.stacks.forget(&mut book.budget),
             Word::Mapping(words) => {
                 let new = image
@@ -342,6 +349,7 @@ impl Stream {
     }
 
     fn announce(&mut self, tid: u32, tick: u64, nested: bool, image: &mut Image, book: &mut Book) {
+        self.write_waits(image, book);
         if let Some((thread, tid)) = self.thread
             && image.threads.end(thread, tid)
         {
@@ -444,6 +452,7 @@ impl Stream {
     /// Writes what is pending, the stacks it refers to first.
     pub(crate) fn write(&mut self, image: &mut Image, book: &mut Book) {
         image.write_fresh_stacks(&mut book.trace);
+        self.write_waits(image, book);
         self.oldest = None;
         if self.pending.is_empty() {
             return;
@@ -458,6 +467,20 @@ impl Stream {
         self.pending.clear();
         if !busy {
             self.pending.shrink_to(IDLE_ROOM);
+        }
+    }
+
+    /// Writes how often and how long the speaker waited since the last time.
+    fn write_waits(&mut self, image: &Image, book: &mut Book) {
+        let (waits, waited_ticks) = std::mem::take(&mut self.waits);
+        if waits > 0 {
+            book.trace.write(&Record::Waits(Waits {
+                image: image.id,
+                thread: self.speaker,
+                tick: tick_now(),
+                waits,
+                waited_ticks,
+            }));
         }
     }
 

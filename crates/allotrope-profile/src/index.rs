@@ -41,12 +41,20 @@ pub(crate) struct Image<H> {
     /// Ticks and bytes.
     pub resident: Vec<(u64, u64)>,
     pub losses: BTreeMap<LossReason, u64>,
+    pub waits: FxHashMap<Option<ThreadId>, Waited>,
     pub counted: Counted,
     pub threads: RefCell<Threads>,
     pub runtime_code: RefCell<RuntimeCode>,
     pub windows: WindowTable,
     /// Images forked from this one, in order of start.
     pub children: Vec<ImageId>,
+}
+
+/// How often and how long a thread waited for the recording.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Waited {
+    pub waits: u64,
+    pub ticks: u64,
 }
 
 /// An image's stack nodes.
@@ -133,6 +141,7 @@ impl<H> Image<H> {
             streams: BTreeMap::new(),
             resident: Vec::new(),
             losses: BTreeMap::new(),
+            waits: FxHashMap::default(),
             counted: Counted::default(),
             threads: RefCell::default(),
             runtime_code: RefCell::default(),
@@ -238,6 +247,11 @@ impl<H> Index<H> {
                 let lost = image.losses.entry(loss.reason).or_default();
                 *lost = lost.saturating_add(loss.events);
             }
+            Record::Waits(new) => {
+                let known = image.waits.entry(new.thread).or_default();
+                known.waits = known.waits.saturating_add(new.waits);
+                known.ticks = known.ticks.saturating_add(new.waited_ticks);
+            }
             _ => {}
         }
     }
@@ -275,6 +289,7 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::Stacks { image, .. } | Record::ResidentSet { image, .. } => Some(*image),
         Record::Counts(counts) => Some(counts.image),
         Record::Loss(loss) => Some(loss.image),
+        Record::Waits(waits) => Some(waits.image),
         Record::RuntimeSymbols(symbols) => Some(symbols.image),
         Record::Window(window) => Some(window.image),
         Record::WindowEnd(end) => Some(end.image),

@@ -110,6 +110,11 @@ pub struct Process {
     pub lost_events: u64,
     /// The reported ones by reason.
     pub losses: Vec<(LossReason, u64)>,
+    /// How often its threads waited for the recording, which was slower than
+    /// they were.
+    pub waits: u64,
+    /// How long, all threads together, in microseconds.
+    pub waited_us: u64,
     /// Events whose order among threads several histories agree with, those
     /// that were put at a wrong place (a deallocation that came too early or
     /// too late for its block), and inherited blocks that turned out to be gone.
@@ -217,6 +222,10 @@ pub struct ThreadTotals {
     pub deallocations: u64,
     /// Its allocations that were temporary.
     pub temporary_allocations: u64,
+    /// How often it waited for the recording.
+    pub waits: u64,
+    /// How long, in microseconds.
+    pub waited_us: u64,
 }
 
 /// What came through one entry point.

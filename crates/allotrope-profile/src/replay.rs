@@ -412,6 +412,8 @@ pub(crate) fn process<H>(
             .iter()
             .map(|(&reason, &n)| (reason, n))
             .collect(),
+        waits: 0,
+        waited_us: 0,
         ambiguous_events: balance.ambiguous,
         unmatched_deallocations: balance.unmatched,
         unoptimised: frames.unoptimised(&image.start.executable),
@@ -432,10 +434,19 @@ pub(crate) fn process<H>(
             .collect(),
         windows: Vec::new(),
     };
+    let in_us = |ticks| {
+        let end_ns = index.timeline.ns(image.start.tick.saturating_add(ticks));
+        end_ns.saturating_sub(start_ns) / 1_000
+    };
+    for waited in image.waits.values() {
+        process.waits = process.waits.saturating_add(waited.waits);
+        process.waited_us = process.waited_us.saturating_add(in_us(waited.ticks));
+    }
     let threads = image.threads.borrow();
     process.threads = (threads.known.iter().enumerate())
         .map(|(number, thread)| {
             let figures = balance.threads.get(number).copied().unwrap_or_default();
+            let waited = image.waits.get(&thread.thread).copied().unwrap_or_default();
             ThreadTotals {
                 thread: thread.thread,
                 tid: thread.tid,
@@ -448,6 +459,8 @@ pub(crate) fn process<H>(
                 allocated_bytes: figures.allocated_bytes,
                 deallocations: figures.deallocations,
                 temporary_allocations: figures.temporary,
+                waits: waited.waits,
+                waited_us: in_us(waited.ticks),
             }
         })
         .collect();

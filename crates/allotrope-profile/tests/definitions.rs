@@ -3,7 +3,7 @@
 mod story;
 
 use allotrope_profile::{Options, blocks_of_sites};
-use allotrope_trace::model::{Clock, Exit, Loss, LossReason, Record};
+use allotrope_trace::model::{Clock, Exit, Loss, LossReason, Record, Waits};
 use story::*;
 
 #[test]
@@ -243,6 +243,47 @@ fn times_follow_the_clock_records() {
     // Events at the start and in the middle of 1 ms: three ticks are a microsecond.
     let lived = site(&process, 8).lifetimes.mean_us();
     assert!((lived - 500.0).abs() < 0.1, "{lived}");
+}
+
+#[test]
+fn waits_are_added_up_by_thread() {
+    let mut story = Story::one_image();
+    // Three ticks are a microsecond.
+    story.push(Record::Clock(Clock {
+        tick: 0,
+        monotonic_ns: 0,
+    }));
+    story.push(Record::Clock(Clock {
+        tick: 3_000,
+        monotonic_ns: 1_000_000,
+    }));
+    let other = [thread(2), alloc(8, 0x20, 10)];
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(900)]);
+    story.events(0, 1, &other);
+    for (thread, waits, waited_ticks) in [
+        (Some(1), 2, 300),
+        (Some(2), 1, 30),
+        (Some(1), 1, 600),
+        (None, 1, 3),
+    ] {
+        story.push(Record::Waits(Waits {
+            image: 0,
+            thread,
+            tick: 1_000,
+            waits,
+            waited_ticks,
+        }));
+    }
+    let process = story.process(3_000);
+    let by_thread = |id| {
+        let mut threads = process.threads.iter();
+        let found = threads.find(|thread| thread.thread == Some(id));
+        found.map(|thread| (thread.waits, thread.waited_us))
+    };
+    let us = |ticks: u64| ticks * 1_000 / 3_000;
+    assert_eq!(by_thread(1), Some((3, us(900))));
+    assert_eq!(by_thread(2), Some((1, us(30))));
+    assert_eq!((process.waits, process.waited_us), (5, us(933)));
 }
 
 #[test]

@@ -452,17 +452,24 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
             return false;
         }
         let lane = &*(*thread).lane;
-        let end = (*thread).position + words + RING_MARGIN as u64;
-        while lane.read.load(Acquire) + (RING_WORDS as u64) < end {
+        let is_short = |end| lane.read.load(Acquire) + (RING_WORDS as u64) < end;
+        // `Waited` is to fit, too.
+        let end = (*thread).position + words + 1 + RING_MARGIN as u64;
+        let mut waited = None;
+        if is_short(end) {
             if !waits {
                 ring_doorbell();
                 return false;
             }
-            wait_for_space(thread, end);
-            if control.stopped.load(Relaxed) != 0 || collector_is_gone() {
-                process::turn_off();
-                return false;
+            let since = arch::tick();
+            while is_short(end) {
+                wait_for_space(thread, end);
+                if control.stopped.load(Relaxed) != 0 || collector_is_gone() {
+                    process::turn_off();
+                    return false;
+                }
             }
+            waited = Some(arch::tick().saturating_sub(since));
         }
         if !reserve(thread, end) {
             return false;
@@ -470,6 +477,11 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
         let free_up_to = lane.read.load(Acquire) + RING_WORDS as u64;
         (*Thread::guarded(thread)).hard_limit =
             free_up_to.min((*thread).reserved) - RING_MARGIN as u64;
+        if let Some(ticks) = waited {
+            let ticks = ticks.min(words::ADDRESS_MASK);
+            put(thread, 0, head(kind::WAITED, 0, ticks));
+            publish(thread, 1);
+        }
     }
     true
 }

@@ -72,6 +72,8 @@ struct ProcessForm<'a> {
     complete: bool,
     lost_events: u64,
     ambiguous_events: u64,
+    waits: u64,
+    waited_us: u64,
     totals: TotalsForm,
     /// A program without windows has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -215,6 +217,8 @@ fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
         complete: process.complete,
         lost_events: process.lost_events,
         ambiguous_events: process.ambiguous_events,
+        waits: process.waits,
+        waited_us: process.waited_us,
         totals: totals_form(&process.totals, counts_only),
         windows: (!process.windows.is_empty()).then_some(Windows(process, counts_only)),
         sites: (!counts_only).then_some(Sites(&process.sites)),

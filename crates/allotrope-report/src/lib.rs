@@ -22,4 +22,4 @@ pub use selection::{Key, Part, sites_alike};
 pub use signal::signal_name;
 pub use source_lines::SourceLines;
 pub use style::Style;
-pub use warnings::warnings;
+pub use warnings::{times, waits, warnings};

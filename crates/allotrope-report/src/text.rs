@@ -24,7 +24,7 @@ pub use site::write_site;
 use crate::selection::{Key, Part, processes, rows};
 use crate::source_lines::SourceLines;
 use crate::style::{Role, Style};
-use crate::warnings::warnings;
+use crate::warnings::{waits, warnings};
 
 /// How a call tree grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,7 +140,8 @@ fn says_something(key: Key, options: &TextOptions) -> bool {
 
 fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::Result<()> {
     const MOST: usize = 20;
-    let all = warnings(profile);
+    let mut all = warnings(profile);
+    all.extend(waits(profile));
     if all.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use allotrope_profile::{Process, Profile};
 use allotrope_trace::model::LossReason;
 
-use crate::numbers::count;
+use crate::numbers::{count, duration};
 
 /// Every reservation about the profile, the gravest first. One sentence each,
 /// on one line, without colour.
@@ -57,6 +57,34 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
         ));
     }
     all
+}
+
+/// Which processes waited for the recording, a sentence each: figures are
+/// right, times are too long.
+pub fn waits(profile: &Profile) -> Vec<String> {
+    let waited = profile.processes.iter().filter(|process| process.waits > 0);
+    let sentence = |process: &Process| {
+        let threads = process.threads.iter().filter(|thread| thread.waits > 0);
+        let among = match threads.count() {
+            0 | 1 => String::new(),
+            many => format!(" in {} threads together", count(many as u64)),
+        };
+        format!(
+            "{} waited {}, {}{among}, for the recording: durations and lifetimes include that.",
+            subject(process),
+            times(process.waits),
+            duration(process.waited_us as f64)
+        )
+    };
+    waited.map(sentence).collect()
+}
+
+/// How often something happened, in words.
+pub fn times(number: u64) -> String {
+    match number {
+        1 => "once".to_owned(),
+        _ => format!("{} times", count(number)),
+    }
 }
 
 fn lost(process: &Process) -> Option<String> {

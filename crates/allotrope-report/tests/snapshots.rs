@@ -346,6 +346,13 @@ fn troubled() -> MemoryTrace {
         events: 1_234,
         tick: 0,
     }));
+    records.push(Record::Waits(Waits {
+        image: 1,
+        thread: Some(1),
+        tick: 0,
+        waits: 12,
+        waited_ticks: 34_000_000,
+    }));
     records.push(Record::Unrecorded(Unrecorded {
         pid: 4_002,
         executable: "/bin/busybox".into(),

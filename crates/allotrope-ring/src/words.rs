@@ -67,6 +67,8 @@ pub mod kind {
     /// `[0]`: the descriptors that are open now are to be remembered for the
     /// window that this lane opens next.
     pub const DESCRIPTORS: u8 = 21;
+    /// `[ticks]`: the thread has waited so long for room in its ring.
+    pub const WAITED: u8 = 22;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
     /// the lane's counters as its last thread left them; entry points without
     /// any are left out. What a thread did that had opted out of windows
@@ -195,6 +197,9 @@ pub enum Word<'a> {
         tick: u64,
     },
     Descriptors,
+    Waited {
+        ticks: u64,
+    },
     /// Five words for each entry point, see [`kind::COUNTS`].
     Counts(&'a [[u64; COUNTS_WORDS]]),
     WindowCounts {
@@ -292,7 +297,8 @@ pub fn length(first: u64) -> Option<usize> {
         | kind::FORGET
         | kind::EXIT
         | kind::UNMAPPED
-        | kind::DESCRIPTORS => 1,
+        | kind::DESCRIPTORS
+        | kind::WAITED => 1,
         kind::ALLOCATION | kind::REALLOCATION_END | kind::ANCHOR | kind::THREAD | kind::NODE => 2,
         kind::ALLOCATION_LONG | kind::REALLOCATION_END_LONG | kind::EPOCH => 3,
         kind::WINDOW_END => 4,
@@ -397,6 +403,7 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
             tick: second(3),
         },
         kind::DESCRIPTORS => Word::Descriptors,
+        kind::WAITED => Word::Waited { ticks: address },
         _ => Word::Unmapped {
             mapping: address as u16,
         },
@@ -510,6 +517,15 @@ mod tests {
         assert_eq!(
             decode(&[head(kind::EXIT, 0, u64::from(-3i32 as u32))]),
             Ok((Word::Exit { status: -3 }, 1))
+        );
+        assert_eq!(
+            decode(&[head(kind::WAITED, 0, ADDRESS_MASK)]),
+            Ok((
+                Word::Waited {
+                    ticks: (1 << 48) - 1
+                },
+                1
+            ))
         );
     }
 

@@ -98,6 +98,8 @@ pub enum Record {
     Counts(Counts),
     /// Events that could not be recorded.
     Loss(Loss),
+    /// How often and how long a thread waited for the recording.
+    Waits(Waits),
     /// A span of the program with a name begins.
     Window(Window),
     /// It ends.
@@ -510,6 +512,22 @@ pub struct EntryCounts {
     /// Calls of realloc that gave a block for a block: each is one of the
     /// allocations and one of the deallocations, too.
     pub reallocations: u64,
+}
+
+/// A thread waited for its events to be taken, since it makes them faster than
+/// they are written: what it did since the record of its before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waits {
+    /// The image.
+    pub image: ImageId,
+    /// The thread, if that is known.
+    pub thread: Option<ThreadId>,
+    /// When that was noticed.
+    pub tick: u64,
+    /// How often it waited.
+    pub waits: u64,
+    /// How long in all, in ticks.
+    pub waited_ticks: u64,
 }
 
 /// Why events are missing.

@@ -185,6 +185,17 @@ fn threads_lanes_and_all_kinds_of_events_are_told_apart() {
     losses.sort_unstable();
     assert_eq!(losses, [(0, 5), (3, 1), (4, 6)]);
     assert_eq!(recorded.done.lost_events, 12);
+    let waited = |tid| {
+        let records = recorded.records.iter().filter_map(|record| match record {
+            Record::Waits(it) if it.thread == Some(thread(tid)) => Some(it),
+            _ => None,
+        });
+        records.fold((0, 0), |sum, it| {
+            (sum.0 + it.waits, sum.1 + it.waited_ticks)
+        })
+    };
+    assert_eq!(waited(1_000_001), (2, 30 + 12));
+    assert_eq!(waited(1_000_002), (1, 1 << 47));
 }
 
 #[test]

@@ -217,8 +217,11 @@ impl Program {
         );
         event(kind::REALLOCATION_START, realloc, HEAP, &[]);
         event(kind::REALLOCATION_FREED, 0, HEAP, &[]);
+        event(kind::WAITED, 0, 30, &[]);
+        event(kind::WAITED, 0, 12, &[]);
         self.thread(other, 1_000_002, false);
         event(kind::DEALLOCATION, FREE, HEAP, &[]);
+        event(kind::WAITED, 0, 1 << 47, &[]);
         self.producer.lose(slot, 0, 5);
         self.producer.lose(slot, 4, 6);
         0

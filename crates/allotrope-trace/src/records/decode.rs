@@ -6,7 +6,7 @@ use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd,
     ImageStart, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet, Record,
     Recording, RuntimeSymbols, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
-    Window, WindowCounts, WindowEnd, WindowSums,
+    Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -63,6 +63,13 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             bytes: from.varint()?,
         },
         tag::LOSS => Record::Loss(loss(from)?),
+        tag::WAITS => Record::Waits(Waits {
+            image: from.varint_u32()?,
+            thread: optional_u32(from)?,
+            tick: from.varint()?,
+            waits: from.varint()?,
+            waited_ticks: from.varint()?,
+        }),
         tag::COUNTS => Record::Counts(counts(from)?),
         tag::WINDOW => Record::Window(window(from)?),
         tag::WINDOW_END => Record::WindowEnd(window_end(from)?),

@@ -3,7 +3,7 @@
 use super::tag;
 use crate::model::{
     Counts, Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols,
-    Window, WindowCounts, WindowEnd,
+    Waits, Window, WindowCounts, WindowEnd,
 };
 use crate::varint::{put, put_delta};
 
@@ -84,6 +84,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
             let fields = [it.image.into(), it.reason as u64, it.events, it.tick];
             numbers(out, tag::LOSS, &fields)
         }
+        Record::Waits(it) => waits(it, out),
         Record::Counts(it) => counts(it, out),
         Record::Window(it) => window(it, out),
         Record::WindowEnd(it) => window_end(it, out),
@@ -246,6 +247,12 @@ fn window_end(it: &WindowEnd, out: &mut Vec<u8>) -> u64 {
         put(out, descriptors.more);
     }
     tag::WINDOW_END
+}
+
+fn waits(it: &Waits, out: &mut Vec<u8>) -> u64 {
+    put(out, it.image.into());
+    optional(it.thread.map(u64::from), out);
+    numbers(out, tag::WAITS, &[it.tick, it.waits, it.waited_ticks])
 }
 
 fn window_counts(it: &WindowCounts, out: &mut Vec<u8>) -> u64 {

@@ -34,6 +34,7 @@ pub(crate) mod tag {
     pub(crate) const RUNTIME_SYMBOLS: u64 = 18;
     pub(crate) const COUNTS: u64 = 19;
     pub(crate) const WINDOW_COUNTS: u64 = 20;
+    pub(crate) const WAITS: u64 = 21;
 }
 
 /// Says what of a record contradicts itself. The writer asks so that it never

@@ -255,6 +255,20 @@ fn loss() -> impl Strategy<Value = Record> {
     })
 }
 
+fn waits() -> impl Strategy<Value = Record> {
+    (id(), option::of(id()), number(), number(), number()).prop_map(
+        |(image, thread, tick, waits, waited_ticks)| {
+            Record::Waits(Waits {
+                image,
+                thread,
+                tick,
+                waits,
+                waited_ticks,
+            })
+        },
+    )
+}
+
 fn quiet() -> impl Strategy<Value = Quiet> {
     prop_oneof![
         Just(Quiet::NotAsked),
@@ -423,6 +437,7 @@ pub fn record() -> impl Strategy<Value = Record> {
             bytes
         }),
         loss(),
+        waits(),
         counts(),
         window(),
         window_end(),

@@ -8,7 +8,7 @@ use std::path::Path;
 use allotrope_collector::protocol::Done;
 use allotrope_profile::{Process, Profile};
 use allotrope_report::numbers::{bytes, count, duration, share};
-use allotrope_report::warnings;
+use allotrope_report::{times, warnings};
 use anyhow::anyhow;
 
 use crate::progress::Progress;
@@ -81,6 +81,12 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     line("processes", &count(profile.processes.len() as u64));
     let lost = total(|process| process.lost_events).max(done.lost_events);
     line("events lost", &count(lost));
+    let waits = total(|process| process.waits);
+    if waits > 0 {
+        let waited = duration(total(|process| process.waited_us) as f64);
+        let value = format!("{}, {waited}, for the recording", times(waits));
+        line("waited", &value);
+    }
     line(
         "trace",
         &format!("{} ({})", path.display(), bytes(done.bytes)),

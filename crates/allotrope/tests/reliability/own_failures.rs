@@ -49,12 +49,35 @@ impl Waiting {
 
     /// The collector of this recording: the front's child that says so.
     fn collector(&self) -> Pid {
+        self.child_of_front(true)
+    }
+
+    /// The front's other child.
+    fn program(&self) -> Pid {
+        self.child_of_front(false)
+    }
+
+    fn child_of_front(&self, collects: bool) -> Pid {
         let found = std::fs::read_dir("/proc")
             .expect("it is mounted")
             .flatten()
             .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-            .find(|pid| is_collector(*pid, self.child.id()));
-        Pid::from_raw(found.expect("a recording has a collector")).expect("above 0")
+            .find(|pid| is_child(*pid, self.child.id()) && is_collector(*pid) == collects);
+        Pid::from_raw(found.expect("a recording has both")).expect("above 0")
+    }
+
+    /// Waits until the program, which has nothing to wait for but the collector,
+    /// has gone to sleep some more times.
+    fn wait_until_it_waits(&self) {
+        let (program, start) = (self.program(), Instant::now());
+        let before = sleeps(program);
+        while sleeps(program) < before + 3 {
+            assert!(
+                start.elapsed() < Duration::from_secs(60),
+                "it does not wait"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Waits until the trace, which grows, shows what came before "ready".
@@ -88,11 +111,28 @@ fn allocations_in(report: &Report) -> u64 {
     processes.iter().map(|p| p.total("allocations")).sum()
 }
 
-fn is_collector(pid: i32, front: u32) -> bool {
-    let read = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let status = String::from_utf8_lossy(&read("status")).into_owned();
-    status.lines().any(|line| line == format!("PPid:\t{front}"))
-        && read("cmdline").split(|byte| *byte == 0).nth(1) == Some(b"__collect")
+fn status(pid: i32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
+}
+
+fn is_child(pid: i32, front: u32) -> bool {
+    let parent = format!("PPid:\t{front}");
+    status(pid).lines().any(|line| line == parent)
+}
+
+fn is_collector(pid: i32) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) == Some(b"__collect")
+}
+
+/// How often the process went to sleep.
+fn sleeps(pid: Pid) -> u64 {
+    let status = status(pid.as_raw_nonzero().get());
+    let mut counts = status
+        .lines()
+        .filter_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    let count = counts.next().expect("the process runs");
+    count.trim().parse().expect("a number")
 }
 
 fn waiting(pairs: u64, bytes: u64) -> Waiting {
@@ -144,7 +184,7 @@ fn collector_killed() {
 #[test]
 fn collector_stopped() {
     let pairs = count(2_000_000, 20_000_000);
-    let expected = "everything, nothing lost";
+    let expected = "everything, nothing lost; that the program waited is said";
     case(
         GROUP,
         "the collector is stopped, and continued",
@@ -154,13 +194,41 @@ fn collector_stopped() {
             let collector = waiting.collector();
             kill_process(collector, Signal::STOP).expect("it lives");
             waiting.go();
-            std::thread::sleep(Duration::from_millis(500));
+            waiting.wait_until_it_waits();
+            let waits_for = Duration::from_millis(500);
+            std::thread::sleep(waits_for);
             kill_process(collector, Signal::CONT).expect("it lives");
             let recording = waiting.finish().expect_status(7);
-            expect_all(&recording.report(), pairs);
-            Outcome::Seen(format!("{pairs} of {pairs}, lost 0"))
+            let said = &recording.stderr;
+            assert!(said.contains("allotrope: waited "), "{said}");
+            let report = recording.report();
+            expect_all(&report, pairs);
+            let process = report.only();
+            assert!(process.number("waits") > 0);
+            // It waited all that time; the two clocks may differ a little.
+            let least = waits_for.as_micros() as u64 / 2;
+            assert!(process.number("waited_us") > least);
+            Outcome::Seen(format!("{pairs} of {pairs}, lost 0; the wait is said"))
         },
     );
+}
+
+/// What fits into the ring can not fill it.
+#[test]
+fn nothing_waited() {
+    let pairs = 10_000;
+    let expected = "everything; no wait is told of";
+    case(GROUP, "a program that makes little", expected, || {
+        let mut waiting = waiting(pairs, 0);
+        waiting.go();
+        let recording = waiting.finish().expect_status(7);
+        assert!(!recording.stderr.contains("waited"), "{}", recording.stderr);
+        let report = recording.report();
+        expect_all(&report, pairs);
+        assert_eq!(report.only().number("waits"), 0);
+        assert_eq!(report.only().number("waited_us"), 0);
+        Outcome::Seen("no wait".to_owned())
+    });
 }
 
 #[test]

@@ -24,6 +24,8 @@ const PROCESS: &[&str] = &[
     "complete",
     "lost_events",
     "ambiguous_events",
+    "waits",
+    "waited_us",
     "totals",
     "sites",
 ];
@@ -155,6 +157,8 @@ fn check_process(process: &Value, frames: u64, place: &str) {
         "duration_us",
         "lost_events",
         "ambiguous_events",
+        "waits",
+        "waited_us",
     ] {
         count(&process[name], place, name);
     }
