@@ -29,6 +29,11 @@ const ANCHOR_WORDS: u64 = 128;
 /// with each event, and what it does can be ordered against other threads
 /// exactly; to a busy one a reading costs more than an event and comes seldom.
 const ANCHOR_TICKS: u64 = 4000;
+/// The same in an image that has only one lane. The times order nothing then;
+/// they say when something was, and the events between two are spread evenly.
+const LONE_ANCHOR_WORDS: u64 = 1024;
+/// See there: 25 microseconds.
+const LONE_ANCHOR_TICKS: u64 = 64_000;
 /// Words after which the collector is woken if it sleeps.
 const DOORBELL_WORDS: u64 = RING_WORDS as u64 / 4;
 /// How far ahead of the position cache lines are asked for. The collector read
@@ -79,7 +84,7 @@ pub unsafe fn publish(thread: *mut Thread, length: usize) {
 pub unsafe fn ready(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
-        if (*thread).position >= (&raw const (*Thread::guarded(thread)).limit).read_volatile() {
+        if (*thread).position >= Thread::limit(thread).load(Relaxed) {
             return refill(thread);
         }
         if watched(thread) != (*thread).seen {
@@ -304,6 +309,9 @@ pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
             process::lost(Loss::RingFull);
             return false;
         }
+        if (*thread).was_alone && !process::is_alone() {
+            tell_company(thread);
+        }
         let tid = u64::from(system::thread_id());
         put(
             thread,
@@ -312,7 +320,7 @@ pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
         );
         put(thread, 1, arch::tick());
         publish(thread, 2);
-        (*Thread::guarded(thread)).limit = 0;
+        Thread::limit(thread).store(0, Relaxed);
         true
     }
 }
@@ -392,30 +400,69 @@ unsafe fn refill(thread: *mut Thread) -> bool {
             (*thread).rung = (*thread).position;
             ring_doorbell();
         }
+        let is_alone = process::is_alone();
+        if (*thread).was_alone && !is_alone {
+            tell_company(thread);
+        }
         let position = (*thread).position;
         mark_time(thread);
-        let words = words_to_next_mark(thread, position);
-        (*Thread::guarded(thread)).limit = if (*thread).is_nested {
-            0
-        } else {
-            (*thread).position + words
-        };
+        if (*thread).is_nested {
+            // The limit stays 0.
+            return true;
+        }
+        let words = words_to_next_mark(thread, position, is_alone);
+        (*thread).was_alone = is_alone;
+        Thread::limit(thread).store((*thread).position + words, Relaxed);
+        if is_alone && !process::is_still_alone() {
+            Thread::limit(thread).store(0, Relaxed);
+        }
     }
     true
 }
 
+/// Writes when the image's second thread came, if this one has marked the time
+/// seldom until now: all that stands before it was recorded before that.
+#[cold]
+unsafe fn tell_company(thread: *mut Thread) {
+    // SAFETY: the thread's own state; the margin takes these words.
+    unsafe {
+        (*thread).was_alone = false;
+        if let Some(tick) = process::company_tick()
+            && tick > (*thread).marked_tick
+        {
+            (*thread).marked_tick = tick;
+            put(thread, 0, head(kind::ANCHOR, 0, 0));
+            put(thread, 1, tick);
+            publish(thread, 2);
+        }
+    }
+}
+
 /// How many words may follow the mark that was just written at `position`, by
 /// how long those before it took; growing slowly, for a thread that was idle
-/// may have become busy.
-unsafe fn words_to_next_mark(thread: *mut Thread, position: u64) -> u64 {
+/// may have become busy. One that makes less than an event in `ANCHOR_TICKS` marks
+/// each, whether or not it is alone: what little it does has its exact time.
+unsafe fn words_to_next_mark(thread: *mut Thread, position: u64, is_alone: bool) -> u64 {
+    const EVENT_WORDS: u64 = 2;
     // SAFETY: the thread's own state.
     unsafe {
         let ticks = (*thread).marked_tick.wrapping_sub((*thread).measured_tick);
         let words = position.saturating_sub((*thread).measured_position).max(1);
         (*thread).measured_tick = (*thread).marked_tick;
         (*thread).measured_position = (*thread).position;
-        let in_time = words.saturating_mul(ANCHOR_TICKS) / ticks.max(1);
-        in_time.min(words * 2).clamp(1, ANCHOR_WORDS)
+        let in_time = |ticks_to_pass| words.saturating_mul(ticks_to_pass) / ticks.max(1);
+        let (in_time, most) = match in_time(ANCHOR_TICKS) {
+            busy if is_alone && busy >= EVENT_WORDS => {
+                // There is room for `ANCHOR_WORDS`, and perhaps for more.
+                let room = (*Thread::guarded(thread))
+                    .hard_limit
+                    .saturating_sub((*thread).position);
+                let most = room.clamp(ANCHOR_WORDS, LONE_ANCHOR_WORDS);
+                (in_time(LONE_ANCHOR_TICKS), most)
+            }
+            otherwise => (otherwise, ANCHOR_WORDS),
+        };
+        in_time.min(words * 2).clamp(1, most)
     }
 }
 

@@ -3,15 +3,15 @@
 
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
 use allotrope_ring::layout::{
     self, Control, Counters, ImageSlot, LANES, Lane, RING_STRIDE, Remark, Shared, remark,
 };
 use allotrope_ring::words::origin;
 
-use crate::arch::entry;
+use crate::arch::{self, entry};
 use crate::counts;
 use crate::early;
 use crate::events;
@@ -38,6 +38,11 @@ pub struct Guard {
     origin: AtomicU32,
     /// The parent's slot + 1, for a fork.
     parent: AtomicU32,
+    /// Lanes that the image has claimed.
+    lanes_claimed: AtomicU32,
+    /// When another thread claimed the second one; 0: it has not, or a handler
+    /// did, within an event of the first.
+    company_tick: AtomicU64,
     /// Mapped code.
     pub modules: Table,
 }
@@ -136,6 +141,53 @@ fn slots() -> &'static [ImageSlot; layout::IMAGES] {
 /// All lanes, those of other images too.
 pub fn lanes() -> &'static [Lane; LANES] {
     arena_at(layout::LANES_OFFSET)
+}
+
+/// Whether the image has never had more than one lane.
+///
+/// There is one order among the events of one lane, so that its thread need
+/// not mark the time often. Whoever claims the second lane first says that there
+/// is company and then sets the limit of the first to 0, with a fence in
+/// between; the first sets its limit and then asks here, likewise. So either it
+/// learns here that it has company, or the 0 comes behind its limit: its next
+/// event goes the slow way and marks the time. Any event that the program's own
+/// synchronisation puts behind the claim sees the 0 (coherence), as one sees
+/// the epoch of a window.
+pub fn is_alone() -> bool {
+    guard().lanes_claimed.load(Relaxed) <= 1
+}
+
+/// As [`is_alone`], behind the setting of a limit.
+pub fn is_still_alone() -> bool {
+    fence(SeqCst);
+    is_alone()
+}
+
+/// When another thread joined the image's first; what that one had recorded
+/// until it noticed was recorded before. `None`: it is not known.
+pub fn company_tick() -> Option<u64> {
+    Some(guard().company_tick.load(Relaxed)).filter(|&tick| tick != 0)
+}
+
+/// `thread` has claimed a lane. The lock is held.
+fn note_claim(thread: *mut Thread) {
+    if guard().lanes_claimed.fetch_add(1, Relaxed) != 1 {
+        return;
+    }
+    fence(SeqCst);
+    // SAFETY: states are never unmapped; those without a lane here are another
+    // image's.
+    unsafe {
+        for state in threads().filter(|&state| !(*state).lane.is_null()) {
+            Thread::limit(state).store(0, Relaxed);
+        }
+        // A handler that interrupted the recorder claims within an event of
+        // the first lane's: that one would be taken for an earlier one.
+        if !(*thread).is_nested {
+            fence(SeqCst);
+            guard().company_tick.store(arch::tick(), Relaxed);
+        }
+    }
 }
 
 /// The owner of this image's lanes.
@@ -550,6 +602,7 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         (*thread).reserved = position;
         (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;
         (*thread).rung = position;
+        (*thread).was_alone = false;
         (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;
@@ -557,9 +610,10 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         (*thread).told = 0;
         (*thread).tid.store(tid, Relaxed);
         let guarded = Thread::guarded(thread);
-        (*guarded).limit = 0;
+        (*guarded).limit.store(0, Relaxed);
         (*guarded).hard_limit = 0;
         events::begin_ids(thread);
+        note_claim(thread);
         if guard().announced.load(Relaxed) == 0 {
             let origin = guard().origin.load(Relaxed);
             let parent = guard().parent.load(Relaxed);

@@ -112,14 +112,18 @@ pub struct Thread {
     pub measured_position: u64,
     /// Position at which the doorbell was rung last.
     pub rung: u64,
+    /// The marks of the time since the last one may be few, for this was the
+    /// image's only lane.
+    pub was_alone: bool,
 }
 
 /// The part that a fork wipes.
 #[repr(C)]
 pub struct Guarded {
     /// At this position the slow path must be taken: to mark the time, to
-    /// wait, because recording stopped, or (0) after a fork.
-    pub limit: u64,
+    /// wait, because recording stopped, or (0) after a fork. Also set to 0 by
+    /// the thread that claims the image's second lane.
+    pub limit: AtomicU64,
     /// Beyond this position (plus margin) the collector has not read yet.
     pub hard_limit: u64,
     /// How many states are kept.
@@ -158,6 +162,13 @@ impl Thread {
 
     fn on_second_stack(this: *mut Self, sp: usize) -> bool {
         (this as usize + STACK_OFFSET..=this as usize + BYTES).contains(&sp)
+    }
+
+    /// The position at which the slow path must be taken.
+    #[inline(always)]
+    pub unsafe fn limit<'a>(this: *mut Self) -> &'a AtomicU64 {
+        // SAFETY: states are never unmapped.
+        unsafe { &(*Self::guarded(this)).limit }
     }
 
     /// The lane's published position.
@@ -362,11 +373,10 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
             }
             // Whatever the interrupted hook is about to write gets a time of
             // its own, so that it can be ordered against what happens now.
-            (&raw mut (*Thread::guarded(thread)).limit).write_volatile(0);
+            Thread::limit(thread).store(0, Relaxed);
             thread = (*thread).nested;
             // Events in handlers are few: each marks the time.
-            let guarded = Thread::guarded(thread);
-            (*guarded).limit = 0;
+            Thread::limit(thread).store(0, Relaxed);
         }
     }
 }

@@ -88,6 +88,35 @@ fn an_end_in_the_middle_of_other_threads() {
     assert!(forever.leaked <= 4, "one a thread at most: {forever:?}");
 }
 
+/// What the first thread did before there was a second is never put behind what
+/// that one did, although it marked the time seldom.
+#[test]
+fn a_second_thread_that_comes_late() {
+    for case in ["late", "late_child"] {
+        for _ in 0..4 {
+            let report = report(case);
+            let processes = report.processes();
+            let process = processes.last().expect("the child or the only one");
+            let (first, second) = (process.under("first"), process.under("second"));
+            assert_eq!((first.allocations, first.leaked), (40_050, 0), "{case}");
+            assert_eq!((second.allocations, second.leaked), (50, 50), "{case}");
+            assert_eq!((first.at_peak, second.at_peak), (0, 50), "{case}");
+            assert_eq!(process.number("ambiguous_events"), 0, "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_second_thread_that_joins_in() {
+    for _ in 0..4 {
+        let report = report("joined");
+        let process = report.only();
+        let (busy, joining) = (process.under("busy"), process.under("joining"));
+        assert_eq!((busy.allocations, busy.leaked), (40_000, 0));
+        assert_eq!((joining.allocations, joining.leaked), (20_000, 0));
+    }
+}
+
 #[test]
 fn the_smallest_stack() {
     let report = report("small_stack");

@@ -3,8 +3,11 @@
  * function: the counts below are those of the functions named. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define ALONE __attribute__((noipa))
@@ -183,13 +186,97 @@ static void small_stack(void) {
     pthread_join(thread, NULL);
 }
 
+static atomic_int begun;
+
+static void await_begin(void) {
+    while (!atomic_load(&begun))
+        sched_yield();
+}
+
+/* The first thread has long been busy when a second one, which existed all the
+ * time, makes its first allocation. `first` makes 40000 pairs of 32 bytes, then
+ * allocates and frees 50 blocks of 1000 bytes, and only when that is done does
+ * `second` allocate 50 such blocks, which stay. So no more than 50 of the 100
+ * are ever live at once; at the peak (the later of two equal ones) they are
+ * those of `second`. */
+#define LATE 50
+
+ALONE static void *second(void *argument) {
+    await_begin();
+    for (int i = 0; i < LATE; i++)
+        sink = malloc(1000);
+    usleep(20000);
+    return argument;
+}
+
+ALONE static void first(void) {
+    void *blocks[LATE];
+    for (int i = 0; i < 40000; i++) {
+        sink = malloc(32);
+        free(sink);
+    }
+    for (int i = 0; i < LATE; i++)
+        blocks[i] = malloc(1000);
+    for (int i = 0; i < LATE; i++)
+        free(blocks[i]);
+    atomic_store(&begun, 1);
+}
+
+static void late(void) {
+    pthread_t thread;
+    start(&thread, second, NULL);
+    first();
+    pthread_join(thread, NULL);
+}
+
+/* A second thread joins a busy first one in the middle of its work: from then
+ * on each frees the blocks of the other. 40000 blocks of 40 bytes from `busy`,
+ * 20000 from `joining`, all freed. */
+static _Atomic(void *) exchanged;
+
+ALONE static void *joining(void *argument) {
+    await_begin();
+    for (int i = 0; i < 20000; i++)
+        free(atomic_exchange(&exchanged, malloc(40)));
+    return argument;
+}
+
+ALONE static void busy(void) {
+    for (int i = 0; i < 40000; i++) {
+        if (i == 20000)
+            atomic_store(&begun, 1);
+        free(atomic_exchange(&exchanged, malloc(40)));
+    }
+}
+
+static void joined(void) {
+    pthread_t thread;
+    start(&thread, joining, NULL);
+    busy();
+    pthread_join(thread, NULL);
+    free(exchanged);
+}
+
+/* As `late`, in a child: an image of its own, which begins with one thread. */
+static void late_child(void) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        late();
+        _exit(0);
+    }
+    if (waitpid(child, &status, 0) != child || status != 0)
+        _exit(97);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
     {"exact", exact}, {"handover", handover}, {"many", many},
     {"names", names}, {"keys", keys},         {"cut", cut},
-    {"small_stack", small_stack},
+    {"small_stack", small_stack}, {"late", late}, {"joined", joined},
+    {"late_child", late_child},
 };
 
 int main(int argc, char **argv) {
