@@ -17,6 +17,7 @@ use allotrope_trace::model::{EntryPoint, EpochMark, Event, EventKind, StackId};
 use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::index::Threads;
+use crate::live::{AHEAD, LiveBlocks};
 use crate::place::place_of;
 use crate::read_ahead::ReadAhead;
 use crate::source::{Run, TraceSource};
@@ -123,9 +124,39 @@ impl Segment {
     /// Estimated time of the last event that was passed.
     #[inline]
     fn reached(&self) -> u64 {
-        // By way of a signed number, which the processor converts at once.
-        let offset = (self.passed as f64 * self.step) as i64;
-        self.from.saturating_add(offset.cast_unsigned())
+        estimate(self.from, self.passed, self.step)
+    }
+}
+
+/// The time of the event that follows so many others, `step` nanoseconds each.
+#[inline]
+fn estimate(from: u64, passed: u32, step: f64) -> u64 {
+    // By way of a signed number, which the processor converts at once.
+    let offset = (f64::from(passed) * step) as i64;
+    from.saturating_add(offset.cast_unsigned())
+}
+
+/// What lies next in a stream, up to the next mark at most: all by one thread,
+/// at times that follow from their places.
+pub(crate) struct Stretch<'a> {
+    /// The first one is counted; the last one may be a mark.
+    pub events: &'a [Event],
+    pub thread: u32,
+    /// Whether a reallocation that is answered at once may be taken for a
+    /// deallocation and an allocation.
+    pub moves: bool,
+    /// No event of it happened later.
+    pub upper: u64,
+    from: u64,
+    step: f64,
+    passed: u32,
+}
+
+impl Stretch<'_> {
+    /// Estimated time of the event at this place in it.
+    #[inline]
+    pub(crate) fn time(&self, place: usize) -> u64 {
+        estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
     }
 }
 
@@ -142,6 +173,8 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     buffer: Vec<Event>,
     scratch: Vec<Event>,
     position: usize,
+    /// Before which position the live blocks were looked at, for a large table.
+    looked_at: usize,
     /// Events of the stream before those in the buffer.
     before_buffer: u64,
     search: Cell<Search>,
@@ -178,6 +211,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             buffer: Vec::new(),
             scratch: Vec::new(),
             position: 0,
+            looked_at: 0,
             before_buffer: 0,
             search: Cell::default(),
             ordinal: runs.first().map_or(0, |run| run.first_ordinal),
@@ -211,6 +245,79 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.next_of_any_kind()
     }
 
+    /// The events from the next one on, those before the stream's `until`th;
+    /// `None` at its end and where a closer look is needed.
+    #[inline]
+    pub(crate) fn stretch(
+        &mut self,
+        until: u64,
+        live: &LiveBlocks,
+    ) -> Result<Option<Stretch<'_>>, ReplayError> {
+        if self.queued.is_some() {
+            return Ok(None);
+        }
+        let Some(thread) = self.approach()? else {
+            return Ok(None);
+        };
+        let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
+        let segment = &self.segment;
+        let mut events = &self.buffer[self.position..segment.end];
+        if live.is_large() {
+            if self.position >= self.looked_at {
+                live.look_ahead(&self.buffer[self.position..]);
+                self.looked_at = self.position + AHEAD;
+            }
+            events = &events[..events.len().min(self.looked_at - self.position)];
+        }
+        Ok(Some(Stretch {
+            events: &events[..events.len().min(most)],
+            thread,
+            moves: self.open.len() < OPEN_LIMIT,
+            upper: segment.upper,
+            from: segment.from,
+            step: segment.step,
+            passed: segment.passed,
+        }))
+    }
+
+    /// So many events of a [stretch](Self::stretch), all of them counted, have
+    /// been taken.
+    #[inline]
+    pub(crate) fn pass(&mut self, taken: usize) {
+        self.position += taken;
+        self.ordinal += taken as u64;
+        self.segment.passed = self.segment.passed.wrapping_add(taken as u32);
+        self.segment.remaining = self.segment.remaining.saturating_sub(taken as u64);
+    }
+
+    /// Passes the marks that lie before the next counted event, and gives its
+    /// thread; `None` if that is not known, and at the stream's end.
+    #[inline]
+    fn approach(&mut self) -> Result<Option<u32>, ReplayError> {
+        while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
+            if self.position >= self.buffer.len() && !self.load()? {
+                return Ok(None);
+            }
+            if self.position >= self.segment.end {
+                self.enter_segment();
+            }
+            let event = self.buffer[self.position];
+            if !event.is_counted() {
+                self.position += 1;
+                self.pass_mark(&event);
+            }
+        }
+        Ok(self.thread)
+    }
+
+    fn pass_mark(&mut self, mark: &Event) {
+        match mark.kind {
+            EventKind::Anchor => self.pass_anchor(mark.address),
+            EventKind::Thread => self.enter_thread(mark.address),
+            _ => self.enter_epoch(mark.address),
+        }
+    }
+
     /// As [`Self::next`], also where a run or a segment ends, for
     /// reallocations and marks.
     #[inline(never)]
@@ -219,23 +326,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             return Ok(Some(step));
         }
         loop {
-            if self.position >= self.buffer.len() && !self.load()? {
+            let thread = self.approach()?;
+            let Some(event) = self.buffer.get(self.position).copied() else {
                 return Ok(None);
-            }
-            if self.position >= self.segment.end {
-                self.enter_segment();
-            }
-            let event = self.buffer[self.position];
+            };
             self.position += 1;
-            match event.kind {
-                EventKind::Anchor => self.pass_anchor(event.address),
-                EventKind::Thread => self.enter_thread(event.address),
-                EventKind::Epoch => self.enter_epoch(event.address),
-                _ => {
-                    if let Some(step) = self.count(&event)? {
-                        return Ok(Some(step));
-                    }
-                }
+            let thread = thread.unwrap_or_else(|| self.unknown_thread());
+            if let Some(step) = self.count(&event, thread)? {
+                return Ok(Some(step));
             }
         }
     }
@@ -305,6 +403,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             self.before_buffer += self.buffer.len() as u64;
             self.ahead.fetch(number, &run.handle, &mut self.buffer)?;
             self.position = 0;
+            self.looked_at = 0;
             self.segment.end = 0;
             if !self.buffer.is_empty() {
                 return Ok(true);
@@ -313,6 +412,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.before_buffer += self.buffer.len() as u64;
         self.buffer.clear();
         self.position = 0;
+        self.segment.end = 0;
         Ok(false)
     }
 
@@ -327,6 +427,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.buffer.drain(..self.position);
         self.before_buffer += self.position as u64;
         self.segment.end = self.segment.end.saturating_sub(self.position);
+        self.looked_at = self.looked_at.saturating_sub(self.position);
         self.position = 0;
         self.buffer.append(&mut self.scratch);
         Ok(true)
@@ -421,11 +522,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     /// Takes a counted event; `None` if nothing comes of it.
-    fn count(&mut self, event: &Event) -> Result<Option<Step>, ReplayError> {
-        let thread = match self.thread {
-            Some(thread) => thread,
-            None => self.unknown_thread(),
-        };
+    fn count(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, ReplayError> {
         let step = self.step(event, thread);
         match event.kind {
             EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),

@@ -1,35 +1,23 @@
 //! The books of one image: takes its events in one order and keeps every
 //! figure that a profile shows. It does not decide the order (`merge` does).
 
+mod stretch;
+
 use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
-use crate::live::{BlockNumber, Blocks, LiveBlocks, NO_BLOCK};
+use crate::live::{BlockNumber, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Site, Totals};
 use crate::place::address_at;
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::Sites;
 
-/// Site of blocks that the image inherited.
-const INHERITED: u32 = u32::MAX;
-
 /// An allocation on a live block and a deallocation of an unknown one at the
 /// same address, no further apart than this, are taken for one deallocation
 /// that stands at the wrong place among threads, not for two losses.
 const MISPLACED_WITHIN_NS: u64 = 100_000_000;
-
-/// A live block: 32 bytes, for there are as many as the program has.
-#[derive(Clone, Copy)]
-struct LiveBlock {
-    size: u64,
-    allocated_ns: u64,
-    /// How many allocations its thread had made with it.
-    sequence: u64,
-    site: u32,
-    thread: u32,
-}
 
 /// What a thread did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,6 +26,8 @@ pub(crate) struct ThreadFigures {
     pub allocated_bytes: u64,
     pub deallocations: u64,
     pub temporary: u64,
+    /// The block that it allocated last; of no meaning before.
+    latest: BlockNumber,
 }
 
 /// The books of one image.
@@ -45,8 +35,10 @@ pub(crate) struct Ledger<'a> {
     image: ImageId,
     temporary_threshold: u64,
     observer: Option<&'a Observer<'a>>,
-    /// By number; those that are no block's hold what was there before.
-    blocks: Vec<LiveBlock>,
+    /// By number of the block, how many allocations its thread had made with it:
+    /// kept where a block's thread may allocate again before it is temporary, or
+    /// where blocks are shown.
+    sequences: Option<Vec<u64>>,
     sites: Sites,
     threads: Vec<ThreadFigures>,
     entries: [EntryTotals; EntryPoint::ALL.len()],
@@ -81,36 +73,28 @@ pub(crate) struct Balance {
 }
 
 impl<'a> Ledger<'a> {
-    /// Books that begin at `start_ns` with these inherited blocks (place, size),
-    /// whose numbers are their positions.
+    /// Books that begin at `start_ns`, when the image inherited what is `live`.
     pub(crate) fn new(
         image: ImageId,
         start_ns: u64,
         temporary_threshold: u64,
-        inherited: &[(u64, u64)],
+        live: &LiveBlocks,
         observer: Option<&'a Observer<'a>>,
         merged: bool,
     ) -> Self {
-        let block = |size| LiveBlock {
-            size,
-            allocated_ns: start_ns,
-            sequence: 0,
-            site: INHERITED,
-            thread: u32::MAX,
-        };
+        let inherited = || live.iter().map(|(_, number)| live.block(number).size);
+        let in_sequence = temporary_threshold > 0 || observer.is_some();
         Self {
             image,
             temporary_threshold,
             observer,
-            blocks: inherited.iter().map(|&(_, size)| block(size)).collect(),
+            sequences: in_sequence.then(Vec::new),
             sites: Sites::default(),
             threads: Vec::new(),
             entries: EntryPoint::ALL.map(EntryTotals::none),
             totals: Totals {
-                inherited_allocations: inherited.len() as u64,
-                inherited_bytes: inherited
-                    .iter()
-                    .fold(0_u64, |sum, &(_, size)| sum.wrapping_add(size)),
+                inherited_allocations: inherited().count() as u64,
+                inherited_bytes: inherited().fold(0, u64::wrapping_add),
                 ..Totals::default()
             },
             live_bytes: 0,
@@ -129,17 +113,23 @@ impl<'a> Ledger<'a> {
 
     /// Takes the next event and the blocks of which it speaks.
     #[inline]
-    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks) {
+    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.now = self.now.max(step.time);
         if self.series.outgrown(self.now) {
             self.series.advance(self.now, self.live());
         }
         self.ambiguous += u64::from(step.ambiguous);
         if step.allocates {
-            self.allocate(step, blocks);
+            self.allocate(step, blocks, live);
         } else {
-            self.deallocate(step, blocks.block);
+            self.deallocate(step, blocks.block, live);
         }
+        self.note_level();
+    }
+
+    /// Holds what is live now against the peak.
+    #[inline]
+    fn note_level(&mut self) {
         self.series.note(self.live_bytes);
         // The latest moment counts on a tie, also one that a block of 0 bytes makes.
         if self.live_bytes >= self.totals.peak_bytes {
@@ -161,24 +151,22 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn allocate(&mut self, step: &Step, blocks: Blocks) {
+    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+        if blocks.replaced != NO_BLOCK {
+            self.lose(step.address, *live.block(blocks.replaced));
+        }
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
         thread.allocations += 1;
         thread.allocated_bytes = thread.allocated_bytes.wrapping_add(step.size);
-        let block = LiveBlock {
-            size: step.size,
-            allocated_ns: self.now,
-            sequence: thread.allocations,
-            site,
-            thread: step.thread,
-        };
-        if blocks.replaced != NO_BLOCK {
-            self.lose(step.address, self.blocks[blocks.replaced]);
-        }
-        match self.blocks.get_mut(blocks.block) {
-            Some(known) => *known = block,
-            None => self.blocks.resize(blocks.block + 1, block),
+        thread.latest = blocks.block;
+        let made = thread.allocations;
+        live.describe(blocks.block, (step.size, self.now), (site, step.thread));
+        if let Some(sequences) = &mut self.sequences {
+            if sequences.len() <= blocks.block {
+                sequences.resize(blocks.block + 1, 0);
+            }
+            sequences[blocks.block] = made;
         }
         self.sites.allocate(site, step.size, step.reallocation);
         self.totals.allocations += 1;
@@ -190,23 +178,33 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn deallocate(&mut self, step: &Step, number: BlockNumber) {
+    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &LiveBlocks) {
         self.entries[step.entry as usize].deallocations += 1;
-        let thread = thread(&mut self.threads, step.thread);
-        thread.deallocations += 1;
+        thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
             self.miss(step.address);
             return;
         }
-        let block = self.blocks[number];
+        let block = *live.block(number);
         if block.site == INHERITED {
             self.totals.inherited_deallocations += 1;
             return;
         }
-        let temporary = block.thread == step.thread
-            && thread.allocations - block.sequence <= self.temporary_threshold;
+        let temporary = block.thread == step.thread && self.is_temporary(step.thread, number);
+        let thread = &mut self.threads[step.thread as usize];
         thread.temporary += u64::from(temporary);
         self.release(step.address, block, temporary);
+    }
+
+    /// Whether the thread, which allocated the block, made few enough
+    /// allocations since then.
+    #[inline]
+    fn is_temporary(&self, thread: u32, number: BlockNumber) -> bool {
+        let thread = &self.threads[thread as usize];
+        match &self.sequences {
+            None => thread.latest == number,
+            Some(made) => thread.allocations - made[number] <= self.temporary_threshold,
+        }
     }
 
     /// A new block stands where another was believed live: the event that gave
@@ -271,6 +269,21 @@ impl<'a> Ledger<'a> {
         }
     }
 
+    /// Shows what is live at the end, in order of allocation, so that it does not
+    /// depend on hashing.
+    fn show_left(&self, observer: &Observer<'_>, live: &LiveBlocks) {
+        let own = |number: &BlockNumber| live.block(*number).site != INHERITED;
+        let numbers = live.iter().filter(|(_, number)| own(number));
+        let mut left: Vec<(u64, BlockNumber)> = numbers.collect();
+        let made = self.sequences.as_deref().unwrap_or_default();
+        left.sort_unstable_by_key(|&(at, number)| {
+            (live.block(number).allocated_ns, made.get(number), at)
+        });
+        for (address, number) in left {
+            self.show(observer, address, *live.block(number), None);
+        }
+    }
+
     #[cold]
     fn show(&self, observer: &Observer<'_>, address: u64, block: LiveBlock, lived: Option<u64>) {
         let stack: StackId = self.sites.stack_of(block.site);
@@ -288,30 +301,17 @@ impl<'a> Ledger<'a> {
         });
     }
 
-    /// Requested bytes of a live block.
-    pub(crate) fn size_of(&self, block: BlockNumber) -> u64 {
-        self.blocks[block].size
-    }
-
     /// Closes the books at the end of the image.
     pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> Balance {
         let end_ns = end_ns.max(self.now);
-        let blocks = std::mem::take(&mut self.blocks);
-        let mut left: Vec<(u64, BlockNumber)> = live
-            .iter()
-            .filter(|&(_, number)| blocks[number].site != INHERITED)
-            .collect();
-        // In order of allocation, so that what is shown does not depend on hashing.
-        left.sort_unstable_by_key(|&(at, number)| {
-            let block = &blocks[number];
-            (block.allocated_ns, block.sequence, at)
-        });
-        for (address, number) in left {
-            let block = blocks[number];
-            self.sites.outlive(block.site, end_ns - block.allocated_ns);
-            if let Some(observer) = self.observer {
-                self.show(observer, address, block, None);
+        for (_, number) in live.iter() {
+            let block = live.block(number);
+            if block.site != INHERITED {
+                self.sites.outlive(block.site, end_ns - block.allocated_ns);
             }
+        }
+        if let Some(observer) = self.observer {
+            self.show_left(observer, live);
         }
         let live = self.live();
         let sites = self.sites.finish();

@@ -1,15 +1,24 @@
-//! Which places are live, and the number of the block at each.
+//! Which places are live, and what is known of the block at each.
 //!
-//! A number is a small one that no other live block has, so that whoever keeps
-//! something about blocks (the books) keeps it in an array: an event needs one
-//! look-up, made where the events are put in order.
+//! A block has a small number that no other live block has, so that whoever keeps
+//! something about blocks keeps it in an array: an event needs one look-up, made
+//! where the events are put in order. What the books of an image keep lies here
+//! with the block's place, in one record of half a cache line.
 //!
-//! Open addressing with linear probing, 16 bytes a slot, at most five of eight
+//! Open addressing with linear probing, 8 bytes a slot, at most five of eight
 //! slots taken; removing moves what follows back, so that nothing is left
-//! behind. In place of a general hash map because every event passes here: the
-//! slots alone stay in a cache that whole blocks would not fit.
+//! behind. A slot is a block's number and the highest bits of its place's hash:
+//! these tell nearly always whether the record is worth looking at, and where
+//! the slot's home is. In place of a general hash map because every event passes
+//! here, and because a program may have millions of live blocks: the next
+//! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
+
+use std::hint::black_box;
+
+use allotrope_trace::model::Event;
 
 use crate::cursor::Step;
+use crate::place::place_of;
 
 /// Number of a live block.
 pub(crate) type BlockNumber = usize;
@@ -17,19 +26,35 @@ pub(crate) type BlockNumber = usize;
 /// No block.
 pub(crate) const NO_BLOCK: BlockNumber = usize::MAX;
 
+/// Site of blocks that the image inherited.
+pub(crate) const INHERITED: u32 = u32::MAX;
+
 const FEWEST_SLOTS: usize = 1 << 10;
+/// How many bits of a slot are the number, plus one. 2^36 records would take two
+/// terabytes.
+const NUMBER_BITS: u32 = 36;
+const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
+/// How many bits of a slot are the hash's highest.
+const TAG_BITS: u32 = u64::BITS - NUMBER_BITS;
+const EMPTY: u64 = 0;
+/// Tables with more slots than this do not fit a core's own cache, with their
+/// records.
+const WORTH_LOOKING_AHEAD: usize = 1 << 14;
+/// For how many events is looked ahead at a time: as many loads as a core has
+/// under way.
+pub(crate) const AHEAD: usize = 24;
 
-#[derive(Clone, Copy)]
-struct Slot {
+/// What is known of a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LiveBlock {
+    /// Of an unused record the next unused one, plus one.
     place: u64,
-    /// `NO_BLOCK`: nothing here.
-    block: BlockNumber,
+    pub size: u64,
+    pub allocated_ns: u64,
+    /// [`INHERITED`], or the number of its stack's site.
+    pub site: u32,
+    pub thread: u32,
 }
-
-const EMPTY: Slot = Slot {
-    place: 0,
-    block: NO_BLOCK,
-};
 
 /// What an event meant to the live blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,55 +66,137 @@ pub(crate) struct Blocks {
     pub replaced: BlockNumber,
 }
 
+/// Where a place is, or would be, in the table.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    at: usize,
+    hash: u64,
+    /// The block there, or [`NO_BLOCK`].
+    pub block: BlockNumber,
+}
+
 /// The live blocks by place.
 pub(crate) struct LiveBlocks {
-    slots: Vec<Slot>,
+    slots: Vec<u64>,
     mask: usize,
     shift: u32,
     taken: usize,
-    /// Numbers that were given back.
-    unused: Vec<BlockNumber>,
-    /// The lowest number that was never handed out.
-    fresh: BlockNumber,
+    /// By number.
+    records: Vec<LiveBlock>,
+    /// The unused record to be used next, plus one; 0 if there is none.
+    unused: u64,
 }
 
 impl LiveBlocks {
-    /// The blocks at these places have the numbers from 0 on.
-    pub(crate) fn new(places: impl Iterator<Item = u64>) -> Self {
+    /// Blocks of these places and sizes that were inherited at `now`; they have
+    /// the numbers from 0 on.
+    pub(crate) fn new(inherited: impl Iterator<Item = (u64, u64)>, now: u64) -> Self {
         let mut live = Self {
             slots: vec![EMPTY; FEWEST_SLOTS],
             mask: FEWEST_SLOTS - 1,
             shift: u64::BITS - FEWEST_SLOTS.trailing_zeros(),
             taken: 0,
-            unused: Vec::new(),
-            fresh: 0,
+            records: Vec::new(),
+            unused: 0,
         };
-        for place in places {
-            live.hand_out(place);
+        for (place, size) in inherited {
+            let block = live.hand_out(place).block;
+            live.records[block] = LiveBlock {
+                place,
+                size,
+                allocated_ns: now,
+                site: INHERITED,
+                thread: u32::MAX,
+            };
         }
         live
     }
 
     /// Place and number of every live block, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)> {
-        let taken = self.slots.iter().filter(|slot| slot.block != NO_BLOCK);
-        taken.map(|slot| (slot.place, slot.block))
+        let taken = self.slots.iter().filter(|&&slot| slot != EMPTY);
+        taken.map(|&slot| (self.records[number_of(slot)].place, number_of(slot)))
+    }
+
+    /// What is known of a block.
+    #[inline]
+    pub(crate) fn block(&self, number: BlockNumber) -> &LiveBlock {
+        &self.records[number]
+    }
+
+    /// Notes what is known of a block.
+    #[inline]
+    pub(crate) fn describe(
+        &mut self,
+        number: BlockNumber,
+        (size, allocated_ns): (u64, u64),
+        (site, thread): (u32, u32),
+    ) {
+        let record = &mut self.records[number];
+        *record = LiveBlock {
+            place: record.place,
+            size,
+            allocated_ns,
+            site,
+            thread,
+        };
+    }
+
+    /// Whether the table is so large that it is better [looked
+    /// at](Self::look_ahead) before.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.slots.len() > WORTH_LOOKING_AHEAD
+    }
+
+    /// Has the slots and the records of the first [`AHEAD`] events brought near,
+    /// all at the same time: one after the other each would be waited for.
+    #[inline]
+    pub(crate) fn look_ahead(&self, events: &[Event]) {
+        let mut seen = 0;
+        let mut slots = [EMPTY; AHEAD];
+        for (slot, event) in slots.iter_mut().zip(events) {
+            *slot = self.slots[self.home(hash_of(place_of(event))) & self.mask];
+        }
+        for slot in slots {
+            let record = self.records.get(number_of(slot));
+            seen ^= record.map_or(0, |record| record.place);
+        }
+        black_box(seen);
     }
 
     #[inline]
-    fn home(&self, place: u64) -> usize {
-        // Fibonacci hashing: the high bits of the product depend on all bits.
-        (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    fn home(&self, hash: u64) -> usize {
+        (hash >> self.shift) as usize
     }
 
-    /// The slot of the place, or the empty one where it would be.
+    /// The home of a taken slot.
     #[inline]
-    fn find(&self, place: u64) -> usize {
-        let mut at = self.home(place);
+    fn home_of(&self, slot: u64) -> usize {
+        if self.shift >= u64::BITS - TAG_BITS {
+            self.home(slot)
+        } else {
+            self.home(hash_of(self.records[number_of(slot)].place))
+        }
+    }
+
+    /// Where the place is, or would be.
+    #[inline]
+    pub(crate) fn find(&self, place: u64) -> Spot {
+        let hash = hash_of(place);
+        let mut at = self.home(hash);
         loop {
-            let slot = &self.slots[at & self.mask];
-            if slot.block == NO_BLOCK || slot.place == place {
-                return at & self.mask;
+            at &= self.mask;
+            let slot = self.slots[at];
+            if slot == EMPTY {
+                let block = NO_BLOCK;
+                return Spot { at, hash, block };
+            }
+            if (slot ^ hash) >> NUMBER_BITS == 0 {
+                let block = number_of(slot);
+                if self.records[block].place == place {
+                    return Spot { at, hash, block };
+                }
             }
             at += 1;
         }
@@ -98,7 +205,7 @@ impl LiveBlocks {
     /// Whether a block is live at the place.
     #[inline]
     pub(crate) fn contains(&self, place: u64) -> bool {
-        self.slots[self.find(place)].block != NO_BLOCK
+        self.find(place).block != NO_BLOCK
     }
 
     /// What the step does to the live blocks. The number of a block that it
@@ -119,17 +226,15 @@ impl LiveBlocks {
     /// nothing happens.
     #[inline]
     pub(crate) fn apply_legal(&mut self, step: &Step) -> Option<Blocks> {
-        let at = self.find(step.address);
-        let empty = self.slots[at].block == NO_BLOCK;
-        if empty != step.allocates {
+        let spot = self.find(step.address);
+        if (spot.block == NO_BLOCK) != step.allocates {
             return None;
         }
-        let block = if empty {
-            let block = self.number();
-            self.fill(at, step.address, block);
-            block
+        let block = if step.allocates {
+            self.fill(spot, step.address)
         } else {
-            self.clear(at)
+            self.clear(spot.at);
+            spot.block
         };
         Some(Blocks {
             block,
@@ -139,33 +244,56 @@ impl LiveBlocks {
 
     /// Undoes the latest step that was not undone yet.
     pub(crate) fn undo(&mut self, step: &Step, blocks: Blocks) {
-        let before = if step.allocates {
-            self.recycle(blocks.block);
-            blocks.replaced
-        } else {
-            blocks.block
-        };
-        if before != NO_BLOCK {
-            self.put(step.address, before);
-        } else if step.allocates {
-            self.take(step.address);
+        let spot = self.find(step.address);
+        if !step.allocates {
+            if blocks.block != NO_BLOCK {
+                self.put(spot, blocks.block);
+            }
+            return;
         }
+        if blocks.replaced == NO_BLOCK {
+            self.clear(spot.at);
+        } else {
+            self.slots[spot.at] = slot_of(spot.hash, blocks.replaced);
+        }
+        self.recycle(blocks.block);
     }
 
     #[inline]
     fn hand_out(&mut self, place: u64) -> Blocks {
-        let block = self.number();
-        let replaced = self.put(place, block);
+        let spot = self.find(place);
+        let replaced = spot.block;
+        let block = if replaced == NO_BLOCK {
+            self.fill(spot, place)
+        } else {
+            let block = self.number(place);
+            self.slots[spot.at] = slot_of(spot.hash, block);
+            block
+        };
         Blocks { block, replaced }
     }
 
-    /// A number that no block has.
+    /// A number that no block has, with a record for this place.
     #[inline]
-    fn number(&mut self) -> BlockNumber {
-        self.unused.pop().unwrap_or_else(|| {
-            self.fresh += 1;
-            self.fresh - 1
-        })
+    fn number(&mut self, place: u64) -> BlockNumber {
+        let Some(number) = self.unused.checked_sub(1) else {
+            return self.fresh(place);
+        };
+        let record = &mut self.records[number as usize];
+        self.unused = std::mem::replace(&mut record.place, place);
+        number as usize
+    }
+
+    #[inline(never)]
+    fn fresh(&mut self, place: u64) -> BlockNumber {
+        self.records.push(LiveBlock {
+            place,
+            size: 0,
+            allocated_ns: 0,
+            site: INHERITED,
+            thread: u32::MAX,
+        });
+        self.records.len() - 1
     }
 
     /// Nobody speaks any more of the block that the event ended.
@@ -183,26 +311,22 @@ impl LiveBlocks {
 
     #[inline]
     fn recycle(&mut self, block: BlockNumber) {
-        self.unused.push(block);
+        self.records[block].place = self.unused;
+        self.unused = block as u64 + 1;
     }
 
-    /// Puts the block at the place and gives the one that was there.
+    /// A new block at the place, whose spot is empty.
     #[inline]
-    fn put(&mut self, place: u64, block: BlockNumber) -> BlockNumber {
-        let at = self.find(place);
-        let before = self.slots[at].block;
-        if before == NO_BLOCK {
-            self.fill(at, place, block);
-        } else {
-            self.slots[at].block = block;
-        }
-        before
+    pub(crate) fn fill(&mut self, spot: Spot, place: u64) -> BlockNumber {
+        let block = self.number(place);
+        self.put(spot, block);
+        block
     }
 
-    /// Puts the block at the place into the empty slot where it belongs.
+    /// Puts the block into the empty spot.
     #[inline]
-    fn fill(&mut self, at: usize, place: u64, block: BlockNumber) {
-        self.slots[at] = Slot { place, block };
+    fn put(&mut self, spot: Spot, block: BlockNumber) {
+        self.slots[spot.at] = slot_of(spot.hash, block);
         self.taken += 1;
         if self.taken > self.slots.len() / 8 * 5 {
             self.grow();
@@ -212,35 +336,40 @@ impl LiveBlocks {
     /// Takes away what is at the place.
     #[inline]
     fn take(&mut self, place: u64) -> BlockNumber {
-        let at = self.find(place);
-        if self.slots[at].block == NO_BLOCK {
-            return NO_BLOCK;
+        let spot = self.find(place);
+        if spot.block != NO_BLOCK {
+            self.clear(spot.at);
         }
-        self.clear(at)
+        spot.block
     }
 
-    /// Empties the slot, which is taken, and gives what was in it.
+    /// Takes the block away that is at this spot, and forgets it.
     #[inline]
-    fn clear(&mut self, at: usize) -> BlockNumber {
+    pub(crate) fn remove(&mut self, spot: Spot) {
+        self.clear(spot.at);
+        self.recycle(spot.block);
+    }
+
+    /// Empties the slot, which is taken.
+    #[inline]
+    fn clear(&mut self, at: usize) {
         let mut hole = at;
-        let block = self.slots[hole].block;
         self.taken -= 1;
         // What was pushed beyond the hole from its home or before moves back.
         let mut at = hole;
         loop {
             at = (at + 1) & self.mask;
             let slot = self.slots[at];
-            if slot.block == NO_BLOCK {
+            if slot == EMPTY {
                 break;
             }
-            let from_home = at.wrapping_sub(self.home(slot.place)) & self.mask;
+            let from_home = at.wrapping_sub(self.home_of(slot)) & self.mask;
             if from_home >= (at.wrapping_sub(hole) & self.mask) {
                 self.slots[hole] = slot;
                 hole = at;
             }
         }
         self.slots[hole] = EMPTY;
-        block
     }
 
     #[cold]
@@ -249,11 +378,31 @@ impl LiveBlocks {
         let before = std::mem::replace(&mut self.slots, vec![EMPTY; size]);
         self.mask = size - 1;
         self.shift -= 1;
-        for slot in before.into_iter().filter(|slot| slot.block != NO_BLOCK) {
-            let at = self.find(slot.place);
-            self.slots[at] = slot;
+        for slot in before.into_iter().filter(|&slot| slot != EMPTY) {
+            let mut at = self.home_of(slot);
+            while self.slots[at & self.mask] != EMPTY {
+                at += 1;
+            }
+            self.slots[at & self.mask] = slot;
         }
     }
+}
+
+/// Fibonacci hashing: the high bits of the product depend on all bits.
+#[inline]
+fn hash_of(place: u64) -> u64 {
+    place.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[inline]
+fn slot_of(hash: u64, block: BlockNumber) -> u64 {
+    (hash & !NUMBER) | ((block as u64 + 1) & NUMBER)
+}
+
+/// The number of the block in a slot; [`NO_BLOCK`] of an empty one.
+#[inline]
+fn number_of(slot: u64) -> BlockNumber {
+    ((slot & NUMBER) as usize).wrapping_sub(1)
 }
 
 #[cfg(test)]
@@ -297,7 +446,7 @@ mod tests {
             deeds in prop::collection::vec((0..4_u8, 0..40_u64), 0..400),
             spread in prop::sample::select(vec![1_u64, 16, 48, 4096, 1 << 40]),
         ) {
-            let mut live = LiveBlocks::new([0, spread].into_iter());
+            let mut live = LiveBlocks::new([(0, 1), (spread, 1)].into_iter(), 0);
             let mut model = BTreeMap::from([(0, 0), (spread, 1)]);
             // What was done since the last forgetting, and the model before it.
             let mut done = Vec::new();
@@ -337,7 +486,7 @@ mod tests {
 
     #[test]
     fn it_grows_and_shrinks_with_many_blocks() {
-        let mut live = LiveBlocks::new(std::iter::empty());
+        let mut live = LiveBlocks::new(std::iter::empty(), 0);
         let count = 10 * FEWEST_SLOTS as u64;
         for at in 0..count {
             assert_eq!(live.apply(&step(true, at * 16)).replaced, NO_BLOCK);
@@ -349,6 +498,6 @@ mod tests {
             live.forget(false, blocks);
         }
         assert_eq!(live.taken, 0);
-        assert!(live.slots.iter().all(|slot| slot.block == NO_BLOCK));
+        assert!(live.slots.iter().all(|&slot| slot == EMPTY));
     }
 }

@@ -19,7 +19,7 @@ mod search;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::{Cursor, LOOK_AHEAD, Outlook, Step};
+use crate::cursor::{Cursor, LOOK_AHEAD, Outlook, Step, Stretch};
 use crate::error::ReplayError;
 use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
@@ -42,7 +42,11 @@ const TRIES: u8 = 2;
 /// Takes an image's events in their order.
 pub(crate) trait Sink {
     /// The next event and the blocks of which it speaks.
-    fn step(&mut self, step: &Step, blocks: Blocks);
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks);
+    /// What lies next in a stream, when nothing else comes before it: takes as
+    /// many of its events as agree with what is live and need no closer look,
+    /// and gives their number.
+    fn stretch(&mut self, stretch: &Stretch<'_>, live: &mut LiveBlocks) -> usize;
     /// The image forked here, when these blocks were live.
     fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
 }
@@ -94,17 +98,37 @@ fn follow<S: TraceSource, K: Sink>(
     let mut order: Vec<usize> = (0..forks.len()).collect();
     order.sort_by_key(|&fork| point(fork));
     let mut next = order.into_iter().peekable();
-    if let Some(mut cursor) = cursor {
-        while let Some(step) = cursor.next()? {
-            while let Some(fork) = next.next_if(|&fork| point(fork) <= step.ordinal) {
-                sink.fork(fork, &live)?;
+    let Some(mut cursor) = cursor else {
+        return finish(next, live, sink);
+    };
+    loop {
+        let until = next.peek().map_or(u64::MAX, |&fork| point(fork));
+        if let Some(stretch) = cursor.stretch(until, &live)? {
+            let taken = sink.stretch(&stretch, &mut live);
+            if taken > 0 {
+                cursor.pass(taken);
+                continue;
             }
-            let blocks = live.apply(&step);
-            sink.step(&step, blocks);
-            live.forget(step.allocates, blocks);
         }
+        let Some(step) = cursor.next()? else {
+            return finish(next, live, sink);
+        };
+        while let Some(fork) = next.next_if(|&fork| point(fork) <= step.ordinal) {
+            sink.fork(fork, &live)?;
+        }
+        let blocks = live.apply(&step);
+        sink.step(&step, blocks, &mut live);
+        live.forget(step.allocates, blocks);
     }
-    for fork in next {
+}
+
+/// The forks that lie behind the last event.
+fn finish<K: Sink>(
+    forks: impl Iterator<Item = usize>,
+    live: LiveBlocks,
+    sink: &mut K,
+) -> Result<LiveBlocks, ReplayError> {
+    for fork in forks {
         sink.fork(fork, &live)?;
     }
     Ok(live)

@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cursor::{Cursor, Step};
+use crate::cursor::{Cursor, Step, Stretch};
 use crate::error::ReplayError;
 use crate::frames::FrameTable;
 use crate::index::{Image, Index, ThreadNames, index};
@@ -226,12 +226,13 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         });
         let cursors = cursors.collect();
         let threshold = self.options.temporary_threshold;
+        let live = LiveBlocks::new(inherited.iter().copied(), start_ns);
         let mut books = Books {
             ledger: Ledger::new(
                 id,
                 start_ns,
                 threshold,
-                inherited,
+                &live,
                 self.observer,
                 image.streams.len() > 1,
             ),
@@ -242,7 +243,6 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             children: &image.children,
             depth,
         };
-        let live = LiveBlocks::new(inherited.iter().map(|&(place, _)| place));
         let forks = self.forks(image);
         let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
         let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
@@ -299,10 +299,11 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             .collect()
     }
 
-    fn count(&self) {
-        let events = self.events.get() + 1;
+    fn count(&self, more: u64) {
+        let before = self.events.get();
+        let events = before + more;
         self.events.set(events);
-        if events.is_multiple_of(PROGRESS_EACH)
+        if events / PROGRESS_EACH != before / PROGRESS_EACH
             && let Some(progress) = self.options.progress
         {
             progress(events.min(self.index.events), self.index.events);
@@ -324,15 +325,25 @@ struct Books<'r, 'a, S: TraceSource> {
 
 impl<S: TraceSource> Sink for Books<'_, '_, S> {
     #[inline]
-    fn step(&mut self, step: &Step, blocks: Blocks) {
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         if self.code_changes && step.allocates {
             let mut code = self.image.runtime_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
-            self.book(&Step { stack, ..*step }, blocks);
+            self.book(&Step { stack, ..*step }, blocks, live);
         } else {
-            self.book(step, blocks);
+            self.book(step, blocks, live);
         }
-        self.replayer.count();
+        self.replayer.count(1);
+    }
+
+    #[inline]
+    fn stretch(&mut self, stretch: &Stretch<'_>, live: &mut LiveBlocks) -> usize {
+        if self.code_changes || self.windows.is_some() {
+            return 0;
+        }
+        let taken = self.ledger.take_stretch(stretch, live);
+        self.replayer.count(taken as u64);
+        taken
     }
 
     fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
@@ -341,7 +352,7 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
         };
         let inherited: Inherited = live
             .iter()
-            .map(|(place, block)| (place, self.ledger.size_of(block)))
+            .map(|(place, block)| (place, live.block(block).size))
             .collect();
         if self.depth >= FORK_DEPTH {
             self.replayer.later.borrow_mut().push((child, inherited));
@@ -353,8 +364,8 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
 
 impl<S: TraceSource> Books<'_, '_, S> {
     #[inline]
-    fn book(&mut self, step: &Step, blocks: Blocks) {
-        self.ledger.take(step, blocks);
+    fn book(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+        self.ledger.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
             windows.take(step, blocks);
         }

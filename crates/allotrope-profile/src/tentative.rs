@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use crate::cursor::Step;
+use crate::cursor::{Step, Stretch};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::Sink;
 
@@ -76,9 +76,21 @@ impl Tentative {
         self.now = self.now.max(step.time);
         step.time = self.now;
         self.settled_at = self.now;
-        sink.step(step, blocks);
+        sink.step(step, blocks, &mut self.live);
         self.live.forget(step.allocates, blocks);
         true
+    }
+
+    /// Gives the sink what it takes of the stretch, for good; nothing may be
+    /// tentative. Gives the number of these events.
+    #[inline]
+    pub(crate) fn pass_stretch<K: Sink>(&mut self, stretch: &Stretch<'_>, sink: &mut K) -> usize {
+        let taken = sink.stretch(stretch, &mut self.live);
+        if let Some(last) = taken.checked_sub(1) {
+            self.now = self.now.max(stretch.time(last));
+            self.settled_at = self.now;
+        }
+        taken
     }
 
     /// Places the step at the end, not later than `latest` where its own
@@ -115,7 +127,7 @@ impl Tentative {
     ) -> bool {
         match self.placed.front() {
             Some(placed) if settled(&placed.step) => {
-                sink.step(&placed.step, placed.blocks);
+                sink.step(&placed.step, placed.blocks, &mut self.live);
                 self.live.forget(placed.step.allocates, placed.blocks);
                 self.settled += 1;
                 self.settled_at = placed.step.time;

@@ -43,8 +43,21 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             if !head.is_some_and(|head| self.tentative.pass(head, self.sink)) {
                 break;
             }
-            at.advance()?;
             steps += 1;
+            if at.returned.is_empty() {
+                let until = self.open_forks.next(stream).map_or(u64::MAX, |next| next.0);
+                while let Some(stretch) = at.cursor.stretch(until, self.tentative.live())?
+                    && apart(stretch.upper)
+                {
+                    let taken = self.tentative.pass_stretch(&stretch, self.sink);
+                    at.cursor.pass(taken);
+                    steps += taken as u64;
+                    if taken == 0 {
+                        break;
+                    }
+                }
+            }
+            at.advance()?;
         }
         self.credit = (self.credit + steps * CREDIT_EACH).min(CREDIT_LIMIT);
         match self.streams[stream].head {
