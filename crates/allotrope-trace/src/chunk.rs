@@ -6,7 +6,7 @@ use crate::error::{CutReason, ReadError};
 /// What a trace begins with.
 pub(crate) const MAGIC: [u8; 8] = *b"ALLOTROP";
 /// Changes when an older reader would misread a newer file.
-pub(crate) const MAJOR: u16 = 1;
+pub(crate) const MAJOR: u16 = 2;
 /// Changes when something is added that an older reader may skip.
 pub(crate) const MINOR: u16 = 0;
 /// Bytes of the file header: magic, major, minor, flags.
@@ -21,8 +21,10 @@ pub(crate) const MAX_PAYLOAD: u32 = 32 << 20;
 /// Most bytes the expanded payload of a record chunk may have: less, because a
 /// record takes up to thirty times its coded length in memory.
 pub(crate) const MAX_RECORDS: u32 = 8 << 20;
-/// Most events a chunk may have. Bounds the decoded events to 24 MiB.
-pub(crate) const MAX_EVENTS: u32 = 1 << 20;
+/// Most events a chunk may have: shapes and blocks of a chunk have numbers of
+/// 16 bits, of which the largest says "none". Bounds the decoded events to
+/// 1.5 MiB.
+pub(crate) const MAX_EVENTS: u32 = (1 << 16) - 1;
 /// A zstd block takes at least 4 bytes and gives at most 128 KiB: a chunk that
 /// promises to grow by more lies, and is refused before memory is set aside.
 const MAX_GROWTH: u64 = (128 << 10) / 4;
@@ -70,12 +72,18 @@ pub(crate) fn check_file_header(start: &[u8]) -> Result<(), ReadError> {
         });
     }
     let found_major = u16::from_le_bytes([start[8], start[9]]);
+    let found_minor = u16::from_le_bytes([start[10], start[11]]);
     match found_major {
         MAJOR => Ok(()),
         0 => Err(ReadError::Foreign),
+        1..MAJOR => Err(ReadError::OlderVersion {
+            found_major,
+            found_minor,
+            known_major: MAJOR,
+        }),
         _ => Err(ReadError::NewerVersion {
             found_major,
-            found_minor: u16::from_le_bytes([start[10], start[11]]),
+            found_minor,
             known_major: MAJOR,
         }),
     }
@@ -270,10 +278,21 @@ mod tests {
             );
         }
         let mut newer = good;
-        newer[8..12].copy_from_slice(&[2, 0, 5, 0]);
+        newer[8..12].copy_from_slice(&[3, 0, 5, 0]);
         let sentence = check_file_header(&newer).unwrap_err().to_string();
         assert!(
-            sentence.contains("version 2.5") && sentence.contains("up to 1.x"),
+            sentence.contains("version 3.5")
+                && sentence.contains("reads version 2.x")
+                && sentence.contains("a newer one"),
+            "{sentence}"
+        );
+        let mut older = good;
+        older[8..12].copy_from_slice(&[1, 0, 0, 0]);
+        let sentence = check_file_header(&older).unwrap_err().to_string();
+        assert!(
+            sentence.contains("version 1.0")
+                && sentence.contains("reads version 2.x")
+                && !sentence.contains("newer"),
             "{sentence}"
         );
         let mut newer_minor = good;

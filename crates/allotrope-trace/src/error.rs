@@ -77,16 +77,28 @@ pub enum ReadError {
         "this is not an Allotrope trace: it does not begin with the bytes `ALLOTROP`; name a file that `allotrope record` wrote"
     )]
     Foreign,
-    /// The file was written in a format that this reader does not know.
+    /// The file was written in a later format than this reader knows.
     #[error(
-        "the trace has format version {found_major}.{found_minor} and this program reads versions up to {known_major}.x; use the version of allotrope that wrote it, or a newer one"
+        "the trace has format version {found_major}.{found_minor} and this program reads version {known_major}.x; use the version of allotrope that wrote it, or a newer one"
     )]
     NewerVersion {
         /// Major version in the file.
         found_major: u16,
         /// Minor version in the file.
         found_minor: u16,
-        /// The newest major version that can be read.
+        /// The major version that can be read.
+        known_major: u16,
+    },
+    /// The file was written in an earlier format, which is read no longer.
+    #[error(
+        "the trace has format version {found_major}.{found_minor} and this program reads version {known_major}.x; use the version of allotrope that wrote it, or record again"
+    )]
+    OlderVersion {
+        /// Major version in the file.
+        found_major: u16,
+        /// Minor version in the file.
+        found_minor: u16,
+        /// The major version that can be read.
         known_major: u16,
     },
     /// Not one chunk of the file can be read.

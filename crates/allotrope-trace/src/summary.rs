@@ -49,6 +49,66 @@ pub struct EventsRef {
     pub(crate) header: Header,
 }
 
+/// What a run of events amounts to; added up while they are coded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Sums {
+    allocations: u32,
+    deallocations: u32,
+    reallocations_failed: u32,
+    reallocations_freed: u32,
+    allocated_bytes: u64,
+    ticks: Option<(u64, u64)>,
+    last_thread: Option<u64>,
+    last_epoch: Option<u64>,
+    /// Bits that the address of any block has.
+    address_bits: u64,
+}
+
+impl Sums {
+    #[inline(always)]
+    pub(crate) fn add_allocation(&mut self, address: u64, size: u64) {
+        self.allocations += 1;
+        self.allocated_bytes = self.allocated_bytes.saturating_add(size);
+        self.address_bits |= address;
+    }
+
+    /// A deallocation or the start of a reallocation.
+    #[inline(always)]
+    pub(crate) fn add_deallocation(&mut self, address: u64) {
+        self.deallocations += 1;
+        self.address_bits |= address;
+    }
+
+    /// An event of another kind.
+    pub(crate) fn add_rare(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Allocation | EventKind::ReallocationEnd => {
+                self.add_allocation(event.address, event.size);
+            }
+            EventKind::Deallocation | EventKind::ReallocationStart => {
+                self.add_deallocation(event.address);
+            }
+            EventKind::ReallocationFailed => self.reallocations_failed += 1,
+            EventKind::ReallocationFreed => self.reallocations_freed += 1,
+            EventKind::Anchor => {
+                let first = self.ticks.map_or(event.address, |(first, _)| first);
+                self.ticks = Some((first, event.address));
+            }
+            EventKind::Thread => self.last_thread = Some(event.address),
+            EventKind::Epoch => self.last_epoch = Some(event.address),
+        }
+    }
+
+    /// Events that have an ordinal.
+    pub(crate) fn counted(&self) -> u32 {
+        self.allocations + self.deallocations + self.reallocations_failed + self.reallocations_freed
+    }
+
+    pub(crate) fn address_bits(&self) -> u64 {
+        self.address_bits
+    }
+}
+
 /// The part of an [`EventsRef`] that stands in the file as the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Summary {
@@ -63,72 +123,23 @@ pub(crate) struct Summary {
     deallocations: u32,
     reallocations_failed: u32,
     allocated_bytes: u64,
-    /// Bits that any block's address has; not in the file, but every event is
-    /// looked at here.
-    address_bits: u64,
 }
 
 impl Summary {
-    /// Sums up a run; there are at most [`crate::chunk::MAX_EVENTS`] events.
-    pub(crate) fn of(
-        image: ImageId,
-        stream: StreamId,
-        first_ordinal: u64,
-        events: &[Event],
-    ) -> Self {
-        let mut summary = Self {
+    pub(crate) fn new(image: ImageId, stream: StreamId, first_ordinal: u64, sums: &Sums) -> Self {
+        Self {
             image,
             stream,
             first_ordinal,
-            ..Self::default()
-        };
-        for event in events {
-            summary.add(event);
+            counted: sums.counted(),
+            ticks: sums.ticks,
+            last_thread: sums.last_thread,
+            last_epoch: sums.last_epoch,
+            allocations: sums.allocations,
+            deallocations: sums.deallocations,
+            reallocations_failed: sums.reallocations_failed,
+            allocated_bytes: sums.allocated_bytes,
         }
-        summary.counted += summary.allocations + summary.deallocations;
-        summary
-    }
-
-    /// The frequent kinds are counted without branches: what comes next is
-    /// anybody's guess.
-    #[inline]
-    fn add(&mut self, event: &Event) {
-        let is = |kind: EventKind| event.kind == kind;
-        let is_allocation = is(EventKind::Allocation) | is(EventKind::ReallocationEnd);
-        let is_deallocation = is(EventKind::Deallocation) | is(EventKind::ReallocationStart);
-        self.allocations += u32::from(is_allocation);
-        self.deallocations += u32::from(is_deallocation);
-        let bytes = if is_allocation { event.size } else { 0 };
-        self.allocated_bytes = self.allocated_bytes.saturating_add(bytes);
-        if is_allocation | is_deallocation {
-            self.address_bits |= event.address;
-        } else {
-            self.add_rare(event);
-        }
-    }
-
-    fn add_rare(&mut self, event: &Event) {
-        self.counted += u32::from(event.is_counted());
-        match event.kind {
-            EventKind::ReallocationFailed => self.reallocations_failed += 1,
-            EventKind::Anchor => {
-                let first = self.ticks.map_or(event.address, |(first, _)| first);
-                self.ticks = Some((first, event.address));
-            }
-            EventKind::Thread => self.last_thread = Some(event.address),
-            EventKind::Epoch => self.last_epoch = Some(event.address),
-            _ => {}
-        }
-    }
-
-    /// Counted events of the run.
-    pub(crate) fn counted(&self) -> u32 {
-        self.counted
-    }
-
-    /// Bits that the address of any block has.
-    pub(crate) fn address_bits(&self) -> u64 {
-        self.address_bits
     }
 
     /// The summary as it stands in the file.
@@ -182,7 +193,6 @@ impl Summary {
             deallocations: cursor.u32()?,
             reallocations_failed: cursor.u32()?,
             allocated_bytes: cursor.u64()?,
-            address_bits: 0,
         })
     }
 }
@@ -234,6 +244,12 @@ mod tests {
         }
     }
 
+    fn sums(events: &[Event]) -> Sums {
+        let mut sums = Sums::default();
+        events.iter().for_each(|event| sums.add_rare(event));
+        sums
+    }
+
     #[test]
     fn counts_what_the_run_holds() {
         let events = [
@@ -247,7 +263,9 @@ mod tests {
             event(EventKind::Deallocation, 0x20, 0),
             event(EventKind::Anchor, 90, 0),
         ];
-        let summary = Summary::of(1, 2, 30, &events);
+        let sums = sums(&events);
+        assert_eq!(sums.address_bits(), 0x30);
+        let summary = Summary::new(1, 2, 30, &sums);
         let expected = Summary {
             image: 1,
             stream: 2,
@@ -260,29 +278,22 @@ mod tests {
             deallocations: 3,
             reallocations_failed: 1,
             allocated_bytes: 57,
-            address_bits: 0x30,
         };
         assert_eq!(summary, expected);
-        let expected = Summary {
-            address_bits: 0,
-            ..expected
-        };
         assert_eq!(Summary::from_bytes(&summary.to_bytes()), Ok(expected));
     }
 
     #[test]
     fn bytes_beyond_64_bits_stay_at_the_largest_number() {
         let huge = event(EventKind::Allocation, 0x10, u64::MAX);
-        assert_eq!(
-            Summary::of(0, 0, 0, &[huge, huge]).allocated_bytes,
-            u64::MAX
-        );
+        assert_eq!(sums(&[huge, huge]).allocated_bytes, u64::MAX);
     }
 
     #[test]
     fn a_later_version_may_append_fields() {
-        let summary = Summary::of(1, 2, 3, &[event(EventKind::Epoch, 5, 0)]);
-        assert_eq!(summary.address_bits(), 0, "an epoch has no address");
+        let sums = sums(&[event(EventKind::Epoch, 5, 0)]);
+        assert_eq!(sums.address_bits(), 0, "an epoch has no address");
+        let summary = Summary::new(1, 2, 3, &sums);
         let mut longer = summary.to_bytes().to_vec();
         longer.extend([1, 2, 3]);
         assert_eq!(Summary::from_bytes(&longer), Ok(summary));

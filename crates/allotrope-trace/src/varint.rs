@@ -18,6 +18,48 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
+/// Bits that [`spread`] takes.
+const SPREAD_BITS: u32 = 56;
+
+/// The varint of a number of at most 56 bits, without a loop: its bytes from
+/// the lowest on, and how many they are.
+#[inline(always)]
+pub(crate) const fn spread(value: u64) -> Option<(u64, usize)> {
+    let bits = 64 - (value | 1).leading_zeros();
+    if bits > SPREAD_BITS {
+        return None;
+    }
+    // Each step halves the groups and moves the upper halves up by what their
+    // seven-bit groups lack to bytes.
+    let halves = value & 0x0fff_ffff | (value & 0x00ff_ffff_f000_0000) << 4;
+    let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
+    let groups = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
+    // `bits / 7`, rounded up; exact up to 56.
+    let length = (bits * 9 + 64) >> 6;
+    let all_but_last = (1 << (8 * (length - 1))) - 1;
+    Some((
+        groups | 0x8080_8080_8080_8080 & all_but_last,
+        length as usize,
+    ))
+}
+
+/// Undoes [`spread`]: the number that the eight bytes begin with, and how many
+/// of them it takes; `None` if it takes more.
+#[inline(always)]
+const fn gather(bytes: u64) -> Option<(u64, usize)> {
+    let ends = !bytes & 0x8080_8080_8080_8080;
+    if ends == 0 {
+        return None;
+    }
+    // The bytes up to the first that no other follows.
+    let kept = bytes & (ends ^ (ends - 1));
+    let groups = kept & 0x7f7f_7f7f_7f7f_7f7f;
+    let quarters = groups & 0x007f_007f_007f_007f | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
+    let halves = quarters & 0x0000_3fff_0000_3fff | (quarters & 0x3fff_0000_3fff_0000) >> 2;
+    let value = halves & 0x0fff_ffff | (halves & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, (ends.trailing_zeros() / 8 + 1) as usize))
+}
+
 /// Maps small numbers of either sign to small numbers: 0, -1, 1, -2 → 0, 1, 2, 3.
 #[inline]
 pub(crate) const fn zigzag(value: i64) -> u64 {
@@ -70,16 +112,40 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    #[inline]
+    /// For numbers that most often need one byte or two.
+    #[inline(always)]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
+        if let Some((&[first, second], _)) = self.bytes.split_first_chunk() {
+            // Without a branch on how many: that is hard to foresee.
+            let more = first >> 7;
+            if more & (second >> 7) == 0 {
+                self.bytes = &self.bytes[usize::from(1 + more)..];
+                let high = if more == 0 { 0 } else { second };
+                return Ok(u64::from(first & 0x7f) | u64::from(high) << 7);
+            }
+        }
+        self.wide_varint()
+    }
+
+    /// As [`Self::varint`], for numbers that need any number of bytes.
+    #[inline(always)]
+    pub(crate) fn wide_varint(&mut self) -> Result<u64, Malformed> {
+        if let Some((ahead, _)) = self.bytes.split_first_chunk()
+            && let Some((value, length)) = gather(u64::from_le_bytes(*ahead))
+        {
+            self.bytes = &self.bytes[length..];
+            return Ok(value);
+        }
+        self.varint_by_bytes()
+    }
+
+    /// Near the end of the bytes, or of more than eight.
+    #[cold]
+    fn varint_by_bytes(&mut self) -> Result<u64, Malformed> {
         let first = self.byte()?;
         if first < 0x80 {
             return Ok(u64::from(first));
         }
-        self.varint_rest(first)
-    }
-
-    fn varint_rest(&mut self, first: u8) -> Result<u64, Malformed> {
         let mut value = u64::from(first & 0x7f);
         for shift in (7..64).step_by(7) {
             let byte = self.byte()?;
@@ -111,7 +177,7 @@ impl<'a> Cursor<'a> {
 
     #[inline]
     pub(crate) fn delta(&mut self, from: u64) -> Result<u64, Malformed> {
-        Ok(from.wrapping_add(unzigzag(self.varint()?) as u64))
+        Ok(from.wrapping_add(unzigzag(self.wide_varint()?) as u64))
     }
 
     /// Little-endian.
@@ -173,11 +239,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_come_back(value: u64) {
-            let bytes = coded(value);
-            let mut cursor = Cursor::new(&bytes);
-            prop_assert_eq!(cursor.varint(), Ok(value));
-            prop_assert_eq!(cursor.left(), 0);
+        fn varints_come_back(value: u64, shift in 0..64_u32, behind in 0..9_usize) {
+            let value = value >> shift;
+            let mut bytes = coded(value);
+            bytes.resize(bytes.len() + behind, 0xff);
+            for read in [Cursor::varint, Cursor::wide_varint] {
+                let mut cursor = Cursor::new(&bytes);
+                prop_assert_eq!(read(&mut cursor), Ok(value));
+                prop_assert_eq!(cursor.left(), behind);
+            }
+        }
+
+        #[test]
+        fn spread_is_the_varint_and_gather_undoes_it(value: u64, shift in 0..64_u32) {
+            let value = value >> shift;
+            let expected = coded(value);
+            let Some((bytes, length)) = spread(value) else {
+                prop_assert!(expected.len() > 8);
+                return Ok(());
+            };
+            prop_assert_eq!(&bytes.to_le_bytes()[..length], &expected[..]);
+            prop_assert!(length == 8 || bytes >> (8 * length) == 0);
+            prop_assert_eq!(gather(bytes), Some((value, length)));
         }
 
         #[test]

@@ -118,7 +118,7 @@ impl<W: Write> TraceWriter<W> {
     }
 
     /// As [`Self::write`] of a [`Record::Events`]. They make one chunk, or
-    /// several if there are more than 2²⁰. Gives the number of counted ones.
+    /// several if there are more than 65,535. Gives the number of counted ones.
     pub fn write_events(
         &mut self,
         image: ImageId,
@@ -127,16 +127,16 @@ impl<W: Write> TraceWriter<W> {
         events: &[Event],
     ) -> Result<u64, WriteError> {
         self.write_records()?;
-        if events.is_empty() {
-            self.write_run(&Summary::of(image, stream, first_ordinal, events), events)?;
-        }
         let mut ordinal = first_ordinal;
-        for events in events.chunks(MAX_EVENTS as usize) {
-            let summary = Summary::of(image, stream, ordinal, events);
-            self.write_run(&summary, events)?;
-            ordinal = ordinal.wrapping_add(summary.counted().into());
+        let mut rest = events;
+        loop {
+            let (run, behind) = rest.split_at(rest.len().min(MAX_EVENTS as usize));
+            ordinal = ordinal.wrapping_add(self.write_run(image, stream, ordinal, run)?);
+            rest = behind;
+            if rest.is_empty() {
+                return Ok(ordinal.wrapping_sub(first_ordinal));
+            }
         }
-        Ok(ordinal.wrapping_sub(first_ordinal))
     }
 
     /// Chooses the compression of the chunks that follow.
@@ -201,15 +201,20 @@ impl<W: Write> TraceWriter<W> {
         self.write_chunk(self.coding(), kind::RECORDS, &[], count, &[])
     }
 
-    fn write_run(&mut self, summary: &Summary, events: &[Event]) -> Result<(), WriteError> {
+    /// Writes a chunk of events; gives the number of counted ones.
+    fn write_run(
+        &mut self,
+        image: ImageId,
+        stream: StreamId,
+        first_ordinal: u64,
+        events: &[Event],
+    ) -> Result<u64, WriteError> {
         self.payload.clear();
-        let columns = self
-            .encoder
-            .encode(events, summary.address_bits(), &mut self.payload);
+        let sums = self.encoder.encode(events, &mut self.payload);
         // Columns differ in what bytes they hold: a long one is compressed on
         // its own, short ones share what a zstd frame costs.
         let mut cuts = [0; crate::events::COLUMNS];
-        for (cut, column) in cuts.iter_mut().zip(columns) {
+        for (cut, column) in cuts.iter_mut().zip(self.encoder.columns()) {
             *cut = if column.len() >= OWN_FRAME {
                 self.payload.len()
             } else {
@@ -217,16 +222,12 @@ impl<W: Write> TraceWriter<W> {
             };
             self.payload.extend_from_slice(column);
         }
-        self.totals
-            .add_events(events.len() as u64, summary.counted().into());
+        let counted = u64::from(sums.counted());
+        self.totals.add_events(events.len() as u64, counted);
+        let summary = Summary::new(image, stream, first_ordinal, &sums).to_bytes();
         let count = events.len() as u32;
-        self.write_chunk(
-            self.coding(),
-            kind::EVENTS,
-            &summary.to_bytes(),
-            count,
-            &cuts,
-        )
+        self.write_chunk(self.coding(), kind::EVENTS, &summary, count, &cuts)?;
+        Ok(counted)
     }
 
     fn coding(&self) -> Coding {

@@ -96,7 +96,7 @@ fn records_wait_for_the_next_events_or_flush() {
 
 #[test]
 fn more_events_than_a_chunk_may_hold_become_several_runs() {
-    let most = 1 << 20;
+    let most = (1 << 16) - 1;
     let file = written(&[run_of(most + 5)], Compression::Fast);
     let reader = TraceReader::new(&file[..]).unwrap();
     let runs: Vec<_> = reader

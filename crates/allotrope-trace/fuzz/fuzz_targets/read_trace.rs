@@ -34,7 +34,7 @@ fn repair(file: &mut [u8]) {
     if file.len() < FILE_HEADER {
         return;
     }
-    file[..FILE_HEADER].copy_from_slice(b"ALLOTROP\x01\0\0\0\0\0\0\0");
+    file[..FILE_HEADER].copy_from_slice(b"ALLOTROP\x02\0\0\0\0\0\0\0");
     let mut at = FILE_HEADER;
     while at + CHUNK_HEADER <= file.len() {
         let summary = usize::from(u16::from_le_bytes([file[at + 4], file[at + 5]]));

@@ -1,9 +1,10 @@
 //! Columns to events. The columns come from a file nobody vouches for.
 
-use super::prediction::{BlockNumber, Blocks, NONE};
+use super::prediction::{BlockNumber, Blocks};
+use super::successors::{ShapeNumber, Successors};
 use super::{
-    ADDRESSES, COLUMNS, DISTANCES, FAR, FAR_SHAPE, FOREIGN, MARKS, SHAPES, SIZES, SYMBOLS, Shape,
-    allocation, deallocation, mark_position,
+    ADDRESSES, COLUMNS, DISTANCES, FAR, FOREIGN, MARKS, PLACES, SHAPES, SIZES, STACKS, SYMBOLS,
+    allocation, deallocation, field, is_allocation, mark_position,
 };
 use crate::model::{EntryPoint, Event, EventKind, StackId};
 use crate::varint::{Cursor, Malformed};
@@ -20,11 +21,28 @@ const KINDS: [EventKind; 9] = [
     EventKind::Epoch,
 ];
 
+const UNTOLD: Malformed = Malformed("an event has a shape that was not told");
+const NOT_LIVE: Malformed = Malformed("a block is deallocated that is not live");
+
+const NO_PLACE: Malformed = Malformed("an address is at a place where there is none");
+
 /// Turns columns into events; keeps its memory from chunk to chunk.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     shapes: Vec<Shape>,
+    successors: Successors,
     blocks: Blocks,
+}
+
+/// What events have in common that come from one place of the program.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    kind: EventKind,
+    entry: EntryPoint,
+    alignment_log2: u8,
+    stack: StackId,
+    /// Size of its last allocation.
+    last_size: u64,
 }
 
 /// The state of decoding one chunk.
@@ -34,6 +52,7 @@ struct Run<'a, 'd> {
     shift: u32,
     last_stack: StackId,
     last_foreign: u64,
+    last_address: u64,
     last_marks: [u64; 3],
 }
 
@@ -56,19 +75,22 @@ pub(crate) fn columns_of(payload: &[u8]) -> Result<(u32, [Cursor<'_>; COLUMNS]),
 }
 
 impl Decoder {
-    /// Appends the `count` events of the payload to `into`.
+    /// Appends the `count` events of the payload (at most
+    /// [`crate::chunk::MAX_EVENTS`]) to `into`.
     pub(crate) fn decode(
         &mut self,
         payload: &[u8],
         count: usize,
         into: &mut Vec<Event>,
     ) -> Result<(), Malformed> {
-        let (shift, columns) = columns_of(payload)?;
+        let (shift, mut columns) = columns_of(payload)?;
         if columns[SYMBOLS].left() != count {
             return Err(Malformed("there are not as many symbols as events"));
         }
+        let symbols = columns[SYMBOLS].take(count)?;
         self.shapes.clear();
-        self.blocks.reset();
+        self.successors.reset();
+        self.blocks.reset(count);
         into.reserve(count);
         let mut run = Run {
             columns,
@@ -76,66 +98,89 @@ impl Decoder {
             shift,
             last_stack: 0,
             last_foreign: 0,
+            last_address: 0,
             last_marks: [0; 3],
         };
-        for _ in 0..count {
-            into.push(run.event()?);
+        for &symbol in symbols {
+            into.push(run.event(symbol)?);
         }
         run.finish()
     }
 }
 
 impl Run<'_, '_> {
-    #[inline]
-    fn event(&mut self) -> Result<Event, Malformed> {
-        let symbol = self.columns[SYMBOLS].byte()?;
-        let number = self.shape_number(symbol)?;
-        let shape = self.decoder.shapes[number];
-        let mut event = Event {
+    #[inline(always)]
+    fn event(&mut self, symbol: u8) -> Result<Event, Malformed> {
+        let number = self.shape_number(symbol >> 2)?;
+        let shape = *self.decoder.shapes.get(usize::from(number)).ok_or(UNTOLD)?;
+        let bits = symbol & 3;
+        let (address, size) = match shape.kind {
+            EventKind::Allocation => self.allocation(number, bits, false)?,
+            EventKind::Deallocation => (self.deallocation(number, bits, false)?, 0),
+            rare => self.rare_event(rare, number, bits)?,
+        };
+        Ok(Event {
             kind: shape.kind,
             entry: shape.entry,
             alignment_log2: shape.alignment_log2,
             stack: shape.stack,
-            address: 0,
-            size: 0,
-        };
-        let bits = symbol & 3;
-        match shape.kind {
-            EventKind::Allocation => self.allocation(&mut event, number, bits, false)?,
-            EventKind::ReallocationEnd => self.allocation(&mut event, number, bits, true)?,
-            EventKind::Deallocation => self.deallocation(&mut event, bits, false)?,
-            EventKind::ReallocationStart => self.deallocation(&mut event, bits, true)?,
+            address,
+            size,
+        })
+    }
+
+    /// Address and size of an event of any kind.
+    #[inline(never)]
+    fn rare_event(
+        &mut self,
+        kind: EventKind,
+        number: ShapeNumber,
+        bits: u8,
+    ) -> Result<(u64, u64), Malformed> {
+        match kind {
+            EventKind::Allocation => return self.allocation(number, bits, false),
+            EventKind::ReallocationEnd => return self.allocation(number, bits, true),
+            EventKind::Deallocation => return Ok((self.deallocation(number, bits, false)?, 0)),
+            EventKind::ReallocationStart => return Ok((self.deallocation(number, bits, true)?, 0)),
             EventKind::ReallocationFailed => self.decoder.blocks.fail_open(),
             EventKind::ReallocationFreed => self.decoder.blocks.free_open(),
             EventKind::Anchor | EventKind::Thread | EventKind::Epoch => {
-                let last = &mut self.last_marks[mark_position(shape.kind)];
+                let last = &mut self.last_marks[mark_position(kind)];
                 *last = self.columns[MARKS].delta(*last)?;
-                event.address = *last;
+                return Ok((*last, 0));
             }
         }
-        Ok(event)
+        self.decoder.successors.came(number);
+        Ok((0, 0))
     }
 
     /// Position of the symbol's shape, which is read if it is a new one.
-    #[inline]
-    fn shape_number(&mut self, symbol: u8) -> Result<usize, Malformed> {
-        let mut number = u32::from(symbol >> 2);
-        if number == FAR_SHAPE {
-            let above = self.columns[FAR].varint_u32()?;
-            number = FAR_SHAPE.saturating_add(above);
+    #[inline(always)]
+    fn shape_number(&mut self, told: u8) -> Result<ShapeNumber, Malformed> {
+        if told == field::FAR || told == field::NEW {
+            return self.untold_shape(told);
         }
-        let number = number as usize;
-        if number >= self.decoder.shapes.len() {
-            self.new_shape(number)?;
-        }
-        Ok(number)
+        // Without a branch: which it is, is hard to foresee.
+        let [first, second] = self.decoder.successors.foreseen();
+        let foreseen = if told == field::FIRST { first } else { second };
+        Ok(if told < field::NEAR {
+            told.into()
+        } else {
+            foreseen
+        })
     }
 
-    #[cold]
-    fn new_shape(&mut self, number: usize) -> Result<(), Malformed> {
-        if number > self.decoder.shapes.len() {
-            return Err(Malformed("an event has a shape that was not told"));
+    #[inline(never)]
+    fn untold_shape(&mut self, told: u8) -> Result<ShapeNumber, Malformed> {
+        if told == field::NEW {
+            return self.new_shape();
         }
+        let above = self.columns[FAR].varint()?;
+        let number = above.saturating_add(field::NEAR.into());
+        ShapeNumber::try_from(number).map_err(|_| UNTOLD)
+    }
+
+    fn new_shape(&mut self) -> Result<ShapeNumber, Malformed> {
         let column = &mut self.columns[SHAPES];
         let kind = *KINDS
             .get(usize::from(column.byte()?))
@@ -143,9 +188,13 @@ impl Run<'_, '_> {
         let entry = EntryPoint::from_number(column.byte()?)
             .ok_or(Malformed("there is no such entry point"))?;
         let alignment_log2 = column.byte()?;
-        let stack = StackId::try_from(column.delta(u64::from(self.last_stack))?)
-            .map_err(|_| Malformed("a stack id has more than 32 bits"))?;
-        self.last_stack = stack;
+        let mut stack = 0;
+        if is_allocation(kind) {
+            stack = StackId::try_from(self.columns[STACKS].delta(self.last_stack.into())?)
+                .map_err(|_| Malformed("a stack id has more than 32 bits"))?;
+            self.last_stack = stack;
+        }
+        let number = self.decoder.shapes.len() as ShapeNumber;
         self.decoder.shapes.push(Shape {
             kind,
             entry,
@@ -153,87 +202,99 @@ impl Run<'_, '_> {
             stack,
             last_size: 0,
         });
-        Ok(())
+        self.decoder.successors.add_shape();
+        Ok(number)
     }
 
-    #[inline]
+    /// Address and size.
+    #[inline(always)]
     fn allocation(
         &mut self,
-        event: &mut Event,
-        shape: usize,
+        number: ShapeNumber,
         bits: u8,
         reallocation: bool,
-    ) -> Result<(), Malformed> {
-        let last_size = &mut self.decoder.shapes[shape].last_size;
+    ) -> Result<(u64, u64), Malformed> {
+        let Decoder {
+            shapes,
+            successors,
+            blocks,
+        } = &mut *self.decoder;
+        successors.came(number);
+        successors.allocated(number);
+        let last_size = &mut shapes[usize::from(number)].last_size;
         if bits & allocation::OTHER_SIZE != 0 {
             *last_size = self.columns[SIZES].varint()?;
         }
-        event.size = *last_size;
-        let blocks = &mut self.decoder.blocks;
-        let guessed = bits & allocation::OTHER_ADDRESS == 0;
-        event.address = if guessed {
-            blocks.guess(event.size, reallocation)
+        let size = *last_size;
+        let guess = blocks.guess(size, reallocation);
+        let address = if bits & allocation::OTHER_ADDRESS == 0 {
+            blocks.confirm(guess);
+            guess.address
         } else {
-            self.columns[ADDRESSES].delta(blocks.bump() >> self.shift)? << self.shift
+            let place = self.columns[PLACES].byte()?;
+            if place == 0 {
+                self.last_address = self.columns[ADDRESSES].delta(self.last_address)?;
+                self.last_address << self.shift
+            } else {
+                blocks.take(guess, place).ok_or(NO_PLACE)?
+            }
         };
-        blocks.allocate(event.address, event.size, guessed, reallocation);
-        Ok(())
+        blocks.allocate(address, size, number, reallocation);
+        Ok((address, size))
     }
 
-    #[inline]
+    /// The address.
+    #[inline(always)]
     fn deallocation(
         &mut self,
-        event: &mut Event,
+        number: ShapeNumber,
         bits: u8,
         reallocation: bool,
-    ) -> Result<(), Malformed> {
+    ) -> Result<u64, Malformed> {
+        self.decoder.successors.came(number);
         if bits == deallocation::FOREIGN {
-            return self.foreign(event, reallocation);
+            return self.foreign(reallocation);
         }
         let number = self.block_number(bits)?;
         let blocks = &mut self.decoder.blocks;
-        event.address = blocks
-            .live_address(number)
-            .ok_or(Malformed("a block is deallocated that is not live"))?;
+        let block = *blocks.live(number).ok_or(NOT_LIVE)?;
+        self.decoder.successors.deallocated(block.shape);
         if reallocation {
-            blocks.start_reallocation(event.address, number);
+            blocks.start_reallocation(number);
         } else {
             blocks.deallocate(number);
         }
-        Ok(())
+        Ok(block.address)
     }
 
-    #[inline]
+    #[inline(always)]
     fn block_number(&mut self, bits: u8) -> Result<BlockNumber, Malformed> {
-        let [first, second] = self.decoder.blocks.slots();
-        match bits {
-            deallocation::FIRST => Ok(first),
-            deallocation::SECOND => Ok(second),
-            _ => {
-                let distance = self.columns[DISTANCES].varint_u32()?;
-                let back = distance
-                    .checked_add(1)
-                    .ok_or(Malformed("a block lies before the chunk"))?;
-                self.decoder
-                    .blocks
-                    .len()
-                    .checked_sub(back)
-                    .ok_or(Malformed("a block lies before the chunk"))
-            }
+        if bits == deallocation::DISTANCE {
+            let distance = self.columns[DISTANCES].varint()?;
+            return u64::from(self.decoder.blocks.len())
+                .checked_sub(distance.saturating_add(1))
+                .map(|number| number as BlockNumber)
+                .ok_or(Malformed("a block lies before the chunk"));
         }
+        let [first, second] = self.decoder.blocks.slots();
+        Ok(if bits == deallocation::FIRST {
+            first
+        } else {
+            second
+        })
     }
 
-    #[inline]
-    fn foreign(&mut self, event: &mut Event, reallocation: bool) -> Result<(), Malformed> {
-        let from = self.last_foreign >> self.shift;
-        event.address = self.columns[FOREIGN].delta(from)? << self.shift;
-        self.last_foreign = event.address;
+    #[inline(never)]
+    fn foreign(&mut self, reallocation: bool) -> Result<u64, Malformed> {
+        self.last_foreign = self.columns[FOREIGN].delta(self.last_foreign)?;
+        let address = self.last_foreign << self.shift;
+        self.decoder.successors.deallocated_foreign();
         if reallocation {
-            self.decoder.blocks.start_reallocation(event.address, NONE);
+            self.decoder.blocks.start_foreign_reallocation(address);
         } else {
-            self.decoder.blocks.deallocate_foreign(event.address);
+            self.decoder.blocks.deallocate_foreign(address);
         }
-        Ok(())
+        Ok(address)
     }
 
     fn finish(self) -> Result<(), Malformed> {

@@ -1,229 +1,406 @@
 //! Events to columns. Makes no choice of compression and writes no chunk.
 
+use super::column::Column;
 use super::key_index::KeyIndex;
-use super::prediction::{Blocks, NONE};
+use super::prediction::{BlockNumber, Blocks};
+use super::successors::{NO_SHAPE, ShapeNumber, Successors};
 use super::{
-    ADDRESSES, COLUMNS, DISTANCES, FAR, FAR_SHAPE, FOREIGN, MARKS, SHAPES, SIZES, SYMBOLS, Shape,
-    allocation, deallocation, is_allocation, mark_position,
+    ADDRESSES, COLUMNS, DISTANCES, FAR, FOREIGN, MARKS, MOST_BYTES, PLACES, SHAPES, SIZES, STACKS,
+    SYMBOLS, allocation, deallocation, field, is_allocation, mark_position,
 };
-use crate::model::{Event, EventKind};
-use crate::varint::{put, put_delta};
+use crate::model::{Event, EventKind, StackId};
+use crate::summary::Sums;
+use crate::varint::put;
+
+/// Addresses of blocks are multiples of sixteen nearly everywhere.
+const USUAL_SHIFT: u32 = 4;
 
 /// Turns runs of events into columns; keeps its memory from run to run.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Encoder {
-    columns: [Vec<u8>; COLUMNS],
+    columns: [Column; COLUMNS],
     shapes: Vec<Shape>,
     shape_of: KeyIndex,
+    /// The shapes of deallocations without alignment, by entry point.
+    freeing: [ShapeNumber; 32],
+    successors: Successors,
     blocks: Blocks,
     block_at: KeyIndex,
+    sums: Sums,
+    /// Addresses are written divided by two to this power.
     shift: u32,
+    last_stack: StackId,
     last_foreign: u64,
+    last_address: u64,
     last_marks: [u64; 3],
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    /// Kind, entry, alignment, stack.
+    key: u64,
+    /// Size of its last allocation.
+    last_size: u64,
+}
+
+/// The number of an event's shape, and how its symbol says it.
+#[derive(Clone, Copy)]
+struct Told {
+    number: ShapeNumber,
+    is_new: bool,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            columns: Default::default(),
+            shapes: Vec::new(),
+            shape_of: KeyIndex::default(),
+            freeing: [NO_SHAPE; 32],
+            successors: Successors::default(),
+            blocks: Blocks::default(),
+            block_at: KeyIndex::default(),
+            sums: Sums::default(),
+            shift: USUAL_SHIFT,
+            last_stack: 0,
+            last_foreign: 0,
+            last_address: 0,
+            last_marks: [0; 3],
+        }
+    }
+}
+
 impl Encoder {
-    /// Codes the events; what comes before the columns is appended to `head`.
-    /// `address_bits`: those that the address of any block has.
-    pub(crate) fn encode(
-        &mut self,
-        events: &[Event],
-        address_bits: u64,
-        head: &mut Vec<u8>,
-    ) -> &[Vec<u8>; COLUMNS] {
-        self.reset(events.len(), address_bits);
-        let mut events = events.iter();
-        while let Some(event) = events.next() {
-            let next = events.as_slice().first();
-            if let Some(next) = next.filter(|next| is_pair(event, next)) {
-                self.pair(event, next);
-                events.next();
-            } else {
-                self.event(event);
-            }
+    /// Codes at most [`crate::chunk::MAX_EVENTS`] events; what comes before the
+    /// columns is appended to `head`. Gives their sums.
+    pub(crate) fn encode(&mut self, events: &[Event], head: &mut Vec<u8>) -> Sums {
+        self.encode_shifted(events);
+        let shift = self.sums.address_bits().trailing_zeros();
+        if shift < self.shift {
+            // An allocator that aligns less. It will go on so: addresses of
+            // others take a bit more from now on, and nothing is coded twice.
+            self.shift = shift;
+            self.encode_shifted(events);
         }
         head.push(self.shift as u8);
-        for column in &self.columns {
+        for column in self.columns() {
             put(head, column.len() as u64);
         }
-        &self.columns
+        self.sums
     }
 
-    fn reset(&mut self, events: usize, address_bits: u64) {
-        self.columns.iter_mut().for_each(Vec::clear);
+    /// What the last events were turned into.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &[u8]> {
+        self.columns.iter().map(Column::bytes)
+    }
+
+    fn encode_shifted(&mut self, events: &[Event]) {
+        self.reset(events.len());
+        // Their number is known, so they are not written through the column.
+        let mut lent = self.columns[SYMBOLS].lend();
+        let symbols = &mut lent[..events.len()];
+        let mut at = 0;
+        while let Some(event) = events.get(at) {
+            symbols[at] = match event.kind {
+                EventKind::Allocation => match events.get(at + 1) {
+                    Some(next) if frees(next, event.address) => {
+                        let [symbol, freeing] = self.pair(event, next);
+                        symbols[at] = symbol;
+                        at += 1;
+                        freeing
+                    }
+                    _ => self.allocation(event, false),
+                },
+                EventKind::Deallocation => self.deallocation(event),
+                _ => self.rare_event(event),
+            };
+            at += 1;
+        }
+        self.columns[SYMBOLS].give_back(lent, events.len());
+    }
+
+    fn reset(&mut self, events: usize) {
+        for (column, most) in self.columns.iter_mut().zip(MOST_BYTES) {
+            column.reset(events * most);
+        }
         self.shapes.clear();
         self.shape_of.reset();
-        self.columns[SYMBOLS].reserve(events);
-        self.blocks.reset();
+        self.freeing = [NO_SHAPE; 32];
+        self.successors.reset();
+        self.blocks.reset(events);
         self.block_at.reset();
+        self.sums = Sums::default();
+        self.last_stack = 0;
         self.last_foreign = 0;
+        self.last_address = 0;
         self.last_marks = [0; 3];
-        self.shift = (address_bits | 0x10).trailing_zeros();
     }
 
     /// An allocation and the deallocation of its block at once, the most
     /// frequent events of all: nobody will look for the block by its address.
-    #[inline]
-    fn pair(&mut self, allocation: &Event, deallocation: &Event) {
-        let shape = self.shape(allocation);
-        let (bits, guessed) = self.size_and_address(allocation, shape, false);
-        self.symbol(shape, bits);
-        let shape = self.shape(deallocation);
-        self.symbol(shape, deallocation::FIRST);
+    #[inline(always)]
+    fn pair(&mut self, allocation: &Event, deallocation: &Event) -> [u8; 2] {
+        let (shape, field) = self.allocation_shape(allocation);
+        let bits = self.size_and_address(allocation, shape, false);
+        self.successors.allocated(shape);
+        let freeing = self.deallocation_shape(deallocation);
+        self.successors.deallocated(shape);
         self.blocks
-            .allocate_and_deallocate(allocation.address, allocation.size, guessed);
-    }
-
-    #[inline]
-    fn event(&mut self, event: &Event) {
-        let shape = self.shape(event);
-        let bits = match event.kind {
-            EventKind::Allocation => self.allocation(event, shape, false),
-            EventKind::ReallocationEnd => self.allocation(event, shape, true),
-            EventKind::Deallocation => self.deallocation(event, false),
-            EventKind::ReallocationStart => self.deallocation(event, true),
-            EventKind::ReallocationFailed => {
-                self.blocks.fail_open();
-                0
-            }
-            EventKind::ReallocationFreed => {
-                self.blocks.free_open();
-                0
-            }
-            EventKind::Anchor | EventKind::Thread | EventKind::Epoch => self.mark(event),
-        };
-        self.symbol(shape, bits);
+            .allocate_and_deallocate(allocation.address, allocation.size, shape);
+        self.sums.add_deallocation(deallocation.address);
+        [field | bits, freeing | deallocation::FIRST]
     }
 
     #[inline(always)]
-    fn symbol(&mut self, shape: u32, bits: u8) {
-        if shape < FAR_SHAPE {
-            self.columns[SYMBOLS].push((shape as u8) << 2 | bits);
+    fn allocation(&mut self, event: &Event, reallocation: bool) -> u8 {
+        let (shape, field) = self.allocation_shape(event);
+        let bits = self.size_and_address(event, shape, reallocation);
+        self.successors.allocated(shape);
+        let number = self.blocks.len();
+        self.blocks
+            .allocate(event.address, event.size, shape, reallocation);
+        self.block_at.insert(event.address, number);
+        field | bits
+    }
+
+    #[inline(always)]
+    fn deallocation(&mut self, event: &Event) -> u8 {
+        let field = self.deallocation_shape(event);
+        self.sums.add_deallocation(event.address);
+        let Some((number, of)) = self.live_block(event.address) else {
+            self.foreign(event.address);
+            self.blocks.deallocate_foreign(event.address);
+            return field | deallocation::FOREIGN;
+        };
+        let bits = self.known_block(number);
+        self.successors.deallocated(of);
+        self.blocks.deallocate(number);
+        field | bits
+    }
+
+    fn rare_event(&mut self, event: &Event) -> u8 {
+        match event.kind {
+            EventKind::Allocation => return self.allocation(event, false),
+            EventKind::ReallocationEnd => return self.allocation(event, true),
+            EventKind::Deallocation => return self.deallocation(event),
+            EventKind::ReallocationStart => return self.reallocation_start(event),
+            EventKind::Anchor | EventKind::Thread | EventKind::Epoch => return self.mark(event),
+            EventKind::ReallocationFailed => self.blocks.fail_open(),
+            EventKind::ReallocationFreed => self.blocks.free_open(),
+        }
+        self.sums.add_rare(event);
+        let told = self.shape(event, key_of(event, 0));
+        self.told(told)
+    }
+
+    fn reallocation_start(&mut self, event: &Event) -> u8 {
+        let told = self.shape(event, key_of(event, 0));
+        let field = self.told(told);
+        self.sums.add_deallocation(event.address);
+        let Some((number, of)) = self.live_block(event.address) else {
+            self.foreign(event.address);
+            self.blocks.start_foreign_reallocation(event.address);
+            return field | deallocation::FOREIGN;
+        };
+        let bits = self.known_block(number);
+        self.successors.deallocated(of);
+        self.blocks.start_reallocation(number);
+        field | bits
+    }
+
+    /// Marks come at any moment, and nothing follows from them.
+    fn mark(&mut self, event: &Event) -> u8 {
+        let last = &mut self.last_marks[mark_position(event.kind)];
+        self.columns[MARKS].delta(*last, event.address);
+        *last = event.address;
+        self.sums.add_rare(event);
+        let told = self.shape(event, key_of(event, 0));
+        self.unforeseen(told) << 2
+    }
+
+    /// The shape's number and the symbol's upper bits. The foreseen shapes are
+    /// looked at first, which most often saves looking for it.
+    #[inline(always)]
+    fn allocation_shape(&mut self, event: &Event) -> (ShapeNumber, u8) {
+        let key = key_of(event, event.stack);
+        let [first, _] = self.successors.foreseen();
+        if let Some(shape) = self.shapes.get(usize::from(first))
+            && shape.key == key
+        {
+            return (first, field::FIRST << 2);
+        }
+        let told = self.shape(event, key);
+        (told.number, self.told(told))
+    }
+
+    /// The upper bits of a deallocation's symbol.
+    #[inline(always)]
+    fn deallocation_shape(&mut self, event: &Event) -> u8 {
+        let number = self.freeing[usize::from(event.entry as u8) & 31];
+        let told = if number != NO_SHAPE && event.alignment_log2 == 0 {
+            Told {
+                number,
+                is_new: false,
+            }
         } else {
-            self.columns[SYMBOLS].push((FAR_SHAPE as u8) << 2 | bits);
-            put(&mut self.columns[FAR], u64::from(shape - FAR_SHAPE));
+            self.rare_deallocation_shape(event)
+        };
+        self.told(told)
+    }
+
+    #[cold]
+    fn rare_deallocation_shape(&mut self, event: &Event) -> Told {
+        let told = self.shape(event, key_of(event, 0));
+        if event.alignment_log2 == 0 {
+            self.freeing[usize::from(event.entry as u8) & 31] = told.number;
+        }
+        told
+    }
+
+    /// The upper bits of the symbol of any event but a mark.
+    #[inline(always)]
+    fn told(&mut self, shape: Told) -> u8 {
+        let [first, second] = self.successors.foreseen();
+        let field = if shape.number == first {
+            field::FIRST
+        } else if shape.number == second {
+            field::SECOND
+        } else {
+            self.unforeseen(shape)
+        };
+        self.successors.came(shape.number);
+        field << 2
+    }
+
+    /// The symbol's field for a shape that is told by its number.
+    #[inline(always)]
+    fn unforeseen(&mut self, shape: Told) -> u8 {
+        if shape.is_new {
+            field::NEW
+        } else if shape.number < field::NEAR.into() {
+            shape.number as u8
+        } else {
+            self.columns[FAR].varint((shape.number - ShapeNumber::from(field::NEAR)).into());
+            field::FAR
         }
     }
 
     /// The number of the event's shape, a new one if need be.
     #[inline(always)]
-    fn shape(&mut self, event: &Event) -> u32 {
-        let stack = if is_allocation(event.kind) {
-            event.stack
+    fn shape(&mut self, event: &Event, key: u64) -> Told {
+        if let Some(number) = self.shape_of.get(key)
+            && self.shapes[usize::from(number)].key == key
+        {
+            return Told {
+                number,
+                is_new: false,
+            };
+        }
+        self.new_shape(key, event)
+    }
+
+    #[inline(never)]
+    fn new_shape(&mut self, key: u64, event: &Event) -> Told {
+        let number = self.shapes.len() as ShapeNumber;
+        self.shape_of.insert(key, number);
+        self.shapes.push(Shape { key, last_size: 0 });
+        self.successors.add_shape();
+        let column = &mut self.columns[SHAPES];
+        column.byte(event.kind as u8);
+        column.byte(event.entry as u8);
+        column.byte(event.alignment_log2);
+        if is_allocation(event.kind) {
+            let stack = event.stack;
+            self.columns[STACKS].delta(self.last_stack.into(), stack.into());
+            self.last_stack = stack;
+        }
+        Told {
+            number,
+            is_new: true,
+        }
+    }
+
+    /// The bits of an allocation's symbol.
+    #[inline(always)]
+    fn size_and_address(&mut self, event: &Event, shape: ShapeNumber, reallocation: bool) -> u8 {
+        self.sums.add_allocation(event.address, event.size);
+        let last_size = &mut self.shapes[usize::from(shape)].last_size;
+        let other_size = event.size != *last_size;
+        *last_size = event.size;
+        if other_size {
+            self.columns[SIZES].varint(event.size);
+        }
+        let mut bits = if other_size {
+            allocation::OTHER_SIZE
         } else {
             0
         };
-        let key = u64::from(stack) << 24
-            | u64::from(event.alignment_log2) << 16
-            | u64::from(event.entry as u8) << 8
-            | event.kind as u64;
-        if let Some(number) = self.shape_of.get(key) {
-            return number;
-        }
-        let number = self.shapes.len() as u32;
-        self.shape_of.insert(key, number);
-        let last_stack = self.shapes.last().map_or(0, |shape| shape.stack);
-        self.shapes.push(Shape {
-            kind: event.kind,
-            entry: event.entry,
-            alignment_log2: event.alignment_log2,
-            stack,
-            last_size: 0,
-        });
-        let column = &mut self.columns[SHAPES];
-        column.extend([event.kind as u8, event.entry as u8, event.alignment_log2]);
-        put_delta(column, u64::from(last_stack), u64::from(stack));
-        number
-    }
-
-    #[inline(always)]
-    fn allocation(&mut self, event: &Event, shape: u32, reallocation: bool) -> u8 {
-        let (bits, guessed) = self.size_and_address(event, shape, reallocation);
-        self.blocks
-            .allocate(event.address, event.size, guessed, reallocation);
-        self.block_at.insert(event.address, self.blocks.len() - 1);
-        bits
-    }
-
-    /// The bits of an allocation's symbol, and whether its address was guessed.
-    #[inline(always)]
-    fn size_and_address(&mut self, event: &Event, shape: u32, reallocation: bool) -> (u8, bool) {
-        let mut bits = 0;
-        let last_size = &mut self.shapes[shape as usize].last_size;
-        if event.size != *last_size {
-            *last_size = event.size;
-            bits |= allocation::OTHER_SIZE;
-            put(&mut self.columns[SIZES], event.size);
-        }
-        let guessed = event.address == self.blocks.guess(event.size, reallocation);
-        if !guessed {
+        let guess = self.blocks.guess(event.size, reallocation);
+        if event.address == guess.address {
+            self.blocks.confirm(guess);
+        } else {
             bits |= allocation::OTHER_ADDRESS;
-            let from = self.blocks.bump() >> self.shift;
-            put_delta(
-                &mut self.columns[ADDRESSES],
-                from,
-                event.address >> self.shift,
-            );
-        }
-        (bits, guessed)
-    }
-
-    #[inline]
-    fn deallocation(&mut self, event: &Event, reallocation: bool) -> u8 {
-        let known = self
-            .block_at
-            .get(event.address)
-            .filter(|&number| self.blocks.live_address(number).is_some());
-        let bits = match known {
-            Some(number) => self.known_block(number),
-            None => {
-                let from = self.last_foreign >> self.shift;
-                put_delta(
-                    &mut self.columns[FOREIGN],
-                    from,
-                    event.address >> self.shift,
-                );
-                self.last_foreign = event.address;
-                deallocation::FOREIGN
+            let place = self.blocks.find(guess, event.address);
+            self.columns[PLACES].byte(place);
+            if place == 0 {
+                self.address(event.address);
             }
-        };
-        match (reallocation, known) {
-            (true, number) => {
-                self.blocks
-                    .start_reallocation(event.address, number.unwrap_or(NONE));
-            }
-            (false, Some(number)) => self.blocks.deallocate(number),
-            (false, None) => self.blocks.deallocate_foreign(event.address),
         }
         bits
     }
 
-    #[inline]
-    fn known_block(&mut self, number: u32) -> u8 {
+    #[inline(always)]
+    fn address(&mut self, address: u64) {
+        let address = address >> self.shift;
+        self.columns[ADDRESSES].delta(self.last_address, address);
+        self.last_address = address;
+    }
+
+    /// The live block at the address, and the shape of its allocation.
+    #[inline(always)]
+    fn live_block(&self, address: u64) -> Option<(BlockNumber, ShapeNumber)> {
+        let number = self.block_at.get(address)?;
+        let block = self.blocks.live(number)?;
+        (block.address == address).then_some((number, block.shape))
+    }
+
+    /// The bits of a deallocation's symbol.
+    #[inline(always)]
+    fn known_block(&mut self, number: BlockNumber) -> u8 {
         let [first, second] = self.blocks.slots();
-        if number == first {
+        let bits = if number == first {
             deallocation::FIRST
         } else if number == second {
             deallocation::SECOND
         } else {
-            let distance = self.blocks.len() - 1 - number;
-            put(&mut self.columns[DISTANCES], u64::from(distance));
             deallocation::DISTANCE
+        };
+        if bits == deallocation::DISTANCE {
+            let distance = self.blocks.len() - 1 - number;
+            self.columns[DISTANCES].varint(distance.into());
         }
+        bits
     }
 
-    fn mark(&mut self, event: &Event) -> u8 {
-        let last = &mut self.last_marks[mark_position(event.kind)];
-        put_delta(&mut self.columns[MARKS], *last, event.address);
-        *last = event.address;
-        0
+    fn foreign(&mut self, address: u64) {
+        let address = address >> self.shift;
+        self.columns[FOREIGN].delta(self.last_foreign, address);
+        self.last_foreign = address;
+        self.successors.deallocated_foreign();
     }
 }
 
-/// Whether the second event frees what the first one allocated.
-#[inline]
-fn is_pair(event: &Event, next: &Event) -> bool {
-    event.kind == EventKind::Allocation
-        && next.kind == EventKind::Deallocation
-        && event.address == next.address
+/// What events of one shape have in common.
+#[inline(always)]
+fn key_of(event: &Event, stack: StackId) -> u64 {
+    u64::from(stack) << 24
+        | u64::from(event.alignment_log2) << 16
+        | u64::from(event.entry as u8) << 8
+        | event.kind as u64
+}
+
+/// Whether the event frees the block at the address.
+#[inline(always)]
+fn frees(event: &Event, address: u64) -> bool {
+    event.kind == EventKind::Deallocation && event.address == address
 }

@@ -2,34 +2,39 @@
 //! encoder needs two of them for each chunk. Linear probing; entries of an
 //! earlier chunk are told by their generation. Keys are never removed.
 //!
+//! A slot is eight bytes and holds half of its key's hash instead of the key:
+//! of two keys with the same half, which hardly ever happens, only the later
+//! one is found. So what is found must be looked at, and what is not found may
+//! be there all the same; an encoder lives with both.
+//!
 //! It is only as large as its keys need: most chunks have few shapes and few
 //! addresses, and what is looked up for each event should stay in the cache.
 
 /// Slots of a map that was not used yet.
 const FEWEST_SLOTS: usize = 256;
 
-#[derive(Debug, Clone, Copy, Default)]
-struct Slot {
-    key: u64,
-    position: u32,
-    generation: u32,
+/// From the high bits: tag (32), generation (16), position (16).
+type Slot = u64;
+
+const fn generation_of(slot: Slot) -> u16 {
+    (slot >> 16) as u16
 }
 
 #[derive(Debug)]
 pub(crate) struct KeyIndex {
     /// A power of two of them.
     slots: Vec<Slot>,
-    /// 64 less the bits of a slot's number.
+    /// 32 less the bits of a slot's number.
     shift: u32,
-    generation: u32,
+    generation: u16,
     keys: usize,
 }
 
 impl Default for KeyIndex {
     fn default() -> Self {
         Self {
-            slots: vec![Slot::default(); FEWEST_SLOTS],
-            shift: 64 - FEWEST_SLOTS.trailing_zeros(),
+            slots: vec![0; FEWEST_SLOTS],
+            shift: 32 - FEWEST_SLOTS.trailing_zeros(),
             generation: 1,
             keys: 0,
         }
@@ -42,7 +47,7 @@ impl KeyIndex {
     pub(crate) fn reset(&mut self) {
         if self.keys * 8 < self.slots.len() && self.slots.len() > FEWEST_SLOTS {
             self.resize(self.slots.len() / 2);
-        } else if self.generation == u32::MAX {
+        } else if self.generation == u16::MAX {
             self.resize(self.slots.len());
         } else {
             self.generation += 1;
@@ -53,44 +58,48 @@ impl KeyIndex {
     /// Empties the map and gives it that many slots.
     fn resize(&mut self, slots: usize) {
         self.slots.clear();
-        self.slots.resize(slots, Slot::default());
-        self.shift = 64 - slots.trailing_zeros();
+        self.slots.resize(slots, 0);
+        self.shift = 32 - slots.trailing_zeros();
         self.generation = 1;
     }
 
-    #[inline]
-    fn slot(&self, key: u64) -> usize {
-        // Fibonacci hashing: the high bits of the product depend on all bits
-        // of the key, and neighbouring addresses are spread evenly.
+    /// Fibonacci hashing: the high bits of the product depend on all bits of
+    /// the key, and neighbouring addresses are spread evenly.
+    #[inline(always)]
+    fn tag(key: u64) -> u32 {
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+    }
+
+    /// Where the tag is, or the empty slot where it would be.
+    #[inline(always)]
+    fn slot(&self, tag: u32) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
+        let wanted = u64::from(tag) << 16 | u64::from(self.generation);
+        let mut at = (tag >> self.shift) as usize;
         loop {
-            let slot = &self.slots[at & mask];
-            if slot.generation != self.generation || slot.key == key {
+            let slot = self.slots[at & mask];
+            if slot >> 16 == wanted || generation_of(slot) != self.generation {
                 return at & mask;
             }
             at += 1;
         }
     }
 
-    /// The position last inserted for the key.
-    #[inline]
-    pub(crate) fn get(&self, key: u64) -> Option<u32> {
-        let slot = &self.slots[self.slot(key)];
-        (slot.generation == self.generation).then_some(slot.position)
+    /// The position last inserted for the key, or for one that is taken for it.
+    #[inline(always)]
+    pub(crate) fn get(&self, key: u64) -> Option<u16> {
+        let slot = self.slots[self.slot(Self::tag(key))];
+        (generation_of(slot) == self.generation).then_some(slot as u16)
     }
 
     /// Sets the key's position.
-    #[inline]
-    pub(crate) fn insert(&mut self, key: u64, position: u32) {
-        let at = self.slot(key);
-        let slot = &mut self.slots[at];
-        let is_new = slot.generation != self.generation;
-        *slot = Slot {
-            key,
-            position,
-            generation: self.generation,
-        };
+    #[inline(always)]
+    pub(crate) fn insert(&mut self, key: u64, position: u16) {
+        let tag = Self::tag(key);
+        let at = self.slot(tag);
+        let is_new = generation_of(self.slots[at]) != self.generation;
+        self.slots[at] =
+            u64::from(tag) << 32 | u64::from(self.generation) << 16 | u64::from(position);
         // Without a branch: which keys are new is hard to foresee.
         self.keys += usize::from(is_new);
         if self.keys * 2 > self.slots.len() {
@@ -103,12 +112,12 @@ impl KeyIndex {
         let old = std::mem::take(&mut self.slots);
         let generation = self.generation;
         self.resize(old.len() * 2);
-        for slot in old.iter().filter(|slot| slot.generation == generation) {
-            let at = self.slot(slot.key);
-            self.slots[at] = Slot {
-                generation: self.generation,
-                ..*slot
-            };
+        for slot in old
+            .into_iter()
+            .filter(|&slot| generation_of(slot) == generation)
+        {
+            let at = self.slot((slot >> 32) as u32);
+            self.slots[at] = slot & !0xffff_0000 | u64::from(self.generation) << 16;
         }
     }
 }
@@ -119,17 +128,16 @@ mod tests {
     use std::collections::HashMap;
 
     #[test]
-    fn answers_as_a_map_does_and_forgets_on_reset() {
+    fn finds_what_was_inserted_since_the_last_reset() {
         let mut index = KeyIndex::default();
-        // Many keys make it grow, few make it shrink again.
-        for (round, keys) in [1000, 20, 5, 5, 5000, 0, 0].into_iter().enumerate() {
-            let mut map = HashMap::new();
+        for (round, keys) in [10_u64, 5000, 300, 20].into_iter().enumerate() {
             index.reset();
+            let mut map = HashMap::new();
             for i in 0..keys * 2 {
-                // Each key twice, close together as addresses are.
+                // Every key twice, close together as addresses are.
                 let key = (i % keys) * 16 + round as u64;
-                index.insert(key, i as u32);
-                map.insert(key, i as u32);
+                index.insert(key, i as u16);
+                map.insert(key, i as u16);
             }
             for key in 0..100_000 {
                 assert_eq!(index.get(key), map.get(&key).copied());
@@ -143,7 +151,7 @@ mod tests {
     fn generations_that_are_used_up_begin_anew() {
         let mut index = KeyIndex::default();
         index.insert(7, 1);
-        index.generation = u32::MAX;
+        index.generation = u16::MAX;
         index.insert(9, 2);
         index.reset();
         assert_eq!((index.get(7), index.get(9)), (None, None));

@@ -1,54 +1,80 @@
 //! The payload of an event chunk: columns, in which each field of the events
 //! stands in a sequence of its own, predicted from what came before.
 //!
-//! Encoder and decoder run the same [`prediction::Blocks`] over the events, so
-//! that most of them need one symbol byte and nothing else. What the columns
-//! hold is in `docs/trace-format.md`, "Events".
+//! Encoder and decoder run the same [`prediction::Blocks`] and
+//! [`successors::Successors`] over the events, so that most of them need one
+//! symbol byte and nothing else. What the columns hold is in
+//! `docs/trace-format.md`, "Events".
 
+mod column;
 mod decode;
 mod encode;
+mod freed;
 mod key_index;
 mod prediction;
+mod successors;
 
 pub(crate) use decode::{Decoder, columns_of};
 pub(crate) use encode::Encoder;
 
-use crate::model::{EntryPoint, EventKind, StackId};
+use crate::model::EventKind;
 
 /// Columns of an event chunk, in the order in which they stand in the payload.
-pub(crate) const COLUMNS: usize = 8;
-/// One byte an event: shape number times 4 plus two [`allocation`] or
-/// [`deallocation`] bits; [`FAR_SHAPE`] as the shape number refers to `FAR`.
+pub(crate) const COLUMNS: usize = 10;
+/// One byte an event: [`field`] times 4 plus two [`allocation`] or
+/// [`deallocation`] bits.
 pub(crate) const SYMBOLS: usize = 0;
-/// Shape numbers from [`FAR_SHAPE`] on, less [`FAR_SHAPE`].
+/// Shape numbers from [`field::NEAR`] on, less that.
 pub(crate) const FAR: usize = 1;
-/// A shape at its first use: kind, entry, alignment, stack.
+/// A shape at its first use: kind, entry, alignment.
 pub(crate) const SHAPES: usize = 2;
+/// Its stack, if its events carry one.
+pub(crate) const STACKS: usize = 3;
 /// Deallocations of a block of the chunk: how many allocations ago it was made.
-pub(crate) const DISTANCES: usize = 3;
+pub(crate) const DISTANCES: usize = 4;
 /// Deallocations of other blocks: address.
-pub(crate) const FOREIGN: usize = 4;
-/// Addresses of allocations that were not predicted.
-pub(crate) const ADDRESSES: usize = 5;
+pub(crate) const FOREIGN: usize = 5;
+/// Of addresses that were guessed wrong: at which place of the guessing stack
+/// they are.
+pub(crate) const PLACES: usize = 6;
+/// Addresses that are at no place of it.
+pub(crate) const ADDRESSES: usize = 7;
 /// Sizes of allocations that differ from the last of the same shape.
-pub(crate) const SIZES: usize = 6;
+pub(crate) const SIZES: usize = 8;
 /// Ticks, threads and epochs.
-pub(crate) const MARKS: usize = 7;
+pub(crate) const MARKS: usize = 9;
 
 /// The columns' names, for those who measure them.
 pub(crate) const COLUMN_NAMES: [&str; COLUMNS] = [
     "symbols",
     "far shapes",
     "shapes",
+    "stacks",
     "distances",
     "foreign",
+    "places",
     "addresses",
     "sizes",
     "marks",
 ];
 
-/// Shape number in a symbol that says that the number stands in `FAR`.
-pub(crate) const FAR_SHAPE: u32 = 63;
+/// Most bytes that an event adds to each column.
+const MOST_BYTES: [usize; COLUMNS] = [1, 3, 3, 5, 3, 10, 1, 10, 10, 10];
+
+/// Values of the upper six bits of a symbol; below [`field::NEAR`] it is the
+/// shape's number.
+pub(crate) mod field {
+    /// Numbers from this one on do not fit the symbol.
+    pub(crate) const NEAR: u8 = 60;
+    /// The number stands in the column `FAR`.
+    pub(crate) const FAR: u8 = 60;
+    /// The shape is told in the columns `SHAPES` and `STACKS`.
+    pub(crate) const NEW: u8 = 61;
+    /// The second of the foreseen shapes.
+    pub(crate) const SECOND: u8 = 62;
+    /// The first of the foreseen shapes.
+    pub(crate) const FIRST: u8 = 63;
+}
 
 /// Bits of an allocation's symbol.
 pub(crate) mod allocation {
@@ -66,17 +92,6 @@ pub(crate) mod deallocation {
     pub(crate) const DISTANCE: u8 = 2;
     /// A block that was not allocated in this chunk, by address.
     pub(crate) const FOREIGN: u8 = 3;
-}
-
-/// What events have in common that come from one place of the program.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    pub kind: EventKind,
-    pub entry: EntryPoint,
-    pub alignment_log2: u8,
-    pub stack: StackId,
-    /// Size of its last allocation.
-    pub last_size: u64,
 }
 
 /// Whether events of the kind carry a stack and a size.

@@ -2,29 +2,27 @@
 //!
 //! Encoder and decoder feed it the same events and get the same guesses, so an
 //! event that was guessed right costs no bytes but its symbol. A wrong guess
-//! costs size, never correctness. Nothing here searches: every step is O(1).
+//! costs size, never correctness. Every step is O(1).
 
-/// Number of a block: how many allocations of the chunk came before it.
-pub(crate) type BlockNumber = u32;
-/// No block.
-pub(crate) const NONE: BlockNumber = u32::MAX;
+use super::freed::{Freed, UNKNOWN_SIZE, class_of};
+use super::successors::ShapeNumber;
 
-/// Blocks of one 16-byte class below this size are reused last in, first out.
-const SMALL: u64 = 1024;
-const SMALL_CLASSES: usize = 66;
-/// Larger blocks have a class for each power of two.
-const CLASSES: usize = SMALL_CLASSES + 64;
-/// The class of blocks that were allocated before the chunk, of unknown size.
-const UNKNOWN_SIZE: u8 = CLASSES as u8;
+/// Number of a block: how many allocations of the chunk came before it; there
+/// are never more than events.
+pub(crate) type BlockNumber = u16;
+/// No block: a chunk holds fewer events than this.
+pub(crate) const NONE: BlockNumber = BlockNumber::MAX;
 
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    address: u64,
-    /// Live: the next older live block. Freed: the block freed before it in
-    /// its class.
+/// An allocation of the chunk: sixteen bytes, for there are many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Block {
+    pub address: u64,
+    /// While it is live: the next older live block.
     older: BlockNumber,
-    /// Live: the next newer live block.
+    /// While it is live: the next newer live block.
     newer: BlockNumber,
+    /// The shape of its allocation.
+    pub shape: ShapeNumber,
     class: u8,
     live: bool,
 }
@@ -34,12 +32,11 @@ struct Block {
 pub(crate) struct Blocks {
     blocks: Vec<Block>,
     newest: BlockNumber,
-    /// The last freed block of each class.
-    freed: [BlockNumber; CLASSES + 1],
+    freed: Freed,
     /// After an allocation: the newest live blocks. After a deallocation: the
     /// older and newer live neighbour of its block.
     slots: [BlockNumber; 2],
-    /// The block (and its address) of the innermost open reallocation.
+    /// The block of the innermost open reallocation.
     open: Option<Open>,
     /// Where a bump allocator would put the next block.
     bump: u64,
@@ -48,18 +45,17 @@ pub(crate) struct Blocks {
 #[derive(Debug, Clone, Copy)]
 struct Open {
     address: u64,
-    /// `NONE` if the block is older than the chunk.
-    number: BlockNumber,
+    class: u8,
 }
 
-/// The size class; glibc's for small blocks.
-#[inline]
-fn class_of(size: u64) -> u8 {
-    if size <= SMALL {
-        ((size + 8).div_ceil(16)) as u8
-    } else {
-        (SMALL_CLASSES as u32 + size.ilog2()) as u8
-    }
+/// A guessed address, and whose it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Guess {
+    pub address: u64,
+    /// The class whose stack of freed addresses serves the allocation.
+    class: u8,
+    /// It is the address on the stack's top.
+    from_stack: bool,
 }
 
 /// Bytes from one block of this size to the next in glibc.
@@ -73,7 +69,7 @@ impl Default for Blocks {
         Self {
             blocks: Vec::new(),
             newest: NONE,
-            freed: [NONE; CLASSES + 1],
+            freed: Freed::default(),
             slots: [NONE; 2],
             open: None,
             bump: 0,
@@ -82,78 +78,103 @@ impl Default for Blocks {
 }
 
 impl Blocks {
-    /// Forgets everything, keeps the memory.
-    pub(crate) fn reset(&mut self) {
-        let mut blocks = std::mem::take(&mut self.blocks);
-        blocks.clear();
-        *self = Self {
-            blocks,
-            ..Self::default()
-        };
+    /// Forgets everything, keeps the memory. There will be at most `events`
+    /// blocks.
+    pub(crate) fn reset(&mut self, events: usize) {
+        self.blocks.clear();
+        self.blocks.reserve(events);
+        self.newest = NONE;
+        self.freed.reset();
+        self.slots = [NONE; 2];
+        self.open = None;
+        self.bump = 0;
     }
 
     /// Number of blocks, live or not.
-    #[inline]
-    pub(crate) fn len(&self) -> u32 {
-        self.blocks.len() as u32
+    #[inline(always)]
+    pub(crate) fn len(&self) -> u16 {
+        self.blocks.len() as u16
     }
 
-    /// The address of a block that is live, as far as the chunk tells.
-    #[inline]
-    pub(crate) fn live_address(&self, number: BlockNumber) -> Option<u64> {
-        let block = self.blocks.get(number as usize)?;
-        block.live.then_some(block.address)
+    /// The block, if it is live as far as the chunk tells.
+    #[inline(always)]
+    pub(crate) fn live(&self, number: BlockNumber) -> Option<&Block> {
+        let block = self.blocks.get(usize::from(number))?;
+        block.live.then_some(block)
     }
 
     /// The guesses which block is deallocated next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn slots(&self) -> [BlockNumber; 2] {
         self.slots
     }
 
-    /// What an address that is not guessed is told relative to.
-    #[inline]
-    pub(crate) fn bump(&self) -> u64 {
-        self.bump
-    }
-
     /// Guesses the address of an allocation of this size. `reallocation`: it
     /// is the end of one, which most often stays in place.
-    #[inline]
-    pub(crate) fn guess(&self, size: u64, reallocation: bool) -> u64 {
-        if let (true, Some(open)) = (reallocation, self.open) {
-            return open.address;
-        }
-        let of_class = self.freed[usize::from(class_of(size))];
-        let number = if of_class == NONE {
-            self.freed[usize::from(UNKNOWN_SIZE)]
-        } else {
-            of_class
+    #[inline(always)]
+    pub(crate) fn guess(&self, size: u64, reallocation: bool) -> Guess {
+        let class = self.freed.serving(class_of(size));
+        let top = self.freed.top(class);
+        let mut guess = Guess {
+            address: top.unwrap_or(self.bump),
+            class,
+            from_stack: true,
         };
-        self.blocks
-            .get(number as usize)
-            .map_or(self.bump, |block| block.address)
+        if let (true, Some(open)) = (reallocation, self.open) {
+            guess.address = open.address;
+            guess.from_stack = false;
+        }
+        guess
     }
 
-    /// Takes note of an allocation; `guessed`: its address was the guess.
-    #[inline]
-    pub(crate) fn allocate(&mut self, address: u64, size: u64, guessed: bool, reallocation: bool) {
-        let class = class_of(size);
-        if reallocation && self.open.is_some() {
+    /// The guess was right.
+    #[inline(always)]
+    pub(crate) fn confirm(&mut self, guess: Guess) {
+        if guess.from_stack {
+            self.freed.pop(guess.class);
+        }
+    }
+
+    /// The guess was wrong: at which place of its stack the address is, from
+    /// 1, or 0; it is taken from there.
+    #[inline(always)]
+    pub(crate) fn find(&mut self, guess: Guess, address: u64) -> u8 {
+        let place = self.freed.place(guess.class, address);
+        if place != 0 {
+            self.freed.take(guess.class, place);
+        }
+        place
+    }
+
+    /// The address that [`Self::find`] found there.
+    #[inline(always)]
+    pub(crate) fn take(&mut self, guess: Guess, place: u8) -> Option<u64> {
+        self.freed.take(guess.class, place)
+    }
+
+    /// Takes note of an allocation.
+    #[inline(always)]
+    pub(crate) fn allocate(
+        &mut self,
+        address: u64,
+        size: u64,
+        shape: ShapeNumber,
+        reallocation: bool,
+    ) {
+        if reallocation {
             self.close(address);
-        } else if guessed {
-            self.reuse(class);
         }
         let number = self.len();
         let older = self.newest;
-        if let Some(block) = self.blocks.get_mut(older as usize) {
+        if let Some(block) = self.blocks.get_mut(usize::from(older)) {
             block.newer = number;
         }
         self.blocks.push(Block {
             address,
             older,
             newer: NONE,
-            class,
+            shape,
+            class: class_of(size),
             live: true,
         });
         self.newest = number;
@@ -162,67 +183,45 @@ impl Blocks {
     }
 
     /// As [`Self::allocate`] and [`Self::deallocate`] of the same block.
-    #[inline]
-    pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, guessed: bool) {
+    #[inline(always)]
+    pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, shape: ShapeNumber) {
         let class = class_of(size);
-        if guessed {
-            self.reuse(class);
-        }
-        let number = self.len();
         self.blocks.push(Block {
             address,
-            older: NONE,
+            older: self.newest,
             newer: NONE,
+            shape,
             class,
             live: false,
         });
-        self.push_freed(number);
+        self.freed.push(class, address);
         self.slots = [self.newest, NONE];
         self.bump = address.wrapping_add(footprint(size));
     }
 
-    /// Takes the block that [`Self::guess`] named off its list.
-    #[inline]
-    fn reuse(&mut self, class: u8) {
-        let of_class = usize::from(class);
-        let list = if self.freed[of_class] == NONE {
-            usize::from(UNKNOWN_SIZE)
-        } else {
-            of_class
-        };
-        if let Some(block) = self.blocks.get(self.freed[list] as usize) {
-            self.freed[list] = block.older;
-        }
-    }
-
     /// Takes note of the deallocation of a live block of the chunk.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deallocate(&mut self, number: BlockNumber) {
-        self.unlink(number);
-        self.push_freed(number);
+        let Block { address, class, .. } = self.retire(number);
+        self.freed.push(class, address);
     }
 
     /// Takes note of the deallocation of a block that the chunk does not know.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deallocate_foreign(&mut self, address: u64) {
-        let number = self.len();
-        self.blocks.push(Block {
-            address,
-            older: NONE,
-            newer: NONE,
-            class: UNKNOWN_SIZE,
-            live: false,
-        });
-        self.push_freed(number);
+        self.freed.push(UNKNOWN_SIZE, address);
     }
 
-    /// Takes note of the start of a reallocation; `number` is `NONE` if the
-    /// chunk does not know the block.
-    pub(crate) fn start_reallocation(&mut self, address: u64, number: BlockNumber) {
-        if number != NONE {
-            self.unlink(number);
-        }
-        self.open = Some(Open { address, number });
+    /// Takes note of the start of a reallocation of a live block of the chunk.
+    pub(crate) fn start_reallocation(&mut self, number: BlockNumber) {
+        let Block { address, class, .. } = self.retire(number);
+        self.open = Some(Open { address, class });
+    }
+
+    /// Takes note of that of a block that the chunk does not know.
+    pub(crate) fn start_foreign_reallocation(&mut self, address: u64) {
+        let class = UNKNOWN_SIZE;
+        self.open = Some(Open { address, class });
     }
 
     /// Takes note that the open reallocation freed its block.
@@ -239,35 +238,26 @@ impl Blocks {
     /// old place is free now.
     fn close(&mut self, address: u64) {
         let Some(open) = self.open.take() else { return };
-        if open.address == address {
-            return;
-        }
-        match open.number {
-            NONE => self.deallocate_foreign(open.address),
-            number => self.push_freed(number),
+        if open.address != address {
+            self.freed.push(open.class, open.address);
         }
     }
 
-    #[inline]
-    fn push_freed(&mut self, number: BlockNumber) {
-        let block = &mut self.blocks[number as usize];
-        let list = usize::from(block.class);
-        block.older = self.freed[list];
-        self.freed[list] = number;
-    }
-
-    #[inline]
-    fn unlink(&mut self, number: BlockNumber) {
-        let Block { older, newer, .. } = self.blocks[number as usize];
-        self.blocks[number as usize].live = false;
-        match self.blocks.get_mut(newer as usize) {
-            Some(block) => block.older = older,
-            None => self.newest = older,
+    /// The block is live no longer.
+    #[inline(always)]
+    fn retire(&mut self, number: BlockNumber) -> Block {
+        let block = &mut self.blocks[usize::from(number)];
+        block.live = false;
+        let block = *block;
+        match self.blocks.get_mut(usize::from(block.newer)) {
+            Some(newer) => newer.older = block.older,
+            None => self.newest = block.older,
         }
-        if let Some(block) = self.blocks.get_mut(older as usize) {
-            block.newer = newer;
+        if let Some(older) = self.blocks.get_mut(usize::from(block.older)) {
+            older.newer = block.newer;
         }
-        self.slots = [older, newer];
+        self.slots = [block.older, block.newer];
+        block
     }
 }
 
@@ -275,20 +265,41 @@ impl Blocks {
 mod tests {
     use super::*;
 
+    fn guess(blocks: &Blocks, size: u64) -> u64 {
+        blocks.guess(size, false).address
+    }
+
     #[test]
     fn blocks_freed_last_are_guessed_first_in_their_class() {
         let mut blocks = Blocks::default();
-        blocks.allocate(0x1000, 24, false, false);
-        blocks.allocate(0x2000, 20, false, false);
-        blocks.allocate(0x3000, 200, false, false);
+        blocks.allocate(0x1000, 24, 0, false);
+        blocks.allocate(0x2000, 20, 0, false);
+        blocks.allocate(0x3000, 200, 0, false);
         blocks.deallocate(0);
         blocks.deallocate(1);
         blocks.deallocate(2);
         // 24 and 20 bytes share a class of 32 bytes (8 of header), 200 does not.
-        assert_eq!(blocks.guess(17, false), 0x2000);
-        blocks.allocate(0x2000, 17, true, false);
-        assert_eq!(blocks.guess(17, false), 0x1000);
-        assert_eq!(blocks.guess(200, false), 0x3000);
+        let right = blocks.guess(17, false);
+        assert_eq!(right.address, 0x2000);
+        blocks.confirm(right);
+        blocks.allocate(0x2000, 17, 0, false);
+        assert_eq!(guess(&blocks, 17), 0x1000);
+        assert_eq!(guess(&blocks, 200), 0x3000);
+    }
+
+    #[test]
+    fn a_block_further_down_is_found_by_its_place_and_gone_then() {
+        let mut blocks = Blocks::default();
+        for number in 0..3 {
+            blocks.allocate(0x1000 + u64::from(number) * 64, 24, 0, false);
+            blocks.deallocate(number);
+        }
+        let wrong = blocks.guess(24, false);
+        assert_eq!(wrong.address, 0x1080);
+        assert_eq!(blocks.find(wrong, 0x1040), 2);
+        assert_eq!(blocks.find(wrong, 0x1040), 0);
+        assert_eq!(blocks.take(wrong, 2), Some(0x1000));
+        assert_eq!(guess(&blocks, 24), 0x1080);
     }
 
     #[test]
@@ -296,24 +307,33 @@ mod tests {
         let (mut at_once, mut one_by_one) = (Blocks::default(), Blocks::default());
         let history = [(0x1000, 24), (0x2000, 24), (0x1000, 2000), (0x9000, 8)];
         for (round, (address, size)) in history.into_iter().enumerate() {
-            let guessed = at_once.guess(size, false) == address;
             if round == 2 {
                 // A live block in between.
-                at_once.allocate(0x5000, 40, false, false);
-                one_by_one.allocate(0x5000, 40, false, false);
+                at_once.allocate(0x5000, 40, 1, false);
+                one_by_one.allocate(0x5000, 40, 1, false);
             }
-            at_once.allocate_and_deallocate(address, size, guessed);
-            one_by_one.allocate(address, size, guessed, false);
+            let shape = round as u16;
+            at_once.allocate_and_deallocate(address, size, shape);
+            one_by_one.allocate(address, size, shape, false);
             one_by_one.deallocate(one_by_one.len() - 1);
-            assert_eq!(format!("{at_once:?}"), format!("{one_by_one:?}"));
+            // The block of a pair is never looked at again, but for ...
+            let last = usize::from(one_by_one.len() - 1);
+            assert_eq!(at_once.blocks[last], one_by_one.blocks[last]);
+            // ... nothing; all else is the same, but for `newer` of a live one.
+            assert_eq!(at_once.slots, one_by_one.slots);
+            assert_eq!(at_once.newest, one_by_one.newest);
+            assert_eq!(guess(&at_once, size), guess(&one_by_one, size));
+            assert_eq!(at_once.bump, one_by_one.bump);
         }
+        one_by_one.blocks[2].newer = NONE;
+        assert_eq!(at_once.blocks, one_by_one.blocks);
     }
 
     #[test]
     fn slots_hold_the_neighbours_of_the_last_freed_block() {
         let mut blocks = Blocks::default();
         for i in 0..4 {
-            blocks.allocate(i * 64, 8, false, false);
+            blocks.allocate(i * 64, 8, 0, false);
         }
         assert_eq!(blocks.slots(), [3, 2]);
         blocks.deallocate(1);
@@ -327,17 +347,15 @@ mod tests {
     #[test]
     fn a_reallocation_is_guessed_to_stay_and_frees_its_place_when_it_moves() {
         let mut blocks = Blocks::default();
-        blocks.allocate(0x1000, 24, false, false);
-        blocks.start_reallocation(0x1000, 0);
-        assert_eq!(blocks.guess(48, true), 0x1000);
-        blocks.allocate(0x5000, 48, false, true);
-        assert_eq!(blocks.guess(24, false), 0x1000);
+        blocks.allocate(0x1000, 24, 0, false);
+        blocks.start_reallocation(0);
+        assert_eq!(blocks.guess(48, true).address, 0x1000);
+        blocks.allocate(0x5000, 48, 0, true);
+        assert_eq!(guess(&blocks, 24), 0x1000);
     }
 
     #[test]
-    fn the_largest_sizes_have_a_class() {
-        assert!(usize::from(class_of(u64::MAX)) < CLASSES);
-        assert!(usize::from(class_of(SMALL)) < SMALL_CLASSES);
+    fn the_largest_sizes_have_a_footprint() {
         let _ = footprint(u64::MAX);
     }
 }
