@@ -3,7 +3,7 @@
 //! All structures consist of atomics, so that a shared reference to them is
 //! sound whatever the other side does at the same time.
 
-use core::mem::size_of;
+use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
@@ -322,5 +322,10 @@ const _: () = {
     // None lies in two pages.
     assert!(PAGE.is_multiple_of(size_of::<Counters>()));
     assert!(RING_STRIDE.is_multiple_of(PAGE));
-    assert!(core::mem::offset_of!(Control, clock).is_multiple_of(64));
+    assert!(offset_of!(Control, clock).is_multiple_of(64));
+    // What one side writes with every event lies on no line of the other's.
+    assert!(offset_of!(Control, collector_alive) / 64 != offset_of!(Control, clock) / 64);
+    assert!(offset_of!(Lane, written) / 64 != offset_of!(Lane, owner) / 64);
+    assert!(offset_of!(Lane, written) / 64 != offset_of!(Lane, read) / 64);
+    assert!(offset_of!(Lane, waiting) / 64 != offset_of!(Lane, read) / 64);
 };
