@@ -115,6 +115,9 @@ struct Content {
 pub(crate) struct ImageMappings {
     /// What a number of the recorder's means now.
     current: FxHashMap<u16, (MappingId, Content)>,
+    /// The ids among them by number, for it is asked with every stack node. Those
+    /// beyond are the numbers themselves.
+    ids: Vec<MappingId>,
     /// Addresses in mappings that are not known yet: the node may come through
     /// another lane than its mapping.
     early: FxHashMap<u16, Vec<FileAddress>>,
@@ -166,6 +169,9 @@ impl ImageMappings {
             }
         };
         self.current.insert(number, (id, content));
+        let known = self.ids.len() as MappingId;
+        self.ids.extend(known..=MappingId::from(number));
+        self.ids[usize::from(number)] = id;
         for (address, exact) in self.early.remove(&number).unwrap_or_default() {
             modules.want(module, (address.wrapping_sub(content.bias), exact));
         }
@@ -189,8 +195,8 @@ impl ImageMappings {
         if number == NO_MAPPING {
             return model::NO_MAPPING;
         }
-        let current = self.current.get(&number);
-        current.map_or(MappingId::from(number), |(id, _)| *id)
+        let id = self.ids.get(usize::from(number));
+        id.map_or(MappingId::from(number), |id| *id)
     }
 
     /// Notes that a new stack node has this run-time address.
@@ -245,6 +251,8 @@ mod tests {
         assert_eq!(other.module, None, "the same file");
         assert_eq!(other.mapping.mapping, FIRST_RENUMBERED);
         assert_eq!(mappings.id(3), FIRST_RENUMBERED);
+        assert_eq!(mappings.id(2), 2);
+        assert_eq!(mappings.id(4), 4);
         assert_eq!(mappings.id(NO_MAPPING), model::NO_MAPPING);
     }
 

@@ -36,53 +36,61 @@ impl Default for StackBudget {
     }
 }
 
-/// One lane's table.
+/// One lane's table. The recorder gives its ids out one after another, so a
+/// table as long as the largest one is hardly longer than needed.
 #[derive(Debug, Default)]
 pub(crate) struct LaneStacks {
-    /// 0 where an id is not defined.
-    pages: Vec<Option<Box<[StackId; PAGE_IDS]>>>,
+    /// By the lane's id; 0 where one is not defined.
+    stacks: Vec<StackId>,
 }
 
 impl LaneStacks {
     /// The image's id for a lane's, if that was defined.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<StackId> {
-        let page = self.pages.get(id as usize / PAGE_IDS)?.as_ref()?;
-        let stack = page[id as usize % PAGE_IDS];
+        let stack = *self.stacks.get(id as usize)?;
         (stack != 0).then_some(stack)
     }
 
     /// Defines `id`, anew if need be. `false`: no such id may be, or the
     /// budget is used up.
+    #[inline]
     pub(crate) fn define(&mut self, id: u32, stack: StackId, budget: &mut StackBudget) -> bool {
         if !(stack_end::FIRST_NODE..STACK_IDS).contains(&id) {
             return false;
         }
-        if self.pages.is_empty() {
-            self.pages.resize_with(PAGES, || None);
+        if id as usize >= self.stacks.len() && !self.grow(id as usize + 1, budget) {
+            return false;
         }
-        let page = &mut self.pages[id as usize / PAGE_IDS];
-        if page.is_none() {
-            let Some(left) = budget.pages.checked_sub(1) else {
-                return false;
-            };
-            budget.pages = left;
-        }
-        let page = page.get_or_insert_with(|| Box::new([0; PAGE_IDS]));
-        page[id as usize % PAGE_IDS] = stack;
+        self.stacks[id as usize] = stack;
         true
     }
 
-    /// Pages that are in use.
-    #[cfg(test)]
+    /// Makes the table as long as `ids`, or twice as long as it is: then it is
+    /// not copied often. `false`: the budget does not allow it.
+    #[cold]
+    fn grow(&mut self, ids: usize, budget: &mut StackBudget) -> bool {
+        let needed = ids.div_ceil(PAGE_IDS);
+        let doubled = (2 * self.pages()).min(PAGES);
+        for pages in [needed.max(doubled), needed] {
+            if let Some(left) = budget.pages.checked_sub(pages - self.pages()) {
+                budget.pages = left;
+                self.stacks.resize(pages * PAGE_IDS, 0);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Pages that it takes.
     pub(crate) fn pages(&self) -> usize {
-        self.pages.iter().flatten().count()
+        self.stacks.len() / PAGE_IDS
     }
 
     /// Forgets every id and gives the memory back.
     pub(crate) fn forget(&mut self, budget: &mut StackBudget) {
-        budget.pages += self.pages.iter().flatten().count();
-        self.pages = Vec::new();
+        budget.pages += self.pages();
+        self.stacks = Vec::new();
     }
 }
 
@@ -91,8 +99,10 @@ impl LaneStacks {
 /// Most nodes that are told were known before: a thread that has lost its ids
 /// tells a path again. The nodes of a path were numbered one after the other
 /// when it was new, so going from child to child stays in few cache lines,
-/// where a look-up in a table of all nodes misses the cache every time.
-#[derive(Debug, Clone, Copy)]
+/// where a look-up in a table of all nodes misses the cache every time. Most
+/// nodes have one child or two, so there is a table only of those with more
+/// siblings than are looked at.
+#[derive(Debug, Clone, Copy, Default)]
 struct Place {
     /// Ring addresses have 48 bits; the upper ones are free.
     address_and_exact: u64,
@@ -104,7 +114,8 @@ struct Place {
     sibling: StackId,
 }
 
-/// Children that are looked at before the table of all nodes is asked.
+/// Children that are looked at one after the other. Those of a node that has
+/// more are in the table.
 const NEAR_CHILDREN: usize = 4;
 
 impl Place {
@@ -132,76 +143,130 @@ impl Place {
     }
 }
 
+/// What looking at a node's nearest children has shown.
+enum Near {
+    /// The child is known.
+    Found(StackId),
+    /// It is none of the children, of which there are so many.
+    None(usize),
+    /// There are more.
+    More,
+}
+
 /// One image's tree.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ImageStacks {
-    /// The first one is that of [`stack_end::FIRST_NODE`].
+    /// By id. In the stack ends' places only `child` means something.
     places: Vec<Place>,
-    ids: HashTable<StackId>,
+    /// The children of nodes with more than [`NEAR_CHILDREN`].
+    crowded: HashTable<StackId>,
     /// Nodes that are not in the trace yet: the last ones of `places`.
     fresh: Vec<StackNode>,
 }
 
+impl Default for ImageStacks {
+    fn default() -> Self {
+        Self {
+            places: vec![Place::default(); stack_end::FIRST_NODE as usize],
+            crowded: HashTable::new(),
+            fresh: Vec::new(),
+        }
+    }
+}
+
 impl ImageStacks {
-    /// The id of a node and whether it is new. `None`: the budget is used up.
+    /// The id of a node and whether it is new. `None`: the budget is used up,
+    /// or the node's parent is none of this tree.
+    #[inline]
     pub(crate) fn intern(
         &mut self,
         node: StackNode,
         budget: &mut StackBudget,
     ) -> Option<(StackId, bool)> {
+        if node.parent as usize >= self.places.len() {
+            return None;
+        }
         let place = Place::of(node);
-        if let Some(id) = self.near_child(&place) {
-            return Some((id, false));
-        }
-        let hash = place.hash();
-        let places = &self.places;
-        let is_it = |id: &StackId| place_of(places, *id).is_some_and(|known| known.is(&place));
-        if let Some(id) = self.ids.find(hash, is_it) {
-            return Some((*id, false));
-        }
+        let siblings = match self.near_child(&place) {
+            Near::Found(id) => return Some((id, false)),
+            Near::None(siblings) => siblings,
+            Near::More => match self.far_child(&place) {
+                Some(id) => return Some((id, false)),
+                None => usize::MAX,
+            },
+        };
         budget.nodes = budget.nodes.checked_sub(1)?;
         self.fresh.push(node);
-        Some((self.add(place, hash), true))
+        Some((self.add(place, siblings), true))
     }
 
     /// Looks for the node among its parent's children, and puts it first.
     #[inline]
-    fn near_child(&mut self, place: &Place) -> Option<StackId> {
-        let first = place_of(&self.places, place.parent)?.child;
+    fn near_child(&mut self, place: &Place) -> Near {
+        let first = self.places[place.parent as usize].child;
         let mut before = 0;
         let mut id = first;
-        for _ in 0..NEAR_CHILDREN {
-            let child = *place_of(&self.places, id)?;
+        for siblings in 0..NEAR_CHILDREN {
+            if id == 0 {
+                return Near::None(siblings);
+            }
+            let child = self.places[id as usize];
             if child.is(place) {
                 if before != 0 {
-                    self.place_mut(before)?.sibling = child.sibling;
-                    self.place_mut(id)?.sibling = first;
-                    self.place_mut(place.parent)?.child = id;
+                    self.places[before as usize].sibling = child.sibling;
+                    self.places[id as usize].sibling = first;
+                    self.places[place.parent as usize].child = id;
                 }
-                return Some(id);
+                return Near::Found(id);
             }
             before = id;
             id = child.sibling;
         }
-        None
+        match id {
+            0 => Near::None(NEAR_CHILDREN),
+            _ => Near::More,
+        }
     }
 
-    fn add(&mut self, mut place: Place, hash: u64) -> StackId {
+    /// Looks for the node among the children of nodes with many.
+    fn far_child(&self, place: &Place) -> Option<StackId> {
+        let is_it = |id: &StackId| self.places[*id as usize].is(place);
+        self.crowded.find(place.hash(), is_it).copied()
+    }
+
+    /// Adds a node to its parent's children, of which there are `siblings`.
+    fn add(&mut self, mut place: Place, siblings: usize) -> StackId {
         // MOST_NODES keeps the ids far below 2^32.
-        let id = stack_end::FIRST_NODE + self.places.len() as StackId;
-        if let Some(parent) = self.place_mut(place.parent) {
-            place.sibling = std::mem::replace(&mut parent.child, id);
-        }
+        let id = self.places.len() as StackId;
+        let parent = &mut self.places[place.parent as usize];
+        place.sibling = std::mem::replace(&mut parent.child, id);
         self.places.push(place);
-        let places = &self.places;
-        let hash_of = |id: &StackId| place_of(places, *id).map_or(0, Place::hash);
-        self.ids.insert_unique(hash, id, hash_of);
+        if siblings >= NEAR_CHILDREN {
+            self.crowd(id);
+            if siblings == NEAR_CHILDREN {
+                self.crowd_after(place.sibling);
+            }
+        }
         id
     }
 
-    fn place_mut(&mut self, id: StackId) -> Option<&mut Place> {
-        let position = id.checked_sub(stack_end::FIRST_NODE)?;
-        self.places.get_mut(position as usize)
+    /// The node's parent has many children now: they all go into the table.
+    #[cold]
+    fn crowd_after(&mut self, mut id: StackId) {
+        while id != 0 {
+            self.crowd(id);
+            id = self.places[id as usize].sibling;
+        }
+    }
+
+    fn crowd(&mut self, id: StackId) {
+        let hash_of = |id: &StackId| self.places[*id as usize].hash();
+        self.crowded.insert_unique(hash_of(&id), id, hash_of);
+    }
+
+    /// Number of nodes.
+    fn nodes(&self) -> usize {
+        self.places.len() - stack_end::FIRST_NODE as usize
     }
 
     /// Takes the nodes that are not in the trace yet, with the first one's id.
@@ -211,7 +276,7 @@ impl ImageStacks {
         }
         let nodes = std::mem::take(&mut self.fresh);
         let written = self.places.len() - nodes.len();
-        Some((stack_end::FIRST_NODE + written as StackId, nodes))
+        Some((written as StackId, nodes))
     }
 
     /// Number of nodes that are not in the trace yet.
@@ -221,15 +286,9 @@ impl ImageStacks {
 
     /// Gives the memory of an ended image back.
     pub(crate) fn release(&mut self, budget: &mut StackBudget) {
-        budget.nodes += self.places.len();
+        budget.nodes += self.nodes();
         *self = Self::default();
     }
-}
-
-/// Where a node stands; `None` for the stack ends.
-#[inline]
-fn place_of(places: &[Place], id: StackId) -> Option<&Place> {
-    places.get(id.checked_sub(stack_end::FIRST_NODE)? as usize)
 }
 
 #[cfg(test)]
@@ -297,6 +356,17 @@ mod tests {
     }
 
     #[test]
+    fn a_node_whose_parent_is_none_is_refused() {
+        let (mut stacks, mut budget) = (ImageStacks::default(), StackBudget::default());
+        assert_eq!(
+            stacks.intern(node(stack_end::FIRST_NODE, 1), &mut budget),
+            None
+        );
+        assert_eq!(stacks.intern(node(StackId::MAX, 1), &mut budget), None);
+        assert_eq!(budget.nodes, MOST_NODES);
+    }
+
+    #[test]
     fn nodes_beyond_the_budget_are_refused() {
         let mut budget = StackBudget { pages: 0, nodes: 1 };
         let mut stacks = ImageStacks::default();
@@ -314,7 +384,8 @@ mod tests {
             assert_eq!(lane.get(id), Some(id + 1));
         }
         assert_eq!(lane.get(9), None);
-        assert_eq!(budget.pages, MOST_PAGES - 3);
+        // As long as the largest id needs.
+        assert_eq!(budget.pages, MOST_PAGES - PAGES);
         lane.forget(&mut budget);
         assert_eq!((lane.get(8), budget.pages), (None, MOST_PAGES));
     }
@@ -327,5 +398,9 @@ mod tests {
         assert!(!lane.define(STACK_IDS, 9, &mut budget));
         assert!(lane.define(8, 9, &mut budget));
         assert!(!lane.define(8 + PAGE_IDS as u32, 9, &mut budget));
+        // One more page is enough, although two would be nicer.
+        budget.pages = 1;
+        assert!(lane.define(8 + PAGE_IDS as u32, 9, &mut budget));
+        assert_eq!((lane.get(8), budget.pages), (Some(9), 0));
     }
 }

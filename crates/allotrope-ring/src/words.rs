@@ -2,7 +2,7 @@
 //!
 //! Every event begins with a word `payload | kind << 48 | extra << 56`; the
 //! payload is an address (48 bits) where there is one. The hot events take one
-//! word (deallocation) or two (allocation). [`decode`] is the only reader.
+//! word (deallocation) or two (allocation). [`decode`] reads them all.
 
 /// Bits of an address in an event's first word.
 pub const ADDRESS_MASK: u64 = (1 << 48) - 1;
@@ -170,13 +170,7 @@ pub enum Word<'a> {
         tick: u64,
         nested: bool,
     },
-    Node {
-        address: u64,
-        exact: bool,
-        parent: u32,
-        id: u32,
-        mapping: u16,
-    },
+    Node(NodeWords),
     Forget,
     Mapping(MappingWords<'a>),
     Image(ImageWords<'a>),
@@ -207,6 +201,29 @@ pub enum Word<'a> {
         image: Sums,
         thread: Sums,
     },
+}
+
+/// A `NODE` event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct NodeWords {
+    pub address: u64,
+    pub exact: bool,
+    pub parent: u32,
+    pub id: u32,
+    pub mapping: u16,
+}
+
+/// The `NODE` event of two words.
+#[inline(always)]
+pub const fn decode_node(first: u64, second: u64) -> NodeWords {
+    NodeWords {
+        address: first & ADDRESS_MASK,
+        exact: first >> 56 != 0,
+        parent: (second & STACK_MASK) as u32,
+        id: (second >> 24 & STACK_MASK) as u32,
+        mapping: (second >> 48) as u16,
+    }
 }
 
 /// Allocations, bytes, deallocations, reallocations.
@@ -370,13 +387,7 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
             tick: second(1),
             nested: entry != 0,
         },
-        kind::NODE => Word::Node {
-            address,
-            exact: entry != 0,
-            parent: stack,
-            id: (second(1) >> 24 & STACK_MASK) as u32,
-            mapping: (second(1) >> 48) as u16,
-        },
+        kind::NODE => Word::Node(decode_node(first, second(1))),
         kind::FORGET => Word::Forget,
         kind::MAPPING => Word::Mapping(decode_mapping(words)?),
         kind::IMAGE => Word::Image(decode_image(words)?),
@@ -504,13 +515,13 @@ mod tests {
         assert_eq!(
             decode(&words),
             Ok((
-                Word::Node {
+                Word::Node(NodeWords {
                     address,
                     exact: true,
                     parent: 0xabcdef,
                     id: 0x123456,
                     mapping: 0xfffe
-                },
+                }),
                 2
             ))
         );
