@@ -8,29 +8,15 @@
 //! independent loads, far cheaper than unwinding.
 
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::compiler_fence;
 
-use crate::arch::rule::{Frame, Rule, Step, step};
-use crate::arch::{entry, frame_pointer, general};
+use crate::arch::rule::{Frame, Rule, Step, plain_step, rare_step};
+use crate::arch::{entry, general};
+use crate::kept::{self, Fresh, State, begin_stack, drop_below, fresh, keep, states, verify};
 use crate::modules;
-use crate::process;
 use crate::stack_ids;
-use crate::thread::{DEPTH, RULES, RuleEntry, State, Thread};
-
-/// Flags of a [`State`].
-mod flag {
-    /// The walk outwards from here depends on rbp.
-    pub const NEEDS_BP: u16 = 1;
-    /// The step that led here read more than two slots: check it by repeating it.
-    pub const SPECIAL: u16 = 2;
-    /// The step from here reads rbp.
-    pub const USES_BP: u16 = 4;
-    /// The step from here leaves rbp as it is.
-    pub const KEEPS_BP: u16 = 8;
-    /// The walk ends here because a return address of 0 was read.
-    pub const ENDS_IN_ZERO: u16 = 16;
-}
+use crate::thread::{Guarded, RULES, RuleEntry, Thread};
 
 /// How a walk ended, as the ids that stand for it.
 pub mod end {
@@ -65,121 +51,43 @@ pub unsafe fn stack_id(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u
         if (*guarded).generation != modules::generation() {
             adopt_generation(thread);
         }
-        let states = (&raw const (*guarded).states).cast::<State>();
-        let kept = drop_below((*guarded).kept, states, frame.sp);
-        let mut believable = kept;
-        if kept > 0 {
-            let top = &*states.add(kept - 1);
-            if is_same(top, &frame) {
-                match verify(thread, states, kept) {
-                    0 => {
-                        (*guarded).kept = kept;
-                        #[cfg(feature = "verify")]
-                        crate::verify::note_replay();
-                        return Some(top.id);
-                    }
-                    met => believable = met - 1,
+        let states = states(guarded).cast_const();
+        let mut end = drop_below(states, states.add((*guarded).kept), frame.sp);
+        if end != states && (*end.sub(1)).sp == frame.sp {
+            let innermost = end.sub(1);
+            if (*innermost).is_same(&frame) {
+                let holding = verify(thread, end);
+                if holding == end {
+                    (*guarded).kept = end.offset_from(states) as usize;
+                    #[cfg(feature = "verify")]
+                    crate::verify::note_replay();
+                    return Some((*innermost).id);
                 }
+                end = holding;
+            } else {
+                end = innermost;
             }
         }
-        let walked = walk(thread, sp, bp, kept, believable);
-        conclude(thread, sp, bp, walked)
+        walk(thread, sp, bp, end)
     }
 }
 
-/// How many kept states remain that are not inside `sp`.
+/// What the keys of the rules that hold now have above the address.
 #[inline(always)]
-unsafe fn drop_below(mut kept: usize, states: *const State, sp: u64) -> usize {
-    // SAFETY: `kept` states are there.
-    while kept > 0 && unsafe { (*states.add(kept - 1)).sp } < sp {
-        kept -= 1;
-    }
-    kept
-}
-
-#[inline(always)]
-fn is_same(state: &State, frame: &Frame) -> bool {
-    state.sp == frame.sp
-        && state.pc == frame.pc
-        && (state.flags & flag::NEEDS_BP == 0 || state.bp == frame.bp)
-}
-
-/// Checks that the slots from which the states outside of the innermost of
-/// `kept` were read still hold the same. Gives 0 if so, otherwise how many
-/// states, from the outermost, can still be met.
-#[inline(always)]
-unsafe fn verify(thread: *mut Thread, states: *const State, kept: usize) -> usize {
-    let mut index = kept - 1;
-    // SAFETY: each slot is read only while all slots inside of it held: a real
-    // unwind would read it next.
-    unsafe {
-        while index > 0 {
-            index -= 1;
-            let state = &*states.add(index);
-            if state.flags & flag::SPECIAL != 0 {
-                if !repeats(thread, &*states.add(index + 1), state) {
-                    return index + 1;
-                }
-            } else if load(state.sp - 8) != state.pc
-                || (state.bp_slot != 0 && load(state.sp - 8 * u64::from(state.bp_slot)) != state.bp)
-            {
-                return index + 1;
-            }
-        }
-        let outermost = &*states;
-        if outermost.flags & flag::ENDS_IN_ZERO != 0 && !still_ends(thread, outermost) {
-            return 1;
-        }
-    }
-    0
-}
-
-#[inline(always)]
-unsafe fn load(address: u64) -> u64 {
-    // SAFETY: passed on.
-    unsafe { (address as *const u64).read_volatile() }
-}
-
-fn frame_of(state: &State) -> Frame {
-    Frame {
-        sp: state.sp,
-        pc: state.pc,
-        bp: state.bp,
-    }
-}
-
-#[cold]
-unsafe fn repeats(thread: *mut Thread, inner: &State, outer: &State) -> bool {
-    // SAFETY: `inner` was just verified.
-    unsafe {
-        match step(frame_of(inner), rule_of(thread, inner.pc)) {
-            Step::Caller { frame, .. } => is_same(outer, &frame),
-            _ => false,
-        }
-    }
-}
-
-#[cold]
-unsafe fn still_ends(thread: *mut Thread, outermost: &State) -> bool {
-    // SAFETY: it was just verified.
-    unsafe {
-        matches!(
-            step(frame_of(outermost), rule_of(thread, outermost.pc)),
-            Step::Complete { read_zero: true }
-        )
-    }
+pub unsafe fn tag(guarded: *mut Guarded) -> u64 {
+    // SAFETY: the thread's own state.
+    unsafe { u64::from((*guarded).generation) << 48 }
 }
 
 /// The rule of an address: from the cache, or looked up.
 #[inline(always)]
-unsafe fn rule_of(thread: *mut Thread, pc: u64) -> Rule {
+pub unsafe fn rule_of(thread: *mut Thread, pc: u64, tag: u64) -> Rule {
     // SAFETY: the thread's own state.
     unsafe {
-        let guarded = Thread::guarded(thread);
-        let entry = (&raw mut (*guarded).rules)
+        let entry = (&raw mut (*Thread::guarded(thread)).rules)
             .cast::<RuleEntry>()
             .add((pc ^ pc >> 12) as usize & (RULES - 1));
-        let key = pc | u64::from((*guarded).generation) << 48;
+        let key = pc | tag;
         if (*entry).key == key {
             Rule((*entry).rule)
         } else {
@@ -228,184 +136,152 @@ unsafe fn adopt_generation(thread: *mut Thread) {
     }
 }
 
-/// A walk's result, in one register; its fresh states are in
-/// [`Guarded::fresh`](crate::thread::Guarded).
-#[derive(Clone, Copy)]
-struct Walked(u64);
-
 /// Where a walk led.
 enum Reached {
     /// The end of the stack, one of [`end`].
     End(u32),
+    /// As above, and a return address of 0 in memory told so.
+    Zero,
     /// Kept states: so many of them, from the outermost, are the stack's.
     Kept(usize),
     /// A frame that only the general unwinder can step over.
     Rare,
 }
 
-impl Walked {
-    const IN_LOADER: u64 = 1 << 63;
-    const KEPT: u64 = 1 << 62;
-    const RARE: u64 = 1 << 61;
-
-    fn new(reached: Reached, count: usize, in_loader: bool) -> Self {
-        let reached = match reached {
-            Reached::End(end) => u64::from(end),
-            Reached::Kept(base) => base as u64 | Self::KEPT,
-            Reached::Rare => Self::RARE,
-        };
-        let in_loader = if in_loader { Self::IN_LOADER } else { 0 };
-        Self(reached | (count as u64) << 32 | in_loader)
+/// The stack pointer of the innermost of the states up to `end`: a walk that is
+/// below can not have met it.
+#[inline(always)]
+unsafe fn innermost_sp(states: *const State, end: *const State) -> u64 {
+    if states == end {
+        return u64::MAX;
     }
-
-    fn reached(self) -> Reached {
-        if self.0 & Self::RARE != 0 {
-            Reached::Rare
-        } else if self.0 & Self::KEPT != 0 {
-            Reached::Kept(self.0 as u32 as usize)
-        } else {
-            Reached::End(self.0 as u32)
-        }
-    }
-
-    /// Fresh states.
-    fn count(self) -> usize {
-        (self.0 >> 32) as u16 as usize
-    }
-
-    /// The call came from the loader.
-    fn in_loader(self) -> bool {
-        self.0 & Self::IN_LOADER != 0
-    }
+    // SAFETY: there is at least one.
+    unsafe { (*end.sub(1)).sp }
 }
 
-const _: () = assert!(DEPTH <= u16::MAX as usize);
-
-fn depth_limit() -> usize {
-    let limit = process::control().depth_limit.load(Relaxed) as usize;
-    limit.clamp(1, DEPTH)
-}
-
-/// Walks from a hook's caller until a kept state is met that holds, or to the
-/// end.
+/// Walks from a hook's caller until one of the kept states before `end` is met
+/// and holds, or to the stack's end, and gives the stack its id. States that are
+/// known to lead to slots that have changed may be passed again, but do not lie
+/// before `end`.
+///
+/// What is done for each frame fits the registers; all else is elsewhere.
 #[inline(never)]
-unsafe fn walk(
-    thread: *mut Thread,
-    sp: *const u64,
-    bp: u64,
-    mut kept: usize,
-    mut believable: usize,
-) -> Walked {
-    let limit = depth_limit();
+unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const State) -> Option<u32> {
     // SAFETY: the thread's own state; both arrays have DEPTH states.
     unsafe {
         let guarded = Thread::guarded(thread);
-        let states = (&raw mut (*guarded).states).cast::<State>();
-        let fresh = (&raw mut (*guarded).fresh).cast::<State>();
+        let states = states(guarded).cast_const();
+        let mut next_sp = innermost_sp(states, end);
+        let limit = fresh(guarded).add((*thread).depth_limit as usize);
+        let tag = tag(guarded);
         let mut frame = caller(sp, bp);
-        let mut count = 0;
-        let mut flags = 0;
-        let mut slot = 0;
-        let mut in_loader = false;
-        // A state that is known to lead to slots that have changed may be
-        // passed again, but not believed.
+        let mut at = fresh(guarded);
+        let mut rules = 0;
         let reached = loop {
-            kept = drop_below(kept, states, frame.sp);
-            believable = believable.min(kept);
-            if believable > 0 && is_same(&*states.add(believable - 1), &frame) {
-                match verify(thread, states, believable) {
-                    0 => {
-                        if count > 0 {
-                            arrive(&mut *states.add(believable - 1), flags, slot);
-                        }
-                        break Reached::Kept(believable);
+            if frame.sp >= next_sp {
+                end = drop_below(states, end, frame.sp);
+                if end != states && (*end.sub(1)).is_same(&frame) {
+                    let holding = verify_kept(thread, end);
+                    if holding == end {
+                        break Reached::Kept(end.offset_from(states) as usize);
                     }
-                    met => believable = met - 1,
+                    end = holding;
                 }
+                next_sp = innermost_sp(states, end);
             }
-            if count == limit {
+            if at == limit {
                 break Reached::End(end::TRUNCATED);
             }
-            let rule = rule_of(thread, frame.pc);
-            in_loader |= count == 0 && rule.is_loader();
-            let state = &mut *fresh.add(count);
-            *state = State {
-                sp: frame.sp,
-                pc: frame.pc,
-                bp: frame.bp,
-                id: u32::from(rule.mapping()),
-                bp_slot: slot,
-                flags,
-            };
-            count += 1;
-            let mut next = step(frame, rule);
-            if matches!(next, Step::FramePointer) {
-                next = frame_pointer::step(frame);
-            }
-            match next {
-                Step::Caller {
-                    frame: caller,
-                    bp_slot,
-                    uses_bp,
-                    special,
-                } => {
-                    state.flags |= if uses_bp { flag::USES_BP } else { 0 }
-                        | if bp_slot == 0 && !special {
-                            flag::KEEPS_BP
-                        } else {
-                            0
-                        };
-                    flags = if special { flag::SPECIAL } else { 0 };
-                    slot = bp_slot;
-                    frame = caller;
+            let rule = rule_of(thread, frame.pc, tag);
+            let Frame { sp, pc, bp } = frame;
+            *at = Fresh { sp, pc, bp, rule };
+            at = at.add(1);
+            rules |= rule.0;
+            if rule.is_plain() {
+                match plain_step(frame, rule) {
+                    Step::Caller(caller) => frame = caller,
+                    Step::Complete { .. } => break Reached::Zero,
+                    _ => break Reached::End(end::NO_UNWIND_INFORMATION),
                 }
-                Step::Complete { read_zero } => {
-                    state.flags |= if read_zero { flag::ENDS_IN_ZERO } else { 0 };
-                    break Reached::End(end::COMPLETE);
+            } else {
+                match rare_step(frame, rule) {
+                    Step::Caller(caller) => frame = caller,
+                    Step::Complete { read_zero: true } => break Reached::Zero,
+                    Step::Complete { read_zero: false } => break Reached::End(end::COMPLETE),
+                    Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
+                    Step::Slow => break Reached::Rare,
                 }
-                Step::Unknown | Step::FramePointer => {
-                    break Reached::End(end::NO_UNWIND_INFORMATION);
-                }
-                Step::Slow => break Reached::Rare,
             }
         };
-        Walked::new(reached, count, in_loader)
+        let count = at.offset_from(fresh(guarded)) as usize;
+        match reached {
+            Reached::Kept(base) if base + count <= (*thread).depth_limit as usize => {
+                keep_upon(thread, base, count, Rule(rules).is_rsp())
+            }
+            other => conclude(thread, sp, bp, other, count),
+        }
     }
 }
 
-/// Makes a walk's states the kept ones and gives the stack its id. Apart from
-/// `walk`, whose frame is gone by now: the program's stack may be a small one.
+/// [`verify`] out of the walk's way.
 #[inline(never)]
-unsafe fn conclude(thread: *mut Thread, sp: *const u64, bp: u64, walked: Walked) -> Option<u32> {
-    let count = walked.count();
-    let mut truncated = false;
+unsafe fn verify_kept(thread: *mut Thread, end: *const State) -> *const State {
+    // SAFETY: passed on.
+    unsafe { verify(thread, end) }
+}
+
+/// Keeps the fresh states of a walk that met the innermost of `base` kept ones.
+#[inline(never)]
+unsafe fn keep_upon(thread: *mut Thread, base: usize, count: usize, is_plain: bool) -> Option<u32> {
+    #[cfg(feature = "verify")]
+    crate::verify::note_replay();
+    // SAFETY: the thread's own state.
+    unsafe {
+        let id = kept::keep_upon(thread, base, count, is_plain)?;
+        if (*fresh(Thread::guarded(thread))).rule.is_loader() && count > 0 {
+            from_loader(thread);
+        }
+        Some(id)
+    }
+}
+
+/// What the loader allocates may tell that modules change: its next allocation
+/// is looked at too.
+#[cold]
+unsafe fn from_loader(thread: *mut Thread) {
+    // SAFETY: the thread's own state.
+    unsafe { (*Thread::guarded(thread)).kept = 0 };
+    modules::loader_allocated();
+}
+
+/// Ends a walk that came to the end of the stack, or could not go on.
+#[inline(never)]
+unsafe fn conclude(
+    thread: *mut Thread,
+    sp: *const u64,
+    bp: u64,
+    reached: Reached,
+    count: usize,
+) -> Option<u32> {
     // SAFETY: the thread's own state.
     unsafe {
         let guarded = Thread::guarded(thread);
-        let base = match walked.reached() {
+        let end = match reached {
             Reached::Rare => return general_walk(thread, caller(sp, bp)),
-            Reached::Kept(base) if base + count > depth_limit() => {
-                // The stack has grown past the limit: cut it there.
-                return truncated_walk(thread, sp, bp);
+            Reached::Kept(_) => {
+                // The stack has grown past the limit: cut it there. Without
+                // kept states the walk does so.
+                (*guarded).kept = 0;
+                return walk(thread, sp, bp, states(guarded));
             }
-            Reached::Kept(base) => {
-                #[cfg(feature = "verify")]
-                crate::verify::note_replay();
-                base
-            }
-            Reached::End(end) => {
-                truncated = end == end::TRUNCATED;
-                (*guarded).end = end;
-                0
-            }
+            Reached::End(end) => end,
+            Reached::Zero => end::COMPLETE,
         };
-        let id = keep(thread, base, count)?;
-        if walked.in_loader() {
-            // What the loader allocates may tell that modules change: look at
-            // its next allocation too.
-            (*guarded).kept = 0;
-            modules::loader_allocated();
-        } else if truncated {
+        begin_stack(guarded, end, matches!(reached, Reached::Zero));
+        let id = keep(thread, count)?;
+        if (*fresh(guarded)).rule.is_loader() {
+            from_loader(thread);
+        } else if end == end::TRUNCATED {
             (*guarded).kept = 0;
         }
         Some(id)
@@ -422,100 +298,13 @@ pub unsafe fn lone_frame(thread: *mut Thread, pc: u64) -> Option<u32> {
         if !stack_ids::room(thread, 1) {
             return None;
         }
-        let mapping = rule_of(thread, pc).mapping();
-        Some(stack_ids::id(
+        let mapping = rule_of(thread, pc, tag(Thread::guarded(thread))).mapping();
+        Some(stack_ids::of_one_frame(
             thread,
             end::NO_UNWIND_INFORMATION,
             pc,
             mapping,
         ))
-    }
-}
-
-/// A kept state is now reached in another way.
-fn arrive(state: &mut State, flags: u16, slot: u16) {
-    let needs_bp = state.flags & flag::NEEDS_BP != 0;
-    state.flags = state.flags & !flag::SPECIAL | flags;
-    state.bp_slot = if needs_bp { slot } else { 0 };
-}
-
-/// Keeps the `count` fresh states outside-in upon the `base` kept ones, and
-/// gives each its id.
-unsafe fn keep(thread: *mut Thread, base: usize, count: usize) -> Option<u32> {
-    // SAFETY: the thread's own state; `base + count` is at most DEPTH.
-    unsafe {
-        let guarded = Thread::guarded(thread);
-        // Restarting the ids takes those of the kept states away.
-        let generation = (*thread).next_id;
-        if !stack_ids::room(thread, count) {
-            (*guarded).kept = 0;
-            return None;
-        }
-        let states = (&raw mut (*guarded).states).cast::<State>();
-        let fresh = (&raw const (*guarded).fresh).cast::<State>();
-        if (*thread).next_id < generation {
-            return rename(thread, base, count);
-        }
-        let (mut parent, mut needs_bp) = ((*guarded).end, false);
-        if base > 0 {
-            let outer = &*states.add(base - 1);
-            (parent, needs_bp) = (outer.id, outer.flags & flag::NEEDS_BP != 0);
-        }
-        for index in 0..count {
-            let mut state = *fresh.add(count - 1 - index);
-            let uses_bp = state.flags & flag::USES_BP != 0;
-            let passes_bp = state.flags & flag::KEEPS_BP != 0 && needs_bp;
-            needs_bp = uses_bp || passes_bp;
-            if needs_bp {
-                state.flags |= flag::NEEDS_BP;
-            } else {
-                state.bp_slot = 0;
-            }
-            parent = stack_ids::id(thread, parent, state.pc, state.id as u16);
-            state.id = parent;
-            *states.add(base + index) = state;
-        }
-        (*guarded).kept = base + count;
-        #[cfg(feature = "verify")]
-        crate::verify::note_frames(thread, base + count);
-        Some(parent)
-    }
-}
-
-/// As [`keep`] when all ids were just forgotten: the kept states need new ones.
-#[cold]
-unsafe fn rename(thread: *mut Thread, base: usize, count: usize) -> Option<u32> {
-    // SAFETY: as `keep`.
-    unsafe {
-        let guarded = Thread::guarded(thread);
-        let states = (&raw mut (*guarded).states).cast::<State>();
-        if !stack_ids::room(thread, base + count) {
-            (*guarded).kept = 0;
-            return None;
-        }
-        let mut parent = (*guarded).end;
-        for index in 0..base {
-            let state = &mut *states.add(index);
-            parent = stack_ids::id(
-                thread,
-                parent,
-                state.pc,
-                rule_of(thread, state.pc).mapping(),
-            );
-            state.id = parent;
-        }
-        keep(thread, base, count)
-    }
-}
-
-/// The walk whose stack is deeper than the limit: the innermost `limit` frames.
-#[cold]
-unsafe fn truncated_walk(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u32> {
-    // SAFETY: as `walk`, which without kept states cuts at the limit.
-    unsafe {
-        (*Thread::guarded(thread)).kept = 0;
-        let walked = walk(thread, sp, bp, 0, 0);
-        conclude(thread, sp, bp, walked)
     }
 }
 
@@ -533,7 +322,8 @@ unsafe fn general_walk(thread: *mut Thread, start: Frame) -> Option<u32> {
     let mut walk = GeneralWalk {
         thread,
         start,
-        limit: depth_limit(),
+        // SAFETY: the thread's own state.
+        limit: unsafe { (*thread).depth_limit } as usize,
         walked: general::Walked {
             frames: 0,
             end: end::NO_UNWIND_INFORMATION,
@@ -548,15 +338,14 @@ unsafe fn general_walk(thread: *mut Thread, start: Frame) -> Option<u32> {
             Thread::stack_top(thread),
         );
         let guarded = Thread::guarded(thread);
-        let fresh = (&raw mut (*guarded).fresh).cast::<State>();
         (*guarded).kept = 0;
         // Not sooner: looking rules up takes the second stack too.
         for index in 0..walk.walked.frames {
-            let state = &mut *fresh.add(index);
-            state.id = u32::from(rule_of(thread, state.pc).mapping());
+            let state = &mut *fresh(guarded).add(index);
+            state.rule = rule_of(thread, state.pc, tag(guarded));
         }
-        (*guarded).end = walk.walked.end;
-        let id = keep(thread, 0, walk.walked.frames);
+        begin_stack(guarded, walk.walked.end, false);
+        let id = keep(thread, walk.walked.frames);
         (*guarded).kept = 0;
         id
     }
@@ -567,15 +356,13 @@ unsafe extern "C" fn walk_generally(walk: *mut c_void) {
     unsafe {
         let walk = &mut *walk.cast::<GeneralWalk>();
         let guarded = Thread::guarded(walk.thread);
-        let fresh = (&raw mut (*guarded).fresh).cast::<State>();
+        let fresh = fresh(guarded);
         walk.walked = general::walk(walk.thread, walk.start, walk.limit, &mut |index, pc| {
-            *fresh.add(index) = State {
+            *fresh.add(index) = Fresh {
                 sp: 0,
                 pc,
                 bp: 0,
-                id: 0,
-                bp_slot: 0,
-                flags: 0,
+                rule: Rule(0),
             };
         });
     }

@@ -9,8 +9,8 @@
 //!
 //! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
 //! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack
-//! into an id ([`x86_64::rule`] steps from frame to frame, [`stack_ids`] names
-//! them), [`events`] puts one event into the thread's ring. What the program
+//! into an id ([`x86_64::rule`] steps from frame to frame, [`kept`] knows the
+//! last stack, [`stack_ids`] names them), [`events`] puts one event into the thread's ring. What the program
 //! reports of blocks that no hook sees goes the same way ([`reported`]).
 //! [`thread`] holds what a thread needs for that, [`process`] what the process
 //! does, including what becomes of it after `fork`; [`early`] keeps what comes
@@ -42,6 +42,7 @@ mod handover;
 mod hooks;
 mod image;
 mod interface;
+mod kept;
 mod modules;
 mod next;
 mod process;

@@ -157,11 +157,11 @@ unsafe extern "C" fn answer(question: *mut c_void) {
 
 /// The rule of code that nothing says anything about.
 fn unknown_code() -> Rule {
-    Rule::plain(if frame_pointer::is_wanted() {
-        Kind::FramePointer
+    if frame_pointer::is_wanted() {
+        Rule::frame_pointer()
     } else {
-        Kind::None
-    })
+        Rule::plain(Kind::None)
+    }
 }
 
 fn or_frame_pointer(rule: Rule) -> Rule {

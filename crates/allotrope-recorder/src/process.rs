@@ -603,6 +603,8 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;
         (*thread).rung = position;
         (*thread).was_alone = false;
+        let depth_limit = control().depth_limit.load(Relaxed);
+        (*thread).depth_limit = depth_limit.clamp(1, thread::DEPTH as u32);
         (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;

@@ -15,27 +15,10 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use allotrope_ring::layout::Lane;
 
 use crate::arch::thread_slot;
+use crate::kept::{Fresh, State};
 use crate::stack_ids::IdEntry;
 use crate::system::{self, SignalsBlocked};
 use crate::{counts, early, modules, process};
-
-/// A kept state of the last walk, see `capture`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct State {
-    /// Stack pointer of the frame.
-    pub sp: u64,
-    /// Code address, with the exact mark.
-    pub pc: u64,
-    /// rbp; only meaningful if the flags say that it is needed.
-    pub bp: u64,
-    /// The id of the stack from the outermost frame to here.
-    pub id: u32,
-    /// Words below `sp` of the slot that gave `bp`; 0: none to check.
-    pub bp_slot: u16,
-    /// See `capture::flag`.
-    pub flags: u16,
-}
 
 /// An entry of the rule cache.
 #[derive(Clone, Copy)]
@@ -51,7 +34,7 @@ pub struct RuleEntry {
 pub const DEPTH: usize = 4096;
 /// Entries of the rule cache. 4 K were too few for cc1plus.
 pub const RULES: usize = 1 << 15;
-/// Entries of the stack id cache. cc1plus tells 1.2 nodes an allocation with
+/// Entries of the stack id cache. cc1plus told 1.2 nodes an allocation with
 /// 16 K entries, 0.75 with 64 K.
 pub const IDS: usize = 1 << 16;
 /// Bytes of the stack on which call frame information is read.
@@ -89,6 +72,8 @@ pub struct Thread {
     pub opted_out: AtomicU32,
     /// The next stack id to give.
     pub next_id: u32,
+    /// Frames after which a stack is cut.
+    pub depth_limit: u32,
     /// The lane's number.
     pub lane_index: u32,
     /// The kernel's thread id; 0: nobody's, free to take over.
@@ -117,6 +102,10 @@ pub struct Thread {
     pub was_alone: bool,
 }
 
+/// Begins with a cache line, so that no element lies in two.
+#[repr(C, align(64))]
+pub struct Lines<T>(pub T);
+
 /// The part that a fork wipes.
 #[repr(C)]
 pub struct Guarded {
@@ -132,14 +121,19 @@ pub struct Guarded {
     pub generation: u32,
     /// How the kept stack ends, see `capture::end`.
     pub end: u32,
+    /// The kept stack is known to end from a return address of 0 in memory.
+    pub ends_in_zero: bool,
     /// Kept states, outermost first.
-    pub states: [State; DEPTH],
-    /// States of the walk under way, innermost first.
-    pub fresh: [State; DEPTH],
+    pub states: Lines<[State; DEPTH]>,
+    /// By kept state, the hash of all addresses from the outermost to it.
+    pub paths: Lines<[u64; DEPTH]>,
+    /// States of the walk under way, innermost first, behind one that stays
+    /// empty.
+    pub fresh: Lines<[Fresh; 1 + DEPTH]>,
     /// Stack ids by parent and address.
-    pub ids: [IdEntry; IDS],
+    pub ids: Lines<[IdEntry; IDS]>,
     /// Rules by address.
-    pub rules: [RuleEntry; RULES],
+    pub rules: Lines<[RuleEntry; RULES]>,
 }
 
 const PAGE: usize = allotrope_ring::layout::PAGE;

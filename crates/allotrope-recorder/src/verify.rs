@@ -16,8 +16,9 @@ use crate::arch::rule::EXACT;
 use crate::arch::{entry, thread_slot};
 use crate::capture::end;
 use crate::image::Digits;
+use crate::kept::State;
 use crate::system;
-use crate::thread::{DEPTH, STACK_BYTES, State, Thread};
+use crate::thread::{DEPTH, STACK_BYTES, Thread};
 
 static COMPARED: AtomicU64 = AtomicU64::new(0);
 static DIFFERENT: AtomicU64 = AtomicU64::new(0);

@@ -10,7 +10,7 @@
 use core::mem::size_of;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::rule::{EXACT, Frame, Step};
+use super::rule::{EXACT, FRAME_POINTER_SLOT, Frame, Step};
 use super::syscall::{call, number};
 use crate::process;
 
@@ -37,16 +37,11 @@ pub fn step(frame: Frame) -> Step {
     if !(LOWEST_CODE..EXACT).contains(&pc) {
         return Step::Unknown;
     }
-    Step::Caller {
-        frame: Frame {
-            sp: frame.bp + 16,
-            pc,
-            bp,
-        },
-        bp_slot: 2,
-        uses_bp: true,
-        special: false,
-    }
+    Step::Caller(Frame {
+        sp: frame.bp + 8 * FRAME_POINTER_SLOT,
+        pc,
+        bp,
+    })
 }
 
 /// The words that a frame pointer points at: the caller's rbp and the return

@@ -157,7 +157,7 @@ fn step_by_frame_pointer(registers: &Registers, outside: bool) -> Next {
         bp: registers.values[RBP],
     };
     match frame_pointer::step(frame) {
-        rule::Step::Caller { frame: caller, .. } => {
+        rule::Step::Caller(caller) => {
             let mut registers = *registers;
             registers.values[RSP] = caller.sp;
             registers.values[PC] = caller.pc;

@@ -4,6 +4,8 @@
 //! caller's rbp was saved; the return address always lies at CFA − 8. What does
 //! not fit is [`Kind::Slow`] and left to `general`.
 
+use super::frame_pointer;
+
 /// Register state from which a walk goes on: what the frame's caller will see
 /// after the return.
 #[derive(Debug, Clone, Copy)]
@@ -20,20 +22,20 @@ pub struct Frame {
 /// space ends at 2^47, so that the bit is free.
 pub const EXACT: u64 = 1 << 47;
 
-/// What a rule is.
+/// What a rule is. The two usual ones are told from the others by two bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// No unwind information; rbp is taken for a frame pointer.
-    FramePointer = 0,
     /// CFA = rsp + offset.
-    Rsp = 1,
+    Rsp = 0,
     /// CFA = rbp + offset.
-    Rbp = 2,
+    Rbp = 1,
     /// CFA = *(rbp + offset), rbp saved at *rbp: gcc's realigned frames (DRAP).
-    Deref = 3,
+    Deref = 2,
     /// A signal trampoline: all registers come from the `ucontext` at rsp.
-    Signal = 4,
+    Signal = 3,
+    /// No unwind information; rbp is taken for a frame pointer.
+    FramePointer = 4,
     /// The outermost frame.
     End = 5,
     /// No unwind information.
@@ -47,7 +49,11 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule(pub u64);
 
+const KIND_SHIFT: u32 = 44;
 const LOADER: u64 = 1 << 47;
+
+/// Where the caller's rbp lies if rbp is a frame pointer.
+pub const FRAME_POINTER_SLOT: u64 = 2;
 
 impl Rule {
     /// A rule; `None` if the numbers do not fit.
@@ -56,13 +62,18 @@ impl Rule {
             return None;
         }
         Some(Self(
-            cfa_offset as u32 as u64 | bp_slot << 32 | (kind as u64) << 44,
+            cfa_offset as u32 as u64 | bp_slot << 32 | (kind as u64) << KIND_SHIFT,
         ))
     }
 
     /// A rule without numbers.
     pub const fn plain(kind: Kind) -> Self {
-        Self((kind as u64) << 44)
+        Self((kind as u64) << KIND_SHIFT)
+    }
+
+    /// That rbp is a frame pointer.
+    pub const fn frame_pointer() -> Self {
+        Self((Kind::FramePointer as u64) << KIND_SHIFT | FRAME_POINTER_SLOT << 32)
     }
 
     /// The rule with the number of the mapping that its code lies in, and
@@ -88,40 +99,59 @@ impl Rule {
         self.0 as u32 as i32 as i64 as u64
     }
 
+    /// How many words below the CFA the caller's rbp lies; 0: it is unchanged.
     #[inline(always)]
-    const fn slot(self) -> u64 {
+    pub const fn slot(self) -> u64 {
         self.0 >> 32 & 0xfff
     }
 
     /// What the rule is.
     #[inline(always)]
     pub const fn kind(self) -> Kind {
-        match self.0 >> 44 & 7 {
-            0 => Kind::FramePointer,
-            1 => Kind::Rsp,
-            2 => Kind::Rbp,
-            3 => Kind::Deref,
-            4 => Kind::Signal,
+        match self.0 >> KIND_SHIFT & 7 {
+            0 => Kind::Rsp,
+            1 => Kind::Rbp,
+            2 => Kind::Deref,
+            3 => Kind::Signal,
+            4 => Kind::FramePointer,
             5 => Kind::End,
             7 => Kind::Slow,
             _ => Kind::None,
         }
+    }
+
+    /// Whether [`plain_step`] applies it.
+    #[inline(always)]
+    pub const fn is_plain(self) -> bool {
+        self.0 >> KIND_SHIFT & 6 == 0
+    }
+
+    /// Whether it is the one that needs nothing but rsp to find the caller's.
+    /// Also of rules that are or-ed together: whether all are.
+    #[inline(always)]
+    pub const fn is_rsp(self) -> bool {
+        self.0 >> KIND_SHIFT & 7 == Kind::Rsp as u64
+    }
+
+    /// Whether a step by it reads rbp.
+    #[inline(always)]
+    pub const fn uses_bp(self) -> bool {
+        const KINDS: u64 =
+            1 << Kind::Rbp as u8 | 1 << Kind::Deref as u8 | 1 << Kind::FramePointer as u8;
+        KINDS >> (self.0 >> KIND_SHIFT & 7) & 1 != 0
+    }
+
+    /// Whether a step by it leaves rbp as it is.
+    #[inline(always)]
+    pub const fn keeps_bp(self) -> bool {
+        self.is_plain() && self.slot() == 0
     }
 }
 
 /// What one step of a walk leads to.
 pub enum Step {
     /// The caller.
-    Caller {
-        /// Its state.
-        frame: Frame,
-        /// Words below `frame.sp` of the slot that gave rbp; 0: rbp unchanged.
-        bp_slot: u16,
-        /// The step read rbp.
-        uses_bp: bool,
-        /// The step read slots other than the return address and `bp_slot`.
-        special: bool,
-    },
+    Caller(Frame),
     /// The frame is the outermost one: the stack is complete.
     Complete {
         /// Known from a return address of 0 in memory, which may change.
@@ -131,8 +161,6 @@ pub enum Step {
     Unknown,
     /// `general` must do it.
     Slow,
-    /// `frame_pointer` must do it.
-    FramePointer,
 }
 
 /// Offsets in the `ucontext` that lies at rsp in a signal trampoline
@@ -154,12 +182,24 @@ unsafe fn load(address: u64) -> u64 {
 /// code, so that the slots read are those of live frames.
 #[inline(always)]
 pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
-    let (cfa, uses_bp) = match rule.kind() {
-        Kind::Rsp => (frame.sp.wrapping_add(rule.offset()), false),
-        Kind::Rbp => (frame.bp.wrapping_add(rule.offset()), true),
-        // SAFETY: passed on.
-        _ => return unsafe { step_rare(frame, rule) },
-    };
+    // SAFETY: passed on.
+    unsafe {
+        if rule.is_plain() {
+            plain_step(frame, rule)
+        } else {
+            rare_step(frame, rule)
+        }
+    }
+}
+
+/// As [`step`], for rules that are plain.
+///
+/// # Safety
+/// As [`step`].
+#[inline(always)]
+pub unsafe fn plain_step(frame: Frame, rule: Rule) -> Step {
+    let from = if rule.is_rsp() { frame.sp } else { frame.bp };
+    let cfa = from.wrapping_add(rule.offset());
     // Stacks grow down: a CFA that is not above the frame, or not aligned, is
     // the work of wrong unwind information.
     if cfa <= frame.sp || cfa & 7 != 0 {
@@ -176,20 +216,20 @@ pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
         // SAFETY: as above; the frame saved rbp there.
         bp = unsafe { load(cfa - 8 * slot) };
     }
-    Step::Caller {
-        frame: Frame {
-            sp: cfa,
-            pc: pc & (EXACT - 1),
-            bp,
-        },
-        bp_slot: slot as u16,
-        uses_bp,
-        special: false,
-    }
+    Step::Caller(Frame {
+        sp: cfa,
+        pc: pc & (EXACT - 1),
+        bp,
+    })
 }
 
+/// As [`step`], for rules that are not plain.
+///
+/// # Safety
+/// As [`step`].
 #[cold]
-unsafe fn step_rare(frame: Frame, rule: Rule) -> Step {
+#[inline(never)]
+pub unsafe fn rare_step(frame: Frame, rule: Rule) -> Step {
     match rule.kind() {
         Kind::Deref => {
             let pointer = frame.bp.wrapping_add(rule.offset());
@@ -206,16 +246,11 @@ unsafe fn step_rare(frame: Frame, rule: Rule) -> Step {
             if pc == 0 {
                 return Step::Complete { read_zero: true };
             }
-            Step::Caller {
-                frame: Frame {
-                    sp: cfa,
-                    pc: pc & (EXACT - 1),
-                    bp,
-                },
-                bp_slot: 0,
-                uses_bp: true,
-                special: true,
-            }
+            Step::Caller(Frame {
+                sp: cfa,
+                pc: pc & (EXACT - 1),
+                bp,
+            })
         }
         Kind::Signal => {
             // SAFETY: the kernel put a `ucontext` there.
@@ -226,20 +261,15 @@ unsafe fn step_rare(frame: Frame, rule: Rule) -> Step {
                     load(frame.sp + UCONTEXT_RBP),
                 )
             };
-            Step::Caller {
-                frame: Frame {
-                    sp,
-                    pc: (pc & (EXACT - 1)) | EXACT,
-                    bp,
-                },
-                bp_slot: 0,
-                uses_bp: false,
-                special: true,
-            }
+            Step::Caller(Frame {
+                sp,
+                pc: (pc & (EXACT - 1)) | EXACT,
+                bp,
+            })
         }
+        Kind::FramePointer => frame_pointer::step(frame),
         Kind::End => Step::Complete { read_zero: false },
         Kind::Slow => Step::Slow,
-        Kind::FramePointer => Step::FramePointer,
         _ => Step::Unknown,
     }
 }
