@@ -2,7 +2,7 @@
 
 use super::column::Column;
 use super::key_index::KeyIndex;
-use super::prediction::{BlockNumber, Blocks};
+use super::prediction::{BlockNumber, Blocks, Guess};
 use super::successors::{NO_SHAPE, ShapeNumber, Successors};
 use super::{
     ADDRESSES, COLUMNS, DISTANCES, FAR, FOREIGN, MARKS, MOST_BYTES, PLACES, SHAPES, SIZES, STACKS,
@@ -141,13 +141,22 @@ impl Encoder {
     #[inline(always)]
     fn pair(&mut self, allocation: &Event, deallocation: &Event) -> [u8; 2] {
         let (shape, field) = self.allocation_shape(allocation);
-        let bits = self.size_and_address(allocation, shape, false);
+        let Event { address, size, .. } = *allocation;
+        self.sums.add_allocation(address, size);
+        self.sums.add_deallocation(address);
+        let mut bits = self.size(shape, size);
+        let guess = self.blocks.guess(size, false);
+        if address != guess.address {
+            bits |= self.other_address(guess, address);
+            self.blocks.push_freed(address, size);
+        } else if !guess.is_own() {
+            self.blocks.confirm(guess);
+            self.blocks.push_freed(address, size);
+        } // Otherwise it would come off its stack and go back to it at once.
+        self.blocks.allocate_and_deallocate(address, size, shape);
         self.successors.allocated(shape);
         let freeing = self.deallocation_shape(deallocation);
         self.successors.deallocated(shape);
-        self.blocks
-            .allocate_and_deallocate(allocation.address, allocation.size, shape);
-        self.sums.add_deallocation(deallocation.address);
         [field | bits, freeing | deallocation::FIRST]
     }
 
@@ -167,12 +176,11 @@ impl Encoder {
     fn deallocation(&mut self, event: &Event) -> u8 {
         let field = self.deallocation_shape(event);
         self.sums.add_deallocation(event.address);
-        let Some((number, of)) = self.live_block(event.address) else {
+        let Some((number, of, bits)) = self.live_block(event.address) else {
             self.foreign(event.address);
             self.blocks.deallocate_foreign(event.address);
             return field | deallocation::FOREIGN;
         };
-        let bits = self.known_block(number);
         self.successors.deallocated(of);
         self.blocks.deallocate(number);
         field | bits
@@ -197,12 +205,11 @@ impl Encoder {
         let told = self.shape(event, key_of(event, 0));
         let field = self.told(told);
         self.sums.add_deallocation(event.address);
-        let Some((number, of)) = self.live_block(event.address) else {
+        let Some((number, of, bits)) = self.live_block(event.address) else {
             self.foreign(event.address);
             self.blocks.start_foreign_reallocation(event.address);
             return field | deallocation::FOREIGN;
         };
-        let bits = self.known_block(number);
         self.successors.deallocated(of);
         self.blocks.start_reallocation(number);
         field | bits
@@ -223,11 +230,17 @@ impl Encoder {
     #[inline(always)]
     fn allocation_shape(&mut self, event: &Event) -> (ShapeNumber, u8) {
         let key = key_of(event, event.stack);
-        let [first, _] = self.successors.foreseen();
+        let [first, second] = self.successors.foreseen();
         if let Some(shape) = self.shapes.get(usize::from(first))
             && shape.key == key
         {
             return (first, field::FIRST << 2);
+        }
+        if let Some(shape) = self.shapes.get(usize::from(second))
+            && shape.key == key
+        {
+            self.successors.came_unlike_first(second);
+            return (second, field::SECOND << 2);
         }
         let told = self.shape(event, key);
         (told.number, self.told(told))
@@ -261,14 +274,15 @@ impl Encoder {
     #[inline(always)]
     fn told(&mut self, shape: Told) -> u8 {
         let [first, second] = self.successors.foreseen();
-        let field = if shape.number == first {
-            field::FIRST
-        } else if shape.number == second {
+        if shape.number == first {
+            return field::FIRST << 2;
+        }
+        self.successors.came_unlike_first(shape.number);
+        let field = if shape.number == second {
             field::SECOND
         } else {
             self.unforeseen(shape)
         };
-        self.successors.came(shape.number);
         field << 2
     }
 
@@ -324,29 +338,35 @@ impl Encoder {
     #[inline(always)]
     fn size_and_address(&mut self, event: &Event, shape: ShapeNumber, reallocation: bool) -> u8 {
         self.sums.add_allocation(event.address, event.size);
-        let last_size = &mut self.shapes[usize::from(shape)].last_size;
-        let other_size = event.size != *last_size;
-        *last_size = event.size;
-        if other_size {
-            self.columns[SIZES].varint(event.size);
-        }
-        let mut bits = if other_size {
-            allocation::OTHER_SIZE
-        } else {
-            0
-        };
+        let mut bits = self.size(shape, event.size);
         let guess = self.blocks.guess(event.size, reallocation);
         if event.address == guess.address {
             self.blocks.confirm(guess);
         } else {
-            bits |= allocation::OTHER_ADDRESS;
-            let place = self.blocks.find(guess, event.address);
-            self.columns[PLACES].byte(place);
-            if place == 0 {
-                self.address(event.address);
-            }
+            bits |= self.other_address(guess, event.address);
         }
         bits
+    }
+
+    #[inline(always)]
+    fn size(&mut self, shape: ShapeNumber, size: u64) -> u8 {
+        let last_size = &mut self.shapes[usize::from(shape)].last_size;
+        if size == *last_size {
+            return 0;
+        }
+        *last_size = size;
+        self.columns[SIZES].varint(size);
+        allocation::OTHER_SIZE
+    }
+
+    #[inline(always)]
+    fn other_address(&mut self, guess: Guess, address: u64) -> u8 {
+        let place = self.blocks.find(guess, address);
+        self.columns[PLACES].byte(place);
+        if place == 0 {
+            self.address(address);
+        }
+        allocation::OTHER_ADDRESS
     }
 
     #[inline(always)]
@@ -356,30 +376,30 @@ impl Encoder {
         self.last_address = address;
     }
 
-    /// The live block at the address, and the shape of its allocation.
+    /// The live block at the address, the shape of its allocation and the bits
+    /// of its deallocation's symbol. The slots are looked at first: in most
+    /// programs most blocks are there.
     #[inline(always)]
-    fn live_block(&self, address: u64) -> Option<(BlockNumber, ShapeNumber)> {
+    fn live_block(&mut self, address: u64) -> Option<(BlockNumber, ShapeNumber, u8)> {
+        let [first, second] = self.blocks.slots();
+        if let Some(shape) = self.shape_if_at(first, address) {
+            return Some((first, shape, deallocation::FIRST));
+        }
+        if let Some(shape) = self.shape_if_at(second, address) {
+            return Some((second, shape, deallocation::SECOND));
+        }
         let number = self.block_at.get(address)?;
-        let block = self.blocks.live(number)?;
-        (block.address == address).then_some((number, block.shape))
+        let shape = self.shape_if_at(number, address)?;
+        let distance = self.blocks.len() - 1 - number;
+        self.columns[DISTANCES].varint(distance.into());
+        Some((number, shape, deallocation::DISTANCE))
     }
 
-    /// The bits of a deallocation's symbol.
+    /// The shape of the block of this number, if it is a live one there.
     #[inline(always)]
-    fn known_block(&mut self, number: BlockNumber) -> u8 {
-        let [first, second] = self.blocks.slots();
-        let bits = if number == first {
-            deallocation::FIRST
-        } else if number == second {
-            deallocation::SECOND
-        } else {
-            deallocation::DISTANCE
-        };
-        if bits == deallocation::DISTANCE {
-            let distance = self.blocks.len() - 1 - number;
-            self.columns[DISTANCES].varint(distance.into());
-        }
-        bits
+    fn shape_if_at(&self, number: BlockNumber, address: u64) -> Option<ShapeNumber> {
+        let block = self.blocks.live(number)?;
+        (block.address == address).then_some(block.shape)
     }
 
     fn foreign(&mut self, address: u64) {

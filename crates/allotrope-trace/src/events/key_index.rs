@@ -70,38 +70,51 @@ impl KeyIndex {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 
-    /// Where the tag is, or the empty slot where it would be.
+    /// What a slot of this tag holds in its upper bits.
     #[inline(always)]
-    fn slot(&self, tag: u32) -> usize {
-        let mask = self.slots.len() - 1;
-        let wanted = u64::from(tag) << 16 | u64::from(self.generation);
-        let mut at = (tag >> self.shift) as usize;
-        loop {
-            let slot = self.slots[at & mask];
-            if slot >> 16 == wanted || generation_of(slot) != self.generation {
-                return at & mask;
-            }
-            at += 1;
-        }
+    fn entry(&self, tag: u32) -> u64 {
+        u64::from(tag) << 16 | u64::from(self.generation)
     }
 
     /// The position last inserted for the key, or for one that is taken for it.
     #[inline(always)]
     pub(crate) fn get(&self, key: u64) -> Option<u16> {
-        let slot = self.slots[self.slot(Self::tag(key))];
-        (generation_of(slot) == self.generation).then_some(slot as u16)
+        let tag = Self::tag(key);
+        let entry = self.entry(tag);
+        let slots = &self.slots[..];
+        let mask = slots.len() - 1;
+        let mut at = (tag >> self.shift) as usize;
+        loop {
+            let slot = slots[at & mask];
+            if slot >> 16 == entry {
+                return Some(slot as u16);
+            }
+            if generation_of(slot) != self.generation {
+                return None;
+            }
+            at += 1;
+        }
     }
 
     /// Sets the key's position.
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: u64, position: u16) {
         let tag = Self::tag(key);
-        let at = self.slot(tag);
-        let is_new = generation_of(self.slots[at]) != self.generation;
-        self.slots[at] =
-            u64::from(tag) << 32 | u64::from(self.generation) << 16 | u64::from(position);
-        // Without a branch: which keys are new is hard to foresee.
-        self.keys += usize::from(is_new);
+        let entry = self.entry(tag);
+        let slots = &mut self.slots[..];
+        let mask = slots.len() - 1;
+        let mut at = (tag >> self.shift) as usize;
+        loop {
+            let slot = &mut slots[at & mask];
+            let is_new = generation_of(*slot) != self.generation;
+            if is_new || *slot >> 16 == entry {
+                *slot = entry << 16 | u64::from(position);
+                // Without a branch: which keys are new is hard to foresee.
+                self.keys += usize::from(is_new);
+                break;
+            }
+            at += 1;
+        }
         if self.keys * 2 > self.slots.len() {
             self.grow();
         }
@@ -112,13 +125,24 @@ impl KeyIndex {
         let old = std::mem::take(&mut self.slots);
         let generation = self.generation;
         self.resize(old.len() * 2);
+        self.keys = 0;
         for slot in old
             .into_iter()
             .filter(|&slot| generation_of(slot) == generation)
         {
-            let at = self.slot((slot >> 32) as u32);
-            self.slots[at] = slot & !0xffff_0000 | u64::from(self.generation) << 16;
+            self.put_back(slot);
         }
+    }
+
+    /// Puts the entry of a smaller map into the first slot that is free for it.
+    fn put_back(&mut self, entry: Slot) {
+        let mask = self.slots.len() - 1;
+        let mut at = ((entry >> 32) as u32 >> self.shift) as usize;
+        while generation_of(self.slots[at & mask]) == self.generation {
+            at += 1;
+        }
+        self.slots[at & mask] = entry & !0xffff_0000 | u64::from(self.generation) << 16;
+        self.keys += 1;
     }
 }
 

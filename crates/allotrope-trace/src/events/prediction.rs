@@ -58,6 +58,14 @@ pub(crate) struct Guess {
     from_stack: bool,
 }
 
+impl Guess {
+    /// It comes from the stack to which the block goes when it is freed.
+    #[inline(always)]
+    pub(crate) fn is_own(&self) -> bool {
+        self.from_stack && self.class != UNKNOWN_SIZE
+    }
+}
+
 /// Bytes from one block of this size to the next in glibc.
 #[inline]
 fn footprint(size: u64) -> u64 {
@@ -182,19 +190,24 @@ impl Blocks {
         self.bump = address.wrapping_add(footprint(size));
     }
 
-    /// As [`Self::allocate`] and [`Self::deallocate`] of the same block.
+    /// Puts the address of a block of this size onto its stack.
+    #[inline(always)]
+    pub(crate) fn push_freed(&mut self, address: u64, size: u64) {
+        self.freed.push(class_of(size), address);
+    }
+
+    /// As [`Self::allocate`] and [`Self::deallocate`] of the same block, but
+    /// for [`Self::push_freed`].
     #[inline(always)]
     pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, shape: ShapeNumber) {
-        let class = class_of(size);
         self.blocks.push(Block {
             address,
             older: self.newest,
             newer: NONE,
             shape,
-            class,
+            class: class_of(size),
             live: false,
         });
-        self.freed.push(class, address);
         self.slots = [self.newest, NONE];
         self.bump = address.wrapping_add(footprint(size));
     }
@@ -314,6 +327,7 @@ mod tests {
             }
             let shape = round as u16;
             at_once.allocate_and_deallocate(address, size, shape);
+            at_once.push_freed(address, size);
             one_by_one.allocate(address, size, shape, false);
             one_by_one.deallocate(one_by_one.len() - 1);
             // The block of a pair is never looked at again, but for ...

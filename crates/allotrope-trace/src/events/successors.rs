@@ -51,6 +51,13 @@ impl Successors {
         *both = if *both as u16 == shape { *both } else { moved };
     }
 
+    /// Takes note of the shape that came, where it was not the first foreseen.
+    #[inline(always)]
+    pub(crate) fn came_unlike_first(&mut self, shape: ShapeNumber) {
+        let both = &mut self.of[self.context];
+        *both = *both << 16 | u32::from(shape);
+    }
+
     /// A block of this shape was allocated.
     #[inline(always)]
     pub(crate) fn allocated(&mut self, shape: ShapeNumber) {
