@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::compiler_fence;
 
-use crate::arch::rule::{Frame, Rule, Step, plain_step, rare_step};
+use crate::arch::rule::{Frame, Rule, Step, rare_step, step_from};
 use crate::arch::{entry, general};
 use crate::kept::{self, Fresh, State, begin_stack, drop_below, fresh, keep, states, verify};
 use crate::modules;
@@ -79,35 +79,44 @@ pub unsafe fn tag(guarded: *mut Guarded) -> u64 {
     unsafe { u64::from((*guarded).generation) << 48 }
 }
 
+#[inline(always)]
+unsafe fn rule_entry(guarded: *mut Guarded, pc: u64) -> *mut RuleEntry {
+    // SAFETY: the thread's own state.
+    unsafe {
+        (&raw mut (*guarded).rules)
+            .cast::<RuleEntry>()
+            .add((pc ^ pc >> 12) as usize & (RULES - 1))
+    }
+}
+
 /// The rule of an address: from the cache, or looked up.
 #[inline(always)]
 pub unsafe fn rule_of(thread: *mut Thread, pc: u64, tag: u64) -> Rule {
     // SAFETY: the thread's own state.
     unsafe {
-        let entry = (&raw mut (*Thread::guarded(thread)).rules)
-            .cast::<RuleEntry>()
-            .add((pc ^ pc >> 12) as usize & (RULES - 1));
-        let key = pc | tag;
-        if (*entry).key == key {
+        let entry = rule_entry(Thread::guarded(thread), pc);
+        if (*entry).key == pc | tag {
             Rule((*entry).rule)
         } else {
-            look_up_rule(thread, pc, key, entry)
+            look_up_rule(thread, pc, tag)
         }
     }
 }
 
 #[cold]
-unsafe fn look_up_rule(thread: *mut Thread, pc: u64, key: u64, entry: *mut RuleEntry) -> Rule {
+#[inline(never)]
+unsafe fn look_up_rule(thread: *mut Thread, pc: u64, tag: u64) -> Rule {
     // SAFETY: the thread's own state; an entry that is left in the middle is
     // empty.
     unsafe {
         let (rule, lasting) = modules::look_up_rule(thread, pc);
         if lasting {
+            let entry = rule_entry(Thread::guarded(thread), pc);
             (&raw mut (*entry).key).write_volatile(0);
             compiler_fence(SeqCst);
             (&raw mut (*entry).rule).write_volatile(rule.0);
             compiler_fence(SeqCst);
-            (&raw mut (*entry).key).write_volatile(key);
+            (&raw mut (*entry).key).write_volatile(pc | tag);
         }
         rule
     }
@@ -176,12 +185,12 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
         let tag = tag(guarded);
         let mut frame = caller(sp, bp);
         let mut at = fresh(guarded);
-        let mut rules = 0;
+        let mut is_plain = true;
         let reached = loop {
             if frame.sp >= next_sp {
                 end = drop_below(states, end, frame.sp);
                 if end != states && (*end.sub(1)).is_same(&frame) {
-                    let holding = verify_kept(thread, end);
+                    let holding = verify(thread, end);
                     if holding == end {
                         break Reached::Kept(end.offset_from(states) as usize);
                     }
@@ -196,38 +205,36 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
             let Frame { sp, pc, bp } = frame;
             *at = Fresh { sp, pc, bp, rule };
             at = at.add(1);
-            rules |= rule.0;
-            if rule.is_plain() {
-                match plain_step(frame, rule) {
-                    Step::Caller(caller) => frame = caller,
-                    Step::Complete { .. } => break Reached::Zero,
-                    _ => break Reached::End(end::NO_UNWIND_INFORMATION),
-                }
+            let step = if rule.is_rsp() {
+                step_from(frame.sp, frame, rule)
             } else {
-                match rare_step(frame, rule) {
-                    Step::Caller(caller) => frame = caller,
-                    Step::Complete { read_zero: true } => break Reached::Zero,
-                    Step::Complete { read_zero: false } => break Reached::End(end::COMPLETE),
-                    Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
-                    Step::Slow => break Reached::Rare,
+                is_plain = false;
+                if !rule.is_plain() {
+                    match rare_step(frame, rule) {
+                        Step::Caller(caller) => frame = caller,
+                        Step::Complete { read_zero: true } => break Reached::Zero,
+                        Step::Complete { read_zero: false } => break Reached::End(end::COMPLETE),
+                        Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
+                        Step::Slow => break Reached::Rare,
+                    }
+                    continue;
                 }
+                step_from(frame.bp, frame, rule)
+            };
+            match step {
+                Step::Caller(caller) => frame = caller,
+                Step::Complete { .. } => break Reached::Zero,
+                _ => break Reached::End(end::NO_UNWIND_INFORMATION),
             }
         };
         let count = at.offset_from(fresh(guarded)) as usize;
         match reached {
             Reached::Kept(base) if base + count <= (*thread).depth_limit as usize => {
-                keep_upon(thread, base, count, Rule(rules).is_rsp())
+                keep_upon(thread, base, count, is_plain)
             }
             other => conclude(thread, sp, bp, other, count),
         }
     }
-}
-
-/// [`verify`] out of the walk's way.
-#[inline(never)]
-unsafe fn verify_kept(thread: *mut Thread, end: *const State) -> *const State {
-    // SAFETY: passed on.
-    unsafe { verify(thread, end) }
 }
 
 /// Keeps the fresh states of a walk that met the innermost of `base` kept ones.

@@ -77,6 +77,26 @@ pub unsafe fn publish(thread: *mut Thread, length: usize) {
     }
 }
 
+/// Writes a short counted event and publishes it: [`put`] and [`publish`] for
+/// the frequent ones, which do not look at the thread's state more than once.
+#[inline(always)]
+unsafe fn write_counted<const LENGTH: usize>(thread: *mut Thread, words: [u64; LENGTH]) {
+    // SAFETY: the thread's own state; the caller made sure of the space.
+    unsafe {
+        let (position, ring) = ((*thread).position, (*thread).ring);
+        let at = ring.add((position & MASK) as usize);
+        for (index, word) in words.into_iter().enumerate() {
+            at.add(index).write_volatile(word);
+        }
+        (*thread).events += 1;
+        let position = position + LENGTH as u64;
+        (*thread).position = position;
+        Thread::written(thread).store(position, Release);
+        let ahead = ((position + PREFETCHED_WORDS) & MASK) as usize;
+        arch::prefetch_for_writing(ring.add(ahead));
+    }
+}
+
 /// Makes the thread ready for an event: one comparison for time marks, a full
 /// ring, a stopped recording and a fork, one for the epoch and clock. `false`:
 /// there is to be no event, or there can be none.
@@ -151,20 +171,12 @@ pub unsafe fn allocation(
     // SAFETY: `ready` left room for it.
     unsafe {
         if size < LONG_SIZE && alignment_log2 == 0 {
-            put(thread, 0, head(kind::ALLOCATION, entry, block));
-            put(thread, 1, words::stack_and_size(stack, size));
-            (*thread).events += 1;
-            publish(thread, 2);
+            let head = head(kind::ALLOCATION, entry, block);
+            write_counted(thread, [head, words::stack_and_size(stack, size)]);
         } else {
-            put(thread, 0, head(kind::ALLOCATION_LONG, entry, block));
-            put(
-                thread,
-                1,
-                u64::from(stack) | u64::from(alignment_log2) << STACK_BITS,
-            );
-            put(thread, 2, size);
-            (*thread).events += 1;
-            publish(thread, 3);
+            let head = head(kind::ALLOCATION_LONG, entry, block);
+            let stack = u64::from(stack) | u64::from(alignment_log2) << STACK_BITS;
+            write_counted(thread, [head, stack, size]);
         }
     }
 }
@@ -174,16 +186,11 @@ pub unsafe fn reallocation_end(thread: *mut Thread, entry: u8, block: u64, size:
     // SAFETY: `ready` left room for it.
     unsafe {
         if size < LONG_SIZE {
-            put(thread, 0, head(kind::REALLOCATION_END, entry, block));
-            put(thread, 1, words::stack_and_size(stack, size));
-            (*thread).events += 1;
-            publish(thread, 2);
+            let head = head(kind::REALLOCATION_END, entry, block);
+            write_counted(thread, [head, words::stack_and_size(stack, size)]);
         } else {
-            put(thread, 0, head(kind::REALLOCATION_END_LONG, entry, block));
-            put(thread, 1, u64::from(stack));
-            put(thread, 2, size);
-            (*thread).events += 1;
-            publish(thread, 3);
+            let head = head(kind::REALLOCATION_END_LONG, entry, block);
+            write_counted(thread, [head, u64::from(stack), size]);
         }
     }
 }
@@ -192,11 +199,7 @@ pub unsafe fn reallocation_end(thread: *mut Thread, entry: u8, block: u64, size:
 #[inline(always)]
 pub unsafe fn short(thread: *mut Thread, kind: u8, entry: u8, block: u64) {
     // SAFETY: `ready` left room for it.
-    unsafe {
-        put(thread, 0, head(kind, entry, block));
-        (*thread).events += 1;
-        publish(thread, 1);
-    }
+    unsafe { write_counted(thread, [head(kind, entry, block)]) };
 }
 
 /// `Exit`.

@@ -90,8 +90,7 @@ pub mod how {
         assert!(upper_half(Rule::plain(Kind::Rbp)) & SPECIAL == 0);
         assert!(upper_half(Rule::frame_pointer()) & SPECIAL == 0);
         assert!(upper_half(Rule::frame_pointer()) & BP_SLOT == Rule::frame_pointer().slot() as u32);
-        // A rule of 0 has nothing to check, and rules or-ed together are those
-        // of rsp alone if all are.
+        // A rule of 0 has nothing to check.
         assert!(Kind::Rsp as u8 == 0);
     };
 }
@@ -151,7 +150,9 @@ pub unsafe fn drop_below(states: *const State, mut end: *const State, sp: u64) -
 /// Checks that the slots from which the states outside of the innermost one
 /// before `end` were read still hold the same. Gives `end` if so, otherwise the
 /// innermost state that does not hold: only those before it can still be met.
-#[inline(always)]
+///
+/// Calls nothing and needs no stack, but for what is rare.
+#[inline(never)]
 pub unsafe fn verify(thread: *mut Thread, end: *const State) -> *const State {
     // SAFETY: each slot is read only while all slots inside of it held: a real
     // unwind would read it next.
@@ -161,17 +162,53 @@ pub unsafe fn verify(thread: *mut Thread, end: *const State) -> *const State {
         let mut state = end.sub(1);
         while state != states {
             state = state.sub(1);
-            let holds = if (*state).how & (how::SPECIAL | how::BP_SLOT) == 0 {
-                load((*state).sp - 8) == (*state).pc
-            } else {
-                holds(thread, state)
-            };
-            if !holds {
+            let State {
+                sp, pc, bp, how, ..
+            } = *state;
+            if how & (how::SPECIAL | how::BP_SLOT) != 0 {
+                if how & how::SPECIAL != 0 {
+                    return verify_rest(thread, end, state);
+                }
+                if load(sp - 8 * u64::from(how & how::BP_SLOT)) != bp {
+                    return state;
+                }
+            }
+            if load(sp - 8) != pc {
                 return state;
             }
         }
-        if (*guarded).ends_in_zero && !still_ends(thread, state) {
-            return state;
+        if (*guarded).ends_in_zero {
+            return verify_rest(thread, end, state);
+        }
+    }
+    end
+}
+
+/// [`verify`] from `state` on, which is checked by repeating the step to it, or
+/// which ends the stack.
+#[cold]
+#[inline(never)]
+unsafe fn verify_rest(
+    thread: *mut Thread,
+    end: *const State,
+    mut state: *const State,
+) -> *const State {
+    // SAFETY: as there; the states inside of `state` hold.
+    unsafe {
+        let guarded = Thread::guarded(thread);
+        let states = states(guarded).cast_const();
+        // The innermost state was found by the walk.
+        while state.add(1) != end {
+            if !holds(thread, state) {
+                return state;
+            }
+            if state == states {
+                break;
+            }
+            state = state.sub(1);
+        }
+        if (*guarded).ends_in_zero && !still_ends(thread, states) {
+            return states;
         }
     }
     end
@@ -183,16 +220,17 @@ unsafe fn load(address: u64) -> u64 {
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// [`verify`] of a state that more than a return address says something of.
-#[inline(never)]
+/// Whether a state follows from the one inside of it, which holds.
+#[inline(always)]
 unsafe fn holds(thread: *mut Thread, state: *const State) -> bool {
-    // SAFETY: as there; the state inside of it was just verified.
+    // SAFETY: as `verify`.
     unsafe {
         let State {
             sp, pc, bp, how, ..
         } = *state;
         if how & how::SPECIAL == 0 {
-            return load(sp - 8) == pc && load(sp - 8 * u64::from(how & how::BP_SLOT)) == bp;
+            let slot = u64::from(how & how::BP_SLOT);
+            return load(sp - 8) == pc && (slot == 0 || load(sp - 8 * slot) == bp);
         }
         let guarded = Thread::guarded(thread);
         let inner = (*state.add(1)).frame();

@@ -120,17 +120,16 @@ impl Rule {
         }
     }
 
-    /// Whether [`plain_step`] applies it.
-    #[inline(always)]
-    pub const fn is_plain(self) -> bool {
-        self.0 >> KIND_SHIFT & 6 == 0
-    }
-
-    /// Whether it is the one that needs nothing but rsp to find the caller's.
-    /// Also of rules that are or-ed together: whether all are.
+    /// Whether it needs nothing but rsp to find the caller's.
     #[inline(always)]
     pub const fn is_rsp(self) -> bool {
         self.0 >> KIND_SHIFT & 7 == Kind::Rsp as u64
+    }
+
+    /// Whether it is that or the one that starts from rbp: see [`step_from`].
+    #[inline(always)]
+    pub const fn is_plain(self) -> bool {
+        self.0 >> KIND_SHIFT & 6 == 0
     }
 
     /// Whether a step by it reads rbp.
@@ -184,22 +183,22 @@ unsafe fn load(address: u64) -> u64 {
 pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
     // SAFETY: passed on.
     unsafe {
-        if rule.is_plain() {
-            plain_step(frame, rule)
-        } else {
-            rare_step(frame, rule)
+        match rule.kind() {
+            Kind::Rsp => step_from(frame.sp, frame, rule),
+            Kind::Rbp => step_from(frame.bp, frame, rule),
+            _ => rare_step(frame, rule),
         }
     }
 }
 
-/// As [`step`], for rules that are plain.
+/// As [`step`] by a rule that is plain; `base` is the register that it starts
+/// from.
 ///
 /// # Safety
 /// As [`step`].
 #[inline(always)]
-pub unsafe fn plain_step(frame: Frame, rule: Rule) -> Step {
-    let from = if rule.is_rsp() { frame.sp } else { frame.bp };
-    let cfa = from.wrapping_add(rule.offset());
+pub unsafe fn step_from(base: u64, frame: Frame, rule: Rule) -> Step {
+    let cfa = base.wrapping_add(rule.offset());
     // Stacks grow down: a CFA that is not above the frame, or not aligned, is
     // the work of wrong unwind information.
     if cfa <= frame.sp || cfa & 7 != 0 {
