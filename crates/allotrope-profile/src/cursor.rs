@@ -233,6 +233,16 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// The next allocation or deallocation; `None` at the end of the stream.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Step>, ReplayError> {
+        match self.next_plain() {
+            Some(step) => Ok(Some(step)),
+            None => self.next_of_any_kind(),
+        }
+    }
+
+    /// The next allocation or deallocation, if it lies between the same two marks
+    /// as the one before it and is no reallocation.
+    #[inline]
+    pub(crate) fn next_plain(&mut self) -> Option<Step> {
         if self.position < self.segment.end
             && let Some(event) = self.buffer.get(self.position)
             && (event.kind as u8) <= EventKind::Deallocation as u8
@@ -240,9 +250,43 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         {
             let event = *event;
             self.position += 1;
-            return Ok(Some(self.step(&event, thread)));
+            return Some(self.step(&event, thread));
         }
-        self.next_of_any_kind()
+        None
+    }
+
+    /// The time of the event that [`Self::next_plain`] gives; `None` if there is
+    /// none, after all marks before the next event have been passed.
+    #[inline]
+    pub(crate) fn time_of_plain(&mut self, live: &LiveBlocks) -> Result<Option<u64>, ReplayError> {
+        if self.queued.is_some() || self.approach()?.is_none() {
+            return Ok(None);
+        }
+        if live.is_large() {
+            self.look_ahead(live);
+        }
+        let plain = (self.buffer[self.position].kind as u8) <= EventKind::Deallocation as u8;
+        let segment = &self.segment;
+        Ok(plain.then(|| segment.reached().min(segment.upper)))
+    }
+
+    /// Has what is known of the next events' blocks brought near.
+    fn look_ahead(&mut self, live: &LiveBlocks) {
+        if self.position >= self.looked_at {
+            live.look_ahead(&self.buffer[self.position..]);
+            self.looked_at = self.position + AHEAD;
+        }
+    }
+
+    /// Between this time and [`Self::upper`] happened the next event, if all marks
+    /// before it have been passed.
+    pub(crate) fn lower(&self) -> u64 {
+        self.segment.lower
+    }
+
+    /// See [`Self::lower`].
+    pub(crate) fn upper(&self) -> u64 {
+        self.segment.upper
     }
 
     /// The events from the next one on, those before the stream's `until`th;
@@ -260,13 +304,12 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             return Ok(None);
         };
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
+        if live.is_large() {
+            self.look_ahead(live);
+        }
         let segment = &self.segment;
         let mut events = &self.buffer[self.position..segment.end];
         if live.is_large() {
-            if self.position >= self.looked_at {
-                live.look_ahead(&self.buffer[self.position..]);
-                self.looked_at = self.position + AHEAD;
-            }
             events = &events[..events.len().min(self.looked_at - self.position)];
         }
         Ok(Some(Stretch {

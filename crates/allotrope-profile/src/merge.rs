@@ -13,6 +13,7 @@
 //! gives, so that the child inherits exactly what was live then.
 
 mod alone;
+mod braid;
 mod forks;
 mod search;
 
@@ -29,7 +30,7 @@ use forks::OpenForks;
 /// Time stamp counters of two cores agree within this.
 const SLACK_NS: u64 = 1_000;
 /// How often settled steps are looked for, in steps.
-const SETTLE_EACH: usize = 1 << 12;
+const SETTLE_EACH: usize = 1 << 9;
 /// Most steps whose order may still change.
 const TENTATIVE_LIMIT: usize = 1 << 16;
 /// How many steps may be undone for each one settled, so that trying other
@@ -79,6 +80,7 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
         detours: Vec::new(),
         credit: CREDIT_LIMIT,
         settle_at: SETTLE_EACH,
+        turns_left: 0,
         open_forks: OpenForks::new(forks, count),
         forks,
         sink,
@@ -210,6 +212,8 @@ struct Merge<'a, 'k, S: TraceSource, K> {
     detours: Vec<Detour>,
     credit: u64,
     settle_at: usize,
+    /// How many turns are taken before [`Self::braid`] is tried.
+    turns_left: u32,
     forks: &'k [Fork],
     open_forks: OpenForks,
     sink: &'k mut K,
@@ -222,6 +226,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
         self.pass_reached_forks()?;
         loop {
+            self.braid()?;
             if let Some(stream) = self.choose() {
                 self.attempt(stream)?;
             } else if self.waiting.is_empty() {
@@ -230,7 +235,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 self.resolve()?;
             }
             if self.tentative.len() >= self.settle_at {
-                self.settle();
+                let heads = self.streams.iter().filter_map(|at| at.head);
+                let frontier = heads.map(|head| head.lower).min();
+                self.settle(frontier.unwrap_or(u64::MAX));
                 self.follow_alone()?;
             }
         }
@@ -560,10 +567,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.settle_at = self.tentative.len() + SETTLE_EACH;
     }
 
-    /// Gives the sink what no stream can reach back to.
-    fn settle(&mut self) {
-        let heads = self.streams.iter().filter_map(|at| at.head);
-        let frontier = heads.map(|head| head.lower).min().unwrap_or(u64::MAX);
+    /// Gives the sink what no stream can reach back to: those that go on from
+    /// `frontier`.
+    fn settle(&mut self, frontier: u64) {
         let settled = |step: &Step| step.upper.saturating_add(SLACK_NS) < frontier;
         let mut count = 0;
         while self.tentative.settle_if(settled, self.sink) {

@@ -62,7 +62,7 @@ impl Tentative {
     }
 
     /// The tentative steps, in their order.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Placed> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Placed> {
         self.placed.iter()
     }
 
@@ -108,6 +108,29 @@ impl Tentative {
             blocks,
         });
         self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
+    }
+
+    /// As [`Self::place`] of a step that agrees with what is live; otherwise
+    /// nothing happens.
+    #[inline]
+    pub(crate) fn place_legal(&mut self, stream: usize, step: &Step) -> bool {
+        let Some(blocks) = self.live.apply_legal(step) else {
+            return false;
+        };
+        let estimate = step.time;
+        self.now = self.now.max(estimate);
+        let step = Step {
+            time: self.now,
+            ..*step
+        };
+        self.placed.push_back(Placed {
+            stream,
+            step,
+            estimate,
+            blocks,
+        });
+        self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
+        true
     }
 
     /// Takes the last step back.

@@ -18,55 +18,75 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let Some(&Reverse((_, stream))) = self.ready.peek() else {
             return Ok(());
         };
-        let others = self.earliest_of_others(stream);
-        let apart = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
-        let mut newest_first = self.tentative.iter().rev();
-        let settled = newest_first.all(|p| p.stream == stream && apart(p.step.upper));
-        drop(newest_first);
-        let next = self.streams[stream].head;
-        if !settled || !next.is_some_and(|head| apart(head.upper)) {
+        if !self.streams[stream].returned.is_empty() {
             return Ok(());
         }
-        self.settle_all();
+        let others = self.earliest_of_others(stream);
         self.ready.pop();
-        let mut steps = 0;
-        loop {
-            let ordinal = match &self.streams[stream].head {
-                Some(head) if apart(head.upper) => head.ordinal,
-                _ => break,
-            };
-            if self.fork_before(stream, ordinal).is_some() {
-                break;
-            }
-            let at = &mut self.streams[stream];
-            let head = at.head.as_mut();
-            if !head.is_some_and(|head| self.tentative.pass(head, self.sink)) {
-                break;
-            }
-            steps += 1;
-            if at.returned.is_empty() {
-                let until = self.open_forks.next(stream).map_or(u64::MAX, |next| next.0);
-                while let Some(stretch) = at.cursor.stretch(until, self.tentative.live())?
-                    && apart(stretch.upper)
-                {
-                    let taken = self.tentative.pass_stretch(&stretch, self.sink);
-                    at.cursor.pass(taken);
-                    steps += taken as u64;
-                    if taken == 0 {
-                        break;
-                    }
-                }
-            }
-            at.advance()?;
+        self.pass_alone(stream, others)?;
+        let at = &mut self.streams[stream];
+        if at.head.is_none() {
+            at.head = at.cursor.next()?;
         }
-        self.credit = (self.credit + steps * CREDIT_EACH).min(CREDIT_LIMIT);
-        match self.streams[stream].head {
+        match at.head {
             Some(head) => {
                 self.ready.push(Reverse((head.time, stream)));
                 Ok(())
             }
             None => self.pass_reached_forks(),
         }
+    }
+
+    /// Gives the books what the stream holds before `others`, the time before
+    /// when nothing of another stream happened (`None` if they have all ended),
+    /// unless something of another one is tentative. Afterwards the stream may
+    /// have no head, although it has not ended.
+    pub(super) fn pass_alone(
+        &mut self,
+        stream: usize,
+        others: Option<u64>,
+    ) -> Result<(), ReplayError> {
+        let apart = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
+        // The oldest is the likeliest to hold the others up.
+        let mut oldest_first = self.tentative.iter();
+        let settled = oldest_first.all(|p| p.stream == stream && apart(p.step.upper));
+        drop(oldest_first);
+        let at = &self.streams[stream];
+        let next = at.head.map_or(at.cursor.upper(), |head| head.upper);
+        if !settled || !apart(next) {
+            return Ok(());
+        }
+        self.settle_all();
+        let until = self.open_forks.next(stream);
+        let until = until.map_or(u64::MAX, |(ordinal, _)| ordinal);
+        let mut steps = 0;
+        let at = &mut self.streams[stream];
+        loop {
+            if let Some(head) = &mut at.head {
+                let next = apart(head.upper) && head.ordinal < until;
+                if !next || !self.tentative.pass(head, self.sink) {
+                    break;
+                }
+                at.head = None;
+                steps += 1;
+            }
+            while let Some(stretch) = at.cursor.stretch(until, self.tentative.live())?
+                && apart(stretch.upper)
+            {
+                let taken = self.tentative.pass_stretch(&stretch, self.sink);
+                at.cursor.pass(taken);
+                steps += taken as u64;
+                if taken == 0 {
+                    break;
+                }
+            }
+            at.head = at.cursor.next()?;
+            if at.head.is_none() {
+                break;
+            }
+        }
+        self.credit = (self.credit + steps * CREDIT_EACH).min(CREDIT_LIMIT);
+        Ok(())
     }
 
     /// Before when no event of another stream happened; `None` if they have all ended.

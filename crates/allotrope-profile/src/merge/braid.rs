@@ -1,0 +1,166 @@
+//! The short way through the merge: several streams whose events agree with what
+//! is live. The stream with the earliest event gives as many as come before the
+//! next one's; nothing waits, nothing was tried otherwise. As soon as an event
+//! does not agree the long way goes on from there. The order is the same.
+
+use super::{Merge, Sink};
+use crate::cursor::Step;
+use crate::error::ReplayError;
+use crate::source::TraceSource;
+
+/// With more streams a sorted list is no good way to find the earliest.
+const MOST_STREAMS: usize = 64;
+/// How many turns are taken the long way before the short one is tried again.
+const TURNS_BETWEEN: u32 = 32;
+
+/// What became of a stream's turn.
+enum Turn {
+    /// Its next event has this time.
+    Until(u64),
+    /// It has no more events.
+    Ended,
+    /// Its head needs a closer look.
+    Stuck(Step),
+}
+
+impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
+    /// Goes the short way, if it is time to try it again, for as long as it leads
+    /// on.
+    pub(super) fn braid(&mut self) -> Result<(), ReplayError> {
+        self.turns_left = self.turns_left.saturating_sub(1);
+        let nothing_open = self.waiting.is_empty() && self.detours.is_empty();
+        if self.turns_left > 0 || !nothing_open {
+            return Ok(());
+        }
+        self.turns_left = TURNS_BETWEEN;
+        let returned = self.streams.iter().any(|at| !at.returned.is_empty());
+        if returned || self.streams.len() > MOST_STREAMS {
+            return Ok(());
+        }
+        self.turn = None;
+        self.ready.clear();
+        let heads = self.streams.iter().enumerate();
+        let times = heads.filter_map(|(stream, at)| Some((at.head?.time, stream)));
+        // The earliest last.
+        let mut order: Vec<(u64, usize)> = times.collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        let ended = self.take_turns(&mut order)?;
+        self.bring_up_all(&order)?;
+        if ended {
+            self.pass_reached_forks()?;
+        }
+        Ok(())
+    }
+
+    /// Lets each of the streams go on in its turn; `true` if one ended where forks
+    /// may wait for that.
+    fn take_turns(&mut self, order: &mut Vec<(u64, usize)>) -> Result<bool, ReplayError> {
+        while let Some((time, stream)) = order.pop() {
+            if self.tentative.len() >= self.settle_at {
+                let earliest = order.iter().map(|&(_, other)| self.earliest(other));
+                let others = earliest.min();
+                let own = self.earliest(stream);
+                self.settle(others.map_or(own, |others| others.min(own)));
+                self.pass_alone(stream, others)?;
+                let Some(time) = self.time_ahead(stream)? else {
+                    return Ok(true);
+                };
+                insert(order, (time, stream));
+                continue;
+            }
+            let rival = order.last().copied().unwrap_or((u64::MAX, usize::MAX));
+            match self.take_turn(stream, rival)? {
+                Turn::Until(time) => insert(order, (time, stream)),
+                Turn::Ended if self.forks.is_empty() => {}
+                Turn::Ended => return Ok(true),
+                Turn::Stuck(step) => {
+                    self.streams[stream].head = Some(step);
+                    order.push((time, stream));
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Places a stream's events as long as they come before the rival's.
+    #[inline]
+    fn take_turn(&mut self, stream: usize, rival: (u64, usize)) -> Result<Turn, ReplayError> {
+        loop {
+            let at = &mut self.streams[stream];
+            let head = at.head.take();
+            let Some(step) = head.or_else(|| at.cursor.next_plain()) else {
+                return Ok(Turn::Ended);
+            };
+            let cut = !self.forks.is_empty() && self.fork_before(stream, step.ordinal).is_some();
+            if cut || !self.tentative.place_legal(stream, &step) {
+                return Ok(Turn::Stuck(step));
+            }
+            let Some(time) = self.time_ahead(stream)? else {
+                return Ok(Turn::Ended);
+            };
+            if (time, stream) > rival || self.tentative.len() >= self.settle_at {
+                return Ok(Turn::Until(time));
+            }
+        }
+    }
+
+    /// The time of a stream's next event; one that is no plain event is taken for
+    /// its head. `None` at the stream's end.
+    #[inline]
+    fn time_ahead(&mut self, stream: usize) -> Result<Option<u64>, ReplayError> {
+        let at = &mut self.streams[stream];
+        if at.head.is_none() {
+            let plain = at.cursor.time_of_plain(self.tentative.live())?;
+            if plain.is_some() {
+                return Ok(plain);
+            }
+            at.head = at.cursor.next()?;
+        }
+        Ok(at.head.map(|head| head.time))
+    }
+
+    /// Before when nothing of the stream happened that is not placed.
+    fn earliest(&self, stream: usize) -> u64 {
+        let at = &self.streams[stream];
+        at.head.map_or(at.cursor.lower(), |head| head.lower)
+    }
+
+    /// Gives each of the streams a head again, for the long way.
+    fn bring_up_all(&mut self, order: &[(u64, usize)]) -> Result<(), ReplayError> {
+        for &(_, stream) in order {
+            let at = &mut self.streams[stream];
+            if at.head.is_none() {
+                at.head = at.cursor.next()?;
+            }
+        }
+        self.start_over();
+        Ok(())
+    }
+}
+
+/// Puts a stream back to where its next event belongs.
+#[inline]
+fn insert(order: &mut Vec<(u64, usize)>, entry: (u64, usize)) {
+    let mut at = order.len();
+    order.push(entry);
+    while at > 0 && order[at - 1] < entry {
+        order[at] = order[at - 1];
+        at -= 1;
+    }
+    order[at] = entry;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::insert;
+
+    #[test]
+    fn the_earliest_is_last_and_of_two_at_once_the_first_stream() {
+        let mut order = Vec::new();
+        for entry in [(5, 0), (1, 1), (9, 2), (5, 1), (1, 0)] {
+            insert(&mut order, entry);
+        }
+        assert_eq!(order, [(9, 2), (5, 1), (5, 0), (1, 1), (1, 0)]);
+    }
+}
