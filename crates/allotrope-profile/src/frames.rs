@@ -2,8 +2,8 @@
 //! trace carries, expands inlined frames and makes every frame once.
 
 use allotrope_trace::model::{
-    Frame as SymbolFrame, Module as TraceModule, ModuleId, NO_MAPPING, StackId, StackNode, Symbols,
-    stack_end,
+    Frame as SymbolFrame, ImageId, Module as TraceModule, ModuleId, NO_MAPPING, StackId, StackNode,
+    Symbols, stack_end,
 };
 use rustc_hash::FxHashMap;
 
@@ -22,6 +22,36 @@ pub(crate) struct FrameTable {
     frame_indexes: FxHashMap<Frame, u32>,
     /// Frames of a code address, for all images that mapped the module.
     resolved: FxHashMap<Place, Box<[u32]>>,
+    latest: LatestStack,
+}
+
+/// The stack that was asked for last. The next one mostly shares its outer part
+/// with it, which then need not be walked and looked up again.
+#[derive(Default)]
+struct LatestStack {
+    image: Option<ImageId>,
+    /// Its nodes, innermost first, so that ids become smaller.
+    ids: Vec<StackId>,
+    /// For each node the position of its first frame.
+    starts: Vec<usize>,
+    frames: Vec<u32>,
+    /// How it ends (one of [`stack_end`]).
+    end: u32,
+}
+
+/// The inner part of a stack: its nodes, innermost first, each with the number of
+/// the name that code made at run time had there.
+struct Walk {
+    nodes: Vec<(StackId, StackNode, u32)>,
+    outer: Outer,
+}
+
+/// What follows the inner part.
+enum Outer {
+    /// The latest stack, from this node on.
+    Latest(usize),
+    /// Nothing; the stack ends like this.
+    End(u32),
 }
 
 /// A code address: `module` is `None` for one in no known module.
@@ -68,6 +98,7 @@ impl FrameTable {
             frames: Vec::new(),
             frame_indexes: FxHashMap::default(),
             resolved: FxHashMap::default(),
+            latest: LatestStack::default(),
         }
     }
 
@@ -85,21 +116,40 @@ impl FrameTable {
     /// The frames of a stack, innermost first, and how the stack ends (one of
     /// [`stack_end`]).
     pub(crate) fn stack<H>(&mut self, image: &Image<H>, stack: StackId) -> (Box<[u32]>, u32) {
+        if self.latest.image != Some(image.start.image) {
+            self.latest = LatestStack::default();
+            self.latest.image = Some(image.start.image);
+        }
+        let walk = walk(image, stack, &self.latest.ids);
         let mut frames = Vec::new();
-        let (nodes, end) = walk(image, stack);
-        for (node, name) in nodes {
+        let mut starts = Vec::with_capacity(walk.nodes.len());
+        for &(_, node, name) in &walk.nodes {
+            starts.push(frames.len());
             if !self.runtime_frames(image, node, name, &mut frames) {
                 frames.extend_from_slice(self.resolve(image, node));
             }
         }
-        if end == stack_end::TRUNCATED {
-            frames.push(self.intern(Frame {
-                function: "[truncated]".to_owned(),
-                module: UNKNOWN_MODULE,
-                ..Frame::default()
-            }));
-        }
-        (frames.into_boxed_slice(), end)
+        let shared = match walk.outer {
+            Outer::Latest(shared) => shared,
+            Outer::End(end) => {
+                self.latest.end = end;
+                self.latest.ids.len()
+            }
+        };
+        let ended = matches!(walk.outer, Outer::End(stack_end::TRUNCATED));
+        let truncated = ended.then(|| self.truncated());
+        let ids = walk.nodes.iter().map(|&(id, _, _)| id);
+        self.latest.replace_inner(shared, ids, &starts, frames);
+        self.latest.frames.extend(truncated);
+        (self.latest.frames.as_slice().into(), self.latest.end)
+    }
+
+    fn truncated(&mut self) -> u32 {
+        self.intern(Frame {
+            function: "[truncated]".to_owned(),
+            module: UNKNOWN_MODULE,
+            ..Frame::default()
+        })
     }
 
     /// The finished tables.
@@ -229,24 +279,55 @@ impl ModuleSymbols {
     }
 }
 
-/// The nodes of a stack, innermost first, each with the number of the name that
-/// code made at run time had there, and the end they lead to. A parent has a
-/// smaller id; what claims otherwise ends the walk.
-fn walk<H>(image: &Image<H>, stack: StackId) -> (Vec<(StackNode, u32)>, u32) {
+impl LatestStack {
+    /// Puts other nodes, with the frames that begin at `starts` in `frames`, in the
+    /// place of those before `shared`.
+    fn replace_inner(
+        &mut self,
+        shared: usize,
+        ids: impl Iterator<Item = StackId>,
+        starts: &[usize],
+        frames: Vec<u32>,
+    ) {
+        let kept = self.starts.get(shared).copied();
+        let kept = kept.unwrap_or(self.frames.len());
+        for start in &mut self.starts[shared..] {
+            *start = *start - kept + frames.len();
+        }
+        self.ids.splice(..shared, ids);
+        self.starts.splice(..shared, starts.iter().copied());
+        self.frames.splice(..kept, frames);
+    }
+}
+
+/// The nodes of a stack that are not among those of the latest one, whose ids are
+/// `latest`. A parent has a smaller id; what claims otherwise ends the walk.
+fn walk<H>(image: &Image<H>, stack: StackId, latest: &[StackId]) -> Walk {
     let code = image.runtime_code.borrow();
     let mut nodes = Vec::new();
     let mut id = stack;
+    let mut met = 0;
     while id >= stack_end::FIRST_NODE && nodes.len() < DEPTH_LIMIT {
-        let node = image.stacks.get(id).map(|node| (node, 0));
-        let Some(node) = node.or_else(|| code.node(id)) else {
-            return (nodes, stack_end::NOT_RECORDED);
-        };
-        let parent = node.0.parent;
-        nodes.push(node);
-        if parent >= id {
-            return (nodes, stack_end::NOT_RECORDED);
+        while latest.get(met).is_some_and(|&other| other > id) {
+            met += 1;
         }
-        id = parent;
+        let outer = latest.len() - met;
+        if latest.get(met) == Some(&id) && nodes.len() + outer < DEPTH_LIMIT {
+            let outer = Outer::Latest(met);
+            return Walk { nodes, outer };
+        }
+        let node = image.stacks.get(id).map(|node| (node, 0));
+        let Some((node, name)) = node.or_else(|| code.node(id)) else {
+            id = stack_end::NOT_RECORDED;
+            break;
+        };
+        nodes.push((id, node, name));
+        if node.parent >= id {
+            id = stack_end::NOT_RECORDED;
+            break;
+        }
+        id = node.parent;
     }
-    (nodes, id)
+    let outer = Outer::End(id);
+    Walk { nodes, outer }
 }

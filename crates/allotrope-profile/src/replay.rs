@@ -13,7 +13,7 @@ use crate::index::{Image, Index, ThreadNames, index};
 use crate::ledger::{Balance, Ledger};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
-use crate::model::{Process, Profile, ThreadTotals};
+use crate::model::{Process, Profile, Site, ThreadTotals};
 use crate::read_ahead::ReadAhead;
 use crate::series::ResidentSample;
 use crate::source::TraceSource;
@@ -492,13 +492,33 @@ pub(crate) fn process<H>(
 pub(crate) fn number_sites(profile: &mut Profile) {
     let mut number = 0;
     for process in &mut profile.processes {
-        process.sites.sort_by(|a, b| {
-            let by_count = b.allocations.cmp(&a.allocations);
-            by_count.then_with(|| (&a.stack, a.stack_id).cmp(&(&b.stack, b.stack_id)))
-        });
+        sort(&mut process.sites);
         for site in &mut process.sites {
             number += 1;
             site.number = number;
+        }
+    }
+}
+
+/// Sorts sites by allocations, the most first, then by stack. Sites are large, so
+/// that their numbers are sorted and each site is moved once.
+fn sort(sites: &mut [Site]) {
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    order.sort_unstable_by(|&a, &b| {
+        let (a, b) = (&sites[a], &sites[b]);
+        let by_count = b.allocations.cmp(&a.allocations);
+        by_count.then_with(|| (&a.stack, a.stack_id).cmp(&(&b.stack, b.stack_id)))
+    });
+    // Along each circle of sites that take each other's places.
+    for first in 0..order.len() {
+        let mut at = first;
+        loop {
+            let from = std::mem::replace(&mut order[at], at);
+            if from == first {
+                break;
+            }
+            sites.swap(at, from);
+            at = from;
         }
     }
 }

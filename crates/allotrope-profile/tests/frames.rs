@@ -5,6 +5,7 @@ mod story;
 
 use allotrope_profile::{Process, Profile, UNKNOWN_MODULE};
 use allotrope_trace::model::*;
+use proptest::prelude::*;
 use story::*;
 
 /// A stack of one node at this address, mapping and end.
@@ -205,4 +206,70 @@ fn sites_are_numbered_by_allocations_through_all_processes() {
     assert_eq!((process.id, site.stack_id), (1, 8));
     // Both processes ran the same code: one frame.
     assert_eq!(profile.frames.len(), 2);
+}
+
+/// The functions of a stack in a tree whose node `28 + n` has the address `n` and
+/// the parent `parents[n]`, and lies in no module.
+fn walked(parents: &[u32], stack: u32) -> Vec<String> {
+    let mut functions = Vec::new();
+    let mut id = stack;
+    while id >= stack_end::FIRST_NODE {
+        let Some(&parent) = parents.get(id as usize - 28) else {
+            return functions;
+        };
+        functions.push(format!("{:#x}", id - 28));
+        if parent >= id {
+            return functions;
+        }
+        id = parent;
+    }
+    functions.extend((id == stack_end::TRUNCATED).then(|| "[truncated]".to_owned()));
+    functions
+}
+
+proptest! {
+    #[test]
+    fn each_stack_is_whole_whatever_it_shares_with_the_one_before(
+        choices in prop::collection::vec(any::<(u8, u32)>(), 1..60),
+        used in prop::collection::vec(any::<prop::sample::Index>(), 1..80),
+    ) {
+        let parents: Vec<u32> = (28..).zip(&choices).map(|(id, &(kind, choice))| match kind {
+            0..10 => stack_end::COMPLETE,
+            10..20 => stack_end::TRUNCATED,
+            // What a damaged file may say.
+            20..24 => id + choice % 3,
+            24..100 => id - 1,
+            _ => 28 + choice % (id - 27),
+        }).collect();
+        // The node before the first one is an end.
+        let parents: Vec<u32> = parents.into_iter().map(|p| if p == 27 { 0 } else { p }).collect();
+        let mut story = Story::one_image();
+        let node = |(address, &parent): (u64, &u32)| StackNode {
+            parent,
+            address,
+            mapping: NO_MAPPING,
+            exact: false,
+        };
+        let nodes = (0..).zip(&parents).map(node).collect();
+        story.push(Record::Stacks { image: 0, first: 28, nodes });
+        let used = used.iter().map(|index| 28 + index.index(parents.len()) as u32);
+        let used: Vec<u32> = used.collect();
+        let mut events = vec![thread(1)];
+        events.extend((0..).zip(&used).map(|(at, &stack)| alloc(stack, at * 16, 1)));
+        story.events(0, 0, &events);
+        let profile = story.profile();
+        let sites = &profile.processes[0].sites;
+        for site in sites {
+            let functions = site.stack.iter().map(|&f| profile.frames[f as usize].function.clone());
+            prop_assert_eq!(functions.collect::<Vec<_>>(), walked(&parents, site.stack_id));
+        }
+        let key = |site: &allotrope_profile::Site| {
+            (std::cmp::Reverse(site.allocations), site.stack.clone(), site.stack_id)
+        };
+        prop_assert!(sites.is_sorted_by_key(key));
+        let mut stacks = used;
+        stacks.sort_unstable();
+        stacks.dedup();
+        prop_assert_eq!(sites.len(), stacks.len());
+    }
 }
