@@ -15,6 +15,12 @@ use crate::varint::put;
 /// Addresses of blocks are multiples of sixteen nearly everywhere.
 const USUAL_SHIFT: u32 = 4;
 
+/// Searches for a place in vain, in a chunk, before there are no more ...
+const PATIENCE: i32 = 512;
+/// ... and by how many each that succeeds puts that off: less than one success
+/// in eight saves too few bytes for the time.
+const PATIENCE_PER_PLACE: i32 = 7;
+
 /// Turns runs of events into columns; keeps its memory from run to run.
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -29,6 +35,8 @@ pub(crate) struct Encoder {
     sums: Sums,
     /// Addresses are written divided by two to this power.
     shift: u32,
+    /// How many more times places are looked for in vain.
+    patience: i32,
     last_stack: StackId,
     last_foreign: u64,
     last_address: u64,
@@ -62,6 +70,7 @@ impl Default for Encoder {
             block_at: KeyIndex::default(),
             sums: Sums::default(),
             shift: USUAL_SHIFT,
+            patience: 0,
             last_stack: 0,
             last_foreign: 0,
             last_address: 0,
@@ -130,6 +139,7 @@ impl Encoder {
         self.blocks.reset(events);
         self.block_at.reset();
         self.sums = Sums::default();
+        self.patience = PATIENCE;
         self.last_stack = 0;
         self.last_foreign = 0;
         self.last_address = 0;
@@ -361,7 +371,14 @@ impl Encoder {
 
     #[inline(always)]
     fn other_address(&mut self, guess: Guess, address: u64) -> u8 {
-        let place = self.blocks.find(guess, address);
+        // Where looking for the place hardly ever succeeds, it stops: what is
+        // not looked for is told as what is not found.
+        let place = if self.patience > 0 {
+            self.blocks.find(guess, address)
+        } else {
+            0
+        };
+        self.patience += if place == 0 { -1 } else { PATIENCE_PER_PLACE };
         self.columns[PLACES].byte(place);
         if place == 0 {
             self.address(address);
