@@ -52,6 +52,8 @@ pub mod how {
     pub const NEEDS_BP: u32 = 1 << 12;
     /// The step that led here read other slots: check it by repeating it.
     pub const SPECIAL: u32 = 1 << 13;
+    /// Whether more than the return address is to be checked.
+    pub const CHECKED: u32 = BP_SLOT | SPECIAL;
     /// The upper half: the mapping that the code lies in.
     const MAPPING_SHIFT: u32 = 16;
 
@@ -66,11 +68,11 @@ pub mod how {
     #[inline(always)]
     pub const fn reached(before: u32, inner: Rule) -> u32 {
         let checked = if before & NEEDS_BP != 0 {
-            SPECIAL | BP_SLOT
+            CHECKED
         } else {
             SPECIAL
         };
-        before & !(SPECIAL | BP_SLOT) | (inner.0 >> 32) as u32 & checked
+        before & !CHECKED | (inner.0 >> 32) as u32 & checked
     }
 
     /// The mapping.
@@ -147,6 +149,9 @@ pub unsafe fn drop_below(states: *const State, mut end: *const State, sp: u64) -
     end
 }
 
+/// How many states are checked at a time, if all are ordinary ones.
+const TOGETHER: usize = 4;
+
 /// Checks that the slots from which the states outside of the innermost one
 /// before `end` were read still hold the same. Gives `end` if so, otherwise the
 /// innermost state that does not hold: only those before it can still be met.
@@ -161,20 +166,33 @@ pub unsafe fn verify(thread: *mut Thread, end: *const State) -> *const State {
         let states = states(guarded).cast_const();
         let mut state = end.sub(1);
         while state != states {
-            state = state.sub(1);
-            let State {
-                sp, pc, bp, how, ..
-            } = *state;
-            if how & (how::SPECIAL | how::BP_SLOT) != 0 {
+            let mut until = states;
+            if state >= states.add(TOGETHER) {
+                until = state.sub(TOGETHER);
+                let mut how = 0;
+                for outwards in 0..TOGETHER {
+                    how |= (*until.add(outwards)).how;
+                }
+                if how & how::CHECKED == 0 {
+                    for _ in 0..TOGETHER {
+                        state = state.sub(1);
+                        if load((*state).sp - 8) != (*state).pc {
+                            return state;
+                        }
+                    }
+                    continue;
+                }
+            }
+            while state != until {
+                state = state.sub(1);
+                let State { sp, how, .. } = *state;
                 if how & how::SPECIAL != 0 {
                     return verify_rest(thread, end, state);
                 }
-                if load(sp - 8 * u64::from(how & how::BP_SLOT)) != bp {
+                let slot = u64::from(how & how::BP_SLOT);
+                if load(sp - 8) != (*state).pc || slot != 0 && load(sp - 8 * slot) != (*state).bp {
                     return state;
                 }
-            }
-            if load(sp - 8) != pc {
-                return state;
             }
         }
         if (*guarded).ends_in_zero {

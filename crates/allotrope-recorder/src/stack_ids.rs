@@ -69,6 +69,12 @@ pub unsafe fn known(guarded: *mut Guarded, path: u64, place: u64, parent: u32) -
         for way in 0..WAYS {
             let IdEntry { place: known, ids } = *entries.add(way);
             if known == place && ids >> 32 == u64::from(parent) {
+                if way > 0 {
+                    // The one that was not used for longest is pushed out.
+                    let first = *entries;
+                    enter(entries, IdEntry { place, ids });
+                    enter(entries.add(way), first);
+                }
                 return Some(ids as u32);
             }
         }
