@@ -4,11 +4,9 @@
 //! A stream gives exact order and, at its anchors, time. The event behind an
 //! anchor was made right after it; the time of others is estimated by their
 //! place among the events between two anchors, between which it lies.
-//!
-//! A failed reallocation changes nothing, so its start must not be shown as a
-//! deallocation and taken back later: the peak, and "temporary", would be
-//! touched. The cursor looks ahead for the answer, which nearly always is the
-//! next event. Where it is far away, the deallocation is held until it comes.
+
+mod reallocation;
+mod segment;
 
 use std::cell::{Cell, RefCell};
 
@@ -22,13 +20,13 @@ use crate::place::place_of;
 use crate::read_ahead::ReadAhead;
 use crate::source::{Run, TraceSource};
 use crate::window_table::{Rank, WindowTable};
+use reallocation::{OPEN_LIMIT, OpenStart};
+use segment::Segment;
+pub(crate) use segment::Stretch;
 
 /// How many events ahead something is looked for: a reallocation's answer, what
 /// another stream waits for.
 pub(crate) const LOOK_AHEAD: usize = 256;
-/// How many open starts are remembered; a start that a handler jumped out of
-/// stays open for ever.
-const OPEN_LIMIT: usize = 1 << 12;
 /// How many runs ahead an anchor is looked for.
 const RUNS_AHEAD: usize = 16;
 /// Events guessed to lie between the start of a run and its first anchor.
@@ -78,22 +76,6 @@ pub(crate) enum Outlook {
     Unknown,
 }
 
-struct OpenStart {
-    address: u64,
-    thread: u32,
-    rank: Rank,
-    opted_out: bool,
-    entry: EntryPoint,
-    /// The deallocation was given out already.
-    shown: bool,
-}
-
-enum Answer {
-    Moved,
-    Failed,
-    Unknown,
-}
-
 /// How far ahead was looked for something, in events since the stream's beginning.
 #[derive(Debug, Clone, Copy, Default)]
 struct Search {
@@ -103,61 +85,6 @@ struct Search {
     reached: u64,
     found: Option<u64>,
     never: bool,
-}
-
-/// Where the cursor is between two anchors.
-#[derive(Default)]
-struct Segment {
-    lower: u64,
-    upper: u64,
-    /// Estimates run from here, `step` nanoseconds an event.
-    from: u64,
-    step: f64,
-    passed: u32,
-    /// Counted events until the end of the segment.
-    remaining: u64,
-    /// Position of the anchor that ends it, or of the end of the buffer.
-    end: usize,
-}
-
-impl Segment {
-    /// Estimated time of the last event that was passed.
-    #[inline]
-    fn reached(&self) -> u64 {
-        estimate(self.from, self.passed, self.step)
-    }
-}
-
-/// The time of the event that follows so many others, `step` nanoseconds each.
-#[inline]
-fn estimate(from: u64, passed: u32, step: f64) -> u64 {
-    // By way of a signed number, which the processor converts at once.
-    let offset = (f64::from(passed) * step) as i64;
-    from.saturating_add(offset.cast_unsigned())
-}
-
-/// What lies next in a stream, up to the next mark at most: all by one thread,
-/// at times that follow from their places.
-pub(crate) struct Stretch<'a> {
-    /// The first one is counted; the last one may be a mark.
-    pub events: &'a [Event],
-    pub thread: u32,
-    /// Whether a reallocation that is answered at once may be taken for a
-    /// deallocation and an allocation.
-    pub moves: bool,
-    /// No event of it happened later.
-    pub upper: u64,
-    from: u64,
-    step: f64,
-    passed: u32,
-}
-
-impl Stretch<'_> {
-    /// Estimated time of the event at this place in it.
-    #[inline]
-    pub(crate) fn time(&self, place: usize) -> u64 {
-        estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
-    }
 }
 
 /// Reads one stream of one image.
@@ -596,89 +523,6 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             opted_out: self.opted_out,
             tries: 0,
         }
-    }
-
-    fn reallocate(&mut self, kind: EventKind, step: Step) -> Result<Option<Step>, ReplayError> {
-        match kind {
-            EventKind::ReallocationStart => {
-                let shown = matches!(self.answer()?, Answer::Moved);
-                if self.open.len() >= OPEN_LIMIT {
-                    self.open.remove(0);
-                }
-                self.open.push(OpenStart {
-                    address: step.address,
-                    thread: step.thread,
-                    rank: step.rank,
-                    opted_out: step.opted_out,
-                    entry: step.entry,
-                    shown,
-                });
-                Ok(shown.then_some(step))
-            }
-            EventKind::ReallocationEnd => {
-                let moved = Step {
-                    allocates: true,
-                    reallocation: true,
-                    ..step
-                };
-                let late = self.late_deallocation(&step);
-                if late.is_some() {
-                    self.queued = Some(moved);
-                    return Ok(late);
-                }
-                Ok(Some(moved))
-            }
-            EventKind::ReallocationFreed => Ok(self.late_deallocation(&step)),
-            _ => {
-                self.open.pop();
-                Ok(None)
-            }
-        }
-    }
-
-    /// The deallocation of the innermost open start, if it was held.
-    fn late_deallocation(&mut self, answer: &Step) -> Option<Step> {
-        let start = self.open.pop()?;
-        (!start.shown).then_some(Step {
-            address: start.address,
-            thread: start.thread,
-            rank: start.rank,
-            opted_out: start.opted_out,
-            entry: start.entry,
-            size: 0,
-            allocates: false,
-            ..*answer
-        })
-    }
-
-    /// What answers the start that was just read. Calls nest: a signal handler
-    /// may reallocate while a reallocation is open.
-    fn answer(&mut self) -> Result<Answer, ReplayError> {
-        let mut depth = 0_usize;
-        for ahead in 0..LOOK_AHEAD {
-            while self.position + ahead >= self.buffer.len() {
-                if !self.extend()? {
-                    // The call never completed: its block stays as it was.
-                    return Ok(Answer::Failed);
-                }
-            }
-            match self.buffer[self.position + ahead].kind {
-                EventKind::ReallocationStart => depth += 1,
-                EventKind::ReallocationEnd
-                | EventKind::ReallocationFreed
-                | EventKind::ReallocationFailed
-                    if depth > 0 =>
-                {
-                    depth -= 1;
-                }
-                EventKind::ReallocationEnd | EventKind::ReallocationFreed => {
-                    return Ok(Answer::Moved);
-                }
-                EventKind::ReallocationFailed => return Ok(Answer::Failed),
-                _ => {}
-            }
-        }
-        Ok(Answer::Unknown)
     }
 
     #[cold]

@@ -16,16 +16,18 @@ mod alone;
 mod braid;
 mod forks;
 mod search;
+mod stream;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::{Cursor, LOOK_AHEAD, Outlook, Step, Stretch};
+use crate::cursor::{Cursor, Outlook, Step, Stretch};
 use crate::error::ReplayError;
 use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
 use crate::tentative::{Placed, Tentative};
 use forks::OpenForks;
+use stream::Stream;
 
 /// Time stamp counters of two cores agree within this.
 const SLACK_NS: u64 = 1_000;
@@ -134,50 +136,6 @@ fn finish<K: Sink>(
         sink.fork(fork, &live)?;
     }
     Ok(live)
-}
-
-struct Stream<'a, S: TraceSource> {
-    cursor: Cursor<'a, S>,
-    head: Option<Step>,
-    /// Steps that were undone, the next one last.
-    returned: Vec<Step>,
-}
-
-impl<'a, S: TraceSource> Stream<'a, S> {
-    fn new(cursor: Cursor<'a, S>) -> Self {
-        Self {
-            cursor,
-            head: None,
-            returned: Vec::new(),
-        }
-    }
-
-    /// Takes the next step for the head.
-    #[inline]
-    fn advance(&mut self) -> Result<(), ReplayError> {
-        self.head = match self.returned.pop() {
-            Some(step) => Some(step),
-            None => self.cursor.next()?,
-        };
-        Ok(())
-    }
-
-    /// Whether an allocation (or deallocation) at the address follows the head
-    /// before `until`.
-    fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
-        for step in self.returned.iter().rev().take(LOOK_AHEAD) {
-            if step.lower > until {
-                return Outlook::Never;
-            }
-            if (step.address, step.allocates) == (address, allocates) {
-                return Outlook::Comes;
-            }
-        }
-        if self.returned.len() > LOOK_AHEAD {
-            return Outlook::Unknown;
-        }
-        self.cursor.outlook(address, allocates, until)
-    }
 }
 
 /// What a stream waits for.

@@ -1,0 +1,58 @@
+//! Where a cursor is between two anchors, and at what times the events lie there.
+
+use allotrope_trace::model::Event;
+
+/// Where the cursor is between two anchors.
+#[derive(Default)]
+pub(super) struct Segment {
+    pub lower: u64,
+    pub upper: u64,
+    /// Estimates run from here, `step` nanoseconds an event.
+    pub from: u64,
+    pub step: f64,
+    pub passed: u32,
+    /// Counted events until the end of the segment.
+    pub remaining: u64,
+    /// Position of the anchor that ends it, or of the end of the buffer.
+    pub end: usize,
+}
+
+impl Segment {
+    /// Estimated time of the last event that was passed.
+    #[inline]
+    pub(super) fn reached(&self) -> u64 {
+        estimate(self.from, self.passed, self.step)
+    }
+}
+
+/// The time of the event that follows so many others, `step` nanoseconds each.
+#[inline]
+fn estimate(from: u64, passed: u32, step: f64) -> u64 {
+    // By way of a signed number, which the processor converts at once.
+    let offset = (f64::from(passed) * step) as i64;
+    from.saturating_add(offset.cast_unsigned())
+}
+
+/// What lies next in a stream, up to the next mark at most: all by one thread,
+/// at times that follow from their places.
+pub(crate) struct Stretch<'a> {
+    /// The first one is counted; the last one may be a mark.
+    pub events: &'a [Event],
+    pub thread: u32,
+    /// Whether a reallocation that is answered at once may be taken for a
+    /// deallocation and an allocation.
+    pub moves: bool,
+    /// No event of it happened later.
+    pub upper: u64,
+    pub(super) from: u64,
+    pub(super) step: f64,
+    pub(super) passed: u32,
+}
+
+impl Stretch<'_> {
+    /// Estimated time of the event at this place in it.
+    #[inline]
+    pub(crate) fn time(&self, place: usize) -> u64 {
+        estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
+    }
+}

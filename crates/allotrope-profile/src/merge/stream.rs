@@ -1,0 +1,51 @@
+//! One stream in the merge: its cursor, the step whose turn comes next, and those
+//! that were placed and taken back.
+
+use crate::cursor::{Cursor, LOOK_AHEAD, Outlook, Step};
+use crate::error::ReplayError;
+use crate::source::TraceSource;
+
+/// See the [module](self).
+pub(super) struct Stream<'a, S: TraceSource> {
+    pub cursor: Cursor<'a, S>,
+    pub head: Option<Step>,
+    /// Steps that were undone, the next one last.
+    pub returned: Vec<Step>,
+}
+
+impl<'a, S: TraceSource> Stream<'a, S> {
+    pub(super) fn new(cursor: Cursor<'a, S>) -> Self {
+        Self {
+            cursor,
+            head: None,
+            returned: Vec::new(),
+        }
+    }
+
+    /// Takes the next step for the head.
+    #[inline]
+    pub(super) fn advance(&mut self) -> Result<(), ReplayError> {
+        self.head = match self.returned.pop() {
+            Some(step) => Some(step),
+            None => self.cursor.next()?,
+        };
+        Ok(())
+    }
+
+    /// Whether an allocation (or deallocation) at the address follows the head
+    /// before `until`.
+    pub(super) fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
+        for step in self.returned.iter().rev().take(LOOK_AHEAD) {
+            if step.lower > until {
+                return Outlook::Never;
+            }
+            if (step.address, step.allocates) == (address, allocates) {
+                return Outlook::Comes;
+            }
+        }
+        if self.returned.len() > LOOK_AHEAD {
+            return Outlook::Unknown;
+        }
+        self.cursor.outlook(address, allocates, until)
+    }
+}
