@@ -388,7 +388,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// time. To wait would only hold up others that are in order.
     fn is_hopeless(&self, stream: usize, head: &Step) -> bool {
         let fixed = match self.tentative.recent(head.address) {
-            Some(last) => last.step.upper.saturating_add(SLACK_NS) < head.lower,
+            Some(_) => self.tentative.all_at(head.address, |step| {
+                step.upper.saturating_add(SLACK_NS) < head.lower
+            }),
             None => self.tentative.is_untouched(head.address),
         };
         fixed && self.is_alone(stream)

@@ -202,6 +202,13 @@ impl Tentative {
         )
     }
 
+    /// Whether this holds for every tentative step at the address.
+    pub(crate) fn all_at(&self, address: u64, holds: impl Fn(&Step) -> bool) -> bool {
+        // The newest are the likeliest not to.
+        let mut newest_first = self.placed.iter().rev();
+        newest_first.all(|placed| placed.step.address != address || holds(&placed.step))
+    }
+
     pub(crate) fn get(&self, index: usize) -> Option<&Placed> {
         self.placed.get(index)
     }

@@ -93,6 +93,33 @@ fn of_two_frees_the_one_that_its_own_allocation_follows_comes_first() {
 }
 
 #[test]
+fn an_early_step_at_the_address_may_have_come_after_the_waiting_one() {
+    // In microseconds: 0x10 is allocated at 10, freed at 40, allocated at 50, freed
+    // at 70, allocated at 90 and freed at 100. That last deallocation is, by its
+    // estimate, the second event: nothing is known of its thread's time from
+    // 0 to 120. The last one before that at 70 was surely before it.
+    let exactly =
+        |at: u64, event: Event| [anchor(at * 1_000 - 500), event, anchor(at * 1_000 + 500)];
+    let own = |from: u64, count: u64| (0..count).map(move |n| alloc(9, from + n * 0x10, 1));
+    let mut last = vec![free(0x10)];
+    last.extend(own(0x1000, 7));
+    last.push(anchor(120_000));
+    let mut second = vec![anchor(25_000), alloc(8, 0x10, 1)];
+    second.extend(own(0x2000, 7));
+    second.push(anchor(60_000));
+    let process = of_threads(&[
+        &exactly(10, alloc(8, 0x10, 1)),
+        &last,
+        &second,
+        &exactly(40, free(0x10)),
+        &exactly(70, free(0x10)),
+        &exactly(90, alloc(8, 0x10, 1)),
+    ]);
+    is_clean(&process);
+    assert_eq!(process.totals.leaked_allocations, 14);
+}
+
+#[test]
 fn two_orders_that_are_both_legal_are_ambiguous() {
     let one = [alloc(8, 0x10, 10), free(0x10), anchor(9_000)];
     let other = [alloc(9, 0x10, 30), free(0x10), anchor(9_000)];
