@@ -105,6 +105,8 @@ impl Conversion {
 pub(crate) struct CoarseClock {
     /// (value, tick at which it was there for everybody), by value.
     moves: Box<[(u32, u64)]>,
+    /// Some thread has looked at it.
+    is_watched: bool,
 }
 
 /// Movements that are remembered: four seconds and more.
@@ -114,6 +116,7 @@ impl Default for CoarseClock {
     fn default() -> Self {
         Self {
             moves: vec![(0, 0); MOVES].into(),
+            is_watched: false,
         }
     }
 }
@@ -124,12 +127,19 @@ impl CoarseClock {
         self.moves[value as usize % MOVES] = (value, tick_now());
     }
 
-    /// The tick by which the clock had left `value`; `None` if it has not, or
-    /// that is long past.
-    pub(crate) fn left(&self, value: u32) -> Option<u64> {
+    /// Whether threads look at it: those that the kernel tells of their breaks do
+    /// not.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// The tick by which the clock had left `value`, at which a thread saw it (0:
+    /// it did not look); `None` if it has not, or that is long past.
+    pub(crate) fn left(&mut self, value: u32) -> Option<u64> {
         if value == 0 {
             return None;
         }
+        self.is_watched = true;
         let next = value.wrapping_add(1).max(1);
         let (found, tick) = self.moves[next as usize % MOVES];
         (found == next).then_some(tick)
@@ -169,6 +179,8 @@ mod tests {
     #[test]
     fn the_coarse_clock_remembers_when_it_left_a_value() {
         let mut clock = CoarseClock::default();
+        assert_eq!(clock.left(0), None);
+        assert!(!clock.is_watched());
         let before = tick_now();
         clock.moved_to(7);
         clock.moved_to(8);
@@ -176,6 +188,7 @@ mod tests {
         assert!((before..=tick_now()).contains(&left));
         assert!(clock.left(6).is_some_and(|at| at <= left));
         assert_eq!(clock.left(8), None, "it still stands there");
+        assert!(clock.is_watched());
         assert_eq!(clock.left(0), None, "unknown");
         assert_eq!(clock.left(7 + MOVES as u32), None, "another movement");
     }

@@ -43,6 +43,7 @@ mod handout;
 mod image;
 mod look;
 mod modules;
+mod pace;
 mod process;
 pub mod protocol;
 mod recording;

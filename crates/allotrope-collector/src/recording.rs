@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_ring::arena::{Arena, Settings};
-use allotrope_ring::layout::{self, IMAGES, LANES, RING_WORDS};
+use allotrope_ring::layout::{self, IMAGES, LANES};
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
 
@@ -20,6 +20,7 @@ use crate::family::Family;
 use crate::front::{Front, News};
 use crate::handout::{Handout, socket_name};
 use crate::image::{Ancestors, Image};
+use crate::pace::Pace;
 use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use crate::symbolise;
 use crate::trace_file::TraceFile;
@@ -27,17 +28,6 @@ use crate::watch::{self, Watcher};
 
 /// How often busy threads are made to mark the time.
 const TICK: Duration = Duration::from_millis(1);
-/// With less than this in the rings there is time to wait for more: to look all
-/// the time would take the rings' positions out of the programs' caches with
-/// every look (and cost them more than recording does). They ring when a
-/// quarter of a ring is full.
-const BUSY_WORDS: u64 = RING_WORDS as u64 / 8;
-/// Longest sleep while something happens now and then.
-const SHORT_SLEEP: Duration = Duration::from_millis(1);
-/// Longest sleep while nothing does: new images wait up to 10 ms to be known.
-const LONG_SLEEP: Duration = Duration::from_millis(4);
-/// Rounds without anything to read before sleeps become long.
-const QUIET_ROUNDS: u32 = 100;
 /// How often pending events are looked at for their age.
 const AGE_CHECK: Duration = Duration::from_millis(50);
 /// How often the two clocks are read together.
@@ -95,7 +85,7 @@ pub(crate) struct Recording {
     next_tick: Instant,
     next_age_check: Instant,
     next_clock: Instant,
-    quiet_rounds: u32,
+    pace: Pace,
 }
 
 /// The process that the front started.
@@ -273,7 +263,7 @@ impl Recording {
             next_tick: now,
             next_age_check: now,
             next_clock: now + CLOCK_INTERVAL,
-            quiet_rounds: 0,
+            pace: Pace::default(),
         })
     }
 
@@ -303,22 +293,14 @@ impl Recording {
         loop {
             let seen = self.arena.shared().doorbell.load(Acquire);
             let found = self.round();
-            let is_busy = found >= BUSY_WORDS;
             self.book.trace.check()?;
             if self.stopping || self.is_over() {
                 return Ok(());
             }
-            if found > 0 {
-                self.quiet_rounds = 0;
-            } else {
-                self.quiet_rounds = self.quiet_rounds.saturating_add(1);
+            let watched = self.book.coarse_clock.is_watched();
+            if let Some(sleep) = self.pace.after(found, watched) {
+                self.arena.sleep(seen, sleep);
             }
-            if is_busy {
-                continue;
-            }
-            let is_quiet = self.quiet_rounds > QUIET_ROUNDS;
-            self.arena
-                .sleep(seen, if is_quiet { LONG_SLEEP } else { SHORT_SLEEP });
         }
     }
 

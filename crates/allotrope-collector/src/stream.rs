@@ -262,7 +262,7 @@ impl Stream {
 
     /// A mark of the time, behind one of when the coarse clock left the value
     /// that the events since the last mark were recorded at.
-    fn pass_time(&mut self, tick: u64, clock: u32, book: &Book) {
+    fn pass_time(&mut self, tick: u64, clock: u32, book: &mut Book) {
         if let Some(left) = book.coarse_clock.left(clock)
             && (self.last_tick..tick).contains(&left)
         {
