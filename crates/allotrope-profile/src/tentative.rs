@@ -101,13 +101,12 @@ impl Tentative {
         self.now = self.now.max(estimate.min(latest));
         step.time = self.now;
         let blocks = self.live.apply(&step);
-        self.placed.push_back(Placed {
+        self.push(Placed {
             stream,
             step,
             estimate,
             blocks,
         });
-        self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
     }
 
     /// As [`Self::place`] of a step that agrees with what is live; otherwise
@@ -123,14 +122,19 @@ impl Tentative {
             time: self.now,
             ..*step
         };
-        self.placed.push_back(Placed {
+        self.push(Placed {
             stream,
             step,
             estimate,
             blocks,
         });
-        self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
         true
+    }
+
+    #[inline(always)]
+    fn push(&mut self, placed: Placed) {
+        self.placed.push_back(placed);
+        self.latest[slot(placed.step.address)] = self.settled + self.placed.len() as u64;
     }
 
     /// Takes the last step back.
