@@ -31,11 +31,6 @@ pub(crate) const LOOK_AHEAD: usize = 256;
 const RUNS_AHEAD: usize = 16;
 /// Events guessed to lie between the start of a run and its first anchor.
 const USUAL_GAP: u64 = 16;
-/// Longest time between two events without a mark in nanoseconds: threads mark
-/// the time every microsecond or two and after every break. What is left of the
-/// time to the next mark lies behind the last of them.
-const PACE_NS: f64 = 1000.0;
-
 /// An allocation or deallocation, at its place in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
@@ -432,14 +427,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let segment = &mut self.segment;
         let upper = anchor.or(self.end_ns);
         segment.upper = upper.map_or(u64::MAX, |ns| ns.max(segment.lower));
-        segment.from = segment.reached().clamp(segment.lower, segment.upper);
-        segment.passed = 0;
-        if let Some(upper) = upper {
-            let room = upper.saturating_sub(segment.from) as f64;
-            let even = (room / segment.remaining.max(1) as f64).min(PACE_NS);
-            // Behind the last anchor the stream may have ended long before the image.
-            let paced = segment.step > 0.0 && anchor.is_none();
-            segment.step = if paced { segment.step.min(even) } else { even };
+        segment.start_from(segment.lower);
+        if upper.is_some() {
+            segment.set_step();
         }
     }
 
@@ -475,12 +465,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let segment = &mut self.segment;
         if start > segment.lower && start <= segment.upper {
             segment.lower = start;
-            segment.from = segment.reached().clamp(start, segment.upper);
-            segment.passed = 0;
+            segment.start_from(start);
             if segment.upper != u64::MAX {
-                let room = (segment.upper - segment.from) as f64;
-                let even = room / segment.remaining.max(1) as f64;
-                segment.step = even.min(PACE_NS);
+                segment.set_step();
             }
         }
     }

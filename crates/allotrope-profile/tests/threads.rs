@@ -282,3 +282,27 @@ fn a_deallocation_at_the_wrong_place_is_no_loss() {
         assert!(process.ambiguous_events > 0);
     }
 }
+
+#[test]
+fn a_busy_thread_that_then_waits_made_its_events_before_it_waited() {
+    // Thread 1 makes a block each 50 ns, 40 of them, then wakes thread 2, which
+    // takes no break of thread 1's, and marks the time again much later. Thread 2
+    // gives its large block back at 3 µs, when thread 1 has been ready for 1 µs.
+    let blocks = |from: u64| (from..from + 20).map(|at| alloc(8, 0x1000 + at * 16, 1));
+    let mut one = vec![anchor(1)];
+    one.extend(blocks(0));
+    one.push(anchor(1_001));
+    one.extend(blocks(20));
+    one.push(anchor(90_000));
+    let other = [
+        anchor(1),
+        alloc(9, 0x10, 100),
+        anchor(3_000),
+        free(0x10),
+        anchor(3_100),
+    ];
+    let process = of_threads(&[&one, &other]);
+    is_clean(&process);
+    assert_eq!(process.totals.peak_allocations, 41);
+    assert_eq!(process.totals.peak_bytes, 140);
+}

@@ -2,6 +2,14 @@
 
 use allotrope_trace::model::Event;
 
+/// Longest time between two events without a mark in nanoseconds: threads mark
+/// the time every microsecond or two and after every break.
+const LONGEST_STEP_NS: f64 = 1000.0;
+/// Shortest: less is the clock's granularity.
+const SHORTEST_STEP_NS: f64 = 10.0;
+/// How much slower than between the last two marks a thread is thought to be.
+const SLOWER: f64 = 2.0;
+
 /// Where the cursor is between two anchors.
 #[derive(Default)]
 pub(super) struct Segment {
@@ -18,6 +26,26 @@ pub(super) struct Segment {
 }
 
 impl Segment {
+    /// Estimates run on from where they are, but not from before this time.
+    pub(super) fn start_from(&mut self, lower: u64) {
+        self.from = self.reached().clamp(lower, self.upper);
+        self.passed = 0;
+    }
+
+    /// Spreads the remaining events evenly, but hardly wider than those before
+    /// them: a thread that waits or computes for long does so mostly in one place,
+    /// and what others may be waiting for is then behind it.
+    pub(super) fn set_step(&mut self) {
+        let room = self.upper.saturating_sub(self.from) as f64;
+        let even = room / self.remaining.max(1) as f64;
+        let widest = if self.step > 0.0 {
+            (self.step.max(SHORTEST_STEP_NS) * SLOWER).min(LONGEST_STEP_NS)
+        } else {
+            LONGEST_STEP_NS
+        };
+        self.step = even.min(widest);
+    }
+
     /// Estimated time of the last event that was passed.
     #[inline]
     pub(super) fn reached(&self) -> u64 {
