@@ -2,8 +2,11 @@
 //! for them, in the order in which they will probably be needed.
 //!
 //! How far ahead is bounded. A cursor never waits for a run that nobody has
-//! begun to decode: it does that itself. So nothing depends on the order being
-//! right, nor on there being another thread at all.
+//! begun to decode: it does that itself. Where it would wait for one that is
+//! being decoded, it decodes what comes after that. So nothing depends on the
+//! order being right, nor on there being another thread at all, and no thread
+//! sleeps for the sake of a single run: to be woken takes about as long as to
+//! decode one.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
@@ -16,6 +19,8 @@ use crate::source::{Run, TraceSource};
 
 /// Decoded events that wait for their cursors: 6 MiB, a run more a thread.
 const EVENTS_AHEAD: usize = 1 << 18;
+/// When so few are left, a thread that sleeps because there were enough goes on.
+const FEW_AHEAD: usize = EVENTS_AHEAD / 2;
 /// Images with fewer events than this are not worth a thread.
 const WORTH_A_THREAD: u64 = 1 << 17;
 /// More threads would wait for whoever keeps the books.
@@ -31,7 +36,10 @@ pub(crate) struct ReadAhead<'a, S: TraceSource> {
     queue: Vec<(usize, S::Handle)>,
     counted: u64,
     state: Mutex<State>,
-    changed: Condvar,
+    /// A run was decoded, or given back undecoded.
+    decoded: Condvar,
+    /// Few decoded events are left, or the end has come.
+    wanted: Condvar,
 }
 
 struct State {
@@ -41,6 +49,8 @@ struct State {
     next: usize,
     /// Events that are decoded and wait.
     waiting: usize,
+    /// Reading threads that sleep.
+    asleep: usize,
     spare: Vec<Vec<Event>>,
     ended: bool,
 }
@@ -87,10 +97,12 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
                 slots,
                 next: 0,
                 waiting: 0,
+                asleep: 0,
                 spare: Vec::new(),
                 ended: false,
             }),
-            changed: Condvar::new(),
+            decoded: Condvar::new(),
+            wanted: Condvar::new(),
         }
     }
 
@@ -125,7 +137,14 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
     ) -> Result<(), ReplayError> {
         let mut state = self.lock();
         while matches!(state.slots.get(number), Some(Slot::Reading)) {
-            state = self.wait(state);
+            state = match state.claim(&self.queue) {
+                Claim::Run(claimed) => {
+                    drop(state);
+                    self.read_one(claimed);
+                    self.lock()
+                }
+                Claim::Enough | Claim::End => wait(&self.decoded, state),
+            };
         }
         let slot = state.slots.get_mut(number);
         let slot = slot.map_or(Slot::Taken, |slot| std::mem::replace(slot, Slot::Taken));
@@ -139,42 +158,45 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         if state.spare.len() < MOST_SPARE {
             state.spare.push(old);
         }
+        let wake = state.asleep > 0 && state.waiting <= FEW_AHEAD;
         drop(state);
-        self.changed.notify_all();
+        if wake {
+            self.wanted.notify_all();
+        }
         Ok(())
     }
 
     /// What a reading thread does.
     fn read(&self) {
-        while let Some((number, handle, mut events)) = self.claim() {
-            let claimed = Claimed {
-                ahead: self,
-                number,
-            };
-            let read = self.decode(&handle, &mut events);
-            claimed.give(read.map(|()| events));
+        while let Some(claimed) = self.claim() {
+            self.read_one(claimed);
         }
     }
 
-    /// The next run that nobody reads, and a buffer for it; `None` at the end.
+    /// The next run that nobody reads, when it is time; `None` at the end.
     fn claim(&self) -> Option<(usize, S::Handle, Vec<Event>)> {
         let mut state = self.lock();
-        loop {
-            if state.ended {
-                return None;
-            }
-            let &(number, handle) = self.queue.get(state.next)?;
-            if !matches!(state.slots[number], Slot::Unread) {
-                state.next += 1;
-            } else if state.waiting >= EVENTS_AHEAD {
-                state = self.wait(state);
-            } else {
-                state.next += 1;
-                state.slots[number] = Slot::Reading;
-                let buffer = state.spare.pop().unwrap_or_default();
-                return Some((number, handle, buffer));
+        while !state.ended {
+            match state.claim(&self.queue) {
+                Claim::Run(claimed) => return Some(claimed),
+                Claim::End => break,
+                Claim::Enough => {
+                    state.asleep += 1;
+                    state = wait(&self.wanted, state);
+                    state.asleep -= 1;
+                }
             }
         }
+        None
+    }
+
+    fn read_one(&self, (number, handle, mut events): (usize, S::Handle, Vec<Event>)) {
+        let claimed = Claimed {
+            ahead: self,
+            number,
+        };
+        let read = self.decode(&handle, &mut events);
+        claimed.give(read.map(|()| events));
     }
 
     fn decode(&self, handle: &S::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError> {
@@ -191,10 +213,37 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         // Whoever panicked left every slot in one state or another.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    fn wait<'g>(&self, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
-        let waited = self.changed.wait(state);
-        waited.unwrap_or_else(PoisonError::into_inner)
+fn wait<'g>(until: &Condvar, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
+    let waited = until.wait(state);
+    waited.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What there is to decode ahead.
+enum Claim<H> {
+    /// A run, by number and handle, and a buffer for it.
+    Run((usize, H, Vec<Event>)),
+    /// Nothing for now.
+    Enough,
+    /// Nothing any more.
+    End,
+}
+
+impl State {
+    /// The next run that nobody reads, which is then being read.
+    fn claim<H: Copy>(&mut self, queue: &[(usize, H)]) -> Claim<H> {
+        if self.waiting >= EVENTS_AHEAD {
+            return Claim::Enough;
+        }
+        while let Some(&(number, handle)) = queue.get(self.next) {
+            self.next += 1;
+            if matches!(self.slots[number], Slot::Unread) {
+                self.slots[number] = Slot::Reading;
+                return Claim::Run((number, handle, self.spare.pop().unwrap_or_default()));
+            }
+        }
+        Claim::End
     }
 }
 
@@ -204,7 +253,7 @@ struct EndOnDrop<'r, 'a, S: TraceSource>(&'r ReadAhead<'a, S>);
 impl<S: TraceSource> Drop for EndOnDrop<'_, '_, S> {
     fn drop(&mut self) {
         self.0.lock().ended = true;
-        self.0.changed.notify_all();
+        self.0.wanted.notify_all();
     }
 }
 
@@ -230,7 +279,7 @@ impl<S: TraceSource> Drop for Claimed<'_, '_, S> {
             state.slots[self.number] = Slot::Unread;
         }
         drop(state);
-        self.ahead.changed.notify_all();
+        self.ahead.decoded.notify_all();
     }
 }
 

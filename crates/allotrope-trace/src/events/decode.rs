@@ -9,6 +9,13 @@ use super::{
 use crate::model::{EntryPoint, Event, EventKind, StackId};
 use crate::varint::{Cursor, Malformed};
 
+/// Events that are decoded before they are copied to where they are wanted.
+///
+/// The memory there was mostly read by another processor before, and each cache
+/// line of it has to be taken from there: stored to event by event, each is
+/// waited for, in a copy of many they come at the same time.
+const PIECE: usize = 512;
+
 const KINDS: [EventKind; 9] = [
     EventKind::Allocation,
     EventKind::Deallocation,
@@ -92,6 +99,7 @@ impl Decoder {
         self.successors.reset();
         self.blocks.reset(count);
         into.reserve(count);
+        let mut piece = Vec::with_capacity(PIECE.min(count));
         let mut run = Run {
             columns,
             decoder: self,
@@ -101,8 +109,12 @@ impl Decoder {
             last_address: 0,
             last_marks: [0; 3],
         };
-        for &symbol in symbols {
-            into.push(run.event(symbol)?);
+        for symbols in symbols.chunks(PIECE) {
+            piece.clear();
+            for &symbol in symbols {
+                piece.push(run.event(symbol)?);
+            }
+            into.extend_from_slice(&piece);
         }
         run.finish()
     }
