@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::index::Image;
 use crate::model::{Frame, Module, UNKNOWN_MODULE, file_name};
+use crate::stack::Stacks;
 
 /// How deep a stack is followed; a recorder cuts far below.
 const DEPTH_LIMIT: usize = 1 << 20;
@@ -20,35 +21,50 @@ pub(crate) struct FrameTable {
     symbols: FxHashMap<ModuleId, ModuleSymbols>,
     frames: Vec<Frame>,
     frame_indexes: FxHashMap<Frame, u32>,
-    /// Frames of a code address, for all images that mapped the module.
-    resolved: FxHashMap<Place, Box<[u32]>>,
+    /// Frames of a code address, for all images that mapped the module: a part of
+    /// `own_frames`.
+    resolved: FxHashMap<Place, Part>,
+    /// Frames of a code address that the latest stack's image made itself, under
+    /// one of the names that it had.
+    runtime: FxHashMap<(u64, bool, u32), Part>,
+    /// Frames of code addresses, innermost first.
+    own_frames: Vec<u32>,
     latest: LatestStack,
+    /// Kept for its memory.
+    walk: Walk,
 }
+
+/// Where the frames of one node lie: start and length.
+type Part = (u32, u32);
 
 /// The stack that was asked for last. The next one mostly shares its outer part
 /// with it, which then need not be walked and looked up again.
 #[derive(Default)]
 struct LatestStack {
     image: Option<ImageId>,
-    /// Its nodes, innermost first, so that ids become smaller.
+    /// Its nodes, outermost first, so that ids become larger.
     ids: Vec<StackId>,
-    /// For each node the position of its first frame.
-    starts: Vec<usize>,
+    /// For each node how many frames there are up to its last one.
+    ends: Vec<u32>,
+    /// Outermost first.
     frames: Vec<u32>,
     /// How it ends (one of [`stack_end`]).
     end: u32,
 }
 
-/// The inner part of a stack: its nodes, innermost first, each with the number of
-/// the name that code made at run time had there.
+/// The inner part of a stack.
+#[derive(Default)]
 struct Walk {
+    /// Its nodes, innermost first, each with the number of the name that code made
+    /// at run time had there.
     nodes: Vec<(StackId, StackNode, u32)>,
-    outer: Outer,
+    /// Where each node's frames are.
+    parts: Vec<Part>,
 }
 
 /// What follows the inner part.
 enum Outer {
-    /// The latest stack, from this node on.
+    /// So many outermost nodes of the latest stack.
     Latest(usize),
     /// Nothing; the stack ends like this.
     End(u32),
@@ -98,7 +114,10 @@ impl FrameTable {
             frames: Vec::new(),
             frame_indexes: FxHashMap::default(),
             resolved: FxHashMap::default(),
+            runtime: FxHashMap::default(),
+            own_frames: Vec::new(),
             latest: LatestStack::default(),
+            walk: Walk::default(),
         }
     }
 
@@ -113,35 +132,47 @@ impl FrameTable {
             .and_then(|module| module.unoptimised)
     }
 
-    /// The frames of a stack, innermost first, and how the stack ends (one of
+    /// Number of frames so far.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Adds the frames of a stack to `stacks`, and gives how the stack ends (one of
     /// [`stack_end`]).
-    pub(crate) fn stack<H>(&mut self, image: &Image<H>, stack: StackId) -> (Box<[u32]>, u32) {
+    pub(crate) fn stack<H>(
+        &mut self,
+        image: &Image<H>,
+        stack: StackId,
+        stacks: &mut Stacks,
+    ) -> u32 {
         if self.latest.image != Some(image.start.image) {
-            self.latest = LatestStack::default();
+            self.latest.cut(0);
+            self.runtime.clear();
             self.latest.image = Some(image.start.image);
         }
-        let walk = walk(image, stack, &self.latest.ids);
-        let mut frames = Vec::new();
-        let mut starts = Vec::with_capacity(walk.nodes.len());
+        let mut walk = std::mem::take(&mut self.walk);
+        let outer = walk.inwards_of(&self.latest.ids, image, stack);
+        walk.parts.clear();
         for &(_, node, name) in &walk.nodes {
-            starts.push(frames.len());
-            if !self.runtime_frames(image, node, name, &mut frames) {
-                frames.extend_from_slice(self.resolve(image, node));
+            let part = self.runtime_frames(image, node, name);
+            walk.parts
+                .push(part.unwrap_or_else(|| self.resolve(image, node)));
+        }
+        match outer {
+            Outer::Latest(shared) => self.latest.cut(shared),
+            Outer::End(end) => {
+                self.latest.cut(0);
+                self.latest.end = end;
+                if end == stack_end::TRUNCATED {
+                    let truncated = self.truncated();
+                    self.latest.frames.push(truncated);
+                }
             }
         }
-        let shared = match walk.outer {
-            Outer::Latest(shared) => shared,
-            Outer::End(end) => {
-                self.latest.end = end;
-                self.latest.ids.len()
-            }
-        };
-        let ended = matches!(walk.outer, Outer::End(stack_end::TRUNCATED));
-        let truncated = ended.then(|| self.truncated());
-        let ids = walk.nodes.iter().map(|&(id, _, _)| id);
-        self.latest.replace_inner(shared, ids, &starts, frames);
-        self.latest.frames.extend(truncated);
-        (self.latest.frames.as_slice().into(), self.latest.end)
+        self.latest.extend(&walk, &self.own_frames);
+        self.walk = walk;
+        stacks.add(&self.latest.frames);
+        self.latest.end
     }
 
     fn truncated(&mut self) -> u32 {
@@ -157,28 +188,29 @@ impl FrameTable {
         (self.modules, self.frames)
     }
 
-    /// Appends the names of code that the image made itself: `name` says which
-    /// of those that the address had. `false` if there is none.
-    fn runtime_frames<H>(
-        &mut self,
-        image: &Image<H>,
-        node: StackNode,
-        name: u32,
-        frames: &mut Vec<u32>,
-    ) -> bool {
+    /// The names of code that the image made itself: `name` says which of those
+    /// that the address had. `None` if there is none.
+    fn runtime_frames<H>(&mut self, image: &Image<H>, node: StackNode, name: u32) -> Option<Part> {
         if node.mapping != NO_MAPPING {
-            return false;
+            return None;
         }
-        let before = frames.len();
-        let code = image.runtime_code.borrow();
-        for frame in code.frames(node.address, node.exact, name) {
+        let named = (node.address, node.exact, name);
+        let part = if let Some(&part) = self.runtime.get(&named) {
+            part
+        } else {
+            let code = image.runtime_code.borrow();
             let unnamed = || format!("{:#x}", node.address);
-            frames.push(self.intern(frame_of(frame, UNKNOWN_MODULE, &unnamed)));
-        }
-        frames.len() > before
+            let frames = code.frames(node.address, node.exact, name);
+            let frames = frames.map(|frame| frame_of(frame, UNKNOWN_MODULE, &unnamed));
+            let part = self.keep(frames);
+            self.runtime.insert(named, part);
+            part
+        };
+        (part.1 > 0).then_some(part)
     }
 
-    fn resolve<H>(&mut self, image: &Image<H>, node: StackNode) -> &[u32] {
+    #[inline]
+    fn resolve<H>(&mut self, image: &Image<H>, node: StackNode) -> Part {
         let mapping = image.mappings.get(&node.mapping);
         let place = Place {
             module: mapping
@@ -187,12 +219,23 @@ impl FrameTable {
             address: mapping.map_or(node.address, |m| node.address.wrapping_sub(m.bias)),
             exact: node.exact,
         };
-        if !self.resolved.contains_key(&place) {
-            let frames = self.name(place);
-            let indexes = frames.into_iter().map(|frame| self.intern(frame)).collect();
-            self.resolved.insert(place, indexes);
+        if let Some(&part) = self.resolved.get(&place) {
+            return part;
         }
-        &self.resolved[&place]
+        let frames = self.name(place);
+        let part = self.keep(frames.into_iter());
+        self.resolved.insert(place, part);
+        part
+    }
+
+    /// Puts the frames of a node where they can be found.
+    fn keep(&mut self, frames: impl Iterator<Item = Frame>) -> Part {
+        let start = self.own_frames.len();
+        for frame in frames {
+            let index = self.intern(frame);
+            self.own_frames.push(index);
+        }
+        (start as u32, (self.own_frames.len() - start) as u32)
     }
 
     /// The frames at a place: what the trace says, or its address as a name.
@@ -280,54 +323,53 @@ impl ModuleSymbols {
 }
 
 impl LatestStack {
-    /// Puts other nodes, with the frames that begin at `starts` in `frames`, in the
-    /// place of those before `shared`.
-    fn replace_inner(
-        &mut self,
-        shared: usize,
-        ids: impl Iterator<Item = StackId>,
-        starts: &[usize],
-        frames: Vec<u32>,
-    ) {
-        let kept = self.starts.get(shared).copied();
-        let kept = kept.unwrap_or(self.frames.len());
-        for start in &mut self.starts[shared..] {
-            *start = *start - kept + frames.len();
+    /// Leaves the so many outermost nodes.
+    fn cut(&mut self, nodes: usize) {
+        self.ids.truncate(nodes);
+        self.ends.truncate(nodes);
+        // A frame that says that the stack was cut belongs to the outermost node.
+        let frames = self.ends.last().map_or(0, |&end| end as usize);
+        self.frames.truncate(frames);
+    }
+
+    /// Adds the nodes of a walk, whose frames are parts of these.
+    fn extend(&mut self, walk: &Walk, frames: &[u32]) {
+        for (&(id, ..), &(start, length)) in walk.nodes.iter().zip(&walk.parts).rev() {
+            let own = &frames[start as usize..][..length as usize];
+            self.frames.extend(own.iter().rev());
+            self.ids.push(id);
+            self.ends.push(self.frames.len() as u32);
         }
-        self.ids.splice(..shared, ids);
-        self.starts.splice(..shared, starts.iter().copied());
-        self.frames.splice(..kept, frames);
     }
 }
 
-/// The nodes of a stack that are not among those of the latest one, whose ids are
-/// `latest`. A parent has a smaller id; what claims otherwise ends the walk.
-fn walk<H>(image: &Image<H>, stack: StackId, latest: &[StackId]) -> Walk {
-    let code = image.runtime_code.borrow();
-    let mut nodes = Vec::new();
-    let mut id = stack;
-    let mut met = 0;
-    while id >= stack_end::FIRST_NODE && nodes.len() < DEPTH_LIMIT {
-        while latest.get(met).is_some_and(|&other| other > id) {
-            met += 1;
+impl Walk {
+    /// Finds the nodes of a stack that are not among those of the latest one,
+    /// whose ids are `latest`. A parent has a smaller id; what claims otherwise
+    /// ends the walk.
+    fn inwards_of<H>(&mut self, latest: &[StackId], image: &Image<H>, stack: StackId) -> Outer {
+        let code = image.runtime_code.borrow();
+        self.nodes.clear();
+        let mut id = stack;
+        // Nodes of the latest stack whose ids are not larger.
+        let mut outer = latest.len();
+        while id >= stack_end::FIRST_NODE && self.nodes.len() < DEPTH_LIMIT {
+            while outer > 0 && latest[outer - 1] > id {
+                outer -= 1;
+            }
+            if outer > 0 && latest[outer - 1] == id && self.nodes.len() + outer < DEPTH_LIMIT {
+                return Outer::Latest(outer);
+            }
+            let node = image.stacks.get(id).map(|node| (node, 0));
+            let Some((node, name)) = node.or_else(|| code.node(id)) else {
+                return Outer::End(stack_end::NOT_RECORDED);
+            };
+            self.nodes.push((id, node, name));
+            if node.parent >= id {
+                return Outer::End(stack_end::NOT_RECORDED);
+            }
+            id = node.parent;
         }
-        let outer = latest.len() - met;
-        if latest.get(met) == Some(&id) && nodes.len() + outer < DEPTH_LIMIT {
-            let outer = Outer::Latest(met);
-            return Walk { nodes, outer };
-        }
-        let node = image.stacks.get(id).map(|node| (node, 0));
-        let Some((node, name)) = node.or_else(|| code.node(id)) else {
-            id = stack_end::NOT_RECORDED;
-            break;
-        };
-        nodes.push((id, node, name));
-        if node.parent >= id {
-            id = stack_end::NOT_RECORDED;
-            break;
-        }
-        id = node.parent;
+        Outer::End(id)
     }
-    let outer = Outer::End(id);
-    Walk { nodes, outer }
 }

@@ -8,11 +8,11 @@ use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
 use crate::live::{BlockNumber, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
-use crate::model::{EntryTotals, Site, Totals};
+use crate::model::{EntryTotals, Totals};
 use crate::place::address_at;
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
-use crate::site::Sites;
+use crate::site::{SiteFigures, Sites};
 
 /// An allocation on a live block and a deallocation of an unknown one at the
 /// same address, no further apart than this, are taken for one deallocation
@@ -63,7 +63,8 @@ pub(crate) struct Balance {
     pub totals: Totals,
     pub peak_ns: u64,
     pub end_ns: u64,
-    pub sites: Vec<Site>,
+    /// In order of first allocation.
+    pub sites: Vec<SiteFigures>,
     pub threads: Vec<ThreadFigures>,
     pub entries: Vec<EntryTotals>,
     pub series: Series,

@@ -28,7 +28,9 @@ mod replay;
 mod runtime_code;
 mod series;
 mod site;
+mod site_order;
 mod source;
+mod stack;
 pub mod stack_set;
 mod tentative;
 mod window_books;
@@ -46,6 +48,7 @@ pub use model::{
 pub use replay::{Block, Options, blocks_of_sites, replay};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use source::{MemoryTrace, Run, SourceEntry, TraceSource};
+pub use stack::Stack;
 pub use stack_set::{CountedStack, Metric, StackFrame, StackSet};
 pub use window_replay::replay_windows;
 pub use windows::{WindowFigures, WindowKey, WindowRun};

@@ -8,6 +8,7 @@ use allotrope_trace::model::{
 
 use crate::lifetime::Lifetimes;
 use crate::series::{ResidentSample, Series};
+use crate::stack::Stack;
 use crate::windows::WindowRun;
 
 /// Module index of frames that lie in no known module.
@@ -184,7 +185,7 @@ pub struct Site {
     /// The stack's id in its image.
     pub stack_id: StackId,
     /// Indexes into [`Profile::frames`], innermost first, inlined expanded.
-    pub stack: Box<[u32]>,
+    pub stack: Stack,
     /// Allocations.
     pub allocations: u64,
     /// Their bytes.

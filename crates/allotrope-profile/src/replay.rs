@@ -13,10 +13,12 @@ use crate::index::{Image, Index, ThreadNames, index};
 use crate::ledger::{Balance, Ledger};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
-use crate::model::{Process, Profile, Site, ThreadTotals};
+use crate::model::{Process, Profile, ThreadTotals};
 use crate::read_ahead::ReadAhead;
 use crate::series::ResidentSample;
+use crate::site_order;
 use crate::source::TraceSource;
+use crate::stack::Stacks;
 use crate::window_books::WindowBooks;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
@@ -429,7 +431,7 @@ pub(crate) fn process<H>(
         unmatched_deallocations: balance.unmatched,
         unoptimised: frames.unoptimised(&image.start.executable),
         totals,
-        sites: balance.sites,
+        sites: Vec::new(),
         truncated_stacks: 0,
         stacks_without_unwind_information: 0,
         threads: Vec::new(),
@@ -478,47 +480,29 @@ pub(crate) fn process<H>(
     if index.recording.counts_only {
         image.counted.give(&mut process);
     }
-    for site in &mut process.sites {
-        let (stack, end) = frames.stack(image, site.stack_id);
-        site.stack = stack;
+    let mut stacks = Stacks::default();
+    for site in &balance.sites {
+        let end = frames.stack(image, site.stack_id, &mut stacks);
         process.truncated_stacks += u64::from(end == stack_end::TRUNCATED);
         process.stacks_without_unwind_information +=
             u64::from(end == stack_end::NO_UNWIND_INFORMATION);
     }
+    let order = site_order::order(&balance.sites, &stacks, frames.len());
+    let figures = order.iter().map(|&site| &balance.sites[site as usize]);
+    process.sites = figures
+        .zip(stacks.give(&order))
+        .map(|(figures, stack)| figures.with_stack(stack))
+        .collect();
     process
 }
 
-/// Sorts the sites of each process and numbers them through the profile.
+/// Numbers the sites of all processes through the profile.
 pub(crate) fn number_sites(profile: &mut Profile) {
     let mut number = 0;
     for process in &mut profile.processes {
-        sort(&mut process.sites);
         for site in &mut process.sites {
             number += 1;
             site.number = number;
-        }
-    }
-}
-
-/// Sorts sites by allocations, the most first, then by stack. Sites are large, so
-/// that their numbers are sorted and each site is moved once.
-fn sort(sites: &mut [Site]) {
-    let mut order: Vec<usize> = (0..sites.len()).collect();
-    order.sort_unstable_by(|&a, &b| {
-        let (a, b) = (&sites[a], &sites[b]);
-        let by_count = b.allocations.cmp(&a.allocations);
-        by_count.then_with(|| (&a.stack, a.stack_id).cmp(&(&b.stack, b.stack_id)))
-    });
-    // Along each circle of sites that take each other's places.
-    for first in 0..order.len() {
-        let mut at = first;
-        loop {
-            let from = std::mem::replace(&mut order[at], at);
-            if from == first {
-                break;
-            }
-            sites.swap(at, from);
-            at = from;
         }
     }
 }

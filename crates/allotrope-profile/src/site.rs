@@ -9,12 +9,12 @@ use rustc_hash::FxHashMap;
 
 use crate::lifetime::Lifetimes;
 use crate::model::Site;
+use crate::stack::Stack;
 
 /// Sites by dense index, in order of first allocation.
 #[derive(Default)]
 pub(crate) struct Sites {
-    figures: Vec<Figures>,
-    lifetimes: Vec<Lifetimes>,
+    figures: Vec<SiteFigures>,
     /// Index + 1 by stack id, for ids in the range that a recorder uses.
     low: Vec<u32>,
     high: FxHashMap<StackId, u32>,
@@ -24,26 +24,77 @@ pub(crate) struct Sites {
     few: bool,
 }
 
+/// The figures of one site.
+///
+/// A program with very many sites has few of them in a cache, and every event
+/// fetches one. An allocation needs the eight words from `allocations` to
+/// `bytes_at_peak`; a deallocation those before, too. A large vector begins 16
+/// bytes behind the start of a page, so that in this order each of the two is one
+/// cache line.
 #[derive(Default)]
-struct Figures {
-    stack: StackId,
-    allocations: u64,
-    allocated_bytes: u64,
-    reallocations: u64,
-    temporary: u64,
-    live: u64,
-    live_bytes: u64,
+#[repr(C, align(16))]
+pub(crate) struct SiteFigures {
+    pub temporary: u64,
+    pub lifetimes: SiteLifetimes,
+    pub allocations: u64,
+    pub allocated_bytes: u64,
+    pub reallocations: u64,
+    pub live: u64,
+    pub live_bytes: u64,
     /// Number of the peak that the next two are of.
-    peak: u64,
-    at_peak: u64,
-    bytes_at_peak: u64,
+    pub peak: u64,
+    pub at_peak: u64,
+    pub bytes_at_peak: u64,
+    pub stack_id: StackId,
+}
+
+/// [`Lifetimes`] in as few bytes as possible.
+#[repr(C)]
+pub(crate) struct SiteLifetimes {
+    blocks: u64,
+    /// Low and high half.
+    total_ns: [u64; 2],
+    min_ns: u64,
+    max_ns: u64,
 }
 
 /// Stack ids below are looked up in a table, those above in a map: a damaged
 /// file may name any id, and must not make the table large.
 const LOW_IDS: u32 = 1 << 22;
 
-impl Figures {
+impl Default for SiteLifetimes {
+    fn default() -> Self {
+        Self {
+            blocks: 0,
+            total_ns: [0; 2],
+            min_ns: u64::MAX,
+            max_ns: 0,
+        }
+    }
+}
+
+impl SiteLifetimes {
+    #[inline]
+    fn add(&mut self, ns: u64) {
+        self.blocks += 1;
+        let (low, carry) = self.total_ns[0].overflowing_add(ns);
+        self.total_ns = [low, self.total_ns[1] + u64::from(carry)];
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+    }
+
+    fn whole(&self) -> Lifetimes {
+        let [low, high] = self.total_ns.map(u128::from);
+        Lifetimes {
+            blocks: self.blocks,
+            total_ns: high << u64::BITS | low,
+            min_ns: self.min_ns,
+            max_ns: self.max_ns,
+        }
+    }
+}
+
+impl SiteFigures {
     /// Notes what was live at the latest peak, before something changes.
     #[inline]
     fn settle(&mut self, peaks: u64) {
@@ -51,6 +102,24 @@ impl Figures {
             self.peak = peaks;
             self.at_peak = self.live;
             self.bytes_at_peak = self.live_bytes;
+        }
+    }
+
+    /// The site, which has this stack, without a number.
+    pub(crate) fn with_stack(&self, stack: Stack) -> Site {
+        Site {
+            number: 0,
+            stack_id: self.stack_id,
+            stack,
+            allocations: self.allocations,
+            allocated_bytes: self.allocated_bytes,
+            reallocations: self.reallocations,
+            temporary_allocations: self.temporary,
+            leaked_allocations: self.live,
+            leaked_bytes: self.live_bytes,
+            bytes_at_peak: self.bytes_at_peak,
+            allocations_at_peak: self.at_peak,
+            lifetimes: self.lifetimes.whole(),
         }
     }
 }
@@ -86,12 +155,11 @@ impl Sites {
             *self.high.entry(stack).or_insert(next)
         };
         if index == next {
-            self.figures.push(Figures {
-                stack,
+            self.figures.push(SiteFigures {
+                stack_id: stack,
                 peak: self.peaks,
-                ..Figures::default()
+                ..SiteFigures::default()
             });
-            self.lifetimes.push(Lifetimes::default());
         }
         index
     }
@@ -116,12 +184,12 @@ impl Sites {
         figures.live -= 1;
         figures.live_bytes = figures.live_bytes.wrapping_sub(size);
         figures.temporary += u64::from(temporary);
-        self.lifetimes[site as usize].add(lifetime);
+        figures.lifetimes.add(lifetime);
     }
 
     /// A block of this site lived until the end of the image.
     pub(crate) fn outlive(&mut self, site: u32, lifetime: u64) {
-        self.lifetimes[site as usize].add(lifetime);
+        self.figures[site as usize].lifetimes.add(lifetime);
     }
 
     /// A block of this site, which stays live here, turned out to be temporary.
@@ -137,32 +205,15 @@ impl Sites {
 
     /// The stack of a site.
     pub(crate) fn stack_of(&self, site: u32) -> StackId {
-        self.figures[site as usize].stack
+        self.figures[site as usize].stack_id
     }
 
-    /// The sites, in order of first allocation, without frames and numbers.
-    pub(crate) fn finish(mut self) -> Vec<Site> {
-        let peaks = self.peaks;
-        let figures = self.figures.iter_mut().zip(self.lifetimes);
-        figures
-            .map(|(figures, lifetimes)| {
-                figures.settle(peaks);
-                Site {
-                    number: 0,
-                    stack_id: figures.stack,
-                    stack: Box::default(),
-                    allocations: figures.allocations,
-                    allocated_bytes: figures.allocated_bytes,
-                    reallocations: figures.reallocations,
-                    temporary_allocations: figures.temporary,
-                    leaked_allocations: figures.live,
-                    leaked_bytes: figures.live_bytes,
-                    bytes_at_peak: figures.bytes_at_peak,
-                    allocations_at_peak: figures.at_peak,
-                    lifetimes,
-                }
-            })
-            .collect()
+    /// The sites' figures, in order of first allocation.
+    pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
+        for figures in &mut self.figures {
+            figures.settle(self.peaks);
+        }
+        self.figures
     }
 }
 
@@ -181,15 +232,9 @@ mod tests {
         sites.deallocate(a, 100, 0, false);
         sites.allocate(b, 7, false);
         let sites = sites.finish();
-        assert_eq!(
-            (sites[0].bytes_at_peak, sites[0].allocations_at_peak),
-            (100, 1)
-        );
-        assert_eq!(
-            (sites[1].bytes_at_peak, sites[1].allocations_at_peak),
-            (50, 1)
-        );
-        assert_eq!(sites[1].leaked_bytes, 57);
+        assert_eq!((sites[0].bytes_at_peak, sites[0].at_peak), (100, 1));
+        assert_eq!((sites[1].bytes_at_peak, sites[1].at_peak), (50, 1));
+        assert_eq!(sites[1].live_bytes, 57);
     }
 
     #[test]
@@ -203,7 +248,26 @@ mod tests {
         sites.allocate(b, 10, true);
         assert_eq!(sites.of_stack(u32::MAX), b);
         let sites = sites.finish();
-        assert_eq!(sites[1].allocations_at_peak, 0);
+        assert_eq!(sites[1].at_peak, 0);
         assert_eq!(sites[1].reallocations, 1);
+    }
+
+    #[test]
+    fn lifetimes_are_summed_beyond_64_bits() {
+        let mut lifetimes = SiteLifetimes::default();
+        let long = [u64::MAX, 5, u64::MAX - 7];
+        long.into_iter().for_each(|ns| lifetimes.add(ns));
+        let whole = lifetimes.whole();
+        assert_eq!(whole.total_ns, long.into_iter().map(u128::from).sum());
+        assert_eq!((whole.blocks, whole.min_ns, whole.max_ns), (3, 5, u64::MAX));
+    }
+
+    #[test]
+    fn what_an_event_needs_of_a_site_is_in_as_few_cache_lines_as_possible() {
+        const VECTOR_BEGINS: usize = 16;
+        assert_eq!(size_of::<SiteFigures>(), 128);
+        let first = VECTOR_BEGINS + std::mem::offset_of!(SiteFigures, allocations);
+        let last = VECTOR_BEGINS + std::mem::offset_of!(SiteFigures, bytes_at_peak);
+        assert_eq!((first % 64, last / 64), (0, first / 64));
     }
 }

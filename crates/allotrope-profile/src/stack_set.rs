@@ -172,7 +172,7 @@ impl StackSet {
 
 fn counted(site: &Site) -> CountedStack {
     CountedStack {
-        frames: site.stack.clone(),
+        frames: (*site.stack).into(),
         figures: [
             site.allocations,
             site.allocated_bytes,

@@ -1,0 +1,202 @@
+//! In what order sites are shown: by allocations, the most first, then by stack,
+//! frame by frame from the innermost, then by the stack's id.
+//!
+//! Very many sites have as many allocations as others, and stacks that begin alike. To
+//! compare them two at a time means to fetch two stacks from memory and to run
+//! along what they share, each time anew. Instead as many frames as fit are packed into a
+//! number, the numbers are sorted, and only sites whose numbers are equal are
+//! looked at again, from the next frame on (a multikey quicksort, Bentley and
+//! Sedgewick 1997, of several characters at once).
+
+use std::ops::Range;
+
+use crate::site::SiteFigures;
+use crate::stack::Stacks;
+
+/// Sites alike so far that are compared two at a time.
+const FEW: usize = 8;
+
+/// A site and what it is sorted by at the moment.
+#[derive(Clone, Copy)]
+struct Item {
+    key: u64,
+    site: u32,
+}
+
+/// Sites alike in all but what follows the first `depth` frames.
+struct Alike {
+    items: Range<usize>,
+    depth: usize,
+}
+
+/// How frames are packed: each index plus one in so many bits, so that 0 is
+/// where a stack has ended, which comes before all that go on.
+#[derive(Clone, Copy)]
+struct Packing {
+    bits: u32,
+}
+
+/// The numbers of the sites, whose stacks are `stacks`, in order. The stacks'
+/// frames are below `frames`.
+pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Vec<u32> {
+    let numbered = (0..).zip(sites);
+    let mut items: Vec<Item> = numbered
+        .map(|(site, figures)| Item {
+            key: !figures.allocations,
+            site,
+        })
+        .collect();
+    let stack_id = |item: &Item| sites[item.site as usize].stack_id;
+    let packing = Packing::of(frames);
+    let mut alike = Vec::new();
+    let all = 0..items.len();
+    sort(&mut items, all, 0, &mut alike);
+    while let Some(Alike {
+        items: range,
+        depth,
+    }) = alike.pop()
+    {
+        let some = &mut items[range.clone()];
+        if some.len() <= FEW {
+            some.sort_unstable_by(|a, b| {
+                let by_stack = rest(stacks, a, depth).cmp(rest(stacks, b, depth));
+                by_stack.then_with(|| stack_id(a).cmp(&stack_id(b)))
+            });
+            continue;
+        }
+        let mut goes_on = false;
+        for item in some {
+            let rest = rest(stacks, item, depth);
+            goes_on |= !rest.is_empty();
+            item.key = packing.pack(rest);
+        }
+        if goes_on {
+            sort(&mut items, range, depth + packing.frames(), &mut alike);
+        } else {
+            items[range].sort_unstable_by_key(stack_id);
+        }
+    }
+    items.into_iter().map(|item| item.site).collect()
+}
+
+/// What follows the first `depth` frames of the site's stack.
+#[inline]
+fn rest<'a>(stacks: &'a Stacks, item: &Item, depth: usize) -> &'a [u32] {
+    let stack = stacks.get(item.site as usize);
+    stack.get(depth..).unwrap_or_default()
+}
+
+/// Sorts some of the items by their keys; those with equal ones are alike up to
+/// `depth`.
+fn sort(items: &mut [Item], range: Range<usize>, depth: usize, alike: &mut Vec<Alike>) {
+    let some = &mut items[range.clone()];
+    some.sort_unstable_by_key(|item| item.key);
+    let mut start = range.start;
+    for equal in some.chunk_by(|a, b| a.key == b.key) {
+        let items = start..start + equal.len();
+        start = items.end;
+        if equal.len() > 1 {
+            alike.push(Alike { items, depth });
+        }
+    }
+}
+
+impl Packing {
+    fn of(frames: usize) -> Self {
+        Self {
+            // An index is a u32 at most, so that at least one fits.
+            bits: (usize::BITS - frames.leading_zeros()).clamp(1, u32::BITS + 1),
+        }
+    }
+
+    /// How many fit.
+    fn frames(self) -> usize {
+        (u64::BITS / self.bits) as usize
+    }
+
+    /// The first frames of what is left of a stack.
+    #[inline]
+    fn pack(self, rest: &[u32]) -> u64 {
+        let mut key = 0;
+        for at in 0..self.frames() {
+            let frame = rest.get(at).map_or(0, |&frame| u64::from(frame) + 1);
+            key = key << self.bits | frame;
+        }
+        key
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sites of (allocations, stack innermost first), ids in this order.
+    fn made(sites: &[(u64, Vec<u32>)]) -> (Vec<SiteFigures>, Stacks) {
+        let mut stacks = Stacks::default();
+        let figures = (0..).zip(sites).map(|(stack_id, (allocations, stack))| {
+            let outermost_first: Vec<u32> = stack.iter().rev().copied().collect();
+            stacks.add(&outermost_first);
+            SiteFigures {
+                stack_id,
+                allocations: *allocations,
+                ..SiteFigures::default()
+            }
+        });
+        (figures.collect(), stacks)
+    }
+
+    /// The order that comparing two at a time gives.
+    fn compared(sites: &[(u64, Vec<u32>)]) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..sites.len() as u32).collect();
+        order.sort_by(|&a, &b| {
+            let ((most, stack), (less, other)) = (&sites[a as usize], &sites[b as usize]);
+            less.cmp(most).then_with(|| (stack, a).cmp(&(other, b)))
+        });
+        order
+    }
+
+    /// As many stacks as asked for, of frames below `frames`, many of which share
+    /// what they begin with, are a part of another or the same as another.
+    fn alike(number: usize, frames: u32) -> Vec<(u64, Vec<u32>)> {
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            (random >> 11) % below
+        };
+        let mut sites: Vec<(u64, Vec<u32>)> = vec![];
+        for _ in 0..number {
+            let mut stack = match sites.len() {
+                0 => vec![],
+                known => sites[next(known as u64) as usize].1.clone(),
+            };
+            stack.truncate(next(stack.len() as u64 + 2) as usize);
+            let more = next(30);
+            stack.extend((0..more).map(|_| match next(4) {
+                0 => next(u64::from(frames)) as u32,
+                _ => next(u64::from(frames.min(2))) as u32,
+            }));
+            sites.push((1 + next(3), stack));
+        }
+        sites
+    }
+
+    #[test]
+    fn packed_frames_give_the_order_of_compared_ones() {
+        // One bit a frame, some bits, and one frame a key.
+        for frames in [1, 2, 3, 64, 5_000, u32::MAX] {
+            let sites = alike(500, frames);
+            let (figures, stacks) = made(&sites);
+            let order = order(&figures, &stacks, frames as usize);
+            assert_eq!(order, compared(&sites), "{frames} frames");
+        }
+    }
+
+    #[test]
+    fn stacks_that_read_alike_come_by_id() {
+        let sites = vec![(1, vec![2, 1]); 3 * FEW];
+        let (figures, stacks) = made(&sites);
+        assert_eq!(order(&figures, &stacks, 3), compared(&sites));
+    }
+}
