@@ -5,16 +5,17 @@
 //! `threads` and `entries` for each process.
 //!
 //! A stable contract: no field is renamed, removed or given another meaning
-//! without a new format number; fields may be added. Sites are written as they come, so that a
-//! profile with very many of them needs no second copy in memory.
+//! without a new format number; fields may be added. Sites, of which there may be
+//! very many, are written by `json_sites`.
 
 use std::io::{self, Write};
 
-use allotrope_profile::{Frame, Process, Profile, Site, Totals};
+use allotrope_profile::{Frame, Process, Profile, Totals};
 use allotrope_trace::model::Exit;
 use serde::Serialize;
-use serde::ser::{SerializeMap, SerializeStruct, Serializer};
+use serde::ser::{SerializeMap, Serializer};
 
+use crate::json_sites::{self, Digits};
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
@@ -28,18 +29,39 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
-    serde_json::to_writer(&mut out, &Document(profile, source))?;
-    out.write_all(b"\n")?;
+    out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
+    serde_json::to_writer(&mut out, &Frames(profile, source))?;
+    out.write_all(b",\"processes\":[")?;
+    let digits = Digits::of(profile);
+    let mut separator = "";
+    for process in &profile.processes {
+        out.write_all(separator.as_bytes())?;
+        write_process(process, profile.is_counts_only(), &digits, &mut out)?;
+        separator = ",";
+    }
+    out.write_all(b"]}\n")?;
     out.flush()
 }
 
-struct Document<'a>(&'a Profile, Option<&'a SourceLines>);
+fn write_process(
+    process: &Process,
+    counts_only: bool,
+    digits: &Digits,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut head = serde_json::to_vec(&process_form(process, counts_only))?;
+    if counts_only {
+        return out.write_all(&head);
+    }
+    // The sites are the last field.
+    head.pop();
+    out.write_all(&head)?;
+    out.write_all(b",\"sites\":[")?;
+    json_sites::write(&process.sites, digits, out)?;
+    out.write_all(b"]}")
+}
 
 struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
-
-struct Processes<'a>(&'a Profile);
-
-struct Sites<'a>(&'a [Site]);
 
 /// And whether calls were only counted.
 struct Windows<'a>(&'a Process, bool);
@@ -61,6 +83,7 @@ struct FrameForm<'a> {
     source: Option<String>,
 }
 
+/// All of a process but its sites.
 #[derive(Serialize)]
 struct ProcessForm<'a> {
     id: u32,
@@ -78,7 +101,6 @@ struct ProcessForm<'a> {
     /// A program without windows has no such field.
     #[serde(skip_serializing_if = "Option::is_none")]
     windows: Option<Windows<'a>>,
-    sites: Option<Sites<'a>>,
     #[serde(flatten)]
     counted: Option<CountedForm<'a>>,
 }
@@ -86,6 +108,8 @@ struct ProcessForm<'a> {
 /// What is told of a recording that only counted.
 #[derive(Serialize)]
 struct CountedForm<'a> {
+    /// Null: there are none.
+    sites: (),
     threads: Vec<ThreadForm<'a>>,
     entries: Vec<EntryForm>,
 }
@@ -124,47 +148,10 @@ struct TotalsForm {
     inherited_deallocations: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct SiteForm<'a> {
-    stack: &'a [u32],
-    allocations: u64,
-    allocated_bytes: u64,
-    temporary_allocations: u64,
-    leaked_allocations: u64,
-    leaked_bytes: u64,
-    bytes_at_peak: u64,
-    allocations_at_peak: u64,
-    lifetime_mean_us: f64,
-}
-
-impl Serialize for Document<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut document = serializer.serialize_struct("Report", 3)?;
-        document.serialize_field("format", "allotrope-report/1")?;
-        document.serialize_field("frames", &Frames(self.0, self.1))?;
-        document.serialize_field("processes", &Processes(self.0))?;
-        document.end()
-    }
-}
-
 impl Serialize for Frames<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let form = |frame| frame_form(self.0, self.1, frame);
         serializer.collect_seq(self.0.frames.iter().map(form))
-    }
-}
-
-impl Serialize for Processes<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let counts_only = self.0.is_counts_only();
-        let form = |process| process_form(process, counts_only);
-        serializer.collect_seq(self.0.processes.iter().map(form))
-    }
-}
-
-impl Serialize for Sites<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(site_form))
     }
 }
 
@@ -221,7 +208,6 @@ fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
         waited_us: process.waited_us,
         totals: totals_form(&process.totals, counts_only),
         windows: (!process.windows.is_empty()).then_some(Windows(process, counts_only)),
-        sites: (!counts_only).then_some(Sites(&process.sites)),
         counted: counts_only.then(|| counted_form(process)),
     }
 }
@@ -241,6 +227,7 @@ fn counted_form(process: &Process) -> CountedForm<'_> {
         deallocations: it.deallocations,
     });
     CountedForm {
+        sites: (),
         threads: threads.collect(),
         entries: entries.collect(),
     }
@@ -262,19 +249,5 @@ fn totals_form(totals: &Totals, counts_only: bool) -> TotalsForm {
         inherited_allocations: measured(totals.inherited_allocations),
         inherited_bytes: measured(totals.inherited_bytes),
         inherited_deallocations: measured(totals.inherited_deallocations),
-    }
-}
-
-fn site_form(site: &Site) -> SiteForm<'_> {
-    SiteForm {
-        stack: &site.stack,
-        allocations: site.allocations,
-        allocated_bytes: site.allocated_bytes,
-        temporary_allocations: site.temporary_allocations,
-        leaked_allocations: site.leaked_allocations,
-        leaked_bytes: site.leaked_bytes,
-        bytes_at_peak: site.bytes_at_peak,
-        allocations_at_peak: site.allocations_at_peak,
-        lifetime_mean_us: site.lifetimes.mean_us(),
     }
 }
