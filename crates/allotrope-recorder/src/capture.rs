@@ -15,8 +15,9 @@ use crate::arch::rule::{Frame, Rule, Step, rare_step, step_from};
 use crate::arch::{entry, general};
 use crate::kept::{self, Fresh, State, begin_stack, drop_below, fresh, keep, states, verify};
 use crate::modules;
+use crate::places::{self, rule_of};
 use crate::stack_ids;
-use crate::thread::{Guarded, RULES, RuleEntry, Thread};
+use crate::thread::{Guarded, Thread};
 
 /// How a walk ended, as the ids that stand for it.
 pub mod end {
@@ -72,76 +73,29 @@ pub unsafe fn stack_id(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u
     }
 }
 
-/// What the keys of the rules that hold now have above the address.
-#[inline(always)]
-pub unsafe fn tag(guarded: *mut Guarded) -> u64 {
+/// The next stack is to look at the generation, as if modules had changed.
+pub unsafe fn look_at_generation(guarded: *mut Guarded) {
+    const NEVER_SETTLED: u32 = 1;
     // SAFETY: the thread's own state.
-    unsafe { u64::from((*guarded).generation) << 48 }
+    unsafe { (&raw mut (*guarded).generation).write_volatile(NEVER_SETTLED) };
 }
 
-#[inline(always)]
-unsafe fn rule_entry(guarded: *mut Guarded, pc: u64) -> *mut RuleEntry {
-    // SAFETY: the thread's own state.
-    unsafe {
-        (&raw mut (*guarded).rules)
-            .cast::<RuleEntry>()
-            .add((pc ^ pc >> 12) as usize & (RULES - 1))
-    }
-}
-
-/// The rule of an address: from the cache, or looked up.
-#[inline(always)]
-pub unsafe fn rule_of(thread: *mut Thread, pc: u64, tag: u64) -> Rule {
-    // SAFETY: the thread's own state.
-    unsafe {
-        let entry = rule_entry(Thread::guarded(thread), pc);
-        if (*entry).key == pc | tag {
-            Rule((*entry).rule)
-        } else {
-            look_up_rule(thread, pc, tag)
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn look_up_rule(thread: *mut Thread, pc: u64, tag: u64) -> Rule {
-    // SAFETY: the thread's own state; an entry that is left in the middle is
-    // empty.
-    unsafe {
-        let (rule, lasting) = modules::look_up_rule(thread, pc);
-        if lasting {
-            let entry = rule_entry(Thread::guarded(thread), pc);
-            (&raw mut (*entry).key).write_volatile(0);
-            compiler_fence(SeqCst);
-            (&raw mut (*entry).rule).write_volatile(rule.0);
-            compiler_fence(SeqCst);
-            (&raw mut (*entry).key).write_volatile(pc | tag);
-        }
-        rule
-    }
-}
-
-/// The modules have changed: what the cache knows under the old generation is
-/// void. While the loader is still at work nothing new can run, and the old
-/// rules hold.
+/// The modules have changed: the rules that are known are void. While the loader
+/// is still at work nothing new can run, and the old rules hold.
 #[cold]
 unsafe fn adopt_generation(thread: *mut Thread) {
     let generation = modules::settle();
-    if generation & 1 != 0 {
-        return;
-    }
     // SAFETY: the thread's own state.
     unsafe {
         let guarded = Thread::guarded(thread);
-        // Only 16 bits of it fit the keys: start afresh when they come round.
-        if (*guarded).generation & !0xffff != generation & !0xffff {
-            (&raw mut (*guarded).rules)
-                .cast::<RuleEntry>()
-                .write_bytes(0, RULES);
+        if generation & 1 != 0 && !places::are_nearly_full(guarded) {
+            return;
         }
-        (*guarded).generation = generation;
         (*guarded).kept = 0;
+        compiler_fence(SeqCst);
+        places::forget_rules(guarded);
+        compiler_fence(SeqCst);
+        (*guarded).generation = generation & !1;
     }
 }
 
@@ -182,7 +136,6 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
         let states = states(guarded).cast_const();
         let mut next_sp = innermost_sp(states, end);
         let limit = fresh(guarded).add((*thread).depth_limit as usize);
-        let tag = tag(guarded);
         let mut frame = caller(sp, bp);
         let mut at = fresh(guarded);
         let mut is_plain = true;
@@ -201,7 +154,7 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
             if at == limit {
                 break Reached::End(end::TRUNCATED);
             }
-            let rule = rule_of(thread, frame.pc, tag);
+            let rule = rule_of(thread, frame.pc);
             let Frame { sp, pc, bp } = frame;
             *at = Fresh { sp, pc, bp, rule };
             at = at.add(1);
@@ -305,12 +258,12 @@ pub unsafe fn lone_frame(thread: *mut Thread, pc: u64) -> Option<u32> {
         if !stack_ids::room(thread, 1) {
             return None;
         }
-        let mapping = rule_of(thread, pc, tag(Thread::guarded(thread))).mapping();
+        let place = rule_of(thread, pc).place();
         Some(stack_ids::of_one_frame(
             thread,
             end::NO_UNWIND_INFORMATION,
             pc,
-            mapping,
+            place,
         ))
     }
 }
@@ -349,7 +302,7 @@ unsafe fn general_walk(thread: *mut Thread, start: Frame) -> Option<u32> {
         // Not sooner: looking rules up takes the second stack too.
         for index in 0..walk.walked.frames {
             let state = &mut *fresh(guarded).add(index);
-            state.rule = rule_of(thread, state.pc, tag(guarded));
+            state.rule = rule_of(thread, state.pc);
         }
         begin_stack(guarded, walk.walked.end, false);
         let id = keep(thread, walk.walked.frames);

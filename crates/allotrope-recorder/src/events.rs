@@ -16,9 +16,9 @@ use allotrope_ring::words::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kin
 use crate::arch::{self, switches};
 use crate::counts;
 use crate::process::{self, Loss};
-use crate::stack_ids::IdEntry;
+use crate::stack_ids;
 use crate::system;
-use crate::thread::{IDS, Thread};
+use crate::thread::Thread;
 use crate::windows;
 
 const MASK: u64 = RING_WORDS as u64 - 1;
@@ -282,9 +282,7 @@ pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
         }
         put(thread, 0, head(kind::FORGET, 0, 0));
         publish(thread, 1);
-        (&raw mut (*Thread::guarded(thread)).ids)
-            .cast::<IdEntry>()
-            .write_bytes(0, IDS);
+        stack_ids::forget(Thread::guarded(thread));
         begin_ids(thread);
     }
     true

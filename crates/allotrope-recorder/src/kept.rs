@@ -7,7 +7,7 @@
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
 use crate::arch::rule::{Frame, Rule, Step, step};
-use crate::capture::{rule_of, tag};
+use crate::places::rule_of;
 use crate::stack_ids;
 use crate::thread::{Guarded, Thread};
 
@@ -54,14 +54,14 @@ pub mod how {
     pub const SPECIAL: u32 = 1 << 13;
     /// Whether more than the return address is to be checked.
     pub const CHECKED: u32 = BP_SLOT | SPECIAL;
-    /// The upper half: the mapping that the code lies in.
-    const MAPPING_SHIFT: u32 = 16;
+    /// The upper half: the number of the place.
+    const PLACE_SHIFT: u32 = Rule::NUMBER_SHIFT - 32;
 
     /// By the rule of the frame itself and that of the frame inside of it.
     #[inline(always)]
     pub const fn of(rule: Rule, inner: Rule, needs_bp: bool) -> u32 {
-        let mapping = (rule.0 >> 32) as u32 & !0 << MAPPING_SHIFT;
-        reached(mapping | if needs_bp { NEEDS_BP } else { 0 }, inner)
+        let place = (rule.0 >> 32) as u32 & !0 << PLACE_SHIFT;
+        reached(place | if needs_bp { NEEDS_BP } else { 0 }, inner)
     }
 
     /// The same for a state that is now reached in another way.
@@ -75,10 +75,10 @@ pub mod how {
         before & !CHECKED | (inner.0 >> 32) as u32 & checked
     }
 
-    /// The mapping.
+    /// The number of the place.
     #[inline(always)]
-    pub const fn mapping(how: u32) -> u16 {
-        (how >> MAPPING_SHIFT) as u16
+    pub const fn place(how: u32) -> u16 {
+        (how >> PLACE_SHIFT) as u16
     }
 
     const _: () = {
@@ -250,9 +250,8 @@ unsafe fn holds(thread: *mut Thread, state: *const State) -> bool {
             let slot = u64::from(how & how::BP_SLOT);
             return load(sp - 8) == pc && (slot == 0 || load(sp - 8 * slot) == bp);
         }
-        let guarded = Thread::guarded(thread);
         let inner = (*state.add(1)).frame();
-        match step(inner, rule_of(thread, inner.pc, tag(guarded))) {
+        match step(inner, rule_of(thread, inner.pc)) {
             Step::Caller(frame) => (*state).is_same(&frame),
             _ => false,
         }
@@ -263,10 +262,9 @@ unsafe fn holds(thread: *mut Thread, state: *const State) -> bool {
 unsafe fn still_ends(thread: *mut Thread, outermost: *const State) -> bool {
     // SAFETY: it was just verified.
     unsafe {
-        let guarded = Thread::guarded(thread);
         let frame = (*outermost).frame();
         matches!(
-            step(frame, rule_of(thread, frame.pc, tag(guarded))),
+            step(frame, rule_of(thread, frame.pc)),
             Step::Complete { read_zero: true }
         )
     }
@@ -374,7 +372,7 @@ impl Chain {
             let inner = if PLAIN { Rule(0) } else { (*fresh.sub(1)).rule };
             self.needs_bp = !PLAIN && (rule.uses_bp() || rule.keeps_bp() && self.needs_bp);
             let how = how::of(rule, inner, self.needs_bp);
-            self.path = stack_ids::extend(self.path, stack_ids::place(pc, rule.mapping()));
+            self.path = stack_ids::extend(self.path, rule.place());
             let id = self.id;
             State {
                 sp,
@@ -400,7 +398,7 @@ unsafe fn write<const PLAIN: bool>(thread: *mut Thread, base: usize, count: usiz
         let mut index = base;
         while fresh != first {
             fresh = fresh.sub(1);
-            let place = stack_ids::place((*fresh).pc, (*fresh).rule.mapping());
+            let place = (*fresh).rule.place();
             let state = chain.next::<PLAIN>(fresh);
             let Some(id) = stack_ids::known(guarded, chain.path, place, chain.id) else {
                 return write_unknown::<PLAIN>(thread, base, count, index);
@@ -465,7 +463,7 @@ unsafe fn name(thread: *mut Thread, mut first: usize, total: usize) -> Option<u3
         for index in first..total {
             let state = &mut *states.add(index);
             let path = paths(guarded).add(index).read();
-            id = stack_ids::define(thread, path, id, state.pc, how::mapping(state.how));
+            id = stack_ids::define(thread, path, id, state.pc, how::place(state.how));
             state.id = id;
         }
         finish(thread, total);

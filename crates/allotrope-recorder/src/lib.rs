@@ -45,6 +45,7 @@ mod interface;
 mod kept;
 mod modules;
 mod next;
+mod places;
 mod process;
 mod program;
 mod quiet;

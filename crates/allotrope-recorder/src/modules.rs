@@ -100,22 +100,34 @@ pub fn settle() -> u32 {
     }
 }
 
+/// What a look at the modules says about a code address.
+pub struct FoundRule {
+    /// How to find the caller.
+    pub rule: Rule,
+    /// The mapping that the code lies in.
+    pub mapping: u16,
+    /// It may be kept until mappings change.
+    pub is_lasting: bool,
+}
+
 /// A question answered on the thread's second stack.
 struct Question {
     thread: *mut Thread,
     pc: u64,
-    rule: Rule,
-    lasting: bool,
+    found: FoundRule,
 }
 
-/// The rule of a code address, and whether it may be kept.
+/// The rule of a code address.
 #[cold]
-pub unsafe fn look_up_rule(thread: *mut Thread, pc: u64) -> (Rule, bool) {
+pub unsafe fn look_up_rule(thread: *mut Thread, pc: u64) -> FoundRule {
     let mut question = Question {
         thread,
         pc,
-        rule: unknown_code().located(NO_MAPPING, false),
-        lasting: true,
+        found: FoundRule {
+            rule: unknown_code(),
+            mapping: NO_MAPPING,
+            is_lasting: true,
+        },
     };
     // SAFETY: the second stack is used by nobody else: hooks of this state do
     // not nest.
@@ -126,13 +138,14 @@ pub unsafe fn look_up_rule(thread: *mut Thread, pc: u64) -> (Rule, bool) {
             Thread::stack_top(thread),
         );
     }
-    (question.rule, question.lasting)
+    question.found
 }
 
 unsafe extern "C" fn answer(question: *mut c_void) {
     // SAFETY: `look_up_rule` gives its own question.
     let question = unsafe { &mut *question.cast::<Question>() };
     let address = address_of(question.pc);
+    let found = &mut question.found;
     // SAFETY: the thread's own state.
     match unsafe { module_of(question.thread, address) } {
         Found::Module(module, number) => {
@@ -144,13 +157,13 @@ unsafe extern "C" fn answer(question: *mut c_void) {
                 rule = Rule::plain(Kind::End);
             }
             rule = or_frame_pointer(rule);
-            question.rule = rule.located(number, is_loader);
+            found.rule = if is_loader { rule.in_loader() } else { rule };
+            found.mapping = number;
         }
         Found::Nothing => {}
         Found::Untold(module) => {
-            question.rule = or_frame_pointer(cfi::rule(&module, address));
-            question.rule = question.rule.located(NO_MAPPING, false);
-            question.lasting = false;
+            found.rule = or_frame_pointer(cfi::rule(&module, address));
+            found.is_lasting = false;
         }
     }
 }

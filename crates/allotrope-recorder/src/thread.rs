@@ -16,27 +16,13 @@ use allotrope_ring::layout::Lane;
 
 use crate::arch::thread_slot;
 use crate::kept::{Fresh, State};
-use crate::stack_ids::IdEntry;
+use crate::places::Places;
+use crate::stack_ids::StackIds;
 use crate::system::{self, SignalsBlocked};
 use crate::{counts, early, modules, process};
 
-/// An entry of the rule cache.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct RuleEntry {
-    /// Code address, with the exact mark, and generation << 48; 0: empty.
-    pub key: u64,
-    /// The rule's word.
-    pub rule: u64,
-}
-
 /// Frames that can be kept and walked.
 pub const DEPTH: usize = 4096;
-/// Entries of the rule cache. 4 K were too few for cc1plus.
-pub const RULES: usize = 1 << 15;
-/// Entries of the stack id cache. cc1plus told 1.2 nodes an allocation with
-/// 16 K entries, 0.75 with 64 K.
-pub const IDS: usize = 1 << 16;
 /// Bytes of the stack on which call frame information is read.
 pub const STACK_BYTES: usize = 256 << 10;
 
@@ -117,7 +103,7 @@ pub struct Guarded {
     pub hard_limit: u64,
     /// How many states are kept.
     pub kept: usize,
-    /// Generation of the rules in the cache.
+    /// Generation of the rules that are known.
     pub generation: u32,
     /// How the kept stack ends, see `capture::end`.
     pub end: u32,
@@ -131,9 +117,9 @@ pub struct Guarded {
     /// empty.
     pub fresh: Lines<[Fresh; 1 + DEPTH]>,
     /// Stack ids by parent and address.
-    pub ids: Lines<[IdEntry; IDS]>,
-    /// Rules by address.
-    pub rules: Lines<[RuleEntry; RULES]>,
+    pub ids: Lines<StackIds>,
+    /// What is known of code addresses.
+    pub places: Places,
 }
 
 const PAGE: usize = allotrope_ring::layout::PAGE;

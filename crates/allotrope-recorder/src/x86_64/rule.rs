@@ -45,7 +45,8 @@ pub enum Kind {
 }
 
 /// A rule in a word: CFA offset (32 bits), slot of rbp in words below the CFA
-/// (12 bits, 0: unchanged), kind (3 bits), loader (1 bit), mapping (16 bits).
+/// (12 bits, 0: unchanged), kind (3 bits), loader (1 bit), and the number of the
+/// place (16 bits) that it is the rule of, see `places`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rule(pub u64);
 
@@ -76,16 +77,23 @@ impl Rule {
         Self((Kind::FramePointer as u64) << KIND_SHIFT | FRAME_POINTER_SLOT << 32)
     }
 
-    /// The rule with the number of the mapping that its code lies in, and
-    /// whether that is the dynamic loader.
-    pub const fn located(self, mapping: u16, loader: bool) -> Self {
-        Self(self.0 | (mapping as u64) << 48 | if loader { LOADER } else { 0 })
+    /// Where the number of the place lies.
+    pub const NUMBER_SHIFT: u32 = 48;
+
+    /// The rule of code in the dynamic loader.
+    pub const fn in_loader(self) -> Self {
+        Self(self.0 | LOADER)
     }
 
-    /// The mapping that the code lies in.
+    /// The rule with the number of the place that it is for; it had none.
+    pub const fn numbered(self, place: u16) -> Self {
+        Self(self.0 | (place as u64) << Self::NUMBER_SHIFT)
+    }
+
+    /// The number of the place.
     #[inline(always)]
-    pub const fn mapping(self) -> u16 {
-        (self.0 >> 48) as u16
+    pub const fn place(self) -> u16 {
+        (self.0 >> Self::NUMBER_SHIFT) as u16
     }
 
     /// The code is the dynamic loader's.
