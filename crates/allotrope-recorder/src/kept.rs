@@ -149,9 +149,6 @@ pub unsafe fn drop_below(states: *const State, mut end: *const State, sp: u64) -
     end
 }
 
-/// How many states are checked at a time, if all are ordinary ones.
-const TOGETHER: usize = 4;
-
 /// Checks that the slots from which the states outside of the innermost one
 /// before `end` were read still hold the same. Gives `end` if so, otherwise the
 /// innermost state that does not hold: only those before it can still be met.
@@ -165,41 +162,107 @@ pub unsafe fn verify(thread: *mut Thread, end: *const State) -> *const State {
         let guarded = Thread::guarded(thread);
         let states = states(guarded).cast_const();
         let mut state = end.sub(1);
-        while state != states {
-            let mut until = states;
-            if state >= states.add(TOGETHER) {
-                until = state.sub(TOGETHER);
-                let mut how = 0;
-                for outwards in 0..TOGETHER {
-                    how |= (*until.add(outwards)).how;
-                }
-                if how & how::CHECKED == 0 {
-                    for _ in 0..TOGETHER {
-                        state = state.sub(1);
-                        if load((*state).sp - 8) != (*state).pc {
-                            return state;
-                        }
+        let mut special = special_up_to(guarded, state.offset_from(states) as usize);
+        loop {
+            let ordinary = states.add(special);
+            while state >= ordinary.add(TOGETHER) {
+                for outwards in 1..=TOGETHER {
+                    let outer = state.sub(outwards);
+                    if !returns(outer) {
+                        return outer;
                     }
-                    continue;
                 }
+                state = state.sub(TOGETHER);
             }
-            while state != until {
+            while state != ordinary {
                 state = state.sub(1);
-                let State { sp, how, .. } = *state;
-                if how & how::SPECIAL != 0 {
-                    return verify_rest(thread, end, state);
-                }
-                let slot = u64::from(how & how::BP_SLOT);
-                if load(sp - 8) != (*state).pc || slot != 0 && load(sp - 8 * slot) != (*state).bp {
+                if !returns(state) {
                     return state;
                 }
             }
+            if special == 0 {
+                break;
+            }
+            state = state.sub(1);
+            let State { sp, how, .. } = *state;
+            if how & how::SPECIAL != 0 {
+                return verify_rest(thread, end, state);
+            }
+            if !returns(state) || load(sp - 8 * u64::from(how & how::BP_SLOT)) != (*state).bp {
+                return state;
+            }
+            special = outer_special(guarded, special);
         }
         if (*guarded).ends_in_zero {
             return verify_rest(thread, end, state);
         }
     }
     end
+}
+
+/// How many states are checked in a turn of the loop.
+const TOGETHER: usize = 4;
+
+/// Whether the return address that leads to a state still lies where it was.
+#[inline(always)]
+unsafe fn returns(state: *const State) -> bool {
+    // SAFETY: passed on.
+    unsafe { load((*state).sp - 8) == (*state).pc }
+}
+
+/// The end of the states, of the first `count`, up to the innermost one of which
+/// more than the return address is checked; 0: there is none. From any such end
+/// [`outer_special`] leads to the one outside of it.
+#[inline(always)]
+unsafe fn special_up_to(guarded: *mut Guarded, count: usize) -> usize {
+    // SAFETY: the thread's own state.
+    unsafe {
+        let mut special = (*guarded).special;
+        while special > count {
+            special = outer_special(guarded, special);
+        }
+        special
+    }
+}
+
+#[inline(always)]
+unsafe fn outer_special(guarded: *mut Guarded, special: usize) -> usize {
+    // SAFETY: the thread's own state; there are so many.
+    unsafe {
+        let outer = (&raw const (*guarded).outer_special).cast::<u16>();
+        usize::from(*outer.add(special - 1))
+    }
+}
+
+/// Notes that the state at `index` is [`how::CHECKED`], if it is; all up to `special`
+/// outside of it are noted. Gives the new end.
+#[inline(always)]
+unsafe fn note_special(guarded: *mut Guarded, index: usize, special: usize) -> usize {
+    // SAFETY: the thread's own state.
+    unsafe {
+        if (*states(guarded).add(index)).how & how::CHECKED == 0 {
+            return special;
+        }
+        (&raw mut (*guarded).outer_special)
+            .cast::<u16>()
+            .add(index)
+            .write(special as u16);
+    }
+    index + 1
+}
+
+/// Notes of all states from `base - 1` on, up to `total`, which of them are.
+#[inline(always)]
+unsafe fn note_all_special(guarded: *mut Guarded, base: usize, total: usize) {
+    let from = base.saturating_sub(1);
+    // SAFETY: the thread's own state.
+    unsafe {
+        let mut special = special_up_to(guarded, from);
+        for index in from..total {
+            special = note_special(guarded, index, special);
+        }
+        (*guarded).special = special;
+    }
 }
 
 /// [`verify`] from `state` on, which is checked by repeating the step to it, or
@@ -408,6 +471,12 @@ unsafe fn write<const PLAIN: bool>(thread: *mut Thread, base: usize, count: usiz
             paths(guarded).add(index).write(chain.path);
             index += 1;
         }
+        if !PLAIN {
+            note_all_special(guarded, base, base + count);
+        } else if (*guarded).special >= base {
+            // Of what was written on a plain walk nothing is.
+            (*guarded).special = special_up_to(guarded, base - 1);
+        }
         finish(thread, base + count);
         Some(chain.id)
     }
@@ -431,14 +500,14 @@ unsafe fn write_unknown<const PLAIN: bool>(
             *states(guarded).add(index) = state;
             paths(guarded).add(index).write(chain.path);
         }
-        name(thread, unknown, base + count)
+        name(thread, base, unknown, base + count)
     }
 }
 
 /// Gives ids to the states from `first` on, up to `total`: nobody knows them,
-/// for the stack outside of each is new.
+/// for the stack outside of each is new. `base` of them were kept before.
 #[inline(never)]
-unsafe fn name(thread: *mut Thread, mut first: usize, total: usize) -> Option<u32> {
+unsafe fn name(thread: *mut Thread, base: usize, mut first: usize, total: usize) -> Option<u32> {
     // SAFETY: as `keep`.
     unsafe {
         let guarded = Thread::guarded(thread);
@@ -466,6 +535,7 @@ unsafe fn name(thread: *mut Thread, mut first: usize, total: usize) -> Option<u3
             id = stack_ids::define(thread, path, id, state.pc, how::place(state.how));
             state.id = id;
         }
+        note_all_special(guarded, base, total);
         finish(thread, total);
         Some(id)
     }

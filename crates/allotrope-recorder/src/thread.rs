@@ -103,6 +103,9 @@ pub struct Guarded {
     pub hard_limit: u64,
     /// How many states are kept.
     pub kept: usize,
+    /// The end of the kept states up to the innermost one of which more than the
+    /// return address is checked.
+    pub special: usize,
     /// Generation of the rules that are known.
     pub generation: u32,
     /// How the kept stack ends, see `capture::end`.
@@ -113,6 +116,8 @@ pub struct Guarded {
     pub states: Lines<[State; DEPTH]>,
     /// By kept state, the hash of all addresses from the outermost to it.
     pub paths: Lines<[u64; DEPTH]>,
+    /// The same, by such a state, for those outside of it.
+    pub outer_special: [u16; DEPTH],
     /// States of the walk under way, innermost first, behind one that stays
     /// empty.
     pub fresh: Lines<[Fresh; 1 + DEPTH]>,
