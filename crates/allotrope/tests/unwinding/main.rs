@@ -13,6 +13,7 @@ mod compilers;
 mod control_flow;
 mod interruption;
 mod modules;
+mod places;
 mod small_stacks;
 mod truth;
 mod unknown_code;
