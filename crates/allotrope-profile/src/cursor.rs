@@ -192,11 +192,12 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         Ok(plain.then(|| segment.reached().min(segment.upper)))
     }
 
-    /// Has what is known of the next events' blocks brought near.
+    /// Has what is known of coming events' blocks brought near.
+    #[inline]
     fn look_ahead(&mut self, live: &LiveBlocks) {
         if self.position >= self.looked_at {
-            live.look_ahead(&self.buffer[self.position..]);
             self.looked_at = self.position + AHEAD;
+            live.look_ahead(self.buffer.get(self.looked_at..).unwrap_or_default());
         }
     }
 

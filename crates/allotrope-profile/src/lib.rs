@@ -22,6 +22,7 @@ mod lifetime;
 mod live;
 mod merge;
 pub mod model;
+mod near;
 mod place;
 mod read_ahead;
 mod replay;

@@ -13,12 +13,15 @@
 //! here, and because a program may have millions of live blocks: the next
 //! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
 
-use std::hint::black_box;
+mod records;
 
 use allotrope_trace::model::Event;
 
 use crate::cursor::Step;
+use crate::near::bring_near;
 use crate::place::place_of;
+pub(crate) use records::LiveBlock;
+use records::Records;
 
 /// Number of a live block.
 pub(crate) type BlockNumber = usize;
@@ -40,21 +43,9 @@ const EMPTY: u64 = 0;
 /// Tables with more slots than this do not fit a core's own cache, with their
 /// records.
 const WORTH_LOOKING_AHEAD: usize = 1 << 14;
-/// For how many events is looked ahead at a time: as many loads as a core has
-/// under way.
+/// For how many events is looked ahead at a time: about as much memory as a core
+/// can ask for at the same time.
 pub(crate) const AHEAD: usize = 24;
-
-/// What is known of a block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LiveBlock {
-    /// Of an unused record the next unused one, plus one.
-    place: u64,
-    pub size: u64,
-    pub allocated_ns: u64,
-    /// [`INHERITED`], or the number of its stack's site.
-    pub site: u32,
-    pub thread: u32,
-}
 
 /// What an event meant to the live blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +73,7 @@ pub(crate) struct LiveBlocks {
     shift: u32,
     taken: usize,
     /// By number.
-    records: Vec<LiveBlock>,
+    records: Records,
     /// The unused record to be used next, plus one; 0 if there is none.
     unused: u64,
 }
@@ -96,7 +87,7 @@ impl LiveBlocks {
             mask: FEWEST_SLOTS - 1,
             shift: u64::BITS - FEWEST_SLOTS.trailing_zeros(),
             taken: 0,
-            records: Vec::new(),
+            records: Records::default(),
             unused: 0,
         };
         for (place, size) in inherited {
@@ -149,20 +140,29 @@ impl LiveBlocks {
         self.slots.len() > WORTH_LOOKING_AHEAD
     }
 
-    /// Has the slots and the records of the first [`AHEAD`] events brought near,
-    /// all at the same time: one after the other each would be waited for.
+    /// Has the record of a block brought near.
+    #[inline]
+    pub(crate) fn ask_for(&self, number: BlockNumber) {
+        if let Some(record) = self.records.get(number) {
+            bring_near(record);
+        }
+    }
+
+    /// Has the records brought near of the first [`AHEAD`] of these events, of
+    /// which slots were brought near in the call before, and the slots of those
+    /// that follow.
     #[inline]
     pub(crate) fn look_ahead(&self, events: &[Event]) {
-        let mut seen = 0;
-        let mut slots = [EMPTY; AHEAD];
-        for (slot, event) in slots.iter_mut().zip(events) {
-            *slot = self.slots[self.home(hash_of(place_of(event))) & self.mask];
+        let (next, after) = events.split_at(events.len().min(AHEAD));
+        for event in after.iter().take(AHEAD) {
+            // The one behind it is looked at too, in most cases.
+            let home = self.home(hash_of(place_of(event)));
+            bring_near(&self.slots[(home + 1) & self.mask]);
         }
-        for slot in slots {
-            let record = self.records.get(number_of(slot));
-            seen ^= record.map_or(0, |record| record.place);
+        for event in next {
+            let slot = self.slots[self.home(hash_of(place_of(event))) & self.mask];
+            self.ask_for(number_of(slot));
         }
-        black_box(seen);
     }
 
     #[inline]
@@ -281,19 +281,14 @@ impl LiveBlocks {
         };
         let record = &mut self.records[number as usize];
         self.unused = std::mem::replace(&mut record.place, place);
+        // What is used next may have been unused for long.
+        self.ask_for((self.unused as BlockNumber).wrapping_sub(1));
         number as usize
     }
 
     #[inline(never)]
     fn fresh(&mut self, place: u64) -> BlockNumber {
-        self.records.push(LiveBlock {
-            place,
-            size: 0,
-            allocated_ns: 0,
-            site: INHERITED,
-            thread: u32::MAX,
-        });
-        self.records.len() - 1
+        self.records.add(place)
     }
 
     /// Nobody speaks any more of the block that the event ended.

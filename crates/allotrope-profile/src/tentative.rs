@@ -5,30 +5,34 @@
 //! the choice is taken back. What no stream can reach back to any more is
 //! settled and goes to the books.
 
-use std::collections::VecDeque;
+mod ring;
 
 use crate::cursor::{Step, Stretch};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::Sink;
+use ring::Ring;
 
 /// Slots of the table of latest steps.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 14;
+/// How many steps before a step is settled what is known of its block is asked for.
+const AHEAD: usize = 8;
 
 /// A step in its tentative place.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Placed {
-    pub stream: usize,
     pub step: Step,
-    /// What the step's time was before its place decided it.
-    pub estimate: u64,
     /// The blocks of which it speaks.
     pub blocks: Blocks,
+    /// What the step's time was before its place decided it.
+    pub estimate: u64,
+    pub stream: usize,
 }
 
 /// The tentative order, and what is live at its end.
 pub(crate) struct Tentative {
-    placed: VecDeque<Placed>,
+    placed: Ring,
     /// Number of steps that were settled.
     settled: u64,
     live: LiveBlocks,
@@ -42,7 +46,7 @@ pub(crate) struct Tentative {
 impl Tentative {
     pub(crate) fn new(live: LiveBlocks) -> Self {
         Self {
-            placed: VecDeque::new(),
+            placed: Ring::new(),
             settled: 0,
             live,
             latest: vec![0; SLOTS].into_boxed_slice(),
@@ -154,6 +158,9 @@ impl Tentative {
     ) -> bool {
         match self.placed.front() {
             Some(placed) if settled(&placed.step) => {
+                if let Some(coming) = self.placed.get(AHEAD) {
+                    self.live.ask_for(coming.blocks.block);
+                }
                 sink.step(&placed.step, placed.blocks, &mut self.live);
                 self.live.forget(placed.step.allocates, placed.blocks);
                 self.settled += 1;
