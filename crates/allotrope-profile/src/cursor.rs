@@ -260,6 +260,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// thread; `None` if that is not known, and at the stream's end.
     #[inline]
     fn approach(&mut self) -> Result<Option<u32>, ReplayError> {
+        if self.position < self.segment.end && self.buffer[self.position].is_counted() {
+            return Ok(self.thread);
+        }
+        self.pass_marks()
+    }
+
+    #[inline(never)]
+    fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
         while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
             if self.position >= self.buffer.len() && !self.load()? {
                 return Ok(None);

@@ -88,8 +88,12 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     fn take_turn(&mut self, stream: usize, rival: (u64, usize)) -> Result<Turn, ReplayError> {
         loop {
             let at = &mut self.streams[stream];
-            let head = at.head.take();
-            let Some(step) = head.or_else(|| at.cursor.next_plain()) else {
+            let head = if at.head.is_some() {
+                at.head.take()
+            } else {
+                at.cursor.next_plain()
+            };
+            let Some(step) = head else {
                 return Ok(Turn::Ended);
             };
             let cut = !self.forks.is_empty() && self.fork_before(stream, step.ordinal).is_some();
@@ -115,7 +119,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             if plain.is_some() {
                 return Ok(plain);
             }
-            at.head = at.cursor.next()?;
+            return at.bring_up();
         }
         Ok(at.head.map(|head| head.time))
     }
