@@ -30,8 +30,9 @@ pub(crate) struct FrameTable {
     /// Frames of code addresses, innermost first.
     own_frames: Vec<u32>,
     latest: LatestStack,
-    /// Kept for its memory.
-    walk: Walk,
+    /// The inner part of the stack at hand, innermost first: nodes and where their
+    /// frames are. Kept for its memory.
+    inner: Vec<(StackId, Part)>,
 }
 
 /// Where the frames of one node lie: start and length.
@@ -50,16 +51,6 @@ struct LatestStack {
     frames: Vec<u32>,
     /// How it ends (one of [`stack_end`]).
     end: u32,
-}
-
-/// The inner part of a stack.
-#[derive(Default)]
-struct Walk {
-    /// Its nodes, innermost first, each with the number of the name that code made
-    /// at run time had there.
-    nodes: Vec<(StackId, StackNode, u32)>,
-    /// Where each node's frames are.
-    parts: Vec<Part>,
 }
 
 /// What follows the inner part.
@@ -117,7 +108,7 @@ impl FrameTable {
             runtime: FxHashMap::default(),
             own_frames: Vec::new(),
             latest: LatestStack::default(),
-            walk: Walk::default(),
+            inner: Vec::new(),
         }
     }
 
@@ -150,15 +141,7 @@ impl FrameTable {
             self.runtime.clear();
             self.latest.image = Some(image.start.image);
         }
-        let mut walk = std::mem::take(&mut self.walk);
-        let outer = walk.inwards_of(&self.latest.ids, image, stack);
-        walk.parts.clear();
-        for &(_, node, name) in &walk.nodes {
-            let part = self.runtime_frames(image, node, name);
-            walk.parts
-                .push(part.unwrap_or_else(|| self.resolve(image, node)));
-        }
-        match outer {
+        match self.walk(image, stack) {
             Outer::Latest(shared) => self.latest.cut(shared),
             Outer::End(end) => {
                 self.latest.cut(0);
@@ -169,10 +152,50 @@ impl FrameTable {
                 }
             }
         }
-        self.latest.extend(&walk, &self.own_frames);
-        self.walk = walk;
+        self.latest.extend(&self.inner, &self.own_frames);
         stacks.add(&self.latest.frames);
         self.latest.end
+    }
+
+    /// Finds the nodes of a stack that are not among those of the latest one, and
+    /// their frames. A parent has a smaller id; what claims otherwise ends the walk.
+    fn walk<H>(&mut self, image: &Image<H>, stack: StackId) -> Outer {
+        self.inner.clear();
+        let mut id = stack;
+        // Nodes of the latest stack whose ids are not larger.
+        let mut outer = self.latest.ids.len();
+        while id >= stack_end::FIRST_NODE && self.inner.len() < DEPTH_LIMIT {
+            while outer > 0 && self.latest.ids[outer - 1] > id {
+                outer -= 1;
+            }
+            let known = outer > 0 && self.latest.ids[outer - 1] == id;
+            if known && self.inner.len() + outer < DEPTH_LIMIT {
+                return Outer::Latest(outer);
+            }
+            let node = image.stacks.get(id).map(|node| (node, 0));
+            let Some((node, name)) = node.or_else(|| image.runtime_code.borrow().node(id)) else {
+                return Outer::End(stack_end::NOT_RECORDED);
+            };
+            let part = self.part(image, node, name);
+            self.inner.push((id, part));
+            if node.parent >= id {
+                return Outer::End(stack_end::NOT_RECORDED);
+            }
+            id = node.parent;
+        }
+        Outer::End(id)
+    }
+
+    /// The frames of a node: `name` says which of its names an address had where
+    /// code was made at run time.
+    #[inline]
+    fn part<H>(&mut self, image: &Image<H>, node: StackNode, name: u32) -> Part {
+        let runtime = if node.mapping == NO_MAPPING {
+            self.runtime_frames(image, node, name)
+        } else {
+            None
+        };
+        runtime.unwrap_or_else(|| self.resolve(image, node))
     }
 
     fn truncated(&mut self) -> u32 {
@@ -188,12 +211,8 @@ impl FrameTable {
         (self.modules, self.frames)
     }
 
-    /// The names of code that the image made itself: `name` says which of those
-    /// that the address had. `None` if there is none.
+    /// The names of code that the image made itself. `None` if there is none.
     fn runtime_frames<H>(&mut self, image: &Image<H>, node: StackNode, name: u32) -> Option<Part> {
-        if node.mapping != NO_MAPPING {
-            return None;
-        }
         let named = (node.address, node.exact, name);
         let part = if let Some(&part) = self.runtime.get(&named) {
             part
@@ -332,44 +351,13 @@ impl LatestStack {
         self.frames.truncate(frames);
     }
 
-    /// Adds the nodes of a walk, whose frames are parts of these.
-    fn extend(&mut self, walk: &Walk, frames: &[u32]) {
-        for (&(id, ..), &(start, length)) in walk.nodes.iter().zip(&walk.parts).rev() {
+    /// Adds nodes, innermost first, whose frames are parts of these.
+    fn extend(&mut self, inner: &[(StackId, Part)], frames: &[u32]) {
+        for &(id, (start, length)) in inner.iter().rev() {
             let own = &frames[start as usize..][..length as usize];
             self.frames.extend(own.iter().rev());
             self.ids.push(id);
             self.ends.push(self.frames.len() as u32);
         }
-    }
-}
-
-impl Walk {
-    /// Finds the nodes of a stack that are not among those of the latest one,
-    /// whose ids are `latest`. A parent has a smaller id; what claims otherwise
-    /// ends the walk.
-    fn inwards_of<H>(&mut self, latest: &[StackId], image: &Image<H>, stack: StackId) -> Outer {
-        let code = image.runtime_code.borrow();
-        self.nodes.clear();
-        let mut id = stack;
-        // Nodes of the latest stack whose ids are not larger.
-        let mut outer = latest.len();
-        while id >= stack_end::FIRST_NODE && self.nodes.len() < DEPTH_LIMIT {
-            while outer > 0 && latest[outer - 1] > id {
-                outer -= 1;
-            }
-            if outer > 0 && latest[outer - 1] == id && self.nodes.len() + outer < DEPTH_LIMIT {
-                return Outer::Latest(outer);
-            }
-            let node = image.stacks.get(id).map(|node| (node, 0));
-            let Some((node, name)) = node.or_else(|| code.node(id)) else {
-                return Outer::End(stack_end::NOT_RECORDED);
-            };
-            self.nodes.push((id, node, name));
-            if node.parent >= id {
-                return Outer::End(stack_end::NOT_RECORDED);
-            }
-            id = node.parent;
-        }
-        Outer::End(id)
     }
 }

@@ -57,42 +57,80 @@ pub(crate) struct Waited {
     pub ticks: u64,
 }
 
-/// An image's stack nodes.
+/// An image's stack nodes, of which there may be millions.
 #[derive(Default)]
 pub(crate) struct StackTree {
-    nodes: Vec<StackNode>,
+    nodes: Vec<PackedNode>,
+    /// [`StackNode::exact`] of each, 64 to a word.
+    exact: Vec<u64>,
     /// Nodes beyond a gap, which a damaged file may have.
     beyond: FxHashMap<StackId, StackNode>,
 }
 
+/// A [`StackNode`] but for one bit.
+#[derive(Clone, Copy)]
+struct PackedNode {
+    parent: StackId,
+    mapping: MappingId,
+    address: u64,
+}
+
 impl StackTree {
     fn add(&mut self, first: StackId, nodes: Vec<StackNode>) {
+        if first == self.next_dense() {
+            self.nodes.reserve(nodes.len());
+        }
         for (id, node) in (first..=StackId::MAX).zip(nodes) {
             if id < stack_end::FIRST_NODE {
                 continue;
             }
-            if (id - stack_end::FIRST_NODE) as usize == self.nodes.len() {
-                self.nodes.push(node);
+            if id == self.next_dense() {
+                self.push(node);
             } else if self.get(id).is_none() {
                 self.beyond.insert(id, node);
             }
         }
     }
 
+    fn push(&mut self, node: StackNode) {
+        let bit = self.nodes.len() % 64;
+        if bit == 0 {
+            self.exact.push(0);
+        }
+        if let Some(word) = self.exact.last_mut() {
+            *word |= u64::from(node.exact) << bit;
+        }
+        self.nodes.push(PackedNode {
+            parent: node.parent,
+            mapping: node.mapping,
+            address: node.address,
+        });
+    }
+
+    /// The id behind those without a gap.
+    fn next_dense(&self) -> StackId {
+        stack_end::FIRST_NODE.saturating_add(self.nodes.len() as StackId)
+    }
+
     /// An id that no node has, and none after it.
     pub(crate) fn next_id(&self) -> StackId {
-        let dense = stack_end::FIRST_NODE.saturating_add(self.nodes.len() as StackId);
         let beyond = self.beyond.keys().map(|id| id.saturating_add(1)).max();
-        dense.max(beyond.unwrap_or(0))
+        self.next_dense().max(beyond.unwrap_or(0))
     }
 
     /// The node of this id.
+    #[inline]
     pub(crate) fn get(&self, id: StackId) -> Option<StackNode> {
         let index = id.checked_sub(stack_end::FIRST_NODE)? as usize;
-        self.nodes
-            .get(index)
-            .or_else(|| self.beyond.get(&id))
-            .copied()
+        let Some(node) = self.nodes.get(index) else {
+            return self.beyond.get(&id).copied();
+        };
+        Some(StackNode {
+            parent: node.parent,
+            address: node.address,
+            mapping: node.mapping,
+            exact: self.exact[index / 64] >> (index % 64) & 1 != 0,
+        })
     }
 }
 
@@ -320,5 +358,26 @@ mod tests {
         assert_eq!(tree.get(u32::MAX).map(|n| n.address), Some(9));
         assert_eq!(tree.get(10), None);
         assert_eq!(tree.get(3), None);
+    }
+
+    #[test]
+    fn nodes_come_back_as_they_were() {
+        // Those of the second part follow upon the first; 64 begin a word.
+        let node = |n: u32| StackNode {
+            parent: n,
+            address: u64::MAX - u64::from(n),
+            mapping: n ^ 5,
+            exact: n.is_multiple_of(3) || n == 64,
+        };
+        let mut tree = StackTree::default();
+        tree.add(3, (3..100).map(node).collect());
+        tree.add(100, (100..300).map(node).collect());
+        tree.add(50, vec![node(1); 400]);
+        for n in stack_end::FIRST_NODE..300 {
+            assert_eq!(tree.get(n), Some(node(n)));
+        }
+        assert_eq!(tree.get(449), Some(node(1)));
+        assert_eq!(tree.get(450), None);
+        assert_eq!(tree.next_id(), 450);
     }
 }

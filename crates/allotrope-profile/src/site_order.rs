@@ -90,7 +90,8 @@ fn rest<'a>(stacks: &'a Stacks, item: &Item, depth: usize) -> &'a [u32] {
 /// `depth`.
 fn sort(items: &mut [Item], range: Range<usize>, depth: usize, alike: &mut Vec<Alike>) {
     let some = &mut items[range.clone()];
-    some.sort_unstable_by_key(|item| item.key);
+    // Those with equal keys stay in the order in which their stacks lie in memory.
+    some.sort_by_key(|item| item.key);
     let mut start = range.start;
     for equal in some.chunk_by(|a, b| a.key == b.key) {
         let items = start..start + equal.len();
