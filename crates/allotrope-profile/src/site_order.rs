@@ -8,6 +8,7 @@
 //! looked at again, from the next frame on (a multikey quicksort, Bentley and
 //! Sedgewick 1997, of several characters at once).
 
+use std::hint::black_box;
 use std::ops::Range;
 
 use crate::site::SiteFigures;
@@ -15,6 +16,8 @@ use crate::stack::Stacks;
 
 /// Sites alike so far that are compared two at a time.
 const FEW: usize = 8;
+/// Stacks that are fetched from memory at the same time.
+const AHEAD: usize = 16;
 
 /// A site and what it is sorted by at the moment.
 #[derive(Clone, Copy)]
@@ -65,10 +68,13 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
             continue;
         }
         let mut goes_on = false;
-        for item in some {
-            let rest = rest(stacks, item, depth);
-            goes_on |= !rest.is_empty();
-            item.key = packing.pack(rest);
+        for items in some.chunks_mut(AHEAD) {
+            bring_near(items, depth, stacks);
+            for item in items {
+                let rest = rest(stacks, item, depth);
+                goes_on |= !rest.is_empty();
+                item.key = packing.pack(rest);
+            }
         }
         if goes_on {
             sort(&mut items, range, depth + packing.frames(), &mut alike);
@@ -77,6 +83,14 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
         }
     }
     items.into_iter().map(|item| item.site).collect()
+}
+
+/// Has the next frames of all these fetched at the same time: one after the other
+/// each would be waited for.
+#[inline]
+fn bring_near(items: &[Item], depth: usize, stacks: &Stacks) {
+    let frames = items.iter().map(|item| rest(stacks, item, depth).first());
+    black_box(frames.fold(0, |seen, frame| seen ^ frame.map_or(0, |frame| *frame)));
 }
 
 /// What follows the first `depth` frames of the site's stack.
