@@ -16,6 +16,7 @@ use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::read_ahead::ReadAhead;
 use crate::series::ResidentSample;
+use crate::site;
 use crate::site_order;
 use crate::source::TraceSource;
 use crate::stack::Stacks;
@@ -488,11 +489,7 @@ pub(crate) fn process<H>(
             u64::from(end == stack_end::NO_UNWIND_INFORMATION);
     }
     let order = site_order::order(&balance.sites, &stacks, frames.len());
-    let figures = order.iter().map(|&site| &balance.sites[site as usize]);
-    process.sites = figures
-        .zip(stacks.give(&order))
-        .map(|(figures, stack)| figures.with_stack(stack))
-        .collect();
+    process.sites = site::in_order(balance.sites, stacks, &order);
     process
 }
 

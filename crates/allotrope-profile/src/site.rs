@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::lifetime::Lifetimes;
 use crate::model::Site;
-use crate::stack::Stack;
+use crate::stack::{Stack, Stacks};
 
 /// Sites by dense index, in order of first allocation.
 #[derive(Default)]
@@ -30,69 +30,28 @@ pub(crate) struct Sites {
 /// fetches one. An allocation needs the eight words from `allocations` to
 /// `bytes_at_peak`; a deallocation those before, too. A large vector begins 16
 /// bytes behind the start of a page, so that in this order each of the two is one
-/// cache line.
-#[derive(Default)]
-#[repr(C, align(16))]
+/// cache line. It is as large as a [`Site`], which takes its place in the end.
+#[derive(Default, Clone, Copy)]
+#[repr(C)]
 pub(crate) struct SiteFigures {
     pub temporary: u64,
-    pub lifetimes: SiteLifetimes,
+    pub lifetimes: Lifetimes,
     pub allocations: u64,
     pub allocated_bytes: u64,
     pub reallocations: u64,
     pub live: u64,
     pub live_bytes: u64,
     /// Number of the peak that the next two are of.
-    pub peak: u64,
+    peak: u64,
     pub at_peak: u64,
     pub bytes_at_peak: u64,
     pub stack_id: StackId,
-}
-
-/// [`Lifetimes`] in as few bytes as possible.
-#[repr(C)]
-pub(crate) struct SiteLifetimes {
-    blocks: u64,
-    /// Low and high half.
-    total_ns: [u64; 2],
-    min_ns: u64,
-    max_ns: u64,
+    spare: [u32; 3],
 }
 
 /// Stack ids below are looked up in a table, those above in a map: a damaged
 /// file may name any id, and must not make the table large.
 const LOW_IDS: u32 = 1 << 22;
-
-impl Default for SiteLifetimes {
-    fn default() -> Self {
-        Self {
-            blocks: 0,
-            total_ns: [0; 2],
-            min_ns: u64::MAX,
-            max_ns: 0,
-        }
-    }
-}
-
-impl SiteLifetimes {
-    #[inline]
-    fn add(&mut self, ns: u64) {
-        self.blocks += 1;
-        let (low, carry) = self.total_ns[0].overflowing_add(ns);
-        self.total_ns = [low, self.total_ns[1] + u64::from(carry)];
-        self.min_ns = self.min_ns.min(ns);
-        self.max_ns = self.max_ns.max(ns);
-    }
-
-    fn whole(&self) -> Lifetimes {
-        let [low, high] = self.total_ns.map(u128::from);
-        Lifetimes {
-            blocks: self.blocks,
-            total_ns: high << u64::BITS | low,
-            min_ns: self.min_ns,
-            max_ns: self.max_ns,
-        }
-    }
-}
 
 impl SiteFigures {
     /// Notes what was live at the latest peak, before something changes.
@@ -119,7 +78,7 @@ impl SiteFigures {
             leaked_bytes: self.live_bytes,
             bytes_at_peak: self.bytes_at_peak,
             allocations_at_peak: self.at_peak,
-            lifetimes: self.lifetimes.whole(),
+            lifetimes: self.lifetimes,
         }
     }
 }
@@ -217,6 +176,39 @@ impl Sites {
     }
 }
 
+/// Makes sites of the figures, in the order of these numbers, without a second
+/// piece of memory of that size: there may be hundreds of thousands.
+pub(crate) fn in_order(mut figures: Vec<SiteFigures>, stacks: Stacks, order: &[u32]) -> Vec<Site> {
+    arrange(&mut figures, order.to_vec());
+    let mut stacks = stacks.give(order);
+    // A vector collected from one of elements of the same size keeps its memory.
+    let sites = figures.into_iter();
+    sites
+        .map(|figures| figures.with_stack(stacks.next().unwrap_or_default()))
+        .collect()
+}
+
+/// Puts each element where the order has its number.
+fn arrange(figures: &mut [SiteFigures], mut order: Vec<u32>) {
+    // Along each circle of elements that take each other's places.
+    for first in 0..order.len() {
+        if order[first] as usize == first {
+            continue;
+        }
+        let kept = figures[first];
+        let mut at = first;
+        loop {
+            let from = std::mem::replace(&mut order[at], at as u32) as usize;
+            if from == first {
+                break;
+            }
+            figures[at] = figures[from];
+            at = from;
+        }
+        figures[at] = kept;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,21 +245,35 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_are_summed_beyond_64_bits() {
-        let mut lifetimes = SiteLifetimes::default();
-        let long = [u64::MAX, 5, u64::MAX - 7];
-        long.into_iter().for_each(|ns| lifetimes.add(ns));
-        let whole = lifetimes.whole();
-        assert_eq!(whole.total_ns, long.into_iter().map(u128::from).sum());
-        assert_eq!((whole.blocks, whole.min_ns, whole.max_ns), (3, 5, u64::MAX));
-    }
-
-    #[test]
     fn what_an_event_needs_of_a_site_is_in_as_few_cache_lines_as_possible() {
         const VECTOR_BEGINS: usize = 16;
         assert_eq!(size_of::<SiteFigures>(), 128);
+        assert_eq!(size_of::<Site>(), size_of::<SiteFigures>());
+        assert_eq!(align_of::<Site>(), align_of::<SiteFigures>());
         let first = VECTOR_BEGINS + std::mem::offset_of!(SiteFigures, allocations);
         let last = VECTOR_BEGINS + std::mem::offset_of!(SiteFigures, bytes_at_peak);
         assert_eq!((first % 64, last / 64), (0, first / 64));
+    }
+
+    #[test]
+    fn sites_take_the_places_of_their_figures() {
+        // A circle of four, one of two, and one that stays.
+        let order = [3, 5, 2, 4, 6, 1, 0];
+        let mut stacks = Stacks::default();
+        let figures = (0..order.len() as u32).map(|number| {
+            stacks.add(&[number, 77]);
+            SiteFigures {
+                allocations: number.into(),
+                ..SiteFigures::default()
+            }
+        });
+        let figures: Vec<SiteFigures> = figures.collect();
+        let memory = figures.as_ptr().addr();
+        let sites = in_order(figures, stacks, &order);
+        assert_eq!(sites.as_ptr().addr(), memory);
+        for (site, number) in sites.iter().zip(order) {
+            assert_eq!(site.allocations, u64::from(number));
+            assert_eq!(*site.stack, [77, number]);
+        }
     }
 }

@@ -181,7 +181,7 @@ fn counted(site: &Site) -> CountedStack {
             site.leaked_bytes,
             site.allocations_at_peak,
             site.bytes_at_peak,
-            u64::try_from(site.lifetimes.total_ns / 1000).unwrap_or(u64::MAX),
+            u64::try_from(site.lifetimes.total_ns() / 1000).unwrap_or(u64::MAX),
         ],
     }
 }

@@ -124,7 +124,7 @@ fn of_process(process: &Process) -> Reference {
             allocations: site.allocations,
             leaked_bytes: site.leaked_bytes,
             temporary: site.temporary_allocations,
-            lifetimes_ns: site.lifetimes.total_ns,
+            lifetimes_ns: site.lifetimes.total_ns(),
             bytes_at_peak: site.bytes_at_peak,
         };
         (site.stack_id, figures)

@@ -273,6 +273,8 @@ mod tests {
             let scattered = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15 + n);
             scattered.rotate_left(n as u32 * 7) >> ((number + 5 * n) % 64)
         };
+        let mut lifetimes = Lifetimes::default();
+        (0..number % 4).for_each(|n| lifetimes.add(value(6 + n)));
         let frames = (0..number % 40).map(|n| value(n) as u32);
         Site {
             stack: Stack::from(frames.collect::<Vec<u32>>()),
@@ -283,11 +285,7 @@ mod tests {
             leaked_bytes: value(4),
             bytes_at_peak: value(5),
             allocations_at_peak: number % 2 * u64::MAX,
-            lifetimes: Lifetimes {
-                blocks: value(6) % 1_000,
-                total_ns: value(7).into(),
-                ..Lifetimes::default()
-            },
+            lifetimes,
             ..Site::default()
         }
     }

@@ -86,7 +86,7 @@ impl Figures {
             leaked_allocations: site.leaked_allocations,
             leaked_bytes: site.leaked_bytes,
             temporary: site.temporary_allocations,
-            lifetimes: site.lifetimes.clone(),
+            lifetimes: site.lifetimes,
         };
         match part {
             Part::All => all,
