@@ -17,8 +17,8 @@ use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::source::{Run, TraceSource};
 
-/// Decoded events that wait for their cursors: 6 MiB, a run more a thread.
-const EVENTS_AHEAD: usize = 1 << 18;
+/// Decoded events that wait for their cursors: 3 MiB, a run more a thread.
+const EVENTS_AHEAD: usize = 1 << 17;
 /// When so few are left, a thread that sleeps because there were enough goes on.
 const FEW_AHEAD: usize = EVENTS_AHEAD / 2;
 /// Images with fewer events than this are not worth a thread.
