@@ -11,7 +11,7 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::compiler_fence;
 
-use crate::arch::rule::{Frame, Rule, Step, rare_step, step_from};
+use crate::arch::rule::{Frame, Rule, Step, step, step_by_rsp};
 use crate::arch::{entry, general};
 use crate::kept::{self, Fresh, State, begin_stack, drop_below, fresh, keep, states, verify};
 use crate::modules;
@@ -127,7 +127,8 @@ unsafe fn innermost_sp(states: *const State, end: *const State) -> u64 {
 /// known to lead to slots that have changed may be passed again, but do not lie
 /// before `end`.
 ///
-/// What is done for each frame fits the registers; all else is elsewhere.
+/// Nearly all frames are found by rsp alone: what is done for each of those fits
+/// the registers, and rbp is not looked at. All else is elsewhere.
 #[inline(never)]
 unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const State) -> Option<u32> {
     // SAFETY: the thread's own state; both arrays have DEPTH states.
@@ -138,7 +139,64 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
         let limit = fresh(guarded).add((*thread).depth_limit as usize);
         let mut frame = caller(sp, bp);
         let mut at = fresh(guarded);
-        let mut is_plain = true;
+        let reached = loop {
+            if frame.sp >= next_sp {
+                end = drop_below(states, end, frame.sp);
+                if end != states && (*end.sub(1)).returns_to(&frame) {
+                    if (*end.sub(1)).needs_bp() {
+                        kept::put(at, &frame, Rule(0));
+                        return walk_with_bp(thread, sp, bp, end, at);
+                    }
+                    let holding = verify(thread, end);
+                    if holding == end {
+                        break Reached::Kept(end.offset_from(states) as usize);
+                    }
+                    end = holding;
+                }
+                next_sp = innermost_sp(states, end);
+            }
+            if at == limit {
+                break Reached::End(end::TRUNCATED);
+            }
+            let rule = rule_of(thread, frame.pc);
+            if !rule.is_rsp() {
+                kept::put(at, &frame, Rule(0));
+                return walk_with_bp(thread, sp, bp, end, at);
+            }
+            kept::put(at, &frame, rule);
+            at = at.add(1);
+            if !step_by_rsp(&mut frame, rule) {
+                break Reached::Zero;
+            }
+        };
+        let count = at.offset_from(fresh(guarded)) as usize;
+        match reached {
+            Reached::Kept(base) if base + count <= (*thread).depth_limit as usize => {
+                keep_upon::<true>(thread, base, count)
+            }
+            other => conclude(thread, sp, bp, other, count),
+        }
+    }
+}
+
+/// [`walk`] from the frame at `at` on, behind the fresh states before it: a rule that
+/// needs more than rsp was met, or a kept state that depends on rbp. It is jumped to,
+/// for the stack may be a small one.
+#[inline(never)]
+unsafe fn walk_with_bp(
+    thread: *mut Thread,
+    sp: *const u64,
+    bp: u64,
+    mut end: *const State,
+    mut at: *mut Fresh,
+) -> Option<u32> {
+    // SAFETY: as there.
+    unsafe {
+        let guarded = Thread::guarded(thread);
+        let states = states(guarded).cast_const();
+        let mut next_sp = innermost_sp(states, end);
+        let limit = fresh(guarded).add((*thread).depth_limit as usize);
+        let mut frame = kept::follow_bp(guarded, at, bp);
         let reached = loop {
             if frame.sp >= next_sp {
                 end = drop_below(states, end, frame.sp);
@@ -158,32 +216,18 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
             let Frame { sp, pc, bp } = frame;
             *at = Fresh { sp, pc, bp, rule };
             at = at.add(1);
-            let step = if rule.is_rsp() {
-                step_from(frame.sp, frame, rule)
-            } else {
-                is_plain = false;
-                if !rule.is_plain() {
-                    match rare_step(frame, rule) {
-                        Step::Caller(caller) => frame = caller,
-                        Step::Complete { read_zero: true } => break Reached::Zero,
-                        Step::Complete { read_zero: false } => break Reached::End(end::COMPLETE),
-                        Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
-                        Step::Slow => break Reached::Rare,
-                    }
-                    continue;
-                }
-                step_from(frame.bp, frame, rule)
-            };
-            match step {
+            match step(frame, rule) {
                 Step::Caller(caller) => frame = caller,
-                Step::Complete { .. } => break Reached::Zero,
-                _ => break Reached::End(end::NO_UNWIND_INFORMATION),
+                Step::Complete { read_zero: true } => break Reached::Zero,
+                Step::Complete { read_zero: false } => break Reached::End(end::COMPLETE),
+                Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
+                Step::Slow => break Reached::Rare,
             }
         };
         let count = at.offset_from(fresh(guarded)) as usize;
         match reached {
             Reached::Kept(base) if base + count <= (*thread).depth_limit as usize => {
-                keep_upon(thread, base, count, is_plain)
+                keep_upon::<false>(thread, base, count)
             }
             other => conclude(thread, sp, bp, other, count),
         }
@@ -191,13 +235,18 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
 }
 
 /// Keeps the fresh states of a walk that met the innermost of `base` kept ones.
+/// `PLAIN`: nothing depends on rbp.
 #[inline(never)]
-unsafe fn keep_upon(thread: *mut Thread, base: usize, count: usize, is_plain: bool) -> Option<u32> {
+unsafe fn keep_upon<const PLAIN: bool>(
+    thread: *mut Thread,
+    base: usize,
+    count: usize,
+) -> Option<u32> {
     #[cfg(feature = "verify")]
     crate::verify::note_replay();
     // SAFETY: the thread's own state.
     unsafe {
-        let id = kept::keep_upon(thread, base, count, is_plain)?;
+        let id = kept::keep_upon::<PLAIN>(thread, base, count)?;
         if (*fresh(Thread::guarded(thread))).rule.is_loader() && count > 0 {
             from_loader(thread);
         }

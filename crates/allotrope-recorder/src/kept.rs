@@ -110,9 +110,19 @@ impl State {
     /// Whether a walk that came to `frame` goes on as it did from here.
     #[inline(always)]
     pub fn is_same(&self, frame: &Frame) -> bool {
-        self.sp == frame.sp
-            && self.pc == frame.pc
-            && (self.how & how::NEEDS_BP == 0 || self.bp == frame.bp)
+        self.returns_to(frame) && (!self.needs_bp() || self.bp == frame.bp)
+    }
+
+    /// The same for a walk that did not follow rbp, unless [`State::needs_bp`].
+    #[inline(always)]
+    pub fn returns_to(&self, frame: &Frame) -> bool {
+        self.sp == frame.sp && self.pc == frame.pc
+    }
+
+    /// Whether a walk that goes on from here depends on rbp.
+    #[inline(always)]
+    pub fn needs_bp(&self) -> bool {
+        self.how & how::NEEDS_BP != 0
     }
 }
 
@@ -136,6 +146,37 @@ unsafe fn paths(guarded: *mut Guarded) -> *mut u64 {
 pub unsafe fn fresh(guarded: *mut Guarded) -> *mut Fresh {
     // SAFETY: the thread's own state.
     unsafe { (&raw mut (*guarded).fresh).cast::<Fresh>().add(1) }
+}
+
+/// Makes `at` the state of a frame, but for its rbp.
+#[inline(always)]
+pub unsafe fn put(at: *mut Fresh, frame: &Frame, rule: Rule) {
+    // SAFETY: the thread's own state.
+    unsafe {
+        (*at).sp = frame.sp;
+        (*at).pc = frame.pc;
+        (*at).rule = rule;
+    }
+}
+
+/// Gives their rbp to the fresh states before `end`, all found by rsp, whose
+/// innermost has `bp`; and gives their caller, of which `end` has the rest.
+pub unsafe fn follow_bp(guarded: *mut Guarded, end: *const Fresh, mut bp: u64) -> Frame {
+    // SAFETY: the thread's own state; the walk read the return addresses of these
+    // frames, in which the slots of rbp lie.
+    unsafe {
+        let mut at = fresh(guarded);
+        while at.cast_const() != end {
+            (*at).bp = bp;
+            let slot = (*at).rule.slot();
+            at = at.add(1);
+            if slot != 0 {
+                bp = load((*at).sp - 8 * slot);
+            }
+        }
+        let Fresh { sp, pc, .. } = *end;
+        Frame { sp, pc, bp }
+    }
 }
 
 /// The end of the kept states, of those up to `end`, that are not inside `sp`.
@@ -355,42 +396,28 @@ pub unsafe fn keep(thread: *mut Thread, count: usize) -> Option<u32> {
 }
 
 /// Keeps the `count` fresh states, outside-in, upon the `base` kept ones, of which
-/// there are some, and gives each its id. `is_plain`: their rules are all
-/// [`Rule::is_rsp`].
+/// there are some, and gives each its id. `PLAIN`: their rules are all
+/// [`Rule::is_rsp`], and no kept one depends on the rbp that they lead to.
 ///
 /// A handler may interrupt this and jump away: until all is written, no state
 /// counts as kept that is written here.
 #[inline(always)]
-pub unsafe fn keep_upon(
+pub unsafe fn keep_upon<const PLAIN: bool>(
     thread: *mut Thread,
     base: usize,
     count: usize,
-    is_plain: bool,
 ) -> Option<u32> {
     // SAFETY: the thread's own state; `base + count` is at most DEPTH.
     unsafe {
         let guarded = Thread::guarded(thread);
         set_kept(guarded, base - 1);
         let outer = states(guarded).add(base - 1);
-        if is_plain && (*outer).how & how::NEEDS_BP == 0 {
+        if PLAIN {
             (*outer).how = how::reached((*outer).how, Rule(0));
-            write::<true>(thread, base, count)
-        } else {
-            keep_with_bp(thread, base, count)
-        }
-    }
-}
-
-#[inline(never)]
-unsafe fn keep_with_bp(thread: *mut Thread, base: usize, count: usize) -> Option<u32> {
-    // SAFETY: as `keep_upon`.
-    unsafe {
-        let guarded = Thread::guarded(thread);
-        let outer = states(guarded).add(base - 1);
-        if count > 0 {
+        } else if count > 0 {
             (*outer).how = how::reached((*outer).how, (*fresh(guarded).add(count - 1)).rule);
         }
-        write::<false>(thread, base, count)
+        write::<PLAIN>(thread, base, count)
     }
 }
 
@@ -440,7 +467,7 @@ impl Chain {
             State {
                 sp,
                 pc,
-                bp,
+                bp: if PLAIN { 0 } else { bp },
                 id,
                 how,
             }
@@ -458,18 +485,21 @@ unsafe fn write<const PLAIN: bool>(thread: *mut Thread, base: usize, count: usiz
         let mut chain = Chain::upon(guarded, base);
         let first = fresh(guarded);
         let mut fresh = first.add(count);
-        let mut index = base;
+        let mut at = states(guarded).add(base);
+        let mut path_at = paths(guarded).add(base);
         while fresh != first {
             fresh = fresh.sub(1);
             let place = (*fresh).rule.place();
             let state = chain.next::<PLAIN>(fresh);
             let Some(id) = stack_ids::known(guarded, chain.path, place, chain.id) else {
-                return write_unknown::<PLAIN>(thread, base, count, index);
+                let unknown = at.offset_from(states(guarded)) as usize;
+                return write_unknown::<PLAIN>(thread, base, count, unknown);
             };
             chain.id = id;
-            *states(guarded).add(index) = State { id, ..state };
-            paths(guarded).add(index).write(chain.path);
-            index += 1;
+            *at = State { id, ..state };
+            path_at.write(chain.path);
+            at = at.add(1);
+            path_at = path_at.add(1);
         }
         if !PLAIN {
             note_all_special(guarded, base, base + count);

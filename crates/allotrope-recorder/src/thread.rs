@@ -119,8 +119,8 @@ pub struct Guarded {
     /// The same, by such a state, for those outside of it.
     pub outer_special: [u16; DEPTH],
     /// States of the walk under way, innermost first, behind one that stays
-    /// empty.
-    pub fresh: Lines<[Fresh; 1 + DEPTH]>,
+    /// empty; and room for the frame that follows.
+    pub fresh: Lines<[Fresh; 1 + DEPTH + 1]>,
     /// Stack ids by parent and address.
     pub ids: Lines<StackIds>,
     /// What is known of code addresses.

@@ -57,8 +57,12 @@ const LOADER: u64 = 1 << 47;
 pub const FRAME_POINTER_SLOT: u64 = 2;
 
 impl Rule {
-    /// A rule; `None` if the numbers do not fit.
+    /// A rule; `None` if the numbers do not fit. By [`Kind::Rsp`] the CFA lies above
+    /// the frame, and is aligned if rsp is.
     pub const fn new(kind: Kind, cfa_offset: i64, bp_slot: u64) -> Option<Self> {
+        if matches!(kind, Kind::Rsp) && (cfa_offset <= 0 || cfa_offset & 7 != 0) {
+            return None;
+        }
         if cfa_offset as i32 as i64 != cfa_offset || bp_slot >= 1 << 12 {
             return None;
         }
@@ -197,6 +201,22 @@ pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
             _ => rare_step(frame, rule),
         }
     }
+}
+
+/// As [`step`] by a rule that [`Rule::is_rsp`], without following rbp. `false`: a
+/// return address of 0 ends the stack.
+///
+/// # Safety
+/// As [`step`].
+#[inline(always)]
+pub unsafe fn step_by_rsp(frame: &mut Frame, rule: Rule) -> bool {
+    // No stack reaches to the end of all addresses, and an offset has 31 bits.
+    let cfa = frame.sp.wrapping_add(rule.offset());
+    // SAFETY: the CFA lies above the frame on the same stack.
+    let pc = unsafe { load(cfa - 8) };
+    frame.sp = cfa;
+    frame.pc = pc & (EXACT - 1);
+    pc != 0
 }
 
 /// As [`step`] by a rule that is plain; `base` is the register that it starts
