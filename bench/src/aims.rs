@@ -60,10 +60,7 @@ const GENERAL: [General; 5] = [
         what: "reading ≤ 0.05 s per million allocations",
         measure: |row| {
             let allocations = row.events()?.allocations;
-            let reports = &row.tools.get("allotrope")?.samples;
-            let wall = reports
-                .iter()
-                .find_map(|(_, sample)| Some(sample.report.as_ref()?.wall))?;
+            let wall = row.of_reports("allotrope", |report| report.wall)?.middle;
             (allocations >= READING_LEAST).then_some((wall / (allocations as f64 / 1e6), READING))
         },
         unit: "s",

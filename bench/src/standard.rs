@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::figures::Median;
 use crate::job::{Figure, Job};
 use crate::row::{Aim, Row};
-use crate::run::{Events, Runner, Sample};
+use crate::run::{Events, Report, Runner, Sample};
 use crate::tool::Tool;
 
 /// How often, and for how long.
@@ -143,6 +143,13 @@ impl Measured {
     pub fn median(&self, tool: &str, figure: impl Fn(&Sample) -> f64) -> Option<Median> {
         let runs = self.tools.get(tool)?;
         Median::of(runs.samples.iter().map(|(_, sample)| figure(sample)))
+    }
+
+    /// A figure of what reading each of a tool's traces took.
+    pub fn of_reports(&self, tool: &str, figure: impl Fn(&Report) -> f64) -> Option<Median> {
+        let runs = self.tools.get(tool)?;
+        let reports = runs.samples.iter();
+        Median::of(reports.filter_map(|(_, sample)| sample.report.as_ref().map(&figure)))
     }
 
     /// A figure of a tool's runs against that of the plain runs of the same

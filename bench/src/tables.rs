@@ -197,15 +197,7 @@ fn cost_table(rows: &[Measured], tool: &str) -> String {
         let seconds = |of: &dyn Fn(&Sample) -> f64| {
             cell(row.median(tool, of), &|s| format!("{} s", short(s)))
         };
-        let report = |of: &dyn Fn(&crate::run::Report) -> f64| {
-            let samples = row.tools.get(tool).map(|runs| &runs.samples);
-            Median::of(
-                samples
-                    .into_iter()
-                    .flatten()
-                    .filter_map(|(_, sample)| sample.report.as_ref().map(of)),
-            )
-        };
+        let report = |of: &dyn Fn(&crate::run::Report) -> f64| row.of_reports(tool, of);
         let _ = writeln!(
             text,
             "| {} | {:.2} M | {} | {} | {} | {} | {} | {} | {} | {} |",

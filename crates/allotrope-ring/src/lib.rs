@@ -30,7 +30,7 @@
 //! interrupted by a signal handler that allocates writes those events to a
 //! second lane, so that a half-made event is never seen. The collector frees a
 //! lane when its image has ended and everything in it was read.
-#![cfg_attr(not(feature = "collector"), no_std)]
+#![cfg_attr(not(any(test, feature = "collector")), no_std)]
 
 #[cfg(feature = "collector")]
 pub mod arena;
