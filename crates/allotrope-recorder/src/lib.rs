@@ -49,6 +49,7 @@ mod places;
 mod process;
 mod program;
 mod quiet;
+mod recent;
 mod remarks;
 mod reported;
 mod stack_ids;

@@ -20,6 +20,7 @@ use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 use crate::arch::rule::Rule;
 use crate::capture;
 use crate::modules;
+use crate::recent::enter;
 use crate::stack_ids;
 use crate::thread::{DEPTH, Guarded, Lines, Thread};
 
@@ -143,19 +144,6 @@ unsafe fn second_look(thread: *mut Thread, pc: u64) -> Rule {
             }
         }
         look_up(thread, pc)
-    }
-}
-
-/// Puts a word first in its set; those before `way` move by one. Left in the
-/// middle, the set lacks a word or has one twice.
-#[inline(always)]
-unsafe fn enter(set: *mut u64, way: usize, word: u64) {
-    // SAFETY: a set has so many words.
-    unsafe {
-        for later in (1..=way).rev() {
-            set.add(later).write_volatile(*set.add(later - 1));
-        }
-        set.write_volatile(word);
     }
 }
 

@@ -18,6 +18,7 @@ use allotrope_ring::words::{STACK_BITS, STACK_IDS};
 use crate::arch::rule::{EXACT, Rule};
 use crate::events;
 use crate::places;
+use crate::recent::enter;
 use crate::thread::{Guarded, Thread};
 
 /// Entries of the cache. cc1plus told 1.2 nodes an allocation with 16 K entries of
@@ -58,19 +59,6 @@ unsafe fn set(guarded: *mut Guarded, path: u64) -> *mut u64 {
     let set = (path >> (u64::BITS - SETS.trailing_zeros())) as usize;
     // SAFETY: the thread's own state.
     unsafe { (&raw mut (*guarded).ids).cast::<u64>().add(set * WAYS) }
-}
-
-/// Puts an entry first in its set; those before `way` move by one. Left in the
-/// middle, the set lacks an entry or has one twice.
-#[inline(always)]
-unsafe fn enter(set: *mut u64, way: usize, entry: u64) {
-    // SAFETY: a set has so many.
-    unsafe {
-        for later in (1..=way).rev() {
-            set.add(later).write_volatile(*set.add(later - 1));
-        }
-        set.write_volatile(entry);
-    }
 }
 
 /// The id of the stack with this path, whose innermost frame is at `place` and
