@@ -8,9 +8,9 @@
 //! looked at again, from the next frame on (a multikey quicksort, Bentley and
 //! Sedgewick 1997, of several characters at once).
 
-use std::hint::black_box;
 use std::ops::Range;
 
+use crate::near::bring_near;
 use crate::site::SiteFigures;
 use crate::stack::Stacks;
 
@@ -69,7 +69,13 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
         }
         let mut goes_on = false;
         for items in some.chunks_mut(AHEAD) {
-            bring_near(items, depth, stacks);
+            // Fetched one after the other each stack would be waited for.
+            for frame in items
+                .iter()
+                .filter_map(|item| rest(stacks, item, depth).first())
+            {
+                bring_near(frame);
+            }
             for item in items {
                 let rest = rest(stacks, item, depth);
                 goes_on |= !rest.is_empty();
@@ -83,14 +89,6 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
         }
     }
     items.into_iter().map(|item| item.site).collect()
-}
-
-/// Has the next frames of all these fetched at the same time: one after the other
-/// each would be waited for.
-#[inline]
-fn bring_near(items: &[Item], depth: usize, stacks: &Stacks) {
-    let frames = items.iter().map(|item| rest(stacks, item, depth).first());
-    black_box(frames.fold(0, |seen, frame| seen ^ frame.map_or(0, |frame| *frame)));
 }
 
 /// What follows the first `depth` frames of the site's stack.
