@@ -154,7 +154,7 @@ impl<'a> Ledger<'a> {
     #[inline]
     fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         if blocks.replaced != NO_BLOCK {
-            self.lose(step.address, *live.block(blocks.replaced));
+            self.lose(step.address, live.block(blocks.replaced));
         }
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
@@ -186,7 +186,7 @@ impl<'a> Ledger<'a> {
             self.miss(step.address);
             return;
         }
-        let block = *live.block(number);
+        let block = live.block(number);
         if block.site == INHERITED {
             self.totals.inherited_deallocations += 1;
             return;
@@ -281,7 +281,7 @@ impl<'a> Ledger<'a> {
             (live.block(number).allocated_ns, made.get(number), at)
         });
         for (address, number) in left {
-            self.show(observer, address, *live.block(number), None);
+            self.show(observer, address, live.block(number), None);
         }
     }
 

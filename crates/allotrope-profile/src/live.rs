@@ -13,15 +13,17 @@
 //! here, and because a program may have millions of live blocks: the next
 //! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
 
+mod memory;
 mod records;
+mod slots;
 
 use allotrope_trace::model::Event;
 
 use crate::cursor::Step;
-use crate::near::bring_near;
 use crate::place::place_of;
 pub(crate) use records::LiveBlock;
 use records::Records;
+use slots::Slots;
 
 /// Number of a live block.
 pub(crate) type BlockNumber = usize;
@@ -68,7 +70,7 @@ pub(crate) struct Spot {
 
 /// The live blocks by place.
 pub(crate) struct LiveBlocks {
-    slots: Vec<u64>,
+    slots: Slots,
     mask: usize,
     shift: u32,
     taken: usize,
@@ -83,7 +85,7 @@ impl LiveBlocks {
     /// the numbers from 0 on.
     pub(crate) fn new(inherited: impl Iterator<Item = (u64, u64)>, now: u64) -> Self {
         let mut live = Self {
-            slots: vec![EMPTY; FEWEST_SLOTS],
+            slots: Slots::new(FEWEST_SLOTS),
             mask: FEWEST_SLOTS - 1,
             shift: u64::BITS - FEWEST_SLOTS.trailing_zeros(),
             taken: 0,
@@ -92,27 +94,21 @@ impl LiveBlocks {
         };
         for (place, size) in inherited {
             let block = live.hand_out(place).block;
-            live.records[block] = LiveBlock {
-                place,
-                size,
-                allocated_ns: now,
-                site: INHERITED,
-                thread: u32::MAX,
-            };
+            live.describe(block, (size, now), (INHERITED, u32::MAX));
         }
         live
     }
 
     /// Place and number of every live block, in no order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)> {
-        let taken = self.slots.iter().filter(|&&slot| slot != EMPTY);
-        taken.map(|&slot| (self.records[number_of(slot)].place, number_of(slot)))
+        let taken = self.slots.iter().filter(|&slot| slot != EMPTY);
+        taken.map(|slot| (self.records.place(number_of(slot)), number_of(slot)))
     }
 
     /// What is known of a block.
     #[inline]
-    pub(crate) fn block(&self, number: BlockNumber) -> &LiveBlock {
-        &self.records[number]
+    pub(crate) fn block(&self, number: BlockNumber) -> LiveBlock {
+        self.records.get(number)
     }
 
     /// Notes what is known of a block.
@@ -123,14 +119,8 @@ impl LiveBlocks {
         (size, allocated_ns): (u64, u64),
         (site, thread): (u32, u32),
     ) {
-        let record = &mut self.records[number];
-        *record = LiveBlock {
-            place: record.place,
-            size,
-            allocated_ns,
-            site,
-            thread,
-        };
+        self.records
+            .describe(number, (size, allocated_ns), (site, thread));
     }
 
     /// Whether the table is so large that it is better [looked
@@ -143,9 +133,7 @@ impl LiveBlocks {
     /// Has the record of a block brought near.
     #[inline]
     pub(crate) fn ask_for(&self, number: BlockNumber) {
-        if let Some(record) = self.records.get(number) {
-            bring_near(record);
-        }
+        self.records.bring_near(number);
     }
 
     /// Has the records brought near of the first [`AHEAD`] of these events, of
@@ -155,12 +143,22 @@ impl LiveBlocks {
     pub(crate) fn look_ahead(&self, events: &[Event]) {
         let (next, after) = events.split_at(events.len().min(AHEAD));
         for event in after.iter().take(AHEAD) {
-            // The one behind it is looked at too, in most cases.
+            // The one behind it is looked at too, in most cases, and may lie in the
+            // next cache line.
             let home = self.home(hash_of(place_of(event)));
-            bring_near(&self.slots[(home + 1) & self.mask]);
+            self.slots.bring_near(home);
+            self.slots.bring_near((home + 1) & self.mask);
         }
         for event in next {
-            let slot = self.slots[self.home(hash_of(place_of(event))) & self.mask];
+            let hash = hash_of(place_of(event));
+            let home = self.home(hash);
+            let first = self.slots.get(home);
+            let second = self.slots.get((home + 1) & self.mask);
+            let slot = if is_tagged(first, hash) {
+                first
+            } else {
+                second
+            };
             self.ask_for(number_of(slot));
         }
     }
@@ -176,7 +174,7 @@ impl LiveBlocks {
         if self.shift >= u64::BITS - TAG_BITS {
             self.home(slot)
         } else {
-            self.home(hash_of(self.records[number_of(slot)].place))
+            self.home(hash_of(self.records.place(number_of(slot))))
         }
     }
 
@@ -187,14 +185,14 @@ impl LiveBlocks {
         let mut at = self.home(hash);
         loop {
             at &= self.mask;
-            let slot = self.slots[at];
+            let slot = self.slots.get(at);
             if slot == EMPTY {
                 let block = NO_BLOCK;
                 return Spot { at, hash, block };
             }
-            if (slot ^ hash) >> NUMBER_BITS == 0 {
+            if is_tagged(slot, hash) {
                 let block = number_of(slot);
-                if self.records[block].place == place {
+                if self.records.place(block) == place {
                     return Spot { at, hash, block };
                 }
             }
@@ -254,7 +252,7 @@ impl LiveBlocks {
         if blocks.replaced == NO_BLOCK {
             self.clear(spot.at);
         } else {
-            self.slots[spot.at] = slot_of(spot.hash, blocks.replaced);
+            self.slots.set(spot.at, slot_of(spot.hash, blocks.replaced));
         }
         self.recycle(blocks.block);
     }
@@ -267,7 +265,7 @@ impl LiveBlocks {
             self.fill(spot, place)
         } else {
             let block = self.number(place);
-            self.slots[spot.at] = slot_of(spot.hash, block);
+            self.slots.set(spot.at, slot_of(spot.hash, block));
             block
         };
         Blocks { block, replaced }
@@ -279,8 +277,7 @@ impl LiveBlocks {
         let Some(number) = self.unused.checked_sub(1) else {
             return self.fresh(place);
         };
-        let record = &mut self.records[number as usize];
-        self.unused = std::mem::replace(&mut record.place, place);
+        self.unused = self.records.replace_place(number as usize, place);
         // What is used next may have been unused for long.
         self.ask_for((self.unused as BlockNumber).wrapping_sub(1));
         number as usize
@@ -306,7 +303,7 @@ impl LiveBlocks {
 
     #[inline]
     fn recycle(&mut self, block: BlockNumber) {
-        self.records[block].place = self.unused;
+        self.records.set_place(block, self.unused);
         self.unused = block as u64 + 1;
     }
 
@@ -321,7 +318,7 @@ impl LiveBlocks {
     /// Puts the block into the empty spot.
     #[inline]
     fn put(&mut self, spot: Spot, block: BlockNumber) {
-        self.slots[spot.at] = slot_of(spot.hash, block);
+        self.slots.set(spot.at, slot_of(spot.hash, block));
         self.taken += 1;
         if self.taken > self.slots.len() / 8 * 5 {
             self.grow();
@@ -354,31 +351,39 @@ impl LiveBlocks {
         let mut at = hole;
         loop {
             at = (at + 1) & self.mask;
-            let slot = self.slots[at];
+            let slot = self.slots.get(at);
             if slot == EMPTY {
                 break;
             }
             let from_home = at.wrapping_sub(self.home_of(slot)) & self.mask;
             if from_home >= (at.wrapping_sub(hole) & self.mask) {
-                self.slots[hole] = slot;
+                self.slots.set(hole, slot);
                 hole = at;
             }
         }
-        self.slots[hole] = EMPTY;
+        self.slots.set(hole, EMPTY);
     }
 
     #[cold]
     fn grow(&mut self) {
         let size = self.slots.len() * 2;
-        let before = std::mem::replace(&mut self.slots, vec![EMPTY; size]);
+        let before = std::mem::replace(&mut self.slots, Slots::new(size));
         self.mask = size - 1;
         self.shift -= 1;
-        for slot in before.into_iter().filter(|&slot| slot != EMPTY) {
-            let mut at = self.home_of(slot);
-            while self.slots[at & self.mask] != EMPTY {
-                at += 1;
+        // The slots from here on to the end are empty and are not looked at, for a
+        // look at memory that was never written costs a fault of its own. So what
+        // was pushed beyond the end comes last, the rest nearly in order of homes.
+        let mut untouched = 0;
+        let begin = before.iter().position(|slot| slot == EMPTY).unwrap_or(0);
+        for part in [begin..before.len(), 0..begin] {
+            for slot in before.range(part).filter(|&slot| slot != EMPTY) {
+                let mut at = self.home_of(slot);
+                while at < untouched && self.slots.get(at) != EMPTY {
+                    at = (at + 1) & self.mask;
+                }
+                self.slots.set(at, slot);
+                untouched = untouched.max(at + 1);
             }
-            self.slots[at & self.mask] = slot;
         }
     }
 }
@@ -392,6 +397,12 @@ fn hash_of(place: u64) -> u64 {
 #[inline]
 fn slot_of(hash: u64, block: BlockNumber) -> u64 {
     (hash & !NUMBER) | ((block as u64 + 1) & NUMBER)
+}
+
+/// Whether the slot has the highest bits of this hash.
+#[inline]
+fn is_tagged(slot: u64, hash: u64) -> bool {
+    (slot ^ hash) >> NUMBER_BITS == 0
 }
 
 /// The number of the block in a slot; [`NO_BLOCK`] of an empty one.
@@ -479,6 +490,53 @@ mod tests {
         }
     }
 
+    /// The place with this hash, which is the place times an odd number.
+    fn place_with(hash: u64) -> u64 {
+        let times = hash_of(1);
+        // Each step doubles how many of the lowest bits are right.
+        let inverse = (0..6).fold(1_u64, |x, _| {
+            x.wrapping_mul(2_u64.wrapping_sub(times.wrapping_mul(x)))
+        });
+        hash.wrapping_mul(inverse)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Also where many have one home and are pushed from it, beyond the end too.
+        #[test]
+        fn it_grows_with_blocks_that_are_pushed_from_their_homes(
+            homes in prop::collection::btree_set(
+                prop_oneof![0..3_u64, 500..540_u64, 1018..1024_u64],
+                1..40,
+            ),
+            deeds in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0..8_u8), 1500),
+        ) {
+            let homes: Vec<u64> = homes.into_iter().collect();
+            let home_bits = FEWEST_SLOTS.trailing_zeros();
+            let mut live = LiveBlocks::new(std::iter::empty(), 0);
+            let mut model = BTreeMap::new();
+            for (which, rest, kind) in deeds {
+                let home = homes[which.index(homes.len())];
+                let hash = home << (u64::BITS - home_bits) | rest >> home_bits;
+                prop_assert_eq!(live.home(hash) >> (live.mask.count_ones() - home_bits), home as usize);
+                model.insert(place_with(hash), live.apply(&step(true, place_with(hash))).block);
+                if kind == 0 {
+                    let (&gone, &number) = model.range(rest..).next().or(model.first_key_value()).unwrap();
+                    let blocks = live.apply(&step(false, gone));
+                    prop_assert_eq!(blocks.block, number);
+                    live.forget(false, blocks);
+                    model.remove(&gone);
+                }
+            }
+            prop_assert!(live.slots.len() > FEWEST_SLOTS);
+            agree(&live, &model);
+            for (&place, &number) in &model {
+                prop_assert_eq!(live.find(place).block, number);
+            }
+        }
+    }
+
     #[test]
     fn it_grows_and_shrinks_with_many_blocks() {
         let mut live = LiveBlocks::new(std::iter::empty(), 0);
@@ -493,6 +551,6 @@ mod tests {
             live.forget(false, blocks);
         }
         assert_eq!(live.taken, 0);
-        assert!(live.slots.iter().all(|&slot| slot == EMPTY));
+        assert!(live.slots.iter().all(|slot| slot == EMPTY));
     }
 }

@@ -87,7 +87,7 @@ impl Ledger<'_> {
 
     #[inline]
     fn take_deallocation(&mut self, by: u32, event: &Event, spot: Spot, live: &mut LiveBlocks) {
-        let block = *live.block(spot.block);
+        let block = live.block(spot.block);
         live.remove(spot);
         self.entries[event.entry as usize].deallocations += 1;
         let thread = &mut self.threads[by as usize];
