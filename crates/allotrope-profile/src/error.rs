@@ -13,6 +13,9 @@ pub enum ReplayError {
     /// The source of the events broke its own promise.
     #[error("the source has no run of events number {0}; it must keep what it listed")]
     NoSuchRun(usize),
+    /// The source of the stacks broke its own promise.
+    #[error("the source has no stack nodes of number {0}; it must keep what it listed")]
+    NoSuchStacks(usize),
     /// A window was asked for that is not there.
     #[error(
         "the trace has no window that opened at epoch {opened} in process {image}; \

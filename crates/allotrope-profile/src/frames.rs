@@ -2,17 +2,28 @@
 //! trace carries, expands inlined frames and makes every frame once.
 
 use allotrope_trace::model::{
-    Frame as SymbolFrame, ImageId, Module as TraceModule, ModuleId, NO_MAPPING, StackId, StackNode,
-    Symbols, stack_end,
+    Frame as SymbolFrame, ImageId, Mapping, MappingId, Module as TraceModule, ModuleId, NO_MAPPING,
+    StackId, StackNode, Symbols, stack_end,
 };
 use rustc_hash::FxHashMap;
 
 use crate::index::Image;
 use crate::model::{Frame, Module, UNKNOWN_MODULE, file_name};
+use crate::runtime_code::RuntimeCode;
 use crate::stack::Stacks;
+use crate::stack_tree::StackTree;
 
 /// How deep a stack is followed; a recorder cuts far below.
 const DEPTH_LIMIT: usize = 1 << 20;
+
+/// What is to be known of an image to name its code.
+pub(crate) struct Code<'a> {
+    pub image: ImageId,
+    pub stacks: &'a StackTree,
+    pub mappings: &'a FxHashMap<MappingId, Mapping>,
+    /// What it made itself.
+    pub runtime: &'a RuntimeCode,
+}
 
 /// Makes the frame and module tables of a profile.
 pub(crate) struct FrameTable {
@@ -76,6 +87,18 @@ struct ModuleSymbols {
     locations: FxHashMap<(u64, bool), (u32, u32)>,
 }
 
+impl<'a> Code<'a> {
+    /// Of this image, which has its stacks.
+    pub(crate) fn of<H>(image: &'a Image<H>, runtime: &'a RuntimeCode) -> Self {
+        Self {
+            image: image.start.image,
+            stacks: &image.stacks,
+            mappings: &image.mappings,
+            runtime,
+        }
+    }
+}
+
 impl FrameTable {
     pub(crate) fn new(
         modules: &FxHashMap<ModuleId, TraceModule>,
@@ -130,18 +153,13 @@ impl FrameTable {
 
     /// Adds the frames of a stack to `stacks`, and gives how the stack ends (one of
     /// [`stack_end`]).
-    pub(crate) fn stack<H>(
-        &mut self,
-        image: &Image<H>,
-        stack: StackId,
-        stacks: &mut Stacks,
-    ) -> u32 {
-        if self.latest.image != Some(image.start.image) {
+    pub(crate) fn stack(&mut self, code: &Code<'_>, stack: StackId, stacks: &mut Stacks) -> u32 {
+        if self.latest.image != Some(code.image) {
             self.latest.cut(0);
             self.runtime.clear();
-            self.latest.image = Some(image.start.image);
+            self.latest.image = Some(code.image);
         }
-        match self.walk(image, stack) {
+        match self.walk(code, stack) {
             Outer::Latest(shared) => self.latest.cut(shared),
             Outer::End(end) => {
                 self.latest.cut(0);
@@ -159,7 +177,7 @@ impl FrameTable {
 
     /// Finds the nodes of a stack that are not among those of the latest one, and
     /// their frames. A parent has a smaller id; what claims otherwise ends the walk.
-    fn walk<H>(&mut self, image: &Image<H>, stack: StackId) -> Outer {
+    fn walk(&mut self, code: &Code<'_>, stack: StackId) -> Outer {
         self.inner.clear();
         let mut id = stack;
         // Nodes of the latest stack whose ids are not larger.
@@ -172,11 +190,11 @@ impl FrameTable {
             if known && self.inner.len() + outer < DEPTH_LIMIT {
                 return Outer::Latest(outer);
             }
-            let node = image.stacks.get(id).map(|node| (node, 0));
-            let Some((node, name)) = node.or_else(|| image.runtime_code.borrow().node(id)) else {
+            let node = code.stacks.get(id).map(|node| (node, 0));
+            let Some((node, name)) = node.or_else(|| code.runtime.node(id)) else {
                 return Outer::End(stack_end::NOT_RECORDED);
             };
-            let part = self.part(image, node, name);
+            let part = self.part(code, node, name);
             self.inner.push((id, part));
             if node.parent >= id {
                 return Outer::End(stack_end::NOT_RECORDED);
@@ -189,13 +207,13 @@ impl FrameTable {
     /// The frames of a node: `name` says which of its names an address had where
     /// code was made at run time.
     #[inline]
-    fn part<H>(&mut self, image: &Image<H>, node: StackNode, name: u32) -> Part {
+    fn part(&mut self, code: &Code<'_>, node: StackNode, name: u32) -> Part {
         let runtime = if node.mapping == NO_MAPPING {
-            self.runtime_frames(image, node, name)
+            self.runtime_frames(code, node, name)
         } else {
             None
         };
-        runtime.unwrap_or_else(|| self.resolve(image, node))
+        runtime.unwrap_or_else(|| self.resolve(code, node))
     }
 
     fn truncated(&mut self) -> u32 {
@@ -212,14 +230,13 @@ impl FrameTable {
     }
 
     /// The names of code that the image made itself. `None` if there is none.
-    fn runtime_frames<H>(&mut self, image: &Image<H>, node: StackNode, name: u32) -> Option<Part> {
+    fn runtime_frames(&mut self, code: &Code<'_>, node: StackNode, name: u32) -> Option<Part> {
         let named = (node.address, node.exact, name);
         let part = if let Some(&part) = self.runtime.get(&named) {
             part
         } else {
-            let code = image.runtime_code.borrow();
             let unnamed = || format!("{:#x}", node.address);
-            let frames = code.frames(node.address, node.exact, name);
+            let frames = code.runtime.frames(node.address, node.exact, name);
             let frames = frames.map(|frame| frame_of(frame, UNKNOWN_MODULE, &unnamed));
             let part = self.keep(frames);
             self.runtime.insert(named, part);
@@ -229,8 +246,8 @@ impl FrameTable {
     }
 
     #[inline]
-    fn resolve<H>(&mut self, image: &Image<H>, node: StackNode) -> Part {
-        let mapping = image.mappings.get(&node.mapping);
+    fn resolve(&mut self, code: &Code<'_>, node: StackNode) -> Part {
+        let mapping = code.mappings.get(&node.mapping);
         let place = Place {
             module: mapping
                 .filter(|_| node.mapping != NO_MAPPING)

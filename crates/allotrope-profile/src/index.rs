@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use allotrope_trace::model::{
     ImageEnd, ImageId, ImageStart, LossReason, Mapping, MappingId, Module, ModuleId, Record,
-    Recording, StackId, StackNode, StreamId, Symbols, ThreadId, Unrecorded, stack_end,
+    Recording, StreamId, Symbols, ThreadId, Unrecorded,
 };
 use rustc_hash::FxHashMap;
 
@@ -15,7 +15,8 @@ use crate::clock::Timeline;
 use crate::counts::Counted;
 use crate::error::ReplayError;
 use crate::runtime_code::RuntimeCode;
-use crate::source::{Run, SourceEntry, TraceSource};
+use crate::source::{Run, SourceEntry, StackPart, TraceSource};
+use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::window_table::WindowTable;
 
 /// All of a trace but its events.
@@ -55,83 +56,6 @@ pub(crate) struct Image<H> {
 pub(crate) struct Waited {
     pub waits: u64,
     pub ticks: u64,
-}
-
-/// An image's stack nodes, of which there may be millions.
-#[derive(Default)]
-pub(crate) struct StackTree {
-    nodes: Vec<PackedNode>,
-    /// [`StackNode::exact`] of each, 64 to a word.
-    exact: Vec<u64>,
-    /// Nodes beyond a gap, which a damaged file may have.
-    beyond: FxHashMap<StackId, StackNode>,
-}
-
-/// A [`StackNode`] but for one bit.
-#[derive(Clone, Copy)]
-struct PackedNode {
-    parent: StackId,
-    mapping: MappingId,
-    address: u64,
-}
-
-impl StackTree {
-    fn add(&mut self, first: StackId, nodes: Vec<StackNode>) {
-        if first == self.next_dense() {
-            self.nodes.reserve(nodes.len());
-        }
-        for (id, node) in (first..=StackId::MAX).zip(nodes) {
-            if id < stack_end::FIRST_NODE {
-                continue;
-            }
-            if id == self.next_dense() {
-                self.push(node);
-            } else if self.get(id).is_none() {
-                self.beyond.insert(id, node);
-            }
-        }
-    }
-
-    fn push(&mut self, node: StackNode) {
-        let bit = self.nodes.len() % 64;
-        if bit == 0 {
-            self.exact.push(0);
-        }
-        if let Some(word) = self.exact.last_mut() {
-            *word |= u64::from(node.exact) << bit;
-        }
-        self.nodes.push(PackedNode {
-            parent: node.parent,
-            mapping: node.mapping,
-            address: node.address,
-        });
-    }
-
-    /// The id behind those without a gap.
-    fn next_dense(&self) -> StackId {
-        stack_end::FIRST_NODE.saturating_add(self.nodes.len() as StackId)
-    }
-
-    /// An id that no node has, and none after it.
-    pub(crate) fn next_id(&self) -> StackId {
-        let beyond = self.beyond.keys().map(|id| id.saturating_add(1)).max();
-        self.next_dense().max(beyond.unwrap_or(0))
-    }
-
-    /// The node of this id.
-    #[inline]
-    pub(crate) fn get(&self, id: StackId) -> Option<StackNode> {
-        let index = id.checked_sub(stack_end::FIRST_NODE)? as usize;
-        let Some(node) = self.nodes.get(index) else {
-            return self.beyond.get(&id).copied();
-        };
-        Some(StackNode {
-            parent: node.parent,
-            address: node.address,
-            mapping: node.mapping,
-            exact: self.exact[index / 64] >> (index % 64) & 1 != 0,
-        })
-    }
 }
 
 /// An image's threads, numbered densely as they are met.
@@ -197,6 +121,27 @@ pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
 pub(crate) fn index<S: TraceSource>(
     source: &S,
 ) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
+    let Outline {
+        mut index,
+        names,
+        stacks,
+    } = outline(source)?;
+    index.give_stacks(stack_tree::read(source, &stacks)?);
+    Ok((index, names))
+}
+
+/// What [`index`] gives, but for the nodes of stacks.
+pub(crate) struct Outline<H, N> {
+    pub index: Index<H>,
+    pub names: ThreadNames,
+    /// Where the nodes are that [`Index::give_stacks`] wants.
+    pub stacks: Vec<StackPart<N>>,
+}
+
+/// As [`index`], but reads no nodes of stacks.
+pub(crate) fn outline<S: TraceSource>(
+    source: &S,
+) -> Result<Outline<S::Handle, S::Stacks>, ReplayError> {
     let mut index = Index {
         recording: Recording::default(),
         timeline: Timeline::default(),
@@ -208,12 +153,18 @@ pub(crate) fn index<S: TraceSource>(
     };
     let mut names = ThreadNames::default();
     let mut clocks = Vec::new();
+    let mut stacks = Vec::new();
     source.visit(&mut |entry| {
         match entry {
             SourceEntry::Run(run) => {
                 if let Some(image) = index.images.get_mut(&run.image) {
                     index.events += run.counted;
                     image.streams.entry(run.stream).or_default().push(run);
+                }
+            }
+            SourceEntry::Stacks(part) => {
+                if index.images.contains_key(&part.image) {
+                    stacks.push(part);
                 }
             }
             SourceEntry::Record(Record::Clock(clock)) => clocks.push(clock),
@@ -227,11 +178,13 @@ pub(crate) fn index<S: TraceSource>(
     index.timeline = Timeline::new(clocks, index.recording.started_tick);
     index.link_children();
     for image in index.images.values_mut() {
-        let code = image.runtime_code.get_mut();
-        code.settle(&index.timeline, &image.stacks);
         image.windows.settle(image.threads.get_mut());
     }
-    Ok((index, names))
+    Ok(Outline {
+        index,
+        names,
+        stacks,
+    })
 }
 
 impl<H> Index<H> {
@@ -271,7 +224,6 @@ impl<H> Index<H> {
             Record::Mapping(mapping) => {
                 image.mappings.insert(mapping.mapping, mapping);
             }
-            Record::Stacks { first, nodes, .. } => image.stacks.add(first, nodes),
             Record::RuntimeSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
             Record::Window(window) => image.windows.add(window),
             Record::WindowEnd(end) => image.windows.add_end(end),
@@ -291,6 +243,21 @@ impl<H> Index<H> {
                 known.ticks = known.ticks.saturating_add(new.waited_ticks);
             }
             _ => {}
+        }
+    }
+
+    /// Some image made code itself while it ran, and named it.
+    pub(crate) fn has_runtime_code(&self) -> bool {
+        let mut images = self.images.values();
+        images.any(|image| image.runtime_code.borrow().is_known())
+    }
+
+    /// Gives the images their stacks.
+    pub(crate) fn give_stacks(&mut self, mut trees: StackTrees) {
+        for (id, image) in &mut self.images {
+            image.stacks = trees.remove(id).unwrap_or_default();
+            let code = image.runtime_code.get_mut();
+            code.settle(&self.timeline, &image.stacks);
         }
     }
 
@@ -324,7 +291,7 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::ImageEnd(end) => Some(end.image),
         Record::ThreadStart(start) => Some(start.image),
         Record::Mapping(mapping) => Some(mapping.image),
-        Record::Stacks { image, .. } | Record::ResidentSet { image, .. } => Some(*image),
+        Record::ResidentSet { image, .. } => Some(*image),
         Record::Counts(counts) => Some(counts.image),
         Record::Loss(loss) => Some(loss.image),
         Record::Waits(waits) => Some(waits.image),
@@ -333,51 +300,5 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::WindowEnd(end) => Some(end.image),
         Record::WindowCounts(counts) => Some(counts.image),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn node(address: u64) -> StackNode {
-        StackNode {
-            parent: 0,
-            address,
-            mapping: 0,
-            exact: false,
-        }
-    }
-
-    #[test]
-    fn nodes_are_found_by_id_even_beyond_a_gap() {
-        let mut tree = StackTree::default();
-        tree.add(8, vec![node(1), node(2)]);
-        tree.add(u32::MAX, vec![node(9), node(10)]);
-        assert_eq!(tree.get(9).map(|n| n.address), Some(2));
-        assert_eq!(tree.get(u32::MAX).map(|n| n.address), Some(9));
-        assert_eq!(tree.get(10), None);
-        assert_eq!(tree.get(3), None);
-    }
-
-    #[test]
-    fn nodes_come_back_as_they_were() {
-        // Those of the second part follow upon the first; 64 begin a word.
-        let node = |n: u32| StackNode {
-            parent: n,
-            address: u64::MAX - u64::from(n),
-            mapping: n ^ 5,
-            exact: n.is_multiple_of(3) || n == 64,
-        };
-        let mut tree = StackTree::default();
-        tree.add(3, (3..100).map(node).collect());
-        tree.add(100, (100..300).map(node).collect());
-        tree.add(50, vec![node(1); 400]);
-        for n in stack_end::FIRST_NODE..300 {
-            assert_eq!(tree.get(n), Some(node(n)));
-        }
-        assert_eq!(tree.get(449), Some(node(1)));
-        assert_eq!(tree.get(450), None);
-        assert_eq!(tree.next_id(), 450);
     }
 }

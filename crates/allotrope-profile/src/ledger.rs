@@ -13,6 +13,7 @@ use crate::place::address_at;
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
+use crate::stacks_ahead::Teller;
 
 /// An allocation on a live block and a deallocation of an unknown one at the
 /// same address, no further apart than this, are taken for one deallocation
@@ -110,6 +111,11 @@ impl<'a> Ledger<'a> {
             implied_at: FxHashMap::default(),
             unmatched_at: FxHashMap::default(),
         }
+    }
+
+    /// Has somebody told of the sites as they come.
+    pub(crate) fn tell_sites(&mut self, teller: Teller) {
+        self.sites.tell(teller);
     }
 
     /// Takes the next event and the blocks of which it speaks.

@@ -33,6 +33,8 @@ mod site_order;
 mod source;
 mod stack;
 pub mod stack_set;
+mod stack_tree;
+mod stacks_ahead;
 mod tentative;
 mod window_books;
 mod window_replay;
@@ -48,7 +50,7 @@ pub use model::{
 };
 pub use replay::{Block, Options, blocks_of_sites, replay};
 pub use series::{LiveSample, ResidentSample, Series};
-pub use source::{MemoryTrace, Run, SourceEntry, TraceSource};
+pub use source::{MemoryTrace, NodeVisitor, Run, SourceEntry, StackPart, TraceSource, Visitor};
 pub use stack::Stack;
 pub use stack_set::{CountedStack, Metric, StackFrame, StackSet};
 pub use window_replay::replay_windows;

@@ -2,14 +2,15 @@
 //! parent comes to the fork, and puts the results together in order of start.
 
 use std::cell::{Cell, RefCell};
+use std::sync::mpsc::Sender;
 
-use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
+use allotrope_trace::model::{Exit, ImageId, StackId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cursor::{Cursor, Step, Stretch};
 use crate::error::ReplayError;
-use crate::frames::FrameTable;
-use crate::index::{Image, Index, ThreadNames, index};
+use crate::frames::{Code, FrameTable};
+use crate::index::{Image, Index, Outline, ThreadNames, index, outline};
 use crate::ledger::{Balance, Ledger};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
@@ -19,7 +20,7 @@ use crate::series::ResidentSample;
 use crate::site;
 use crate::site_order;
 use crate::source::TraceSource;
-use crate::stack::Stacks;
+use crate::stacks_ahead::{self, SiteStacks, Teller, Told};
 use crate::window_books::WindowBooks;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
@@ -72,18 +73,25 @@ pub(crate) struct Observer<'a> {
 /// Replays a trace. Memory is bounded by the live blocks, the sites and a few
 /// decoded runs of events for each stream.
 pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
-    let (mut index, names) = index(source)?;
-    let mut done = Replayer::new(source, &index, options, None, None).run()?;
+    let Outline {
+        mut index,
+        names,
+        stacks,
+    } = outline(source)?;
+    let replayed = stacks_ahead::during(source, &mut index, &stacks, |index, tell| {
+        let replayer = Replayer::new(source, index, options, None, None);
+        replayer.telling(tell).run()
+    })?;
+    let (mut done, mut frames, mut ahead) = (replayed.result, replayed.frames, replayed.ahead);
     done.sort_by_key(|done| done.image);
-    let symbols = std::mem::take(&mut index.symbols);
-    let mut frames = FrameTable::new(&index.modules, symbols);
     let cut = source.cut();
     let processes = done
         .into_iter()
         .filter_map(|done| {
             let image = index.images.get(&done.image)?;
             let windows = window_runs(&index, image, &done.windows, done.balance.end_ns);
-            let mut process = process(&index, image, done.balance, &names, &mut frames);
+            let stacks = ahead.remove(&done.image);
+            let mut process = process(&index, image, done.balance, &names, &mut frames, stacks);
             process.windows = windows;
             Some(process)
         })
@@ -142,6 +150,8 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     /// The images that are asked for and those they were forked from; all if
     /// none is.
     needed: Option<FxHashSet<ImageId>>,
+    /// Who is told of the images' sites.
+    tell: Option<Sender<Told>>,
     done: RefCell<Vec<Done>>,
     /// Images whose forks lie too deep, with their inherited blocks.
     later: RefCell<Vec<(ImageId, Inherited)>>,
@@ -168,10 +178,16 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             observer,
             detailed,
             needed: observed.or(images),
+            tell: None,
             done: RefCell::default(),
             later: RefCell::default(),
             events: Cell::new(0),
         }
+    }
+
+    /// Has somebody told of the images' sites as they come.
+    fn telling(self, tell: Option<Sender<Told>>) -> Self {
+        Self { tell, ..self }
     }
 
     pub(crate) fn run(self) -> Result<Vec<Done>, ReplayError> {
@@ -246,6 +262,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             children: &image.children,
             depth,
         };
+        if let Some(tell) = &self.tell {
+            books.ledger.tell_sites(Teller::new(id, tell.clone()));
+        }
         let forks = self.forks(image);
         let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
         let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
@@ -399,6 +418,7 @@ pub(crate) fn process<H>(
     balance: Balance,
     names: &ThreadNames,
     frames: &mut FrameTable,
+    stacks: Option<SiteStacks>,
 ) -> Process {
     let start_ns = index.timeline.ns(image.start.tick);
     let mut totals = balance.totals;
@@ -481,13 +501,18 @@ pub(crate) fn process<H>(
     if index.recording.counts_only {
         image.counted.give(&mut process);
     }
-    let mut stacks = Stacks::default();
-    for site in &balance.sites {
-        let end = frames.stack(image, site.stack_id, &mut stacks);
-        process.truncated_stacks += u64::from(end == stack_end::TRUNCATED);
-        process.stacks_without_unwind_information +=
-            u64::from(end == stack_end::NO_UNWIND_INFORMATION);
-    }
+    let runtime = image.runtime_code.borrow();
+    let code = Code::of(image, &runtime);
+    let stacks = stacks.unwrap_or_else(|| {
+        let mut stacks = SiteStacks::default();
+        for site in &balance.sites {
+            stacks.add(site.stack_id, &code, frames);
+        }
+        stacks
+    });
+    process.truncated_stacks = stacks.truncated;
+    process.stacks_without_unwind_information = stacks.without_unwind_information;
+    let stacks = stacks.stacks;
     let order = site_order::order(&balance.sites, &stacks, frames.len());
     process.sites = site::in_order(balance.sites, stacks, &order);
     process

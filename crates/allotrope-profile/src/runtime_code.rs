@@ -9,7 +9,7 @@ use allotrope_trace::model::{
 use rustc_hash::FxHashMap;
 
 use crate::clock::Timeline;
-use crate::index::StackTree;
+use crate::stack_tree::StackTree;
 
 /// Nodes that stacks may get beyond those of the trace.
 const MOST_NODES: usize = 4 << 20;
@@ -38,6 +38,11 @@ impl RuntimeCode {
     /// Takes a record of the trace.
     pub(crate) fn add(&mut self, record: RuntimeSymbols) {
         self.records.push(record);
+    }
+
+    /// Something was taken.
+    pub(crate) fn is_known(&self) -> bool {
+        !self.records.is_empty()
     }
 
     /// Sorts what was taken; `nodes` are all nodes of the image's stacks.

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::lifetime::Lifetimes;
 use crate::model::Site;
 use crate::stack::{Stack, Stacks};
+use crate::stacks_ahead::Teller;
 
 /// Sites by dense index, in order of first allocation.
 #[derive(Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Sites {
     peaks: u64,
     /// They are expected to be few: no table.
     few: bool,
+    /// Who is told of each new one.
+    teller: Option<Teller>,
 }
 
 /// The figures of one site.
@@ -92,6 +95,11 @@ impl Sites {
         }
     }
 
+    /// Has somebody told of the sites, from the first one on.
+    pub(crate) fn tell(&mut self, teller: Teller) {
+        self.teller = Some(teller);
+    }
+
     /// The site of a stack.
     #[inline]
     pub(crate) fn of_stack(&mut self, stack: StackId) -> u32 {
@@ -119,6 +127,9 @@ impl Sites {
                 peak: self.peaks,
                 ..SiteFigures::default()
             });
+            if let Some(teller) = &mut self.teller {
+                teller.tell(stack);
+            }
         }
         index
     }
@@ -171,6 +182,9 @@ impl Sites {
     pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
         for figures in &mut self.figures {
             figures.settle(self.peaks);
+        }
+        if let Some(teller) = self.teller {
+            teller.end();
         }
         self.figures
     }

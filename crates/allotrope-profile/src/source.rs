@@ -1,7 +1,7 @@
 //! Where a replay gets a trace from: a file, or records in memory.
 
-use allotrope_trace::model::{Event, ImageId, Record, StreamId};
-use allotrope_trace::{Entry, EventsRef, Source, TraceReader};
+use allotrope_trace::model::{Event, ImageId, Record, StackId, StackNode, StreamId};
+use allotrope_trace::{Entry, EventsRef, Outlined, Source, StacksRef, TraceReader};
 
 use crate::error::ReplayError;
 
@@ -22,25 +22,53 @@ pub struct Run<H> {
     pub handle: H,
 }
 
+/// Some nodes of an image's stacks that are not decoded yet.
+#[derive(Debug, Clone, Copy)]
+pub struct StackPart<N> {
+    /// The image.
+    pub image: ImageId,
+    /// How many there are.
+    pub nodes: usize,
+    /// What the source finds them by.
+    pub handle: N,
+}
+
 /// What follows next in a trace.
-pub enum SourceEntry<H> {
-    /// A record that is not [`Record::Events`].
+pub enum SourceEntry<H, N> {
+    /// A record that is neither [`Record::Events`] nor [`Record::Stacks`].
     Record(Record),
+    /// Stack nodes.
+    Stacks(StackPart<N>),
     /// A run of events.
     Run(Run<H>),
 }
 
 /// Takes one entry of a trace.
-pub type Visitor<'a, H> = dyn FnMut(SourceEntry<H>) -> Result<(), ReplayError> + 'a;
+pub type Visitor<'a, H, N> = dyn FnMut(SourceEntry<H, N>) -> Result<(), ReplayError> + 'a;
+
+/// Takes the nodes of a part, the first of which has this id.
+pub type NodeVisitor<'a> = dyn FnMut(ImageId, StackId, &[StackNode]) + 'a;
 
 /// A trace that can be listed and whose runs of events can be read in any
 /// order, by several threads at the same time.
 pub trait TraceSource: Sync {
     /// What the source finds a run by.
     type Handle: Copy + Sync;
+    /// What the source finds stack nodes by.
+    type Stacks: Copy + Sync;
 
     /// Gives every entry, in file order.
-    fn visit(&self, visitor: &mut Visitor<'_, Self::Handle>) -> Result<(), ReplayError>;
+    fn visit(
+        &self,
+        visitor: &mut Visitor<'_, Self::Handle, Self::Stacks>,
+    ) -> Result<(), ReplayError>;
+
+    /// Gives the nodes of these parts, which are in file order.
+    fn read_stacks(
+        &self,
+        parts: &[StackPart<Self::Stacks>],
+        visitor: &mut NodeVisitor<'_>,
+    ) -> Result<(), ReplayError>;
 
     /// Replaces what is in `into` by the events of the run.
     fn read(&self, handle: &Self::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError>;
@@ -51,12 +79,13 @@ pub trait TraceSource: Sync {
 
 impl<S: Source> TraceSource for TraceReader<S> {
     type Handle = EventsRef;
+    type Stacks = StacksRef;
 
-    fn visit(&self, visitor: &mut Visitor<'_, EventsRef>) -> Result<(), ReplayError> {
-        for entry in self.entries() {
+    fn visit(&self, visitor: &mut Visitor<'_, EventsRef, StacksRef>) -> Result<(), ReplayError> {
+        for entry in self.outline() {
             visitor(match entry? {
-                Entry::Record(record) => SourceEntry::Record(record),
-                Entry::Events(at) => SourceEntry::Run(Run {
+                Outlined::Entry(Entry::Record(record)) => SourceEntry::Record(record),
+                Outlined::Entry(Entry::Events(at)) => SourceEntry::Run(Run {
                     image: at.image,
                     stream: at.stream,
                     first_ordinal: at.first_ordinal,
@@ -64,7 +93,26 @@ impl<S: Source> TraceSource for TraceReader<S> {
                     first_tick: at.first_tick,
                     handle: at,
                 }),
+                Outlined::Stacks(at) => SourceEntry::Stacks(StackPart {
+                    image: at.image,
+                    nodes: at.nodes,
+                    handle: at,
+                }),
             })?;
+        }
+        Ok(())
+    }
+
+    fn read_stacks(
+        &self,
+        parts: &[StackPart<StacksRef>],
+        visitor: &mut NodeVisitor<'_>,
+    ) -> Result<(), ReplayError> {
+        let mut from = self.stack_nodes();
+        let mut nodes = Vec::new();
+        for part in parts {
+            let first = from.read(&part.handle, &mut nodes)?;
+            visitor(part.image, first, &nodes);
         }
         Ok(())
     }
@@ -95,8 +143,9 @@ pub struct MemoryTrace {
 
 impl TraceSource for MemoryTrace {
     type Handle = usize;
+    type Stacks = usize;
 
-    fn visit(&self, visitor: &mut Visitor<'_, usize>) -> Result<(), ReplayError> {
+    fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
         for (handle, record) in self.records.iter().enumerate() {
             visitor(match record {
                 Record::Events(run) => SourceEntry::Run(Run {
@@ -111,8 +160,28 @@ impl TraceSource for MemoryTrace {
                         .map(|e| e.address),
                     handle,
                 }),
+                Record::Stacks { image, nodes, .. } => SourceEntry::Stacks(StackPart {
+                    image: *image,
+                    nodes: nodes.len(),
+                    handle,
+                }),
                 other => SourceEntry::Record(other.clone()),
             })?;
+        }
+        Ok(())
+    }
+
+    fn read_stacks(
+        &self,
+        parts: &[StackPart<usize>],
+        visitor: &mut NodeVisitor<'_>,
+    ) -> Result<(), ReplayError> {
+        for part in parts {
+            let record = self.records.get(part.handle);
+            let Some(Record::Stacks { first, nodes, .. }) = record else {
+                return Err(ReplayError::NoSuchStacks(part.handle));
+            };
+            visitor(part.image, *first, nodes);
         }
         Ok(())
     }

@@ -3,7 +3,10 @@
 
 mod story;
 
-use allotrope_profile::{Process, Profile, UNKNOWN_MODULE};
+use allotrope_profile::{
+    MemoryTrace, NodeVisitor, Options, Process, Profile, ReplayError, StackPart, TraceSource,
+    UNKNOWN_MODULE, Visitor, replay,
+};
 use allotrope_trace::model::*;
 use proptest::prelude::*;
 use story::*;
@@ -271,5 +274,110 @@ proptest! {
         stacks.sort_unstable();
         stacks.dedup();
         prop_assert_eq!(sites.len(), stacks.len());
+    }
+}
+
+/// Two images, a child forked from the other in the middle of its events, that use
+/// every third of 30,000 stack ids each.
+fn many_stacks(more: Option<Record>) -> Profile {
+    const IDS: u32 = 30_000;
+    let mut story = Story::one_image();
+    story.image(1, Some(0), &[(0, 4_000)]);
+    if let Some(record) = more {
+        story.push(record);
+    }
+    for (image, base) in [(0, 0x1_0000), (1, 0x1_8000)] {
+        // Half of the second part is told twice, and differently: the first word counts.
+        for (first, part) in [(28, 0), (10_028, 10_000), (15_028, 15_000)] {
+            let node = |n: u32| StackNode {
+                parent: if n.is_multiple_of(50) { 8 } else { 27 + n },
+                address: base + u64::from(n) + u64::from(part / 15_000),
+                mapping: NO_MAPPING,
+                exact: false,
+            };
+            let nodes = (part..part + 10_000).map(node).collect();
+            story.push(Record::Stacks {
+                image,
+                first,
+                nodes,
+            });
+        }
+        let stacks = (28..28 + IDS).step_by(3).rev();
+        let allocations = (1..).zip(stacks);
+        let events: Vec<Event> = allocations
+            .map(|(at, stack)| alloc(stack, at * 16, at))
+            .collect();
+        let stream = image;
+        story.events(image, stream, &[thread(image * 8 + 1)]);
+        for events in events.chunks(1_000) {
+            story.events(image, stream, events);
+        }
+        story.events(image, stream, &[anchor(900)]);
+        story.end(image, 1_000);
+    }
+    story.profile()
+}
+
+#[test]
+fn stacks_made_during_the_replay_are_those_made_behind_it() {
+    // Where an image makes code itself, its stacks wait for the end of the replay.
+    let code = Record::RuntimeSymbols(RuntimeSymbols {
+        image: 0,
+        tick: 0,
+        frames: vec![],
+        locations: vec![],
+    });
+    let (during, behind) = (many_stacks(None), many_stacks(Some(code)));
+    assert!(during == behind);
+    assert_eq!(during.processes.len(), 2);
+    for process in &during.processes {
+        assert_eq!(process.sites.len(), 10_000);
+        let frames: usize = process.sites.iter().map(|site| site.stack.len()).sum();
+        // There are 25,000 nodes, chains of 50 behind a common one. A site whose node
+        // is none has no frame.
+        let whole = (0..25_000_usize).step_by(3).map(|n| n % 50 + 2);
+        assert_eq!(frames, whole.sum::<usize>());
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_stacks_of_a_file_is_an_error_of_the_replay() {
+    struct Forgetful(MemoryTrace);
+    impl TraceSource for Forgetful {
+        type Handle = usize;
+        type Stacks = usize;
+        fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
+            self.0.visit(visitor)
+        }
+        fn read_stacks(
+            &self,
+            parts: &[StackPart<usize>],
+            _: &mut NodeVisitor<'_>,
+        ) -> Result<(), ReplayError> {
+            Err(ReplayError::NoSuchStacks(parts[0].handle))
+        }
+        fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+            self.0.read(handle, into)
+        }
+        fn cut(&self) -> Option<String> {
+            None
+        }
+    }
+    for nodes in [10, 100_000] {
+        let mut story = Story::one_image();
+        let node = StackNode {
+            parent: 0,
+            address: 1,
+            mapping: NO_MAPPING,
+            exact: false,
+        };
+        story.push(Record::Stacks {
+            image: 0,
+            first: 28,
+            nodes: vec![node; nodes],
+        });
+        story.events(0, 0, &[thread(1), alloc(28, 0x10, 1), anchor(900)]);
+        let replayed = replay(&Forgetful(story.trace), &Options::default());
+        assert!(matches!(replayed, Err(ReplayError::NoSuchStacks(_))));
     }
 }

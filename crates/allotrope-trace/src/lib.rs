@@ -38,13 +38,15 @@ mod reader;
 mod records;
 mod scan;
 mod source;
+mod stack_nodes;
 mod summary;
 mod totals;
 mod varint;
 mod writer;
 
 pub use error::{Cut, CutReason, ReadError, WriteError};
-pub use reader::{Entries, Entry, TraceReader};
+pub use reader::{Entries, Entry, Outline, Outlined, TraceReader};
 pub use source::Source;
+pub use stack_nodes::{StackNodes, StacksRef};
 pub use summary::EventsRef;
 pub use writer::{Compression, TraceWriter};

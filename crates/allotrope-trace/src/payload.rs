@@ -59,6 +59,14 @@ impl PayloadBuffer {
         }
     }
 
+    /// What [`Self::load`] gave for this header, which it had last.
+    pub(crate) fn payload(&self, header: &Header) -> &[u8] {
+        match header.coding() {
+            Ok(Coding::Zstd) => &self.expanded,
+            _ => &self.stored,
+        }
+    }
+
     fn expand(&mut self, length: usize) -> io::Result<()> {
         let decompressor = match &mut self.decompressor {
             Some(decompressor) => decompressor,

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use crate::chunk::FILE_HEADER;
+use crate::chunk::{FILE_HEADER, Header};
 use crate::error::{Cut, CutReason, ReadError};
 use crate::events::{COLUMN_NAMES, Decoder, columns_of};
 use crate::model::{Event, Record};
@@ -13,6 +13,7 @@ use crate::payload::PayloadBuffer;
 use crate::records;
 use crate::scan::{Chunk, Scan, scan};
 use crate::source::Source;
+use crate::stack_nodes::{StackNodes, StacksRef};
 use crate::summary::EventsRef;
 use crate::varint::{Cursor, Malformed};
 
@@ -34,6 +35,15 @@ pub enum Entry {
     Record(Record),
     /// A run of events, to be had from [`TraceReader::read_events`].
     Events(EventsRef),
+}
+
+/// What follows next in a trace whose stack nodes are left for later.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outlined {
+    /// All else.
+    Entry(Entry),
+    /// Stack nodes, to be had from [`TraceReader::stack_nodes`].
+    Stacks(StacksRef),
 }
 
 impl TraceReader<File> {
@@ -99,6 +109,17 @@ impl<S: Source> TraceReader<S> {
             buffer: PayloadBuffer::default(),
             open: OpenRecords::default(),
         }
+    }
+
+    /// As [`Self::entries`], but stack nodes, of which there may be millions, are
+    /// only passed over.
+    pub fn outline(&self) -> Outline<'_, S> {
+        Outline(self.entries())
+    }
+
+    /// Reads the stack nodes that an outline passed over.
+    pub fn stack_nodes(&self) -> StackNodes<'_, S> {
+        StackNodes::new(&self.source)
     }
 
     /// Replaces what is in `into` by the events of the run. Several threads
@@ -206,7 +227,8 @@ pub struct Entries<'a, S> {
 /// The record chunk whose records are being given out.
 #[derive(Default)]
 struct OpenRecords {
-    offset: u64,
+    /// Where it stands, and its header.
+    chunk: Option<(u64, Header)>,
     payload: Vec<u8>,
     /// How far `payload` has been read.
     at: usize,
@@ -220,8 +242,7 @@ impl<S: Source> Iterator for Entries<'_, S> {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.advance().transpose();
         if matches!(next, Some(Err(_))) {
-            self.chunks = [].iter();
-            self.open = OpenRecords::default();
+            self.end();
         }
         next
     }
@@ -230,42 +251,125 @@ impl<S: Source> Iterator for Entries<'_, S> {
 impl<S: Source> Entries<'_, S> {
     fn advance(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
-            if let Some(record) = self.open.next_known()? {
-                return Ok(Some(Entry::Record(record)));
+            match self.open.next()? {
+                Some(Some(record)) => return Ok(Some(Entry::Record(record))),
+                Some(None) => {}
+                None => match self.next_chunk()? {
+                    Opened::Records => {}
+                    Opened::Events(events) => return Ok(Some(Entry::Events(events))),
+                    Opened::Nothing => return Ok(None),
+                },
             }
-            match self.chunks.next() {
-                None => return Ok(None),
-                Some(Chunk::Events(events)) => return Ok(Some(Entry::Events(*events))),
-                Some(Chunk::Records { offset, header }) => {
-                    let payload = self.buffer.load(&self.reader.source, *offset, header)?;
-                    self.open.offset = *offset;
-                    self.open.payload.clear();
-                    self.open.payload.extend_from_slice(payload);
-                    self.open.at = 0;
-                    self.open.left = header.items;
-                }
+        }
+    }
+
+    fn next_chunk(&mut self) -> Result<Opened, ReadError> {
+        match self.chunks.next() {
+            None => Ok(Opened::Nothing),
+            Some(Chunk::Events(events)) => Ok(Opened::Events(*events)),
+            Some(Chunk::Records { offset, header }) => {
+                let payload = self.buffer.load(&self.reader.source, *offset, header)?;
+                self.open.chunk = Some((*offset, *header));
+                self.open.payload.clear();
+                self.open.payload.extend_from_slice(payload);
+                self.open.at = 0;
+                self.open.left = header.items;
+                Ok(Opened::Records)
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.chunks = [].iter();
+        self.open = OpenRecords::default();
+    }
+}
+
+/// What the next chunk turned out to be.
+enum Opened {
+    Records,
+    Events(EventsRef),
+    Nothing,
+}
+
+/// See [`TraceReader::outline`].
+pub struct Outline<'a, S>(Entries<'a, S>);
+
+impl<S: Source> Iterator for Outline<'_, S> {
+    type Item = Result<Outlined, ReadError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.advance().transpose();
+        if matches!(next, Some(Err(_))) {
+            self.0.end();
+        }
+        next
+    }
+}
+
+impl<S: Source> Outline<'_, S> {
+    fn advance(&mut self) -> Result<Option<Outlined>, ReadError> {
+        loop {
+            if let Some(stacks) = self.0.open.pass_stacks()? {
+                return Ok(Some(Outlined::Stacks(stacks)));
+            }
+            match self.0.open.next()? {
+                Some(Some(record)) => return Ok(Some(Outlined::Entry(Entry::Record(record)))),
+                Some(None) => {}
+                None => match self.0.next_chunk()? {
+                    Opened::Records => {}
+                    Opened::Events(events) => {
+                        return Ok(Some(Outlined::Entry(Entry::Events(events))));
+                    }
+                    Opened::Nothing => return Ok(None),
+                },
             }
         }
     }
 }
 
 impl OpenRecords {
-    /// The next record whose tag is known.
-    fn next_known(&mut self) -> Result<Option<Record>, ReadError> {
-        while self.left > 0 {
+    /// The next record, or `None` in its place if its tag is unknown; `None` at the
+    /// end.
+    fn next(&mut self) -> Result<Option<Option<Record>>, ReadError> {
+        if self.left > 0 {
             let mut cursor = Cursor::new(&self.payload[self.at..]);
             let record = records::decode(&mut cursor)
-                .map_err(|malformed| malformed_at(self.offset, malformed))?;
+                .map_err(|malformed| malformed_at(self.offset(), malformed))?;
             self.at = self.payload.len() - cursor.left();
             self.left -= 1;
-            if record.is_some() {
-                return Ok(record);
-            }
+            return Ok(Some(record));
         }
         if self.at == self.payload.len() {
             return Ok(None);
         }
         let malformed = Malformed("a record chunk holds more than its records");
-        Err(malformed_at(self.offset, malformed))
+        Err(malformed_at(self.offset(), malformed))
+    }
+
+    /// Passes over the next record if it holds stack nodes.
+    fn pass_stacks(&mut self) -> Result<Option<StacksRef>, ReadError> {
+        let Some((offset, header)) = self.chunk.filter(|_| self.left > 0) else {
+            return Ok(None);
+        };
+        let mut cursor = Cursor::new(&self.payload[self.at..]);
+        let passed = records::pass_stacks(&mut cursor);
+        let Some(head) = passed.map_err(|malformed| malformed_at(offset, malformed))? else {
+            return Ok(None);
+        };
+        let at = self.at;
+        self.at = self.payload.len() - cursor.left();
+        self.left -= 1;
+        Ok(Some(StacksRef {
+            image: head.image,
+            nodes: head.nodes,
+            offset,
+            header,
+            at,
+        }))
+    }
+
+    fn offset(&self) -> u64 {
+        self.chunk.map_or(0, |(offset, _)| offset)
     }
 }

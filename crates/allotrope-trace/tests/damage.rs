@@ -4,7 +4,9 @@
 mod arbitrary;
 
 use allotrope_trace::model::*;
-use allotrope_trace::{Compression, Cut, CutReason, Entry, ReadError, TraceReader, TraceWriter};
+use allotrope_trace::{
+    Compression, Cut, CutReason, Entry, Outlined, ReadError, TraceReader, TraceWriter,
+};
 use arbitrary::{event, record, records_of, written};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -358,6 +360,13 @@ fn read_all(bytes: &[u8]) {
                 let read = reader.read_events(&at, &mut events);
                 assert!(events.len() <= MAX_EVENTS);
                 assert_eq!(events.len(), read.map_or(0, |()| at.events as usize));
+            }
+        }
+        let (mut stack_nodes, mut nodes) = (reader.stack_nodes(), Vec::new());
+        for entry in reader.outline().flatten() {
+            if let Outlined::Stacks(at) = entry {
+                let read = stack_nodes.read(&at, &mut nodes);
+                assert!(read.is_err() || nodes.len() == at.nodes);
             }
         }
         if reader.verify().is_err() {

@@ -8,7 +8,7 @@
 //! ```
 #![no_main]
 
-use allotrope_trace::{Entry, TraceReader};
+use allotrope_trace::{Entry, Outlined, TraceReader};
 use libfuzzer_sys::fuzz_target;
 
 const FILE_HEADER: usize = 16;
@@ -22,6 +22,13 @@ fn read_all(bytes: &[u8]) {
         if let Entry::Events(at) = entry {
             let read = reader.read_events(&at, &mut events);
             assert_eq!(events.len(), read.map_or(0, |()| at.events as usize));
+        }
+    }
+    let (mut stack_nodes, mut nodes) = (reader.stack_nodes(), Vec::new());
+    for entry in reader.outline().flatten() {
+        if let Outlined::Stacks(at) = entry {
+            let read = stack_nodes.read(&at, &mut nodes);
+            assert!(read.is_err() || nodes.len() == at.nodes);
         }
     }
     if reader.verify().is_ok() {

@@ -1,14 +1,17 @@
 //! Bytes to records. The bytes come from a file nobody vouches for: lists are
 //! only as long as there are bytes for them, text is checked to be UTF-8.
 
-use super::{contradiction, tag};
+use super::{contradicting_nodes, contradiction, tag};
 use crate::model::{
-    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd,
+    Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
     ImageStart, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet, Record,
-    Recording, RuntimeSymbols, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
-    Waits, Window, WindowCounts, WindowEnd, WindowSums,
+    Recording, RuntimeSymbols, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
+    Unrecorded, Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
+
+/// Bytes that a stack node has at least.
+const LEAST_NODE: usize = 3;
 
 /// Reads the next record; `None` if its tag is unknown.
 pub(crate) fn decode(payload: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> {
@@ -19,6 +22,43 @@ pub(crate) fn decode(payload: &mut Cursor<'_>) -> Result<Option<Record>, Malform
     match record.as_ref().and_then(contradiction) {
         Some(contradiction) => Err(Malformed(contradiction)),
         None => Ok(record),
+    }
+}
+
+/// What a record of stack nodes begins with.
+pub(crate) struct StacksHead {
+    pub image: ImageId,
+    pub first: StackId,
+    /// How many there are.
+    pub nodes: usize,
+}
+
+/// Passes over the next record if it holds stack nodes.
+pub(crate) fn pass_stacks(payload: &mut Cursor<'_>) -> Result<Option<StacksHead>, Malformed> {
+    let mut ahead = *payload;
+    if ahead.varint()? != tag::STACKS {
+        return Ok(None);
+    }
+    let length = ahead.length()?;
+    let head = stacks_head(&mut Cursor::new(ahead.take(length)?))?;
+    *payload = ahead;
+    Ok(Some(head))
+}
+
+/// Replaces what is in `into` by the nodes of the next record, which holds such;
+/// gives the first one's id.
+pub(crate) fn decode_stacks(
+    payload: &mut Cursor<'_>,
+    into: &mut Vec<StackNode>,
+) -> Result<StackId, Malformed> {
+    if payload.varint()? != tag::STACKS {
+        return Err(Malformed("a record holds no stack nodes"));
+    }
+    let length = payload.length()?;
+    let head = stack_nodes(&mut Cursor::new(payload.take(length)?), into)?;
+    match contradicting_nodes(head.first, into) {
+        Some(contradiction) => Err(Malformed(contradiction)),
+        None => Ok(head.first),
     }
 }
 
@@ -203,31 +243,48 @@ fn mapping(from: &mut Cursor<'_>) -> Result<Mapping, Malformed> {
 }
 
 fn stacks(from: &mut Cursor<'_>) -> Result<Record, Malformed> {
-    let image = from.varint_u32()?;
-    let first = from.varint_u32()?;
+    let mut nodes = Vec::new();
+    let head = stack_nodes(from, &mut nodes)?;
+    Ok(Record::Stacks {
+        image: head.image,
+        first: head.first,
+        nodes,
+    })
+}
+
+fn stacks_head(from: &mut Cursor<'_>) -> Result<StacksHead, Malformed> {
+    Ok(StacksHead {
+        image: from.varint_u32()?,
+        first: from.varint_u32()?,
+        nodes: from.length()?,
+    })
+}
+
+/// Replaces what is in `into` by the nodes of a record.
+fn stack_nodes(from: &mut Cursor<'_>, into: &mut Vec<StackNode>) -> Result<StacksHead, Malformed> {
+    let head = stacks_head(from)?;
+    into.clear();
+    into.reserve(head.nodes.min(from.left() / LEAST_NODE));
+    let first = u64::from(head.first);
     let mut address = 0;
-    let mut id = u64::from(first);
-    let nodes = list(from, |from| {
+    // There may be millions. A loop, because nodes that `list` collects are put
+    // together in memory and waited for there, which takes three times as long.
+    for id in first..first + head.nodes as u64 {
         let caller = from.varint()?;
         address = from.delta(address)?;
         let parent = id
             .checked_sub(caller >> 1)
             .and_then(|parent| u32::try_from(parent).ok())
             .ok_or(Malformed("a stack node's caller is no stack id"))?;
-        id += 1;
         let mapping = from.varint_u32()?.wrapping_sub(1);
-        Ok(StackNode {
+        into.push(StackNode {
             parent,
             address,
             mapping,
             exact: caller & 1 != 0,
-        })
-    })?;
-    Ok(Record::Stacks {
-        image,
-        first,
-        nodes,
-    })
+        });
+    }
+    Ok(head)
 }
 
 fn loss(from: &mut Cursor<'_>) -> Result<Loss, Malformed> {

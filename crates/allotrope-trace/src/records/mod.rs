@@ -6,11 +6,11 @@ mod decode;
 mod encode;
 mod split;
 
-pub(crate) use decode::decode;
+pub(crate) use decode::{decode, decode_stacks, pass_stacks};
 pub(crate) use encode::encode;
 pub(crate) use split::split;
 
-use crate::model::{Frame, Location, Record, stack_end};
+use crate::model::{Frame, Location, Record, StackId, StackNode, stack_end};
 
 /// What a record begins with.
 pub(crate) mod tag {
@@ -42,23 +42,25 @@ pub(crate) mod tag {
 /// looking, and walking a stack outwards always ends.
 pub(crate) fn contradiction(record: &Record) -> Option<&'static str> {
     match record {
-        Record::Stacks { first, nodes, .. } => {
-            if *first < stack_end::FIRST_NODE {
-                return Some("a stack node has the id of a stack end");
-            }
-            if (*first as usize).saturating_add(nodes.len()) > u32::MAX as usize {
-                return Some("stack ids exceed 32 bits");
-            }
-            let mut ids = *first..;
-            let child_first = nodes
-                .iter()
-                .any(|node| ids.next().is_none_or(|id| node.parent >= id));
-            child_first.then_some("a stack node comes before its caller")
-        }
+        Record::Stacks { first, nodes, .. } => contradicting_nodes(*first, nodes),
         Record::Symbols(it) => nameless(&it.frames, &it.locations),
         Record::RuntimeSymbols(it) => nameless(&it.frames, &it.locations),
         _ => None,
     }
+}
+
+fn contradicting_nodes(first: StackId, nodes: &[StackNode]) -> Option<&'static str> {
+    if first < stack_end::FIRST_NODE {
+        return Some("a stack node has the id of a stack end");
+    }
+    if (first as usize).saturating_add(nodes.len()) > u32::MAX as usize {
+        return Some("stack ids exceed 32 bits");
+    }
+    let child_first = nodes
+        .iter()
+        .zip(first..)
+        .any(|(node, id)| node.parent >= id);
+    child_first.then_some("a stack node comes before its caller")
 }
 
 fn nameless(frames: &[Frame], locations: &[Location]) -> Option<&'static str> {

@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use allotrope_trace::model::*;
-use allotrope_trace::{Compression, Entry, ReadError, TraceReader, TraceWriter};
+use allotrope_trace::{Compression, Entry, Outlined, ReadError, TraceReader, TraceWriter};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -469,13 +469,42 @@ pub fn written(records: &[Record], compression: Compression) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Every record in the readable part, up to the first error.
+/// Every record in the readable part, up to the first error. Read with stack nodes
+/// apart, which gives the same.
 pub fn records_of(reader: &TraceReader<&[u8]>) -> (Vec<Record>, Option<ReadError>) {
+    let entries = reader.entries().map(|entry| entry.map(Outlined::Entry));
+    let (records, error) = records_from(reader, entries);
+    let (outlined, outline_error) = records_from(reader, reader.outline());
+    assert_eq!(outlined, records);
+    let text = |error: &Option<ReadError>| error.as_ref().map(ToString::to_string);
+    assert_eq!(text(&outline_error), text(&error));
+    (records, error)
+}
+
+fn records_from(
+    reader: &TraceReader<&[u8]>,
+    entries: impl Iterator<Item = Result<Outlined, ReadError>>,
+) -> (Vec<Record>, Option<ReadError>) {
     let mut records = Vec::new();
-    for entry in reader.entries() {
+    let mut stack_nodes = reader.stack_nodes();
+    for entry in entries {
         let record = match entry {
-            Ok(Entry::Record(record)) => record,
-            Ok(Entry::Events(at)) => {
+            Ok(Outlined::Entry(Entry::Record(record))) => record,
+            Ok(Outlined::Stacks(at)) => {
+                let mut nodes = Vec::new();
+                match stack_nodes.read(&at, &mut nodes) {
+                    Err(error) => return (records, Some(error)),
+                    Ok(first) => {
+                        assert_eq!(nodes.len(), at.nodes);
+                        Record::Stacks {
+                            image: at.image,
+                            first,
+                            nodes,
+                        }
+                    }
+                }
+            }
+            Ok(Outlined::Entry(Entry::Events(at))) => {
                 let mut events = Vec::new();
                 if let Err(error) = reader.read_events(&at, &mut events) {
                     return (records, Some(error));
