@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use crate::lifetime::Lifetimes;
 use crate::model::Site;
+use crate::near::bring_near;
 use crate::stack::{Stack, Stacks};
 use crate::stacks_ahead::Teller;
 
@@ -216,6 +217,11 @@ fn arrange(figures: &mut [SiteFigures], mut order: Vec<u32>) {
             if from == first {
                 break;
             }
+            // The order is at hand long before the figures are.
+            let next = &figures[order[from] as usize];
+            bring_near(&next.temporary);
+            bring_near(&next.allocations);
+            bring_near(&next.stack_id);
             figures[at] = figures[from];
             at = from;
         }

@@ -8,16 +8,27 @@
 //! looked at again, from the next frame on (a multikey quicksort, Bentley and
 //! Sedgewick 1997, of several characters at once).
 
-use std::ops::Range;
+mod shared_work;
+
+use std::thread;
+
+use allotrope_trace::model::StackId;
 
 use crate::near::bring_near;
 use crate::site::SiteFigures;
 use crate::stack::Stacks;
+use shared_work::SharedWork;
 
 /// Sites alike so far that are compared two at a time.
 const FEW: usize = 8;
 /// Stacks that are fetched from memory at the same time.
 const AHEAD: usize = 16;
+/// Fewer sites than this are not worth a second thread.
+const WORTH_A_THREAD: usize = 1 << 14;
+/// Sites alike so far that any thread may sort; whoever finds fewer sorts them.
+const SHARED: usize = 1 << 11;
+/// More threads would wait for memory, and for the largest group of sites alike.
+const MOST_THREADS: usize = 3;
 
 /// A site and what it is sorted by at the moment.
 #[derive(Clone, Copy)]
@@ -27,8 +38,8 @@ struct Item {
 }
 
 /// Sites alike in all but what follows the first `depth` frames.
-struct Alike {
-    items: Range<usize>,
+struct Alike<'i> {
+    items: &'i mut [Item],
     depth: usize,
 }
 
@@ -37,6 +48,14 @@ struct Alike {
 #[derive(Clone, Copy)]
 struct Packing {
     bits: u32,
+}
+
+/// What the threads that sort have in common.
+struct Sorting<'a, 'i> {
+    sites: &'a [SiteFigures],
+    stacks: &'a Stacks,
+    packing: Packing,
+    shared: SharedWork<Alike<'i>>,
 }
 
 /// The numbers of the sites, whose stacks are `stacks`, in order. The stacks'
@@ -49,68 +68,114 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
             site,
         })
         .collect();
-    let stack_id = |item: &Item| sites[item.site as usize].stack_id;
-    let packing = Packing::of(frames);
-    let mut alike = Vec::new();
-    let all = 0..items.len();
-    sort(&mut items, all, 0, &mut alike);
-    while let Some(Alike {
-        items: range,
-        depth,
-    }) = alike.pop()
-    {
-        let some = &mut items[range.clone()];
-        if some.len() <= FEW {
-            some.sort_unstable_by(|a, b| {
-                let by_stack = rest(stacks, a, depth).cmp(rest(stacks, b, depth));
-                by_stack.then_with(|| stack_id(a).cmp(&stack_id(b)))
-            });
-            continue;
+    let sorting = Sorting {
+        sites,
+        stacks,
+        packing: Packing::of(frames),
+        shared: SharedWork::default(),
+    };
+    let more = if sites.len() < WORTH_A_THREAD {
+        0
+    } else {
+        let processors = thread::available_parallelism().map_or(1, |n| n.get());
+        (processors - 1).min(MOST_THREADS)
+    };
+    thread::scope(|scope| {
+        let begun = sorting.shared.begin();
+        for _ in 0..more {
+            let builder = thread::Builder::new().name("order of sites".to_owned());
+            // Those that there are do all.
+            let _ = builder.spawn_scoped(scope, || sorting.help());
         }
-        let mut goes_on = false;
-        for items in some.chunks_mut(AHEAD) {
-            // Fetched one after the other each stack would be waited for.
-            for frame in items
-                .iter()
-                .filter_map(|item| rest(stacks, item, depth).first())
-            {
-                bring_near(frame);
-            }
-            for item in items {
-                let rest = rest(stacks, item, depth);
-                goes_on |= !rest.is_empty();
-                item.key = packing.pack(rest);
-            }
-        }
-        if goes_on {
-            sort(&mut items, range, depth + packing.frames(), &mut alike);
-        } else {
-            items[range].sort_unstable_by_key(stack_id);
-        }
-    }
+        let mut own = Vec::new();
+        sorting.sort(&mut items, 0, &mut own);
+        sorting.finish(own);
+        drop(begun);
+        sorting.help();
+    });
+    drop(sorting);
     items.into_iter().map(|item| item.site).collect()
 }
 
-/// What follows the first `depth` frames of the site's stack.
-#[inline]
-fn rest<'a>(stacks: &'a Stacks, item: &Item, depth: usize) -> &'a [u32] {
-    let stack = stacks.get(item.site as usize);
-    stack.get(depth..).unwrap_or_default()
-}
+impl<'i> Sorting<'_, 'i> {
+    /// Sorts what is shared until nothing is left.
+    fn help(&self) {
+        self.shared.take_all(|alike| self.finish(vec![alike]));
+    }
 
-/// Sorts some of the items by their keys; those with equal ones are alike up to
-/// `depth`.
-fn sort(items: &mut [Item], range: Range<usize>, depth: usize, alike: &mut Vec<Alike>) {
-    let some = &mut items[range.clone()];
-    // Those with equal keys stay in the order in which their stacks lie in memory.
-    some.sort_by_key(|item| item.key);
-    let mut start = range.start;
-    for equal in some.chunk_by(|a, b| a.key == b.key) {
-        let items = start..start + equal.len();
-        start = items.end;
-        if equal.len() > 1 {
-            alike.push(Alike { items, depth });
+    /// Sorts these, but for what is better shared.
+    fn finish(&self, mut own: Vec<Alike<'i>>) {
+        while let Some(alike) = own.pop() {
+            if let Some(next) = own.last().filter(|next| next.items.len() <= FEW) {
+                self.bring_near(next.items, next.depth);
+            }
+            if alike.items.len() <= FEW {
+                self.compare(alike);
+            } else {
+                self.go_on(alike, &mut own);
+            }
         }
+    }
+
+    fn compare(&self, Alike { items, depth }: Alike<'_>) {
+        items.sort_unstable_by(|a, b| {
+            let by_stack = self.rest(a, depth).cmp(self.rest(b, depth));
+            by_stack.then_with(|| self.stack_id(a).cmp(&self.stack_id(b)))
+        });
+    }
+
+    /// Sorts by the next frames.
+    fn go_on(&self, Alike { items, depth }: Alike<'i>, own: &mut Vec<Alike<'i>>) {
+        let mut goes_on = false;
+        for items in items.chunks_mut(AHEAD) {
+            // Fetched one after the other each stack would be waited for.
+            self.bring_near(items, depth);
+            for item in items {
+                let rest = self.rest(item, depth);
+                goes_on |= !rest.is_empty();
+                item.key = self.packing.pack(rest);
+            }
+        }
+        if goes_on {
+            self.sort(items, depth + self.packing.frames(), own);
+        } else {
+            items.sort_unstable_by_key(|item| self.stack_id(item));
+        }
+    }
+
+    /// Sorts by key; those with equal ones, which are alike up to `depth`, are
+    /// added to `own`, or shared where they are many.
+    fn sort(&self, items: &'i mut [Item], depth: usize, own: &mut Vec<Alike<'i>>) {
+        // Those with equal keys stay in the order in which their stacks lie in memory.
+        items.sort_by_key(|item| item.key);
+        for items in items.chunk_by_mut(|a, b| a.key == b.key) {
+            let alike = Alike { items, depth };
+            match alike.items.len() {
+                1 => {}
+                2..=SHARED => own.push(alike),
+                _ => self.shared.add(alike),
+            }
+        }
+    }
+
+    fn bring_near(&self, items: &[Item], depth: usize) {
+        for frame in items
+            .iter()
+            .filter_map(|item| self.rest(item, depth).first())
+        {
+            bring_near(frame);
+        }
+    }
+
+    /// What follows the first `depth` frames of the site's stack.
+    #[inline]
+    fn rest(&self, item: &Item, depth: usize) -> &[u32] {
+        let stack = self.stacks.get(item.site as usize);
+        stack.get(depth..).unwrap_or_default()
+    }
+
+    fn stack_id(&self, item: &Item) -> StackId {
+        self.sites[item.site as usize].stack_id
     }
 }
 
@@ -206,8 +271,20 @@ mod tests {
 
     #[test]
     fn stacks_that_read_alike_come_by_id() {
-        let sites = vec![(1, vec![2, 1]); 3 * FEW];
-        let (figures, stacks) = made(&sites);
-        assert_eq!(order(&figures, &stacks, 3), compared(&sites));
+        for number in [3 * FEW, SHARED + 1, WORTH_A_THREAD] {
+            let sites = vec![(1, vec![2, 1]); number];
+            let (figures, stacks) = made(&sites);
+            assert_eq!(order(&figures, &stacks, 3), compared(&sites));
+        }
+    }
+
+    #[test]
+    fn several_threads_give_the_order_of_one() {
+        for frames in [2, 40, 5_000] {
+            let sites = alike(2 * WORTH_A_THREAD, frames);
+            let (figures, stacks) = made(&sites);
+            let order = order(&figures, &stacks, frames as usize);
+            assert!(order == compared(&sites), "{frames} frames");
+        }
     }
 }
