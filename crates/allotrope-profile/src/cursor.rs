@@ -5,6 +5,7 @@
 //! anchor was made right after it; the time of others is estimated by their
 //! place among the events between two anchors, between which it lies.
 
+mod plain;
 mod reallocation;
 mod segment;
 
@@ -20,9 +21,10 @@ use crate::place::place_of;
 use crate::read_ahead::ReadAhead;
 use crate::source::{Run, TraceSource};
 use crate::window_table::{Rank, WindowTable};
+pub(crate) use plain::{Plain, is_plain};
 use reallocation::{OPEN_LIMIT, OpenStart};
 use segment::Segment;
-pub(crate) use segment::Stretch;
+pub(crate) use segment::{Pace, Stretch};
 
 /// How many events ahead something is looked for: a reallocation's answer, what
 /// another stream waits for.
@@ -167,7 +169,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     pub(crate) fn next_plain(&mut self) -> Option<Step> {
         if self.position < self.segment.end
             && let Some(event) = self.buffer.get(self.position)
-            && (event.kind as u8) <= EventKind::Deallocation as u8
+            && is_plain(event)
             && let (Some(thread), None) = (self.thread, &self.queued)
         {
             let event = *event;
@@ -180,16 +182,12 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// The time of the event that [`Self::next_plain`] gives; `None` if there is
     /// none, after all marks before the next event have been passed.
     #[inline]
-    pub(crate) fn time_of_plain(&mut self, live: &LiveBlocks) -> Result<Option<u64>, ReplayError> {
+    pub(crate) fn time_of_plain(&mut self) -> Result<Option<u64>, ReplayError> {
         if self.queued.is_some() || self.approach()?.is_none() {
             return Ok(None);
         }
-        if live.is_large() {
-            self.look_ahead(live);
-        }
-        let plain = (self.buffer[self.position].kind as u8) <= EventKind::Deallocation as u8;
-        let segment = &self.segment;
-        Ok(plain.then(|| segment.reached().min(segment.upper)))
+        let plain = is_plain(&self.buffer[self.position]);
+        Ok(plain.then(|| self.segment.pace().time(0)))
     }
 
     /// Has what is known of coming events' blocks brought near.
@@ -239,10 +237,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             events: &events[..events.len().min(most)],
             thread,
             moves: self.open.len() < OPEN_LIMIT,
-            upper: segment.upper,
-            from: segment.from,
-            step: segment.step,
-            passed: segment.passed,
+            pace: segment.pace(),
         }))
     }
 

@@ -1,6 +1,7 @@
 //! The books of one image: takes its events in one order and keeps every
 //! figure that a profile shows. It does not decide the order (`merge` does).
 
+mod strand;
 mod stretch;
 
 use allotrope_trace::model::{EntryPoint, ImageId, StackId};

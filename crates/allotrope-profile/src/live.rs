@@ -224,20 +224,28 @@ impl LiveBlocks {
     /// nothing happens.
     #[inline]
     pub(crate) fn apply_legal(&mut self, step: &Step) -> Option<Blocks> {
-        let spot = self.find(step.address);
-        if (spot.block == NO_BLOCK) != step.allocates {
-            return None;
-        }
         let block = if step.allocates {
-            self.fill(spot, step.address)
+            self.add(step.address)
         } else {
-            self.clear(spot.at);
-            spot.block
+            self.end(step.address)
         };
-        Some(Blocks {
-            block,
-            replaced: NO_BLOCK,
-        })
+        let replaced = NO_BLOCK;
+        block.map(|block| Blocks { block, replaced })
+    }
+
+    /// A new block at the place, if none is live there.
+    #[inline]
+    pub(crate) fn add(&mut self, place: u64) -> Option<BlockNumber> {
+        let spot = self.find(place);
+        (spot.block == NO_BLOCK).then(|| self.fill(spot, place))
+    }
+
+    /// Ends the block that is live at the place, if there is one. Its number stays
+    /// its own until it is [forgotten](Self::forget).
+    #[inline]
+    pub(crate) fn end(&mut self, place: u64) -> Option<BlockNumber> {
+        let block = self.take(place);
+        (block != NO_BLOCK).then_some(block)
     }
 
     /// Undoes the latest step that was not undone yet.

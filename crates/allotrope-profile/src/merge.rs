@@ -25,7 +25,7 @@ use crate::cursor::{Cursor, Outlook, Step, Stretch};
 use crate::error::ReplayError;
 use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
-use crate::tentative::{Placed, Tentative};
+use crate::tentative::{Link, Placed, Strand, Tentative};
 use forks::OpenForks;
 use stream::Stream;
 
@@ -50,6 +50,9 @@ pub(crate) trait Sink {
     /// many of its events as agree with what is live and need no closer look,
     /// and gives their number.
     fn stretch(&mut self, stretch: &Stretch<'_>, live: &mut LiveBlocks) -> usize;
+    /// Steps that agree with what is live, and their blocks, of which nobody speaks
+    /// afterwards; `false` if they must come one by one.
+    fn strand(&mut self, strand: &Strand, links: &[Link], live: &mut LiveBlocks) -> bool;
     /// The image forked here, when these blocks were live.
     fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
 }
@@ -530,22 +533,18 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Gives the sink what no stream can reach back to: those that go on from
     /// `frontier`.
     fn settle(&mut self, frontier: u64) {
-        let settled = |step: &Step| step.upper.saturating_add(SLACK_NS) < frontier;
-        let mut count = 0;
-        while self.tentative.settle_if(settled, self.sink) {
-            count += 1;
-        }
+        let settled = |upper: u64| upper.saturating_add(SLACK_NS) < frontier;
+        let mut count = self.tentative.settle(usize::MAX, settled, self.sink);
         if self.tentative.len() >= TENTATIVE_LIMIT {
-            for _ in 0..TENTATIVE_LIMIT / 2 {
-                count += u64::from(self.tentative.settle_if(|_| true, self.sink));
-            }
+            let most = TENTATIVE_LIMIT / 2;
+            count += self.tentative.settle(most, |_| true, self.sink);
         }
-        self.credit = (self.credit + count * CREDIT_EACH).min(CREDIT_LIMIT);
+        self.credit = (self.credit + count as u64 * CREDIT_EACH).min(CREDIT_LIMIT);
         self.settle_at = self.tentative.len() + SETTLE_EACH;
     }
 
     fn settle_all(&mut self) {
-        while self.tentative.settle_if(|_| true, self.sink) {}
+        self.tentative.settle(usize::MAX, |_| true, self.sink);
     }
 
     /// The fork that comes before this event of the stream.

@@ -21,6 +21,7 @@ use crate::site;
 use crate::site_order;
 use crate::source::TraceSource;
 use crate::stacks_ahead::{self, SiteStacks, Teller, Told};
+use crate::tentative::{Link, Strand};
 use crate::window_books::WindowBooks;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
@@ -366,6 +367,16 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
         let taken = self.ledger.take_stretch(stretch, live);
         self.replayer.count(taken as u64);
         taken
+    }
+
+    #[inline]
+    fn strand(&mut self, strand: &Strand, links: &[Link], live: &mut LiveBlocks) -> bool {
+        let short = !self.code_changes && self.windows.is_none();
+        if short {
+            self.ledger.take_strand(strand, links, live);
+            self.replayer.count(links.len() as u64);
+        }
+        short
     }
 
     fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {

@@ -4,13 +4,24 @@
 //! first shows only later, when the wrong choice leaves one of them stuck; then
 //! the choice is taken back. What no stream can reach back to any more is
 //! settled and goes to the books.
+//!
+//! Nearly all steps agree with what is live and are never undone. They are kept in
+//! [strands](strands) until something goes wrong; then the strands are [taken
+//! apart](Tentative::take_apart), for steps are looked for, undone and forced one
+//! by one.
 
 mod ring;
+mod strands;
 
-use crate::cursor::{Step, Stretch};
+use allotrope_trace::model::EventKind;
+
+use crate::cursor::{Pace, Plain, Step, Stretch, is_plain};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::Sink;
+use crate::place::place_of;
 use ring::Ring;
+use strands::Strands;
+pub(crate) use strands::{Link, Strand};
 
 /// Slots of the table of latest steps.
 const SLOTS: usize = 1 << SLOT_BITS;
@@ -33,6 +44,8 @@ pub(crate) struct Placed {
 /// The tentative order, and what is live at its end.
 pub(crate) struct Tentative {
     placed: Ring,
+    /// Those that came after all in `placed`.
+    strands: Strands,
     /// Number of steps that were settled.
     settled: u64,
     live: LiveBlocks,
@@ -47,6 +60,7 @@ impl Tentative {
     pub(crate) fn new(live: LiveBlocks) -> Self {
         Self {
             placed: Ring::new(),
+            strands: Strands::new(),
             settled: 0,
             live,
             latest: vec![0; SLOTS].into_boxed_slice(),
@@ -56,7 +70,7 @@ impl Tentative {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.placed.len()
+        self.placed.len() + self.strands.len()
     }
 
     /// Whether the step agrees with what is live.
@@ -65,9 +79,13 @@ impl Tentative {
         self.live.contains(step.address) != step.allocates
     }
 
-    /// The tentative steps, in their order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Placed> {
-        self.placed.iter()
+    /// Stream of each tentative step and the time before which it happened, of
+    /// those that lie side by side once, in their order.
+    pub(crate) fn uppers(&self) -> impl Iterator<Item = (usize, u64)> {
+        let placed = self.placed.iter();
+        let placed = placed.map(|placed| (placed.stream, placed.step.upper));
+        let strands = self.strands.iter();
+        placed.chain(strands.map(|strand| (strand.stream, strand.first.upper)))
     }
 
     /// Gives the step to the sink at once, for good, if it agrees with what is
@@ -113,26 +131,70 @@ impl Tentative {
         });
     }
 
-    /// As [`Self::place`] of a step that agrees with what is live; otherwise
-    /// nothing happens.
+    /// As [`Self::place`] of a step that agrees with what is live, for a strand;
+    /// otherwise nothing happens.
     #[inline]
     pub(crate) fn place_legal(&mut self, stream: usize, step: &Step) -> bool {
         let Some(blocks) = self.live.apply_legal(step) else {
             return false;
         };
-        let estimate = step.time;
-        self.now = self.now.max(estimate);
-        let step = Step {
-            time: self.now,
-            ..*step
-        };
-        self.push(Placed {
-            stream,
-            step,
-            estimate,
-            blocks,
-        });
+        self.strands.room()[0] = Link::of(step, blocks.block);
+        let pace = Pace::of_one(step.time);
+        self.strands.push(Strand::new(stream, *step, pace, 1));
+        self.now = self.now.max(step.time);
         true
+    }
+
+    /// Places as many of the first `most` events as agree with what is live, for
+    /// which there is room side by side, and gives their number.
+    #[inline]
+    pub(crate) fn place_plain(&mut self, stream: usize, plain: &Plain<'_>, most: usize) -> usize {
+        let mut taken = 0_usize;
+        let room = self.strands.room();
+        for (event, link) in plain.events.iter().take(most).zip(room) {
+            if !is_plain(event) {
+                break;
+            }
+            let place = place_of(event);
+            let allocates = event.kind == EventKind::Allocation;
+            let applied = if allocates {
+                self.live.add(place)
+            } else {
+                self.live.end(place)
+            };
+            let Some(block) = applied else {
+                break;
+            };
+            *link = Link::new(event, place, block);
+            taken += 1;
+        }
+        if let Some(last) = taken.checked_sub(1) {
+            self.now = self.now.max(plain.pace.time(last));
+            let strand = Strand::new(stream, plain.first, plain.pace, taken);
+            self.strands.push(strand);
+        }
+        taken
+    }
+
+    /// Makes single steps of all strands.
+    pub(crate) fn take_apart(&mut self) {
+        let mut now = self.placed.back().map_or(self.settled_at, |p| p.step.time);
+        while let Some((strand, links)) = self.strands.oldest(usize::MAX) {
+            let (stream, count) = (strand.stream, links.len());
+            for (place, link) in links.iter().enumerate() {
+                let step = strand.step(place, link);
+                let estimate = step.time;
+                now = now.max(estimate);
+                self.placed.push_back(Placed {
+                    stream,
+                    step: Step { time: now, ..step },
+                    estimate,
+                    blocks: link.blocks(),
+                });
+                self.latest[slot(step.address)] = self.settled + self.placed.len() as u64;
+            }
+            self.strands.pass(count);
+        }
     }
 
     #[inline(always)]
@@ -149,27 +211,68 @@ impl Tentative {
         Some(last)
     }
 
-    /// Gives the oldest step to the sink, for good, if `settled` says so.
-    #[inline]
-    pub(crate) fn settle_if<K: Sink>(
+    /// Gives the oldest steps to the sink, for good, as long as `settled` says so of
+    /// the time before which one happened, but so many at most. Gives their number.
+    pub(crate) fn settle<K: Sink>(
         &mut self,
-        settled: impl FnOnce(&Step) -> bool,
+        most: usize,
+        settled: impl Fn(u64) -> bool,
         sink: &mut K,
-    ) -> bool {
-        match self.placed.front() {
-            Some(placed) if settled(&placed.step) => {
-                if let Some(coming) = self.placed.get(AHEAD) {
-                    self.live.ask_for(coming.blocks.block);
-                }
-                sink.step(&placed.step, placed.blocks, &mut self.live);
-                self.live.forget(placed.step.allocates, placed.blocks);
-                self.settled += 1;
-                self.settled_at = placed.step.time;
-                self.placed.pop_front();
-                true
-            }
-            _ => false,
+    ) -> usize {
+        let mut count = 0;
+        while count < most
+            && let Some(oldest) = self.placed.front()
+            && settled(oldest.step.upper)
+        {
+            self.settle_one(sink);
+            count += 1;
         }
+        while count < most
+            && self.placed.len() == 0
+            && let Some(oldest) = self.strands.front()
+            && settled(oldest.first.upper)
+        {
+            count += self.settle_strand(most - count, sink);
+        }
+        count
+    }
+
+    fn settle_one<K: Sink>(&mut self, sink: &mut K) {
+        let Some(placed) = self.placed.front() else {
+            return;
+        };
+        if let Some(coming) = self.placed.get(AHEAD) {
+            self.live.ask_for(coming.blocks.block);
+        }
+        sink.step(&placed.step, placed.blocks, &mut self.live);
+        self.live.forget(placed.step.allocates, placed.blocks);
+        self.settled += 1;
+        self.settled_at = placed.step.time;
+        self.placed.pop_front();
+    }
+
+    /// Gives the oldest strand to the sink, at most so many steps of it.
+    #[inline]
+    fn settle_strand<K: Sink>(&mut self, most: usize, sink: &mut K) -> usize {
+        let Some((strand, links)) = self.strands.oldest(most) else {
+            return 0;
+        };
+        if !sink.strand(strand, links, &mut self.live) {
+            let mut now = self.settled_at;
+            for (place, link) in links.iter().enumerate() {
+                let mut step = strand.step(place, link);
+                now = now.max(step.time);
+                step.time = now;
+                sink.step(&step, link.blocks(), &mut self.live);
+                self.live.forget(link.allocates, link.blocks());
+            }
+        }
+        let count = links.len();
+        let last = strand.pace.time(count.saturating_sub(1));
+        self.settled_at = self.settled_at.max(last);
+        self.settled += count as u64;
+        self.strands.pass(count);
+        count
     }
 
     /// What is live at the end of the tentative order.

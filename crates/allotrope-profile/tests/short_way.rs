@@ -1,5 +1,7 @@
 //! Events come to the books by a short way, a stretch at a time, unless the image
-//! has a window: then one by one. What is said of the image must not depend on it.
+//! has a window: then one by one. They are put in order by a short way, a strand at
+//! a time, unless the image has very many streams: then one by one. What is said of
+//! the image must not depend on it.
 
 mod story;
 
@@ -8,14 +10,19 @@ use allotrope_trace::model::{Event, Record};
 use proptest::prelude::*;
 use story::*;
 
+/// With so many the order is found the long way.
+const MANY_STREAMS: usize = 65;
+
 /// The image of these streams, in runs of this many events; with a window that no
 /// event belongs to, or without.
-fn replayed(streams: &[Vec<Event>], run: usize, with_window: bool) -> Process {
+/// Among the streams are as many more that hold no event.
+fn replayed(streams: &[Vec<Event>], run: usize, with_window: bool, more: usize) -> Process {
     let mut story = Story::one_image();
     if with_window {
         story.push(Record::Window(window("later", 1)));
     }
-    for (number, events) in (0..).zip(streams) {
+    let empty = vec![vec![anchor(0)]; more];
+    for (number, events) in (0..).zip(streams.iter().chain(&empty)) {
         for part in events.chunks(run) {
             story.events(0, number, part);
         }
@@ -29,8 +36,14 @@ fn replayed(streams: &[Vec<Event>], run: usize, with_window: bool) -> Process {
 }
 
 fn agrees(streams: &[Vec<Event>], run: usize) {
-    let (short, long) = (replayed(streams, run, false), replayed(streams, run, true));
-    assert_eq!(short, long);
+    let short = replayed(streams, run, false, 0);
+    assert_eq!(short, replayed(streams, run, true, 0));
+}
+
+fn agrees_among_many(streams: &[Vec<Event>], run: usize) {
+    agrees(streams, run);
+    let short = replayed(streams, run, false, 0);
+    assert_eq!(short, replayed(streams, run, false, MANY_STREAMS));
 }
 
 /// What a thread did, sense or not: (kind, address, size).
@@ -94,6 +107,71 @@ proptest! {
     }
 }
 
+/// What threads did that share 40 addresses: (thread, what, at which address, size,
+/// nanoseconds since the deed before). Each marks the time before every `marked`th
+/// of its events.
+fn shared(deeds: &[(usize, u8, u64, u64, u64)], marked: usize) -> Vec<Vec<Event>> {
+    let mut streams: Vec<Vec<Event>> = (1..=4).map(|id| vec![thread(id)]).collect();
+    let mut live = std::collections::BTreeSet::new();
+    let mut tick = 0;
+    for &(by, what, at, size, passed) in deeds {
+        tick += passed;
+        let stack = 8 + (size % 20) as u32;
+        let (place, other) = (at * 16, (at + 1) % 40 * 16);
+        let mut made = match (what, live.contains(&place), live.contains(&other)) {
+            (0, true, false) => {
+                live.insert(other);
+                vec![realloc_start(place), realloc_end(stack, other, size)]
+            }
+            (_, true, _) => vec![free(place)],
+            (..) => vec![alloc(stack, place, size)],
+        };
+        if !live.remove(&place) {
+            live.insert(place);
+        }
+        let stream = &mut streams[by];
+        if stream.len().is_multiple_of(marked) {
+            stream.push(anchor(tick));
+        }
+        stream.append(&mut made);
+    }
+    streams
+}
+
+fn shared_deeds() -> impl Strategy<Value = Vec<(usize, u8, u64, u64, u64)>> {
+    prop::collection::vec(
+        (0..4_usize, 0..4_u8, 0..40_u64, 0..900_u64, 0..400_u64),
+        0..3_000,
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn of_streams_that_share_addresses(
+        deeds in shared_deeds(),
+        marked in 1..40_usize,
+        run in 20..500_usize,
+    ) {
+        agrees_among_many(&shared(&deeds, marked), run);
+    }
+
+    /// As most programs do: hardly a block goes from one thread to another.
+    #[test]
+    fn of_streams_with_addresses_of_their_own(
+        deeds in shared_deeds(),
+        marked in 1..40_usize,
+        run in 50..2_000_usize,
+    ) {
+        let own = |&(by, what, at, size, passed): &(usize, u8, u64, u64, u64)| {
+            (if at % 10 == 0 { by } else { (at / 10) as usize }, what, at, size, passed)
+        };
+        let deeds: Vec<_> = deeds.iter().map(own).collect();
+        agrees_among_many(&shared(&deeds, marked), run);
+    }
+}
+
 /// More blocks than the tables of live blocks hold without being looked at ahead.
 #[test]
 fn of_very_many_live_blocks() {
@@ -115,7 +193,7 @@ fn of_very_many_live_blocks() {
         all.extend((n % 11 == 0).then(|| anchor((BLOCKS + n) * 500)));
     }
     agrees(&[all.clone()], 10_000);
-    let process = replayed(&[all], 10_000, false);
+    let process = replayed(&[all], 10_000, false, 0);
     assert_eq!(
         (process.lost_events, process.unmatched_deallocations),
         (0, 0)

@@ -51,6 +51,17 @@ impl Segment {
     pub(super) fn reached(&self) -> u64 {
         estimate(self.from, self.passed, self.step)
     }
+
+    /// The times of the events that come next.
+    #[inline]
+    pub(super) fn pace(&self) -> Pace {
+        Pace {
+            from: self.from,
+            step: self.step,
+            passed: self.passed,
+            upper: self.upper,
+        }
+    }
 }
 
 /// The time of the event that follows so many others, `step` nanoseconds each.
@@ -59,6 +70,61 @@ fn estimate(from: u64, passed: u32, step: f64) -> u64 {
     // By way of a signed number, which the processor converts at once.
     let offset = (f64::from(passed) * step) as i64;
     from.saturating_add(offset.cast_unsigned())
+}
+
+/// The estimated times of events that follow each other between two marks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    from: u64,
+    step: f64,
+    passed: u32,
+    /// None of them happened later.
+    pub upper: u64,
+}
+
+impl Pace {
+    /// That of a single event with this estimated time.
+    pub(crate) fn of_one(time: u64) -> Self {
+        Self {
+            from: time,
+            step: 0.0,
+            passed: 0,
+            upper: time,
+        }
+    }
+
+    /// That of the events from this place on.
+    pub(crate) fn after(self, place: usize) -> Self {
+        Self {
+            passed: self.passed.wrapping_add(place as u32),
+            ..self
+        }
+    }
+
+    /// Estimated time of the event at this place.
+    #[inline]
+    pub(crate) fn time(&self, place: usize) -> u64 {
+        estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
+    }
+
+    /// How many of so many events are not estimated later than `latest`.
+    #[inline]
+    pub(crate) fn count_until(&self, latest: u64, events: usize) -> usize {
+        if latest >= self.upper {
+            return events;
+        }
+        // The next whole nanosecond is too late.
+        let room = latest.saturating_sub(self.from).saturating_add(1) as f64;
+        let guess = (room / self.step) as usize;
+        let mut count = guess.saturating_sub(self.passed as usize).min(events);
+        while count < events && self.time(count) <= latest {
+            count += 1;
+        }
+        while count > 0 && self.time(count - 1) > latest {
+            count -= 1;
+        }
+        count
+    }
 }
 
 /// What lies next in a stream, up to the next mark at most: all by one thread,
@@ -70,17 +136,13 @@ pub(crate) struct Stretch<'a> {
     /// Whether a reallocation that is answered at once may be taken for a
     /// deallocation and an allocation.
     pub moves: bool,
-    /// No event of it happened later.
-    pub upper: u64,
-    pub(super) from: u64,
-    pub(super) step: f64,
-    pub(super) passed: u32,
+    pub pace: Pace,
 }
 
 impl Stretch<'_> {
     /// Estimated time of the event at this place in it.
     #[inline]
     pub(crate) fn time(&self, place: usize) -> u64 {
-        estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
+        self.pace.time(place)
     }
 }

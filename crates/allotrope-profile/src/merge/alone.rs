@@ -48,8 +48,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     ) -> Result<(), ReplayError> {
         let apart = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
         // The oldest is the likeliest to hold the others up.
-        let mut oldest_first = self.tentative.iter();
-        let settled = oldest_first.all(|p| p.stream == stream && apart(p.step.upper));
+        let mut oldest_first = self.tentative.uppers();
+        let settled = oldest_first.all(|(of, upper)| of == stream && apart(upper));
         drop(oldest_first);
         let at = &self.streams[stream];
         let next = at.head.map_or(at.cursor.upper(), |head| head.upper);
@@ -71,7 +71,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 steps += 1;
             }
             while let Some(stretch) = at.cursor.stretch(until, self.tentative.live())?
-                && apart(stretch.upper)
+                && apart(stretch.pace.upper)
             {
                 let taken = self.tentative.pass_stretch(&stretch, self.sink);
                 at.cursor.pass(taken);

@@ -2,6 +2,9 @@
 //! is live. The stream with the earliest event gives as many as come before the
 //! next one's; nothing waits, nothing was tried otherwise. As soon as an event
 //! does not agree the long way goes on from there. The order is the same.
+//!
+//! A thread's turn is some fifteen events long even if four of them are busy. So
+//! they are placed a turn at a time, and lie in memory as they came.
 
 use super::{Merge, Sink};
 use crate::cursor::Step;
@@ -45,6 +48,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let mut order: Vec<(u64, usize)> = times.collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
         let ended = self.take_turns(&mut order)?;
+        self.tentative.take_apart();
         self.bring_up_all(&order)?;
         if ended {
             self.pass_reached_forks()?;
@@ -87,18 +91,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     #[inline]
     fn take_turn(&mut self, stream: usize, rival: (u64, usize)) -> Result<Turn, ReplayError> {
         loop {
-            let at = &mut self.streams[stream];
-            let head = if at.head.is_some() {
-                at.head.take()
-            } else {
-                at.cursor.next_plain()
-            };
-            let Some(step) = head else {
-                return Ok(Turn::Ended);
-            };
-            let cut = !self.forks.is_empty() && self.fork_before(stream, step.ordinal).is_some();
-            if cut || !self.tentative.place_legal(stream, &step) {
-                return Ok(Turn::Stuck(step));
+            if let Some(stuck) = self.place_next(stream, rival) {
+                return Ok(Turn::Stuck(stuck));
             }
             let Some(time) = self.time_ahead(stream)? else {
                 return Ok(Turn::Ended);
@@ -109,13 +103,37 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
     }
 
+    /// Places a stream's head or, where it has none, the plain events that come next
+    /// and before the rival's. Gives the next step if it can not be placed.
+    #[inline]
+    fn place_next(&mut self, stream: usize, rival: (u64, usize)) -> Option<Step> {
+        let cut = self.open_forks.next(stream);
+        let until = cut.map_or(u64::MAX, |(ordinal, _)| ordinal);
+        let at = &mut self.streams[stream];
+        if let Some(head) = at.head.take() {
+            let placed = head.ordinal < until && self.tentative.place_legal(stream, &head);
+            return (!placed).then_some(head);
+        }
+        let plain = at.cursor.plain(until, self.tentative.live());
+        let (time, other) = rival;
+        let latest = time.saturating_sub(u64::from(stream > other));
+        let most = plain.pace.count_until(latest, plain.events.len());
+        let placed = self.tentative.place_plain(stream, &plain, most);
+        at.cursor.pass(placed);
+        if placed == 0 {
+            at.cursor.next_plain()
+        } else {
+            None
+        }
+    }
+
     /// The time of a stream's next event; one that is no plain event is taken for
     /// its head. `None` at the stream's end.
     #[inline]
     fn time_ahead(&mut self, stream: usize) -> Result<Option<u64>, ReplayError> {
         let at = &mut self.streams[stream];
         if at.head.is_none() {
-            let plain = at.cursor.time_of_plain(self.tentative.live())?;
+            let plain = at.cursor.time_of_plain()?;
             if plain.is_some() {
                 return Ok(plain);
             }
