@@ -25,7 +25,7 @@ const FEW: usize = 8;
 const AHEAD: usize = 16;
 /// Fewer sites than this are not worth a second thread.
 const WORTH_A_THREAD: usize = 1 << 14;
-/// Sites alike so far that any thread may sort; whoever finds fewer sorts them.
+/// Sites in groups of sites alike so far that are shared together, for any thread.
 const SHARED: usize = 1 << 11;
 /// More threads would wait for memory, and for the largest group of sites alike.
 const MOST_THREADS: usize = 3;
@@ -55,7 +55,7 @@ struct Sorting<'a, 'i> {
     sites: &'a [SiteFigures],
     stacks: &'a Stacks,
     packing: Packing,
-    shared: SharedWork<Alike<'i>>,
+    shared: SharedWork<Vec<Alike<'i>>>,
 }
 
 /// The numbers of the sites, whose stacks are `stacks`, in order. The stacks'
@@ -100,7 +100,7 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
 impl<'i> Sorting<'_, 'i> {
     /// Sorts what is shared until nothing is left.
     fn help(&self) {
-        self.shared.take_all(|alike| self.finish(vec![alike]));
+        self.shared.take_all(|groups| self.finish(groups));
     }
 
     /// Sorts these, but for what is better shared.
@@ -148,12 +148,16 @@ impl<'i> Sorting<'_, 'i> {
     fn sort(&self, items: &'i mut [Item], depth: usize, own: &mut Vec<Alike<'i>>) {
         // Those with equal keys stay in the order in which their stacks lie in memory.
         items.sort_by_key(|item| item.key);
+        let (first, mut more) = (own.len(), 0);
         for items in items.chunk_by_mut(|a, b| a.key == b.key) {
-            let alike = Alike { items, depth };
-            match alike.items.len() {
-                1 => {}
-                2..=SHARED => own.push(alike),
-                _ => self.shared.add(alike),
+            if items.len() == 1 {
+                continue;
+            }
+            more += items.len();
+            own.push(Alike { items, depth });
+            if more > SHARED {
+                self.shared.add(own.split_off(first));
+                more = 0;
             }
         }
     }

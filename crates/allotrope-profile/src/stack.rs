@@ -7,8 +7,14 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
+use crate::near::bring_near;
+
 /// Indexes of frames to an array: a megabyte.
 const ARRAY: usize = 1 << 18;
+/// Those in a cache line.
+const LINE: usize = 16;
+/// Stacks that are given after those whose places are asked for.
+const GIVEN_AHEAD: usize = 16;
 
 /// The frames of a stack: indexes into [`Profile::frames`](crate::Profile::frames),
 /// innermost first, inlined expanded.
@@ -25,6 +31,15 @@ impl Deref for Stack {
     #[inline]
     fn deref(&self) -> &[u32] {
         &self.array[self.start as usize..][..self.length as usize]
+    }
+}
+
+impl Stack {
+    /// Has the frames brought near: they are wanted soon. Nothing waits for it.
+    pub fn bring_near(&self) {
+        for line in self.chunks(LINE) {
+            bring_near(&line[0]);
+        }
     }
 }
 
@@ -116,7 +131,12 @@ impl Stacks {
     pub(crate) fn give(mut self, numbers: &[u32]) -> impl Iterator<Item = Stack> {
         self.open.shrink_to_fit();
         self.full.push(Arc::new(self.open));
-        let stack = move |&number: &u32| {
+        let ahead = numbers.iter().skip(GIVEN_AHEAD).map(Some);
+        let ahead = ahead.chain(std::iter::repeat(None));
+        let stack = move |(&number, ahead): (&u32, Option<&u32>)| {
+            if let Some(&ahead) = ahead {
+                bring_near(&self.places[ahead as usize]);
+            }
             let place = self.places[number as usize];
             Stack {
                 array: Arc::clone(&self.full[place.array as usize]),
@@ -124,7 +144,7 @@ impl Stacks {
                 length: place.length,
             }
         };
-        numbers.iter().map(stack)
+        numbers.iter().zip(ahead).map(stack)
     }
 }
 

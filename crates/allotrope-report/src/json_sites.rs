@@ -21,6 +21,10 @@ const MOST_THREADS: usize = 3;
 /// Parts that a thread is ahead.
 const PARTS_AHEAD: usize = 2;
 
+/// Sites that are written before the one whose stack is asked for: they are in
+/// another order than their stacks lie in memory.
+const SITES_AHEAD: usize = 2;
+
 /// Numbers whose digits are kept. Those below have seven bytes with the comma.
 const MOST_DIGITS: usize = 1 << 16;
 /// Bytes of the largest number, and a comma.
@@ -151,7 +155,10 @@ impl Text {
         self.length = 0;
         let start = part * SITES_A_PART;
         let end = sites.len().min(start + SITES_A_PART);
-        for site in &sites[start..end] {
+        for (at, site) in (start..end).zip(&sites[start..end]) {
+            if let Some(later) = sites.get(at + SITES_AHEAD) {
+                later.stack.bring_near();
+            }
             self.site(site, digits);
         }
         if end == sites.len() {
@@ -164,9 +171,7 @@ impl Text {
     fn site(&mut self, site: &Site, digits: &Digits) {
         self.make_room(site.stack.len() * NUMBER + REST_OF_SITE);
         self.literal(b"{\"stack\":[");
-        for &frame in &*site.stack {
-            self.number(frame.into(), digits);
-        }
+        self.numbers(&site.stack, digits);
         // The bracket stands in the place of the last comma.
         self.length -= usize::from(!site.stack.is_empty());
         self.literal(b"],\"allocations\":");
@@ -211,6 +216,31 @@ impl Text {
                 self.length += (kept >> 56) as usize;
             }
             None => self.large_number(number),
+        }
+    }
+
+    /// Numbers, for which there is room, each with a comma. They are most of what is
+    /// written.
+    fn numbers(&mut self, numbers: &[u32], digits: &Digits) {
+        let mut numbers = numbers.iter();
+        loop {
+            let room = &mut self.bytes[self.length..];
+            let mut at = 0;
+            let large = numbers.find(|&&number| {
+                let kept = digits.0.get(number as usize);
+                let place = room.get_mut(at..).and_then(|room| room.first_chunk_mut());
+                let (Some(&kept), Some(place)) = (kept, place) else {
+                    return true;
+                };
+                *place = kept.to_le_bytes();
+                at += (kept >> 56) as usize;
+                false
+            });
+            self.length += at;
+            match large {
+                Some(&number) => self.large_number(number.into()),
+                None => return,
+            }
         }
     }
 
