@@ -17,7 +17,7 @@ mod memory;
 mod records;
 mod slots;
 
-use allotrope_trace::model::Event;
+use allotrope_trace::model::{Event, EventKind};
 
 use crate::cursor::Step;
 use crate::place::place_of;
@@ -149,16 +149,13 @@ impl LiveBlocks {
             self.slots.bring_near(home);
             self.slots.bring_near((home + 1) & self.mask);
         }
-        for event in next {
+        // An allocation needs no record of a block that is live.
+        for event in next.iter().filter(|event| !hands_out(event)) {
             let hash = hash_of(place_of(event));
             let home = self.home(hash);
             let first = self.slots.get(home);
             let second = self.slots.get((home + 1) & self.mask);
-            let slot = if is_tagged(first, hash) {
-                first
-            } else {
-                second
-            };
+            let slot = if is_tagged(first, hash) { first } else { second };
             self.ask_for(number_of(slot));
         }
     }
@@ -394,6 +391,14 @@ impl LiveBlocks {
             }
         }
     }
+}
+
+#[inline]
+fn hands_out(event: &Event) -> bool {
+    matches!(
+        event.kind,
+        EventKind::Allocation | EventKind::ReallocationEnd
+    )
 }
 
 /// Fibonacci hashing: the high bits of the product depend on all bits.
