@@ -155,7 +155,11 @@ impl LiveBlocks {
             let home = self.home(hash);
             let first = self.slots.get(home);
             let second = self.slots.get((home + 1) & self.mask);
-            let slot = if is_tagged(first, hash) { first } else { second };
+            let slot = if is_tagged(first, hash) {
+                first
+            } else {
+                second
+            };
             self.ask_for(number_of(slot));
         }
     }
@@ -234,7 +238,7 @@ impl LiveBlocks {
     #[inline]
     pub(crate) fn add(&mut self, place: u64) -> Option<BlockNumber> {
         let spot = self.find(place);
-        (spot.block == NO_BLOCK).then(|| self.fill(spot, place))
+        (spot.block == NO_BLOCK).then(|| self.fill(spot, LiveBlock::at(place)))
     }
 
     /// Ends the block that is live at the place, if there is one. Its number stays
@@ -267,30 +271,25 @@ impl LiveBlocks {
         let spot = self.find(place);
         let replaced = spot.block;
         let block = if replaced == NO_BLOCK {
-            self.fill(spot, place)
+            self.fill(spot, LiveBlock::at(place))
         } else {
-            let block = self.number(place);
+            let block = self.number(LiveBlock::at(place));
             self.slots.set(spot.at, slot_of(spot.hash, block));
             block
         };
         Blocks { block, replaced }
     }
 
-    /// A number that no block has, with a record for this place.
+    /// A number that no other block has, for this one.
     #[inline]
-    fn number(&mut self, place: u64) -> BlockNumber {
+    fn number(&mut self, block: LiveBlock) -> BlockNumber {
         let Some(number) = self.unused.checked_sub(1) else {
-            return self.fresh(place);
+            return self.records.add(block);
         };
-        self.unused = self.records.replace_place(number as usize, place);
+        self.unused = self.records.replace(number as usize, block).place;
         // What is used next may have been unused for long.
         self.ask_for((self.unused as BlockNumber).wrapping_sub(1));
         number as usize
-    }
-
-    #[inline(never)]
-    fn fresh(&mut self, place: u64) -> BlockNumber {
-        self.records.add(place)
     }
 
     /// Nobody speaks any more of the block that the event ended.
@@ -307,17 +306,18 @@ impl LiveBlocks {
     }
 
     #[inline]
-    fn recycle(&mut self, block: BlockNumber) {
-        self.records.set_place(block, self.unused);
-        self.unused = block as u64 + 1;
+    fn recycle(&mut self, number: BlockNumber) -> LiveBlock {
+        let next = LiveBlock::at(self.unused);
+        self.unused = number as u64 + 1;
+        self.records.replace(number, next)
     }
 
-    /// A new block at the place, whose spot is empty.
+    /// A new block, whose place's spot is empty.
     #[inline]
-    pub(crate) fn fill(&mut self, spot: Spot, place: u64) -> BlockNumber {
-        let block = self.number(place);
-        self.put(spot, block);
-        block
+    pub(crate) fn fill(&mut self, spot: Spot, block: LiveBlock) -> BlockNumber {
+        let number = self.number(block);
+        self.put(spot, number);
+        number
     }
 
     /// Puts the block into the empty spot.
@@ -340,11 +340,11 @@ impl LiveBlocks {
         spot.block
     }
 
-    /// Takes the block away that is at this spot, and forgets it.
+    /// Takes the block away that is at this spot, and forgets its number.
     #[inline]
-    pub(crate) fn remove(&mut self, spot: Spot) {
+    pub(crate) fn remove(&mut self, spot: Spot) -> LiveBlock {
         self.clear(spot.at);
-        self.recycle(spot.block);
+        self.recycle(spot.block)
     }
 
     /// Empties the slot, which is taken.

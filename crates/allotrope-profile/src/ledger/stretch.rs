@@ -7,7 +7,7 @@ use allotrope_trace::model::{Event, EventKind};
 
 use super::{Ledger, thread};
 use crate::cursor::Stretch;
-use crate::live::{INHERITED, LiveBlocks, NO_BLOCK, Spot};
+use crate::live::{INHERITED, LiveBlock, LiveBlocks, NO_BLOCK, Spot};
 use crate::place::place_of;
 
 impl Ledger<'_> {
@@ -79,16 +79,20 @@ impl Ledger<'_> {
         reallocation: bool,
     ) {
         let site = self.sites.of_stack(event.stack);
-        let block = live.fill(spot, place_of(event));
-        live.describe(block, (event.size, self.now), (site, by));
-        self.threads[by as usize].latest = block;
+        let block = LiveBlock {
+            place: place_of(event),
+            size: event.size,
+            allocated_ns: self.now,
+            site,
+            thread: by,
+        };
+        self.threads[by as usize].latest = live.fill(spot, block);
         self.book_allocation(by, event, site, reallocation);
     }
 
     #[inline]
     fn take_deallocation(&mut self, by: u32, event: &Event, spot: Spot, live: &mut LiveBlocks) {
-        let block = live.block(spot.block);
-        live.remove(spot);
+        let block = live.remove(spot);
         self.entries[event.entry as usize].deallocations += 1;
         let thread = &mut self.threads[by as usize];
         thread.deallocations += 1;

@@ -11,6 +11,10 @@ use crate::near::bring_near;
 const PAGE: usize = 1 << PAGE_BITS;
 const PAGE_BITS: u32 = (HUGE_PAGE / size_of::<Record>()).trailing_zeros();
 
+/// Of one length, which spares most of looking whether a record is in it.
+type Page = [u8; HUGE_PAGE];
+const WHOLE: &str = "all pages are mapped in one size";
+
 type Word = [u8; size_of::<u64>()];
 
 /// Half a cache line, for nearly every record that is looked at has to come from
@@ -21,7 +25,7 @@ type Record = [Word; 4];
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LiveBlock {
     /// Of an unused record the next unused one, plus one.
-    pub(super) place: u64,
+    pub place: u64,
     pub size: u64,
     pub allocated_ns: u64,
     /// [`INHERITED`](super::INHERITED), or the number of its stack's site.
@@ -30,6 +34,24 @@ pub(crate) struct LiveBlock {
 }
 
 impl LiveBlock {
+    /// A block at this place of which nothing else is known yet.
+    #[inline]
+    pub(super) fn at(place: u64) -> Self {
+        Self {
+            place,
+            size: 0,
+            allocated_ns: 0,
+            site: 0,
+            thread: 0,
+        }
+    }
+
+    #[inline]
+    fn record(&self) -> Record {
+        let origin = origin(self.site, self.thread);
+        [self.place, self.size, self.allocated_ns, origin].map(u64::to_ne_bytes)
+    }
+
     #[inline]
     fn of(record: &Record) -> Self {
         let [place, size, allocated_ns, origin] = record.map(u64::from_ne_bytes);
@@ -43,6 +65,11 @@ impl LiveBlock {
     }
 }
 
+#[inline]
+fn origin(site: u32, thread: u32) -> u64 {
+    u64::from(site) | u64::from(thread) << 32
+}
+
 /// Records by number. A single vector of them would be moved when it grows,
 /// which takes as much memory again.
 #[derive(Default)]
@@ -53,14 +80,15 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Adds a record for this place, and gives its number.
-    pub(super) fn add(&mut self, place: u64) -> BlockNumber {
+    /// Adds a record, and gives its number.
+    #[inline]
+    pub(super) fn add(&mut self, block: LiveBlock) -> BlockNumber {
         let number = self.length;
         if number == self.pages.len() << PAGE_BITS {
             self.add_page();
         }
         self.length += 1;
-        self.set_place(number, place);
+        *self.at_mut(number) = block.record();
         number
     }
 
@@ -71,13 +99,14 @@ impl Records {
 
     #[inline]
     fn at(&self, number: BlockNumber) -> &Record {
-        let page = &self.pages[number >> PAGE_BITS];
+        let page: &Page = self.pages[number >> PAGE_BITS].first_chunk().expect(WHOLE);
         &page.as_chunks().0.as_chunks().0[number % PAGE]
     }
 
     #[inline]
     fn at_mut(&mut self, number: BlockNumber) -> &mut Record {
         let page = &mut self.pages[number >> PAGE_BITS];
+        let page: &mut Page = page.first_chunk_mut().expect(WHOLE);
         &mut page.as_chunks_mut().0.as_chunks_mut().0[number % PAGE]
     }
 
@@ -95,9 +124,8 @@ impl Records {
         (size, allocated_ns): (u64, u64),
         (site, thread): (u32, u32),
     ) {
-        let origin = u64::from(site) | u64::from(thread) << 32;
         let [_, described @ ..] = self.at_mut(number);
-        *described = [size, allocated_ns, origin].map(u64::to_ne_bytes);
+        *described = [size, allocated_ns, origin(site, thread)].map(u64::to_ne_bytes);
     }
 
     #[inline]
@@ -105,16 +133,10 @@ impl Records {
         u64::from_ne_bytes(self.at(number)[0])
     }
 
-    /// Writes the place, and gives what was there.
+    /// Puts another block's record there, and gives what was there.
     #[inline]
-    pub(super) fn replace_place(&mut self, number: BlockNumber, place: u64) -> u64 {
-        let word = &mut self.at_mut(number)[0];
-        u64::from_ne_bytes(std::mem::replace(word, place.to_ne_bytes()))
-    }
-
-    #[inline]
-    pub(super) fn set_place(&mut self, number: BlockNumber, place: u64) {
-        self.at_mut(number)[0] = place.to_ne_bytes();
+    pub(super) fn replace(&mut self, number: BlockNumber, block: LiveBlock) -> LiveBlock {
+        LiveBlock::of(&std::mem::replace(self.at_mut(number), block.record()))
     }
 
     /// Has the record brought near, if there is one with this number.
@@ -147,7 +169,7 @@ mod tests {
         let mut records = Records::default();
         let count = 2 * PAGE + 1;
         for number in 0..count {
-            assert_eq!(records.add(block(number).place), number);
+            assert_eq!(records.add(LiveBlock::at(block(number).place)), number);
             assert_eq!(records.place(number), block(number).place);
             let LiveBlock {
                 size,
@@ -159,18 +181,15 @@ mod tests {
             records.describe(number, (size, allocated_ns), (site, thread));
         }
         assert!((0..count).all(|number| records.get(number) == block(number)));
-        records.set_place(7, 0);
-        let unplaced = LiveBlock {
-            place: 0,
-            ..block(7)
-        };
-        assert_eq!(records.get(7), unplaced);
+        assert_eq!(records.replace(7, block(count)), block(7));
+        assert_eq!(records.get(7), block(count));
+        assert_eq!(records.get(8), block(8));
     }
 
     #[test]
     fn no_record_lies_in_two_cache_lines() {
         let mut records = Records::default();
-        records.add(0);
+        records.add(LiveBlock::at(0));
         assert_eq!(records.pages[0].as_ptr().addr() % size_of::<Record>(), 0);
         assert_eq!(64 % size_of::<Record>(), 0);
     }
