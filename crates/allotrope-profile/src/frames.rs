@@ -1,11 +1,15 @@
 //! Turns the stack nodes of an image into frames: looks up the symbols that the
 //! trace carries, expands inlined frames and makes every frame once.
 
+use std::hash::BuildHasher;
+
 use allotrope_trace::model::{
     Frame as SymbolFrame, ImageId, Mapping, MappingId, Module as TraceModule, ModuleId, NO_MAPPING,
     StackId, StackNode, Symbols, stack_end,
 };
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::index::Image;
 use crate::model::{Frame, Module, UNKNOWN_MODULE, file_name};
@@ -31,7 +35,8 @@ pub(crate) struct FrameTable {
     module_indexes: FxHashMap<ModuleId, u32>,
     symbols: FxHashMap<ModuleId, ModuleSymbols>,
     frames: Vec<Frame>,
-    frame_indexes: FxHashMap<Frame, u32>,
+    /// Indexes of `frames` by what is there.
+    frame_indexes: HashTable<u32>,
     /// Frames of a code address, for all images that mapped the module: a part of
     /// `own_frames`.
     resolved: FxHashMap<Place, Part>,
@@ -126,7 +131,7 @@ impl FrameTable {
                 .collect(),
             symbols,
             frames: Vec::new(),
-            frame_indexes: FxHashMap::default(),
+            frame_indexes: HashTable::new(),
             resolved: FxHashMap::default(),
             runtime: FxHashMap::default(),
             own_frames: Vec::new(),
@@ -307,13 +312,23 @@ impl FrameTable {
     }
 
     fn intern(&mut self, frame: Frame) -> u32 {
-        if let Some(&index) = self.frame_indexes.get(&frame) {
-            return index;
+        let hash = |frame: &Frame| FxBuildHasher.hash_one(frame);
+        let at = |&index: &u32| &self.frames[index as usize];
+        let indexes = &mut self.frame_indexes;
+        let known = indexes.entry(
+            hash(&frame),
+            |index| *at(index) == frame,
+            |index| hash(at(index)),
+        );
+        match known {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let index = self.frames.len() as u32;
+                new.insert(index);
+                self.frames.push(frame);
+                index
+            }
         }
-        let index = self.frames.len() as u32;
-        self.frames.push(frame.clone());
-        self.frame_indexes.insert(frame, index);
-        index
     }
 }
 

@@ -21,6 +21,9 @@ use crate::stacks_ahead::Teller;
 /// that stands at the wrong place among threads, not for two losses.
 const MISPLACED_WITHIN_NS: u64 = 100_000_000;
 
+/// Blocks left at the end that are looked at together.
+const LEFT_TOGETHER: usize = 32;
+
 /// What a thread did.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ThreadFigures {
@@ -312,12 +315,7 @@ impl<'a> Ledger<'a> {
     /// Closes the books at the end of the image.
     pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> Balance {
         let end_ns = end_ns.max(self.now);
-        for (_, number) in live.iter() {
-            let block = live.block(number);
-            if block.site != INHERITED {
-                self.sites.outlive(block.site, end_ns - block.allocated_ns);
-            }
-        }
+        self.outlive(end_ns, live);
         if let Some(observer) = self.observer {
             self.show_left(observer, live);
         }
@@ -345,6 +343,28 @@ impl<'a> Ledger<'a> {
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,
+        }
+    }
+
+    /// Has the blocks that are left live until the end.
+    fn outlive(&mut self, end_ns: u64, live: &LiveBlocks) {
+        let blocks = live.iter().map(|(_, number)| live.block(number));
+        let mut blocks = blocks.filter(|block| block.site != INHERITED);
+        let mut together = Vec::with_capacity(LEFT_TOGETHER);
+        loop {
+            // The memory of several blocks, and then that of their sites, is fetched
+            // at the same time.
+            let some = blocks.by_ref().take(LEFT_TOGETHER);
+            together.extend(some.map(|block| (block.site, block.allocated_ns)));
+            if together.is_empty() {
+                return;
+            }
+            for &(site, _) in &together {
+                self.sites.bring_near(site);
+            }
+            for (site, allocated_ns) in together.drain(..) {
+                self.sites.outlive(site, end_ns - allocated_ns);
+            }
         }
     }
 }

@@ -158,6 +158,11 @@ impl Sites {
         figures.lifetimes.add(lifetime);
     }
 
+    /// Has what [`Self::outlive`] needs brought near.
+    pub(crate) fn bring_near(&self, site: u32) {
+        bring_near(&self.figures[site as usize].lifetimes);
+    }
+
     /// A block of this site lived until the end of the image.
     pub(crate) fn outlive(&mut self, site: u32, lifetime: u64) {
         self.figures[site as usize].lifetimes.add(lifetime);

@@ -23,8 +23,9 @@ use crate::stack_tree::{self, StackTree, StackTrees};
 
 /// Traces with fewer stack nodes are not worth a thread.
 const WORTH_A_THREAD: usize = 1 << 14;
-/// Sites that are told of at once.
-const TOLD_AT_ONCE: usize = 256;
+/// Sites that are told of at once: to wake the thread takes as long as dozens of
+/// events.
+const TOLD_AT_ONCE: usize = 1024;
 
 /// The stacks of an image's sites, in the order of the sites.
 #[derive(Default)]
