@@ -390,13 +390,12 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// at its address can be put after it, and no other stream will undo it in
     /// time. To wait would only hold up others that are in order.
     fn is_hopeless(&self, stream: usize, head: &Step) -> bool {
-        let fixed = match self.tentative.recent(head.address) {
-            Some(_) => self.tentative.all_at(head.address, |step| {
-                step.upper.saturating_add(SLACK_NS) < head.lower
-            }),
-            None => self.tentative.is_untouched(head.address),
-        };
-        fixed && self.is_alone(stream)
+        if self.tentative.recent(head.address).is_none() {
+            return self.tentative.is_untouched(head.address) && self.is_alone(stream);
+        }
+        // All tentative steps are looked at only where nobody is going to help.
+        let before = |step: &Step| step.upper.saturating_add(SLACK_NS) < head.lower;
+        self.is_alone(stream) && self.tentative.all_at(head.address, before)
     }
 
     /// Whether no other stream will undo in time what the stream waits for.
