@@ -35,6 +35,13 @@ pub(crate) struct ThreadFigures {
     latest: BlockNumber,
 }
 
+/// What an event changes of what is live; less of it is a number that wraps around.
+#[derive(Default)]
+struct Change {
+    allocations: u64,
+    bytes: u64,
+}
+
 /// The books of one image.
 pub(crate) struct Ledger<'a> {
     image: ImageId,
@@ -130,12 +137,21 @@ impl<'a> Ledger<'a> {
             self.series.advance(self.now, self.live());
         }
         self.ambiguous += u64::from(step.ambiguous);
-        if step.allocates {
-            self.allocate(step, blocks, live);
+        let change = if step.allocates {
+            self.allocate(step, blocks, live)
         } else {
-            self.deallocate(step, blocks.block, live);
-        }
+            self.deallocate(step, blocks.block, live)
+        };
+        self.change_level(change);
         self.note_level();
+    }
+
+    /// In one place for both directions: were one written number by number and the
+    /// other read both at once, each read would wait for the writes before it.
+    #[inline]
+    fn change_level(&mut self, change: Change) {
+        self.live_allocations = self.live_allocations.wrapping_add(change.allocations);
+        self.live_bytes = self.live_bytes.wrapping_add(change.bytes);
     }
 
     /// Holds what is live now against the peak.
@@ -162,7 +178,7 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
             self.lose(step.address, live.block(blocks.replaced));
         }
@@ -184,27 +200,29 @@ impl<'a> Ledger<'a> {
         let entry = &mut self.entries[step.entry as usize];
         entry.allocations += 1;
         entry.allocated_bytes = entry.allocated_bytes.wrapping_add(step.size);
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.wrapping_add(step.size);
+        Change {
+            allocations: 1,
+            bytes: step.size,
+        }
     }
 
     #[inline]
-    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &LiveBlocks) {
+    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &LiveBlocks) -> Change {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
             self.miss(step.address);
-            return;
+            return Change::default();
         }
         let block = live.block(number);
         if block.site == INHERITED {
             self.totals.inherited_deallocations += 1;
-            return;
+            return Change::default();
         }
         let temporary = block.thread == step.thread && self.is_temporary(step.thread, number);
         let thread = &mut self.threads[step.thread as usize];
         thread.temporary += u64::from(temporary);
-        self.release(step.address, block, temporary);
+        self.release(step.address, block, temporary)
     }
 
     /// Whether the thread, which allocated the block, made few enough
@@ -234,7 +252,8 @@ impl<'a> Ledger<'a> {
         } else {
             self.implied_losses += 1;
         }
-        self.release(address, old, false);
+        let change = self.release(address, old, false);
+        self.change_level(change);
     }
 
     /// A block was given back that is not known to be live.
@@ -269,14 +288,16 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn release(&mut self, address: u64, block: LiveBlock, temporary: bool) {
-        self.live_allocations -= 1;
-        self.live_bytes = self.live_bytes.wrapping_sub(block.size);
+    fn release(&mut self, address: u64, block: LiveBlock, temporary: bool) -> Change {
         let lifetime = self.now - block.allocated_ns;
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
         if let Some(observer) = self.observer {
             self.show(observer, address, block, Some(lifetime));
+        }
+        Change {
+            allocations: 1_u64.wrapping_neg(),
+            bytes: block.size.wrapping_neg(),
         }
     }
 

@@ -16,6 +16,7 @@
 mod memory;
 mod records;
 mod slots;
+mod unused;
 
 use allotrope_trace::model::{Event, EventKind};
 
@@ -24,6 +25,7 @@ use crate::place::place_of;
 pub(crate) use records::LiveBlock;
 use records::Records;
 use slots::Slots;
+use unused::Unused;
 
 /// Number of a live block.
 pub(crate) type BlockNumber = usize;
@@ -76,8 +78,7 @@ pub(crate) struct LiveBlocks {
     taken: usize,
     /// By number.
     records: Records,
-    /// The unused record to be used next, plus one; 0 if there is none.
-    unused: u64,
+    unused: Unused,
 }
 
 impl LiveBlocks {
@@ -90,7 +91,7 @@ impl LiveBlocks {
             shift: u64::BITS - FEWEST_SLOTS.trailing_zeros(),
             taken: 0,
             records: Records::default(),
-            unused: 0,
+            unused: Unused::default(),
         };
         for (place, size) in inherited {
             let block = live.hand_out(place).block;
@@ -238,7 +239,12 @@ impl LiveBlocks {
     #[inline]
     pub(crate) fn add(&mut self, place: u64) -> Option<BlockNumber> {
         let spot = self.find(place);
-        (spot.block == NO_BLOCK).then(|| self.fill(spot, LiveBlock::at(place)))
+        if spot.block != NO_BLOCK {
+            return None;
+        }
+        let number = self.forgotten_number(place);
+        self.put(spot, number);
+        Some(number)
     }
 
     /// Ends the block that is live at the place, if there is one. Its number stays
@@ -270,26 +276,38 @@ impl LiveBlocks {
     fn hand_out(&mut self, place: u64) -> Blocks {
         let spot = self.find(place);
         let replaced = spot.block;
-        let block = if replaced == NO_BLOCK {
-            self.fill(spot, LiveBlock::at(place))
+        let block = self.forgotten_number(place);
+        if replaced == NO_BLOCK {
+            self.put(spot, block);
         } else {
-            let block = self.number(LiveBlock::at(place));
             self.slots.set(spot.at, slot_of(spot.hash, block));
-            block
-        };
+        }
         Blocks { block, replaced }
     }
 
     /// A number that no other block has, for this one.
     #[inline]
     fn number(&mut self, block: LiveBlock) -> BlockNumber {
-        let Some(number) = self.unused.checked_sub(1) else {
+        let Some(number) = self.unused.linked.checked_sub(1) else {
             return self.records.add(block);
         };
-        self.unused = self.records.replace(number as usize, block).place;
+        self.unused.linked = self.records.replace(number as usize, block).place;
         // What is used next may have been unused for long.
-        self.ask_for((self.unused as BlockNumber).wrapping_sub(1));
+        self.ask_for((self.unused.linked as BlockNumber).wrapping_sub(1));
         number as usize
+    }
+
+    /// As [`Self::number`], of one that was [forgotten](Self::forget) if there is one.
+    #[inline]
+    fn forgotten_number(&mut self, place: u64) -> BlockNumber {
+        let Some(number) = self.unused.take() else {
+            return self.number(LiveBlock::at(place));
+        };
+        if let Some(coming) = self.unused.coming() {
+            self.ask_for(coming);
+        }
+        self.records.replace(number, LiveBlock::at(place));
+        number
     }
 
     /// Nobody speaks any more of the block that the event ended.
@@ -300,15 +318,15 @@ impl LiveBlocks {
         } else {
             blocks.block
         };
-        if ended != NO_BLOCK {
+        if ended != NO_BLOCK && !self.unused.give(ended) {
             self.recycle(ended);
         }
     }
 
     #[inline]
     fn recycle(&mut self, number: BlockNumber) -> LiveBlock {
-        let next = LiveBlock::at(self.unused);
-        self.unused = number as u64 + 1;
+        let next = LiveBlock::at(self.unused.linked);
+        self.unused.linked = number as u64 + 1;
         self.records.replace(number, next)
     }
 
