@@ -43,6 +43,8 @@ pub(crate) struct FrameTable {
     /// Frames of a code address that the latest stack's image made itself, under
     /// one of the names that it had.
     runtime: FxHashMap<(u64, bool, u32), Part>,
+    /// Those of the latest stack's image by number of the address.
+    of_addresses: Vec<Option<Part>>,
     /// Frames of code addresses, innermost first.
     own_frames: Vec<u32>,
     latest: LatestStack,
@@ -134,6 +136,7 @@ impl FrameTable {
             frame_indexes: HashTable::new(),
             resolved: FxHashMap::default(),
             runtime: FxHashMap::default(),
+            of_addresses: Vec::new(),
             own_frames: Vec::new(),
             latest: LatestStack::default(),
             inner: Vec::new(),
@@ -162,6 +165,7 @@ impl FrameTable {
         if self.latest.image != Some(code.image) {
             self.latest.cut(0);
             self.runtime.clear();
+            self.of_addresses.clear();
             self.latest.image = Some(code.image);
         }
         match self.walk(code, stack) {
@@ -199,7 +203,10 @@ impl FrameTable {
             let Some((node, name)) = node.or_else(|| code.runtime.node(id)) else {
                 return Outer::End(stack_end::NOT_RECORDED);
             };
-            let part = self.part(code, node, name);
+            let part = match code.stacks.address_number(id) {
+                Some(number) => self.part_of_address(code, node, number),
+                None => self.part(code, node, name),
+            };
             self.inner.push((id, part));
             if node.parent >= id {
                 return Outer::End(stack_end::NOT_RECORDED);
@@ -207,6 +214,21 @@ impl FrameTable {
             id = node.parent;
         }
         Outer::End(id)
+    }
+
+    /// The frames of a node whose address has a number in the image.
+    #[inline]
+    fn part_of_address(&mut self, code: &Code<'_>, node: StackNode, number: u32) -> Part {
+        let index = number as usize;
+        if let Some(&Some(part)) = self.of_addresses.get(index) {
+            return part;
+        }
+        let part = self.part(code, node, 0);
+        if self.of_addresses.len() <= index {
+            self.of_addresses.resize(index + 1, None);
+        }
+        self.of_addresses[index] = Some(part);
+        part
     }
 
     /// The frames of a node: `name` says which of its names an address had where

@@ -1,8 +1,12 @@
 //! The nodes of an image's stacks: each a return address and the node of its
-//! caller. There may be millions, so that they are packed.
+//! caller. There may be millions, of far fewer addresses, so that these are numbered.
+
+use std::hash::BuildHasher;
 
 use allotrope_trace::model::{ImageId, MappingId, StackId, StackNode, stack_end};
-use rustc_hash::FxHashMap;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::error::ReplayError;
 use crate::source::{StackPart, TraceSource};
@@ -11,18 +15,49 @@ use crate::source::{StackPart, TraceSource};
 #[derive(Default)]
 pub(crate) struct StackTree {
     nodes: Vec<PackedNode>,
-    /// [`StackNode::exact`] of each, 64 to a word.
-    exact: Vec<u64>,
+    /// By number.
+    addresses: Vec<CodeAddress>,
+    /// Their numbers by what they are.
+    numbers: HashTable<u32>,
     /// Nodes beyond a gap, which a damaged file may have.
     beyond: FxHashMap<StackId, StackNode>,
 }
 
-/// A [`StackNode`] but for one bit.
+/// A [`StackNode`].
 #[derive(Clone, Copy)]
 struct PackedNode {
     parent: StackId,
-    mapping: MappingId,
+    /// Number of its address.
+    address: u32,
+}
+
+/// All of a [`StackNode`] but its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct CodeAddress {
     address: u64,
+    mapping: MappingId,
+    exact: bool,
+}
+
+impl CodeAddress {
+    #[inline]
+    fn of(node: &StackNode) -> Self {
+        Self {
+            address: node.address,
+            mapping: node.mapping,
+            exact: node.exact,
+        }
+    }
+
+    #[inline]
+    fn called_by(self, parent: StackId) -> StackNode {
+        StackNode {
+            parent,
+            address: self.address,
+            mapping: self.mapping,
+            exact: self.exact,
+        }
+    }
 }
 
 impl StackTree {
@@ -57,18 +92,29 @@ impl StackTree {
 
     #[inline]
     fn push(&mut self, node: &StackNode) {
-        let bit = self.nodes.len() % 64;
-        if bit == 0 {
-            self.exact.push(0);
-        }
-        if let Some(word) = self.exact.last_mut() {
-            *word |= u64::from(node.exact) << bit;
-        }
+        let address = self.number(CodeAddress::of(node));
         self.nodes.push(PackedNode {
             parent: node.parent,
-            mapping: node.mapping,
-            address: node.address,
+            address,
         });
+    }
+
+    /// The number of an address; there are no more than nodes.
+    #[inline]
+    fn number(&mut self, address: CodeAddress) -> u32 {
+        let hash = |address: &CodeAddress| FxBuildHasher.hash_one(address);
+        let at = |&number: &u32| &self.addresses[number as usize];
+        let is_it = |number: &u32| *at(number) == address;
+        let known = (self.numbers).entry(hash(&address), is_it, |number| hash(at(number)));
+        match known {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let number = self.addresses.len() as u32;
+                new.insert(number);
+                self.addresses.push(address);
+                number
+            }
+        }
     }
 
     /// The id behind those without a gap.
@@ -85,16 +131,22 @@ impl StackTree {
     /// The node of this id.
     #[inline]
     pub(crate) fn get(&self, id: StackId) -> Option<StackNode> {
-        let index = id.checked_sub(stack_end::FIRST_NODE)? as usize;
-        let Some(node) = self.nodes.get(index) else {
-            return self.beyond.get(&id).copied();
-        };
-        Some(StackNode {
-            parent: node.parent,
-            address: node.address,
-            mapping: node.mapping,
-            exact: self.exact[index / 64] >> (index % 64) & 1 != 0,
-        })
+        match self.packed(id) {
+            Some(node) => Some(self.addresses[node.address as usize].called_by(node.parent)),
+            None => self.beyond.get(&id).copied(),
+        }
+    }
+
+    /// The number of the node's address, for most nodes.
+    #[inline]
+    pub(crate) fn address_number(&self, id: StackId) -> Option<u32> {
+        self.packed(id).map(|node| node.address)
+    }
+
+    #[inline]
+    fn packed(&self, id: StackId) -> Option<PackedNode> {
+        let index = id.checked_sub(stack_end::FIRST_NODE)?;
+        self.nodes.get(index as usize).copied()
     }
 }
 

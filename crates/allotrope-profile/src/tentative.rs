@@ -6,7 +6,7 @@
 //! settled and goes to the books.
 //!
 //! Nearly all steps agree with what is live and are never undone. They are kept in
-//! [strands](strands) until something goes wrong; then the strands are [taken
+//! [strands] until something goes wrong; then the strands are [taken
 //! apart](Tentative::take_apart), for steps are looked for, undone and forced one
 //! by one.
 

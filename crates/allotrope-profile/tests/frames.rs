@@ -337,6 +337,13 @@ fn stacks_made_during_the_replay_are_those_made_behind_it() {
         // is none has no frame.
         let whole = (0..25_000_usize).step_by(3).map(|n| n % 50 + 2);
         assert_eq!(frames, whole.sum::<usize>());
+        let base = [0x1_0000, 0x1_8000][process.id as usize];
+        for site in process.sites.iter().filter(|site| !site.stack.is_empty()) {
+            let n = u64::from(site.stack_id - 28);
+            let address = base + n + u64::from(n >= 20_000);
+            let own = &during.frames[site.stack[0] as usize];
+            assert_eq!(own.function, format!("{address:#x}"));
+        }
     }
 }
 
