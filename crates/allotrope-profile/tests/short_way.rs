@@ -117,7 +117,7 @@ fn shared(deeds: &[(usize, u8, u64, u64, u64)], marked: usize) -> Vec<Vec<Event>
     for &(by, what, at, size, passed) in deeds {
         tick += passed;
         let stack = 8 + (size % 20) as u32;
-        let (place, other) = (at * 16, (at + 1) % 40 * 16);
+        let (place, other) = (at * 16, (at / 10 * 10 + (at + 1) % 10) * 16);
         let mut made = match (what, live.contains(&place), live.contains(&other)) {
             (0, true, false) => {
                 live.insert(other);
@@ -154,18 +154,18 @@ proptest! {
         marked in 1..40_usize,
         run in 20..500_usize,
     ) {
-        agrees_among_many(&shared(&deeds, marked), run);
+        agrees(&shared(&deeds, marked), run);
     }
 
-    /// As most programs do: hardly a block goes from one thread to another.
+    /// Their times alone say in which order they are.
     #[test]
     fn of_streams_with_addresses_of_their_own(
         deeds in shared_deeds(),
         marked in 1..40_usize,
         run in 50..2_000_usize,
     ) {
-        let own = |&(by, what, at, size, passed): &(usize, u8, u64, u64, u64)| {
-            (if at % 10 == 0 { by } else { (at / 10) as usize }, what, at, size, passed)
+        let own = |&(_, what, at, size, passed): &(usize, u8, u64, u64, u64)| {
+            ((at / 10) as usize, what, at, size, passed)
         };
         let deeds: Vec<_> = deeds.iter().map(own).collect();
         agrees_among_many(&shared(&deeds, marked), run);
