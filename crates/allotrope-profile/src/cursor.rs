@@ -16,13 +16,16 @@ use allotrope_trace::model::{EntryPoint, EpochMark, Event, EventKind, StackId};
 use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::index::Threads;
-use crate::live::{AHEAD, LiveBlocks};
+use crate::live::{AHEAD, KnownBlocks};
 use crate::place::place_of;
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{Decoded, ReadAhead};
+use crate::resolve::Replaced;
 use crate::source::{Run, TraceSource};
+use crate::subject::Subject;
 use crate::window_table::{Rank, WindowTable};
 pub(crate) use plain::{Plain, is_plain};
-use reallocation::{OPEN_LIMIT, OpenStart};
+pub(crate) use reallocation::OPEN_LIMIT;
+use reallocation::OpenStart;
 use segment::Segment;
 pub(crate) use segment::{Pace, Stretch};
 
@@ -49,6 +52,8 @@ pub(crate) struct Step {
     pub stack: StackId,
     /// The thread's dense number in its image.
     pub thread: u32,
+    /// The block of which it speaks, if that was found out before.
+    pub subject: Subject,
     /// The rank of its epoch (see [`crate::window_table`]).
     pub rank: Rank,
     pub entry: EntryPoint,
@@ -94,8 +99,8 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     first_run: usize,
     next_run: usize,
     /// Anchors in it hold nanoseconds.
-    buffer: Vec<Event>,
-    scratch: Vec<Event>,
+    buffer: Decoded,
+    scratch: Decoded,
     position: usize,
     /// Before which position the live blocks were looked at, for a large table.
     looked_at: usize,
@@ -132,8 +137,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             runs,
             first_run,
             next_run: 0,
-            buffer: Vec::new(),
-            scratch: Vec::new(),
+            buffer: Decoded::default(),
+            scratch: Decoded::default(),
             position: 0,
             looked_at: 0,
             before_buffer: 0,
@@ -168,7 +173,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     #[inline]
     pub(crate) fn next_plain(&mut self) -> Option<Step> {
         if self.position < self.segment.end
-            && let Some(event) = self.buffer.get(self.position)
+            && let Some(event) = self.buffer.events.get(self.position)
             && is_plain(event)
             && let (Some(thread), None) = (self.thread, &self.queued)
         {
@@ -186,16 +191,22 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         if self.queued.is_some() || self.approach()?.is_none() {
             return Ok(None);
         }
-        let plain = is_plain(&self.buffer[self.position]);
+        let plain = is_plain(&self.buffer.events[self.position]);
         Ok(plain.then(|| self.segment.pace().time(0)))
     }
 
     /// Has what is known of coming events' blocks brought near.
     #[inline]
-    fn look_ahead(&mut self, live: &LiveBlocks) {
+    fn look_ahead(&mut self, live: &impl KnownBlocks) {
         if self.position >= self.looked_at {
             self.looked_at = self.position + AHEAD;
-            live.look_ahead(self.buffer.get(self.looked_at..).unwrap_or_default());
+            let events = self.buffer.events.get(self.looked_at..).unwrap_or_default();
+            let subjects = self
+                .buffer
+                .subjects
+                .get(self.looked_at..)
+                .unwrap_or_default();
+            live.look_ahead(events, subjects);
         }
     }
 
@@ -216,7 +227,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     pub(crate) fn stretch(
         &mut self,
         until: u64,
-        live: &LiveBlocks,
+        live: &impl KnownBlocks,
     ) -> Result<Option<Stretch<'_>>, ReplayError> {
         if self.queued.is_some() {
             return Ok(None);
@@ -229,12 +240,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             self.look_ahead(live);
         }
         let segment = &self.segment;
-        let mut events = &self.buffer[self.position..segment.end];
+        let mut end = segment.end.min(self.position.saturating_add(most));
         if live.is_large() {
-            events = &events[..events.len().min(self.looked_at - self.position)];
+            end = end.min(self.looked_at);
         }
+        let subjects = self.buffer.subjects.get(self.position..end);
         Ok(Some(Stretch {
-            events: &events[..events.len().min(most)],
+            events: &self.buffer.events[self.position..end],
+            subjects: subjects.unwrap_or_default(),
             thread,
             moves: self.open.len() < OPEN_LIMIT,
             pace: segment.pace(),
@@ -251,11 +264,16 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.remaining = self.segment.remaining.saturating_sub(taken as u64);
     }
 
+    /// What was replaced by the allocation without a subject that was read last.
+    pub(crate) fn take_replaced(&mut self) -> Option<Replaced> {
+        self.buffer.replaced.pop_front()
+    }
+
     /// Passes the marks that lie before the next counted event, and gives its
     /// thread; `None` if that is not known, and at the stream's end.
     #[inline]
     fn approach(&mut self) -> Result<Option<u32>, ReplayError> {
-        if self.position < self.segment.end && self.buffer[self.position].is_counted() {
+        if self.position < self.segment.end && self.buffer.events[self.position].is_counted() {
             return Ok(self.thread);
         }
         self.pass_marks()
@@ -263,14 +281,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     #[inline(never)]
     fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
-        while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
-            if self.position >= self.buffer.len() && !self.load()? {
+        while self.position >= self.segment.end || !self.buffer.events[self.position].is_counted() {
+            if self.position >= self.buffer.events.len() && !self.load()? {
                 return Ok(None);
             }
             if self.position >= self.segment.end {
                 self.enter_segment();
             }
-            let event = self.buffer[self.position];
+            let event = self.buffer.events[self.position];
             if !event.is_counted() {
                 self.position += 1;
                 self.pass_mark(&event);
@@ -296,7 +314,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
         loop {
             let thread = self.approach()?;
-            let Some(event) = self.buffer.get(self.position).copied() else {
+            let Some(event) = self.buffer.events.get(self.position).copied() else {
                 return Ok(None);
             };
             self.position += 1;
@@ -336,8 +354,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         if search.never {
             return Outlook::Never;
         }
-        let position = self.position.min(self.buffer.len());
-        let coming = &self.buffer[position..];
+        let position = self.position.min(self.buffer.events.len());
+        let coming = &self.buffer.events[position..];
         let seen = search.reached.saturating_sub(here).min(LOOK_AHEAD as u64) as usize;
         for (event, at) in coming.iter().take(LOOK_AHEAD).zip(here..).skip(seen) {
             let found = match event.kind {
@@ -369,16 +387,16 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         while let Some(run) = self.runs.get(self.next_run) {
             let number = self.first_run + self.next_run;
             self.next_run += 1;
-            self.before_buffer += self.buffer.len() as u64;
+            self.before_buffer += self.buffer.events.len() as u64;
             self.ahead.fetch(number, &run.handle, &mut self.buffer)?;
             self.position = 0;
             self.looked_at = 0;
             self.segment.end = 0;
-            if !self.buffer.is_empty() {
+            if !self.buffer.events.is_empty() {
                 return Ok(true);
             }
         }
-        self.before_buffer += self.buffer.len() as u64;
+        self.before_buffer += self.buffer.events.len() as u64;
         self.buffer.clear();
         self.position = 0;
         self.segment.end = 0;
@@ -393,7 +411,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let number = self.first_run + self.next_run;
         self.next_run += 1;
         self.ahead.fetch(number, &run.handle, &mut self.scratch)?;
-        self.buffer.drain(..self.position);
+        self.buffer.pass(self.position);
         self.before_buffer += self.position as u64;
         self.segment.end = self.segment.end.saturating_sub(self.position);
         self.looked_at = self.looked_at.saturating_sub(self.position);
@@ -407,7 +425,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let mut counted = 0;
         let mut end = self.position;
         let mut anchor = None;
-        for event in &self.buffer[self.position..] {
+        for event in &self.buffer.events[self.position..] {
             if event.kind == EventKind::Anchor {
                 anchor = Some(event.address);
                 break;
@@ -505,6 +523,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             ordinal: self.ordinal - 1,
             stack: event.stack,
             thread,
+            subject: self.buffer.subject(self.position.wrapping_sub(1)),
             rank: self.rank,
             entry: event.entry,
             allocates: event.kind == EventKind::Allocation,

@@ -1,6 +1,7 @@
 //! The books of one image: takes its events in one order and keeps every
 //! figure that a profile shows. It does not decide the order (`merge` does).
 
+mod numbered;
 mod strand;
 mod stretch;
 
@@ -8,7 +9,7 @@ use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
-use crate::live::{BlockNumber, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
+use crate::live::{BlockNumber, Blocks, INHERITED, KnownBlocks, LiveBlock, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::place::address_at;
 use crate::replay::{Block, Observer};
@@ -91,7 +92,7 @@ impl<'a> Ledger<'a> {
         image: ImageId,
         start_ns: u64,
         temporary_threshold: u64,
-        live: &LiveBlocks,
+        live: &impl KnownBlocks,
         observer: Option<&'a Observer<'a>>,
         merged: bool,
     ) -> Self {
@@ -131,7 +132,7 @@ impl<'a> Ledger<'a> {
 
     /// Takes the next event and the blocks of which it speaks.
     #[inline]
-    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
         self.now = self.now.max(step.time);
         if self.series.outgrown(self.now) {
             self.series.advance(self.now, self.live());
@@ -178,7 +179,7 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
+    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
             self.lose(step.address, live.block(blocks.replaced));
         }
@@ -207,7 +208,7 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &LiveBlocks) -> Change {
+    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &impl KnownBlocks) -> Change {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
@@ -303,7 +304,7 @@ impl<'a> Ledger<'a> {
 
     /// Shows what is live at the end, in order of allocation, so that it does not
     /// depend on hashing.
-    fn show_left(&self, observer: &Observer<'_>, live: &LiveBlocks) {
+    fn show_left(&self, observer: &Observer<'_>, live: &impl KnownBlocks) {
         let own = |number: &BlockNumber| live.block(*number).site != INHERITED;
         let numbers = live.iter().filter(|(_, number)| own(number));
         let mut left: Vec<(u64, BlockNumber)> = numbers.collect();
@@ -334,7 +335,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Closes the books at the end of the image.
-    pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> Balance {
+    pub(crate) fn close(mut self, end_ns: u64, live: &impl KnownBlocks) -> Balance {
         let end_ns = end_ns.max(self.now);
         self.outlive(end_ns, live);
         if let Some(observer) = self.observer {
@@ -368,7 +369,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Has the blocks that are left live until the end.
-    fn outlive(&mut self, end_ns: u64, live: &LiveBlocks) {
+    fn outlive(&mut self, end_ns: u64, live: &impl KnownBlocks) {
         let blocks = live.iter().map(|(_, number)| live.block(number));
         let mut blocks = blocks.filter(|block| block.site != INHERITED);
         let mut together = Vec::with_capacity(LEFT_TOGETHER);

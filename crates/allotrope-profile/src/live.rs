@@ -14,6 +14,7 @@
 //! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
 
 mod memory;
+mod numbered;
 mod records;
 mod slots;
 mod unused;
@@ -22,6 +23,8 @@ use allotrope_trace::model::{Event, EventKind};
 
 use crate::cursor::Step;
 use crate::place::place_of;
+use crate::subject::Subject;
+pub(crate) use numbered::NumberedBlocks;
 pub(crate) use records::LiveBlock;
 use records::Records;
 use slots::Slots;
@@ -64,10 +67,31 @@ pub(crate) struct Blocks {
 /// Where a place is, or would be, in the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Spot {
-    at: usize,
+    pub at: usize,
     hash: u64,
     /// The block there, or [`NO_BLOCK`].
     pub block: BlockNumber,
+}
+
+/// What is known of live blocks, by their numbers.
+pub(crate) trait KnownBlocks {
+    /// What is known of a block.
+    fn block(&self, number: BlockNumber) -> LiveBlock;
+    /// Notes what is known of a block.
+    fn describe(
+        &mut self,
+        number: BlockNumber,
+        size_and_time: (u64, u64),
+        site_and_thread: (u32, u32),
+    );
+    /// Place and number of every live block, in no order.
+    fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)>;
+    /// Whether they are so many that it is better to [look](Self::look_ahead)
+    /// before.
+    fn is_large(&self) -> bool;
+    /// Has what is known brought near of the blocks of which the first [`AHEAD`]
+    /// of these events speak, and what helps to find those of the next ones.
+    fn look_ahead(&self, events: &[Event], subjects: &[Subject]);
 }
 
 /// The live blocks by place.
@@ -100,59 +124,29 @@ impl LiveBlocks {
         live
     }
 
-    /// Place and number of every live block, in no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)> {
-        let taken = self.slots.iter().filter(|&slot| slot != EMPTY);
-        taken.map(|slot| (self.records.place(number_of(slot)), number_of(slot)))
-    }
-
-    /// What is known of a block.
-    #[inline]
-    pub(crate) fn block(&self, number: BlockNumber) -> LiveBlock {
-        self.records.get(number)
-    }
-
-    /// Notes what is known of a block.
-    #[inline]
-    pub(crate) fn describe(
-        &mut self,
-        number: BlockNumber,
-        (size, allocated_ns): (u64, u64),
-        (site, thread): (u32, u32),
-    ) {
-        self.records
-            .describe(number, (size, allocated_ns), (site, thread));
-    }
-
-    /// Whether the table is so large that it is better [looked
-    /// at](Self::look_ahead) before.
-    #[inline]
-    pub(crate) fn is_large(&self) -> bool {
-        self.slots.len() > WORTH_LOOKING_AHEAD
-    }
-
     /// Has the record of a block brought near.
     #[inline]
     pub(crate) fn ask_for(&self, number: BlockNumber) {
         self.records.bring_near(number);
     }
 
-    /// Has the records brought near of the first [`AHEAD`] of these events, of
-    /// which slots were brought near in the call before, and the slots of those
-    /// that follow.
+    /// Has the records brought near of what is at the next places, of which slots
+    /// were brought near in the call before, and the slots of those after them.
     #[inline]
-    pub(crate) fn look_ahead(&self, events: &[Event]) {
-        let (next, after) = events.split_at(events.len().min(AHEAD));
-        for event in after.iter().take(AHEAD) {
+    pub(crate) fn ask_for_places(
+        &self,
+        next: impl Iterator<Item = u64>,
+        after: impl Iterator<Item = u64>,
+    ) {
+        for place in after {
             // The one behind it is looked at too, in most cases, and may lie in the
             // next cache line.
-            let home = self.home(hash_of(place_of(event)));
+            let home = self.home(hash_of(place));
             self.slots.bring_near(home);
             self.slots.bring_near((home + 1) & self.mask);
         }
-        // An allocation needs no record of a block that is live.
-        for event in next.iter().filter(|event| !hands_out(event)) {
-            let hash = hash_of(place_of(event));
+        for place in next {
+            let hash = hash_of(place);
             let home = self.home(hash);
             let first = self.slots.get(home);
             let second = self.slots.get((home + 1) & self.mask);
@@ -273,7 +267,7 @@ impl LiveBlocks {
     }
 
     #[inline]
-    fn hand_out(&mut self, place: u64) -> Blocks {
+    pub(crate) fn hand_out(&mut self, place: u64) -> Blocks {
         let spot = self.find(place);
         let replaced = spot.block;
         let block = self.forgotten_number(place);
@@ -323,8 +317,9 @@ impl LiveBlocks {
         }
     }
 
+    /// Nobody speaks any more of the block, which has no place.
     #[inline]
-    fn recycle(&mut self, number: BlockNumber) -> LiveBlock {
+    pub(crate) fn recycle(&mut self, number: BlockNumber) -> LiveBlock {
         let next = LiveBlock::at(self.unused.linked);
         self.unused.linked = number as u64 + 1;
         self.records.replace(number, next)
@@ -367,7 +362,7 @@ impl LiveBlocks {
 
     /// Empties the slot, which is taken.
     #[inline]
-    fn clear(&mut self, at: usize) {
+    pub(crate) fn clear(&mut self, at: usize) {
         let mut hole = at;
         self.taken -= 1;
         // What was pushed beyond the hole from its home or before moves back.
@@ -411,17 +406,55 @@ impl LiveBlocks {
     }
 }
 
+/// Whether the event is an allocation.
 #[inline]
-fn hands_out(event: &Event) -> bool {
+pub(crate) fn hands_out(event: &Event) -> bool {
     matches!(
         event.kind,
         EventKind::Allocation | EventKind::ReallocationEnd
     )
 }
 
+impl KnownBlocks for LiveBlocks {
+    #[inline]
+    fn block(&self, number: BlockNumber) -> LiveBlock {
+        self.records.get(number)
+    }
+
+    #[inline]
+    fn describe(
+        &mut self,
+        number: BlockNumber,
+        size_and_time: (u64, u64),
+        site_and_thread: (u32, u32),
+    ) {
+        self.records
+            .describe(number, size_and_time, site_and_thread);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)> {
+        let taken = self.slots.iter().filter(|&slot| slot != EMPTY);
+        taken.map(|slot| (self.records.place(number_of(slot)), number_of(slot)))
+    }
+
+    #[inline]
+    fn is_large(&self) -> bool {
+        self.slots.len() > WORTH_LOOKING_AHEAD
+    }
+
+    #[inline]
+    fn look_ahead(&self, events: &[Event], _: &[Subject]) {
+        let (next, after) = events.split_at(events.len().min(AHEAD));
+        let after = &after[..after.len().min(AHEAD)];
+        // An allocation needs no record of a block that is live.
+        let next = next.iter().filter(|event| !hands_out(event));
+        self.ask_for_places(next.map(place_of), after.iter().map(place_of));
+    }
+}
+
 /// Fibonacci hashing: the high bits of the product depend on all bits.
 #[inline]
-fn hash_of(place: u64) -> u64 {
+pub(crate) fn hash_of(place: u64) -> u64 {
     place.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -462,6 +495,7 @@ mod tests {
             entry: allotrope_trace::model::EntryPoint::Malloc,
             allocates,
             reallocation: false,
+            subject: Subject::NONE,
             ambiguous: false,
             ordered: false,
             opted_out: false,

@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 
 use crate::cursor::{Cursor, Outlook, Step, Stretch};
 use crate::error::ReplayError;
-use crate::live::{Blocks, LiveBlocks};
+use crate::live::{Blocks, KnownBlocks, LiveBlocks, NumberedBlocks};
 use crate::source::TraceSource;
 use crate::tentative::{Link, Placed, Strand, Tentative};
 use forks::OpenForks;
@@ -45,7 +45,7 @@ const TRIES: u8 = 2;
 /// Takes an image's events in their order.
 pub(crate) trait Sink {
     /// The next event and the blocks of which it speaks.
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks);
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks);
     /// What lies next in a stream, when nothing else comes before it: takes as
     /// many of its events as agree with what is live and need no closer look,
     /// and gives their number.
@@ -53,8 +53,10 @@ pub(crate) trait Sink {
     /// Steps that agree with what is live, and their blocks, of which nobody speaks
     /// afterwards; `false` if they must come one by one.
     fn strand(&mut self, strand: &Strand, links: &[Link], live: &mut LiveBlocks) -> bool;
+    /// As [`Self::stretch`], of events whose blocks are known.
+    fn numbered(&mut self, stretch: &Stretch<'_>, live: &mut NumberedBlocks) -> usize;
     /// The image forked here, when these blocks were live.
-    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
+    fn fork(&mut self, fork: usize, live: &impl KnownBlocks) -> Result<(), ReplayError>;
 }
 
 /// Where a fork cut the parent's streams.
@@ -66,14 +68,11 @@ pub(crate) struct Fork {
 /// Gives the events of all cursors to the sink; `live` is what was inherited.
 /// Gives what is live at the end.
 pub(crate) fn merge<S: TraceSource, K: Sink>(
-    mut cursors: Vec<Cursor<'_, S>>,
+    cursors: Vec<Cursor<'_, S>>,
     live: LiveBlocks,
     forks: &[Fork],
     sink: &mut K,
 ) -> Result<LiveBlocks, ReplayError> {
-    if cursors.len() <= 1 {
-        return follow(cursors.pop(), live, forks, sink);
-    }
     let count = cursors.len();
     let mut merge = Merge {
         streams: cursors.into_iter().map(Stream::new).collect(),
@@ -92,53 +91,6 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
     };
     merge.run()?;
     Ok(merge.tentative.into_live())
-}
-
-/// One stream has one order.
-fn follow<S: TraceSource, K: Sink>(
-    cursor: Option<Cursor<'_, S>>,
-    mut live: LiveBlocks,
-    forks: &[Fork],
-    sink: &mut K,
-) -> Result<LiveBlocks, ReplayError> {
-    let point = |fork: usize| forks[fork].points.first().map_or(u64::MAX, |point| point.1);
-    let mut order: Vec<usize> = (0..forks.len()).collect();
-    order.sort_by_key(|&fork| point(fork));
-    let mut next = order.into_iter().peekable();
-    let Some(mut cursor) = cursor else {
-        return finish(next, live, sink);
-    };
-    loop {
-        let until = next.peek().map_or(u64::MAX, |&fork| point(fork));
-        if let Some(stretch) = cursor.stretch(until, &live)? {
-            let taken = sink.stretch(&stretch, &mut live);
-            if taken > 0 {
-                cursor.pass(taken);
-                continue;
-            }
-        }
-        let Some(step) = cursor.next()? else {
-            return finish(next, live, sink);
-        };
-        while let Some(fork) = next.next_if(|&fork| point(fork) <= step.ordinal) {
-            sink.fork(fork, &live)?;
-        }
-        let blocks = live.apply(&step);
-        sink.step(&step, blocks, &mut live);
-        live.forget(step.allocates, blocks);
-    }
-}
-
-/// The forks that lie behind the last event.
-fn finish<K: Sink>(
-    forks: impl Iterator<Item = usize>,
-    live: LiveBlocks,
-    sink: &mut K,
-) -> Result<LiveBlocks, ReplayError> {
-    for fork in forks {
-        sink.fork(fork, &live)?;
-    }
-    Ok(live)
 }
 
 /// What a stream waits for.

@@ -7,15 +7,25 @@
 //! order being right, nor on there being another thread at all, and no thread
 //! sleeps for the sake of a single run: to be woken takes about as long as to
 //! decode one.
+//!
+//! Of an image with a single stream, whose events have one order, the blocks are
+//! found of which the events speak: [short-lived](crate::short_lived) ones in
+//! each run for itself, all others by a [`Resolver`] that goes through the
+//! decoded runs in their order, in one thread at a time.
+
+mod decoded;
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
 
-use allotrope_trace::model::{Event, EventKind};
+use allotrope_trace::model::EventKind;
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
+use crate::resolve::Resolver;
+use crate::short_lived::Places;
 use crate::source::{Run, TraceSource};
+pub(crate) use decoded::Decoded;
 
 /// Decoded events that wait for their cursors: 3 MiB, a run more a thread.
 const EVENTS_AHEAD: usize = 1 << 17;
@@ -35,6 +45,10 @@ pub(crate) struct ReadAhead<'a, S: TraceSource> {
     /// Number and handle of each run, in the order in which they are read.
     queue: Vec<(usize, S::Handle)>,
     counted: u64,
+    /// Whether blocks are looked for, and short-lived ones for themselves.
+    subjects: Subjects,
+    /// What short-lived blocks are found with, one for each thread that decodes.
+    places: Mutex<Vec<Places>>,
     state: Mutex<State>,
     /// A run was decoded, or given back undecoded.
     decoded: Condvar,
@@ -42,32 +56,54 @@ pub(crate) struct ReadAhead<'a, S: TraceSource> {
     wanted: Condvar,
 }
 
+/// What is found out about the blocks of a single stream's events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Subjects {
+    /// Nothing: there are several streams.
+    None,
+    /// The numbers of the blocks.
+    Numbers,
+    /// Numbers, and those of short-lived blocks are apart.
+    NumbersAndShortLived,
+}
+
 struct State {
     /// By number of the run.
     slots: Vec<Slot>,
+    /// Finds the blocks of the next run in [`Slot::Decoded`]; a thread that does
+    /// so takes it out.
+    resolver: Option<Resolver>,
+    /// Number of the next run whose blocks are to be found.
+    unresolved: usize,
     /// How far the queue was gone through.
     next: usize,
     /// Events that are decoded and wait.
     waiting: usize,
     /// Reading threads that sleep.
     asleep: usize,
-    spare: Vec<Vec<Event>>,
+    spare: Vec<Decoded>,
     ended: bool,
 }
 
 enum Slot {
     Unread,
     Reading,
-    Ready(Result<Vec<Event>, ReplayError>),
+    /// Its blocks are not found yet.
+    Decoded(Result<Decoded, ReplayError>),
+    Ready(Result<Decoded, ReplayError>),
     Taken,
 }
 
 impl<'a, S: TraceSource> ReadAhead<'a, S> {
-    /// For the runs of these streams, which are numbered through.
+    /// For the runs of these streams, which are numbered through. Of a single
+    /// stream the blocks are found of which its events speak, with what there was
+    /// before the first one; short-lived ones for themselves if that is asked for.
     pub(crate) fn new<'r>(
         source: &'a S,
         timeline: &'a Timeline,
         streams: impl Iterator<Item = &'r [Run<S::Handle>]>,
+        resolver: Option<Resolver>,
+        short_lived: bool,
     ) -> Self
     where
         S::Handle: 'r,
@@ -84,7 +120,15 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
             }
         }
         let slots = order.iter().map(|_| Slot::Unread).collect();
-        order.sort_by_key(|&(tick, number, _)| (tick, number));
+        let subjects = match (&resolver, short_lived) {
+            (None, _) => Subjects::None,
+            (Some(_), false) => Subjects::Numbers,
+            (Some(_), true) => Subjects::NumbersAndShortLived,
+        };
+        // A single stream's runs are read in its order, whatever their times.
+        if subjects == Subjects::None {
+            order.sort_by_key(|&(tick, number, _)| (tick, number));
+        }
         Self {
             source,
             timeline,
@@ -93,8 +137,12 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
                 .map(|(_, n, handle)| (n, handle))
                 .collect(),
             counted,
+            subjects,
+            places: Mutex::default(),
             state: Mutex::new(State {
                 slots,
+                resolver,
+                unresolved: 0,
                 next: 0,
                 waiting: 0,
                 asleep: 0,
@@ -133,17 +181,17 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         &self,
         number: usize,
         handle: &S::Handle,
-        into: &mut Vec<Event>,
+        into: &mut Decoded,
     ) -> Result<(), ReplayError> {
         let mut state = self.lock();
-        while matches!(state.slots.get(number), Some(Slot::Reading)) {
+        while !self.is_settled(state.slots.get(number)) {
             state = match state.claim(&self.queue) {
-                Claim::Run(claimed) => {
+                Claim::Enough | Claim::End => wait(&self.decoded, state),
+                claimed => {
                     drop(state);
-                    self.read_one(claimed);
+                    self.work(claimed);
                     self.lock()
                 }
-                Claim::Enough | Claim::End => wait(&self.decoded, state),
             };
         }
         let slot = state.slots.get_mut(number);
@@ -153,7 +201,7 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
             return self.decode(handle, into);
         };
         let events = events?;
-        state.waiting -= events.len();
+        state.waiting -= events.events.len();
         let old = std::mem::replace(into, events);
         if state.spare.len() < MOST_SPARE {
             state.spare.push(old);
@@ -166,19 +214,36 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         Ok(())
     }
 
-    /// What a reading thread does.
-    fn read(&self) {
-        while let Some(claimed) = self.claim() {
-            self.read_one(claimed);
+    /// Whether somebody who needs the run of this slot has nothing to wait for.
+    fn is_settled(&self, slot: Option<&Slot>) -> bool {
+        match slot {
+            Some(Slot::Reading | Slot::Decoded(_)) => false,
+            Some(Slot::Unread) => self.subjects == Subjects::None,
+            Some(Slot::Ready(_) | Slot::Taken) | None => true,
         }
     }
 
-    /// The next run that nobody reads, when it is time; `None` at the end.
-    fn claim(&self) -> Option<(usize, S::Handle, Vec<Event>)> {
+    /// What a reading thread does.
+    fn read(&self) {
+        while let Some(claimed) = self.claim() {
+            self.work(claimed);
+        }
+    }
+
+    fn work(&self, claimed: Claim<S::Handle>) {
+        match claimed {
+            Claim::Run(claimed) => self.read_one(claimed),
+            Claim::Resolve(claimed) => self.resolve_one(claimed),
+            Claim::Enough | Claim::End => {}
+        }
+    }
+
+    /// What to do next, when it is time; `None` at the end.
+    fn claim(&self) -> Option<Claim<S::Handle>> {
         let mut state = self.lock();
         while !state.ended {
             match state.claim(&self.queue) {
-                Claim::Run(claimed) => return Some(claimed),
+                claimed @ (Claim::Run(_) | Claim::Resolve(_)) => return Some(claimed),
                 Claim::End => break,
                 Claim::Enough => {
                     state.asleep += 1;
@@ -190,7 +255,7 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         None
     }
 
-    fn read_one(&self, (number, handle, mut events): (usize, S::Handle, Vec<Event>)) {
+    fn read_one(&self, (number, handle, mut events): (usize, S::Handle, Decoded)) {
         let claimed = Claimed {
             ahead: self,
             number,
@@ -199,14 +264,40 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         claimed.give(read.map(|()| events));
     }
 
-    fn decode(&self, handle: &S::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError> {
-        self.source.read(handle, into)?;
-        for event in into {
+    fn resolve_one(&self, (number, mut resolver, mut run): (usize, Resolver, Decoded)) {
+        // In a panic whoever needs the run is told that there is none.
+        let mut resolving = Resolving {
+            ahead: self,
+            number,
+            run: Err(ReplayError::NoSuchRun(number)),
+            resolver: None,
+        };
+        resolving.run = resolver.resolve(&mut run).map(|()| run);
+        resolving.resolver = Some(resolver);
+    }
+
+    fn decode(&self, handle: &S::Handle, into: &mut Decoded) -> Result<(), ReplayError> {
+        self.source.read(handle, &mut into.events)?;
+        for event in &mut into.events {
             if event.kind == EventKind::Anchor {
                 event.address = self.timeline.ns(event.address);
             }
         }
+        into.forget_subjects();
+        match self.subjects {
+            Subjects::None => return Ok(()),
+            Subjects::Numbers => into.find_untold(None),
+            Subjects::NumbersAndShortLived => {
+                let mut places = self.places().pop().unwrap_or_default();
+                into.find_untold(Some(&mut places));
+                self.places().push(places);
+            }
+        }
         Ok(())
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Places>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -223,7 +314,9 @@ fn wait<'g>(until: &Condvar, state: MutexGuard<'g, State>) -> MutexGuard<'g, Sta
 /// What there is to decode ahead.
 enum Claim<H> {
     /// A run, by number and handle, and a buffer for it.
-    Run((usize, H, Vec<Event>)),
+    Run((usize, H, Decoded)),
+    /// A decoded run, by number, whose blocks are to be found by this resolver.
+    Resolve((usize, Resolver, Decoded)),
     /// Nothing for now.
     Enough,
     /// Nothing any more.
@@ -233,6 +326,9 @@ enum Claim<H> {
 impl State {
     /// The next run that nobody reads, which is then being read.
     fn claim<H: Copy>(&mut self, queue: &[(usize, H)]) -> Claim<H> {
+        if let Some(claimed) = self.claim_resolving() {
+            return Claim::Resolve(claimed);
+        }
         if self.waiting >= EVENTS_AHEAD {
             return Claim::Enough;
         }
@@ -244,6 +340,31 @@ impl State {
             }
         }
         Claim::End
+    }
+}
+
+impl State {
+    /// The next run whose blocks are to be found, if it is decoded and nobody
+    /// looks for others.
+    fn claim_resolving(&mut self) -> Option<(usize, Resolver, Decoded)> {
+        self.resolver.as_ref()?;
+        while let Some(slot) = self.slots.get_mut(self.unresolved) {
+            let number = self.unresolved;
+            match std::mem::replace(slot, Slot::Reading) {
+                Slot::Decoded(Ok(run)) => {
+                    self.unresolved += 1;
+                    return Some((number, self.resolver.take()?, run));
+                }
+                // Whoever needs the run is told why there is none.
+                Slot::Decoded(Err(error)) => *slot = Slot::Ready(Err(error)),
+                other => {
+                    *slot = other;
+                    return None;
+                }
+            }
+            self.unresolved += 1;
+        }
+        None
     }
 }
 
@@ -265,10 +386,13 @@ struct Claimed<'r, 'a, S: TraceSource> {
 }
 
 impl<S: TraceSource> Claimed<'_, '_, S> {
-    fn give(self, events: Result<Vec<Event>, ReplayError>) {
+    fn give(self, events: Result<Decoded, ReplayError>) {
         let mut state = self.ahead.lock();
-        state.waiting += events.as_ref().map_or(0, Vec::len);
-        state.slots[self.number] = Slot::Ready(events);
+        state.waiting += events.as_ref().map_or(0, |run| run.events.len());
+        state.slots[self.number] = match self.ahead.subjects {
+            Subjects::None => Slot::Ready(events),
+            Subjects::Numbers | Subjects::NumbersAndShortLived => Slot::Decoded(events),
+        };
     }
 }
 
@@ -283,11 +407,32 @@ impl<S: TraceSource> Drop for Claimed<'_, '_, S> {
     }
 }
 
+/// A run whose blocks a thread has begun to find; when this is dropped, somebody
+/// else can go on.
+struct Resolving<'r, 'a, S: TraceSource> {
+    ahead: &'r ReadAhead<'a, S>,
+    number: usize,
+    run: Result<Decoded, ReplayError>,
+    resolver: Option<Resolver>,
+}
+
+impl<S: TraceSource> Drop for Resolving<'_, '_, S> {
+    fn drop(&mut self) {
+        let run = std::mem::replace(&mut self.run, Ok(Decoded::default()));
+        let mut state = self.ahead.lock();
+        state.slots[self.number] = Slot::Ready(run);
+        state.resolver = self.resolver.take();
+        drop(state);
+        self.ahead.decoded.notify_all();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::live::LiveBlocks;
     use crate::source::{MemoryTrace, SourceEntry};
-    use allotrope_trace::model::{Clock, EntryPoint, Events, Record};
+    use allotrope_trace::model::{Clock, EntryPoint, Event, Events, Record};
 
     fn event(kind: EventKind, address: u64) -> Event {
         Event {
@@ -337,18 +482,25 @@ mod tests {
         // 2 ticks a nanosecond.
         let clock = |tick, monotonic_ns| Clock { tick, monotonic_ns };
         let timeline = Timeline::new(vec![clock(0, 0), clock(2_000, 1_000)], 0);
-        let ahead = ReadAhead::new(&trace, &timeline, streams.iter().map(Vec::as_slice));
+        let ahead = ReadAhead::new(
+            &trace,
+            &timeline,
+            streams.iter().map(Vec::as_slice),
+            None,
+            false,
+        );
         assert!(ahead.counted >= WORTH_A_THREAD);
         // The second stream first, against the order of their times.
         let order = (0..200).map(|n| (200 + n, 2 * n + 1));
         let order = order.chain((0..200).map(|n| (n, 2 * n)));
         ahead.during(|| {
-            let mut events = Vec::new();
+            let mut run_events = Decoded::default();
             for (number, run) in order {
                 let handle = run;
                 ahead
-                    .fetch(number, &handle, &mut events)
+                    .fetch(number, &handle, &mut run_events)
                     .expect("in memory");
+                let events = &run_events.events;
                 assert_eq!(events.len(), 1_000);
                 assert_eq!(events[0].address, run as u64 * 10 / 2);
                 assert!(events[1..].iter().all(|e| e.address == run as u64));
@@ -363,12 +515,93 @@ mod tests {
         let mut streams = streams(&trace);
         streams[0][5].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
-        let ahead = ReadAhead::new(&trace, &timeline, streams.iter().map(Vec::as_slice));
+        let ahead = ReadAhead::new(
+            &trace,
+            &timeline,
+            streams.iter().map(Vec::as_slice),
+            None,
+            false,
+        );
         ahead.during(|| {
-            let mut events = Vec::new();
+            let mut events = Decoded::default();
             for (number, run) in streams[0].iter().enumerate() {
                 let read = ahead.fetch(number, &run.handle, &mut events);
                 assert_eq!(read.is_err(), number == 5);
+            }
+        });
+    }
+    /// One stream: each run hands out a block that the next run gives back, and
+    /// 500 more that it gives back itself.
+    fn single_stream(runs: u64) -> MemoryTrace {
+        let records = (0..runs).map(|run| {
+            let passed_on = |run: u64| 16 + run % 2 * 16;
+            let mut events = vec![event(EventKind::Allocation, passed_on(run))];
+            if run > 0 {
+                events.push(event(EventKind::Deallocation, passed_on(run - 1)));
+            }
+            for at in 0..500 {
+                events.push(event(EventKind::Allocation, 1_000 + at * 16));
+            }
+            for at in 0..500 {
+                events.push(event(EventKind::Deallocation, 1_000 + at * 16));
+            }
+            Record::Events(Events {
+                image: 0,
+                stream: 0,
+                first_ordinal: 0,
+                events,
+            })
+        });
+        MemoryTrace {
+            records: records.collect(),
+            cut: None,
+        }
+    }
+
+    #[test]
+    fn the_blocks_of_a_single_stream_have_numbers_from_run_to_run() {
+        let trace = single_stream(400);
+        let [runs, _] = streams(&trace);
+        let timeline = Timeline::new(vec![], 0);
+        let resolver = Resolver::new(LiveBlocks::new(std::iter::empty(), 0));
+        let only = std::iter::once(runs.as_slice());
+        let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
+        assert!(ahead.counted >= WORTH_A_THREAD);
+        ahead.during(|| {
+            let mut run = Decoded::default();
+            let mut passed_on = None;
+            for (number, listed) in runs.iter().enumerate() {
+                let fetched = ahead.fetch(number, &listed.handle, &mut run);
+                fetched.expect("in memory");
+                let own = run
+                    .subjects
+                    .iter()
+                    .filter(|subject| subject.is_short_lived());
+                assert_eq!(own.count(), 1_000);
+                assert!(run.subjects[0].number().is_some());
+                if let Some(passed_on) = passed_on {
+                    assert_eq!(run.subjects[1], passed_on, "run {number}");
+                }
+                passed_on = Some(run.subjects[0]);
+                assert!(run.replaced.is_empty());
+            }
+        });
+    }
+
+    #[test]
+    fn a_run_that_can_not_be_read_does_not_keep_the_next_ones_waiting() {
+        let trace = single_stream(400);
+        let [mut runs, _] = streams(&trace);
+        runs[7].handle = 4_000;
+        let timeline = Timeline::new(vec![], 0);
+        let resolver = Resolver::new(LiveBlocks::new(std::iter::empty(), 0));
+        let only = std::iter::once(runs.as_slice());
+        let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
+        ahead.during(|| {
+            let mut run = Decoded::default();
+            for (number, listed) in runs.iter().enumerate() {
+                let fetched = ahead.fetch(number, &listed.handle, &mut run);
+                assert_eq!(fetched.is_err(), number == 7);
             }
         });
     }

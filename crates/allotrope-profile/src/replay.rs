@@ -9,13 +9,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cursor::{Cursor, Step, Stretch};
 use crate::error::ReplayError;
+use crate::follow::follow;
 use crate::frames::{Code, FrameTable};
 use crate::index::{Image, Index, Outline, ThreadNames, index, outline};
 use crate::ledger::{Balance, Ledger};
-use crate::live::{Blocks, LiveBlocks};
+use crate::live::{Blocks, KnownBlocks, LiveBlocks, NumberedBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::read_ahead::ReadAhead;
+use crate::resolve::Resolver;
 use crate::series::ResidentSample;
 use crate::site;
 use crate::site_order;
@@ -234,7 +236,18 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let start_ns = timeline.ns(image.start.tick);
         let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
         let streams = || image.streams.values().map(Vec::as_slice);
-        let ahead = ReadAhead::new(self.source, timeline, streams());
+        let inherited = || inherited.iter().copied();
+        let live = LiveBlocks::new(inherited(), start_ns);
+        let single = image.streams.len() <= 1;
+        let code_changes = image.runtime_code.borrow().has_changes();
+        let short_lived =
+            !code_changes && image.windows.spans().is_empty() && self.takes_blocks_together();
+        let (resolver, live) = if single {
+            (Some(Resolver::new(live)), None)
+        } else {
+            (None, Some(live))
+        };
+        let ahead = ReadAhead::new(self.source, timeline, streams(), resolver, short_lived);
         let mut first_run = 0;
         let cursors = streams().map(|runs| {
             let numbered = (first_run, runs);
@@ -244,22 +257,22 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 &ahead, timeline, threads, windows, numbered, start_ns, end_ns,
             )
         });
-        let cursors = cursors.collect();
+        let mut cursors: Vec<_> = cursors.collect();
         let threshold = self.options.temporary_threshold;
-        let live = LiveBlocks::new(inherited.iter().copied(), start_ns);
+        let numbered = NumberedBlocks::new(inherited(), start_ns);
         let mut books = Books {
             ledger: Ledger::new(
                 id,
                 start_ns,
                 threshold,
-                &live,
+                &numbered,
                 self.observer,
                 image.streams.len() > 1,
             ),
-            windows: self.window_books(id, image, inherited.len()),
+            windows: self.window_books(id, image, inherited().count()),
             replayer: self,
             image,
-            code_changes: image.runtime_code.borrow().has_changes(),
+            code_changes,
             children: &image.children,
             depth,
         };
@@ -267,19 +280,46 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             books.ledger.tell_sites(Teller::new(id, tell.clone()));
         }
         let forks = self.forks(image);
-        let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
+        match live {
+            Some(live) => {
+                let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
+                self.close(id, image, books, end_ns, &live);
+            }
+            None => {
+                let live = ahead.during(|| follow(cursors.pop(), numbered, &forks, &mut books))?;
+                self.close(id, image, books, end_ns, &live);
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes the books of an image, when these blocks are left.
+    fn close(
+        &self,
+        id: ImageId,
+        image: &Image<S::Handle>,
+        books: Books<'_, 'a, S>,
+        end_ns: Option<u64>,
+        live: &impl KnownBlocks,
+    ) {
+        let timeline = &self.index.timeline;
+        let start_ns = timeline.ns(image.start.tick);
         let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
         let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
-        let windows = books.windows.map(|windows| windows.close(end_ns, &live));
+        let windows = books.windows.map(|windows| windows.close(end_ns, live));
         let (windows, details) = windows.unwrap_or_default();
-        let balance = books.ledger.close(end_ns, &live);
+        let balance = books.ledger.close(end_ns, live);
         self.done.borrow_mut().push(Done {
             image: id,
             balance,
             windows,
             details,
         });
-        Ok(())
+    }
+
+    /// Whether nobody wants to see blocks one by one.
+    fn takes_blocks_together(&self) -> bool {
+        self.options.temporary_threshold == 0 && self.observer.is_none()
     }
 
     /// Books for the windows of an image that has some.
@@ -348,7 +388,7 @@ struct Books<'r, 'a, S: TraceSource> {
 
 impl<S: TraceSource> Sink for Books<'_, '_, S> {
     #[inline]
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
         if self.code_changes && step.allocates {
             let mut code = self.image.runtime_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
@@ -379,7 +419,16 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
         short
     }
 
-    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
+    fn numbered(&mut self, stretch: &Stretch<'_>, live: &mut NumberedBlocks) -> usize {
+        if self.code_changes || self.windows.is_some() {
+            return 0;
+        }
+        let taken = self.ledger.take_numbered(stretch, live);
+        self.replayer.count(taken as u64);
+        taken
+    }
+
+    fn fork(&mut self, fork: usize, live: &impl KnownBlocks) -> Result<(), ReplayError> {
         let Some(&child) = self.children.get(fork) else {
             return Ok(());
         };
@@ -397,7 +446,7 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
 
 impl<S: TraceSource> Books<'_, '_, S> {
     #[inline]
-    fn book(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+    fn book(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
         self.ledger.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
             windows.take(step, blocks);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
 use crate::ledger::{Balance, ThreadFigures, thread};
-use crate::live::{BlockNumber, Blocks, LiveBlocks, NO_BLOCK};
+use crate::live::{BlockNumber, Blocks, KnownBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
@@ -200,7 +200,7 @@ impl<'a> WindowBooks<'a> {
     pub(crate) fn close(
         mut self,
         end_ns: u64,
-        live: &LiveBlocks,
+        live: &impl KnownBlocks,
     ) -> (Vec<WindowFigures>, Vec<(u32, Balance)>) {
         let end_ns = end_ns.max(self.now);
         if !self.details.is_empty() {

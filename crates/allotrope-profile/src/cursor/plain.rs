@@ -4,8 +4,9 @@
 use allotrope_trace::model::{EntryPoint, Event, EventKind};
 
 use super::{Cursor, Pace, Step};
-use crate::live::LiveBlocks;
+use crate::live::KnownBlocks;
 use crate::source::TraceSource;
+use crate::subject::Subject;
 
 /// Events that come next in a stream, up to the next mark at most.
 pub(crate) struct Plain<'a> {
@@ -28,11 +29,11 @@ impl<S: TraceSource> Cursor<'_, S> {
     /// The events from the next one on, those before the stream's `until`th, after
     /// [`Self::time_of_plain`] said that the next one is plain.
     #[inline]
-    pub(crate) fn plain(&mut self, until: u64, live: &LiveBlocks) -> Plain<'_> {
+    pub(crate) fn plain(&mut self, until: u64, live: &impl KnownBlocks) -> Plain<'_> {
         if live.is_large() {
             self.look_ahead(live);
         }
-        let mut events = &self.buffer[self.position..self.segment.end];
+        let mut events = &self.buffer.events[self.position..self.segment.end];
         if live.is_large() {
             events = &events[..events.len().min(self.looked_at - self.position)];
         }
@@ -50,6 +51,7 @@ impl<S: TraceSource> Cursor<'_, S> {
                 ordinal: self.ordinal,
                 stack: 0,
                 thread: self.thread.unwrap_or_default(),
+                subject: Subject::NONE,
                 rank: self.rank,
                 entry: EntryPoint::Malloc,
                 allocates: false,

@@ -2,6 +2,8 @@
 
 use allotrope_trace::model::Event;
 
+use crate::subject::Subject;
+
 /// Longest time between two events without a mark in nanoseconds: threads mark
 /// the time every microsecond or two and after every break.
 const LONGEST_STEP_NS: f64 = 1000.0;
@@ -132,6 +134,8 @@ impl Pace {
 pub(crate) struct Stretch<'a> {
     /// The first one is counted; the last one may be a mark.
     pub events: &'a [Event],
+    /// The block of which each speaks; empty if that was not found out before.
+    pub subjects: &'a [Subject],
     pub thread: u32,
     /// Whether a reallocation that is answered at once may be taken for a
     /// deallocation and an allocation.

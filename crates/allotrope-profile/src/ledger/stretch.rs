@@ -7,7 +7,7 @@ use allotrope_trace::model::{Event, EventKind};
 
 use super::{Ledger, thread};
 use crate::cursor::Stretch;
-use crate::live::{INHERITED, LiveBlock, LiveBlocks, NO_BLOCK, Spot};
+use crate::live::{BlockNumber, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK, Spot};
 use crate::place::place_of;
 
 impl Ledger<'_> {
@@ -62,7 +62,7 @@ impl Ledger<'_> {
     }
 
     #[inline]
-    fn pass_to(&mut self, time: u64) {
+    pub(super) fn pass_to(&mut self, time: u64) {
         self.now = self.now.max(time);
         if self.series.outgrown(self.now) {
             self.series.advance(self.now, self.live());
@@ -93,6 +93,19 @@ impl Ledger<'_> {
     #[inline]
     fn take_deallocation(&mut self, by: u32, event: &Event, spot: Spot, live: &mut LiveBlocks) {
         let block = live.remove(spot);
+        self.book_deallocation(by, event, &block, spot.block);
+    }
+
+    /// A deallocation of the block that had this number, in all books but that of
+    /// the single blocks.
+    #[inline]
+    pub(super) fn book_deallocation(
+        &mut self,
+        by: u32,
+        event: &Event,
+        block: &LiveBlock,
+        number: BlockNumber,
+    ) {
         self.entries[event.entry as usize].deallocations += 1;
         let thread = &mut self.threads[by as usize];
         thread.deallocations += 1;
@@ -100,7 +113,7 @@ impl Ledger<'_> {
             self.totals.inherited_deallocations += 1;
             return;
         }
-        let temporary = block.thread == by && thread.latest == spot.block;
+        let temporary = block.thread == by && thread.latest == number;
         thread.temporary += u64::from(temporary);
         self.live_allocations -= 1;
         self.live_bytes = self.live_bytes.wrapping_sub(block.size);
@@ -111,7 +124,7 @@ impl Ledger<'_> {
 
     /// A block that is given back at once, which the live blocks need not know.
     #[inline]
-    fn take_pair(
+    pub(super) fn take_pair(
         &mut self,
         stretch: &Stretch<'_>,
         (allocation, deallocation): (&Event, &Event),
@@ -137,7 +150,13 @@ impl Ledger<'_> {
 
     /// An allocation, in all books but that of the single blocks.
     #[inline]
-    fn book_allocation(&mut self, by: u32, event: &Event, site: u32, reallocation: bool) {
+    pub(super) fn book_allocation(
+        &mut self,
+        by: u32,
+        event: &Event,
+        site: u32,
+        reallocation: bool,
+    ) {
         let thread = &mut self.threads[by as usize];
         thread.allocations += 1;
         thread.allocated_bytes = thread.allocated_bytes.wrapping_add(event.size);
@@ -153,13 +172,13 @@ impl Ledger<'_> {
 
 /// Whether the event gives back the block that the one before it handed out.
 #[inline]
-fn gives_back(event: &Event, allocation: &Event) -> bool {
+pub(super) fn gives_back(event: &Event, allocation: &Event) -> bool {
     event.kind == EventKind::Deallocation && place_of(event) == place_of(allocation)
 }
 
 /// Whether the event tells where the block came to lie that the one before it
 /// began to reallocate.
 #[inline]
-fn answers(event: &Event) -> bool {
+pub(super) fn answers(event: &Event) -> bool {
     event.kind == EventKind::ReallocationEnd
 }

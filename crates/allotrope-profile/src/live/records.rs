@@ -92,6 +92,10 @@ impl Records {
         number
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
     #[cold]
     fn add_page(&mut self) {
         self.pages.push(zeroed(HUGE_PAGE, !self.pages.is_empty()));
@@ -114,6 +118,11 @@ impl Records {
     #[inline]
     pub(super) fn get(&self, number: BlockNumber) -> LiveBlock {
         LiveBlock::of(self.at(number))
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, number: BlockNumber, block: LiveBlock) {
+        *self.at_mut(number) = block.record();
     }
 
     /// Writes everything but the place.
@@ -171,14 +180,7 @@ mod tests {
         for number in 0..count {
             assert_eq!(records.add(LiveBlock::at(block(number).place)), number);
             assert_eq!(records.place(number), block(number).place);
-            let LiveBlock {
-                size,
-                allocated_ns,
-                site,
-                thread,
-                ..
-            } = block(number);
-            records.describe(number, (size, allocated_ns), (site, thread));
+            records.set(number, block(number));
         }
         assert!((0..count).all(|number| records.get(number) == block(number)));
         assert_eq!(records.replace(7, block(count)), block(7));

@@ -1,0 +1,357 @@
+//! Finds for each event of a single stream the block of which it speaks.
+//!
+//! A stream's events have one order, so that this needs no times and no books,
+//! and can be done where its runs are decoded: one run after the other, by
+//! whichever thread has time, while another keeps the books of what came before.
+//! The books then find a block by its number and know long before which numbers
+//! they will need.
+//!
+//! What becomes of reallocations the cursor decides, which may look into the
+//! next run for that. Here a place is given back as early as the rest of the
+//! run shows that it will be; which event counts for it does not matter here.
+
+use std::collections::VecDeque;
+
+use allotrope_trace::model::{Event, EventKind};
+use rustc_hash::FxHashSet;
+
+use crate::cursor::{LOOK_AHEAD, OPEN_LIMIT};
+use crate::error::ReplayError;
+use crate::live::{AHEAD, BlockNumber, KnownBlocks, LiveBlocks, NO_BLOCK, hands_out};
+use crate::place::place_of;
+use crate::read_ahead::Decoded;
+use crate::subject::Subject;
+
+/// An allocation on a block that was believed live: the new block's number and
+/// that of the old one.
+pub(crate) type Replaced = (BlockNumber, BlockNumber);
+
+/// A reallocation that began and is not answered yet, whose block is still at its
+/// place as far as is known.
+#[derive(Clone, Copy)]
+struct Open {
+    place: u64,
+    block: BlockNumber,
+    /// Another event than the answer ended the block.
+    has_ended: bool,
+}
+
+/// What is live where the stream's runs were resolved so far.
+pub(crate) struct Resolver {
+    live: LiveBlocks,
+    /// The reallocations that are not answered yet; `None` of those whose block
+    /// was taken from its place, or not known, at their beginning.
+    open: Vec<Option<Open>>,
+    /// Of the run: blocks that were taken for short-lived, but at whose place
+    /// another was live.
+    not_short_lived: FxHashSet<usize>,
+}
+
+impl Resolver {
+    /// Before the first run of an image's stream, which inherited `live`.
+    pub(crate) fn new(live: LiveBlocks) -> Self {
+        Self {
+            live,
+            open: Vec::new(),
+            not_short_lived: FxHashSet::default(),
+        }
+    }
+
+    /// Sets the subjects of those events of the next run that the run alone does
+    /// not tell, and gives what was replaced by those allocations that have none.
+    pub(crate) fn resolve(&mut self, run: &mut Decoded) -> Result<(), ReplayError> {
+        self.not_short_lived.clear();
+        let mut looked_at = 0;
+        for (count, &at) in run.untold.iter().enumerate() {
+            if count >= looked_at && self.live.is_large() {
+                looked_at = count + AHEAD;
+                self.look_ahead(&run.events, run.untold.get(looked_at..).unwrap_or_default());
+            }
+            let at = at as usize;
+            let (event, subject) = (&run.events[at], run.subjects[at]);
+            run.subjects[at] = match event.kind {
+                EventKind::Allocation if self.is_short_lived(event, subject) => subject.proven(),
+                EventKind::Allocation => self.hand_out(event, &mut run.replaced)?,
+                EventKind::Deallocation if self.is_short_lived_still(subject) => subject.proven(),
+                EventKind::Deallocation => self.give_back(event),
+                EventKind::ReallocationStart => {
+                    self.begin_reallocation(event, &run.events[at + 1..])
+                }
+                EventKind::ReallocationEnd => {
+                    self.end_reallocation();
+                    self.hand_out(event, &mut run.replaced)?
+                }
+                EventKind::ReallocationFreed => {
+                    self.end_reallocation();
+                    Subject::NONE
+                }
+                _ => {
+                    let failed = self.open.pop().flatten();
+                    self.close(failed);
+                    Subject::NONE
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Has what will be needed for the events at these positions brought near.
+    fn look_ahead(&self, events: &[Event], untold: &[u32]) {
+        let place = |&at: &u32| place_of(&events[at as usize]);
+        let (next, after) = untold.split_at(untold.len().min(AHEAD));
+        let next = next.iter().filter(|&&at| !hands_out(&events[at as usize]));
+        let after = after.iter().take(AHEAD).map(place);
+        self.live.ask_for_places(next.map(place), after);
+    }
+
+    /// Whether the block of an allocation is short-lived, which can be the case
+    /// only if nothing is live at its place.
+    #[inline]
+    fn is_short_lived(&mut self, event: &Event, subject: Subject) -> bool {
+        if !subject.is_short_lived() {
+            return false;
+        }
+        let live = self.live.contains(place_of(event));
+        if live {
+            self.not_short_lived.extend(subject.number());
+        }
+        !live
+    }
+
+    /// Whether the block of a deallocation was found short-lived by
+    /// [`Self::is_short_lived`].
+    #[inline]
+    fn is_short_lived_still(&mut self, subject: Subject) -> bool {
+        let number = subject.number().filter(|_| subject.is_short_lived());
+        number.is_some_and(|number| !self.not_short_lived.remove(&number))
+    }
+
+    #[inline]
+    fn hand_out(
+        &mut self,
+        event: &Event,
+        replaced: &mut VecDeque<Replaced>,
+    ) -> Result<Subject, ReplayError> {
+        let blocks = self.live.hand_out(place_of(event));
+        if blocks.block >= Subject::MOST {
+            return Err(ReplayError::TooManyLiveBlocks);
+        }
+        if blocks.replaced == NO_BLOCK {
+            return Ok(Subject::block(blocks.block));
+        }
+        self.recycle(blocks.replaced);
+        replaced.push_back((blocks.block, blocks.replaced));
+        Ok(Subject::NONE)
+    }
+
+    #[inline]
+    fn give_back(&mut self, event: &Event) -> Subject {
+        let spot = self.live.find(place_of(event));
+        if spot.block == NO_BLOCK {
+            return Subject::NONE;
+        }
+        self.live.clear(spot.at);
+        self.recycle(spot.block);
+        Subject::block(spot.block)
+    }
+
+    /// The number may be another block's, but not before an open reallocation has
+    /// been answered that was told it.
+    #[inline]
+    fn recycle(&mut self, block: BlockNumber) {
+        let mut open = self.open.iter_mut().flatten();
+        match open.find(|open| open.block == block) {
+            Some(open) => open.has_ended = true,
+            None => {
+                self.live.recycle(block);
+            }
+        }
+    }
+
+    /// A reallocation begins, and these events follow it.
+    #[inline]
+    fn begin_reallocation(&mut self, event: &Event, coming: &[Event]) -> Subject {
+        if self.open.len() >= OPEN_LIMIT {
+            let forgotten = self.open.remove(0);
+            self.close(forgotten);
+        }
+        if is_answered(coming) {
+            let subject = self.give_back(event);
+            self.open.push(None);
+            return subject;
+        }
+        let place = place_of(event);
+        let block = self.live.find(place).block;
+        let has_ended = false;
+        let open = Open {
+            place,
+            block,
+            has_ended,
+        };
+        self.open.push((block != NO_BLOCK).then_some(open));
+        (self.open.last().copied().flatten())
+            .map_or(Subject::NONE, |open| Subject::block(open.block))
+    }
+
+    /// The innermost open reallocation is answered, and gave back its block.
+    #[inline]
+    fn end_reallocation(&mut self) {
+        let open = self.open.pop().flatten();
+        if let Some(open) = open {
+            let spot = self.live.find(open.place);
+            if spot.block == open.block {
+                self.live.clear(spot.at);
+                self.recycle(spot.block);
+            }
+        }
+        self.close(open);
+    }
+
+    /// Nobody speaks any more of an open reallocation's block, unless it is live.
+    #[inline]
+    fn close(&mut self, open: Option<Open>) {
+        if let Some(open) = open.filter(|open| open.has_ended) {
+            self.recycle(open.block);
+        }
+    }
+}
+
+/// Whether these events tell that the reallocation before them gives back its
+/// block. Calls nest: a signal handler may reallocate while a reallocation is
+/// open.
+#[inline]
+fn is_answered(coming: &[Event]) -> bool {
+    let mut depth = 0_usize;
+    for event in coming.iter().take(LOOK_AHEAD) {
+        match event.kind {
+            EventKind::ReallocationStart => depth += 1,
+            EventKind::ReallocationEnd | EventKind::ReallocationFreed if depth == 0 => return true,
+            EventKind::ReallocationFailed if depth == 0 => return false,
+            EventKind::ReallocationEnd
+            | EventKind::ReallocationFreed
+            | EventKind::ReallocationFailed => depth -= 1,
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use EventKind::{
+        Allocation, Deallocation, ReallocationEnd, ReallocationFailed, ReallocationFreed,
+        ReallocationStart,
+    };
+    use allotrope_trace::model::EntryPoint;
+
+    fn run(deeds: &[(EventKind, u64)]) -> Decoded {
+        let event = |&(kind, address): &(EventKind, u64)| Event {
+            kind,
+            entry: EntryPoint::Malloc,
+            alignment_log2: 0,
+            stack: 8,
+            address,
+            size: 1,
+        };
+        Decoded {
+            events: deeds.iter().map(event).collect(),
+            subjects: vec![Subject::NONE; deeds.len()],
+            untold: (0..deeds.len() as u32).collect(),
+            ..Decoded::default()
+        }
+    }
+
+    /// After two blocks, 0 and 1, at 16 and 32 were inherited.
+    fn resolver() -> Resolver {
+        Resolver::new(LiveBlocks::new([(16, 1), (32, 1)].into_iter(), 0))
+    }
+
+    fn numbers(resolver: &mut Resolver, deeds: &[(EventKind, u64)]) -> Vec<Option<usize>> {
+        let mut run = run(deeds);
+        resolver.resolve(&mut run).expect("few blocks");
+        run.subjects
+            .iter()
+            .map(|subject| subject.number())
+            .collect()
+    }
+
+    #[test]
+    fn a_number_is_used_again_when_its_block_is_gone() {
+        let deeds = [
+            (Deallocation, 16),
+            (Allocation, 48),
+            (Allocation, 64),
+            (Deallocation, 48),
+            (Deallocation, 80),
+        ];
+        let found = numbers(&mut resolver(), &deeds);
+        assert_eq!(found, [Some(0), Some(0), Some(2), Some(0), None]);
+    }
+
+    #[test]
+    fn an_allocation_on_a_live_block_tells_both() {
+        let mut run = run(&[(Allocation, 32)]);
+        resolver().resolve(&mut run).expect("few blocks");
+        assert_eq!(run.subjects, [Subject::NONE]);
+        assert_eq!(run.replaced, [(2, 1)]);
+    }
+
+    #[test]
+    fn a_reallocation_that_fails_or_is_never_answered_keeps_its_block() {
+        for answer in [&[(ReallocationFailed, 0)][..], &[]] {
+            let mut resolver = resolver();
+            let start = [(ReallocationStart, 16)];
+            let found = numbers(&mut resolver, &[&start[..], answer].concat());
+            assert_eq!(found[0], Some(0));
+            let later = numbers(&mut resolver, &[(Allocation, 48), (Deallocation, 16)]);
+            assert_eq!(later, [Some(2), Some(0)]);
+        }
+    }
+
+    #[test]
+    fn a_reallocation_is_answered_in_the_next_run() {
+        for (answer, number) in [(ReallocationEnd, Some(0)), (ReallocationFreed, None)] {
+            let mut resolver = resolver();
+            assert_eq!(
+                numbers(&mut resolver, &[(ReallocationStart, 16)]),
+                [Some(0)]
+            );
+            let later = [(answer, 48), (Deallocation, 16), (Deallocation, 32)];
+            let found = numbers(&mut resolver, &later);
+            assert_eq!(found, [number, None, Some(1)]);
+        }
+    }
+
+    #[test]
+    fn calls_nest() {
+        let deeds = [
+            (ReallocationStart, 16),
+            (ReallocationStart, 32),
+            (ReallocationFailed, 0),
+            (ReallocationEnd, 48),
+            (Deallocation, 32),
+            (Deallocation, 48),
+        ];
+        let found = numbers(&mut resolver(), &deeds);
+        let expected = [Some(0), Some(1), None, Some(0), Some(1), Some(0)];
+        assert_eq!(found, expected);
+    }
+
+    /// The answer may yet be held against the number that its beginning was told.
+    #[test]
+    fn the_number_of_a_block_in_an_open_reallocation_is_not_used_again() {
+        let mut resolver = resolver();
+        let deeds = [
+            (ReallocationStart, 16),
+            (Deallocation, 16),
+            (Allocation, 16),
+        ];
+        assert_eq!(numbers(&mut resolver, &deeds), [Some(0), Some(0), Some(2)]);
+        let answered = [(ReallocationEnd, 48), (Allocation, 64), (Deallocation, 16)];
+        assert_eq!(
+            numbers(&mut resolver, &answered),
+            [Some(0), Some(3), Some(2)]
+        );
+    }
+}
