@@ -26,7 +26,7 @@ use crate::place::place_of;
 use crate::subject::Subject;
 pub(crate) use numbered::NumberedBlocks;
 pub(crate) use records::LiveBlock;
-use records::Records;
+use records::{ALL_WORDS, Records};
 use slots::Slots;
 use unused::Unused;
 
@@ -94,18 +94,23 @@ pub(crate) trait KnownBlocks {
     fn look_ahead(&self, events: &[Event], subjects: &[Subject]);
 }
 
-/// The live blocks by place.
-pub(crate) struct LiveBlocks {
+/// The live blocks by place, with all that is known of each.
+pub(crate) type LiveBlocks = BlockTable<ALL_WORDS>;
+/// The live blocks by place, of which nothing else is kept.
+pub(crate) type LivePlaces = BlockTable<1>;
+
+/// The live blocks by place, with the first words of what is known of each.
+pub(crate) struct BlockTable<const WORDS: usize> {
     slots: Slots,
     mask: usize,
     shift: u32,
     taken: usize,
     /// By number.
-    records: Records,
+    records: Records<WORDS>,
     unused: Unused,
 }
 
-impl LiveBlocks {
+impl<const WORDS: usize> BlockTable<WORDS> {
     /// Blocks of these places and sizes that were inherited at `now`; they have
     /// the numbers from 0 on.
     pub(crate) fn new(inherited: impl Iterator<Item = (u64, u64)>, now: u64) -> Self {
@@ -119,9 +124,17 @@ impl LiveBlocks {
         };
         for (place, size) in inherited {
             let block = live.hand_out(place).block;
-            live.describe(block, (size, now), (INHERITED, u32::MAX));
+            live.records
+                .describe(block, (size, now), (INHERITED, u32::MAX));
         }
         live
+    }
+
+    /// Whether the table is so large that it is better to [ask](Self::ask_for_places)
+    /// for what will be needed.
+    #[inline]
+    pub(crate) fn is_worth_looking_ahead(&self) -> bool {
+        self.slots.len() > WORTH_LOOKING_AHEAD
     }
 
     /// Has the record of a block brought near.
@@ -439,7 +452,7 @@ impl KnownBlocks for LiveBlocks {
 
     #[inline]
     fn is_large(&self) -> bool {
-        self.slots.len() > WORTH_LOOKING_AHEAD
+        self.is_worth_looking_ahead()
     }
 
     #[inline]

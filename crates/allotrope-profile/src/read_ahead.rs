@@ -15,10 +15,9 @@
 
 mod decoded;
 
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Scope};
-
-use allotrope_trace::model::EventKind;
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
@@ -35,6 +34,11 @@ const FEW_AHEAD: usize = EVENTS_AHEAD / 2;
 const WORTH_A_THREAD: u64 = 1 << 17;
 /// More threads would wait for whoever keeps the books.
 const MOST_THREADS: usize = 2;
+/// Of how many events a run has a short-lived block at least, for it to cost less to
+/// find it than to look it up.
+const WORTH_FINDING: usize = 16;
+/// In how many runs short-lived blocks are not looked for after one that had few.
+const PASSED_OVER: u32 = 7;
 /// Buffers that are kept for the next runs.
 const MOST_SPARE: usize = 8;
 
@@ -47,6 +51,8 @@ pub(crate) struct ReadAhead<'a, S: TraceSource> {
     counted: u64,
     /// Whether blocks are looked for, and short-lived ones for themselves.
     subjects: Subjects,
+    /// In how many more runs no short-lived blocks are looked for.
+    pass_over: AtomicU32,
     /// What short-lived blocks are found with, one for each thread that decodes.
     places: Mutex<Vec<Places>>,
     state: Mutex<State>,
@@ -138,6 +144,7 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
                 .collect(),
             counted,
             subjects,
+            pass_over: AtomicU32::new(0),
             places: Mutex::default(),
             state: Mutex::new(State {
                 slots,
@@ -278,22 +285,32 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
 
     fn decode(&self, handle: &S::Handle, into: &mut Decoded) -> Result<(), ReplayError> {
         self.source.read(handle, &mut into.events)?;
-        for event in &mut into.events {
-            if event.kind == EventKind::Anchor {
-                event.address = self.timeline.ns(event.address);
-            }
-        }
         into.forget_subjects();
         match self.subjects {
-            Subjects::None => return Ok(()),
-            Subjects::Numbers => into.find_untold(None),
-            Subjects::NumbersAndShortLived => {
-                let mut places = self.places().pop().unwrap_or_default();
-                into.find_untold(Some(&mut places));
-                self.places().push(places);
+            Subjects::None => into.set_times(self.timeline),
+            Subjects::Numbers => {
+                into.find_untold(None, self.timeline);
             }
+            Subjects::NumbersAndShortLived => self.find_untold(into),
         }
         Ok(())
+    }
+
+    /// Also finds the short-lived blocks; in few of the next runs, where there are
+    /// hardly any.
+    fn find_untold(&self, run: &mut Decoded) {
+        let passed_over =
+            (self.pass_over).fetch_update(Relaxed, Relaxed, |runs| runs.checked_sub(1));
+        if passed_over.is_ok() {
+            run.find_untold(None, self.timeline);
+            return;
+        }
+        let mut places = self.places().pop().unwrap_or_default();
+        let found = run.find_untold(Some(&mut places), self.timeline);
+        self.places().push(places);
+        if found < run.events.len() / WORTH_FINDING {
+            self.pass_over.store(PASSED_OVER, Relaxed);
+        }
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Places>> {
@@ -430,9 +447,9 @@ impl<S: TraceSource> Drop for Resolving<'_, '_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::LiveBlocks;
+    use crate::live::LivePlaces;
     use crate::source::{MemoryTrace, SourceEntry};
-    use allotrope_trace::model::{Clock, EntryPoint, Event, Events, Record};
+    use allotrope_trace::model::{Clock, EntryPoint, Event, EventKind, Events, Record};
 
     fn event(kind: EventKind, address: u64) -> Event {
         Event {
@@ -563,7 +580,7 @@ mod tests {
         let trace = single_stream(400);
         let [runs, _] = streams(&trace);
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LiveBlocks::new(std::iter::empty(), 0));
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty(), 0));
         let only = std::iter::once(runs.as_slice());
         let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
         assert!(ahead.counted >= WORTH_A_THREAD);
@@ -594,7 +611,7 @@ mod tests {
         let [mut runs, _] = streams(&trace);
         runs[7].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LiveBlocks::new(std::iter::empty(), 0));
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty(), 0));
         let only = std::iter::once(runs.as_slice());
         let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
         ahead.during(|| {
@@ -604,5 +621,38 @@ mod tests {
                 assert_eq!(fetched.is_err(), number == 7);
             }
         });
+    }
+    #[test]
+    fn where_no_block_is_short_lived_most_runs_are_not_searched_for_them() {
+        let records = (0..400_u64).map(|run| {
+            let fresh = |at| event(EventKind::Allocation, (run * 1_000 + at) * 16);
+            Record::Events(Events {
+                image: 0,
+                stream: 0,
+                first_ordinal: 0,
+                events: (0..1_000).map(fresh).collect(),
+            })
+        });
+        let trace = MemoryTrace {
+            records: records.collect(),
+            cut: None,
+        };
+        let [runs, _] = streams(&trace);
+        let timeline = Timeline::new(vec![], 0);
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty(), 0));
+        let only = std::iter::once(runs.as_slice());
+        let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
+        let mut run = Decoded::default();
+        for (number, listed) in runs.iter().enumerate() {
+            let before = ahead.pass_over.load(Relaxed);
+            ahead
+                .fetch(number, &listed.handle, &mut run)
+                .expect("in memory");
+            let expected = before.checked_sub(1).unwrap_or(PASSED_OVER);
+            assert_eq!(ahead.pass_over.load(Relaxed), expected);
+            let numbers = run.subjects.iter().map(|subject| subject.number());
+            let first = number * 1_000;
+            assert!(numbers.eq((first..first + 1_000).map(Some)));
+        }
     }
 }

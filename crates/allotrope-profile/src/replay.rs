@@ -13,7 +13,7 @@ use crate::follow::follow;
 use crate::frames::{Code, FrameTable};
 use crate::index::{Image, Index, Outline, ThreadNames, index, outline};
 use crate::ledger::{Balance, Ledger};
-use crate::live::{Blocks, KnownBlocks, LiveBlocks, NumberedBlocks};
+use crate::live::{Blocks, KnownBlocks, LiveBlocks, LivePlaces, NumberedBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
 use crate::read_ahead::ReadAhead;
@@ -237,15 +237,15 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
         let streams = || image.streams.values().map(Vec::as_slice);
         let inherited = || inherited.iter().copied();
-        let live = LiveBlocks::new(inherited(), start_ns);
         let single = image.streams.len() <= 1;
         let code_changes = image.runtime_code.borrow().has_changes();
         let short_lived =
             !code_changes && image.windows.spans().is_empty() && self.takes_blocks_together();
         let (resolver, live) = if single {
-            (Some(Resolver::new(live)), None)
+            let places = LivePlaces::new(inherited(), start_ns);
+            (Some(Resolver::new(places)), None)
         } else {
-            (None, Some(live))
+            (None, Some(LiveBlocks::new(inherited(), start_ns)))
         };
         let ahead = ReadAhead::new(self.source, timeline, streams(), resolver, short_lived);
         let mut first_run = 0;

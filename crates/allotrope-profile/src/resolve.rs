@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 
 use crate::cursor::{LOOK_AHEAD, OPEN_LIMIT};
 use crate::error::ReplayError;
-use crate::live::{AHEAD, BlockNumber, KnownBlocks, LiveBlocks, NO_BLOCK, hands_out};
+use crate::live::{AHEAD, BlockNumber, LivePlaces, NO_BLOCK, hands_out};
 use crate::place::place_of;
 use crate::read_ahead::Decoded;
 use crate::subject::Subject;
@@ -38,7 +38,7 @@ struct Open {
 
 /// What is live where the stream's runs were resolved so far.
 pub(crate) struct Resolver {
-    live: LiveBlocks,
+    live: LivePlaces,
     /// The reallocations that are not answered yet; `None` of those whose block
     /// was taken from its place, or not known, at their beginning.
     open: Vec<Option<Open>>,
@@ -49,7 +49,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     /// Before the first run of an image's stream, which inherited `live`.
-    pub(crate) fn new(live: LiveBlocks) -> Self {
+    pub(crate) fn new(live: LivePlaces) -> Self {
         Self {
             live,
             open: Vec::new(),
@@ -63,7 +63,7 @@ impl Resolver {
         self.not_short_lived.clear();
         let mut looked_at = 0;
         for (count, &at) in run.untold.iter().enumerate() {
-            if count >= looked_at && self.live.is_large() {
+            if count >= looked_at && self.live.is_worth_looking_ahead() {
                 looked_at = count + AHEAD;
                 self.look_ahead(&run.events, run.untold.get(looked_at..).unwrap_or_default());
             }
@@ -123,7 +123,8 @@ impl Resolver {
     #[inline]
     fn is_short_lived_still(&mut self, subject: Subject) -> bool {
         let number = subject.number().filter(|_| subject.is_short_lived());
-        number.is_some_and(|number| !self.not_short_lived.remove(&number))
+        let none = self.not_short_lived.is_empty();
+        number.is_some_and(|number| none || !self.not_short_lived.remove(&number))
     }
 
     #[inline]
@@ -264,7 +265,7 @@ mod tests {
 
     /// After two blocks, 0 and 1, at 16 and 32 were inherited.
     fn resolver() -> Resolver {
-        Resolver::new(LiveBlocks::new([(16, 1), (32, 1)].into_iter(), 0))
+        Resolver::new(LivePlaces::new([(16, 1), (32, 1)].into_iter(), 0))
     }
 
     fn numbers(resolver: &mut Resolver, deeds: &[(EventKind, u64)]) -> Vec<Option<usize>> {

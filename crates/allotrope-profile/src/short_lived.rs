@@ -46,11 +46,13 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Sets the subject of each event of a run that speaks of a short-lived block.
-    pub(crate) fn find_short_lived(&mut self, events: &[Event], into: &mut [Subject]) {
+    /// Sets the subject of each event of a run that speaks of a short-lived block,
+    /// and gives the number of these blocks.
+    pub(crate) fn find_short_lived(&mut self, events: &[Event], into: &mut [Subject]) -> usize {
         if events.len() > Subject::MOST_SHORT_LIVED {
-            return;
+            return 0;
         }
+        let mut found = 0;
         self.forget_all();
         for (at, event) in (1..).zip(events) {
             match event.kind {
@@ -69,6 +71,7 @@ impl Places {
                     if allocation != FREE && allocation != UNKNOWN {
                         let number = seen.number - 1;
                         let allocated = (allocation & !UNPROVEN) as usize - 1;
+                        found += 1;
                         let unproven = allocation & UNPROVEN != 0;
                         into[allocated] = Subject::short_lived(number, unproven);
                         into[at as usize - 1] = Subject::short_lived(number, unproven);
@@ -82,6 +85,7 @@ impl Places {
                 _ => {}
             }
         }
+        found
     }
 
     fn forget_all(&mut self) {
@@ -153,7 +157,9 @@ mod tests {
     fn found(deeds: &[(EventKind, u64)]) -> Vec<Subject> {
         let events: Vec<Event> = deeds.iter().copied().map(event).collect();
         let mut subjects = vec![Subject::NONE; events.len()];
-        Places::default().find_short_lived(&events, &mut subjects);
+        let count = Places::default().find_short_lived(&events, &mut subjects);
+        let found = subjects.iter().filter(|subject| subject.is_short_lived());
+        assert_eq!(found.count(), 2 * count);
         subjects
     }
 

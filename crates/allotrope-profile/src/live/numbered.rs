@@ -55,7 +55,9 @@ impl NumberedBlocks {
     }
 
     /// Begins the life of a block.
-    #[inline]
+    // Inlined in any case, for a block that is handed over in memory is read there
+    // in larger pieces than it was written, which makes the processor wait.
+    #[inline(always)]
     pub(crate) fn begin(&mut self, number: BlockNumber, block: LiveBlock) {
         if let Some(number) = among_short_lived(number) {
             if number >= self.short_lived.len() {

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use allotrope_trace::model::Event;
+use allotrope_trace::model::{Event, EventKind};
 
+use crate::clock::Timeline;
 use crate::resolve::Replaced;
 use crate::short_lived::Places;
 use crate::subject::Subject;
@@ -48,6 +49,15 @@ impl Decoded {
         self.subjects.clear();
         self.replaced.clear();
     }
+    /// Gives anchors their nanoseconds.
+    pub(super) fn set_times(&mut self, timeline: &Timeline) {
+        for event in &mut self.events {
+            if event.kind == EventKind::Anchor {
+                event.address = timeline.ns(event.address);
+            }
+        }
+    }
+
     /// Nothing is known of the blocks of new events.
     pub(super) fn forget_subjects(&mut self) {
         self.subjects.clear();
@@ -56,16 +66,25 @@ impl Decoded {
     }
 
     /// Finds the short-lived blocks, if there is something to find them with, and
-    /// the events of which the run alone does not tell the block.
-    pub(super) fn find_untold(&mut self, places: Option<&mut Places>) {
+    /// the events of which the run alone does not tell the block; and gives anchors
+    /// their nanoseconds in passing. Gives the number of short-lived blocks.
+    pub(super) fn find_untold(
+        &mut self,
+        places: Option<&mut Places>,
+        timeline: &Timeline,
+    ) -> usize {
         self.subjects.resize(self.events.len(), Subject::NONE);
-        if let Some(places) = places {
-            places.find_short_lived(&self.events, &mut self.subjects);
+        let found = places.map_or(0, |places| {
+            places.find_short_lived(&self.events, &mut self.subjects)
+        });
+        let events = (0..).zip(self.events.iter_mut().zip(&self.subjects));
+        for (at, (event, subject)) in events {
+            if event.kind == EventKind::Anchor {
+                event.address = timeline.ns(event.address);
+            } else if !subject.is_told() && event.is_counted() {
+                self.untold.push(at);
+            }
         }
-        let events = self.events.iter().zip(&self.subjects);
-        let untold = (0..)
-            .zip(events)
-            .filter(|(_, (event, subject))| !subject.is_told() && event.is_counted());
-        self.untold.extend(untold.map(|(at, _)| at));
+        found
     }
 }
