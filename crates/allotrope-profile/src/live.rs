@@ -13,6 +13,7 @@
 //! here, and because a program may have millions of live blocks: the next
 //! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
 
+mod known;
 mod memory;
 mod numbered;
 mod records;
@@ -22,8 +23,7 @@ mod unused;
 use allotrope_trace::model::{Event, EventKind};
 
 use crate::cursor::Step;
-use crate::place::place_of;
-use crate::subject::Subject;
+pub(crate) use known::KnownBlocks;
 pub(crate) use numbered::NumberedBlocks;
 pub(crate) use records::LiveBlock;
 use records::{ALL_WORDS, Records};
@@ -71,27 +71,6 @@ pub(crate) struct Spot {
     hash: u64,
     /// The block there, or [`NO_BLOCK`].
     pub block: BlockNumber,
-}
-
-/// What is known of live blocks, by their numbers.
-pub(crate) trait KnownBlocks {
-    /// What is known of a block.
-    fn block(&self, number: BlockNumber) -> LiveBlock;
-    /// Notes what is known of a block.
-    fn describe(
-        &mut self,
-        number: BlockNumber,
-        size_and_time: (u64, u64),
-        site_and_thread: (u32, u32),
-    );
-    /// Place and number of every live block, in no order.
-    fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)>;
-    /// Whether they are so many that it is better to [look](Self::look_ahead)
-    /// before.
-    fn is_large(&self) -> bool;
-    /// Has what is known brought near of the blocks of which the first [`AHEAD`]
-    /// of these events speak, and what helps to find those of the next ones.
-    fn look_ahead(&self, events: &[Event], subjects: &[Subject]);
 }
 
 /// The live blocks by place, with all that is known of each.
@@ -428,43 +407,6 @@ pub(crate) fn hands_out(event: &Event) -> bool {
     )
 }
 
-impl KnownBlocks for LiveBlocks {
-    #[inline]
-    fn block(&self, number: BlockNumber) -> LiveBlock {
-        self.records.get(number)
-    }
-
-    #[inline]
-    fn describe(
-        &mut self,
-        number: BlockNumber,
-        size_and_time: (u64, u64),
-        site_and_thread: (u32, u32),
-    ) {
-        self.records
-            .describe(number, size_and_time, site_and_thread);
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)> {
-        let taken = self.slots.iter().filter(|&slot| slot != EMPTY);
-        taken.map(|slot| (self.records.place(number_of(slot)), number_of(slot)))
-    }
-
-    #[inline]
-    fn is_large(&self) -> bool {
-        self.is_worth_looking_ahead()
-    }
-
-    #[inline]
-    fn look_ahead(&self, events: &[Event], _: &[Subject]) {
-        let (next, after) = events.split_at(events.len().min(AHEAD));
-        let after = &after[..after.len().min(AHEAD)];
-        // An allocation needs no record of a block that is live.
-        let next = next.iter().filter(|event| !hands_out(event));
-        self.ask_for_places(next.map(place_of), after.iter().map(place_of));
-    }
-}
-
 /// Fibonacci hashing: the high bits of the product depend on all bits.
 #[inline]
 pub(crate) fn hash_of(place: u64) -> u64 {
@@ -491,6 +433,7 @@ fn number_of(slot: u64) -> BlockNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::subject::Subject;
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 

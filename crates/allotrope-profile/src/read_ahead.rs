@@ -14,6 +14,7 @@
 //! decoded runs in their order, in one thread at a time.
 
 mod decoded;
+mod resolving;
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -271,18 +272,6 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         claimed.give(read.map(|()| events));
     }
 
-    fn resolve_one(&self, (number, mut resolver, mut run): (usize, Resolver, Decoded)) {
-        // In a panic whoever needs the run is told that there is none.
-        let mut resolving = Resolving {
-            ahead: self,
-            number,
-            run: Err(ReplayError::NoSuchRun(number)),
-            resolver: None,
-        };
-        resolving.run = resolver.resolve(&mut run).map(|()| run);
-        resolving.resolver = Some(resolver);
-    }
-
     fn decode(&self, handle: &S::Handle, into: &mut Decoded) -> Result<(), ReplayError> {
         self.source.read(handle, &mut into.events)?;
         into.forget_subjects();
@@ -360,31 +349,6 @@ impl State {
     }
 }
 
-impl State {
-    /// The next run whose blocks are to be found, if it is decoded and nobody
-    /// looks for others.
-    fn claim_resolving(&mut self) -> Option<(usize, Resolver, Decoded)> {
-        self.resolver.as_ref()?;
-        while let Some(slot) = self.slots.get_mut(self.unresolved) {
-            let number = self.unresolved;
-            match std::mem::replace(slot, Slot::Reading) {
-                Slot::Decoded(Ok(run)) => {
-                    self.unresolved += 1;
-                    return Some((number, self.resolver.take()?, run));
-                }
-                // Whoever needs the run is told why there is none.
-                Slot::Decoded(Err(error)) => *slot = Slot::Ready(Err(error)),
-                other => {
-                    *slot = other;
-                    return None;
-                }
-            }
-            self.unresolved += 1;
-        }
-        None
-    }
-}
-
 /// Lets the reading threads end, also in a panic: the scope waits for them.
 struct EndOnDrop<'r, 'a, S: TraceSource>(&'r ReadAhead<'a, S>);
 
@@ -395,8 +359,8 @@ impl<S: TraceSource> Drop for EndOnDrop<'_, '_, S> {
     }
 }
 
-/// A run that a thread has begun to read. In a panic it is given back, so that
-/// nobody waits for it.
+/// A run that a thread has begun to read. In a panic it is given back, or said to
+/// be missing, so that nobody waits for it.
 struct Claimed<'r, 'a, S: TraceSource> {
     ahead: &'r ReadAhead<'a, S>,
     number: usize,
@@ -417,28 +381,14 @@ impl<S: TraceSource> Drop for Claimed<'_, '_, S> {
     fn drop(&mut self) {
         let mut state = self.ahead.lock();
         if matches!(state.slots[self.number], Slot::Reading) {
-            state.slots[self.number] = Slot::Unread;
+            state.slots[self.number] = match self.ahead.subjects {
+                Subjects::None => Slot::Unread,
+                // The runs behind it can not do without it.
+                Subjects::Numbers | Subjects::NumbersAndShortLived => {
+                    Slot::Decoded(Err(ReplayError::NoSuchRun(self.number)))
+                }
+            };
         }
-        drop(state);
-        self.ahead.decoded.notify_all();
-    }
-}
-
-/// A run whose blocks a thread has begun to find; when this is dropped, somebody
-/// else can go on.
-struct Resolving<'r, 'a, S: TraceSource> {
-    ahead: &'r ReadAhead<'a, S>,
-    number: usize,
-    run: Result<Decoded, ReplayError>,
-    resolver: Option<Resolver>,
-}
-
-impl<S: TraceSource> Drop for Resolving<'_, '_, S> {
-    fn drop(&mut self) {
-        let run = std::mem::replace(&mut self.run, Ok(Decoded::default()));
-        let mut state = self.ahead.lock();
-        state.slots[self.number] = Slot::Ready(run);
-        state.resolver = self.resolver.take();
         drop(state);
         self.ahead.decoded.notify_all();
     }
@@ -448,7 +398,9 @@ impl<S: TraceSource> Drop for Resolving<'_, '_, S> {
 mod tests {
     use super::*;
     use crate::live::LivePlaces;
-    use crate::source::{MemoryTrace, SourceEntry};
+    use crate::source::{MemoryTrace, NodeVisitor, SourceEntry, StackPart, Visitor};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use allotrope_trace::model::{Clock, EntryPoint, Event, EventKind, Events, Record};
 
     fn event(kind: EventKind, address: u64) -> Event {
@@ -653,6 +605,57 @@ mod tests {
             let numbers = run.subjects.iter().map(|subject| subject.number());
             let first = number * 1_000;
             assert!(numbers.eq((first..first + 1_000).map(Some)));
+        }
+    }
+    /// Whose run 50 can not even be tried.
+    struct Broken(MemoryTrace);
+
+    impl TraceSource for Broken {
+        type Handle = usize;
+        type Stacks = <MemoryTrace as TraceSource>::Stacks;
+
+        fn visit(&self, visitor: &mut Visitor<'_, usize, Self::Stacks>) -> Result<(), ReplayError> {
+            self.0.visit(visitor)
+        }
+
+        fn read_stacks(
+            &self,
+            parts: &[StackPart<Self::Stacks>],
+            visitor: &mut NodeVisitor<'_>,
+        ) -> Result<(), ReplayError> {
+            self.0.read_stacks(parts, visitor)
+        }
+
+        fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
+            assert_ne!(*handle, 50, "broken on purpose");
+            self.0.read(handle, into)
+        }
+
+        fn cut(&self) -> Option<String> {
+            None
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_run_whose_thread_has_panicked() {
+        let trace = single_stream(400);
+        let [runs, _] = streams(&trace);
+        let broken = Broken(trace);
+        let timeline = Timeline::new(vec![], 0);
+        let numbered = || Resolver::new(LivePlaces::new(std::iter::empty(), 0));
+        for resolver in [None, Some(numbered())] {
+            let only = std::iter::once(runs.as_slice());
+            let ahead = ReadAhead::new(&broken, &timeline, only, resolver, true);
+            let replayed = || {
+                let mut run = Decoded::default();
+                for (number, listed) in runs.iter().enumerate() {
+                    if ahead.fetch(number, &listed.handle, &mut run).is_err() {
+                        return;
+                    }
+                }
+            };
+            let ended = catch_unwind(AssertUnwindSafe(|| ahead.during(replayed)));
+            assert!(ended.is_err());
         }
     }
 }

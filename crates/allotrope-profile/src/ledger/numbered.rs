@@ -79,17 +79,10 @@ impl Ledger<'_> {
         blocks: &mut NumberedBlocks,
         reallocation: bool,
     ) {
-        let site = self.sites.of_stack(event.stack);
-        let block = LiveBlock {
-            place: place_of(event),
-            size: event.size,
-            allocated_ns: self.now,
-            site,
-            thread: by,
-        };
+        let block = self.block_of(by, event);
         blocks.begin(number, block);
         self.threads[by as usize].latest = number;
-        self.book_allocation(by, event, site, reallocation);
+        self.book_allocation(by, event, block.site, reallocation);
         self.note_level();
     }
 

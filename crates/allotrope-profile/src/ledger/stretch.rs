@@ -78,16 +78,21 @@ impl Ledger<'_> {
         live: &mut LiveBlocks,
         reallocation: bool,
     ) {
-        let site = self.sites.of_stack(event.stack);
-        let block = LiveBlock {
+        let block = self.block_of(by, event);
+        self.threads[by as usize].latest = live.fill(spot, block);
+        self.book_allocation(by, event, block.site, reallocation);
+    }
+
+    /// What is known of the block that is handed out now.
+    #[inline(always)]
+    pub(super) fn block_of(&mut self, by: u32, event: &Event) -> LiveBlock {
+        LiveBlock {
             place: place_of(event),
             size: event.size,
             allocated_ns: self.now,
-            site,
+            site: self.sites.of_stack(event.stack),
             thread: by,
-        };
-        self.threads[by as usize].latest = live.fill(spot, block);
-        self.book_allocation(by, event, site, reallocation);
+        }
     }
 
     #[inline]

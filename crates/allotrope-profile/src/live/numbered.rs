@@ -65,7 +65,11 @@ impl NumberedBlocks {
             }
             self.short_lived[number] = block;
         } else {
-            if number >= self.records.len() {
+            if number == self.records.len() {
+                self.records.add(block);
+                return;
+            }
+            if number > self.records.len() {
                 self.make_room_for(number);
             }
             self.records.set(number, block);
