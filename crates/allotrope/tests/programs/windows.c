@@ -24,7 +24,7 @@ static void (*window_close)(uint64_t, uint32_t);
 static uint32_t (*quiet)(uint32_t, uint32_t);
 static void (*opt_out)(uint32_t);
 
-static void *volatile sink;
+static __thread void *volatile sink;
 
 static uint64_t begin(const char *name, uint64_t iterations, uint32_t flags) {
     return window_open(name, strlen(name), iterations, flags);
@@ -39,8 +39,8 @@ __attribute__((noinline)) static void keep(int count, size_t bytes) {
 /* The same, given back at once. */
 __attribute__((noinline)) static void churn(int count, size_t bytes) {
     for (int i = 0; i < count; i++) {
-        sink = malloc(bytes);
-        free(sink);
+        void *volatile block = malloc(bytes); /* no other thread's or handler's */
+        free(block);
     }
 }
 
