@@ -21,6 +21,8 @@ mod index;
 mod ledger;
 mod lifetime;
 mod live;
+#[cfg(test)]
+mod made_events;
 mod merge;
 pub mod model;
 mod near;

@@ -3,7 +3,8 @@
 //! A block has a small number that no other live block has, so that whoever keeps
 //! something about blocks keeps it in an array: an event needs one look-up, made
 //! where the events are put in order. What the books of an image keep lies here
-//! with the block's place, in one record of half a cache line.
+//! with the block's place, in one record of half a cache line; of a single stream,
+//! whose blocks are [numbered](crate::resolve) before, the place alone.
 //!
 //! Open addressing with linear probing, 8 bytes a slot, at most five of eight
 //! slots taken; removing moves what follows back, so that nothing is left
@@ -11,7 +12,7 @@
 //! these tell nearly always whether the record is worth looking at, and where
 //! the slot's home is. In place of a general hash map because every event passes
 //! here, and because a program may have millions of live blocks: the next
-//! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
+//! places can be [looked at](KnownBlocks::look_ahead) before they are needed.
 
 mod known;
 mod memory;

@@ -27,7 +27,7 @@ use crate::short_lived::Places;
 use crate::source::{Run, TraceSource};
 pub(crate) use decoded::Decoded;
 
-/// Decoded events that wait for their cursors: 3 MiB, a run more a thread.
+/// Decoded events that wait for their cursors: 4 MiB, a run more a thread.
 const EVENTS_AHEAD: usize = 1 << 17;
 /// When so few are left, a thread that sleeps because there were enough goes on.
 const FEW_AHEAD: usize = EVENTS_AHEAD / 2;
@@ -398,21 +398,11 @@ impl<S: TraceSource> Drop for Claimed<'_, '_, S> {
 mod tests {
     use super::*;
     use crate::live::LivePlaces;
+    use crate::made_events::event;
     use crate::source::{MemoryTrace, NodeVisitor, SourceEntry, StackPart, Visitor};
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use allotrope_trace::model::{Clock, EntryPoint, Event, EventKind, Events, Record};
-
-    fn event(kind: EventKind, address: u64) -> Event {
-        Event {
-            kind,
-            entry: EntryPoint::Malloc,
-            alignment_log2: 0,
-            stack: 8,
-            address,
-            size: 1,
-        }
-    }
+    use allotrope_trace::model::{Clock, Event, EventKind, Events, Record};
 
     /// Two streams of runs of 1,000 events whose addresses tell the run.
     fn trace(runs: u32) -> MemoryTrace {

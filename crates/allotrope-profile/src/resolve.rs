@@ -240,23 +240,15 @@ fn is_answered(coming: &[Event]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::made_events::event;
     use EventKind::{
         Allocation, Deallocation, ReallocationEnd, ReallocationFailed, ReallocationFreed,
         ReallocationStart,
     };
-    use allotrope_trace::model::EntryPoint;
 
     fn run(deeds: &[(EventKind, u64)]) -> Decoded {
-        let event = |&(kind, address): &(EventKind, u64)| Event {
-            kind,
-            entry: EntryPoint::Malloc,
-            alignment_log2: 0,
-            stack: 8,
-            address,
-            size: 1,
-        };
         Decoded {
-            events: deeds.iter().map(event).collect(),
+            events: deeds.iter().map(|&(kind, at)| event(kind, at)).collect(),
             subjects: vec![Subject::NONE; deeds.len()],
             untold: (0..deeds.len() as u32).collect(),
             ..Decoded::default()

@@ -139,23 +139,12 @@ impl Places {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_trace::model::EntryPoint;
+    use crate::made_events::event;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn event((kind, address): (EventKind, u64)) -> Event {
-        Event {
-            kind,
-            entry: EntryPoint::Malloc,
-            alignment_log2: 0,
-            stack: 8,
-            address,
-            size: 1,
-        }
-    }
-
     fn found(deeds: &[(EventKind, u64)]) -> Vec<Subject> {
-        let events: Vec<Event> = deeds.iter().copied().map(event).collect();
+        let events: Vec<Event> = deeds.iter().map(|&(kind, at)| event(kind, at)).collect();
         let mut subjects = vec![Subject::NONE; events.len()];
         let count = Places::default().find_short_lived(&events, &mut subjects);
         let found = subjects.iter().filter(|subject| subject.is_short_lived());

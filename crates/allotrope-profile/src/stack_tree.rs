@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn nodes_come_back_as_they_were() {
-        // Those of the second part follow upon the first; 64 begin a word.
+        // Those of the second part follow upon the first, the third part overlaps both.
         let node = |n: u32| StackNode {
             parent: n,
             address: u64::MAX - u64::from(n),
