@@ -364,3 +364,22 @@ fn unrelated_stacks_are_not_taken_for_each_other() {
     assert_eq!(kinds(&diff), [Kind::New, Kind::Gone]);
     assert_eq!(blames(&diff), ["draw_shadow", "parse_header"]);
 }
+
+#[test]
+fn what_balances_is_not_set_off_against_what_rose_or_fell() {
+    let glue = "operator new";
+    let mut less = Stacks::default();
+    less.add(1, &["parse", "main"]);
+    less.add(1, &["parse.isra.0", "main"]);
+    less.add(7, &[glue, "parse.isra.0", "main"]);
+    let mut more = Stacks::default();
+    more.add(3, &["parse", "main"]);
+    more.add(8, &["parse.isra.0", glue, "main"]);
+    for (before, after, difference) in [(&less, &more, 2), (&more, &less, -2)] {
+        let diff = check(std::slice::from_ref(before), std::slice::from_ref(after));
+        assert_eq!(kinds(&diff), [Kind::Changed, Kind::Moved], "{diff:#?}");
+        assert_eq!(diff.entries[0].difference, difference);
+        assert_eq!(blames(&diff)[0], "parse");
+        assert_eq!((diff.entries[1].before, diff.entries[1].after), (8, 8));
+    }
+}

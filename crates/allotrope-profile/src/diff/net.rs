@@ -9,13 +9,17 @@ use super::classes::Classes;
 use super::keys::{self, Closeness};
 use super::peel::Settled;
 
-/// Makes one thing of all with the same own functions, if some rose and some
-/// fell.
+/// Makes one thing of all with the same own functions that rose or fell, if some
+/// did the one and some the other. What balances by itself has nothing to set off.
 pub(super) fn same_functions(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
     let mut netted = Vec::new();
     for group in groups(classes, things, Closeness::GlueIgnored) {
         let things = group.into_iter().map(|(_, thing)| thing);
-        let (rose, fell): (Vec<_>, Vec<_>) = things.partition(|thing| thing.difference() > 0);
+        let (balanced, others): (Vec<_>, Vec<_>) =
+            things.partition(|thing| thing.difference() == 0);
+        netted.extend(balanced);
+        let (rose, fell): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|thing| thing.difference() > 0);
         if rose.is_empty() || fell.is_empty() {
             netted.extend(rose.into_iter().chain(fell));
         } else {
