@@ -114,8 +114,8 @@ fn of_process(process: &Process) -> Vec<String> {
     let mut all = Vec::new();
     if process.ambiguous_events > 0 {
         all.push(format!(
-            "{}: the order of {} among its threads is not certain; totals are exact, the peak \
-             and temporary allocations may be off by as many.",
+            "{}: the order of {} among its threads is not certain; totals do not depend \
+             on it, the peak and temporary allocations may be off by as many.",
             subject(process),
             events(process.ambiguous_events)
         ));
