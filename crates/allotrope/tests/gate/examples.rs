@@ -15,6 +15,8 @@ use crate::support::{record, run, skip};
 /// paths that they have in ours.
 struct Example {
     root: TempDir,
+    /// For recordings, which are kept where a test of the example fails.
+    recordings: TempDir,
     name: &'static str,
 }
 
@@ -45,7 +47,12 @@ fn copy(from: &Path, to: &Path) {
 impl Example {
     fn new(name: &'static str) -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
-        let example = Self { root, name };
+        let recordings = tempfile::tempdir().expect("a temporary folder");
+        let example = Self {
+            root,
+            recordings,
+            name,
+        };
         copy(&ours().join("examples").join(name), &example.folder());
         let git = Command::new("git")
             .args(["init", "--quiet"])
@@ -74,6 +81,7 @@ impl Example {
             .arg("test")
             .current_dir(self.folder())
             .env("PATH", path)
+            .env("TMPDIR", self.recordings.path())
             .env("CARGO_TARGET_DIR", target)
             .env("CARGO_NET_OFFLINE", "true");
         run(&mut command, b"").into()

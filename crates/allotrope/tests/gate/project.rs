@@ -11,6 +11,8 @@ use crate::support::{record, run};
 /// A project under test.
 pub struct Project {
     folder: TempDir,
+    /// For recordings, which are kept where a test of the project fails.
+    recordings: TempDir,
 }
 
 /// What `allotrope test` said.
@@ -25,6 +27,7 @@ impl Project {
     pub fn new(tests: &str) -> Self {
         let project = Self {
             folder: tempfile::tempdir().expect("a temporary folder"),
+            recordings: tempfile::tempdir().expect("a temporary folder"),
         };
         project.write("allotrope.toml", &format!("[defaults]\nruns = 2\n{tests}"));
         project.write("bench.c", include_str!("programs/bench.c"));
@@ -43,6 +46,11 @@ impl Project {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Where recordings go that are kept.
+    pub fn recordings(&self) -> &Path {
+        self.recordings.path()
     }
 
     pub fn write(&self, file: &str, text: &str) {
@@ -110,6 +118,7 @@ impl Project {
             .args(arguments)
             .current_dir(self.folder())
             .env("XDG_CACHE_HOME", self.folder().join(".cache"))
+            .env("TMPDIR", self.recordings())
             .env_remove("NO_COLOR");
         run(&mut command, b"").into()
     }

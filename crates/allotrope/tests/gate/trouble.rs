@@ -147,6 +147,7 @@ fn ctrl_c_ends_the_test_and_its_program() {
     let child = command
         .arg("test")
         .current_dir(project.folder())
+        .env("TMPDIR", project.recordings())
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
