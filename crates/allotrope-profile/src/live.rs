@@ -3,8 +3,9 @@
 //! A block has a small number that no other live block has, so that whoever keeps
 //! something about blocks keeps it in an array: an event needs one look-up, made
 //! where the events are put in order. What the books of an image keep lies here
-//! with the block's place, in one record of half a cache line; of a single stream,
-//! whose blocks are [numbered](crate::resolve) before, the place alone.
+//! with the block's place, in one record of half a cache line. Of a single stream
+//! the blocks are [numbered](crate::resolve) before, with nothing but their
+//! [places](LivePlaces).
 //!
 //! Open addressing with linear probing, 8 bytes a slot, at most five of eight
 //! slots taken; removing moves what follows back, so that nothing is left
@@ -17,7 +18,9 @@
 mod known;
 mod memory;
 mod numbered;
+mod places;
 mod records;
+mod shadow;
 mod slots;
 mod unused;
 
@@ -26,8 +29,9 @@ use allotrope_trace::model::{Event, EventKind};
 use crate::cursor::Step;
 pub(crate) use known::KnownBlocks;
 pub(crate) use numbered::NumberedBlocks;
+pub(crate) use places::{Approached, LivePlaces};
 pub(crate) use records::LiveBlock;
-use records::{ALL_WORDS, Records};
+use records::Records;
 use slots::Slots;
 use unused::Unused;
 
@@ -75,22 +79,17 @@ pub(crate) struct Spot {
 }
 
 /// The live blocks by place, with all that is known of each.
-pub(crate) type LiveBlocks = BlockTable<ALL_WORDS>;
-/// The live blocks by place, of which nothing else is kept.
-pub(crate) type LivePlaces = BlockTable<1>;
-
-/// The live blocks by place, with the first words of what is known of each.
-pub(crate) struct BlockTable<const WORDS: usize> {
+pub(crate) struct LiveBlocks {
     slots: Slots,
     mask: usize,
     shift: u32,
     taken: usize,
     /// By number.
-    records: Records<WORDS>,
+    records: Records,
     unused: Unused,
 }
 
-impl<const WORDS: usize> BlockTable<WORDS> {
+impl LiveBlocks {
     /// Blocks of these places and sizes that were inherited at `now`; they have
     /// the numbers from 0 on.
     pub(crate) fn new(inherited: impl Iterator<Item = (u64, u64)>, now: u64) -> Self {

@@ -522,7 +522,7 @@ mod tests {
         let trace = single_stream(400);
         let [runs, _] = streams(&trace);
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LivePlaces::new(std::iter::empty(), 0));
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
         let only = std::iter::once(runs.as_slice());
         let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
         assert!(ahead.counted >= WORTH_A_THREAD);
@@ -553,7 +553,7 @@ mod tests {
         let [mut runs, _] = streams(&trace);
         runs[7].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LivePlaces::new(std::iter::empty(), 0));
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
         let only = std::iter::once(runs.as_slice());
         let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
         ahead.during(|| {
@@ -581,7 +581,7 @@ mod tests {
         };
         let [runs, _] = streams(&trace);
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LivePlaces::new(std::iter::empty(), 0));
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
         let only = std::iter::once(runs.as_slice());
         let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
         let mut run = Decoded::default();
@@ -632,7 +632,7 @@ mod tests {
         let [runs, _] = streams(&trace);
         let broken = Broken(trace);
         let timeline = Timeline::new(vec![], 0);
-        let numbered = || Resolver::new(LivePlaces::new(std::iter::empty(), 0));
+        let numbered = || Resolver::new(LivePlaces::new(std::iter::empty()));
         for resolver in [None, Some(numbered())] {
             let only = std::iter::once(runs.as_slice());
             let ahead = ReadAhead::new(&broken, &timeline, only, resolver, true);

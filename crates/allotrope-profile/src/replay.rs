@@ -242,7 +242,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let short_lived =
             !code_changes && image.windows.spans().is_empty() && self.takes_blocks_together();
         let (resolver, live) = if single {
-            let places = LivePlaces::new(inherited(), start_ns);
+            let places = LivePlaces::new(inherited().map(|(place, _)| place));
             (Some(Resolver::new(places)), None)
         } else {
             (None, Some(LiveBlocks::new(inherited(), start_ns)))

@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 
 use crate::cursor::{LOOK_AHEAD, OPEN_LIMIT};
 use crate::error::ReplayError;
-use crate::live::{AHEAD, BlockNumber, LivePlaces, NO_BLOCK, hands_out};
+use crate::live::{AHEAD, Approached, BlockNumber, LivePlaces, NO_BLOCK};
 use crate::place::place_of;
 use crate::read_ahead::Decoded;
 use crate::subject::Subject;
@@ -30,7 +30,7 @@ pub(crate) type Replaced = (BlockNumber, BlockNumber);
 /// place as far as is known.
 #[derive(Clone, Copy)]
 struct Open {
-    place: u64,
+    place: Approached,
     block: BlockNumber,
     /// Another event than the answer ended the block.
     has_ended: bool,
@@ -61,57 +61,68 @@ impl Resolver {
     /// not tell, and gives what was replaced by those allocations that have none.
     pub(crate) fn resolve(&mut self, run: &mut Decoded) -> Result<(), ReplayError> {
         self.not_short_lived.clear();
-        let mut looked_at = 0;
-        for (count, &at) in run.untold.iter().enumerate() {
-            if count >= looked_at && self.live.is_worth_looking_ahead() {
-                looked_at = count + AHEAD;
-                self.look_ahead(&run.events, run.untold.get(looked_at..).unwrap_or_default());
+        let Decoded {
+            events,
+            subjects,
+            replaced,
+            untold,
+        } = run;
+        let mut untold = untold.as_slice();
+        let mut places = self.approach(events, untold);
+        while !untold.is_empty() {
+            let (next, after) = untold.split_at(untold.len().min(AHEAD));
+            let coming = self.approach(events, after);
+            for (&at, &place) in next.iter().zip(&places) {
+                let (event, coming) = (&events[at as usize], &events[at as usize + 1..]);
+                let subject = &mut subjects[at as usize];
+                *subject = match event.kind {
+                    EventKind::Allocation if self.is_short_lived(place, *subject) => {
+                        subject.proven()
+                    }
+                    EventKind::Allocation => self.hand_out(place, replaced)?,
+                    EventKind::Deallocation if self.is_short_lived_still(*subject) => {
+                        subject.proven()
+                    }
+                    EventKind::Deallocation => self.give_back(place),
+                    EventKind::ReallocationStart => self.begin_reallocation(place, coming),
+                    EventKind::ReallocationEnd => {
+                        self.end_reallocation();
+                        self.hand_out(place, replaced)?
+                    }
+                    EventKind::ReallocationFreed => {
+                        self.end_reallocation();
+                        Subject::NONE
+                    }
+                    _ => {
+                        let failed = self.open.pop().flatten();
+                        self.close(failed);
+                        Subject::NONE
+                    }
+                };
             }
-            let at = at as usize;
-            let (event, subject) = (&run.events[at], run.subjects[at]);
-            run.subjects[at] = match event.kind {
-                EventKind::Allocation if self.is_short_lived(event, subject) => subject.proven(),
-                EventKind::Allocation => self.hand_out(event, &mut run.replaced)?,
-                EventKind::Deallocation if self.is_short_lived_still(subject) => subject.proven(),
-                EventKind::Deallocation => self.give_back(event),
-                EventKind::ReallocationStart => {
-                    self.begin_reallocation(event, &run.events[at + 1..])
-                }
-                EventKind::ReallocationEnd => {
-                    self.end_reallocation();
-                    self.hand_out(event, &mut run.replaced)?
-                }
-                EventKind::ReallocationFreed => {
-                    self.end_reallocation();
-                    Subject::NONE
-                }
-                _ => {
-                    let failed = self.open.pop().flatten();
-                    self.close(failed);
-                    Subject::NONE
-                }
-            };
+            (untold, places) = (after, coming);
         }
         Ok(())
     }
 
-    /// Has what will be needed for the events at these positions brought near.
-    fn look_ahead(&self, events: &[Event], untold: &[u32]) {
-        let place = |&at: &u32| place_of(&events[at as usize]);
-        let (next, after) = untold.split_at(untold.len().min(AHEAD));
-        let next = next.iter().filter(|&&at| !hands_out(&events[at as usize]));
-        let after = after.iter().take(AHEAD).map(place);
-        self.live.ask_for_places(next.map(place), after);
+    /// What will be needed for the first of the events at these positions.
+    #[inline]
+    fn approach(&self, events: &[Event], untold: &[u32]) -> [Approached; AHEAD] {
+        let mut places = [Approached::default(); AHEAD];
+        for (place, &at) in places.iter_mut().zip(untold) {
+            *place = self.live.approach(place_of(&events[at as usize]));
+        }
+        places
     }
 
     /// Whether the block of an allocation is short-lived, which can be the case
     /// only if nothing is live at its place.
     #[inline]
-    fn is_short_lived(&mut self, event: &Event, subject: Subject) -> bool {
+    fn is_short_lived(&mut self, place: Approached, subject: Subject) -> bool {
         if !subject.is_short_lived() {
             return false;
         }
-        let live = self.live.contains(place_of(event));
+        let live = self.live.at(place) != NO_BLOCK;
         if live {
             self.not_short_lived.extend(subject.number());
         }
@@ -130,10 +141,10 @@ impl Resolver {
     #[inline]
     fn hand_out(
         &mut self,
-        event: &Event,
+        place: Approached,
         replaced: &mut VecDeque<Replaced>,
     ) -> Result<Subject, ReplayError> {
-        let blocks = self.live.hand_out(place_of(event));
+        let blocks = self.live.hand_out(place);
         if blocks.block >= Subject::MOST {
             return Err(ReplayError::TooManyLiveBlocks);
         }
@@ -146,14 +157,13 @@ impl Resolver {
     }
 
     #[inline]
-    fn give_back(&mut self, event: &Event) -> Subject {
-        let spot = self.live.find(place_of(event));
-        if spot.block == NO_BLOCK {
+    fn give_back(&mut self, place: Approached) -> Subject {
+        let block = self.live.take(place);
+        if block == NO_BLOCK {
             return Subject::NONE;
         }
-        self.live.clear(spot.at);
-        self.recycle(spot.block);
-        Subject::block(spot.block)
+        self.recycle(block);
+        Subject::block(block)
     }
 
     /// The number may be another block's, but not before an open reallocation has
@@ -163,26 +173,23 @@ impl Resolver {
         let mut open = self.open.iter_mut().flatten();
         match open.find(|open| open.block == block) {
             Some(open) => open.has_ended = true,
-            None => {
-                self.live.recycle(block);
-            }
+            None => self.live.recycle(block),
         }
     }
 
     /// A reallocation begins, and these events follow it.
     #[inline]
-    fn begin_reallocation(&mut self, event: &Event, coming: &[Event]) -> Subject {
+    fn begin_reallocation(&mut self, place: Approached, coming: &[Event]) -> Subject {
         if self.open.len() >= OPEN_LIMIT {
             let forgotten = self.open.remove(0);
             self.close(forgotten);
         }
         if is_answered(coming) {
-            let subject = self.give_back(event);
+            let subject = self.give_back(place);
             self.open.push(None);
             return subject;
         }
-        let place = place_of(event);
-        let block = self.live.find(place).block;
+        let block = self.live.at(place);
         let has_ended = false;
         let open = Open {
             place,
@@ -198,12 +205,11 @@ impl Resolver {
     #[inline]
     fn end_reallocation(&mut self) {
         let open = self.open.pop().flatten();
-        if let Some(open) = open {
-            let spot = self.live.find(open.place);
-            if spot.block == open.block {
-                self.live.clear(spot.at);
-                self.recycle(spot.block);
-            }
+        if let Some(open) = open
+            && self.live.at(open.place) == open.block
+        {
+            self.live.take(open.place);
+            self.recycle(open.block);
         }
         self.close(open);
     }
@@ -257,7 +263,7 @@ mod tests {
 
     /// After two blocks, 0 and 1, at 16 and 32 were inherited.
     fn resolver() -> Resolver {
-        Resolver::new(LivePlaces::new([(16, 1), (32, 1)].into_iter(), 0))
+        Resolver::new(LivePlaces::new([16, 32].into_iter()))
     }
 
     fn numbers(resolver: &mut Resolver, deeds: &[(EventKind, u64)]) -> Vec<Option<usize>> {

@@ -13,12 +13,9 @@ const WHOLE: &str = "all pages are mapped in one size";
 
 type Word = [u8; size_of::<u64>()];
 
-/// The first words of a [`LiveBlock`], of which the place is the very first. All
-/// are half a cache line, for nearly every record that is looked at has to come
-/// from far away.
-type Record<const WORDS: usize> = [Word; WORDS];
-/// All words of a [`LiveBlock`].
-pub(super) const ALL_WORDS: usize = 4;
+/// A [`LiveBlock`], of which the place is the first word: half a cache line, for
+/// nearly every record that is looked at has to come from far away.
+type Record = [Word; 4];
 
 /// What is known of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,17 +43,14 @@ impl LiveBlock {
     }
 
     #[inline]
-    fn record<const WORDS: usize>(&self) -> Record<WORDS> {
+    fn record(&self) -> Record {
         let origin = origin(self.site, self.thread);
-        let words = [self.place, self.size, self.allocated_ns, origin];
-        std::array::from_fn(|word| words[word].to_ne_bytes())
+        [self.place, self.size, self.allocated_ns, origin].map(u64::to_ne_bytes)
     }
 
-    /// What is not in the record is zero.
     #[inline]
-    fn of<const WORDS: usize>(record: &Record<WORDS>) -> Self {
-        let word = |word| record.get(word).map_or(0, |&word| u64::from_ne_bytes(word));
-        let [place, size, allocated_ns, origin] = std::array::from_fn(word);
+    fn of(record: &Record) -> Self {
+        let [place, size, allocated_ns, origin] = record.map(u64::from_ne_bytes);
         Self {
             place,
             size,
@@ -74,19 +68,17 @@ fn origin(site: u32, thread: u32) -> u64 {
 
 /// Records by number. A single vector of them would be moved when it grows,
 /// which takes as much memory again.
-///
-/// Whoever needs only the first words of each has only those in memory.
 #[derive(Default)]
-pub(super) struct Records<const WORDS: usize = ALL_WORDS> {
+pub(super) struct Records {
     /// Only the first is not in huge memory, for most programs need no other.
     pages: Vec<MmapMut>,
     length: usize,
 }
 
-impl<const WORDS: usize> Records<WORDS> {
+impl Records {
     /// Records of a page, which is a huge one.
     const PAGE: usize = 1 << Self::PAGE_BITS;
-    const PAGE_BITS: u32 = (HUGE_PAGE / size_of::<Record<WORDS>>()).trailing_zeros();
+    const PAGE_BITS: u32 = (HUGE_PAGE / size_of::<Record>()).trailing_zeros();
 
     /// Adds a record, and gives its number.
     #[inline]
@@ -110,7 +102,7 @@ impl<const WORDS: usize> Records<WORDS> {
     }
 
     #[inline]
-    fn at(&self, number: BlockNumber) -> &Record<WORDS> {
+    fn at(&self, number: BlockNumber) -> &Record {
         let page: &Page = self.pages[number >> Self::PAGE_BITS]
             .first_chunk()
             .expect(WHOLE);
@@ -118,7 +110,7 @@ impl<const WORDS: usize> Records<WORDS> {
     }
 
     #[inline]
-    fn at_mut(&mut self, number: BlockNumber) -> &mut Record<WORDS> {
+    fn at_mut(&mut self, number: BlockNumber) -> &mut Record {
         let page = &mut self.pages[number >> Self::PAGE_BITS];
         let page: &mut Page = page.first_chunk_mut().expect(WHOLE);
         &mut page.as_chunks_mut().0.as_chunks_mut().0[number % Self::PAGE]
@@ -188,8 +180,8 @@ mod tests {
 
     #[test]
     fn a_record_stays_as_it_is_while_others_are_added() {
-        let mut records = Records::<ALL_WORDS>::default();
-        let count = 2 * Records::<ALL_WORDS>::PAGE + 1;
+        let mut records = Records::default();
+        let count = 2 * Records::PAGE + 1;
         for number in 0..count {
             assert_eq!(records.add(LiveBlock::at(block(number).place)), number);
             assert_eq!(records.place(number), block(number).place);
@@ -202,34 +194,16 @@ mod tests {
     }
 
     #[test]
-    fn of_a_record_of_one_word_the_place_is_left() {
-        let mut records = Records::<1>::default();
-        let count = Records::<1>::PAGE + 1;
-        for number in 0..count {
-            records.add(block(number));
-        }
-        let place = |number| LiveBlock::at(block(number).place);
-        assert!((0..count).all(|number| records.get(number) == place(number)));
-        assert_eq!(records.replace(7, block(8)), place(7));
-        records.describe(7, (1, 2), (3, 4));
-        assert_eq!(records.get(7), place(8));
-        assert_eq!(records.get(8), place(8));
-    }
-
-    #[test]
     fn no_record_lies_in_two_cache_lines() {
-        let mut records = Records::<ALL_WORDS>::default();
+        let mut records = Records::default();
         records.add(LiveBlock::at(0));
-        assert_eq!(
-            records.pages[0].as_ptr().addr() % size_of::<Record<ALL_WORDS>>(),
-            0
-        );
-        assert_eq!(64 % size_of::<Record<ALL_WORDS>>(), 0);
+        assert_eq!(records.pages[0].as_ptr().addr() % size_of::<Record>(), 0);
+        assert_eq!(64 % size_of::<Record>(), 0);
     }
 
     #[test]
     fn asking_for_a_record_that_is_none_does_nothing() {
-        let records = Records::<ALL_WORDS>::default();
+        let records = Records::default();
         records.bring_near(0);
         records.bring_near(usize::MAX);
     }
