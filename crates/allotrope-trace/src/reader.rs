@@ -158,11 +158,10 @@ impl<S: Source> TraceReader<S> {
         let payload = workspace
             .payload
             .load(&self.source, at.offset, &at.header)?;
-        workspace
+        let counted = workspace
             .decoder
             .decode(payload, at.header.items as usize, into)
             .map_err(|malformed| malformed_at(at.offset, malformed))?;
-        let counted = into.iter().filter(|event| event.is_counted()).count();
         if counted == at.counted as usize {
             Ok(())
         } else {

@@ -1,8 +1,10 @@
 //! Events to columns. Makes no choice of compression and writes no chunk.
 
+use super::block_list::{Block, BlockKind, BlockNumber};
 use super::column::Column;
+use super::freed::class_of;
 use super::key_index::KeyIndex;
-use super::prediction::{BlockNumber, Blocks, Guess};
+use super::prediction::{Blocks, Guess};
 use super::successors::{NO_SHAPE, ShapeNumber, Successors};
 use super::{
     ADDRESSES, COLUMNS, DISTANCES, FAR, FOREIGN, MARKS, MOST_BYTES, PLACES, SHAPES, SIZES, STACKS,
@@ -136,7 +138,7 @@ impl Encoder {
         self.shape_of.reset();
         self.freeing = [NO_SHAPE; 32];
         self.successors.reset();
-        self.blocks.reset(events);
+        self.blocks.reset();
         self.block_at.reset();
         self.sums = Sums::default();
         self.patience = PATIENCE;
@@ -155,15 +157,17 @@ impl Encoder {
         self.sums.add_allocation(address, size);
         self.sums.add_deallocation(address);
         let mut bits = self.size(shape, size);
-        let guess = self.blocks.guess(size, false);
+        let class = class_of(size);
+        let guess = self.blocks.guess(class, false);
         if address != guess.address {
             bits |= self.other_address(guess, address);
-            self.blocks.push_freed(address, size);
+            self.blocks.push_freed(address, class);
         } else if !guess.is_own() {
             self.blocks.confirm(guess);
-            self.blocks.push_freed(address, size);
+            self.blocks.push_freed(address, class);
         } // Otherwise it would come off its stack and go back to it at once.
-        self.blocks.allocate_and_deallocate(address, size, shape);
+        self.blocks
+            .allocate_and_deallocate(address, size, BlockKind::new(shape, class));
         self.successors.allocated(shape);
         let freeing = self.deallocation_shape(deallocation);
         self.successors.deallocated(shape);
@@ -173,11 +177,13 @@ impl Encoder {
     #[inline(always)]
     fn allocation(&mut self, event: &Event, reallocation: bool) -> u8 {
         let (shape, field) = self.allocation_shape(event);
-        let bits = self.size_and_address(event, shape, reallocation);
+        let class = class_of(event.size);
+        let bits = self.size_and_address(event, shape, class, reallocation);
         self.successors.allocated(shape);
         let number = self.blocks.len();
+        let of = BlockKind::new(shape, class);
         self.blocks
-            .allocate(event.address, event.size, shape, reallocation);
+            .allocate(event.address, event.size, of, reallocation);
         self.block_at.insert(event.address, number);
         field | bits
     }
@@ -186,13 +192,13 @@ impl Encoder {
     fn deallocation(&mut self, event: &Event) -> u8 {
         let field = self.deallocation_shape(event);
         self.sums.add_deallocation(event.address);
-        let Some((number, of, bits)) = self.live_block(event.address) else {
+        let Some((number, block, bits)) = self.live_block(event.address) else {
             self.foreign(event.address);
             self.blocks.deallocate_foreign(event.address);
             return field | deallocation::FOREIGN;
         };
-        self.successors.deallocated(of);
-        self.blocks.deallocate(number);
+        self.successors.deallocated(block.of.shape());
+        self.blocks.deallocate(number, &block);
         field | bits
     }
 
@@ -215,13 +221,13 @@ impl Encoder {
         let told = self.shape(event, key_of(event, 0));
         let field = self.told(told);
         self.sums.add_deallocation(event.address);
-        let Some((number, of, bits)) = self.live_block(event.address) else {
+        let Some((number, block, bits)) = self.live_block(event.address) else {
             self.foreign(event.address);
             self.blocks.start_foreign_reallocation(event.address);
             return field | deallocation::FOREIGN;
         };
-        self.successors.deallocated(of);
-        self.blocks.start_reallocation(number);
+        self.successors.deallocated(block.of.shape());
+        self.blocks.start_reallocation(number, &block);
         field | bits
     }
 
@@ -240,7 +246,8 @@ impl Encoder {
     #[inline(always)]
     fn allocation_shape(&mut self, event: &Event) -> (ShapeNumber, u8) {
         let key = key_of(event, event.stack);
-        let [first, second] = self.successors.foreseen();
+        let foreseen = self.successors.foreseen();
+        let (first, second) = (foreseen.first(), foreseen.second());
         if let Some(shape) = self.shapes.get(usize::from(first))
             && shape.key == key
         {
@@ -283,7 +290,8 @@ impl Encoder {
     /// The upper bits of the symbol of any event but a mark.
     #[inline(always)]
     fn told(&mut self, shape: Told) -> u8 {
-        let [first, second] = self.successors.foreseen();
+        let foreseen = self.successors.foreseen();
+        let (first, second) = (foreseen.first(), foreseen.second());
         if shape.number == first {
             return field::FIRST << 2;
         }
@@ -346,10 +354,16 @@ impl Encoder {
 
     /// The bits of an allocation's symbol.
     #[inline(always)]
-    fn size_and_address(&mut self, event: &Event, shape: ShapeNumber, reallocation: bool) -> u8 {
+    fn size_and_address(
+        &mut self,
+        event: &Event,
+        shape: ShapeNumber,
+        class: u8,
+        reallocation: bool,
+    ) -> u8 {
         self.sums.add_allocation(event.address, event.size);
         let mut bits = self.size(shape, event.size);
-        let guess = self.blocks.guess(event.size, reallocation);
+        let guess = self.blocks.guess(class, reallocation);
         if event.address == guess.address {
             self.blocks.confirm(guess);
         } else {
@@ -393,30 +407,30 @@ impl Encoder {
         self.last_address = address;
     }
 
-    /// The live block at the address, the shape of its allocation and the bits
-    /// of its deallocation's symbol. The slots are looked at first: in most
+    /// The live block at the address, its number and the bits of its
+    /// deallocation's symbol. The slots are looked at first: in most
     /// programs most blocks are there.
     #[inline(always)]
-    fn live_block(&mut self, address: u64) -> Option<(BlockNumber, ShapeNumber, u8)> {
+    fn live_block(&mut self, address: u64) -> Option<(BlockNumber, Block, u8)> {
         let [first, second] = self.blocks.slots();
-        if let Some(shape) = self.shape_if_at(first, address) {
-            return Some((first, shape, deallocation::FIRST));
+        if let Some(block) = self.block_if_at(first, address) {
+            return Some((first, block, deallocation::FIRST));
         }
-        if let Some(shape) = self.shape_if_at(second, address) {
-            return Some((second, shape, deallocation::SECOND));
+        if let Some(block) = self.block_if_at(second, address) {
+            return Some((second, block, deallocation::SECOND));
         }
         let number = self.block_at.get(address)?;
-        let shape = self.shape_if_at(number, address)?;
+        let block = self.block_if_at(number, address)?;
         let distance = self.blocks.len() - 1 - number;
         self.columns[DISTANCES].varint(distance.into());
-        Some((number, shape, deallocation::DISTANCE))
+        Some((number, block, deallocation::DISTANCE))
     }
 
-    /// The shape of the block of this number, if it is a live one there.
+    /// The block of this number, if it is a live one there.
     #[inline(always)]
-    fn shape_if_at(&self, number: BlockNumber, address: u64) -> Option<ShapeNumber> {
+    fn block_if_at(&self, number: BlockNumber, address: u64) -> Option<Block> {
         let block = self.blocks.live(number)?;
-        (block.address == address).then_some(block.shape)
+        (block.address == address).then_some(block)
     }
 
     fn foreign(&mut self, address: u64) {

@@ -1,16 +1,21 @@
 //! Addresses that were given back, last in, first out in each size class, as
 //! allocators hand them out again.
 
+use std::hint::select_unpredictable;
+
+use super::zeroed;
+
 /// Blocks of one 16-byte class below this size are reused last in, first out.
 const SMALL: u64 = 1024;
 const SMALL_CLASSES: usize = 66;
 /// Larger blocks have a class for each power of two.
 const CLASSES: usize = SMALL_CLASSES + 64;
 /// The class of blocks that were allocated before the chunk, of unknown size.
-pub(crate) const UNKNOWN_SIZE: u8 = CLASSES as u8;
+pub(crate) const UNKNOWN_SIZE: u8 = u8::MAX;
+const _: () = assert!(CLASSES <= UNKNOWN_SIZE as usize);
 
-/// Addresses in a stack at most. When there would be more, the older half is
-/// forgotten, which bounds the memory.
+/// Addresses in a stack at most; when there are so many, the older half is
+/// forgotten at once, so that a byte counts them.
 const DEPTH: usize = 256;
 /// Places that are looked at, from the top of a stack on.
 pub(crate) const PLACES: usize = 8;
@@ -25,49 +30,69 @@ pub(crate) fn class_of(size: u64) -> u8 {
     }
 }
 
+/// Classes that a byte can name, more than there are: no look at a stack or an
+/// address need see whether it is within.
+const NAMES: usize = 1 << u8::BITS;
+
 /// A stack of freed addresses for each class.
 #[derive(Debug)]
 pub(crate) struct Freed {
-    /// `DEPTH` for each class.
-    addresses: Vec<u64>,
-    depths: [u16; CLASSES + 1],
+    /// `DEPTH` for each class; those of classes that there are not are never
+    /// written to, nor resident. The last one of unknown size is what is expected
+    /// where nothing is freed: so it lies below the bottom of their stack, and
+    /// comes into use as a place of it only when older ones are forgotten.
+    addresses: Box<[u64; NAMES * DEPTH]>,
+    depths: [u8; NAMES],
 }
 
 impl Default for Freed {
     fn default() -> Self {
         Self {
-            addresses: vec![0; (CLASSES + 1) * DEPTH],
-            depths: [0; CLASSES + 1],
+            addresses: zeroed(),
+            depths: [0; NAMES],
         }
     }
 }
 
+/// Where the address at a depth from the bottom of the class's stack is.
+#[inline(always)]
+fn at(class: u8, depth: u8) -> usize {
+    usize::from(u16::from(class) << u8::BITS | u16::from(depth))
+}
+
 impl Freed {
     pub(crate) fn reset(&mut self) {
-        self.depths = [0; CLASSES + 1];
+        self.depths = [0; NAMES];
+        self.expect_fresh(0);
     }
 
     /// The class whose stack serves an allocation of this class: that of
-    /// unknown sizes, if its own is empty.
+    /// unknown sizes, if its own is empty. Which it is, is hard to foresee.
     #[inline(always)]
     pub(crate) fn serving(&self, class: u8) -> u8 {
-        if self.depths[usize::from(class)] == 0 {
-            UNKNOWN_SIZE
-        } else {
-            class
-        }
+        let is_empty = self.depths[usize::from(class)] == 0;
+        select_unpredictable(is_empty, UNKNOWN_SIZE, class)
+    }
+
+    /// What to expect where no address is freed.
+    #[inline(always)]
+    pub(crate) fn expect_fresh(&mut self, address: u64) {
+        self.addresses[at(UNKNOWN_SIZE, u8::MAX)] = address;
     }
 
     /// The class's addresses, the last freed one last.
     #[inline(always)]
     fn stack(&self, class: u8) -> &[u64] {
-        let from = usize::from(class) * DEPTH;
+        let from = at(class, 0);
         &self.addresses[from..from + usize::from(self.depths[usize::from(class)])]
     }
 
+    /// The address on the top of the stack of a class that [serves](Self::serving)
+    /// another, or the one that is expected where there is none.
     #[inline(always)]
-    pub(crate) fn top(&self, class: u8) -> Option<u64> {
-        self.stack(class).last().copied()
+    pub(crate) fn top(&self, serving: u8) -> u64 {
+        let depth = self.depths[usize::from(serving)];
+        self.addresses[at(serving, depth.wrapping_sub(1))]
     }
 
     #[inline(always)]
@@ -78,21 +103,21 @@ impl Freed {
 
     #[inline(always)]
     pub(crate) fn push(&mut self, class: u8, address: u64) {
-        let depth = usize::from(self.depths[usize::from(class)]);
-        let from = usize::from(class) * DEPTH;
-        self.addresses[from + depth] = address;
-        self.depths[usize::from(class)] = depth as u16 + 1;
-        if depth + 1 == DEPTH {
+        let depth = &mut self.depths[usize::from(class)];
+        self.addresses[at(class, *depth)] = address;
+        *depth = depth.wrapping_add(1);
+        if *depth == 0 {
             self.forget_older_half(class);
         }
     }
 
+    /// Of a stack of `DEPTH` addresses.
     #[cold]
     fn forget_older_half(&mut self, class: u8) {
-        let from = usize::from(class) * DEPTH;
+        let from = at(class, 0);
         self.addresses
             .copy_within(from + DEPTH / 2..from + DEPTH, from);
-        self.depths[usize::from(class)] = DEPTH as u16 / 2;
+        self.depths[usize::from(class)] = (DEPTH / 2) as u8;
     }
 
     /// At which place the address is among the last freed ones: 1 is the top.
@@ -127,12 +152,11 @@ impl Freed {
     /// than to move all above.
     #[inline(always)]
     pub(crate) fn take(&mut self, class: u8, place: u8) -> Option<u64> {
-        let depth = usize::from(self.depths[usize::from(class)]);
-        let from = usize::from(class) * DEPTH;
-        let at = from + depth.checked_sub(usize::from(place))?;
-        let address = *self.addresses.get(at)?;
-        self.addresses[at] = self.addresses[from + depth - 1];
-        self.depths[usize::from(class)] = depth as u16 - 1;
+        let depth = self.depths[usize::from(class)];
+        let (taken, top) = (depth.checked_sub(place)?, depth.wrapping_sub(1));
+        let address = self.addresses[at(class, taken)];
+        self.addresses[at(class, taken)] = self.addresses[at(class, top)];
+        self.depths[usize::from(class)] = top;
         Some(address)
     }
 }
@@ -171,6 +195,6 @@ mod tests {
         (0..DEPTH as u64).for_each(|i| freed.push(0, i));
         assert_eq!(freed.stack(0), (128..256).collect::<Vec<u64>>());
         freed.push(0, 7);
-        assert_eq!(freed.top(0), Some(7));
+        assert_eq!(freed.top(0), 7);
     }
 }

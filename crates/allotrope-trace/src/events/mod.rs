@@ -6,6 +6,7 @@
 //! symbol byte and nothing else. What the columns hold is in
 //! `docs/trace-format.md`, "Events".
 
+mod block_list;
 mod column;
 mod decode;
 mod encode;
@@ -106,4 +107,12 @@ pub(crate) const fn mark_position(kind: EventKind) -> usize {
         EventKind::Thread => 1,
         _ => 2,
     }
+}
+
+/// An array that becomes resident where it is written to.
+fn zeroed<T: Copy + Default, const LENGTH: usize>() -> Box<[T; LENGTH]> {
+    let Ok(zeroed) = vec![T::default(); LENGTH].into_boxed_slice().try_into() else {
+        unreachable!("as many as were made");
+    };
+    zeroed
 }

@@ -4,42 +4,19 @@
 //! event that was guessed right costs no bytes but its symbol. A wrong guess
 //! costs size, never correctness. Every step is O(1).
 
-use super::freed::{Freed, UNKNOWN_SIZE, class_of};
-use super::successors::ShapeNumber;
-
-/// Number of a block: how many allocations of the chunk came before it; there
-/// are never more than events.
-pub(crate) type BlockNumber = u16;
-/// No block: a chunk holds fewer events than this.
-pub(crate) const NONE: BlockNumber = BlockNumber::MAX;
-
-/// An allocation of the chunk: sixteen bytes, for there are many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Block {
-    pub address: u64,
-    /// While it is live: the next older live block.
-    older: BlockNumber,
-    /// While it is live: the next newer live block.
-    newer: BlockNumber,
-    /// The shape of its allocation.
-    pub shape: ShapeNumber,
-    class: u8,
-    live: bool,
-}
+use super::block_list::{Block, BlockKind, BlockList, BlockNumber, NONE};
+use super::freed::{Freed, UNKNOWN_SIZE};
 
 /// The blocks of a chunk and the two guesses which is deallocated next.
 #[derive(Debug)]
 pub(crate) struct Blocks {
-    blocks: Vec<Block>,
-    newest: BlockNumber,
+    blocks: BlockList,
     freed: Freed,
     /// After an allocation: the newest live blocks. After a deallocation: the
     /// older and newer live neighbour of its block.
     slots: [BlockNumber; 2],
     /// The block of the innermost open reallocation.
     open: Option<Open>,
-    /// Where a bump allocator would put the next block.
-    bump: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,49 +43,44 @@ impl Guess {
     }
 }
 
-/// Bytes from one block of this size to the next in glibc.
-#[inline]
-fn footprint(size: u64) -> u64 {
-    (size.wrapping_add(8 + 15) & !15).max(32)
+/// Where a bump allocator puts the next block after this one: as glibc does.
+#[inline(always)]
+fn bump(address: u64, size: u64) -> u64 {
+    let footprint = (size.wrapping_add(8 + 15) & !15).max(32);
+    address.wrapping_add(footprint)
 }
 
 impl Default for Blocks {
     fn default() -> Self {
         Self {
-            blocks: Vec::new(),
-            newest: NONE,
+            blocks: BlockList::default(),
             freed: Freed::default(),
             slots: [NONE; 2],
             open: None,
-            bump: 0,
         }
     }
 }
 
 impl Blocks {
-    /// Forgets everything, keeps the memory. There will be at most `events`
-    /// blocks.
-    pub(crate) fn reset(&mut self, events: usize) {
-        self.blocks.clear();
-        self.blocks.reserve(events);
-        self.newest = NONE;
+    /// Forgets everything, keeps the memory.
+    pub(crate) fn reset(&mut self) {
+        self.blocks.reset();
         self.freed.reset();
         self.slots = [NONE; 2];
         self.open = None;
-        self.bump = 0;
     }
 
     /// Number of blocks, live or not.
     #[inline(always)]
     pub(crate) fn len(&self) -> u16 {
-        self.blocks.len() as u16
+        self.blocks.len()
     }
 
-    /// The block, if it is live as far as the chunk tells.
+    /// The block, if it is live as far as the chunk tells; its number stood in a
+    /// slot, or is below [`Self::len`].
     #[inline(always)]
-    pub(crate) fn live(&self, number: BlockNumber) -> Option<&Block> {
-        let block = self.blocks.get(usize::from(number))?;
-        block.live.then_some(block)
+    pub(crate) fn live(&self, number: BlockNumber) -> Option<Block> {
+        self.blocks.live(number)
     }
 
     /// The guesses which block is deallocated next.
@@ -117,14 +89,13 @@ impl Blocks {
         self.slots
     }
 
-    /// Guesses the address of an allocation of this size. `reallocation`: it
-    /// is the end of one, which most often stays in place.
+    /// Guesses the address of an allocation of a size of this class. `reallocation`:
+    /// it is the end of one, which most often stays in place.
     #[inline(always)]
-    pub(crate) fn guess(&self, size: u64, reallocation: bool) -> Guess {
-        let class = self.freed.serving(class_of(size));
-        let top = self.freed.top(class);
+    pub(crate) fn guess(&self, class: u8, reallocation: bool) -> Guess {
+        let class = self.freed.serving(class);
         let mut guess = Guess {
-            address: top.unwrap_or(self.bump),
+            address: self.freed.top(class),
             class,
             from_stack: true,
         };
@@ -162,61 +133,36 @@ impl Blocks {
 
     /// Takes note of an allocation.
     #[inline(always)]
-    pub(crate) fn allocate(
-        &mut self,
-        address: u64,
-        size: u64,
-        shape: ShapeNumber,
-        reallocation: bool,
-    ) {
+    pub(crate) fn allocate(&mut self, address: u64, size: u64, of: BlockKind, reallocation: bool) {
         if reallocation {
             self.close(address);
         }
-        let number = self.len();
-        let older = self.newest;
-        if let Some(block) = self.blocks.get_mut(usize::from(older)) {
-            block.newer = number;
-        }
-        self.blocks.push(Block {
-            address,
-            older,
-            newer: NONE,
-            shape,
-            class: class_of(size),
-            live: true,
-        });
-        self.newest = number;
+        let older = self.blocks.newest();
+        let number = self.blocks.push(address, of);
         self.slots = [number, older];
-        self.bump = address.wrapping_add(footprint(size));
+        self.freed.expect_fresh(bump(address, size));
     }
 
-    /// Puts the address of a block of this size onto its stack.
+    /// Puts the address of a block of a size of this class onto its stack.
     #[inline(always)]
-    pub(crate) fn push_freed(&mut self, address: u64, size: u64) {
-        self.freed.push(class_of(size), address);
+    pub(crate) fn push_freed(&mut self, address: u64, class: u8) {
+        self.freed.push(class, address);
     }
 
     /// As [`Self::allocate`] and [`Self::deallocate`] of the same block, but
     /// for [`Self::push_freed`].
     #[inline(always)]
-    pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, shape: ShapeNumber) {
-        self.blocks.push(Block {
-            address,
-            older: self.newest,
-            newer: NONE,
-            shape,
-            class: class_of(size),
-            live: false,
-        });
-        self.slots = [self.newest, NONE];
-        self.bump = address.wrapping_add(footprint(size));
+    pub(crate) fn allocate_and_deallocate(&mut self, address: u64, size: u64, of: BlockKind) {
+        self.blocks.push_retired(address, of);
+        self.slots = [self.blocks.newest(), NONE];
+        self.freed.expect_fresh(bump(address, size));
     }
 
     /// Takes note of the deallocation of a live block of the chunk.
     #[inline(always)]
-    pub(crate) fn deallocate(&mut self, number: BlockNumber) {
-        let Block { address, class, .. } = self.retire(number);
-        self.freed.push(class, address);
+    pub(crate) fn deallocate(&mut self, number: BlockNumber, block: &Block) {
+        self.retire(number);
+        self.freed.push(block.of.class(), block.address);
     }
 
     /// Takes note of the deallocation of a block that the chunk does not know.
@@ -226,9 +172,12 @@ impl Blocks {
     }
 
     /// Takes note of the start of a reallocation of a live block of the chunk.
-    pub(crate) fn start_reallocation(&mut self, number: BlockNumber) {
-        let Block { address, class, .. } = self.retire(number);
-        self.open = Some(Open { address, class });
+    pub(crate) fn start_reallocation(&mut self, number: BlockNumber, block: &Block) {
+        self.retire(number);
+        self.open = Some(Open {
+            address: block.address,
+            class: block.of.class(),
+        });
     }
 
     /// Takes note of that of a block that the chunk does not know.
@@ -258,44 +207,48 @@ impl Blocks {
 
     /// The block is live no longer.
     #[inline(always)]
-    fn retire(&mut self, number: BlockNumber) -> Block {
-        let block = &mut self.blocks[usize::from(number)];
-        block.live = false;
-        let block = *block;
-        match self.blocks.get_mut(usize::from(block.newer)) {
-            Some(newer) => newer.older = block.older,
-            None => self.newest = block.older,
-        }
-        if let Some(older) = self.blocks.get_mut(usize::from(block.older)) {
-            older.newer = block.newer;
-        }
-        self.slots = [block.older, block.newer];
-        block
+    fn retire(&mut self, number: BlockNumber) {
+        self.slots = self.blocks.retire(number);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::freed::class_of;
+    use super::super::successors::ShapeNumber;
     use super::*;
 
     fn guess(blocks: &Blocks, size: u64) -> u64 {
-        blocks.guess(size, false).address
+        blocks.guess(class_of(size), false).address
+    }
+
+    fn kind(size: u64, shape: ShapeNumber) -> BlockKind {
+        BlockKind::new(shape, class_of(size))
+    }
+
+    fn allocate(blocks: &mut Blocks, address: u64, size: u64) {
+        blocks.allocate(address, size, kind(size, 0), false);
+    }
+
+    fn deallocate(blocks: &mut Blocks, number: BlockNumber) {
+        let block = blocks.live(number).expect("a live block");
+        blocks.deallocate(number, &block);
     }
 
     #[test]
     fn blocks_freed_last_are_guessed_first_in_their_class() {
         let mut blocks = Blocks::default();
-        blocks.allocate(0x1000, 24, 0, false);
-        blocks.allocate(0x2000, 20, 0, false);
-        blocks.allocate(0x3000, 200, 0, false);
-        blocks.deallocate(0);
-        blocks.deallocate(1);
-        blocks.deallocate(2);
+        allocate(&mut blocks, 0x1000, 24);
+        allocate(&mut blocks, 0x2000, 20);
+        allocate(&mut blocks, 0x3000, 200);
+        deallocate(&mut blocks, 0);
+        deallocate(&mut blocks, 1);
+        deallocate(&mut blocks, 2);
         // 24 and 20 bytes share a class of 32 bytes (8 of header), 200 does not.
-        let right = blocks.guess(17, false);
+        let right = blocks.guess(class_of(17), false);
         assert_eq!(right.address, 0x2000);
         blocks.confirm(right);
-        blocks.allocate(0x2000, 17, 0, false);
+        allocate(&mut blocks, 0x2000, 17);
         assert_eq!(guess(&blocks, 17), 0x1000);
         assert_eq!(guess(&blocks, 200), 0x3000);
     }
@@ -304,10 +257,10 @@ mod tests {
     fn a_block_further_down_is_found_by_its_place_and_gone_then() {
         let mut blocks = Blocks::default();
         for number in 0..3 {
-            blocks.allocate(0x1000 + u64::from(number) * 64, 24, 0, false);
-            blocks.deallocate(number);
+            allocate(&mut blocks, 0x1000 + u64::from(number) * 64, 24);
+            deallocate(&mut blocks, number);
         }
-        let wrong = blocks.guess(24, false);
+        let wrong = blocks.guess(class_of(24), false);
         assert_eq!(wrong.address, 0x1080);
         assert_eq!(blocks.find(wrong, 0x1040), 2);
         assert_eq!(blocks.find(wrong, 0x1040), 0);
@@ -322,54 +275,55 @@ mod tests {
         for (round, (address, size)) in history.into_iter().enumerate() {
             if round == 2 {
                 // A live block in between.
-                at_once.allocate(0x5000, 40, 1, false);
-                one_by_one.allocate(0x5000, 40, 1, false);
+                allocate(&mut at_once, 0x5000, 40);
+                allocate(&mut one_by_one, 0x5000, 40);
             }
-            let shape = round as u16;
-            at_once.allocate_and_deallocate(address, size, shape);
-            at_once.push_freed(address, size);
-            one_by_one.allocate(address, size, shape, false);
-            one_by_one.deallocate(one_by_one.len() - 1);
-            // The block of a pair is never looked at again, but for ...
-            let last = usize::from(one_by_one.len() - 1);
-            assert_eq!(at_once.blocks[last], one_by_one.blocks[last]);
-            // ... nothing; all else is the same, but for `newer` of a live one.
+            let of = kind(size, round as u16);
+            at_once.allocate_and_deallocate(address, size, of);
+            at_once.push_freed(address, of.class());
+            one_by_one.allocate(address, size, of, false);
+            let number = one_by_one.len() - 1;
+            deallocate(&mut one_by_one, number);
+            assert_eq!(at_once.len(), one_by_one.len());
+            assert_eq!(at_once.live(number), None);
             assert_eq!(at_once.slots, one_by_one.slots);
-            assert_eq!(at_once.newest, one_by_one.newest);
+            assert_eq!(at_once.blocks.newest(), one_by_one.blocks.newest());
             assert_eq!(guess(&at_once, size), guess(&one_by_one, size));
-            assert_eq!(at_once.bump, one_by_one.bump);
+            // Of which nothing is freed.
+            assert_eq!(guess(&at_once, 5_000), guess(&one_by_one, 5_000));
+            assert_eq!(guess(&at_once, 5_000), bump(address, size));
         }
-        one_by_one.blocks[2].newer = NONE;
-        assert_eq!(at_once.blocks, one_by_one.blocks);
+        assert_eq!(at_once.live(2), one_by_one.live(2));
     }
 
     #[test]
     fn slots_hold_the_neighbours_of_the_last_freed_block() {
         let mut blocks = Blocks::default();
         for i in 0..4 {
-            blocks.allocate(i * 64, 8, 0, false);
+            allocate(&mut blocks, i * 64, 8);
         }
         assert_eq!(blocks.slots(), [3, 2]);
-        blocks.deallocate(1);
+        deallocate(&mut blocks, 1);
         assert_eq!(blocks.slots(), [0, 2]);
-        blocks.deallocate(2);
+        deallocate(&mut blocks, 2);
         assert_eq!(blocks.slots(), [0, 3]);
-        blocks.deallocate(3);
+        deallocate(&mut blocks, 3);
         assert_eq!(blocks.slots(), [0, NONE]);
     }
 
     #[test]
     fn a_reallocation_is_guessed_to_stay_and_frees_its_place_when_it_moves() {
         let mut blocks = Blocks::default();
-        blocks.allocate(0x1000, 24, 0, false);
-        blocks.start_reallocation(0);
-        assert_eq!(blocks.guess(48, true).address, 0x1000);
-        blocks.allocate(0x5000, 48, 0, true);
+        allocate(&mut blocks, 0x1000, 24);
+        let block = blocks.live(0).expect("a live block");
+        blocks.start_reallocation(0, &block);
+        assert_eq!(blocks.guess(class_of(48), true).address, 0x1000);
+        blocks.allocate(0x5000, 48, kind(48, 0), true);
         assert_eq!(guess(&blocks, 24), 0x1000);
     }
 
     #[test]
-    fn the_largest_sizes_have_a_footprint() {
-        let _ = footprint(u64::MAX);
+    fn the_largest_sizes_do_not_overflow() {
+        let _ = bump(u64::MAX, u64::MAX);
     }
 }
