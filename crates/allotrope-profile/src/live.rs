@@ -29,7 +29,7 @@ use allotrope_trace::model::{Event, EventKind};
 use crate::cursor::Step;
 pub(crate) use known::KnownBlocks;
 pub(crate) use numbered::NumberedBlocks;
-pub(crate) use places::{Approached, LivePlaces};
+pub(crate) use places::{CellNumber, LivePlaces};
 pub(crate) use records::LiveBlock;
 use records::Records;
 use slots::Slots;

@@ -5,7 +5,7 @@
 //! from event to event follows places, and only what is shown to people is an
 //! address again.
 
-use allotrope_trace::model::Event;
+use allotrope_trace::model::{AddressSpace, EntryPoint, Event};
 
 /// The address space stands above what any program's address needs: x86-64
 /// gives a program less than 2^56 bytes.
@@ -14,8 +14,24 @@ const SPACE_SHIFT: u32 = u64::BITS - 2;
 /// The place of which an event speaks.
 #[inline]
 pub(crate) const fn place_of(event: &Event) -> u64 {
-    event.address ^ (event.entry.address_space() as u64) << SPACE_SHIFT
+    event.address ^ space(event.entry) << SPACE_SHIFT
 }
+
+/// The number of an entry point's address space: those of the last entry points
+/// follow one another, so that three instructions find it.
+#[inline]
+const fn space(entry: EntryPoint) -> u64 {
+    (entry as u64).saturating_sub(EntryPoint::Pool as u64 - AddressSpace::Pools as u64)
+}
+
+const _: () = {
+    let mut at = 0;
+    while at < EntryPoint::ALL.len() {
+        let entry = EntryPoint::ALL[at];
+        assert!(space(entry) == entry.address_space() as u64);
+        at += 1;
+    }
+};
 
 /// The address at a place.
 #[inline]
@@ -26,7 +42,7 @@ pub(crate) const fn address_at(place: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_trace::model::{EntryPoint, EventKind};
+    use allotrope_trace::model::EventKind;
 
     #[test]
     fn one_address_is_three_places() {

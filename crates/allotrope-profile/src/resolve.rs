@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 
 use crate::cursor::{LOOK_AHEAD, OPEN_LIMIT};
 use crate::error::ReplayError;
-use crate::live::{AHEAD, Approached, BlockNumber, LivePlaces, NO_BLOCK};
+use crate::live::{AHEAD, BlockNumber, CellNumber, LivePlaces, NO_BLOCK};
 use crate::place::place_of;
 use crate::read_ahead::Decoded;
 use crate::subject::Subject;
@@ -30,7 +30,7 @@ pub(crate) type Replaced = (BlockNumber, BlockNumber);
 /// place as far as is known.
 #[derive(Clone, Copy)]
 struct Open {
-    place: Approached,
+    place: u64,
     block: BlockNumber,
     /// Another event than the answer ended the block.
     has_ended: bool,
@@ -67,62 +67,106 @@ impl Resolver {
             replaced,
             untold,
         } = run;
+        let (events, subjects) = (events.as_slice(), subjects.as_mut_slice());
         let mut untold = untold.as_slice();
-        let mut places = self.approach(events, untold);
+        let mut cells = self.approach(events, untold);
         while !untold.is_empty() {
             let (next, after) = untold.split_at(untold.len().min(AHEAD));
             let coming = self.approach(events, after);
-            for (&at, &place) in next.iter().zip(&places) {
+            for (&at, &cell) in next.iter().zip(&cells) {
                 let (event, coming) = (&events[at as usize], &events[at as usize + 1..]);
                 let subject = &mut subjects[at as usize];
-                *subject = match event.kind {
-                    EventKind::Allocation if self.is_short_lived(place, *subject) => {
-                        subject.proven()
-                    }
-                    EventKind::Allocation => self.hand_out(place, replaced)?,
-                    EventKind::Deallocation if self.is_short_lived_still(*subject) => {
-                        subject.proven()
-                    }
-                    EventKind::Deallocation => self.give_back(place),
-                    EventKind::ReallocationStart => self.begin_reallocation(place, coming),
-                    EventKind::ReallocationEnd => {
-                        self.end_reallocation();
-                        self.hand_out(place, replaced)?
-                    }
-                    EventKind::ReallocationFreed => {
-                        self.end_reallocation();
-                        Subject::NONE
-                    }
-                    _ => {
-                        let failed = self.open.pop().flatten();
-                        self.close(failed);
-                        Subject::NONE
-                    }
+                *subject = match self.resolve_plain(event.kind, cell, *subject) {
+                    Some(subject) => subject,
+                    None => self.resolve_any(event, coming, *subject, replaced)?,
                 };
             }
-            (untold, places) = (after, coming);
+            (untold, cells) = (after, coming);
         }
         Ok(())
     }
 
-    /// What will be needed for the first of the events at these positions.
+    /// The cells of the first of the events at these positions, which are brought near.
     #[inline]
-    fn approach(&self, events: &[Event], untold: &[u32]) -> [Approached; AHEAD] {
-        let mut places = [Approached::default(); AHEAD];
-        for (place, &at) in places.iter_mut().zip(untold) {
-            *place = self.live.approach(place_of(&events[at as usize]));
+    fn approach(&self, events: &[Event], untold: &[u32]) -> [CellNumber; AHEAD] {
+        let mut cells = [CellNumber::NONE; AHEAD];
+        for (cell, &at) in cells.iter_mut().zip(untold) {
+            *cell = self.live.approach(place_of(&events[at as usize]));
         }
-        places
+        cells
+    }
+
+    /// The subject of an event of this kind at this cell, of which so much is known
+    /// before; `None` if it is not as simple as nearly always.
+    #[inline]
+    fn resolve_plain(
+        &mut self,
+        kind: EventKind,
+        cell: CellNumber,
+        subject: Subject,
+    ) -> Option<Subject> {
+        if !self.open.is_empty() {
+            return None;
+        }
+        match (kind, subject) {
+            (EventKind::Allocation, Subject::NONE) => {
+                let block = self.live.add(cell)?;
+                (block < Subject::MOST).then(|| Subject::block(block))
+            }
+            (EventKind::Deallocation, Subject::NONE) => {
+                let block = self.live.end(cell)?;
+                self.live.recycle(block);
+                Some(Subject::block(block))
+            }
+            (EventKind::Allocation, _) => self.live.is_free(cell).then(|| subject.proven()),
+            (EventKind::Deallocation, _) => {
+                (self.not_short_lived.is_empty()).then(|| subject.proven())
+            }
+            _ => None,
+        }
+    }
+
+    /// The subject of an event, of which so much is known before, and which these
+    /// follow.
+    #[inline(never)]
+    fn resolve_any(
+        &mut self,
+        event: &Event,
+        coming: &[Event],
+        subject: Subject,
+        replaced: &mut VecDeque<Replaced>,
+    ) -> Result<Subject, ReplayError> {
+        let place = place_of(event);
+        Ok(match event.kind {
+            EventKind::Allocation if self.is_short_lived(place, subject) => subject.proven(),
+            EventKind::Allocation => self.hand_out(place, replaced)?,
+            EventKind::Deallocation if self.is_short_lived_still(subject) => subject.proven(),
+            EventKind::Deallocation => self.give_back(place),
+            EventKind::ReallocationStart => self.begin_reallocation(place, coming),
+            EventKind::ReallocationEnd => {
+                self.end_reallocation();
+                self.hand_out(place, replaced)?
+            }
+            EventKind::ReallocationFreed => {
+                self.end_reallocation();
+                Subject::NONE
+            }
+            _ => {
+                let failed = self.open.pop().flatten();
+                self.close(failed);
+                Subject::NONE
+            }
+        })
     }
 
     /// Whether the block of an allocation is short-lived, which can be the case
     /// only if nothing is live at its place.
     #[inline]
-    fn is_short_lived(&mut self, place: Approached, subject: Subject) -> bool {
+    fn is_short_lived(&mut self, place: u64, subject: Subject) -> bool {
         if !subject.is_short_lived() {
             return false;
         }
-        let live = self.live.at(place) != NO_BLOCK;
+        let live = self.live.at(place).is_some();
         if live {
             self.not_short_lived.extend(subject.number());
         }
@@ -141,7 +185,7 @@ impl Resolver {
     #[inline]
     fn hand_out(
         &mut self,
-        place: Approached,
+        place: u64,
         replaced: &mut VecDeque<Replaced>,
     ) -> Result<Subject, ReplayError> {
         let blocks = self.live.hand_out(place);
@@ -157,11 +201,10 @@ impl Resolver {
     }
 
     #[inline]
-    fn give_back(&mut self, place: Approached) -> Subject {
-        let block = self.live.take(place);
-        if block == NO_BLOCK {
+    fn give_back(&mut self, place: u64) -> Subject {
+        let Some(block) = self.live.take(place) else {
             return Subject::NONE;
-        }
+        };
         self.recycle(block);
         Subject::block(block)
     }
@@ -179,7 +222,7 @@ impl Resolver {
 
     /// A reallocation begins, and these events follow it.
     #[inline]
-    fn begin_reallocation(&mut self, place: Approached, coming: &[Event]) -> Subject {
+    fn begin_reallocation(&mut self, place: u64, coming: &[Event]) -> Subject {
         if self.open.len() >= OPEN_LIMIT {
             let forgotten = self.open.remove(0);
             self.close(forgotten);
@@ -190,15 +233,12 @@ impl Resolver {
             return subject;
         }
         let block = self.live.at(place);
-        let has_ended = false;
-        let open = Open {
+        self.open.push(block.map(|block| Open {
             place,
             block,
-            has_ended,
-        };
-        self.open.push((block != NO_BLOCK).then_some(open));
-        (self.open.last().copied().flatten())
-            .map_or(Subject::NONE, |open| Subject::block(open.block))
+            has_ended: false,
+        }));
+        block.map_or(Subject::NONE, Subject::block)
     }
 
     /// The innermost open reallocation is answered, and gave back its block.
@@ -206,7 +246,7 @@ impl Resolver {
     fn end_reallocation(&mut self) {
         let open = self.open.pop().flatten();
         if let Some(open) = open
-            && self.live.at(open.place) == open.block
+            && self.live.at(open.place) == Some(open.block)
         {
             self.live.take(open.place);
             self.recycle(open.block);
@@ -251,6 +291,7 @@ mod tests {
         Allocation, Deallocation, ReallocationEnd, ReallocationFailed, ReallocationFreed,
         ReallocationStart,
     };
+    use proptest::prelude::*;
 
     fn run(deeds: &[(EventKind, u64)]) -> Decoded {
         Decoded {
@@ -352,5 +393,25 @@ mod tests {
             numbers(&mut resolver, &answered),
             [Some(0), Some(3), Some(2)]
         );
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// What is asked for ahead is nothing that an event before it changes.
+        #[test]
+        fn in_which_runs_the_events_come_makes_no_difference(
+            deeds in prop::collection::vec((any::<bool>(), 0..200_u64), 0..400),
+            distance in prop::sample::select(vec![16_u64, 1 << 12, 1 << 20]),
+        ) {
+            let deed = |&(allocates, at): &(bool, u64)| {
+                (if allocates { Allocation } else { Deallocation }, at * distance)
+            };
+            let deeds: Vec<_> = deeds.iter().map(deed).collect();
+            let together = numbers(&mut resolver(), &deeds);
+            let mut resolver = resolver();
+            let alone = deeds.iter().flat_map(|&deed| numbers(&mut resolver, &[deed]));
+            prop_assert_eq!(together, alone.collect::<Vec<_>>());
+        }
     }
 }

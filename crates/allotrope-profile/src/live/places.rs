@@ -7,7 +7,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::shadow::{CellNumber, Shadow};
+pub(crate) use super::shadow::CellNumber;
+use super::shadow::Shadow;
 use super::{BlockNumber, Blocks, NO_BLOCK};
 
 /// Bytes of the shadow that any program may have.
@@ -30,14 +31,6 @@ pub(crate) struct LivePlaces {
     next: u32,
 }
 
-/// Where the number of the block at a place is kept.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Approached {
-    place: u64,
-    /// `None` if its region was not in the shadow when it was looked for.
-    cell: Option<CellNumber>,
-}
-
 impl LivePlaces {
     /// Blocks at these places have the numbers from 0 on.
     pub(crate) fn new(places: impl Iterator<Item = u64>) -> Self {
@@ -49,32 +42,53 @@ impl LivePlaces {
             next: 0,
         };
         for place in places {
-            live.hand_out(live.approach(place));
+            live.hand_out(place);
         }
         live
     }
 
-    /// Where the number of the block at this place is kept; what is kept there is
-    /// brought near.
+    /// The place's cell in the shadow, which is brought near.
     #[inline]
-    pub(crate) fn approach(&self, place: u64) -> Approached {
+    pub(crate) fn approach(&self, place: u64) -> CellNumber {
         let cell = self.shadow.find(place);
-        if let Some(cell) = cell {
-            self.shadow.bring_near(cell);
+        self.shadow.bring_near(cell);
+        cell
+    }
+
+    /// Whether this is a cell and no block is live there.
+    #[inline]
+    pub(crate) fn is_free(&self, cell: CellNumber) -> bool {
+        self.shadow.is_free(cell)
+    }
+
+    /// A new block at this cell; `None` if there already is one, or no such cell.
+    #[inline]
+    pub(crate) fn add(&mut self, cell: CellNumber) -> Option<BlockNumber> {
+        let number = self.unused.last().copied().unwrap_or(self.next);
+        self.shadow.add(cell, number)?;
+        if self.unused.pop().is_none() {
+            self.next += 1;
         }
-        Approached { place, cell }
+        Some(number as BlockNumber)
+    }
+
+    /// Takes the block of this cell away. Its number stays its own until it is
+    /// [given back](Self::recycle).
+    #[inline]
+    pub(crate) fn end(&mut self, cell: CellNumber) -> Option<BlockNumber> {
+        let number = self.shadow.replace(cell, None);
+        number.map(|number| number as BlockNumber)
     }
 
     /// A new block, and what was live at its place.
-    #[inline]
-    pub(crate) fn hand_out(&mut self, place: Approached) -> Blocks {
+    pub(crate) fn hand_out(&mut self, place: u64) -> Blocks {
         let number = self.unused.pop().unwrap_or_else(|| {
             self.next += 1;
             self.next - 1
         });
-        let replaced = match place.cell {
-            Some(cell) => self.shadow.replace(cell, Some(number)),
-            None => self.hand_out_further(place.place, number),
+        let replaced = match self.cell_for(place) {
+            CellNumber::NONE => self.table.insert(place, number),
+            cell => self.shadow.replace(cell, Some(number)),
         };
         Blocks {
             block: number as BlockNumber,
@@ -82,43 +96,37 @@ impl LivePlaces {
         }
     }
 
-    /// A new block at a place whose region was not in the shadow.
-    #[cold]
-    #[inline(never)]
-    fn hand_out_further(&mut self, place: u64, number: u32) -> Option<u32> {
+    /// The cell for a new block at this place; none if it belongs into the table.
+    fn cell_for(&mut self, place: u64) -> CellNumber {
+        let cell = self.shadow.find(place);
+        if cell != CellNumber::NONE {
+            return cell;
+        }
         let allowed = FREE_BYTES + self.next as usize * BYTES_A_BLOCK;
-        let cell = match self.shadow.find(place) {
-            Some(cell) => cell,
-            None if !self.is_sparse && self.shadow.bytes() < allowed => {
-                self.shadow.add_region(place)
-            }
-            None => {
-                self.is_sparse = true;
-                return self.table.insert(place, number);
-            }
-        };
-        self.shadow.replace(cell, Some(number))
+        self.is_sparse |= !self.shadow.has_room(allowed);
+        if self.is_sparse {
+            return CellNumber::NONE;
+        }
+        self.shadow.add_region(place)
     }
 
     /// Takes the block away that is live at the place. Its number stays its own
     /// until it is [given back](Self::recycle).
-    #[inline]
-    pub(crate) fn take(&mut self, place: Approached) -> BlockNumber {
-        let taken = match place.cell.or_else(|| self.shadow.find(place.place)) {
-            Some(cell) => self.shadow.replace(cell, None),
-            None => self.table.remove(&place.place),
+    pub(crate) fn take(&mut self, place: u64) -> Option<BlockNumber> {
+        let taken = match self.shadow.find(place) {
+            CellNumber::NONE => self.table.remove(&place),
+            cell => self.shadow.replace(cell, None),
         };
-        taken.map_or(NO_BLOCK, |number| number as BlockNumber)
+        taken.map(|number| number as BlockNumber)
     }
 
     /// The block that is live at the place.
-    #[inline]
-    pub(crate) fn at(&self, place: Approached) -> BlockNumber {
-        let live = match place.cell.or_else(|| self.shadow.find(place.place)) {
-            Some(cell) => self.shadow.get(cell),
-            None => self.table.get(&place.place).copied(),
+    pub(crate) fn at(&self, place: u64) -> Option<BlockNumber> {
+        let live = match self.shadow.find(place) {
+            CellNumber::NONE => self.table.get(&place).copied(),
+            cell => self.shadow.get(cell),
         };
-        live.map_or(NO_BLOCK, |number| number as BlockNumber)
+        live.map(|number| number as BlockNumber)
     }
 
     /// Nobody speaks any more of the block of this number, which has no place.
@@ -142,7 +150,7 @@ mod tests {
         #[test]
         fn it_is_a_map_and_no_two_live_blocks_have_one_number(
             batches in prop::collection::vec(
-                prop::collection::vec((0..3_u8, 0..300_u64), 1..60),
+                prop::collection::vec((0..4_u8, 0..300_u64), 1..60),
                 1..30,
             ),
             distance in prop::sample::select(vec![8_u64, 16, 1 << 10, 1 << 20, 1 << 50]),
@@ -150,29 +158,37 @@ mod tests {
             let mut live = LivePlaces::new([0, distance].into_iter());
             let mut model = BTreeMap::from([(0, 0), (distance, 1)]);
             for batch in batches {
-                let approached: Vec<_> = (batch.iter())
+                let cells: Vec<_> = (batch.iter())
                     .map(|&(_, at)| live.approach(at.wrapping_mul(distance)))
                     .collect();
-                for ((kind, _), at) in batch.into_iter().zip(approached) {
-                    if kind == 0 {
-                        let taken = live.take(at);
-                        prop_assert_eq!(taken, model.remove(&at.place).unwrap_or(NO_BLOCK));
-                        if taken != NO_BLOCK {
+                for ((kind, at), cell) in batch.into_iter().zip(cells) {
+                    let place = at.wrapping_mul(distance);
+                    let before = model.get(&place).copied();
+                    prop_assert_eq!(live.is_free(cell), cell != CellNumber::NONE && before.is_none());
+                    if kind < 2 {
+                        let taken = if kind == 0 { live.end(cell) } else { live.take(place) };
+                        prop_assert!(taken == before || kind == 0 && cell == CellNumber::NONE);
+                        if let Some(taken) = taken {
+                            model.remove(&place);
                             live.recycle(taken);
                         }
-                    } else {
-                        let blocks = live.hand_out(at);
-                        prop_assert!(model.values().all(|&number| number != blocks.block));
-                        let old = model.insert(at.place, blocks.block);
-                        prop_assert_eq!(blocks.replaced, old.unwrap_or(NO_BLOCK));
-                        if let Some(old) = old {
-                            live.recycle(old);
-                        }
+                        continue;
+                    }
+                    let added = live.add(cell);
+                    prop_assert!(added.is_none() || before.is_none());
+                    let blocks = added.map_or_else(
+                        || live.hand_out(place),
+                        |block| Blocks { block, replaced: NO_BLOCK },
+                    );
+                    prop_assert!(model.values().all(|&number| number != blocks.block));
+                    prop_assert_eq!(blocks.replaced, before.unwrap_or(NO_BLOCK));
+                    model.insert(place, blocks.block);
+                    if let Some(before) = before {
+                        live.recycle(before);
                     }
                 }
                 for &place in model.keys().chain([&(distance / 2)]) {
-                    let expected = model.get(&place).copied().unwrap_or(NO_BLOCK);
-                    prop_assert_eq!(live.at(live.approach(place)), expected);
+                    prop_assert_eq!(live.at(place), model.get(&place).copied());
                 }
             }
         }
@@ -184,15 +200,13 @@ mod tests {
         let count = 100_000;
         let place = |number: u32| u64::from(number) << 20;
         for number in 0..count {
-            live.hand_out(live.approach(place(number)));
+            live.hand_out(place(number));
         }
-        let regions = live.shadow.bytes() / 16_384;
-        // One block a region, of 16 KiB, of which each block may have 48 bytes.
-        assert!(live.is_sparse);
-        assert!((64..66).contains(&regions), "{regions} regions");
+        // A region has one block and 16 KiB, of which 48 bytes a block are allowed.
+        assert!(live.shadow.has_room(66 * (16 << 10)));
+        assert!(!live.shadow.has_room(64 * (16 << 10)));
         for number in 0..count {
-            let taken = live.take(live.approach(place(number)));
-            assert_eq!(taken, number as BlockNumber);
+            assert_eq!(live.take(place(number)), Some(number as BlockNumber));
         }
         assert!(live.table.is_empty());
     }

@@ -23,28 +23,37 @@ const CELLS_BITS: u32 = 12;
 const CELLS: usize = 1 << CELLS_BITS;
 /// A block's number plus one; zero where none is live.
 type Cell = [u8; size_of::<u32>()];
+const EMPTY: Cell = [0; size_of::<u32>()];
 /// Of one length, which spares most of looking whether a cell is in it.
 type Page = [u8; HUGE_PAGE];
 const WHOLE: &str = "all pages are mapped in one size";
 const CELLS_OF_PAGE: usize = HUGE_PAGE / size_of::<Cell>();
 const FEWEST_SLOTS: usize = 1 << 6;
+/// Cells of a page of the smallest size.
+const CELLS_OF_SMALL_PAGE: usize = 4096 / size_of::<Cell>();
 
 /// Number of a cell among those of all regions.
-pub(super) type CellNumber = usize;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CellNumber(u32);
+
+impl CellNumber {
+    /// No cell has it.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
 
 /// A slot of the table of regions.
 #[derive(Clone, Copy)]
 struct Slot {
     region: u64,
-    /// Number of the region's cells among those of all.
-    cells: usize,
+    /// Number of the region's first cell.
+    first: u32,
 }
 
 impl Slot {
     /// No region has this many bits.
     const EMPTY: Self = Self {
         region: u64::MAX,
-        cells: 0,
+        first: 0,
     };
 }
 
@@ -59,6 +68,9 @@ pub(super) struct Shadow {
 }
 
 impl Shadow {
+    /// More regions can not be told apart by the numbers of their cells.
+    const MOST_REGIONS: usize = (u32::MAX as usize + 1) / CELLS - 1;
+
     /// Of no region.
     pub(super) fn new() -> Self {
         Self {
@@ -69,66 +81,87 @@ impl Shadow {
         }
     }
 
-    /// How many bytes all cells take.
-    pub(super) fn bytes(&self) -> usize {
-        self.regions * size_of::<[Cell; CELLS]>()
+    /// Whether another region may be added, if all cells may take so many bytes.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.regions < (bytes / size_of::<[Cell; CELLS]>()).min(Self::MOST_REGIONS)
     }
 
-    /// The block of this cell, which becomes this one or none.
+    /// The cell of a place; none if its region is not in the shadow.
     #[inline]
-    pub(super) fn replace(&mut self, cell: CellNumber, block: Option<u32>) -> Option<u32> {
-        let block = block.map_or(0, |number| number + 1);
-        let before = std::mem::replace(self.cell_mut(cell), block.to_ne_bytes());
-        u32::from_ne_bytes(before).checked_sub(1)
-    }
-
-    /// The block of this cell.
-    #[inline]
-    pub(super) fn get(&self, cell: CellNumber) -> Option<u32> {
-        u32::from_ne_bytes(*self.cell(cell)).checked_sub(1)
-    }
-
-    /// Has the cell brought near.
-    #[inline]
-    pub(super) fn bring_near(&self, cell: CellNumber) {
-        bring_near(self.cell(cell));
-    }
-
-    /// The cell of a place, if its region is in the shadow.
-    #[inline]
-    pub(super) fn find(&self, place: u64) -> Option<CellNumber> {
+    pub(super) fn find(&self, place: u64) -> CellNumber {
         let (region, within) = split(place);
         let mask = self.slots.len() - 1;
         let mut at = (hash_of(region) >> self.shift) as usize;
         loop {
             let slot = &self.slots[at & mask];
             if slot.region == region {
-                return Some(slot.cells << CELLS_BITS | within);
+                return CellNumber(slot.first | within);
             }
             if slot.region == Slot::EMPTY.region {
-                return None;
+                return CellNumber::NONE;
             }
             at += 1;
         }
     }
 
+    /// Has the cell brought near, if it is one.
     #[inline]
-    fn cell(&self, number: CellNumber) -> &Cell {
-        let page: &Page = self.pages[number / CELLS_OF_PAGE]
-            .first_chunk()
-            .expect(WHOLE);
-        &page.as_chunks().0[number % CELLS_OF_PAGE]
+    pub(super) fn bring_near(&self, number: CellNumber) {
+        if let Some(cell) = self.cell(number) {
+            bring_near(cell);
+        }
+    }
+
+    /// The block of a cell, if it is one.
+    #[inline]
+    pub(super) fn get(&self, number: CellNumber) -> Option<u32> {
+        u32::from_ne_bytes(*self.cell(number)?).checked_sub(1)
+    }
+
+    /// Whether it is a cell without a block.
+    #[inline]
+    pub(super) fn is_free(&self, number: CellNumber) -> bool {
+        self.cell(number) == Some(&EMPTY)
+    }
+
+    /// Puts a block's number, or that there is none, into the cell, if it is one, and
+    /// gives what was there before.
+    #[inline]
+    pub(super) fn replace(&mut self, number: CellNumber, block: Option<u32>) -> Option<u32> {
+        let block = block.map_or(0, |number| number + 1).to_ne_bytes();
+        let before = std::mem::replace(self.cell_mut(number)?, block);
+        u32::from_ne_bytes(before).checked_sub(1)
+    }
+
+    /// Puts a block's number into the cell if none is there; else, and if it is no
+    /// cell, gives `None`.
+    #[inline]
+    pub(super) fn add(&mut self, number: CellNumber, block: u32) -> Option<()> {
+        let cell = self.cell_mut(number)?;
+        if *cell != EMPTY {
+            return None;
+        }
+        *cell = (block + 1).to_ne_bytes();
+        Some(())
     }
 
     #[inline]
-    fn cell_mut(&mut self, number: CellNumber) -> &mut Cell {
-        let page = &mut self.pages[number / CELLS_OF_PAGE];
+    fn cell(&self, CellNumber(number): CellNumber) -> Option<&Cell> {
+        let page = self.pages.get(number as usize / CELLS_OF_PAGE)?;
+        let page: &Page = page.first_chunk().expect(WHOLE);
+        page.as_chunks().0.get(number as usize % CELLS_OF_PAGE)
+    }
+
+    #[inline]
+    fn cell_mut(&mut self, CellNumber(number): CellNumber) -> Option<&mut Cell> {
+        let page = self.pages.get_mut(number as usize / CELLS_OF_PAGE)?;
         let page: &mut Page = page.first_chunk_mut().expect(WHOLE);
-        &mut page.as_chunks_mut().0[number % CELLS_OF_PAGE]
+        let cells: &mut [Cell] = page.as_chunks_mut().0;
+        cells.get_mut(number as usize % CELLS_OF_PAGE)
     }
 
-    /// Adds the region of this place, which is not in the shadow; gives the place's
-    /// cell.
+    /// Adds the region of this place, which is not in the shadow and for which there
+    /// [is room](Self::has_room); gives the place's cell.
     pub(super) fn add_region(&mut self, place: u64) -> CellNumber {
         if self.regions == self.pages.len() * (CELLS_OF_PAGE / CELLS) {
             let huge = !self.pages.is_empty();
@@ -138,10 +171,24 @@ impl Shadow {
             self.grow();
         }
         let (region, within) = split(place);
-        let cells = self.regions;
-        self.put(Slot { region, cells });
+        let first = (self.regions * CELLS) as u32;
+        self.put(Slot { region, first });
         self.regions += 1;
-        cells << CELLS_BITS | within
+        self.touch(first);
+        CellNumber(first | within)
+    }
+
+    /// Writes to the memory of a new region's cells: to be read first costs memory
+    /// a fault of its own, after which all threads have to look at it anew.
+    fn touch(&mut self, first: u32) {
+        for at in (first..)
+            .step_by(CELLS_OF_SMALL_PAGE)
+            .take(CELLS / CELLS_OF_SMALL_PAGE)
+        {
+            if let Some(cell) = self.cell_mut(CellNumber(at)) {
+                *cell = EMPTY;
+            }
+        }
     }
 
     fn put(&mut self, slot: Slot) {
@@ -167,10 +214,10 @@ impl Shadow {
 
 /// The region of a place, and which of its cells is the place's.
 #[inline]
-fn split(place: u64) -> (u64, usize) {
+fn split(place: u64) -> (u64, u32) {
     // The lowest bits stand above all others.
     let place = place.rotate_right(ALIGNMENT_BITS);
-    (place >> CELLS_BITS, place as usize % CELLS)
+    (place >> CELLS_BITS, (place % CELLS as u64) as u32)
 }
 
 #[cfg(test)]
@@ -188,7 +235,7 @@ mod tests {
         assert!(
             distinct
                 .iter()
-                .all(|&(region, within)| { region != Slot::EMPTY.region && within < CELLS })
+                .all(|&(region, within)| { region != Slot::EMPTY.region && within < CELLS as u32 })
         );
         assert_eq!(split(0).0, split(region - 16).0);
         assert_ne!(split(0).0, split(region).0);
@@ -208,10 +255,12 @@ mod tests {
             for (number, (allocates, region, within)) in (0..).zip(deeds) {
                 let place = region << 40 | within << 3;
                 let cell = if regions.insert(split(place).0) {
-                    prop_assert_eq!(shadow.find(place), None);
+                    prop_assert_eq!(shadow.find(place), CellNumber::NONE);
+                    prop_assert_eq!(shadow.replace(CellNumber::NONE, Some(number)), None);
+                    prop_assert_eq!(shadow.get(CellNumber::NONE), None);
                     shadow.add_region(place)
                 } else {
-                    shadow.find(place).expect("its region was added")
+                    shadow.find(place)
                 };
                 let before = if allocates {
                     model.insert(place, number)
@@ -223,10 +272,11 @@ mod tests {
                 prop_assert_eq!(shadow.replace(cell, number), before);
                 prop_assert_eq!(shadow.get(cell), number);
             }
-            prop_assert_eq!(shadow.bytes(), regions.len() * 4 * CELLS);
+            prop_assert!(shadow.has_room((regions.len() + 1) * 4 * CELLS));
+            prop_assert!(!shadow.has_room(regions.len() * 4 * CELLS));
             prop_assert!(shadow.pages.len() > 1 && shadow.slots.len() > FEWEST_SLOTS);
             for (&place, &number) in &model {
-                let cell = shadow.find(place).expect("its region was added");
+                let cell = shadow.find(place);
                 prop_assert_eq!(shadow.get(cell), Some(number));
             }
         }
