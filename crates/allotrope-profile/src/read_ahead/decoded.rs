@@ -74,17 +74,43 @@ impl Decoded {
         timeline: &Timeline,
     ) -> usize {
         self.subjects.resize(self.events.len(), Subject::NONE);
-        let found = places.map_or(0, |places| {
-            places.find_short_lived(&self.events, &mut self.subjects)
-        });
-        let events = (0..).zip(self.events.iter_mut().zip(&self.subjects));
-        for (at, (event, subject)) in events {
-            if event.kind == EventKind::Anchor {
-                event.address = timeline.ns(event.address);
-            } else if !subject.is_told() && event.is_counted() {
-                self.untold.push(at);
-            }
+        self.list_counted(timeline);
+        let Some(places) = places else { return 0 };
+        let found = places.find_short_lived(&self.events, &mut self.subjects);
+        if found > 0 {
+            self.leave_out_told();
         }
         found
+    }
+
+    /// Lists all events but marks; these lie so far apart that what is between two
+    /// of them is written at once.
+    fn list_counted(&mut self, timeline: &Timeline) {
+        let mut from = 0;
+        loop {
+            let mut coming = self.events[from..].iter();
+            let mark = coming.position(|event| !event.is_counted());
+            let until = mark.map_or(self.events.len(), |mark| from + mark);
+            self.untold.extend(from as u32..until as u32);
+            let Some(event) = self.events.get_mut(until) else {
+                return;
+            };
+            if event.kind == EventKind::Anchor {
+                event.address = timeline.ns(event.address);
+            }
+            from = until + 1;
+        }
+    }
+
+    /// Takes those off the list whose block is told. Without a branch: which these
+    /// are, is hard to foresee.
+    fn leave_out_told(&mut self) {
+        let mut kept = 0;
+        for i in 0..self.untold.len() {
+            let at = self.untold[i];
+            self.untold[kept] = at;
+            kept += usize::from(!self.subjects[at as usize].is_told());
+        }
+        self.untold.truncate(kept);
     }
 }
