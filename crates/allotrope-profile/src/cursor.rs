@@ -27,7 +27,7 @@ pub(crate) use plain::{Plain, is_plain};
 pub(crate) use reallocation::OPEN_LIMIT;
 use reallocation::OpenStart;
 use segment::Segment;
-pub(crate) use segment::{Pace, Stretch};
+pub(crate) use segment::{Pace, Stretch, TOGETHER};
 
 /// How many events ahead something is looked for: a reallocation's answer, what
 /// another stream waits for.
@@ -244,13 +244,35 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         if live.is_large() {
             end = end.min(self.looked_at);
         }
-        let subjects = self.buffer.subjects.get(self.position..end);
         Ok(Some(Stretch {
             events: &self.buffer.events[self.position..end],
-            subjects: subjects.unwrap_or_default(),
+            subjects: &[],
             thread,
             moves: self.open.len() < OPEN_LIMIT,
             pace: segment.pace(),
+        }))
+    }
+
+    /// As [`Self::stretch`], of events whose blocks are known.
+    #[inline]
+    pub(crate) fn numbered_stretch(
+        &mut self,
+        until: u64,
+    ) -> Result<Option<Stretch<'_>>, ReplayError> {
+        if self.queued.is_some() {
+            return Ok(None);
+        }
+        let Some(thread) = self.approach()? else {
+            return Ok(None);
+        };
+        let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
+        let end = self.segment.end.min(self.position.saturating_add(most));
+        Ok(Some(Stretch {
+            events: &self.buffer.events[self.position..end],
+            subjects: &self.buffer.subjects[self.position..],
+            thread,
+            moves: self.open.len() < OPEN_LIMIT,
+            pace: self.segment.pace(),
         }))
     }
 

@@ -24,7 +24,7 @@ pub(crate) fn follow<S: TraceSource, K: Sink>(
     };
     loop {
         let until = next.peek().map_or(u64::MAX, |&fork| point(fork));
-        if let Some(stretch) = cursor.stretch(until, &live)? {
+        if let Some(stretch) = cursor.numbered_stretch(until)? {
             let taken = sink.numbered(&stretch, &mut live);
             if taken > 0 {
                 cursor.pass(taken);

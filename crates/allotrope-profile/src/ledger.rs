@@ -1,6 +1,7 @@
 //! The books of one image: takes its events in one order and keeps every
 //! figure that a profile shows. It does not decide the order (`merge` does).
 
+mod booking;
 mod numbered;
 mod strand;
 mod stretch;
@@ -36,10 +37,22 @@ pub(crate) struct ThreadFigures {
     latest: BlockNumber,
 }
 
-/// What an event changes of what is live; less of it is a number that wraps around.
+/// What is live at a moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Level {
+    now: u64,
+    bytes: u64,
+    /// Allocations made so far.
+    allocated: u64,
+    /// How many of their blocks are not live any more.
+    released: u64,
+}
+
+/// What an event changes of what is live; fewer bytes are a number that wraps around.
 #[derive(Default)]
 struct Change {
-    allocations: u64,
+    allocated: u64,
+    released: u64,
     bytes: u64,
 }
 
@@ -56,11 +69,9 @@ pub(crate) struct Ledger<'a> {
     threads: Vec<ThreadFigures>,
     entries: [EntryTotals; EntryPoint::ALL.len()],
     totals: Totals,
-    live_bytes: u64,
-    live_allocations: u64,
+    level: Level,
     peak_ns: u64,
     series: Plotter,
-    now: u64,
     implied_losses: u64,
     ambiguous: u64,
     unmatched: u64,
@@ -111,11 +122,12 @@ impl<'a> Ledger<'a> {
                 inherited_bytes: inherited().fold(0, u64::wrapping_add),
                 ..Totals::default()
             },
-            live_bytes: 0,
-            live_allocations: 0,
+            level: Level {
+                now: start_ns,
+                ..Level::default()
+            },
             peak_ns: start_ns,
             series: Plotter::new(start_ns),
-            now: start_ns,
             implied_losses: 0,
             ambiguous: 0,
             unmatched: 0,
@@ -133,9 +145,9 @@ impl<'a> Ledger<'a> {
     /// Takes the next event and the blocks of which it speaks.
     #[inline]
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
-        self.now = self.now.max(step.time);
-        if self.series.outgrown(self.now) {
-            self.series.advance(self.now, self.live());
+        self.level.now = self.level.now.max(step.time);
+        if self.series.outgrown(self.level.now) {
+            self.series.advance(self.level.now, self.level.sample());
         }
         self.ambiguous += u64::from(step.ambiguous);
         let change = if step.allocates {
@@ -144,38 +156,45 @@ impl<'a> Ledger<'a> {
             self.deallocate(step, blocks.block, live)
         };
         self.change_level(change);
-        self.note_level();
+        self.note_level(self.level);
     }
 
     /// In one place for both directions: were one written number by number and the
     /// other read both at once, each read would wait for the writes before it.
     #[inline]
     fn change_level(&mut self, change: Change) {
-        self.live_allocations = self.live_allocations.wrapping_add(change.allocations);
-        self.live_bytes = self.live_bytes.wrapping_add(change.bytes);
+        let level = &mut self.level;
+        level.allocated += change.allocated;
+        level.released += change.released;
+        level.bytes = level.bytes.wrapping_add(change.bytes);
     }
 
-    /// Holds what is live now against the peak.
+    /// Holds what is live at a moment against the peak.
     #[inline]
-    fn note_level(&mut self) {
-        self.series.note(self.live_bytes);
+    fn note_level(&mut self, level: Level) {
+        self.series.note(level.bytes);
         // The latest moment counts on a tie, also one that a block of 0 bytes makes.
-        if self.live_bytes >= self.totals.peak_bytes {
-            self.totals.peak_bytes = self.live_bytes;
-            self.totals.peak_allocations = self.live_allocations;
-            self.peak_ns = self.now;
+        if level.bytes >= self.totals.peak_bytes {
+            self.totals.peak_bytes = level.bytes;
+            self.totals.peak_allocations = level.allocations();
+            self.peak_ns = level.now;
             self.sites.mark_peak();
         }
     }
 
-    /// What is live now.
-    fn live(&self) -> LiveSample {
-        LiveSample {
-            max_bytes: 0,
-            bytes: self.live_bytes,
-            allocations: self.live_allocations,
-            allocated: self.totals.allocations,
-        }
+    /// From how many live bytes on [`Self::note_level`] has something to note.
+    #[inline]
+    fn noteworthy(&self) -> u64 {
+        let most = self.series.max_bytes().saturating_add(1);
+        most.min(self.totals.peak_bytes)
+    }
+
+    /// Opens the bucket of `now`, when so much was live until then.
+    #[cold]
+    #[inline(never)]
+    fn open_bucket(&mut self, level: Level, now: u64) {
+        self.note_level(level);
+        self.series.advance(now, level.sample());
     }
 
     #[inline]
@@ -189,7 +208,11 @@ impl<'a> Ledger<'a> {
         thread.allocated_bytes = thread.allocated_bytes.wrapping_add(step.size);
         thread.latest = blocks.block;
         let made = thread.allocations;
-        live.describe(blocks.block, (step.size, self.now), (site, step.thread));
+        live.describe(
+            blocks.block,
+            (step.size, self.level.now),
+            (site, step.thread),
+        );
         if let Some(sequences) = &mut self.sequences {
             if sequences.len() <= blocks.block {
                 sequences.resize(blocks.block + 1, 0);
@@ -197,12 +220,12 @@ impl<'a> Ledger<'a> {
             sequences[blocks.block] = made;
         }
         self.sites.allocate(site, step.size, step.reallocation);
-        self.totals.allocations += 1;
         let entry = &mut self.entries[step.entry as usize];
         entry.allocations += 1;
         entry.allocated_bytes = entry.allocated_bytes.wrapping_add(step.size);
         Change {
-            allocations: 1,
+            allocated: 1,
+            released: 0,
             bytes: step.size,
         }
     }
@@ -281,23 +304,24 @@ impl<'a> Ledger<'a> {
             (&mut self.unmatched_at, &mut self.implied_at)
         };
         let seen = other.remove(&address);
-        if seen.is_some_and(|then| self.now - then <= MISPLACED_WITHIN_NS) {
+        if seen.is_some_and(|then| self.level.now - then <= MISPLACED_WITHIN_NS) {
             return true;
         }
-        same.insert(address, self.now);
+        same.insert(address, self.level.now);
         false
     }
 
     #[inline]
     fn release(&mut self, address: u64, block: LiveBlock, temporary: bool) -> Change {
-        let lifetime = self.now - block.allocated_ns;
+        let lifetime = self.level.now - block.allocated_ns;
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
         if let Some(observer) = self.observer {
             self.show(observer, address, block, Some(lifetime));
         }
         Change {
-            allocations: 1_u64.wrapping_neg(),
+            allocated: 0,
+            released: 1,
             bytes: block.size.wrapping_neg(),
         }
     }
@@ -336,16 +360,16 @@ impl<'a> Ledger<'a> {
 
     /// Closes the books at the end of the image.
     pub(crate) fn close(mut self, end_ns: u64, live: &impl KnownBlocks) -> Balance {
-        let end_ns = end_ns.max(self.now);
+        let end_ns = end_ns.max(self.level.now);
         self.outlive(end_ns, live);
         if let Some(observer) = self.observer {
             self.show_left(observer, live);
         }
-        let live = self.live();
         let sites = self.sites.finish();
         let mut totals = self.totals;
-        totals.leaked_allocations = self.live_allocations;
-        totals.leaked_bytes = self.live_bytes;
+        totals.allocations = self.level.allocated;
+        totals.leaked_allocations = self.level.allocations();
+        totals.leaked_bytes = self.level.bytes;
         // An event is counted where it is told apart; the sums come from there.
         for entry in &self.entries {
             totals.deallocations += entry.deallocations;
@@ -361,7 +385,7 @@ impl<'a> Ledger<'a> {
             sites,
             threads: self.threads,
             entries: self.entries.into_iter().filter(used).collect(),
-            series: self.series.finish(live),
+            series: self.series.finish(self.level.sample()),
             implied_losses: self.implied_losses,
             ambiguous: self.ambiguous,
             unmatched: self.unmatched,
@@ -391,11 +415,33 @@ impl<'a> Ledger<'a> {
     }
 }
 
+impl Level {
+    /// Live allocations.
+    fn allocations(&self) -> u64 {
+        self.allocated - self.released
+    }
+
+    fn sample(&self) -> LiveSample {
+        LiveSample {
+            max_bytes: 0,
+            bytes: self.bytes,
+            allocations: self.allocations(),
+            allocated: self.allocated,
+        }
+    }
+}
+
 #[inline]
 pub(crate) fn thread(threads: &mut Vec<ThreadFigures>, number: u32) -> &mut ThreadFigures {
     let index = number as usize;
     if threads.len() <= index {
-        threads.resize(index + 1, ThreadFigures::default());
+        add_threads(threads, index + 1);
     }
     &mut threads[index]
+}
+
+#[cold]
+#[inline(never)]
+fn add_threads(threads: &mut Vec<ThreadFigures>, count: usize) {
+    threads.resize(count, ThreadFigures::default());
 }

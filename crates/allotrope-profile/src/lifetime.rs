@@ -32,10 +32,21 @@ impl Lifetimes {
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.blocks += 1;
+        self.extend(ns);
+    }
+
+    /// Adds a block that is counted elsewhere.
+    #[inline]
+    pub(crate) fn extend(&mut self, ns: u64) {
         let (low, carry) = self.total_ns[0].overflowing_add(ns);
         self.total_ns = [low, self.total_ns[1] + u64::from(carry)];
-        self.min_ns = self.min_ns.min(ns);
-        self.max_ns = self.max_ns.max(ns);
+        // Most are neither, so that a jump is foreseen and nothing is written.
+        if ns < self.min_ns {
+            self.min_ns = ns;
+        }
+        if ns > self.max_ns {
+            self.max_ns = ns;
+        }
     }
 
     /// Adds the blocks of another site.

@@ -113,6 +113,18 @@ impl Plotter {
         now >= self.until
     }
 
+    /// The time from which on it is.
+    #[inline]
+    pub(crate) fn until(&self) -> u64 {
+        self.until
+    }
+
+    /// The largest number of live bytes in the last bucket, as far as was noted.
+    #[inline]
+    pub(crate) fn max_bytes(&self) -> u64 {
+        self.max_bytes
+    }
+
     /// Opens the bucket of `now`. `before` is what was live until now; its
     /// `max_bytes` is not looked at. Times must not go backwards.
     #[cold]

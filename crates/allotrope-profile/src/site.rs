@@ -35,20 +35,23 @@ pub(crate) struct Sites {
 /// `bytes_at_peak`; a deallocation those before, too. A large vector begins 16
 /// bytes behind the start of a page, so that in this order each of the two is one
 /// cache line. It is as large as a [`Site`], which takes its place in the end.
+///
+/// What is live is not written with each event, for it follows from the rest.
 #[derive(Default, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct SiteFigures {
-    pub temporary: u64,
-    pub lifetimes: Lifetimes,
+    temporary: u64,
+    /// Until the end the number of its blocks is of those alone that outlive it.
+    lifetimes: Lifetimes,
     pub allocations: u64,
-    pub allocated_bytes: u64,
+    allocated_bytes: u64,
     pub reallocations: u64,
-    pub live: u64,
-    pub live_bytes: u64,
+    deallocations: u64,
+    deallocated_bytes: u64,
     /// Number of the peak that the next two are of.
     peak: u64,
-    pub at_peak: u64,
-    pub bytes_at_peak: u64,
+    at_peak: u64,
+    bytes_at_peak: u64,
     pub stack_id: StackId,
     spare: [u32; 3],
 }
@@ -63,9 +66,19 @@ impl SiteFigures {
     fn settle(&mut self, peaks: u64) {
         if self.peak != peaks {
             self.peak = peaks;
-            self.at_peak = self.live;
-            self.bytes_at_peak = self.live_bytes;
+            self.at_peak = self.live();
+            self.bytes_at_peak = self.live_bytes();
         }
+    }
+
+    #[inline]
+    fn live(&self) -> u64 {
+        self.allocations - self.deallocations
+    }
+
+    #[inline]
+    fn live_bytes(&self) -> u64 {
+        self.allocated_bytes.wrapping_sub(self.deallocated_bytes)
     }
 
     /// The site, which has this stack, without a number.
@@ -78,8 +91,8 @@ impl SiteFigures {
             allocated_bytes: self.allocated_bytes,
             reallocations: self.reallocations,
             temporary_allocations: self.temporary,
-            leaked_allocations: self.live,
-            leaked_bytes: self.live_bytes,
+            leaked_allocations: self.live(),
+            leaked_bytes: self.live_bytes(),
             bytes_at_peak: self.bytes_at_peak,
             allocations_at_peak: self.at_peak,
             lifetimes: self.lifetimes,
@@ -143,8 +156,6 @@ impl Sites {
         figures.allocations += 1;
         figures.allocated_bytes = figures.allocated_bytes.wrapping_add(size);
         figures.reallocations += u64::from(reallocation);
-        figures.live += 1;
-        figures.live_bytes = figures.live_bytes.wrapping_add(size);
     }
 
     /// A block of this site was given back after so many nanoseconds.
@@ -152,10 +163,10 @@ impl Sites {
     pub(crate) fn deallocate(&mut self, site: u32, size: u64, lifetime: u64, temporary: bool) {
         let figures = &mut self.figures[site as usize];
         figures.settle(self.peaks);
-        figures.live -= 1;
-        figures.live_bytes = figures.live_bytes.wrapping_sub(size);
+        figures.deallocations += 1;
+        figures.deallocated_bytes = figures.deallocated_bytes.wrapping_add(size);
         figures.temporary += u64::from(temporary);
-        figures.lifetimes.add(lifetime);
+        figures.lifetimes.extend(lifetime);
     }
 
     /// Has what [`Self::outlive`] needs brought near.
@@ -188,6 +199,7 @@ impl Sites {
     pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
         for figures in &mut self.figures {
             figures.settle(self.peaks);
+            figures.lifetimes.blocks += figures.deallocations;
         }
         if let Some(teller) = self.teller {
             teller.end();
@@ -251,7 +263,7 @@ mod tests {
         let sites = sites.finish();
         assert_eq!((sites[0].bytes_at_peak, sites[0].at_peak), (100, 1));
         assert_eq!((sites[1].bytes_at_peak, sites[1].at_peak), (50, 1));
-        assert_eq!(sites[1].live_bytes, 57);
+        assert_eq!(sites[1].live_bytes(), 57);
     }
 
     #[test]

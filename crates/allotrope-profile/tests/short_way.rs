@@ -84,6 +84,15 @@ proptest! {
         agrees(&[events(&deeds, 0)], run);
     }
 
+    /// Many moments have as many live bytes as the peak, also such that follow the
+    /// deallocation of a block of 0 bytes.
+    #[test]
+    fn of_one_stream_with_many_ties(
+        deeds in prop::collection::vec((0..24_u8, 0..5_u64, 0..3_u64), 0..300),
+        run in 1..200_usize,
+    ) {
+        agrees(&[events(&deeds, 0)], run);
+    }
 }
 
 proptest! {

@@ -3,11 +3,23 @@
 
 use allotrope_trace::model::{Event, EventKind};
 
-use super::stretch::{answers, gives_back};
-use super::{Ledger, thread};
-use crate::cursor::Stretch;
-use crate::live::{BlockNumber, LiveBlock, NumberedBlocks};
+use super::Ledger;
+use super::booking::Booking;
+use super::stretch::answers;
+use crate::cursor::{Stretch, TOGETHER};
+use crate::live::{AHEAD, KnownBlocks, NumberedBlocks};
 use crate::place::place_of;
+use crate::subject::{Subject, number_of, record_of};
+
+/// A few events of a stretch, their times, and the blocks of which they speak.
+struct Few<'a> {
+    events: &'a [Event],
+    subjects: &'a [Subject],
+    times: &'a [u64; TOGETHER],
+    /// Whether more of the stretch lie behind them.
+    more: bool,
+    moves: bool,
+}
 
 impl Ledger<'_> {
     /// Takes the first events of the stretch, up to one that needs a closer look,
@@ -20,83 +32,125 @@ impl Ledger<'_> {
         if self.sequences.is_some() {
             return 0;
         }
-        thread(&mut self.threads, stretch.thread);
-        let mut at = 0;
-        while let Some(taken) = self.take_next(stretch, at, blocks) {
-            at += taken;
+        let mut booking = Booking::new(self, stretch.thread);
+        booking.latest = record_of(booking.latest);
+        let large = blocks.is_large();
+        let mut times = [0; TOGETHER];
+        let mut taken = 0;
+        loop {
+            let few = Few::of(stretch, taken, &mut times);
+            if large {
+                // As many as are taken here, so that each is asked for once.
+                let coming = stretch.subjects.get(taken + AHEAD..).unwrap_or_default();
+                blocks.bring_near(&coming[..coming.len().min(few.events.len())]);
+            }
+            let of_these = take(&mut booking, &few, blocks);
+            taken += of_these;
+            if of_these == 0 || !few.more {
+                break;
+            }
         }
-        at
+        booking.latest = number_of(booking.latest);
+        booking.finish(taken);
+        taken
     }
+}
 
-    /// Takes the event at this place in the stretch, and the next one too if that
-    /// answers it; `None` if a closer look is needed and at the end.
-    #[inline]
-    fn take_next(
-        &mut self,
-        stretch: &Stretch<'_>,
-        at: usize,
-        blocks: &mut NumberedBlocks,
-    ) -> Option<usize> {
-        let event = stretch.events.get(at)?;
-        let number = stretch.subjects.get(at)?.block_number()?;
-        match event.kind {
-            EventKind::Allocation => {
-                self.pass_to(stretch.time(at));
-                let next = stretch.events.get(at + 1);
-                if let Some(next) = next.filter(|next| gives_back(next, event)) {
-                    self.take_pair(stretch, (event, next), at);
-                    return Some(2);
-                }
-                self.begin(stretch.thread, event, number, blocks, false);
-                Some(1)
-            }
-            EventKind::Deallocation => {
-                let block = blocks.live_at(number, place_of(event))?;
-                self.pass_to(stretch.time(at));
-                self.end(stretch.thread, event, number, &block, blocks);
-                Some(1)
-            }
-            EventKind::ReallocationStart if stretch.moves => {
-                let end = stretch.events.get(at + 1).filter(|next| answers(next))?;
-                let moved = stretch.subjects.get(at + 1)?.block_number()?;
-                let block = blocks.live_at(number, place_of(event))?;
-                self.pass_to(stretch.time(at));
-                self.end(stretch.thread, event, number, &block, blocks);
-                self.pass_to(stretch.time(at + 1));
-                self.begin(stretch.thread, end, moved, blocks, true);
-                Some(2)
-            }
-            _ => None,
+impl<'a> Few<'a> {
+    /// From this place in the stretch on.
+    #[inline(always)]
+    fn of(stretch: &Stretch<'a>, place: usize, times: &'a mut [u64; TOGETHER]) -> Self {
+        let events = &stretch.events[place..];
+        let count = events.len().min(TOGETHER);
+        stretch.pace.estimate_all(place, count, times);
+        Self {
+            events: &events[..count],
+            subjects: &stretch.subjects[place..][..count],
+            times,
+            more: count < events.len(),
+            moves: stretch.moves,
         }
     }
+}
 
-    #[inline]
-    fn begin(
-        &mut self,
-        by: u32,
-        event: &Event,
-        number: BlockNumber,
-        blocks: &mut NumberedBlocks,
-        reallocation: bool,
-    ) {
-        let block = self.block_of(by, event);
-        blocks.begin(number, block);
-        self.threads[by as usize].latest = number;
-        self.book_allocation(by, event, block.site, reallocation);
-        self.note_level();
+/// Takes the first of these events, up to one that needs a closer look, and gives
+/// their number.
+#[inline(always)]
+fn take(booking: &mut Booking<'_, '_>, few: &Few<'_>, blocks: &mut NumberedBlocks) -> usize {
+    // One that the next event may answer is taken together with that.
+    let end = few.events.len() - usize::from(few.more);
+    let mut at = 0;
+    while at < end
+        && let Some(taken) = take_next(booking, few, at, blocks)
+    {
+        at += taken;
     }
+    at
+}
 
-    #[inline]
-    fn end(
-        &mut self,
-        by: u32,
-        event: &Event,
-        number: BlockNumber,
-        block: &LiveBlock,
-        blocks: &mut NumberedBlocks,
-    ) {
-        blocks.end(number);
-        self.book_deallocation(by, event, block, number);
-        self.note_level();
+/// Takes the event at this place, and the next one too if that answers it; `None`
+/// if a closer look is needed.
+#[inline(always)]
+fn take_next(
+    booking: &mut Booking<'_, '_>,
+    few: &Few<'_>,
+    at: usize,
+    blocks: &mut NumberedBlocks,
+) -> Option<usize> {
+    let (event, subject, time) = (
+        few.events.get(at)?,
+        *few.subjects.get(at)?,
+        *few.times.get(at)?,
+    );
+    match event.kind {
+        EventKind::Allocation => {
+            if subject == Subject::NONE {
+                return None;
+            }
+            booking.pass_to(time);
+            // The same number, so that it is the block that was just handed out.
+            if few.subjects.get(at + 1) == Some(&subject)
+                && let (Some(next), Some(&time)) = (few.events.get(at + 1), few.times.get(at + 1))
+                && next.kind == EventKind::Deallocation
+            {
+                booking.take_pair(event, next, time);
+                return Some(2);
+            }
+            begin(booking, event, subject, blocks, false);
+            Some(1)
+        }
+        EventKind::Deallocation => {
+            let block = blocks.give_back(subject.record(), place_of(event))?;
+            booking.pass_to_deallocation(time);
+            booking.deallocate(event, &block, subject.record());
+            Some(1)
+        }
+        EventKind::ReallocationStart if few.moves => {
+            let (end, &time_of_end) = (few.events.get(at + 1)?, few.times.get(at + 1)?);
+            let moved = *few.subjects.get(at + 1)?;
+            if !answers(end) || moved == Subject::NONE {
+                return None;
+            }
+            let block = blocks.give_back(subject.record(), place_of(event))?;
+            booking.pass_to_deallocation(time);
+            booking.deallocate(event, &block, subject.record());
+            booking.pass_to(time_of_end);
+            begin(booking, end, moved, blocks, true);
+            Some(2)
+        }
+        _ => None,
     }
+}
+
+/// Begins the life of an event's block.
+#[inline(always)]
+fn begin(
+    booking: &mut Booking<'_, '_>,
+    event: &Event,
+    subject: Subject,
+    blocks: &mut NumberedBlocks,
+    reallocation: bool,
+) {
+    blocks.begin(subject.record(), booking.allocate(event, reallocation));
+    booking.latest = subject.record();
 }

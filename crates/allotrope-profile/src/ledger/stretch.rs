@@ -1,13 +1,12 @@
 //! The short way of events into the books: a stretch of one thread's events that
-//! have one order, agree with what is live and belong to no window. Nearly all
-//! events of nearly all programs come this way, so that here every instruction
-//! counts. It books exactly what [`Ledger::take`] would.
+//! have one order, agree with what is live and belong to no window.
 
 use allotrope_trace::model::{Event, EventKind};
 
-use super::{Ledger, thread};
+use super::Ledger;
+use super::booking::Booking;
 use crate::cursor::Stretch;
-use crate::live::{BlockNumber, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK, Spot};
+use crate::live::{LiveBlocks, NO_BLOCK};
 use crate::place::place_of;
 
 impl Ledger<'_> {
@@ -17,167 +16,65 @@ impl Ledger<'_> {
         if self.sequences.is_some() {
             return 0;
         }
-        thread(&mut self.threads, stretch.thread);
-        let events = stretch.events;
+        let mut booking = Booking::new(self, stretch.thread);
         let mut at = 0;
-        while let Some(event) = events.get(at) {
-            let spot = live.find(place_of(event));
-            let known = spot.block != NO_BLOCK;
-            match event.kind {
-                EventKind::Allocation if !known => {
-                    self.pass_to(stretch.time(at));
-                    let next = events.get(at + 1);
-                    if let Some(next) = next.filter(|next| gives_back(next, event)) {
-                        self.take_pair(stretch, (event, next), at);
-                        at += 2;
-                        continue;
-                    }
-                    self.take_allocation(stretch.thread, event, spot, live, false);
-                }
-                EventKind::Deallocation if known => {
-                    self.pass_to(stretch.time(at));
-                    self.take_deallocation(stretch.thread, event, spot, live);
-                }
-                EventKind::ReallocationStart if known && stretch.moves => {
-                    let Some(end) = events.get(at + 1).filter(|next| answers(next)) else {
-                        break;
-                    };
-                    let place = place_of(end);
-                    if place != place_of(event) && live.contains(place) {
-                        break;
-                    }
-                    self.pass_to(stretch.time(at));
-                    self.take_deallocation(stretch.thread, event, spot, live);
-                    self.note_level();
-                    self.pass_to(stretch.time(at + 1));
-                    self.take_allocation(stretch.thread, end, live.find(place), live, true);
-                    at += 1;
-                }
-                _ => break,
-            }
-            self.note_level();
-            at += 1;
+        while let Some(taken) = take_next(&mut booking, stretch, at, live) {
+            at += taken;
         }
+        booking.finish(at);
         at
     }
+}
 
-    #[inline]
-    pub(super) fn pass_to(&mut self, time: u64) {
-        self.now = self.now.max(time);
-        if self.series.outgrown(self.now) {
-            self.series.advance(self.now, self.live());
+/// Takes the event at this place in the stretch, and the next one too if that
+/// answers it; `None` if a closer look is needed and at the end.
+#[inline(always)]
+fn take_next(
+    booking: &mut Booking<'_, '_>,
+    stretch: &Stretch<'_>,
+    at: usize,
+    live: &mut LiveBlocks,
+) -> Option<usize> {
+    let event = stretch.events.get(at)?;
+    let spot = live.find(place_of(event));
+    let known = spot.block != NO_BLOCK;
+    match event.kind {
+        EventKind::Allocation if !known => {
+            booking.pass_to(stretch.time(at));
+            let next = stretch.events.get(at + 1);
+            if let Some(next) = next.filter(|next| gives_back(next, event)) {
+                booking.take_pair(event, next, stretch.time(at + 1));
+                return Some(2);
+            }
+            let block = booking.allocate(event, false);
+            booking.latest = live.fill(spot, block);
+            Some(1)
         }
-    }
-
-    #[inline]
-    fn take_allocation(
-        &mut self,
-        by: u32,
-        event: &Event,
-        spot: Spot,
-        live: &mut LiveBlocks,
-        reallocation: bool,
-    ) {
-        let block = self.block_of(by, event);
-        self.threads[by as usize].latest = live.fill(spot, block);
-        self.book_allocation(by, event, block.site, reallocation);
-    }
-
-    /// What is known of the block that is handed out now.
-    #[inline(always)]
-    pub(super) fn block_of(&mut self, by: u32, event: &Event) -> LiveBlock {
-        LiveBlock {
-            place: place_of(event),
-            size: event.size,
-            allocated_ns: self.now,
-            site: self.sites.of_stack(event.stack),
-            thread: by,
+        EventKind::Deallocation if known => {
+            booking.pass_to_deallocation(stretch.time(at));
+            booking.deallocate(event, &live.remove(spot), spot.block);
+            Some(1)
         }
-    }
-
-    #[inline]
-    fn take_deallocation(&mut self, by: u32, event: &Event, spot: Spot, live: &mut LiveBlocks) {
-        let block = live.remove(spot);
-        self.book_deallocation(by, event, &block, spot.block);
-    }
-
-    /// A deallocation of the block that had this number, in all books but that of
-    /// the single blocks.
-    #[inline]
-    pub(super) fn book_deallocation(
-        &mut self,
-        by: u32,
-        event: &Event,
-        block: &LiveBlock,
-        number: BlockNumber,
-    ) {
-        self.entries[event.entry as usize].deallocations += 1;
-        let thread = &mut self.threads[by as usize];
-        thread.deallocations += 1;
-        if block.site == INHERITED {
-            self.totals.inherited_deallocations += 1;
-            return;
+        EventKind::ReallocationStart if known && stretch.moves => {
+            let end = stretch.events.get(at + 1).filter(|next| answers(next))?;
+            let place = place_of(end);
+            if place != place_of(event) && live.contains(place) {
+                return None;
+            }
+            booking.pass_to_deallocation(stretch.time(at));
+            booking.deallocate(event, &live.remove(spot), spot.block);
+            booking.pass_to(stretch.time(at + 1));
+            let block = booking.allocate(end, true);
+            booking.latest = live.fill(live.find(place), block);
+            Some(2)
         }
-        let temporary = block.thread == by && thread.latest == number;
-        thread.temporary += u64::from(temporary);
-        self.live_allocations -= 1;
-        self.live_bytes = self.live_bytes.wrapping_sub(block.size);
-        let lifetime = self.now - block.allocated_ns;
-        self.sites
-            .deallocate(block.site, block.size, lifetime, temporary);
-    }
-
-    /// A block that is given back at once, which the live blocks need not know.
-    #[inline]
-    pub(super) fn take_pair(
-        &mut self,
-        stretch: &Stretch<'_>,
-        (allocation, deallocation): (&Event, &Event),
-        at: usize,
-    ) {
-        let (by, size) = (stretch.thread, allocation.size);
-        let site = self.sites.of_stack(allocation.stack);
-        self.book_allocation(by, allocation, site, false);
-        self.note_level();
-        let allocated = self.now;
-        self.pass_to(stretch.time(at + 1));
-        self.entries[deallocation.entry as usize].deallocations += 1;
-        let thread = &mut self.threads[by as usize];
-        thread.latest = NO_BLOCK;
-        thread.deallocations += 1;
-        thread.temporary += 1;
-        self.live_allocations -= 1;
-        self.live_bytes = self.live_bytes.wrapping_sub(size);
-        self.sites
-            .deallocate(site, size, self.now - allocated, true);
-        self.note_level();
-    }
-
-    /// An allocation, in all books but that of the single blocks.
-    #[inline]
-    pub(super) fn book_allocation(
-        &mut self,
-        by: u32,
-        event: &Event,
-        site: u32,
-        reallocation: bool,
-    ) {
-        let thread = &mut self.threads[by as usize];
-        thread.allocations += 1;
-        thread.allocated_bytes = thread.allocated_bytes.wrapping_add(event.size);
-        let entry = &mut self.entries[event.entry as usize];
-        entry.allocations += 1;
-        entry.allocated_bytes = entry.allocated_bytes.wrapping_add(event.size);
-        self.totals.allocations += 1;
-        self.live_allocations += 1;
-        self.live_bytes = self.live_bytes.wrapping_add(event.size);
-        self.sites.allocate(site, event.size, reallocation);
+        _ => None,
     }
 }
 
 /// Whether the event gives back the block that the one before it handed out.
 #[inline]
-pub(super) fn gives_back(event: &Event, allocation: &Event) -> bool {
+fn gives_back(event: &Event, allocation: &Event) -> bool {
     event.kind == EventKind::Deallocation && place_of(event) == place_of(allocation)
 }
 

@@ -1,6 +1,12 @@
 //! What is known of the live blocks of an image with a single stream, whose
 //! events name their blocks by numbers that were [found](crate::resolve) before:
 //! nothing has to be looked for here.
+//!
+//! The records of short-lived blocks and of all others are one array, so that
+//! every event's [`Subject`] is a [place in it](Subject::record). A record of zeros
+//! is that of no live block: memory that was never written needs no other look.
+
+use std::ops::Range;
 
 use allotrope_trace::model::Event;
 
@@ -8,18 +14,30 @@ use super::records::Records;
 use super::{AHEAD, BlockNumber, Blocks, INHERITED, KnownBlocks, LiveBlock, NO_BLOCK};
 use crate::cursor::Step;
 use crate::resolve::Replaced;
-use crate::subject::{FIRST_SHORT_LIVED, Subject, among_short_lived};
+use crate::subject::{FIRST_RECORD, Subject, number_of, record_of};
 
 /// Site of a block that is not live.
 const ENDED: u32 = INHERITED - 1;
 /// With fewer records than this they fit a core's own cache.
 const WORTH_LOOKING_AHEAD: usize = 1 << 13;
+/// So many records, which are a page of memory, come into use together.
+const TOGETHER: usize = 1 << 7;
 
-/// The blocks by number.
+/// The blocks by the place of their records.
 pub(crate) struct NumberedBlocks {
+    /// The site of each is masked, see [`masked`].
     records: Records,
-    /// By their number among the short-lived ones.
-    short_lived: Vec<LiveBlock>,
+    /// Those that came into use.
+    used: Range<usize>,
+}
+
+/// With the site as it is in a record, or from there: what is not live is 0 there.
+#[inline(always)]
+fn masked(block: LiveBlock) -> LiveBlock {
+    LiveBlock {
+        site: block.site ^ ENDED,
+        ..block
+    }
 }
 
 impl NumberedBlocks {
@@ -27,86 +45,66 @@ impl NumberedBlocks {
     /// the numbers from 0 on.
     pub(crate) fn new(inherited: impl Iterator<Item = (u64, u64)>, now: u64) -> Self {
         let mut blocks = Self {
-            records: Records::default(),
-            short_lived: Vec::new(),
+            // Most programs need one of short-lived blocks and one of others.
+            records: Records::with_small_pages(2),
+            used: FIRST_RECORD..FIRST_RECORD,
         };
-        for (place, size) in inherited {
-            blocks.records.add(LiveBlock {
+        for (number, (place, size)) in inherited.enumerate() {
+            let block = LiveBlock {
                 place,
                 size,
                 allocated_ns: now,
                 site: INHERITED,
                 thread: u32::MAX,
-            });
+            };
+            blocks.begin(record_of(number), block);
         }
         blocks
-    }
-
-    /// What is known of the block that is given back at this place; `None` if it
-    /// is not live.
-    #[inline]
-    pub(crate) fn live_at(&self, number: BlockNumber, place: u64) -> Option<LiveBlock> {
-        let block = match among_short_lived(number) {
-            Some(number) => *self.short_lived.get(number)?,
-            None if number < self.records.len() => self.records.get(number),
-            None => return None,
-        };
-        (block.site != ENDED && block.place == place).then_some(block)
     }
 
     /// Begins the life of a block.
     // Inlined in any case, for a block that is handed over in memory is read there
     // in larger pieces than it was written, which makes the processor wait.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, number: BlockNumber, block: LiveBlock) {
-        if let Some(number) = among_short_lived(number) {
-            if number >= self.short_lived.len() {
-                self.make_room_for_short_lived(number);
-            }
-            self.short_lived[number] = block;
-        } else {
-            if number == self.records.len() {
-                self.records.add(block);
-                return;
-            }
-            if number > self.records.len() {
-                self.make_room_for(number);
-            }
-            self.records.set(number, block);
+    pub(crate) fn begin(&mut self, record: usize, block: LiveBlock) {
+        if !self.used.contains(&record) {
+            self.make_room_for(record);
         }
+        self.records.set(record, masked(block));
     }
 
-    /// Ends the life of a block, if there is one of this number.
-    #[inline]
-    pub(crate) fn end(&mut self, number: BlockNumber) {
-        if let Some(number) = among_short_lived(number) {
-            if let Some(block) = self.short_lived.get_mut(number) {
-                block.site = ENDED;
-            }
-        } else {
-            self.records.describe(number, (0, 0), (ENDED, u32::MAX));
-        }
+    /// Ends the life of the block that is given back at this place, and gives what
+    /// was known of it; `None` if it is not live.
+    #[inline(always)]
+    pub(crate) fn give_back(&mut self, record: usize, place: u64) -> Option<LiveBlock> {
+        let is_live = |block: &LiveBlock| block.place == place && masked(*block).site != ENDED;
+        self.records.end_if(record, is_live).map(masked)
+    }
+
+    fn is_live_at(&self, record: usize, place: u64) -> bool {
+        let block = self.records.find(record).map(masked);
+        block.is_some_and(|block| block.place == place && block.site != ENDED)
     }
 
     /// What the stream's next step does to the live blocks, and, of an allocation
     /// without a subject, what it replaces.
     pub(crate) fn apply(&mut self, step: &Step, replaced: Option<Replaced>) -> Blocks {
         let told = step.subject.block_number();
+        let is_live = |number: &BlockNumber| self.is_live_at(record_of(*number), step.address);
         if !step.allocates {
-            let live = told.filter(|&number| self.live_at(number, step.address).is_some());
             return Blocks {
-                block: live.unwrap_or(NO_BLOCK),
+                block: told.filter(is_live).unwrap_or(NO_BLOCK),
                 replaced: NO_BLOCK,
             };
         }
         let told = told.map(|block| (block, NO_BLOCK));
         // Every allocation has one of the two.
         let (block, replaced) = told.or(replaced).unwrap_or_default();
-        let place = step.address;
         // The cursor may have seen that a reallocation had ended it.
-        let replaced = self.live_at(replaced, place).map_or(NO_BLOCK, |_| replaced);
+        let replaced = Some(replaced).filter(is_live).unwrap_or(NO_BLOCK);
+        let place = step.address;
         let ended = LiveBlock::ENDED;
-        self.begin(block, LiveBlock { place, ..ended });
+        self.begin(record_of(block), LiveBlock { place, ..ended });
         Blocks { block, replaced }
     }
 
@@ -118,73 +116,60 @@ impl NumberedBlocks {
             blocks.block
         };
         if ended != NO_BLOCK {
-            self.end(ended);
+            self.records.end_if(record_of(ended), |_| true);
+        }
+    }
+
+    /// Has what is known brought near of the blocks of which coming events speak.
+    #[inline]
+    pub(crate) fn bring_near(&self, subjects: &[Subject]) {
+        for subject in subjects {
+            self.records.bring_near(subject.record());
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn make_room_for(&mut self, number: BlockNumber) {
-        while self.records.len() <= number {
-            self.records.add(LiveBlock::ENDED);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn make_room_for_short_lived(&mut self, number: usize) {
-        self.short_lived.resize(number + 1, LiveBlock::ENDED);
+    fn make_room_for(&mut self, record: usize) {
+        let first = record / TOGETHER * TOGETHER;
+        let used = &mut self.used;
+        *used = used.start.min(first)..used.end.max(first + TOGETHER);
+        self.records.make_room_for(used.end - 1);
     }
 }
 
 impl KnownBlocks for NumberedBlocks {
     #[inline]
     fn block(&self, number: BlockNumber) -> LiveBlock {
-        among_short_lived(number).map_or_else(
-            || self.records.get(number),
-            |number| self.short_lived[number],
-        )
+        masked(self.records.get(record_of(number)))
     }
 
     fn describe(
         &mut self,
         number: BlockNumber,
-        (size, allocated_ns): (u64, u64),
+        size_and_time: (u64, u64),
         (site, thread): (u32, u32),
     ) {
-        if let Some(number) = among_short_lived(number) {
-            self.short_lived[number] = LiveBlock {
-                place: self.short_lived[number].place,
-                size,
-                allocated_ns,
-                site,
-                thread,
-            };
-        } else {
-            self.records
-                .describe(number, (size, allocated_ns), (site, thread));
-        }
+        let masked = (site ^ ENDED, thread);
+        self.records
+            .describe(record_of(number), size_and_time, masked);
     }
 
     fn iter(&self) -> impl Iterator<Item = (u64, BlockNumber)> {
-        let long = (0..self.records.len()).map(|number| (self.records.get(number), number));
-        let short = self.short_lived.iter().copied().zip(FIRST_SHORT_LIVED..);
-        let live = long.chain(short).filter(|(block, _)| block.site != ENDED);
-        live.map(|(block, number)| (block.place, number))
+        let records = self.used.clone();
+        let blocks = records.map(|record| (masked(self.records.get(record)), record));
+        let live = blocks.filter(|(block, _)| block.site != ENDED);
+        live.map(|(block, record)| (block.place, number_of(record)))
     }
 
     #[inline]
     fn is_large(&self) -> bool {
-        self.records.len() > WORTH_LOOKING_AHEAD
+        self.used.end > FIRST_RECORD + WORTH_LOOKING_AHEAD
     }
 
     #[inline]
     fn look_ahead(&self, _: &[Event], subjects: &[Subject]) {
-        for subject in subjects.iter().take(AHEAD) {
-            if let (false, Some(number)) = (subject.is_short_lived(), subject.number()) {
-                self.records.bring_near(number);
-            }
-        }
+        self.bring_near(&subjects[..subjects.len().min(AHEAD)]);
     }
 }
 
@@ -197,4 +182,48 @@ impl LiveBlock {
         site: ENDED,
         thread: u32::MAX,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(place: u64) -> LiveBlock {
+        LiveBlock {
+            place,
+            size: 10,
+            allocated_ns: 20,
+            site: 0,
+            thread: 0,
+        }
+    }
+
+    #[test]
+    fn blocks_are_live_until_they_are_given_back_at_their_place() {
+        let mut blocks = NumberedBlocks::new([(160, 5)].into_iter(), 7);
+        let records = [
+            Subject::short_lived(0, false),
+            Subject::short_lived(40_000, false),
+            Subject::block(1),
+            Subject::block(200_000),
+        ]
+        .map(Subject::record);
+        for (place, record) in (0..).zip(records) {
+            assert_eq!(blocks.give_back(record, place), None);
+            blocks.begin(record, block(place));
+        }
+        let mut live: Vec<u64> = blocks.iter().map(|(place, _)| place).collect();
+        live.sort_unstable();
+        assert_eq!(live, [0, 1, 2, 3, 160]);
+        for (place, record) in (0..).zip(records) {
+            assert_eq!(blocks.give_back(record, place + 1), None);
+            assert_eq!(blocks.block(number_of(record)), block(place));
+            assert_eq!(blocks.give_back(record, place), Some(block(place)));
+            assert_eq!(blocks.give_back(record, place), None);
+        }
+        let left: Vec<_> = blocks.iter().collect();
+        assert_eq!(left, [(160, 0)]);
+        assert_eq!(blocks.block(0).site, INHERITED);
+        assert_eq!(blocks.give_back(Subject::NONE.record(), 0), None);
+    }
 }

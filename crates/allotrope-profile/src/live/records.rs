@@ -16,6 +16,8 @@ type Word = [u8; size_of::<u64>()];
 /// A [`LiveBlock`], of which the place is the first word: half a cache line, for
 /// nearly every record that is looked at has to come from far away.
 type Record = [Word; 4];
+/// Which of them tells the site and the thread.
+const ORIGIN: usize = 3;
 
 /// What is known of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,8 +72,10 @@ fn origin(site: u32, thread: u32) -> u64 {
 /// which takes as much memory again.
 #[derive(Default)]
 pub(super) struct Records {
-    /// Only the first is not in huge memory, for most programs need no other.
+    /// The first ones are not in huge memory, for most programs need no other.
     pages: Vec<MmapMut>,
+    /// How many of them besides the very first.
+    more_small_pages: usize,
     length: usize,
 }
 
@@ -79,6 +83,22 @@ impl Records {
     /// Records of a page, which is a huge one.
     const PAGE: usize = 1 << Self::PAGE_BITS;
     const PAGE_BITS: u32 = (HUGE_PAGE / size_of::<Record>()).trailing_zeros();
+
+    /// No records, of which so many pages, but at least one, will not be in huge memory.
+    pub(super) fn with_small_pages(pages: usize) -> Self {
+        Self {
+            more_small_pages: pages.saturating_sub(1),
+            ..Self::default()
+        }
+    }
+
+    /// Has memory for the record with this number and those below it: zeros, where
+    /// nothing was written.
+    pub(super) fn make_room_for(&mut self, number: BlockNumber) {
+        while self.pages.len() <= number >> Self::PAGE_BITS {
+            self.add_page();
+        }
+    }
 
     /// Adds a record, and gives its number.
     #[inline]
@@ -92,13 +112,10 @@ impl Records {
         number
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.length
-    }
-
     #[cold]
     fn add_page(&mut self) {
-        self.pages.push(zeroed(HUGE_PAGE, !self.pages.is_empty()));
+        let huge = self.pages.len() > self.more_small_pages;
+        self.pages.push(zeroed(HUGE_PAGE, huge));
     }
 
     #[inline]
@@ -120,6 +137,33 @@ impl Records {
     #[inline]
     pub(super) fn get(&self, number: BlockNumber) -> LiveBlock {
         LiveBlock::of(self.at(number))
+    }
+
+    /// The record with this number, if there is memory for one.
+    #[inline]
+    pub(super) fn find(&self, number: BlockNumber) -> Option<LiveBlock> {
+        let page: &Page = self.pages.get(number >> Self::PAGE_BITS)?.first_chunk()?;
+        let records: &[Record] = page.as_chunks().0.as_chunks().0;
+        Some(LiveBlock::of(&records[number % Self::PAGE]))
+    }
+
+    /// Makes the word zero that tells the record's site and thread, if `wanted` says
+    /// so of what is in the record, and gives that.
+    #[inline]
+    pub(super) fn end_if(
+        &mut self,
+        number: BlockNumber,
+        wanted: impl FnOnce(&LiveBlock) -> bool,
+    ) -> Option<LiveBlock> {
+        let page = self.pages.get_mut(number >> Self::PAGE_BITS)?;
+        let page: &mut Page = page.first_chunk_mut()?;
+        let records: &mut [Record] = page.as_chunks_mut().0.as_chunks_mut().0;
+        let record = &mut records[number % Self::PAGE];
+        let block = LiveBlock::of(record);
+        wanted(&block).then(|| {
+            record[ORIGIN] = Word::default();
+            block
+        })
     }
 
     #[inline]
