@@ -74,26 +74,18 @@ impl Decoded {
         timeline: &Timeline,
     ) -> usize {
         self.subjects.resize(self.events.len(), Subject::NONE);
-        self.list_counted(timeline);
-        let Some(places) = places else { return 0 };
-        let found = places.find_short_lived(&self.events, &mut self.subjects);
-        if found > 0 {
-            self.leave_out_told();
-        }
-        found
-    }
-
-    /// Lists all events but marks; these lie so far apart that what is between two
-    /// of them is written at once.
-    fn list_counted(&mut self, timeline: &Timeline) {
+        let found = places.map_or(0, |places| {
+            places.find_short_lived(&self.events, &mut self.subjects)
+        });
+        // Marks lie so far apart that what is between two of them is listed at once.
         let mut from = 0;
         loop {
             let mut coming = self.events[from..].iter();
             let mark = coming.position(|event| !event.is_counted());
             let until = mark.map_or(self.events.len(), |mark| from + mark);
-            self.untold.extend(from as u32..until as u32);
+            self.list_untold(from, until, found > 0);
             let Some(event) = self.events.get_mut(until) else {
-                return;
+                return found;
             };
             if event.kind == EventKind::Anchor {
                 event.address = timeline.ns(event.address);
@@ -102,15 +94,23 @@ impl Decoded {
         }
     }
 
-    /// Takes those off the list whose block is told. Without a branch: which these
-    /// are, is hard to foresee.
-    fn leave_out_told(&mut self) {
-        let mut kept = 0;
-        for i in 0..self.untold.len() {
-            let at = self.untold[i];
-            self.untold[kept] = at;
-            kept += usize::from(!self.subjects[at as usize].is_told());
+    /// Lists the events between two positions, but, if there may be some, for those
+    /// whose block is told: without a branch, for which these are, is hard to foresee.
+    #[inline]
+    fn list_untold(&mut self, from: usize, until: usize, some_told: bool) {
+        let positions = from as u32..until as u32;
+        if !some_told {
+            self.untold.extend(positions);
+            return;
         }
-        self.untold.truncate(kept);
+        let listed = self.untold.len();
+        self.untold.resize(listed + positions.len(), 0);
+        let room = &mut self.untold[listed..];
+        let mut untold = 0;
+        for (at, subject) in positions.zip(&self.subjects[from..until]) {
+            room[untold] = at;
+            untold += usize::from(!subject.is_told());
+        }
+        self.untold.truncate(listed + untold);
     }
 }
