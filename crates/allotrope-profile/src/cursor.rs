@@ -444,19 +444,21 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// Finds the next anchor and spreads the events until then.
     fn enter_segment(&mut self) {
-        let mut counted = 0;
-        let mut end = self.position;
+        self.buffer.pass_marks(self.position);
+        let mut end = self.buffer.events.len();
         let mut anchor = None;
-        for event in &self.buffer.events[self.position..] {
+        let mut other_marks = 0;
+        for &mark in &self.buffer.marks {
+            let event = &self.buffer.events[mark as usize];
             if event.kind == EventKind::Anchor {
                 anchor = Some(event.address);
+                end = mark as usize;
                 break;
             }
-            counted += u64::from(event.is_counted());
-            end += 1;
+            other_marks += 1;
         }
         self.segment.end = if anchor.is_some() { end + 1 } else { end };
-        self.segment.remaining = counted;
+        self.segment.remaining = (end - self.position - other_marks) as u64;
         let known = anchor.or_else(|| {
             let ahead = self.runs.iter().skip(self.next_run).take(RUNS_AHEAD);
             self.segment.remaining += USUAL_GAP;

@@ -395,7 +395,9 @@ impl<'a> Ledger<'a> {
     /// Has the blocks that are left live until the end.
     fn outlive(&mut self, end_ns: u64, live: &impl KnownBlocks) {
         let blocks = live.iter().map(|(_, number)| live.block(number));
-        let mut blocks = blocks.filter(|block| block.site != INHERITED);
+        let own = blocks.filter(|block| block.site != INHERITED);
+        // No look at the others once all were found.
+        let mut blocks = own.take(usize::try_from(self.level.allocations()).unwrap_or(usize::MAX));
         let mut together = Vec::with_capacity(LEFT_TOGETHER);
         loop {
             // The memory of several blocks, and then that of their sites, is fetched

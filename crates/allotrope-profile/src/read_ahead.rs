@@ -274,9 +274,9 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
 
     fn decode(&self, handle: &S::Handle, into: &mut Decoded) -> Result<(), ReplayError> {
         self.source.read(handle, &mut into.events)?;
-        into.forget_subjects();
+        into.forget();
         match self.subjects {
-            Subjects::None => into.set_times(self.timeline),
+            Subjects::None => into.list_marks(self.timeline),
             Subjects::Numbers => {
                 into.find_untold(None, self.timeline);
             }

@@ -66,6 +66,7 @@ impl Resolver {
             subjects,
             replaced,
             untold,
+            ..
         } = run;
         let (events, subjects) = (events.as_slice(), subjects.as_mut_slice());
         let mut untold = untold.as_slice();

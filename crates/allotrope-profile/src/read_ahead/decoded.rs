@@ -19,6 +19,8 @@ pub(crate) struct Decoded {
     pub replaced: VecDeque<Replaced>,
     /// Positions of the events whose block the run alone does not tell.
     pub untold: Vec<u32>,
+    /// Positions of the marks, which are the events that are not counted.
+    pub marks: VecDeque<u32>,
 }
 
 impl Decoded {
@@ -35,10 +37,26 @@ impl Decoded {
     pub(crate) fn pass(&mut self, events: usize) {
         self.events.drain(..events);
         self.subjects.drain(..events.min(self.subjects.len()));
+        self.pass_marks(events);
+        for mark in &mut self.marks {
+            *mark -= events as u32;
+        }
+    }
+
+    /// Forgets the marks before a position.
+    #[inline]
+    pub(crate) fn pass_marks(&mut self, before: usize) {
+        let passed = |mark: &u32| (*mark as usize) < before;
+        while self.marks.front().is_some_and(passed) {
+            self.marks.pop_front();
+        }
     }
 
     /// Takes all of another run's events behind its own.
     pub(crate) fn append(&mut self, other: &mut Self) {
+        let behind = self.events.len() as u32;
+        self.marks
+            .extend(other.marks.drain(..).map(|at| behind + at));
         self.events.append(&mut other.events);
         self.subjects.append(&mut other.subjects);
         self.replaced.append(&mut other.replaced);
@@ -48,26 +66,30 @@ impl Decoded {
         self.events.clear();
         self.subjects.clear();
         self.replaced.clear();
+        self.marks.clear();
     }
-    /// Gives anchors their nanoseconds.
-    pub(super) fn set_times(&mut self, timeline: &Timeline) {
-        for event in &mut self.events {
-            if event.kind == EventKind::Anchor {
-                event.address = timeline.ns(event.address);
+
+    /// Lists the marks, and gives anchors their nanoseconds.
+    pub(super) fn list_marks(&mut self, timeline: &Timeline) {
+        for (at, event) in (0..).zip(&mut self.events) {
+            if !event.is_counted() {
+                self.marks.push_back(at);
+                set_time(event, timeline);
             }
         }
     }
 
-    /// Nothing is known of the blocks of new events.
-    pub(super) fn forget_subjects(&mut self) {
+    /// Nothing is known of new events.
+    pub(super) fn forget(&mut self) {
         self.subjects.clear();
         self.replaced.clear();
         self.untold.clear();
+        self.marks.clear();
     }
 
     /// Finds the short-lived blocks, if there is something to find them with, and
-    /// the events of which the run alone does not tell the block; and gives anchors
-    /// their nanoseconds in passing. Gives the number of short-lived blocks.
+    /// the events of which the run alone does not tell the block; and, in passing, does
+    /// what [`Self::list_marks`] does. Gives the number of short-lived blocks.
     pub(super) fn find_untold(
         &mut self,
         places: Option<&mut Places>,
@@ -87,9 +109,8 @@ impl Decoded {
             let Some(event) = self.events.get_mut(until) else {
                 return found;
             };
-            if event.kind == EventKind::Anchor {
-                event.address = timeline.ns(event.address);
-            }
+            self.marks.push_back(until as u32);
+            set_time(event, timeline);
             from = until + 1;
         }
     }
@@ -112,5 +133,12 @@ impl Decoded {
             untold += usize::from(!subject.is_told());
         }
         self.untold.truncate(listed + untold);
+    }
+}
+
+/// Gives an anchor its nanoseconds.
+fn set_time(mark: &mut Event, timeline: &Timeline) {
+    if mark.kind == EventKind::Anchor {
+        mark.address = timeline.ns(mark.address);
     }
 }
