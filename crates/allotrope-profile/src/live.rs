@@ -22,6 +22,7 @@ mod places;
 mod records;
 mod shadow;
 mod slots;
+mod sparse;
 mod unused;
 
 use allotrope_trace::model::{Event, EventKind};

@@ -5,10 +5,9 @@
 //! more memory than a table of single places, those in further regions are in
 //! such a table.
 
-use rustc_hash::FxHashMap;
-
 pub(crate) use super::shadow::CellNumber;
 use super::shadow::Shadow;
+use super::sparse::SparsePlaces;
 use super::{BlockNumber, Blocks, NO_BLOCK};
 
 /// Bytes of the shadow that any program may have.
@@ -23,7 +22,7 @@ pub(crate) struct LivePlaces {
     /// Once the shadow was too large, it gets no more regions: nothing is in this
     /// table whose region is in the shadow.
     is_sparse: bool,
-    table: FxHashMap<u64, u32>,
+    table: SparsePlaces,
     /// Numbers that were given back, to be used again: the last one first, for what
     /// is kept under it is nearest.
     unused: Vec<u32>,
@@ -37,7 +36,7 @@ impl LivePlaces {
         let mut live = Self {
             shadow: Shadow::new(),
             is_sparse: false,
-            table: FxHashMap::default(),
+            table: SparsePlaces::new(),
             unused: Vec::new(),
             next: 0,
         };
@@ -47,11 +46,14 @@ impl LivePlaces {
         live
     }
 
-    /// The place's cell in the shadow, which is brought near.
+    /// The place's cell in the shadow. What is needed for the place is brought near.
     #[inline]
     pub(crate) fn approach(&self, place: u64) -> CellNumber {
         let cell = self.shadow.find(place);
         self.shadow.bring_near(cell);
+        if cell == CellNumber::NONE {
+            self.table.bring_near(place);
+        }
         cell
     }
 
@@ -114,7 +116,7 @@ impl LivePlaces {
     /// until it is [given back](Self::recycle).
     pub(crate) fn take(&mut self, place: u64) -> Option<BlockNumber> {
         let taken = match self.shadow.find(place) {
-            CellNumber::NONE => self.table.remove(&place),
+            CellNumber::NONE => self.table.remove(place),
             cell => self.shadow.replace(cell, None),
         };
         taken.map(|number| number as BlockNumber)
@@ -123,7 +125,7 @@ impl LivePlaces {
     /// The block that is live at the place.
     pub(crate) fn at(&self, place: u64) -> Option<BlockNumber> {
         let live = match self.shadow.find(place) {
-            CellNumber::NONE => self.table.get(&place).copied(),
+            CellNumber::NONE => self.table.get(place),
             cell => self.shadow.get(cell),
         };
         live.map(|number| number as BlockNumber)
@@ -208,6 +210,6 @@ mod tests {
         for number in 0..count {
             assert_eq!(live.take(place(number)), Some(number as BlockNumber));
         }
-        assert!(live.table.is_empty());
+        assert!(live.table.len() == 0);
     }
 }

@@ -1,5 +1,5 @@
-//! The slots of the table of live blocks, one word each. What a slot means is
-//! the table's affair.
+//! The slots of a table of live blocks, one word each or several. What a word means
+//! is the table's affair.
 
 use std::ops::Range;
 
