@@ -29,23 +29,89 @@ impl Timeline {
 
     /// Nanoseconds since the start; 0 for what lies before.
     pub(crate) fn ns(&self, tick: u64) -> u64 {
-        let ns = self.absolute(tick) - self.origin_ns;
+        self.since_start(self.absolute(tick))
+    }
+
+    /// As [`Self::ns`], of ticks that follow each other.
+    pub(crate) fn walk(&self) -> Walk<'_> {
+        Walk {
+            timeline: self,
+            line: Line::default(),
+        }
+    }
+
+    fn since_start(&self, absolute_ns: i128) -> u64 {
+        let ns = absolute_ns - self.origin_ns;
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
     }
 
     fn absolute(&self, tick: u64) -> i128 {
-        let tick = i128::from(tick);
         if self.readings.len() < 2 {
-            return tick;
+            return i128::from(tick);
         }
+        self.line_at(tick).absolute(tick)
+    }
+
+    /// The line on which a tick lies; there must be two readings.
+    fn line_at(&self, tick: u64) -> Line {
         let above = self
             .readings
-            .partition_point(|clock| i128::from(clock.tick) <= tick)
+            .partition_point(|clock| clock.tick <= tick)
             .clamp(1, self.readings.len() - 1);
-        let (from, to) = (self.readings[above - 1], self.readings[above]);
+        Line {
+            from: self.readings[above - 1],
+            to: self.readings[above],
+        }
+    }
+}
+
+/// Gives the times of ticks that follow each other: most lie on one line with the
+/// tick before, which is then not looked for.
+pub(crate) struct Walk<'a> {
+    timeline: &'a Timeline,
+    line: Line,
+}
+
+impl Walk<'_> {
+    /// See [`Timeline::ns`].
+    pub(crate) fn ns(&mut self, tick: u64) -> u64 {
+        if !(self.line.from.tick..self.line.to.tick).contains(&tick) {
+            if self.timeline.readings.len() < 2 {
+                return self.timeline.ns(tick);
+            }
+            self.line = self.timeline.line_at(tick);
+        }
+        self.timeline.since_start(self.line.absolute(tick))
+    }
+}
+
+/// Between two readings, or prolonged beyond them.
+#[derive(Clone, Copy)]
+struct Line {
+    from: Clock,
+    to: Clock,
+}
+
+impl Default for Line {
+    /// One on which no tick lies.
+    fn default() -> Self {
+        let nowhere = Clock {
+            tick: 0,
+            monotonic_ns: 0,
+        };
+        Self {
+            from: nowhere,
+            to: nowhere,
+        }
+    }
+}
+
+impl Line {
+    fn absolute(&self, tick: u64) -> i128 {
+        let (from, to) = (self.from, self.to);
         let slope_ns = i128::from(to.monotonic_ns) - i128::from(from.monotonic_ns);
         let slope_ticks = i128::from(to.tick) - i128::from(from.tick);
-        let passed = tick - i128::from(from.tick);
+        let passed = i128::from(tick) - i128::from(from.tick);
         // Both factors are below 2^65, so the product stays within 2^127 only
         // for sane slopes; a hostile one must not overflow.
         let scaled = quick_scale(passed, slope_ns, slope_ticks).unwrap_or_else(|| {
@@ -134,6 +200,19 @@ mod tests {
         ) {
             let (passed, ns) = (i128::from(passed), i128::from(ns));
             proptest::prop_assert!(quick_scale(passed, ns, ns * i128::from(hertz) + 7).is_some());
+        }
+    }
+
+    #[test]
+    fn on_a_walk_the_time_is_the_same() {
+        let readings = [clock(1000, 0), clock(3000, 1000), clock(7000, 2000)];
+        let ticks = [0, 999, 1000, 2999, 3000, 2000, 6999, 7000, 9000, 8000, 1500];
+        for count in 0..=readings.len() {
+            let line = Timeline::new(readings[..count].to_vec(), 1200);
+            let mut walk = line.walk();
+            for tick in ticks {
+                assert_eq!(walk.ns(tick), line.ns(tick), "at {tick} of {count}");
+            }
         }
     }
 

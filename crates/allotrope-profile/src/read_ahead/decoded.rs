@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use allotrope_trace::model::{Event, EventKind};
 
-use crate::clock::Timeline;
+use crate::clock::{Timeline, Walk};
 use crate::resolve::Replaced;
 use crate::short_lived::Places;
 use crate::subject::Subject;
@@ -71,10 +71,11 @@ impl Decoded {
 
     /// Lists the marks, and gives anchors their nanoseconds.
     pub(super) fn list_marks(&mut self, timeline: &Timeline) {
+        let mut times = timeline.walk();
         for (at, event) in (0..).zip(&mut self.events) {
             if !event.is_counted() {
                 self.marks.push_back(at);
-                set_time(event, timeline);
+                set_time(event, &mut times);
             }
         }
     }
@@ -101,6 +102,7 @@ impl Decoded {
         });
         // Marks lie so far apart that what is between two of them is listed at once.
         let mut from = 0;
+        let mut times = timeline.walk();
         loop {
             let mut coming = self.events[from..].iter();
             let mark = coming.position(|event| !event.is_counted());
@@ -110,7 +112,7 @@ impl Decoded {
                 return found;
             };
             self.marks.push_back(until as u32);
-            set_time(event, timeline);
+            set_time(event, &mut times);
             from = until + 1;
         }
     }
@@ -137,8 +139,8 @@ impl Decoded {
 }
 
 /// Gives an anchor its nanoseconds.
-fn set_time(mark: &mut Event, timeline: &Timeline) {
+fn set_time(mark: &mut Event, times: &mut Walk<'_>) {
     if mark.kind == EventKind::Anchor {
-        mark.address = timeline.ns(mark.address);
+        mark.address = times.ns(mark.address);
     }
 }
