@@ -229,28 +229,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         until: u64,
         live: &impl KnownBlocks,
     ) -> Result<Option<Stretch<'_>>, ReplayError> {
-        if self.queued.is_some() {
-            return Ok(None);
-        }
-        let Some(thread) = self.approach()? else {
+        let Some((thread, mut end)) = self.coming(until)? else {
             return Ok(None);
         };
-        let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
         if live.is_large() {
             self.look_ahead(live);
-        }
-        let segment = &self.segment;
-        let mut end = segment.end.min(self.position.saturating_add(most));
-        if live.is_large() {
             end = end.min(self.looked_at);
         }
-        Ok(Some(Stretch {
-            events: &self.buffer.events[self.position..end],
-            subjects: &[],
-            thread,
-            moves: self.open.len() < OPEN_LIMIT,
-            pace: segment.pace(),
-        }))
+        Ok(Some(self.stretch_to(end, thread)))
     }
 
     /// As [`Self::stretch`], of events whose blocks are known.
@@ -259,6 +245,13 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         &mut self,
         until: u64,
     ) -> Result<Option<Stretch<'_>>, ReplayError> {
+        let coming = self.coming(until)?;
+        Ok(coming.map(|(thread, end)| self.stretch_to(end, thread)))
+    }
+
+    /// The thread of the next events, and where in the run they end.
+    #[inline]
+    fn coming(&mut self, until: u64) -> Result<Option<(u32, usize)>, ReplayError> {
         if self.queued.is_some() {
             return Ok(None);
         }
@@ -267,13 +260,19 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         };
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
         let end = self.segment.end.min(self.position.saturating_add(most));
-        Ok(Some(Stretch {
+        Ok(Some((thread, end)))
+    }
+
+    #[inline]
+    fn stretch_to(&self, end: usize, thread: u32) -> Stretch<'_> {
+        let subjects = self.buffer.subjects.get(self.position..);
+        Stretch {
             events: &self.buffer.events[self.position..end],
-            subjects: &self.buffer.subjects[self.position..],
+            subjects: subjects.unwrap_or_default(),
             thread,
             moves: self.open.len() < OPEN_LIMIT,
             pace: self.segment.pace(),
-        }))
+        }
     }
 
     /// So many events of a [stretch](Self::stretch), all of them counted, have
