@@ -404,22 +404,29 @@ mod tests {
 
     use allotrope_trace::model::{Clock, Event, EventKind, Events, Record};
 
-    /// Two streams of runs of 1,000 events whose addresses tell the run.
-    fn trace(runs: u32) -> MemoryTrace {
-        let records = (0..runs).map(|run| {
-            let mut events = vec![event(EventKind::Anchor, u64::from(run) * 10)];
-            events.resize(1_000, event(EventKind::Allocation, u64::from(run)));
+    /// Runs by stream.
+    fn of_runs(runs: impl Iterator<Item = (u32, Vec<Event>)>) -> MemoryTrace {
+        let record = |(stream, events)| {
             Record::Events(Events {
                 image: 0,
-                stream: run % 2,
+                stream,
                 first_ordinal: 0,
                 events,
             })
-        });
+        };
         MemoryTrace {
-            records: records.collect(),
+            records: runs.map(record).collect(),
             cut: None,
         }
+    }
+
+    /// Two streams of runs of 1,000 events whose addresses tell the run.
+    fn trace(runs: u32) -> MemoryTrace {
+        of_runs((0..runs).map(|run| {
+            let mut events = vec![event(EventKind::Anchor, u64::from(run) * 10)];
+            events.resize(1_000, event(EventKind::Allocation, u64::from(run)));
+            (run % 2, events)
+        }))
     }
 
     fn streams(trace: &MemoryTrace) -> [Vec<Run<usize>>; 2] {
@@ -434,6 +441,27 @@ mod tests {
         streams
     }
 
+    /// Of streams that are merged.
+    fn merged<'a>(
+        trace: &'a MemoryTrace,
+        timeline: &'a Timeline,
+        streams: &[Vec<Run<usize>>; 2],
+    ) -> ReadAhead<'a, MemoryTrace> {
+        let runs = streams.iter().map(Vec::as_slice);
+        ReadAhead::new(trace, timeline, runs, None, false)
+    }
+
+    /// Of a single stream whose blocks get numbers.
+    fn numbered<'a, S: TraceSource>(
+        trace: &'a S,
+        timeline: &'a Timeline,
+        runs: &[Run<S::Handle>],
+    ) -> ReadAhead<'a, S> {
+        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
+        let only = std::iter::once(runs);
+        ReadAhead::new(trace, timeline, only, Some(resolver), true)
+    }
+
     #[test]
     fn every_run_comes_once_in_whatever_order_it_is_asked_for() {
         let trace = trace(400);
@@ -441,13 +469,7 @@ mod tests {
         // 2 ticks a nanosecond.
         let clock = |tick, monotonic_ns| Clock { tick, monotonic_ns };
         let timeline = Timeline::new(vec![clock(0, 0), clock(2_000, 1_000)], 0);
-        let ahead = ReadAhead::new(
-            &trace,
-            &timeline,
-            streams.iter().map(Vec::as_slice),
-            None,
-            false,
-        );
+        let ahead = merged(&trace, &timeline, &streams);
         assert!(ahead.counted >= WORTH_A_THREAD);
         // The second stream first, against the order of their times.
         let order = (0..200).map(|n| (200 + n, 2 * n + 1));
@@ -474,13 +496,7 @@ mod tests {
         let mut streams = streams(&trace);
         streams[0][5].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
-        let ahead = ReadAhead::new(
-            &trace,
-            &timeline,
-            streams.iter().map(Vec::as_slice),
-            None,
-            false,
-        );
+        let ahead = merged(&trace, &timeline, &streams);
         ahead.during(|| {
             let mut events = Decoded::default();
             for (number, run) in streams[0].iter().enumerate() {
@@ -489,32 +505,21 @@ mod tests {
             }
         });
     }
+
     /// One stream: each run hands out a block that the next run gives back, and
     /// 500 more that it gives back itself.
     fn single_stream(runs: u64) -> MemoryTrace {
-        let records = (0..runs).map(|run| {
+        of_runs((0..runs).map(|run| {
             let passed_on = |run: u64| 16 + run % 2 * 16;
             let mut events = vec![event(EventKind::Allocation, passed_on(run))];
             if run > 0 {
                 events.push(event(EventKind::Deallocation, passed_on(run - 1)));
             }
-            for at in 0..500 {
-                events.push(event(EventKind::Allocation, 1_000 + at * 16));
+            for kind in [EventKind::Allocation, EventKind::Deallocation] {
+                events.extend((0..500).map(|at| event(kind, 1_000 + at * 16)));
             }
-            for at in 0..500 {
-                events.push(event(EventKind::Deallocation, 1_000 + at * 16));
-            }
-            Record::Events(Events {
-                image: 0,
-                stream: 0,
-                first_ordinal: 0,
-                events,
-            })
-        });
-        MemoryTrace {
-            records: records.collect(),
-            cut: None,
-        }
+            (0, events)
+        }))
     }
 
     #[test]
@@ -522,9 +527,7 @@ mod tests {
         let trace = single_stream(400);
         let [runs, _] = streams(&trace);
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
-        let only = std::iter::once(runs.as_slice());
-        let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
+        let ahead = numbered(&trace, &timeline, &runs);
         assert!(ahead.counted >= WORTH_A_THREAD);
         ahead.during(|| {
             let mut run = Decoded::default();
@@ -553,9 +556,7 @@ mod tests {
         let [mut runs, _] = streams(&trace);
         runs[7].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
-        let only = std::iter::once(runs.as_slice());
-        let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
+        let ahead = numbered(&trace, &timeline, &runs);
         ahead.during(|| {
             let mut run = Decoded::default();
             for (number, listed) in runs.iter().enumerate() {
@@ -564,26 +565,16 @@ mod tests {
             }
         });
     }
+
     #[test]
     fn where_no_block_is_short_lived_most_runs_are_not_searched_for_them() {
-        let records = (0..400_u64).map(|run| {
+        let trace = of_runs((0..400_u64).map(|run| {
             let fresh = |at| event(EventKind::Allocation, (run * 1_000 + at) * 16);
-            Record::Events(Events {
-                image: 0,
-                stream: 0,
-                first_ordinal: 0,
-                events: (0..1_000).map(fresh).collect(),
-            })
-        });
-        let trace = MemoryTrace {
-            records: records.collect(),
-            cut: None,
-        };
+            (0, (0..1_000).map(fresh).collect())
+        }));
         let [runs, _] = streams(&trace);
         let timeline = Timeline::new(vec![], 0);
-        let resolver = Resolver::new(LivePlaces::new(std::iter::empty()));
-        let only = std::iter::once(runs.as_slice());
-        let ahead = ReadAhead::new(&trace, &timeline, only, Some(resolver), true);
+        let ahead = numbered(&trace, &timeline, &runs);
         let mut run = Decoded::default();
         for (number, listed) in runs.iter().enumerate() {
             let before = ahead.pass_over.load(Relaxed);
@@ -597,6 +588,7 @@ mod tests {
             assert!(numbers.eq((first..first + 1_000).map(Some)));
         }
     }
+
     /// Whose run 50 can not even be tried.
     struct Broken(MemoryTrace);
 
@@ -632,10 +624,9 @@ mod tests {
         let [runs, _] = streams(&trace);
         let broken = Broken(trace);
         let timeline = Timeline::new(vec![], 0);
-        let numbered = || Resolver::new(LivePlaces::new(std::iter::empty()));
-        for resolver in [None, Some(numbered())] {
-            let only = std::iter::once(runs.as_slice());
-            let ahead = ReadAhead::new(&broken, &timeline, only, resolver, true);
+        let only = std::iter::once(runs.as_slice());
+        let unnumbered = ReadAhead::new(&broken, &timeline, only, None, true);
+        for ahead in [unnumbered, numbered(&broken, &timeline, &runs)] {
             let replayed = || {
                 let mut run = Decoded::default();
                 for (number, listed) in runs.iter().enumerate() {
