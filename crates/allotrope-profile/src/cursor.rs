@@ -16,7 +16,7 @@ use allotrope_trace::model::{EntryPoint, EpochMark, Event, EventKind, StackId};
 use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::index::Threads;
-use crate::live::{AHEAD, KnownBlocks};
+use crate::live::{AHEAD, LiveBlocks};
 use crate::place::place_of;
 use crate::read_ahead::{Decoded, ReadAhead};
 use crate::resolve::Replaced;
@@ -197,16 +197,11 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// Has what is known of coming events' blocks brought near.
     #[inline]
-    fn look_ahead(&mut self, live: &impl KnownBlocks) {
+    fn look_ahead(&mut self, live: &LiveBlocks) {
         if self.position >= self.looked_at {
             self.looked_at = self.position + AHEAD;
             let events = self.buffer.events.get(self.looked_at..).unwrap_or_default();
-            let subjects = self
-                .buffer
-                .subjects
-                .get(self.looked_at..)
-                .unwrap_or_default();
-            live.look_ahead(events, subjects);
+            live.look_ahead(events);
         }
     }
 
@@ -227,12 +222,12 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     pub(crate) fn stretch(
         &mut self,
         until: u64,
-        live: &impl KnownBlocks,
+        live: &LiveBlocks,
     ) -> Result<Option<Stretch<'_>>, ReplayError> {
         let Some((thread, mut end)) = self.coming(until)? else {
             return Ok(None);
         };
-        if live.is_large() {
+        if live.is_worth_looking_ahead() {
             self.look_ahead(live);
             end = end.min(self.looked_at);
         }

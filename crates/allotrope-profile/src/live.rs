@@ -13,7 +13,7 @@
 //! these tell nearly always whether the record is worth looking at, and where
 //! the slot's home is. In place of a general hash map because every event passes
 //! here, and because a program may have millions of live blocks: the next
-//! places can be [looked at](KnownBlocks::look_ahead) before they are needed.
+//! places can be [looked at](LiveBlocks::look_ahead) before they are needed.
 
 mod known;
 mod memory;
@@ -28,6 +28,7 @@ mod unused;
 use allotrope_trace::model::{Event, EventKind};
 
 use crate::cursor::Step;
+use crate::place::place_of;
 pub(crate) use known::KnownBlocks;
 pub(crate) use numbered::NumberedBlocks;
 pub(crate) use places::{CellNumber, LivePlaces};
@@ -110,8 +111,8 @@ impl LiveBlocks {
         live
     }
 
-    /// Whether the table is so large that it is better to [ask](Self::ask_for_places)
-    /// for what will be needed.
+    /// Whether the table is so large that it is better to [look](Self::look_ahead)
+    /// before.
     #[inline]
     pub(crate) fn is_worth_looking_ahead(&self) -> bool {
         self.slots.len() > WORTH_LOOKING_AHEAD
@@ -123,14 +124,21 @@ impl LiveBlocks {
         self.records.bring_near(number);
     }
 
+    /// Has what is known brought near of the blocks of which the first [`AHEAD`]
+    /// of these events speak, and what helps to find those of the next ones.
+    #[inline]
+    pub(crate) fn look_ahead(&self, events: &[Event]) {
+        let (next, after) = events.split_at(events.len().min(AHEAD));
+        let after = &after[..after.len().min(AHEAD)];
+        // An allocation needs no record of a block that is live.
+        let next = next.iter().filter(|event| !hands_out(event));
+        self.ask_for_places(next.map(place_of), after.iter().map(place_of));
+    }
+
     /// Has the records brought near of what is at the next places, of which slots
     /// were brought near in the call before, and the slots of those after them.
     #[inline]
-    pub(crate) fn ask_for_places(
-        &self,
-        next: impl Iterator<Item = u64>,
-        after: impl Iterator<Item = u64>,
-    ) {
+    fn ask_for_places(&self, next: impl Iterator<Item = u64>, after: impl Iterator<Item = u64>) {
         for place in after {
             // The one behind it is looked at too, in most cases, and may lie in the
             // next cache line.
@@ -401,7 +409,7 @@ impl LiveBlocks {
 
 /// Whether the event is an allocation.
 #[inline]
-pub(crate) fn hands_out(event: &Event) -> bool {
+fn hands_out(event: &Event) -> bool {
     matches!(
         event.kind,
         EventKind::Allocation | EventKind::ReallocationEnd

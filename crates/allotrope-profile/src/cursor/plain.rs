@@ -4,7 +4,7 @@
 use allotrope_trace::model::{EntryPoint, Event, EventKind};
 
 use super::{Cursor, Pace, Step};
-use crate::live::KnownBlocks;
+use crate::live::LiveBlocks;
 use crate::source::TraceSource;
 use crate::subject::Subject;
 
@@ -29,12 +29,12 @@ impl<S: TraceSource> Cursor<'_, S> {
     /// The events from the next one on, those before the stream's `until`th, after
     /// [`Self::time_of_plain`] said that the next one is plain.
     #[inline]
-    pub(crate) fn plain(&mut self, until: u64, live: &impl KnownBlocks) -> Plain<'_> {
-        if live.is_large() {
+    pub(crate) fn plain(&mut self, until: u64, live: &LiveBlocks) -> Plain<'_> {
+        if live.is_worth_looking_ahead() {
             self.look_ahead(live);
         }
         let mut events = &self.buffer.events[self.position..self.segment.end];
-        if live.is_large() {
+        if live.is_worth_looking_ahead() {
             events = &events[..events.len().min(self.looked_at - self.position)];
         }
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);

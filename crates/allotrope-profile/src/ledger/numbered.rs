@@ -7,7 +7,7 @@ use super::Ledger;
 use super::booking::Booking;
 use super::stretch::answers;
 use crate::cursor::{Stretch, TOGETHER};
-use crate::live::{AHEAD, KnownBlocks, NumberedBlocks};
+use crate::live::{AHEAD, NumberedBlocks};
 use crate::place::place_of;
 use crate::subject::{Subject, number_of, record_of};
 

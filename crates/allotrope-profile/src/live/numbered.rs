@@ -8,10 +8,8 @@
 
 use std::ops::Range;
 
-use allotrope_trace::model::Event;
-
 use super::records::Records;
-use super::{AHEAD, BlockNumber, Blocks, INHERITED, KnownBlocks, LiveBlock, NO_BLOCK};
+use super::{BlockNumber, Blocks, INHERITED, KnownBlocks, LiveBlock, NO_BLOCK};
 use crate::cursor::Step;
 use crate::resolve::Replaced;
 use crate::subject::{FIRST_RECORD, Subject, number_of, record_of};
@@ -120,6 +118,13 @@ impl NumberedBlocks {
         }
     }
 
+    /// Whether they are so many that it is better to have them [brought
+    /// near](Self::bring_near) before.
+    #[inline]
+    pub(crate) fn is_large(&self) -> bool {
+        self.used.end > FIRST_RECORD + WORTH_LOOKING_AHEAD
+    }
+
     /// Has what is known brought near of the blocks of which coming events speak.
     #[inline]
     pub(crate) fn bring_near(&self, subjects: &[Subject]) {
@@ -160,16 +165,6 @@ impl KnownBlocks for NumberedBlocks {
         let blocks = records.map(|record| (masked(self.records.get(record)), record));
         let live = blocks.filter(|(block, _)| block.site != ENDED);
         live.map(|(block, record)| (block.place, number_of(record)))
-    }
-
-    #[inline]
-    fn is_large(&self) -> bool {
-        self.used.end > FIRST_RECORD + WORTH_LOOKING_AHEAD
-    }
-
-    #[inline]
-    fn look_ahead(&self, _: &[Event], subjects: &[Subject]) {
-        self.bring_near(&subjects[..subjects.len().min(AHEAD)]);
     }
 }
 
