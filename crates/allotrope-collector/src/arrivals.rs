@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use allotrope_ring::layout::{IMAGES, MAX_EVENT_WORDS, RING_WORDS, image_state};
+use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, RING_WORDS, image_state};
 use allotrope_ring::words::{self, ImageWords, Word, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
@@ -79,7 +79,7 @@ impl Recording {
     fn read_introduction(&mut self, slot: usize) -> Option<Introduction> {
         let first_lane = self.arena.images()[slot].first_lane.load(Acquire);
         let lane = first_lane as usize;
-        if lane >= self.arena.mapped_lanes() || self.lanes[lane].stream.is_some() {
+        if lane >= LANES || self.lanes[lane].stream.is_some() {
             return None;
         }
         let shared = &self.arena.lanes()[lane];
@@ -94,8 +94,9 @@ impl Recording {
         }
         let claim = shared.claims.load(Relaxed);
         self.words.clear();
-        let to = cursor + there.min(MAX_EVENT_WORDS as u64);
-        self.arena.copy_words(lane, cursor, to, &mut self.words);
+        let to = cursor.wrapping_add(there.min(MAX_EVENT_WORDS as u64));
+        let copied = self.arena.copy_words(lane, cursor, to, &mut self.words);
+        copied.ok()?;
         let Ok((Word::Image(words), length)) = words::decode(&self.words) else {
             return None;
         };
@@ -105,7 +106,7 @@ impl Recording {
             fork_points: words.fork_points.to_vec(),
             lane,
             claim,
-            cursor: cursor + length as u64,
+            cursor: cursor.wrapping_add(length as u64),
         })
     }
 
@@ -162,7 +163,7 @@ impl Recording {
         // A lane is a stream from its first event on: those before the fork
         // may not have been read.
         for lane in pairs.iter().step_by(2) {
-            if *lane < self.arena.mapped_lanes() as u64 {
+            if *lane < LANES as u64 {
                 self.drain_lane(*lane as usize);
             }
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use allotrope_ring::arena::tick_now;
 use allotrope_ring::exit_information;
+use allotrope_ring::layout::LANES;
 use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
 use crate::drain::owner_slot;
@@ -104,9 +105,7 @@ impl Recording {
     }
 
     fn lanes_of(&self, slot: usize) -> Vec<usize> {
-        let lanes = self.arena.lanes()[..self.arena.mapped_lanes()]
-            .iter()
-            .enumerate();
+        let lanes = self.arena.lanes().iter().enumerate();
         lanes
             .filter(|(_, lane)| owner_slot(lane.owner.load(Acquire)) == Some(slot))
             .map(|(index, _)| index)
@@ -120,7 +119,7 @@ impl Recording {
         for lane in &lanes {
             self.drain_lane(*lane);
         }
-        for lane in 0..self.arena.mapped_lanes() {
+        for lane in 0..LANES {
             let stream = self.lanes[lane].stream.as_ref();
             if stream.is_some_and(|stream| stream.slot == slot) {
                 if self.counts_only {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use allotrope_ring::layout::{IMAGES, MAX_EVENT_WORDS, RING_WORDS};
+use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, MOST_POSITION, RING_WORDS};
 
 use crate::counts;
 use crate::recording::{Recording, Slot};
@@ -41,7 +41,7 @@ impl Recording {
     /// Reads all lanes once; how many words there were.
     pub(crate) fn drain(&mut self) -> u64 {
         let mut found = 0;
-        for lane in 0..self.arena.mapped_lanes() {
+        for lane in 0..LANES {
             found += self.drain_lane(lane);
         }
         if self.book.pending_events > MOST_PENDING {
@@ -59,6 +59,10 @@ impl Recording {
         let written = shared.written.load(Acquire);
         let words = written.wrapping_sub(self.lanes[lane].cursor);
         if words == 0 {
+            if shared.waiting.load(Relaxed) != 0 {
+                // Another program of the recording may have written to `read`.
+                self.arena.release(lane, written);
+            }
             return 0;
         }
         match &mut self.slots[slot] {
@@ -113,18 +117,26 @@ impl Recording {
         };
         let mut sound = written.wrapping_sub(reader.cursor) <= RING_WORDS as u64;
         while sound && reader.cursor != written {
-            let left = written - reader.cursor;
-            let to = reader.cursor + left.min(PIECE);
+            let left = written.wrapping_sub(reader.cursor);
+            let to = reader.cursor.wrapping_add(left.min(PIECE));
             self.words.clear();
-            self.arena
-                .copy_words(lane, reader.cursor, to, &mut self.words);
+            let words = &mut self.words;
+            if self
+                .arena
+                .copy_words(lane, reader.cursor, to, words)
+                .is_err()
+            {
+                // There is no room for one more mapping.
+                sound = false;
+                break;
+            }
             let to_ring_end = RING_WORDS - (reader.cursor % RING_WORDS as u64) as usize;
             let taken = stream.take(&self.words, to_ring_end, image, &mut self.book);
             // An event that does not fit into a piece is none.
             let taken = taken.unwrap_or(0) as u64;
             sound = taken > 0;
             if sound {
-                reader.cursor += taken;
+                reader.cursor = reader.cursor.wrapping_add(taken);
                 self.arena.release(lane, reader.cursor);
             }
             if stream.has_run() || image.stacks.fresh_nodes() > MOST_FRESH_NODES {
@@ -156,15 +168,18 @@ impl Recording {
 
     /// Frees a lane of an image that has ended.
     pub(crate) fn free_lane(&mut self, lane: usize) {
-        self.arena.free_lane(lane);
+        // A position of a hostile program's may be anything; honest ones go on
+        // from here.
+        let cursor = self.lanes[lane].cursor % MOST_POSITION;
+        self.arena.free_lane(lane, cursor);
         self.lanes[lane] = LaneReader {
-            cursor: self.arena.lanes()[lane].read.load(Acquire),
+            cursor,
             ..LaneReader::default()
         };
     }
 
     fn write_all_events(&mut self) {
-        for lane in 0..self.arena.mapped_lanes() {
+        for lane in 0..LANES {
             self.write_stream(lane);
         }
     }
@@ -174,7 +189,11 @@ impl Recording {
         if self.lanes[lane].stream.is_none() {
             return;
         }
-        let now = counts::read(&self.arena.counters()[lane]);
+        let Ok(counters) = self.arena.counters(lane) else {
+            // There is no room for one more mapping: said as the words are read.
+            return;
+        };
+        let now = counts::read(counters);
         // A thread that has taken the lane over said so before it counted: what
         // was counted before that is told here, and the rest is its own.
         fence(Acquire);
@@ -188,14 +207,14 @@ impl Recording {
 
     /// Writes what every lane's counters have come to.
     pub(crate) fn read_all_counters(&mut self) {
-        for lane in 0..self.arena.mapped_lanes() {
+        for lane in 0..LANES {
             self.read_counters(lane);
         }
     }
 
     /// Writes the events of streams that have held some back for long.
     pub(crate) fn write_old_events(&mut self) {
-        for lane in 0..self.arena.mapped_lanes() {
+        for lane in 0..LANES {
             let oldest = self.lanes[lane].stream.as_ref().and_then(|it| it.oldest());
             if oldest.is_some_and(|oldest| self.now.saturating_duration_since(oldest) >= OLD) {
                 self.write_stream(lane);

@@ -9,7 +9,8 @@
 //! One thread drains: it owns everything about the recording, writes only to
 //! the trace file and waits for nothing but that and the doorbell in the shared
 //! memory. One reads what the front says, one (the caller of [`run`]) writes
-//! what the front is told, one hands the arena out, and where programs make code
+//! what the front is told, one passes the arena on, one does nothing but live
+//! (`liveness` of `allotrope-ring`), and where programs make code
 //! at run time one reads the names that they write down for it. Names are looked up by the
 //! draining thread when there is nothing left to drain and the recorded
 //! programs have been let go.
@@ -28,6 +29,7 @@
 //! format (`allotrope-trace`).
 #![forbid(unsafe_code)]
 
+mod arena_server;
 mod arrivals;
 mod book;
 mod clock;
@@ -39,13 +41,13 @@ mod error;
 pub mod executable;
 mod family;
 mod front;
-mod handout;
 mod image;
 mod look;
 mod modules;
 mod pace;
 mod process;
 pub mod protocol;
+mod random;
 mod recording;
 mod runtime_names;
 mod stacks;

@@ -2,26 +2,28 @@
 //! parts are in files of their own: `arrivals`, `drain`, `departures`, `look`
 //! (what `/proc` says now and then) and `family` (processes without image).
 
-use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_ring::arena::{Arena, Settings};
 use allotrope_ring::layout::{self, IMAGES, LANES};
+use allotrope_ring::location::Location;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
 
+use crate::arena_server::{ArenaServer, Descriptors};
 use crate::book::Book;
 use crate::clock;
 use crate::drain::LaneReader;
 use crate::error::CollectorError;
 use crate::family::Family;
 use crate::front::{Front, News};
-use crate::handout::{Handout, socket_name};
 use crate::image::{Ancestors, Image};
 use crate::pace::Pace;
 use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
+use crate::random;
 use crate::symbolise;
 use crate::trace_file::TraceFile;
 use crate::watch::{self, Watcher};
@@ -118,10 +120,11 @@ impl First {
 /// is what releases the recorded programs.
 pub(crate) fn record(start: &Start, front: Front) -> Result<Done, CollectorError> {
     let trace = TraceFile::create(&start.output)?;
-    let key = random_key()?;
-    let arena = Arena::create(settings(start, key)).map_err(CollectorError::Arena)?;
-    let (name, location, handout) = publish(&arena, key)?;
-    let mut recording = Recording::new(arena, front, trace, start, &name)?;
+    let (name, secret) = random_name_and_secret()?;
+    let settings = settings(start, (secret >> 64) as u64);
+    let arena = Arena::create(settings).map_err(CollectorError::Arena)?;
+    let (location, server) = publish(&arena, name, secret)?;
+    let mut recording = Recording::new(arena, front, trace, start, &location)?;
     recording.begin(start);
     recording
         .front
@@ -129,7 +132,7 @@ pub(crate) fn record(start: &Start, front: Front) -> Result<Done, CollectorError
     let recorded = recording.run();
     // Also after an error: the recorded programs are not to wait for us.
     recording.arena.stop();
-    drop(handout);
+    drop(server);
     recorded?;
     recording.end()?;
     let images = recording.book.next_image;
@@ -201,33 +204,41 @@ fn settings(start: &Start, key: u64) -> Settings {
     }
 }
 
-fn random_key() -> Result<u64, CollectorError> {
-    let mut bytes = [0; 8];
-    let read = std::fs::File::open("/dev/urandom")
-        .and_then(|mut random| io::Read::read_exact(&mut random, &mut bytes));
-    read.map_err(|source| CollectorError::Set {
+/// What the recording's socket is called, for everybody to see, and what only
+/// its own processes know; neither follows from the other.
+fn random_name_and_secret() -> Result<(u64, u128), CollectorError> {
+    let read = |source| CollectorError::Set {
         what: "read /dev/urandom",
         source,
-    })?;
-    Ok(u64::from_ne_bytes(bytes))
+    };
+    let name = random::bytes().map_err(read)?;
+    let secret = random::bytes().map_err(read)?;
+    Ok((u64::from_ne_bytes(name), u128::from_ne_bytes(secret)))
 }
 
-/// Makes the arena reachable; gives the assignment that recorded programs
-/// have in their environment, its value, and the listener.
-fn publish(arena: &Arena, key: u64) -> Result<(String, String, Option<Handout>), CollectorError> {
-    use std::os::fd::AsRawFd;
-    let pid = std::process::id();
-    let descriptor = arena.memory().as_raw_fd();
-    let location = format!("{pid}:{descriptor}:{key:x}");
-    let assignment = format!("{}={location}", layout::ENVIRONMENT_VARIABLE);
-    let memory = arena
-        .memory()
-        .try_clone_to_owned()
-        .map_err(CollectorError::Arena)?;
+/// Makes the arena reachable; gives the value that recorded programs have in
+/// their environment, and the server.
+fn publish(
+    arena: &Arena,
+    name: u64,
+    secret: u128,
+) -> Result<(String, Option<ArenaServer>), CollectorError> {
+    let location = Location {
+        process: std::process::id(),
+        arena: arena.memory().as_raw_fd() as u32,
+        control: arena.control_memory().as_raw_fd() as u32,
+        name,
+        secret,
+    };
+    let copy = |file: BorrowedFd<'_>| file.try_clone_to_owned().map_err(CollectorError::Arena);
+    let descriptors = Descriptors {
+        memory: copy(arena.memory())?,
+        control: copy(arena.control_memory())?,
+    };
     // Without it only images that may not open /proc/PID/fd go unrecorded;
     // a sandbox without sockets is no reason to record nothing.
-    let handout = Handout::start(socket_name(pid, key), key, memory).ok();
-    Ok((assignment, location, handout))
+    let server = ArenaServer::start(&location.socket_name(), secret, descriptors).ok();
+    Ok((location.to_string(), server))
 }
 
 impl Recording {
@@ -236,7 +247,7 @@ impl Recording {
         front: Front,
         trace: TraceFile,
         start: &Start,
-        assignment: &str,
+        location: &str,
     ) -> Result<Self, CollectorError> {
         let set = |what| move |source| CollectorError::Set { what, source };
         let memory = arena.memory().try_clone_to_owned();
@@ -253,7 +264,10 @@ impl Recording {
             lanes: (0..LANES).map(|_| LaneReader::default()).collect(),
             words: Vec::new(),
             ancestors: Ancestors::default(),
-            family: Family::new(assignment.to_owned(), start.follow),
+            family: Family::new(
+                format!("{}={location}", layout::ENVIRONMENT_VARIABLE),
+                start.follow,
+            ),
             first: First::default(),
             stopping: false,
             counts_only: start.counts_only,

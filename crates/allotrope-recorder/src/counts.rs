@@ -19,6 +19,7 @@ use allotrope_ring::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
 use allotrope_ring::words::Sums;
 
 use crate::arch::{counting, thread_slot};
+use crate::arena;
 use crate::process;
 use crate::system;
 use crate::thread::Thread;
@@ -70,7 +71,9 @@ pub unsafe fn attach(thread: *mut Thread) {
         if process::is_forked() || (*thread).lane.is_null() {
             return;
         }
-        let counters = &*process::counters((*thread).lane_index);
+        let Some(counters) = arena::counters((*thread).lane_index) else {
+            return;
+        };
         loop {
             let opted_out = windows::is_opted_out(thread);
             thread_slot::set_counters(half(counters, opted_out).as_ptr());
@@ -117,7 +120,7 @@ unsafe fn counters(thread: *mut Thread, entry: u8) -> Option<&'static EntryCount
         if !is_ready(thread) {
             return None;
         }
-        let counters = &*process::counters((*home(thread)).lane_index);
+        let counters = arena::counters((*home(thread)).lane_index)?;
         let half = half(counters, windows::is_opted_out(thread));
         Some(&half[usize::from(entry) % COUNTED_ENTRIES])
     }
@@ -148,16 +151,16 @@ pub unsafe fn of_thread(thread: *mut Thread) -> Sums {
 }
 
 fn of_lane(lane: u32) -> Sums {
-    // SAFETY: a table of the arena's, mapped for good.
-    let counters = unsafe { &*process::counters(lane) };
-    counters.entries.iter().map(sums).fold([0; 4], plus)
+    // One that another thread is claiming has counted nothing yet.
+    let entries = arena::counters(lane).map(|counters| &counters.entries);
+    let entries = entries.into_iter().flatten();
+    entries.map(sums).fold([0; 4], plus)
 }
 
 /// Changes whenever a thread counts in the lane, opted out or not.
 pub fn activity_of(lane: u32) -> u64 {
-    // SAFETY: a table of the arena's, mapped for good.
-    let counters = unsafe { &*process::counters(lane) };
-    let [allocations, _, deallocations, _] = counters.all().map(sums).fold([0; 4], plus);
+    let counters = arena::counters(lane).into_iter().flat_map(Counters::all);
+    let [allocations, _, deallocations, _] = counters.map(sums).fold([0; 4], plus);
     allocations.wrapping_add(deallocations)
 }
 

@@ -9,11 +9,12 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence, fence};
 
 use allotrope_ring::layout::{
-    COUNTED_ENTRIES, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS,
+    self, COUNTED_ENTRIES, Lane, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS,
 };
 use allotrope_ring::words::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
 
 use crate::arch::{self, switches};
+use crate::arena;
 use crate::counts;
 use crate::process::{self, Loss};
 use crate::stack_ids;
@@ -234,7 +235,9 @@ pub unsafe fn counts(thread: *mut Thread) -> bool {
         if !room(thread, MOST_WORDS as u64) {
             return false;
         }
-        let counters = &*process::counters((*thread).lane_index);
+        let Some(counters) = arena::counters((*thread).lane_index) else {
+            return false;
+        };
         let mut length = 1;
         for (entry, counters) in counters.all().enumerate() {
             let counts = counts::sums(counters);
@@ -500,7 +503,9 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
             return false;
         }
         let lane = &*(*thread).lane;
-        let is_short = |end| lane.read.load(Acquire) + (RING_WORDS as u64) < end;
+        // Another program of the recording may write there what it likes.
+        let free_up_to = || lane.read.load(Acquire).saturating_add(RING_WORDS as u64);
+        let is_short = |end| free_up_to() < end;
         // `Waited` is to fit, too.
         let end = (*thread).position + words + 1 + RING_MARGIN as u64;
         let mut waited = None;
@@ -512,7 +517,7 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
             let since = arch::tick();
             while is_short(end) {
                 wait_for_space(thread, end);
-                if control.stopped.load(Relaxed) != 0 || collector_is_gone() {
+                if control.stopped.load(Relaxed) != 0 || !is_collected(lane) {
                     process::turn_off();
                     return false;
                 }
@@ -522,9 +527,9 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
         if !reserve(thread, end) {
             return false;
         }
-        let free_up_to = lane.read.load(Acquire) + RING_WORDS as u64;
-        (*Thread::guarded(thread)).hard_limit =
-            free_up_to.min((*thread).reserved) - RING_MARGIN as u64;
+        (*Thread::guarded(thread)).hard_limit = free_up_to()
+            .min((*thread).reserved)
+            .saturating_sub(RING_MARGIN as u64);
         if let Some(ticks) = waited {
             let ticks = ticks.min(words::ADDRESS_MASK);
             put(thread, 0, head(kind::WAITED, 0, ticks));
@@ -544,12 +549,22 @@ pub unsafe fn wait_until_taken(thread: *mut Thread) -> bool {
             // The collector has read this far when there is a whole ring of
             // room behind it.
             wait_for_space(thread, position + RING_WORDS as u64);
-            if process::control().stopped.load(Relaxed) != 0 || collector_is_gone() {
+            let lane = &*(*thread).lane;
+            if process::control().stopped.load(Relaxed) != 0 || !is_collected(lane) {
                 return false;
             }
         }
     }
     true
+}
+
+/// Whether somebody reads what is written to this image's `lane`. The collector
+/// may count the image as ended, or the lane as nobody's, if another program of
+/// the recording has written to the tables.
+fn is_collected(lane: &Lane) -> bool {
+    !collector_is_gone()
+        && lane.owner.load(Relaxed) == process::owner()
+        && process::slot().state.load(Relaxed) != layout::image_state::FREE
 }
 
 /// Waits for the collector to read on, a tenth of a second at most.
@@ -559,7 +574,7 @@ unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
     lane.waiting.store(1, Relaxed);
     fence(SeqCst);
     let space = lane.space.load(Acquire);
-    if lane.read.load(Acquire) + (RING_WORDS as u64) < end {
+    if lane.read.load(Acquire).saturating_add(RING_WORDS as u64) < end {
         ring_doorbell();
         system::futex_wait(&lane.space, space, 100);
     }
@@ -568,8 +583,8 @@ unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
 
 /// Whether nobody reads what is written.
 pub fn collector_is_gone() -> bool {
-    let futex = process::control().collector_alive[0].load(Relaxed);
-    futex & OWNER_DIED != 0 || futex & !(OWNER_DIED | 0x8000_0000) == 0
+    let alive = process::control().collector_alive.load(Relaxed);
+    alive == 0 || alive & OWNER_DIED != 0
 }
 
 /// Makes sure of the ring's pages up to position `end`: memory that is short

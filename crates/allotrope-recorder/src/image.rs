@@ -6,7 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicUsize, fence};
 
-use allotrope_ring::layout::{self, Control, ImageSlot, image_state};
+use allotrope_ring::layout::{self, ImageSlot, image_state};
+use allotrope_ring::location::Location;
 use allotrope_ring::words::{self, head, kind};
 
 use crate::arch;
@@ -78,25 +79,21 @@ pub fn environment() -> *const *const c_char {
     unsafe { (&raw const environ).read_volatile() }
 }
 
-/// Maps the arena that the environment names; null if it names none, `None`
-/// if that can not be known yet.
-pub fn find_arena() -> Option<*mut u8> {
+/// Where the arena is according to the environment. `Some(None)`: there is none;
+/// `None`: that can not be known yet.
+pub fn arena_location() -> Option<Option<Location>> {
     let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
-    let place = if environment_is_ready() {
-        environment_value(name).and_then(parse)
+    if environment_is_ready() {
+        Some(environment_value(name).and_then(Location::parse))
     } else {
-        place_before_libc(name)?
-    };
-    let Some((process, descriptor, key)) = place else {
-        return Some(ptr::null_mut());
-    };
-    Some(map_arena(process, descriptor, key))
+        location_before_libc(name)
+    }
 }
 
 /// Where the arena is according to the environment that the kernel gave the
 /// process: a resolver may allocate before libc knows it. `None`: it can not
 /// be read.
-fn place_before_libc(name: &[u8]) -> Option<Option<(u64, u64, u64)>> {
+fn location_before_libc(name: &[u8]) -> Option<Option<Location>> {
     // The kernel's limit for arguments and environment together is 6 MiB for
     // the usual stack limit (`execve(2)`).
     const MOST: usize = 8 << 20;
@@ -108,62 +105,13 @@ fn place_before_libc(name: &[u8]) -> Option<Option<(u64, u64, u64)>> {
     let bytes = unsafe { core::slice::from_raw_parts_mut(memory, MOST) };
     let length = system::read_file(b"/proc/self/environ\0", bytes);
     let mut entries = bytes[..length].split(|byte| *byte == 0);
-    let place = entries.find_map(|entry| match entry.strip_prefix(name) {
-        Some([b'=', value @ ..]) => Some(parse(value)),
+    let location = entries.find_map(|entry| match entry.strip_prefix(name) {
+        Some([b'=', value @ ..]) => Some(Location::parse(value)),
         _ => None,
     });
     // SAFETY: the slice is not used any more.
     unsafe { system::unmap(memory, MOST) };
-    (length > 0).then_some(place.flatten())
-}
-
-fn map_arena(process: u64, descriptor: u64, key: u64) -> *mut u8 {
-    let mut path = [0u8; 64];
-    let mut writer = Digits {
-        bytes: &mut path,
-        used: 0,
-    };
-    writer.text(b"/proc/");
-    writer.number(process);
-    writer.text(b"/fd/");
-    writer.number(descriptor);
-    let mut file = system::open(&path, libc::O_RDWR);
-    if file < 0 {
-        file = crate::handover::receive_arena(process, key);
-    }
-    if file < 0 {
-        return ptr::null_mut();
-    }
-    let mut lanes = layout::lanes_within(system::address_space_limit());
-    let arena = loop {
-        let arena = system::map_shared(file, layout::bytes_with(lanes));
-        match layout::fewer_lanes(lanes) {
-            Some(fewer) if arena.is_null() => lanes = fewer,
-            _ => break arena,
-        }
-    };
-    system::close(file);
-    if arena.is_null() {
-        return arena;
-    }
-    let bytes = layout::bytes_with(lanes);
-    // SAFETY: the mapping begins with the control page.
-    let control = unsafe { &*arena.cast::<Control>() };
-    let fits = control.magic.load(Acquire) == layout::MAGIC
-        && control.version.load(Relaxed) == layout::VERSION
-        && control.key.load(Relaxed) == key;
-    // SAFETY: nobody else knows the mapping; this process never writes to the
-    // control page.
-    unsafe {
-        if !fits {
-            system::unmap(arena, bytes);
-            return ptr::null_mut();
-        }
-        system::protect_read_only(arena, layout::PAGE);
-    }
-    system::advise(arena, bytes, libc::MADV_DONTDUMP);
-    process::set_lanes(lanes.min(control.lanes.load(Relaxed) as usize));
-    arena
+    (length > 0).then_some(location.flatten())
 }
 
 /// The value of an environment variable. Only at start, where libc would look
@@ -185,21 +133,6 @@ pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
         }
     }
     None
-}
-
-/// `PID:FD:KEY`.
-fn parse(value: &[u8]) -> Option<(u64, u64, u64)> {
-    let mut parts = value.split(|byte| *byte == b':');
-    let mut number = |radix: u64| {
-        let part = parts
-            .next()
-            .filter(|part| !part.is_empty() && part.len() <= 16)?;
-        part.iter().try_fold(0u64, |value, digit| {
-            let digit = (*digit as char).to_digit(radix as u32)?;
-            value.checked_mul(radix)?.checked_add(u64::from(digit))
-        })
-    };
-    Some((number(10)?, number(10)?, number(16)?))
 }
 
 /// Writes decimal numbers and text into a buffer.
@@ -230,6 +163,7 @@ impl Digits<'_> {
     }
 
     /// Appends a number in lower-case hexadecimal.
+    #[cfg(feature = "verify")]
     pub fn hexadecimal(&mut self, number: u64) {
         if number >= 16 {
             self.hexadecimal(number / 16);

@@ -32,13 +32,14 @@
 // Nobody links to this library: its documentation is for those who work on it.
 #![allow(rustdoc::private_intra_doc_links)]
 
+mod arena;
+mod arena_client;
 mod capture;
 mod client;
 mod counts;
 mod early;
 mod events;
 mod execution;
-mod handover;
 mod hooks;
 mod image;
 mod interface;

@@ -6,12 +6,11 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use allotrope_ring::layout::{
-    self, Control, Counters, ImageSlot, LANES, Lane, RING_STRIDE, Remark, Shared, remark,
-};
+use allotrope_ring::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared, remark};
 use allotrope_ring::words::origin;
 
 use crate::arch::{self, entry};
+use crate::arena::{self, Refusal};
 use crate::counts;
 use crate::early;
 use crate::events;
@@ -53,9 +52,6 @@ const RECORDING: u8 = 2;
 const OFF: u8 = 3;
 
 static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
-static ARENA: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// How many lanes, from the first, can be used here.
-static USABLE_LANES: AtomicU32 = AtomicU32::new(0);
 static GUARD: AtomicPtr<Guard> = AtomicPtr::new(ptr::null_mut());
 /// The slot of the image that last was alive here: a forked child's parent.
 static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
@@ -102,7 +98,7 @@ pub fn parent_id() -> u32 {
 fn arena_at<T>(offset: usize) -> &'static T {
     // SAFETY: only called while recording, when the arena is mapped for good;
     // `layout` gives the offset of a structure of atomics.
-    unsafe { &*ARENA.load(Relaxed).add(offset).cast::<T>() }
+    unsafe { arena::table(offset) }
 }
 
 /// The control page.
@@ -114,12 +110,6 @@ pub fn control() -> &'static Control {
 /// The page that both sides write.
 pub fn shared() -> &'static Shared {
     arena_at(layout::SHARED_OFFSET)
-}
-
-/// What is counted in a lane.
-pub fn counters(lane: u32) -> *const Counters {
-    let index = lane as usize % LANES;
-    arena_at::<Counters>(layout::COUNTERS_OFFSET + index * size_of::<Counters>())
 }
 
 /// Whether a state may yet turn out to be that of the thread that forked.
@@ -195,11 +185,6 @@ pub fn owner() -> u32 {
     guard().slot.load(Relaxed) + 1
 }
 
-/// Says how many lanes are mapped on both sides.
-pub fn set_lanes(usable: usize) {
-    USABLE_LANES.store(usable.min(LANES) as u32, Relaxed);
-}
-
 /// The places for remarks.
 pub fn remarks() -> &'static [Remark; layout::REMARKS] {
     arena_at(layout::REMARKS_OFFSET)
@@ -207,7 +192,7 @@ pub fn remarks() -> &'static [Remark; layout::REMARKS] {
 
 /// Whether the arena is mapped and its collector still records.
 pub fn has_arena() -> bool {
-    !ARENA.load(Relaxed).is_null() && control().stopped.load(Relaxed) == 0
+    arena::is_mapped() && control().stopped.load(Relaxed) == 0
 }
 
 /// This image's slot.
@@ -251,21 +236,19 @@ pub fn start() -> bool {
         return is_recording();
     }
     let _blocked = SignalsBlocked::new();
-    let Some(arena) = image::find_arena() else {
+    let Some(location) = image::arena_location() else {
         // Not even the environment can be known yet.
         STATE.store(UNTOUCHED, Relaxed);
         return false;
     };
-    let guard = if arena.is_null() {
-        ptr::null_mut()
-    } else {
-        map_guard()
+    let guard = match location {
+        Some(location) if arena::map(&location) => map_guard(),
+        _ => ptr::null_mut(),
     };
     if guard.is_null() {
         turn_off();
         return false;
     }
-    ARENA.store(arena, Relaxed);
     GUARD.store(guard, Relaxed);
     if next::address(Function::GlibcVersion) == 0 {
         // Nothing here was ever tried with another C library.
@@ -447,13 +430,6 @@ impl Drop for Lock {
     }
 }
 
-/// Makes sure of the page that a lane's counters lie in.
-fn reserve_counters(lane: u32) -> bool {
-    let page = counters(lane).cast_mut().cast::<u8>();
-    let page = page.map_addr(|address| address & !(layout::PAGE - 1));
-    system::populate(page, layout::PAGE)
-}
-
 /// A state with a lane for this thread: one whose thread is gone, or a new
 /// one. Signals are blocked.
 #[cold]
@@ -562,31 +538,26 @@ unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
 /// Claims a lane for `thread`, announces the image if that has not happened,
 /// and the thread. The lock is held and signals are blocked.
 unsafe fn give_lane(thread: *mut Thread) -> bool {
-    let lanes = lanes();
-    let owner = owner();
-    let hint = shared().lane_hint.fetch_add(1, Relaxed) as usize;
-    let usable = USABLE_LANES.load(Relaxed).max(1) as usize;
-    let free = (0..usable)
-        .map(|step| (hint + step) % usable)
-        .find(|&index| {
-            lanes[index].owner.load(Relaxed) == 0
-                && lanes[index]
-                    .owner
-                    .compare_exchange(0, owner, Acquire, Relaxed)
-                    .is_ok()
-        });
-    let Some(index) = free else {
-        REFUSED.fetch_add(1, Relaxed);
-        lost(Loss::NoRing);
-        return false;
+    let index = match arena::claim_lane(owner()) {
+        Ok(index) => index,
+        Err(Refusal::NoLane) => {
+            REFUSED.fetch_add(1, Relaxed);
+            lost(Loss::NoRing);
+            return false;
+        }
+        Err(Refusal::NoMemory) => {
+            lost(Loss::NoMemory);
+            return false;
+        }
     };
+    let lanes = lanes();
     REFUSED.store(0, Relaxed);
     let lane = &lanes[index];
     let tid = system::thread_id();
     lane.tid.store(tid, Relaxed);
     lane.claims.fetch_add(1, Relaxed);
     let position = lane.written.load(Relaxed);
-    if counts::is_on() && !reserve_counters(index as u32) {
+    if counts::is_on() && !arena::reserve_counters(index) {
         lost(Loss::NoMemory);
         return false;
     }
@@ -594,10 +565,7 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
     unsafe {
         (*thread).lane = lane;
         (*thread).lane_index = index as u32;
-        (*thread).ring = ARENA
-            .load(Relaxed)
-            .add(layout::RINGS_OFFSET + index * RING_STRIDE)
-            .cast();
+        (*thread).ring = arena::ring(index);
         (*thread).position = position;
         (*thread).reserved = position;
         (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;

@@ -16,12 +16,71 @@ pub fn map_private(bytes: usize) -> *mut u8 {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a mapping at an address of the kernel's choice overlaps nothing.
-    let result = unsafe {
+    address(unsafe {
         call(
             number::MMAP,
             [0, bytes, protection as usize, flags as usize, usize::MAX, 0],
         )
-    };
+    })
+}
+
+/// What a mapping may be used for.
+#[derive(Clone, Copy)]
+#[repr(i32)]
+pub enum Protection {
+    /// Reading only.
+    Read = libc::PROT_READ,
+    /// Reading and writing.
+    ReadWrite = libc::PROT_READ | libc::PROT_WRITE,
+}
+
+/// A shared mapping of `bytes` of the file from `offset` on; null on failure.
+pub fn map_shared(descriptor: i32, offset: usize, bytes: usize, protection: Protection) -> *mut u8 {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    let descriptor = descriptor as usize;
+    let arguments = [
+        0,
+        bytes,
+        protection as usize,
+        flags as usize,
+        descriptor,
+        offset,
+    ];
+    // SAFETY: a mapping at an address of the kernel's choice overlaps nothing.
+    address(unsafe { call(number::MMAP, arguments) })
+}
+
+/// Maps the beginning of a file, for reading, in the place of a mapping of
+/// ours; `false` on failure.
+///
+/// # Safety
+/// Nobody uses what was mapped there.
+pub unsafe fn replace_by_shared(at: *mut u8, descriptor: i32, bytes: usize) -> bool {
+    let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as usize;
+    let protection = Protection::Read as usize;
+    let arguments = [
+        at as usize,
+        bytes,
+        protection,
+        flags,
+        descriptor as usize,
+        0,
+    ];
+    // SAFETY: passed on.
+    address(unsafe { call(number::MMAP, arguments) }) == at
+}
+
+/// A second mapping of shared memory, of `bytes` of its file from the page
+/// `from` on, which may be more than is mapped there; null on failure.
+pub fn map_again(from: *mut u8, bytes: usize) -> *mut u8 {
+    let flags = libc::MREMAP_MAYMOVE as usize;
+    // SAFETY: an old size of 0 leaves the old mapping as it is (`mremap(2)`);
+    // the new one is at an address of the kernel's choice.
+    address(unsafe { call(number::MREMAP, [from as usize, 0, bytes, flags, 0, 0]) })
+}
+
+/// What a call that maps memory gave; null if it failed.
+fn address(result: isize) -> *mut u8 {
     if (-4095..0).contains(&result) {
         ptr::null_mut()
     } else {
@@ -29,29 +88,30 @@ pub fn map_private(bytes: usize) -> *mut u8 {
     }
 }
 
-/// A shared mapping of `bytes` of the file; null on failure.
-pub fn map_shared(descriptor: i32, bytes: usize) -> *mut u8 {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: as above.
-    let result = unsafe {
-        call(
-            number::MMAP,
-            [
-                0,
-                bytes,
-                protection as usize,
-                flags as usize,
-                descriptor as usize,
-                0,
-            ],
-        )
-    };
-    if (-4095..0).contains(&result) {
-        ptr::null_mut()
-    } else {
-        result as *mut u8
-    }
+/// The seals of a file in memory (`F_SEAL_…`); 0 if it has or can have none.
+pub fn seals(descriptor: i32) -> i32 {
+    let arguments = [descriptor as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0];
+    // SAFETY: asks only.
+    let seals = unsafe { call(number::FCNTL, arguments) };
+    i32::try_from(seals).map_or(0, |seals| seals.max(0))
+}
+
+/// Random bytes; `None` if the kernel has none.
+pub fn random<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let arguments = [bytes.as_mut_ptr() as usize, N, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the array.
+    let filled = unsafe { call(number::GETRANDOM, arguments) };
+    (filled == N as isize).then_some(bytes)
+}
+
+/// The real, effective and saved user ids.
+pub fn users() -> [u32; 3] {
+    let mut users = [u32::MAX; 3];
+    let [real, effective, saved] = users.each_mut().map(|user| (&raw mut *user) as usize);
+    // SAFETY: the kernel fills three words.
+    unsafe { call(number::GETRESUID, [real, effective, saved, 0, 0, 0]) };
+    users
 }
 
 /// Removes a mapping that was made here.
@@ -61,20 +121,6 @@ pub fn map_shared(descriptor: i32, bytes: usize) -> *mut u8 {
 pub unsafe fn unmap(address: *mut u8, bytes: usize) {
     // SAFETY: passed on.
     unsafe { call(number::MUNMAP, [address as usize, bytes, 0, 0, 0, 0]) };
-}
-
-/// Makes a page of a mapping of ours read-only.
-///
-/// # Safety
-/// Nobody in this process writes to it any more.
-pub unsafe fn protect_read_only(address: *mut u8, bytes: usize) {
-    // SAFETY: passed on.
-    unsafe {
-        call(
-            number::MPROTECT,
-            [address as usize, bytes, libc::PROT_READ as usize, 0, 0, 0],
-        )
-    };
 }
 
 /// Gives the kernel an advice that does not change what the memory holds now.
@@ -388,19 +434,6 @@ impl Drop for SignalsBlocked {
         // SAFETY: as above.
         unsafe { call(number::RT_SIGPROCMASK, arguments) };
     }
-}
-
-/// The limit of this process's address space in bytes, if there is one.
-pub fn address_space_limit() -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
-    let resource = libc::RLIMIT_AS as usize;
-    let arguments = [0, resource, 0, (&raw mut limit) as usize, 0, 0];
-    // SAFETY: the kernel fills the structure.
-    let result = unsafe { call(number::PRLIMIT64, arguments) };
-    (result == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Ends the process.

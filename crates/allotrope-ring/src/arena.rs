@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -12,9 +13,11 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, Control, Counters, IMAGES, ImageSlot, LANES, Lane, OVERFLOW_WORDS, OnFull,
-    REMARKS, RING_STRIDE, RING_WORDS, RINGS_OFFSET, Remark, Shared,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, LANES, Lane,
+    OVERFLOW_WORDS, OnFull, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, Remark, Shared,
+    TABLES_BYTES,
 };
+use crate::liveness::Liveness;
 
 /// How recorders of this arena behave.
 #[derive(Debug, Clone, Copy)]
@@ -33,36 +36,109 @@ pub struct Settings {
     pub key: u64,
 }
 
-/// The arena, mapped into the collector.
+/// A mapping, which ends with this.
 #[derive(Debug)]
-pub struct Arena {
+struct Mapping {
     base: NonNull<u8>,
-    /// Lanes that are mapped, from the first.
-    mapped_lanes: usize,
-    memory: OwnedFd,
-    /// This mapping's maker holds the mutex that says that it lives.
-    is_collector: bool,
+    bytes: usize,
 }
 
-// SAFETY: everything behind `base` is made of atomics (ring words are read as
-// such too) and stays mapped for as long as the arena lives.
-unsafe impl Send for Arena {}
+// SAFETY: what is read and written behind `base` are atomics.
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl Sync for Arena {}
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `bytes` of a file in memory from `offset` on, writable.
+    fn new(file: &OwnedFd, offset: usize, bytes: usize) -> io::Result<Self> {
+        Self::with(file, offset, bytes, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn with(
+        file: &OwnedFd,
+        offset: usize,
+        bytes: usize,
+        protection: ProtFlags,
+    ) -> io::Result<Self> {
+        // SAFETY: a fresh mapping chosen by the kernel overlaps nothing; the
+        // seals keep the file from shrinking under it.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                MapFlags::SHARED | MapFlags::NORESERVE,
+                file,
+                offset as u64,
+            )
+        }?;
+        let base = NonNull::new(base.cast::<u8>())
+            .ok_or_else(|| io::Error::other("shared memory was mapped at address 0"))?;
+        Ok(Self { base, bytes })
+    }
+
+    /// # Safety
+    /// At `offset` lies a `T` in the file, which consists of atomics.
+    unsafe fn at<T>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.bytes);
+        // SAFETY: within the mapping, by the above; aligned, for the structures
+        // of `layout` are; every bit pattern is valid for atomics, and shared
+        // writing by another process is sound.
+        unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: made by `new`; nothing borrows from it any more.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The arena, mapped into the collector.
+///
+/// What it needs to know it keeps to itself: nothing is read from memory that
+/// a recorded program can write but what these report, and from the control
+/// page nothing at all.
+#[derive(Debug)]
+pub struct Arena {
+    /// Tells recorders that the collector is there. Ends before `control`.
+    liveness: Option<Liveness>,
+    control: Mapping,
+    tables: Mapping,
+    /// The lanes' regions that have been needed so far.
+    regions: Box<[OnceLock<Mapping>; LANES]>,
+    memory: OwnedFd,
+    control_memory: OwnedFd,
+    /// The coarse clock as it was set last.
+    clock: AtomicU32,
+    counts_only: bool,
+}
+
+/// Who writes and who must not is sealed from then on; kernels before 5.1 do
+/// not know it.
+const READ_ONLY_FOR_OTHERS: SealFlags = SealFlags::FUTURE_WRITE;
+
+/// A file in memory of so many bytes that never changes its size.
+fn sealed_file(bytes: usize) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memory = rustix::fs::memfd_create("allotrope", flags)?;
+    rustix::fs::ftruncate(&memory, bytes as u64)?;
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(memory)
+}
 
 impl Arena {
-    /// Makes an arena and marks the calling *thread* as the living collector:
-    /// it must be the one that drains, for when it dies the recorded programs
-    /// stop waiting.
+    /// Makes an arena and says in it that the collector lives, until the arena
+    /// is dropped or the process ends.
     pub fn create(settings: Settings) -> io::Result<Self> {
-        let memory =
-            rustix::fs::memfd_create("allotrope", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&memory, ARENA_BYTES as u64)?;
-        rustix::fs::fcntl_add_seals(
-            &memory,
-            SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL,
-        )?;
-        let arena = Self::map(memory, true)?;
+        let memory = sealed_file(ARENA_BYTES)?;
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SEAL)?;
+        let control_memory = sealed_file(CONTROL_BYTES)?;
+        let mut arena = Self::map(memory, control_memory, settings.counts_only)?;
+        // This mapping stays writable, no other can become it.
+        let _ = rustix::fs::fcntl_add_seals(&arena.control_memory, READ_ONLY_FOR_OTHERS);
+        rustix::fs::fcntl_add_seals(&arena.control_memory, SealFlags::SEAL)?;
         let control = arena.control();
         control.key.store(settings.key, Relaxed);
         control.on_full.store(settings.on_full as u32, Relaxed);
@@ -72,7 +148,6 @@ impl Arena {
         control
             .no_follow
             .store(u32::from(settings.no_follow), Relaxed);
-        control.lanes.store(arena.mapped_lanes as u32, Relaxed);
         control
             .frame_pointers
             .store(u32::from(settings.frame_pointers), Relaxed);
@@ -80,117 +155,143 @@ impl Arena {
             .counts_only
             .store(u32::from(settings.counts_only), Relaxed);
         control.version.store(layout::VERSION, Relaxed);
-        arena.hold_alive_mutex()?;
-        control.magic.store(layout::MAGIC, Release);
+        let word = &raw const control.collector_alive;
+        // SAFETY: the control page is unmapped when `arena` is dropped, after
+        // `liveness`, its first field.
+        arena.liveness = Some(unsafe { Liveness::begin(word) }?);
+        arena.control().magic.store(layout::MAGIC, Release);
         Ok(arena)
     }
 
-    /// Maps an arena that somebody else has made.
-    #[cfg(feature = "test-support")]
-    pub(crate) fn map_existing(memory: OwnedFd) -> io::Result<Self> {
-        Self::map(memory, false)
+    fn map(memory: OwnedFd, control_memory: OwnedFd, counts_only: bool) -> io::Result<Self> {
+        let control = Mapping::new(&control_memory, 0, CONTROL_BYTES)?;
+        Self::with(memory, control_memory, control, counts_only)
     }
 
-    fn map(memory: OwnedFd, is_collector: bool) -> io::Result<Self> {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::As).current;
-        let mut mapped_lanes = layout::lanes_within(limit);
-        let base = loop {
-            // SAFETY: a fresh mapping chosen by the kernel overlaps nothing; the
-            // seals keep the file from shrinking under it.
-            let mapped = unsafe {
-                rustix::mm::mmap(
-                    std::ptr::null_mut(),
-                    layout::bytes_with(mapped_lanes),
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::SHARED | MapFlags::NORESERVE,
-                    &memory,
-                    0,
-                )
-            };
-            match (mapped, layout::fewer_lanes(mapped_lanes)) {
-                (Ok(base), _) => break base,
-                (Err(_), Some(fewer)) => mapped_lanes = fewer,
-                (Err(error), None) => return Err(error.into()),
-            }
-        };
-        let base = NonNull::new(base.cast::<u8>())
-            .ok_or_else(|| io::Error::other("the arena was mapped at address 0"))?;
+    fn with(
+        memory: OwnedFd,
+        control_memory: OwnedFd,
+        control: Mapping,
+        counts_only: bool,
+    ) -> io::Result<Self> {
         Ok(Self {
-            base,
-            mapped_lanes,
+            liveness: None,
+            control,
+            tables: Mapping::new(&memory, 0, TABLES_BYTES)?,
+            regions: Box::new([const { OnceLock::new() }; LANES]),
             memory,
-            is_collector,
+            control_memory,
+            clock: AtomicU32::new(0),
+            counts_only,
         })
     }
 
-    /// The descriptor that recorders map, for `/proc/PID/fd` or `SCM_RIGHTS`.
+    /// Maps the two files of an arena that somebody else has made, as a
+    /// recorder does: the control page for reading only.
+    #[cfg(feature = "test-support")]
+    pub(crate) fn map_existing(memory: OwnedFd, control_memory: OwnedFd) -> io::Result<Self> {
+        let control = Mapping::with(&control_memory, 0, CONTROL_BYTES, ProtFlags::READ)?;
+        Self::with(memory, control_memory, control, false)
+    }
+
+    /// The descriptor of the arena file, which recorders map.
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
     }
 
-    fn at<T>(&self, offset: usize) -> &T {
-        debug_assert!(offset + size_of::<T>() <= layout::bytes_with(self.mapped_lanes));
-        // SAFETY: offsets come from `layout`, whose structures are aligned,
-        // lie within the mapping and consist of atomics, for which every bit
-        // pattern is valid and shared writing by another process is sound.
-        unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
+    /// The descriptor of the control file, which recorders map for reading.
+    pub fn control_memory(&self) -> BorrowedFd<'_> {
+        self.control_memory.as_fd()
     }
 
     /// The control page.
     pub fn control(&self) -> &Control {
-        self.at(layout::CONTROL_OFFSET)
+        // SAFETY: the control file is a `Control`.
+        unsafe { self.control.at(layout::CONTROL_OFFSET) }
     }
 
     /// The page that both sides write.
     pub fn shared(&self) -> &Shared {
-        self.at(layout::SHARED_OFFSET)
+        // SAFETY: that is what lies there.
+        unsafe { self.tables.at(layout::SHARED_OFFSET) }
     }
 
     /// The image slots.
     pub fn images(&self) -> &[ImageSlot; IMAGES] {
-        self.at(layout::IMAGES_OFFSET)
-    }
-
-    /// How many lanes, from the first, have rings that can be read.
-    pub fn mapped_lanes(&self) -> usize {
-        self.mapped_lanes
+        // SAFETY: that is what lies there.
+        unsafe { self.tables.at(layout::IMAGES_OFFSET) }
     }
 
     /// The lanes.
     pub fn lanes(&self) -> &[Lane; LANES] {
-        self.at(layout::LANES_OFFSET)
+        // SAFETY: that is what lies there.
+        unsafe { self.tables.at(layout::LANES_OFFSET) }
     }
 
-    /// What was counted in each lane.
-    pub fn counters(&self) -> &[Counters; LANES] {
-        self.at(layout::COUNTERS_OFFSET)
+    /// A lane's region, mapped when it is first asked for.
+    fn region(&self, lane: usize) -> io::Result<&Mapping> {
+        let region = &self.regions[lane];
+        if let Some(mapping) = region.get() {
+            return Ok(mapping);
+        }
+        let mapping = Mapping::new(&self.memory, layout::region_offset(lane), REGION_BYTES)?;
+        Ok(region.get_or_init(|| mapping))
     }
 
-    fn ring(&self, lane: usize) -> &[AtomicU64; RING_WORDS + OVERFLOW_WORDS] {
-        let mapped = self.mapped_lanes;
-        assert!(lane < mapped, "lane {lane} of {mapped}");
-        self.at(RINGS_OFFSET + lane * RING_STRIDE)
+    /// What was counted in a lane. An error: its memory can not be mapped.
+    pub fn counters(&self, lane: usize) -> io::Result<&Counters> {
+        // SAFETY: a region begins with them.
+        Ok(unsafe { self.region(lane)?.at(0) })
+    }
+
+    fn ring(&self, lane: usize) -> io::Result<&[AtomicU64; RING_WORDS + OVERFLOW_WORDS]> {
+        // SAFETY: that is what lies there in a region.
+        Ok(unsafe { self.region(lane)?.at(RING_OFFSET) })
     }
 
     /// Appends to `into` the words of `lane` from position `from` up to
     /// `to`, at most up to the end of the ring and its overflow: the caller
     /// goes on at the position after the last whole event. `from` must not be
-    /// more than a ring behind `to`.
-    pub fn copy_words(&self, lane: usize, from: u64, to: u64, into: &mut Vec<u64>) {
-        let ring = self.ring(lane);
+    /// more than a ring behind `to`. An error: the lane's memory can not be
+    /// mapped.
+    pub fn copy_words(
+        &self,
+        lane: usize,
+        from: u64,
+        to: u64,
+        into: &mut Vec<u64>,
+    ) -> io::Result<()> {
+        let ring = self.ring(lane)?;
         let start = (from % RING_WORDS as u64) as usize;
-        let wanted = (to - from) as usize;
-        let end = (start + wanted).min(ring.len());
+        let wanted = to.wrapping_sub(from) as usize;
+        let end = start.saturating_add(wanted).min(ring.len());
         into.extend(ring[start..end].iter().map(|word| word.load(Relaxed)));
+        Ok(())
     }
 
     /// Stores an event's words at `position`, as a producer does.
     #[cfg(feature = "test-support")]
     pub(crate) fn put_words(&self, lane: usize, position: u64, words: &[u64]) {
         let start = (position % RING_WORDS as u64) as usize;
-        for (place, word) in self.ring(lane)[start..].iter().zip(words) {
+        let ring = self.ring(lane).expect("a lane's memory can be mapped");
+        for (place, word) in ring[start..].iter().zip(words) {
             place.store(*word, Relaxed);
         }
+    }
+
+    /// The word at an offset in the arena file.
+    #[cfg(feature = "test-support")]
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        let offset = offset & !7;
+        let Some(behind) = offset.checked_sub(TABLES_BYTES) else {
+            // SAFETY: the file is nothing but atomics; any two, or any half of
+            // one, are a word.
+            return unsafe { self.tables.at(offset) };
+        };
+        let region = self.region(behind / REGION_BYTES);
+        let region = region.expect("a lane's memory can be mapped");
+        // SAFETY: as above.
+        unsafe { region.at(behind % REGION_BYTES) }
     }
 
     /// Gives the words below `read` back to the producer and wakes it if it waits.
@@ -211,12 +312,14 @@ impl Arena {
         let _ = futex::wake(state, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Frees a lane whose image has ended and whose words and counters have
-    /// all been read.
-    pub fn free_lane(&self, index: usize) {
+    /// Frees a lane whose image has ended, whose counters have been read and
+    /// whose words have been, up to the position `read`.
+    pub fn free_lane(&self, index: usize, read: u64) {
         let lane = &self.lanes()[index];
-        if self.control().counts_only.load(Relaxed) != 0 {
-            for entry in self.counters()[index].all() {
+        if self.counts_only
+            && let Ok(counters) = self.counters(index)
+        {
+            for entry in counters.all() {
                 entry.allocations.store(0, Relaxed);
                 entry.allocated_bytes.store(0, Relaxed);
                 entry.deallocations.store(0, Relaxed);
@@ -225,7 +328,8 @@ impl Arena {
         }
         lane.tid.store(0, Relaxed);
         lane.waiting.store(0, Relaxed);
-        lane.read.store(lane.written.load(Relaxed), Relaxed);
+        lane.written.store(read, Relaxed);
+        lane.read.store(read, Relaxed);
         lane.owner.store(0, Release);
     }
 
@@ -264,7 +368,8 @@ impl Arena {
 
     /// The remarks.
     pub fn remarks(&self) -> &[Remark; REMARKS] {
-        self.at(layout::REMARKS_OFFSET)
+        // SAFETY: that is what lies there.
+        unsafe { self.tables.at(layout::REMARKS_OFFSET) }
     }
 
     /// Sleeps until a target rings or `timeout` has passed. `seen` is the
@@ -291,9 +396,9 @@ impl Arena {
     /// Moves the coarse clock on, so that every busy thread marks the time.
     /// Gives its new value, which is never 0.
     pub fn tick(&self) -> u32 {
-        let word = &self.control().clock;
-        let clock = (word.load(Relaxed) as u32).wrapping_add(1).max(1);
-        word.store(clock.into(), Release);
+        let clock = self.clock.load(Relaxed).wrapping_add(1).max(1);
+        self.clock.store(clock, Relaxed);
+        self.control().clock.store(clock.into(), Release);
         clock
     }
 
@@ -306,55 +411,6 @@ impl Arena {
                 lane.space.fetch_add(1, Release);
                 let _ = futex::wake(&lane.space, futex::Flags::empty(), u32::MAX >> 1);
             }
-        }
-    }
-
-    fn hold_alive_mutex(&self) -> io::Result<()> {
-        let words: &[AtomicU32; 16] = &self.control().collector_alive;
-        const { assert!(size_of::<libc::pthread_mutex_t>() <= 64) };
-        let mutex = words.as_ptr().cast_mut().cast::<libc::pthread_mutex_t>();
-        let mut attributes = std::mem::MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-        let check = |error: libc::c_int| match error {
-            0 => Ok(()),
-            error => Err(io::Error::from_raw_os_error(error)),
-        };
-        // SAFETY: the mutex lies in the control page (64 bytes, 64-aligned),
-        // is initialised once, here, before anybody else knows the arena, and
-        // stays mapped until this process ends: the kernel finds it through
-        // this thread's robust list when the thread dies.
-        unsafe {
-            let attributes = attributes.as_mut_ptr();
-            check(libc::pthread_mutexattr_init(attributes))?;
-            check(libc::pthread_mutexattr_setpshared(
-                attributes,
-                libc::PTHREAD_PROCESS_SHARED,
-            ))?;
-            check(libc::pthread_mutexattr_setrobust(
-                attributes,
-                libc::PTHREAD_MUTEX_ROBUST,
-            ))?;
-            check(libc::pthread_mutex_init(mutex, attributes))?;
-            check(libc::pthread_mutex_lock(mutex))?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        // The mutex leaves this thread's robust list before it is unmapped;
-        // to recorders an unlocked mutex means that the collector is gone.
-        let mutex = self.control().collector_alive.as_ptr().cast_mut();
-        // SAFETY: initialised and locked in `create`; the mapping is ours and
-        // nothing borrows from it any more.
-        unsafe {
-            if self.is_collector {
-                libc::pthread_mutex_unlock(mutex.cast::<libc::pthread_mutex_t>());
-            }
-            let _ = rustix::mm::munmap(
-                self.base.as_ptr().cast(),
-                layout::bytes_with(self.mapped_lanes),
-            );
         }
     }
 }
@@ -388,28 +444,49 @@ mod tests {
     #[test]
     fn a_new_arena_says_that_its_collector_lives() {
         let arena = arena();
-        let futex = arena.control().collector_alive[0].load(Relaxed);
-        assert_ne!(futex, 0, "held");
-        assert_eq!(futex & layout::OWNER_DIED, 0);
+        let alive = arena.control().collector_alive.load(Relaxed);
+        assert_ne!(alive, 0);
+        assert_eq!(alive & layout::OWNER_DIED, 0);
         assert_eq!(arena.control().magic.load(Relaxed), layout::MAGIC);
+    }
+
+    #[test]
+    fn nobody_else_can_write_to_the_control_page_or_shrink_the_files() {
+        let arena = arena();
+        let seals = rustix::fs::fcntl_get_seals(arena.control_memory()).unwrap();
+        if !seals.contains(READ_ONLY_FOR_OTHERS) {
+            println!("skipped: this kernel can not seal against writing (it needs Linux 5.1)");
+            return;
+        }
+        assert!(Mapping::new(&arena.control_memory, 0, CONTROL_BYTES).is_err());
+        for (file, bytes) in [
+            (arena.control_memory(), CONTROL_BYTES),
+            (arena.memory(), ARENA_BYTES),
+        ] {
+            for bytes in [0, bytes * 2] {
+                assert!(rustix::fs::ftruncate(file, bytes as u64).is_err());
+            }
+        }
+        arena.tick();
+        assert_eq!(arena.control().clock.load(Relaxed), 1);
     }
 
     #[test]
     fn words_near_the_end_of_a_ring_come_with_their_overflow() {
         let arena = arena();
         let from = RING_WORDS as u64 * 3 - 1;
-        let ring = arena.ring(5);
+        let ring = arena.ring(5).unwrap();
         ring[RING_WORDS - 1].store(11, Relaxed);
         ring[RING_WORDS].store(22, Relaxed);
         let mut words = Vec::new();
-        arena.copy_words(5, from, from + 2, &mut words);
+        arena.copy_words(5, from, from + 2, &mut words).unwrap();
         assert_eq!(words, [11, 22]);
     }
 
     #[test]
     fn the_clock_is_never_0_and_keeps_to_its_half() {
         let arena = arena();
-        arena.control().clock.store(u64::from(u32::MAX), Relaxed);
+        arena.clock.store(u32::MAX, Relaxed);
         assert_eq!(arena.tick(), 1, "0 stands for an unknown clock");
         assert_eq!(arena.control().clock.load(Relaxed), 1);
     }

@@ -1,5 +1,16 @@
 //! What lies where in the arena, and the size of everything.
 //!
+//! The arena is made of two files in memory. The *control file* is one page,
+//! [`Control`]. The *arena file* has the tables, and behind them one region for
+//! each lane: its counters, then its ring. Both sides map the tables with the
+//! control page in place of the arena file's first page, and the regions of
+//! those lanes that they use.
+//!
+//! ```text
+//! arena file   | unused | Shared | ImageSlot … | Remark … | Lane … | region 0 | region 1 | …
+//! mapping      | Control| Shared | ImageSlot … | Remark … | Lane … |   region: Counters, ring
+//! ```
+//!
 //! All structures consist of atomics, so that a shared reference to them is
 //! sound whatever the other side does at the same time.
 
@@ -9,7 +20,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
 /// Version of this contract; recorder and collector of one build agree.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
@@ -42,58 +53,29 @@ pub const IMAGES_OFFSET: usize = 2 * PAGE;
 pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
 /// Offset of the [`Lane`] table.
 pub const LANES_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
-/// Offset of the [`Counters`] table: those of each lane.
-pub const COUNTERS_OFFSET: usize =
-    (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
-/// Offset of the first ring.
-pub const RINGS_OFFSET: usize =
-    (COUNTERS_OFFSET + LANES * size_of::<Counters>()).next_multiple_of(PAGE);
-/// Bytes from one ring to the next.
-pub const RING_STRIDE: usize = (RING_WORDS + OVERFLOW_WORDS) * 8;
-/// Bytes of the whole arena (sparse).
-pub const ARENA_BYTES: usize = bytes_with(LANES);
+/// Bytes of the tables, which every process maps: all that lies before the
+/// first lane's region.
+pub const TABLES_BYTES: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
+/// Offset of the ring in a lane's region, behind its [`Counters`].
+pub const RING_OFFSET: usize = size_of::<Counters>().next_multiple_of(PAGE);
+/// Bytes of a lane's region, which begins with its [`Counters`].
+pub const REGION_BYTES: usize = RING_OFFSET + (RING_WORDS + OVERFLOW_WORDS) * 8;
+/// Bytes of the arena file (sparse).
+pub const ARENA_BYTES: usize = region_offset(LANES);
+/// Bytes of the control file.
+pub const CONTROL_BYTES: usize = PAGE;
 
-/// Fewest lanes that are mapped.
-const FEWEST_LANES: usize = 8;
-
-/// How many of the lanes a process maps whose address space is limited to so
-/// many bytes (`RLIMIT_AS`; `None`: not limited): they are to take little of
-/// what the program was given, a thirty-second part.
-pub const fn lanes_within(limit: Option<u64>) -> usize {
-    let Some(limit) = limit else {
-        return LANES;
-    };
-    let lanes = limit / 32 / RING_STRIDE as u64;
-    if lanes >= LANES as u64 {
-        LANES
-    } else if lanes < FEWEST_LANES as u64 {
-        FEWEST_LANES
-    } else {
-        lanes as usize
-    }
+/// Where a lane's region lies in the arena file.
+pub const fn region_offset(lane: usize) -> usize {
+    TABLES_BYTES + lane * REGION_BYTES
 }
 
-/// The next smaller number of lanes to try where memory for `lanes` was not to
-/// be had; `None` if that was the smallest.
-pub const fn fewer_lanes(lanes: usize) -> Option<usize> {
-    if lanes <= FEWEST_LANES {
-        None
-    } else if lanes / 4 < FEWEST_LANES {
-        Some(FEWEST_LANES)
-    } else {
-        Some(lanes / 4)
-    }
-}
+/// No honest position comes near: at a word a nanosecond a lane reaches it
+/// after thirty years.
+pub const MOST_POSITION: u64 = 1 << 60;
 
-/// Bytes from the arena's start that hold everything and the rings of so many
-/// lanes.
-pub const fn bytes_with(lanes: usize) -> usize {
-    RINGS_OFFSET + lanes * RING_STRIDE
-}
-
-/// Name of the environment variable that tells a recorded program where its
-/// arena is: `PID:FD:KEY`, the collector's process id, its descriptor of the
-/// arena and [`Control::key`] in hexadecimal.
+/// Name of the environment variable that leads a recorded program to its
+/// arena; the value is a [`location`](crate::location::Location).
 pub const ENVIRONMENT_VARIABLE: &str = "ALLOTROPE_ARENA";
 
 /// What the target does when its ring is full.
@@ -106,7 +88,8 @@ pub enum OnFull {
     Drop = 1,
 }
 
-/// Written by the collector, read-only in the target.
+/// Written by the collector. It lies in a file of its own that is sealed against
+/// writing by anybody else ([`crate::arena`]).
 #[repr(C)]
 pub struct Control {
     /// [`MAGIC`].
@@ -114,6 +97,7 @@ pub struct Control {
     /// [`VERSION`].
     pub version: AtomicU64,
     /// Random; guards against a descriptor number that means another file now.
+    /// It is the first half of the recording's secret.
     pub key: AtomicU64,
     /// [`OnFull`] as a number.
     pub on_full: AtomicU32,
@@ -123,24 +107,22 @@ pub struct Control {
     pub stopped: AtomicU32,
     /// Non-zero: `exec`ed and forked images are not to be recorded.
     pub no_follow: AtomicU32,
-    /// How many lanes, from the first, the collector has mapped. The others are
-    /// not to be used.
-    pub lanes: AtomicU32,
     /// Non-zero: where code has no unwind information, stacks go on along the
     /// frame pointers.
     pub frame_pointers: AtomicU32,
     /// Non-zero: calls are counted in [`Counters`], no event is written.
     pub counts_only: AtomicU32,
-    _pad: [u32; 3],
+    _pad: [u32; 4],
     /// The coarse clock (a count of the collector's rounds), loaded with every
     /// event. Its upper half is 0: there recorders put their image's own count
     /// of windows. Alone on its line.
     pub clock: AtomicU64,
     _pad2: [u64; 7],
-    /// A robust process-shared `pthread_mutex_t` that the collector holds for
-    /// its whole life. Its first word is the futex: the holder's thread id, or
-    /// with [`OWNER_DIED`] set once the kernel saw the collector die.
-    pub collector_alive: [AtomicU32; 16],
+    /// A robust futex of the collector's: the id of a thread of its own as long
+    /// as it drains, 0 when it has stopped, with [`OWNER_DIED`] once the kernel
+    /// saw that thread die.
+    pub collector_alive: AtomicU32,
+    _pad3: [u32; 15],
 }
 
 /// Bit that the kernel sets in a robust futex whose owner died (`FUTEX_OWNER_DIED`).
@@ -319,9 +301,8 @@ const _: () = {
     assert!(size_of::<ImageSlot>() == 64);
     assert!(size_of::<Remark>() == 256);
     assert!(size_of::<Lane>() == 192);
-    // None lies in two pages.
-    assert!(PAGE.is_multiple_of(size_of::<Counters>()));
-    assert!(RING_STRIDE.is_multiple_of(PAGE));
+    assert!(RING_OFFSET == PAGE);
+    assert!(REGION_BYTES.is_multiple_of(PAGE));
     assert!(offset_of!(Control, clock).is_multiple_of(64));
     // What one side writes with every event lies on no line of the other's.
     assert!(offset_of!(Control, collector_alive) / 64 != offset_of!(Control, clock) / 64);

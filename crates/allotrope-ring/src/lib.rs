@@ -1,15 +1,17 @@
 //! The shared-memory contract between a recorded program and the collector.
 //!
-//! One sparse, sealed `memfd` — the *arena* — is mapped by the collector and by
-//! every recorded process. [`layout`] says what lies where and who may write
-//! it, [`words`] how events are put into 64-bit words. With the feature
-//! `collector`, `arena` creates the arena and gives safe access to it.
+//! The *arena*, two sealed files in memory (`memfd`), is mapped by the collector
+//! and by every recorded process. [`layout`] says what lies where and who may
+//! write it, [`words`] how events are put into 64-bit words, [`location`] and
+//! [`handshake`] how a process of the recording finds the arena and nobody else
+//! does. With the feature `collector`, `arena` creates the arena and gives safe
+//! access to it.
 //!
 //! # Who writes what
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
-//! | [`layout::Control`] | collector only; read-only in the target | both |
+//! | [`layout::Control`] | collector only; sealed against everybody else | recorders |
 //! | [`layout::Shared`] | both, single words by atomic operations | both |
 //! | [`layout::ImageSlot`] | the image that claimed it; the collector acknowledges and frees it | both |
 //! | [`layout::Lane`] | claimed by an image; `written` by its one producer thread, `read` by the collector | both |
@@ -19,8 +21,14 @@
 //!
 //! Anything to the parts that it can write. The collector therefore reads each
 //! word once, checks positions against the ring's capacity and every index
-//! against its table, and treats what does not decode as a corrupt lane. The
-//! recorder trusts the collector: it runs as the same user and started it.
+//! against its table, and treats what does not decode as a corrupt lane. It
+//! keeps what it must rely on in memory of its own. There is no pointer in
+//! shared memory and no lock.
+//!
+//! The recorder believes the control page, since only the collector can write
+//! it. What it reads elsewhere (positions, other lanes' owners) may come from
+//! another program of the recording: whatever it is, the recorder writes within
+//! the ring that it claimed and nowhere else.
 //!
 //! # Lanes, threads and streams
 //!
@@ -36,8 +44,12 @@
 pub mod arena;
 #[cfg(feature = "collector")]
 pub mod exit_information;
+pub mod handshake;
 pub mod interface;
 pub mod layout;
+#[cfg(feature = "collector")]
+mod liveness;
+pub mod location;
 #[cfg(feature = "test-support")]
 pub mod producer;
 pub mod words;

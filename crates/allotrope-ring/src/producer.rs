@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use crate::arena::Arena;
-use crate::layout::{Control, IMAGES, LANES, RING_MARGIN, RING_WORDS, image_state};
+use crate::layout::{Control, IMAGES, LANES, Lane, RING_MARGIN, RING_WORDS, image_state};
+use crate::location::Location;
 use crate::words::{self, head, kind};
 
 /// How long a test waits for its collector.
@@ -96,10 +97,20 @@ pub fn window_words(flags: u8, opened: u64, iterations: u64, name: &[u8]) -> Vec
 }
 
 impl Producer {
-    /// Maps the arena in `memory`, as found under `/proc/PID/fd`.
-    pub fn map(memory: File) -> io::Result<Self> {
-        let arena = Arena::map_existing(OwnedFd::from(memory))?;
+    /// Maps the arena of which these are the arena and the control file.
+    pub fn map(memory: File, control: File) -> io::Result<Self> {
+        let arena = Arena::map_existing(OwnedFd::from(memory), OwnedFd::from(control))?;
         Ok(Self { arena })
+    }
+
+    /// Maps the arena at `location`, as a recorder does that may look into the
+    /// collector's `/proc/PID/fd`.
+    pub fn find(location: &Location) -> io::Result<Self> {
+        let path = |descriptor| format!("/proc/{}/fd/{descriptor}", location.process);
+        let mut options = File::options();
+        let options = options.read(true);
+        let control = options.open(path(location.control))?;
+        Self::map(options.write(true).open(path(location.arena))?, control)
     }
 
     /// The arena's control page.
@@ -158,8 +169,14 @@ impl Producer {
     /// Whether an event of `words` can be written without waiting.
     pub fn has_room(&self, lane: usize, words: usize) -> bool {
         let positions = &self.arena.lanes()[lane];
-        let used = positions.written.load(Relaxed) - positions.read.load(Acquire);
-        RING_WORDS as u64 - used >= (words + RING_MARGIN) as u64
+        let (written, read) = (
+            positions.written.load(Relaxed),
+            positions.read.load(Acquire),
+        );
+        let used = written
+            .wrapping_sub(read)
+            .saturating_add((words + RING_MARGIN) as u64);
+        used <= RING_WORDS as u64
     }
 
     /// Writes one event, waiting for room.
@@ -173,7 +190,7 @@ impl Producer {
         let positions = &self.arena.lanes()[lane];
         let written = positions.written.load(Relaxed);
         self.arena.put_words(lane, written, event);
-        let end = written + event.len() as u64;
+        let end = written.wrapping_add(event.len() as u64);
         positions.written.store(end, Release);
     }
 
@@ -184,9 +201,19 @@ impl Producer {
         self.write(lane, &words);
     }
 
+    /// The lanes, whosever they are.
+    pub fn lanes(&self) -> &[Lane; LANES] {
+        self.arena.lanes()
+    }
+
     /// Claims to have written up to `position`, whatever is there.
     pub fn forge_position(&self, lane: usize, position: u64) {
         self.arena.lanes()[lane].written.store(position, Release);
+    }
+
+    /// Overwrites the word at an offset in the arena file, whosever it is.
+    pub fn overwrite(&self, offset: usize, word: u64) {
+        self.arena.word(offset).store(word, Relaxed);
     }
 
     /// Counts lost events of the image in `slot`.

@@ -37,8 +37,8 @@ fn arena() -> Arena {
 }
 
 /// Writes all words; gives how many.
-fn produce(memory: File) -> u64 {
-    let producer = Producer::map(memory).expect("an arena can be mapped twice");
+fn produce(memory: File, control: File) -> u64 {
+    let producer = Producer::map(memory, control).expect("an arena can be mapped twice");
     let (mut position, mut event) = (0, 0);
     while position < TOTAL {
         let words: Vec<u64> = (0..length(event) as u64)
@@ -75,7 +75,9 @@ fn consume(arena: &Arena, piece: u64, pause: Option<Duration>) -> u64 {
             let end = cursor + length(event) as u64;
             assert!(end <= written, "half an event");
             words.clear();
-            arena.copy_words(LANE, cursor, end, &mut words);
+            arena
+                .copy_words(LANE, cursor, end, &mut words)
+                .expect("the lane's memory");
             let expected = (cursor..end).map(word);
             assert!(words.iter().copied().eq(expected), "event {event}");
             (cursor, event) = (end, event + 1);
@@ -87,8 +89,9 @@ fn consume(arena: &Arena, piece: u64, pause: Option<Duration>) -> u64 {
 
 fn run(piece: u64, pause: Option<Duration>) {
     let arena = arena();
-    let memory = File::from(arena.memory().try_clone_to_owned().expect("a descriptor"));
-    let producer = std::thread::spawn(move || produce(memory));
+    let [memory, control] = [arena.memory(), arena.control_memory()]
+        .map(|file| File::from(file.try_clone_to_owned().expect("a descriptor")));
+    let producer = std::thread::spawn(move || produce(memory, control));
     let read = consume(&arena, piece, pause);
     assert_eq!(producer.join().expect("the producer does not panic"), read);
     let lane = &arena.lanes()[LANE];

@@ -263,6 +263,34 @@ fn a_position_that_can_not_be_is_corrupt() {
     assert_eq!(recorded.done.events, 0);
 }
 
+/// What a program can write to, it may fill with anything: the collector goes
+/// on, within its memory, and loses nothing of a lane that was left alone.
+///
+/// `ALLOTROPE_HOSTILE_ROUNDS` and `ALLOTROPE_HOSTILE_SEED` change the numbers
+/// (scripts/hostile).
+#[test]
+fn a_hostile_program_spoils_nothing_but_what_it_writes_to() {
+    let number = |name: &str, otherwise| {
+        let value = std::env::var(name).ok();
+        value.map_or(otherwise, |value| value.parse().expect("a number"))
+    };
+    let rounds: u64 = number("ALLOTROPE_HOSTILE_ROUNDS", 20_000);
+    let seed: u64 = number("ALLOTROPE_HOSTILE_SEED", 1);
+    println!("{rounds} rounds, seed {seed}");
+    let mut session = Session::start_apart();
+    let child = session.spawn(&format!("besieged {rounds} {seed}"));
+    session.wait_for(child);
+    let recorded = session.finish();
+    let image = recorded.images()[0].image;
+    let pairs = pairs();
+    let streams = recorded.counted(image);
+    assert!(streams.iter().any(|(_, events)| *events == pairs), "lost");
+    // The sum of the collector's limits, as its documentation has it, is more.
+    let peak = recorded.peak_kilobytes.unwrap() / 1024;
+    println!("the collector took {peak} MiB");
+    assert!(peak < 1024, "{peak} MiB");
+}
+
 #[test]
 fn an_image_that_does_not_introduce_itself_is_unrecorded() {
     let recorded = Session::record("stranger");

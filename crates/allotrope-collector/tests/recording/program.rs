@@ -1,13 +1,19 @@
 //! What the recorded programs do: each script writes to the arena what a
 //! recorder would, and leaves as a program does.
 
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_ring::arena::tick_now;
+use allotrope_ring::layout::{
+    IMAGES_OFFSET, ImageSlot, LANES_OFFSET, Lane, PAGE, REGION_BYTES, TABLES_BYTES, region_offset,
+};
+use allotrope_ring::location::Location;
 use allotrope_ring::producer::{Introduction, Producer, mapping_words, window_words};
-use allotrope_ring::words::{NO_MAPPING, kind, node, origin, stack_and_size, window_flag};
+use allotrope_ring::words::{
+    ADDRESS_MASK, NO_MAPPING, head, kind, node, origin, stack_and_size, window_flag,
+};
 use allotrope_trace::model::EntryPoint;
 
 use crate::session::program;
@@ -52,6 +58,73 @@ pub fn known_function(number: u64) -> u64 {
     std::hint::black_box(number)
 }
 
+/// Lanes, from the first, into which a hostile program writes.
+const LANES_HIT: usize = 12;
+
+/// Numbers without pattern (SplitMix64 by Steele, Lea and Flood, 2014), from a
+/// seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// An event of the right length, with anything in it.
+    fn event(&mut self) -> Vec<u64> {
+        let text: Vec<u8> = (0..self.below(40)).map(|_| self.next() as u8).collect();
+        let (small, any) = (self.below(4096), self.next());
+        match self.below(8) {
+            0 => mapping_words(
+                small as u16,
+                any,
+                any.wrapping_add(self.below(1 << 30)),
+                &text,
+                "/x",
+            ),
+            1 => window_words(any as u8, self.below(64), any, &text),
+            2 | 3 => vec![
+                head(kind::NODE, self.below(2) as u8, any & ADDRESS_MASK),
+                node(
+                    self.below(4096) as u32,
+                    self.below(1 << 24) as u32,
+                    small as u16,
+                ),
+            ],
+            4 => vec![head(kind::THREAD, self.below(2) as u8, small), any],
+            _ => {
+                let length = 1 + self.below(4);
+                (0..length).map(|_| self.word()).collect()
+            }
+        }
+    }
+
+    /// A word as it may do harm: any, a small one, two small ones, or the first
+    /// of an event.
+    fn word(&mut self) -> u64 {
+        let any = self.next();
+        match self.below(8) {
+            0 | 1 => any,
+            2 => self.below(16),
+            3 => self.below(16) | self.below(2048) << 32,
+            4 => u64::MAX - self.below(16),
+            _ => {
+                let kind = self.below(32) as u8;
+                let payload = any >> self.below(48);
+                head(kind, self.below(4) as u8, payload & ADDRESS_MASK)
+            }
+        }
+    }
+}
+
 struct Program {
     producer: Producer,
     arena: String,
@@ -60,17 +133,10 @@ struct Program {
 /// One word after another of a script is what it does.
 impl Program {
     fn new(arena: String) -> Self {
-        let mut parts = arena.split(':');
-        let mut part = || parts.next().unwrap();
-        let path = format!("/proc/{}/fd/{}", part(), part());
-        let key = u64::from_str_radix(part(), 16).unwrap();
-        let file = File::options().read(true).write(true).open(path).unwrap();
-        let producer = Producer::map(file).unwrap();
-        let said = producer
-            .control()
-            .key
-            .load(std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(said, key);
+        let location = Location::parse(arena.as_bytes()).unwrap();
+        let producer = Producer::find(&location).unwrap();
+        let key = &producer.control().key;
+        assert_eq!(key.load(Relaxed), location.key());
         Self { producer, arena }
     }
 
@@ -85,6 +151,8 @@ impl Program {
             "corrupt" => self.corrupt(),
             "forged" => self.forged(),
             "stranger" => self.stranger(),
+            "besieged" => self.besieged(words.collect()),
+            "hostile" => self.hostile(words.map(|word| word.parse().unwrap()).collect()),
             "killed" => self.killed(),
             "fork" => self.fork(),
             "forked" => self.forked(words.map(|word| word.parse().unwrap()).collect()),
@@ -314,6 +382,82 @@ impl Program {
             self.free(lane, HEAP + number);
         }
         STATUS
+    }
+
+    /// As `pairs`, while another process of the recording does its worst.
+    fn besieged(&self, numbers: Vec<&str>) -> i32 {
+        let (slot, lane) = self.introduce();
+        let script = format!("hostile {} {slot} {lane}", numbers.join(" "));
+        let mut hostile = program(&self.arena, &script).spawn().unwrap();
+        self.stack(lane);
+        let mut pair = 0..PAIRS;
+        let mut write = |count| {
+            for number in pair.by_ref().take(count) {
+                self.allocate(lane, HEAP + number * 16, number);
+                self.free(lane, HEAP + number * 16);
+            }
+        };
+        while hostile.try_wait().unwrap().is_none() {
+            write(100);
+        }
+        write(usize::MAX);
+        self.exit_note(lane, STATUS);
+        assert!(hostile.wait().unwrap().success());
+        STATUS
+    }
+
+    /// So many times writes random words somewhere into the arena, but not what
+    /// belongs to one image and lane: rounds, seed, slot, lane.
+    fn hostile(&self, numbers: Vec<u64>) -> i32 {
+        let [rounds, seed, slot, lane] = numbers[..] else {
+            panic!("four numbers");
+        };
+        let (slot, lane) = (slot as usize, lane as usize);
+        let spared = [
+            (
+                IMAGES_OFFSET + slot * size_of::<ImageSlot>(),
+                size_of::<ImageSlot>(),
+            ),
+            (LANES_OFFSET + lane * size_of::<Lane>(), size_of::<Lane>()),
+            (region_offset(lane), REGION_BYTES),
+        ];
+        let is_spared = |offset| {
+            spared
+                .iter()
+                .any(|&(start, length)| (start..start + length).contains(&offset))
+        };
+        let mut random = Random(seed);
+        let (own_slot, own) = self.introduce();
+        for _ in 0..rounds {
+            // A page of the tables, or of a region.
+            let pages = match random.below(4) {
+                0 => 0..TABLES_BYTES / PAGE,
+                1 => IMAGES_OFFSET / PAGE..TABLES_BYTES / PAGE,
+                _ => TABLES_BYTES / PAGE..region_offset(LANES_HIT) / PAGE,
+            };
+            let page = pages.start + random.below(pages.len() as u64) as usize;
+            for _ in 0..random.below(32) {
+                let offset = page * PAGE + random.below(PAGE as u64) as usize & !7;
+                if !is_spared(offset) {
+                    self.producer.overwrite(offset, random.word());
+                }
+            }
+            // Events that look like some, in a lane that counts as its own again
+            // after it was found to be corrupt.
+            if random.below(64) == 0 {
+                let lane = &self.producer.lanes()[own];
+                lane.owner.store(own_slot as u32 + 1, Relaxed);
+                lane.claims.fetch_add(1, Relaxed);
+                lane.written.store(lane.read.load(Relaxed), Relaxed);
+            }
+            for _ in 0..random.below(16) {
+                let event = random.event();
+                if self.producer.has_room(own, event.len()) {
+                    self.producer.write(own, &event);
+                }
+            }
+        }
+        0
     }
 
     fn killed(&self) -> i32 {

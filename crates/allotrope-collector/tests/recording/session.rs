@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
@@ -20,11 +20,34 @@ pub struct Session {
     /// `None` once the front has hung up.
     to: Option<PipeWriter>,
     from: BufReader<PipeReader>,
-    collector: JoinHandle<Result<(), CollectorError>>,
+    collector: Collector,
     arena: String,
     output: PathBuf,
-    // Removes the folder when the session is over.
-    _folder: TempDir,
+    folder: TempDir,
+}
+
+enum Collector {
+    Thread(JoinHandle<Result<(), CollectorError>>),
+    /// This test binary once more, see [`simulated_collector`].
+    Process(Child),
+}
+
+/// In a collector's environment: where it says how much memory it took at most.
+const PEAK_VARIABLE: &str = "ALLOTROPE_TEST_PEAK";
+
+/// Not a test: a collector in a process of its own. What it sends comes on its
+/// standard error, for the standard output belongs to the test harness.
+#[test]
+#[ignore = "run by the other tests, in a process of its own"]
+fn simulated_collector() {
+    let Some(file) = std::env::var_os(PEAK_VARIABLE) else {
+        return;
+    };
+    let result = allotrope_collector::run(std::io::stdin(), std::io::stderr());
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM:"));
+    std::fs::write(file, peak.unwrap()).unwrap();
+    std::process::exit(i32::from(result.is_err()));
 }
 
 /// A finished recording.
@@ -32,6 +55,8 @@ pub struct Recorded {
     pub done: Done,
     pub records: Vec<Record>,
     pub events: HashMap<(ImageId, StreamId), Vec<Event>>,
+    /// Memory that a collector in a process of its own had at most.
+    pub peak_kilobytes: Option<u64>,
 }
 
 fn say(to: &mut PipeWriter, message: &FromFront) {
@@ -68,13 +93,39 @@ impl Session {
     }
 
     pub fn start_with(change: impl FnOnce(&mut Start)) -> Self {
+        Self::start_as(change, |input, answers, _| {
+            let run = move || allotrope_collector::run(input, answers);
+            Collector::Thread(std::thread::spawn(run))
+        })
+    }
+
+    /// With a collector in a process of its own, whose memory can be measured.
+    pub fn start_apart() -> Self {
+        let no_change = |_: &mut Start| ();
+        Self::start_as(no_change, |input, answers, folder| {
+            let mut collector = Command::new(std::env::current_exe().unwrap());
+            collector
+                .args(["session::simulated_collector", "--exact", "--ignored"])
+                .arg("--nocapture")
+                .env(PEAK_VARIABLE, folder.join("peak"))
+                .stdin(input)
+                .stderr(answers)
+                .stdout(std::process::Stdio::null());
+            Collector::Process(collector.spawn().unwrap())
+        })
+    }
+
+    fn start_as(
+        change: impl FnOnce(&mut Start),
+        collect: impl FnOnce(PipeReader, PipeWriter, &Path) -> Collector,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut start = Start::new(folder.path().join("trace"), vec!["program".into()]);
         change(&mut start);
         let output = start.output.clone();
         let (input, mut to) = std::io::pipe().unwrap();
         let (from, answers) = std::io::pipe().unwrap();
-        let collector = std::thread::spawn(move || allotrope_collector::run(input, answers));
+        let collector = collect(input, answers, folder.path());
         say(&mut to, &FromFront::Start(start));
         let mut from = BufReader::new(from);
         let arena = match hear(&mut from) {
@@ -87,7 +138,7 @@ impl Session {
             collector,
             arena,
             output,
-            _folder: folder,
+            folder,
         }
     }
 
@@ -144,7 +195,10 @@ impl Session {
         loop {
             match self.hear() {
                 ToFront::Failed { message } => {
-                    let error = self.collector.join().unwrap().unwrap_err();
+                    let Collector::Thread(collector) = self.collector else {
+                        panic!("a thread can be asked why");
+                    };
+                    let error = collector.join().unwrap().unwrap_err();
                     assert_eq!(error.to_string(), message);
                     return message;
                 }
@@ -163,7 +217,17 @@ impl Session {
                 _ => {}
             }
         };
-        self.collector.join().unwrap().unwrap();
+        let peak_kilobytes = match self.collector {
+            Collector::Thread(thread) => {
+                thread.join().unwrap().unwrap();
+                None
+            }
+            Collector::Process(mut process) => {
+                assert!(process.wait().unwrap().success());
+                let peak = std::fs::read_to_string(self.folder.path().join("peak")).unwrap();
+                Some(peak.split_whitespace().nth(1).unwrap().parse().unwrap())
+            }
+        };
         let reader = TraceReader::open(&self.output).unwrap();
         assert!(reader.is_complete());
         assert_eq!(reader.readable_bytes(), done.bytes);
@@ -186,6 +250,7 @@ impl Session {
             done,
             records,
             events,
+            peak_kilobytes,
         }
     }
 }

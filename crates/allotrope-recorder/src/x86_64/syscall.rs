@@ -11,21 +11,25 @@ pub mod number {
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
     pub const MMAP: usize = 9;
-    pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
     pub const RT_SIGPROCMASK: usize = 14;
     pub const PREAD64: usize = 17;
     pub const ACCESS: usize = 21;
+    pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const SOCKET: usize = 41;
     pub const CONNECT: usize = 42;
     pub const SENDTO: usize = 44;
     pub const RECVMSG: usize = 47;
+    pub const SETSOCKOPT: usize = 54;
+    pub const GETSOCKOPT: usize = 55;
+    pub const FCNTL: usize = 72;
     pub const READLINK: usize = 89;
     pub const GETEUID: usize = 107;
     pub const GETEGID: usize = 108;
     pub const GETPPID: usize = 110;
+    pub const GETRESUID: usize = 118;
     pub const SIGALTSTACK: usize = 131;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
@@ -34,8 +38,8 @@ pub mod number {
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
-    pub const PRLIMIT64: usize = 302;
     pub const PROCESS_VM_READV: usize = 310;
+    pub const GETRANDOM: usize = 318;
 }
 
 /// A system call with up to six arguments.

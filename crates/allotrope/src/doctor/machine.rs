@@ -5,7 +5,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use allotrope_ring::layout::{ARENA_BYTES, LANES, bytes_with, lanes_within};
+use allotrope_ring::layout::ARENA_BYTES;
 use indicatif::BinaryBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
@@ -136,16 +136,21 @@ fn try_memfd() -> std::io::Result<()> {
     Ok(())
 }
 
+/// What a recorded thread takes of its program's address space, at most: its
+/// state and its lane.
+const THREAD_BYTES: u64 = 4 << 20;
+
 fn address_space() -> Finding {
+    /// Room for a hundred threads, and for the collector.
+    const MODEST: u64 = 100 * THREAD_BYTES;
     let topic = "address space";
     match getrlimit(Resource::As).current {
-        Some(limit) if lanes_within(Some(limit)) < LANES => Finding::problem(
+        Some(limit) if limit < MODEST => Finding::problem(
             topic,
             format!("is limited to {}", BinaryBytes(limit)),
             format!(
-                "raise the limit (ulimit -v) if more than {} threads are to be recorded at once; they take {} of it",
-                lanes_within(Some(limit)),
-                BinaryBytes(bytes_with(lanes_within(Some(limit))) as u64)
+                "raise the limit (ulimit -v); each recorded thread takes up to {} of it",
+                BinaryBytes(THREAD_BYTES)
             ),
         ),
         _ => Finding::ok(topic, "is not limited too much"),

@@ -1,0 +1,11 @@
+//! Random bytes of the kernel's.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// As many as are asked for, fit for secrets.
+pub(crate) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}

@@ -1,0 +1,295 @@
+//! The arena in this process: finds its files, maps the tables, and maps the
+//! regions of lanes when they are needed.
+//!
+//! A program may limit its address space, or lock all of its memory, at any
+//! time: so what is mapped follows what is used. No descriptor stays open; a
+//! region that is needed later is reached from one that is mapped already, for
+//! `mremap(2)` with an old size of 0 makes a second mapping of shared memory
+//! that may reach further into the file.
+
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use allotrope_ring::layout::{
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, LANES, Lane, PAGE, REGION_BYTES,
+    RING_OFFSET, Shared, TABLES_BYTES,
+};
+use allotrope_ring::location::Location;
+
+use crate::arena_client;
+use crate::image::Digits;
+use crate::system::{self, Protection};
+
+/// The arena's tables, the control page before them; null until it is found.
+static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// By lane, its region; null where it is not mapped. Written under the process
+/// lock, or before other threads know of the arena.
+static REGIONS: [AtomicPtr<u8>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
+
+/// How many regions are mapped at once, at least.
+const BATCH: usize = 4;
+/// And at most.
+const LARGEST_BATCH: usize = 64;
+
+/// Whether the arena is mapped.
+pub fn is_mapped() -> bool {
+    !TABLES.load(Relaxed).is_null()
+}
+
+/// A structure among the tables.
+///
+/// # Safety
+/// The arena is mapped, and a structure of atomics of this type lies at
+/// `offset`, as `layout` says.
+#[inline(always)]
+pub unsafe fn table<T>(offset: usize) -> &'static T {
+    // SAFETY: by the above; the tables are never unmapped.
+    unsafe { &*TABLES.load(Relaxed).add(offset).cast::<T>() }
+}
+
+/// The ring of a lane; null if its region is not mapped.
+pub fn ring(lane: usize) -> *mut u64 {
+    let region = REGIONS[lane % LANES].load(Relaxed);
+    if region.is_null() {
+        return ptr::null_mut();
+    }
+    region.wrapping_add(RING_OFFSET).cast()
+}
+
+/// What is counted in a lane; `None` if its region is not mapped.
+pub fn counters(lane: u32) -> Option<&'static Counters> {
+    let region = REGIONS[lane as usize % LANES].load(Relaxed);
+    // SAFETY: null, or a region, which begins with them and is never unmapped.
+    unsafe { region.cast::<Counters>().as_ref() }
+}
+
+/// Makes sure of the page with a lane's counters: memory that is short must
+/// show here. Gives `false` if it is, or if the region is not mapped.
+pub fn reserve_counters(lane: usize) -> bool {
+    let region = REGIONS[lane % LANES].load(Relaxed);
+    !region.is_null() && system::populate(region, RING_OFFSET)
+}
+
+/// Maps the arena at `location`, and some lanes that are free now. `false`: it
+/// is not there, or not for us.
+pub fn map(location: &Location) -> bool {
+    let Some(files) = Files::find(location) else {
+        return false;
+    };
+    let Some(tables) = files.map_tables() else {
+        return false;
+    };
+    // SAFETY: the mapping begins with the control page and goes on with the
+    // shared page.
+    let (control, shared) = unsafe {
+        (
+            &*tables.add(layout::CONTROL_OFFSET).cast::<Control>(),
+            &*tables.add(layout::SHARED_OFFSET).cast::<Shared>(),
+        )
+    };
+    if control.magic.load(Acquire) != layout::MAGIC
+        || control.version.load(Relaxed) != layout::VERSION
+        || control.key.load(Relaxed) != location.key()
+    {
+        // SAFETY: nobody else knows the mapping.
+        unsafe { system::unmap(tables, TABLES_BYTES) };
+        return false;
+    }
+    system::advise(tables, TABLES_BYTES, libc::MADV_DONTDUMP);
+    TABLES.store(tables, Relaxed);
+    let hint = shared.lane_hint.fetch_add(BATCH as u32, Relaxed) as usize;
+    let first = free_lane(hint).unwrap_or(0);
+    let count = BATCH.min(LANES - first);
+    let offset = layout::region_offset(first);
+    let regions = system::map_shared(
+        files.memory.0,
+        offset,
+        count * REGION_BYTES,
+        Protection::ReadWrite,
+    );
+    if !regions.is_null() {
+        system::advise(regions, count * REGION_BYTES, libc::MADV_DONTDUMP);
+        note_regions(first, count, regions);
+    }
+    true
+}
+
+/// The arena's two files, open.
+struct Files {
+    memory: Descriptor,
+    control: Descriptor,
+}
+
+/// An open descriptor of ours.
+struct Descriptor(i32);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        system::close(self.0);
+    }
+}
+
+impl Files {
+    /// From the collector's `/proc/PID/fd`, or if that is closed to us (another
+    /// user id), or shows another process (another pid namespace), from its
+    /// socket.
+    fn find(location: &Location) -> Option<Self> {
+        Self::open(location).or_else(|| {
+            let [memory, control] = arena_client::receive(location)?;
+            Self::check(Descriptor(memory), Descriptor(control))
+        })
+    }
+
+    fn open(location: &Location) -> Option<Self> {
+        let open = |descriptor: u32, flags| {
+            let mut path = [0u8; 64];
+            let mut writer = Digits {
+                bytes: &mut path,
+                used: 0,
+            };
+            writer.text(b"/proc/");
+            writer.number(location.process.into());
+            writer.text(b"/fd/");
+            writer.number(descriptor.into());
+            // If it is something else by now, opening it does nothing to it.
+            let file = system::open(&path, flags | libc::O_NONBLOCK | libc::O_NOCTTY);
+            (file >= 0).then_some(Descriptor(file))
+        };
+        let control = open(location.control, libc::O_RDONLY)?;
+        Self::check(open(location.arena, libc::O_RDWR)?, control)
+    }
+
+    /// Files that can shrink while they are mapped would end the program with
+    /// SIGBUS: whoever gives them, they must be sealed.
+    fn check(memory: Descriptor, control: Descriptor) -> Option<Self> {
+        let fits = |file: &Descriptor, bytes: usize| {
+            system::seals(file.0) & libc::F_SEAL_SHRINK != 0
+                && system::status_of(file.0).is_some_and(|it| it.st_size >= bytes as i64)
+        };
+        (fits(&memory, ARENA_BYTES) && fits(&control, CONTROL_BYTES))
+            .then_some(Self { memory, control })
+    }
+
+    /// Maps the tables with the control page in their first page's place.
+    fn map_tables(&self) -> Option<*mut u8> {
+        let tables = system::map_shared(self.memory.0, 0, TABLES_BYTES, Protection::ReadWrite);
+        if tables.is_null() {
+            return None;
+        }
+        // SAFETY: the first page of a mapping that nobody knows yet.
+        unsafe {
+            if system::replace_by_shared(tables, self.control.0, CONTROL_BYTES) {
+                return Some(tables);
+            }
+            system::unmap(tables, TABLES_BYTES);
+        }
+        None
+    }
+}
+
+fn lanes() -> &'static [Lane; LANES] {
+    // SAFETY: only called once the tables are mapped.
+    unsafe { table(layout::LANES_OFFSET) }
+}
+
+fn is_free(lane: usize) -> bool {
+    lanes()[lane].owner.load(Relaxed) == 0
+}
+
+/// The first free lane from `from` on, round the table.
+fn free_lane(from: usize) -> Option<usize> {
+    let order = (0..LANES).map(|step| (from + step) % LANES);
+    order.into_iter().find(|&lane| is_free(lane))
+}
+
+/// Claims a free lane for `owner`, and maps its region: one whose region is
+/// mapped already, or else the next one in the file. The process lock is held.
+pub fn claim_lane(owner: u32) -> Result<usize, Refusal> {
+    let is_mapped = |lane: &usize| !REGIONS[*lane].load(Relaxed).is_null();
+    if let Some(lane) = (0..LANES).filter(is_mapped).find(|&it| claim(it, owner)) {
+        return Ok(lane);
+    }
+    let after = (0..LANES).rfind(is_mapped).map_or(0, |last| last + 1);
+    let order = (0..LANES).map(|step| (after + step) % LANES);
+    let lane = order
+        .filter(|lane| !is_mapped(lane))
+        .find(|&it| claim(it, owner))
+        .ok_or(Refusal::NoLane)?;
+    if map_regions(lane) {
+        return Ok(lane);
+    }
+    lanes()[lane].owner.store(0, Relaxed);
+    Err(Refusal::NoMemory)
+}
+
+/// Why no lane could be claimed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// All are taken.
+    NoLane,
+    /// The region could not be mapped.
+    NoMemory,
+}
+
+fn claim(lane: usize, owner: u32) -> bool {
+    let lane = &lanes()[lane];
+    if lane.owner.load(Relaxed) != 0
+        || lane
+            .owner
+            .compare_exchange(0, owner, Acquire, Relaxed)
+            .is_err()
+    {
+        return false;
+    }
+    let written = lane.written.load(Relaxed);
+    if written <= layout::MOST_POSITION && lane.read.load(Relaxed) == written {
+        return true;
+    }
+    // Some other program of the recording has written there what it likes.
+    lane.owner.store(0, Relaxed);
+    false
+}
+
+/// Maps the regions of `first` and of some lanes behind it.
+#[cold]
+fn map_regions(first: usize) -> bool {
+    let mapped = REGIONS
+        .iter()
+        .filter(|it| !it.load(Relaxed).is_null())
+        .count();
+    let wanted = (mapped / 2).clamp(BATCH, LARGEST_BATCH);
+    let behind = REGIONS[first..].iter().take(wanted);
+    let count = behind.take_while(|it| it.load(Relaxed).is_null()).count();
+    map_some_regions(first, count) || map_some_regions(first, 1)
+}
+
+fn map_some_regions(first: usize, count: usize) -> bool {
+    // From the last page before it in the file that is mapped here.
+    let before = (0..first).rfind(|&lane| !REGIONS[lane].load(Relaxed).is_null());
+    let (page, between) = match before {
+        Some(lane) => {
+            let end = REGIONS[lane].load(Relaxed).wrapping_add(REGION_BYTES);
+            (end.wrapping_sub(PAGE), first - lane - 1)
+        }
+        None => {
+            let end = TABLES.load(Relaxed).wrapping_add(TABLES_BYTES);
+            (end.wrapping_sub(PAGE), first)
+        }
+    };
+    let skipped = PAGE + between * REGION_BYTES;
+    let mapped = system::map_again(page, skipped + count * REGION_BYTES);
+    if mapped.is_null() {
+        return false;
+    }
+    // SAFETY: nobody knows the mapping yet.
+    unsafe { system::unmap(mapped, skipped) };
+    note_regions(first, count, mapped.wrapping_add(skipped));
+    true
+}
+
+fn note_regions(first: usize, count: usize, at: *mut u8) {
+    for (index, region) in REGIONS[first..first + count].iter().enumerate() {
+        region.store(at.wrapping_add(index * REGION_BYTES), Relaxed);
+    }
+}

@@ -1,0 +1,135 @@
+//! Where the arena of a recording is and the secret that proves who belongs to
+//! it: the value of [`ENVIRONMENT_VARIABLE`](crate::layout::ENVIRONMENT_VARIABLE).
+//!
+//! It travels in the environment alone, which only the program's own user can
+//! read (`/proc/PID/environ`); never in an argument or in a name.
+
+use core::fmt;
+
+/// `PID:ARENA:CONTROL:NAME:SECRET`: three decimal numbers, then 16 and 32
+/// hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The collector's process id in its own namespace.
+    pub process: u32,
+    /// Its descriptor of the arena file.
+    pub arena: u32,
+    /// Its descriptor of the control file.
+    pub control: u32,
+    /// Random; names the collector's socket, for everybody to see.
+    pub name: u64,
+    /// Random; known to the recording's own processes.
+    pub secret: u128,
+}
+
+/// Longest name of a socket, in bytes.
+pub const SOCKET_NAME: usize = 10 + 16;
+
+impl Location {
+    /// The part of the secret that the control page repeats, see
+    /// [`Control::key`](crate::layout::Control::key).
+    pub const fn key(&self) -> u64 {
+        (self.secret >> 64) as u64
+    }
+
+    /// Abstract name of the collector's socket (`unix(7)`, without the zero
+    /// byte that it begins with).
+    pub fn socket_name(&self) -> [u8; SOCKET_NAME] {
+        let mut name = *b"allotrope-0000000000000000";
+        for (at, digit) in name[10..].iter_mut().enumerate() {
+            *digit = b"0123456789abcdef"[(self.name >> (60 - 4 * at)) as usize & 15];
+        }
+        name
+    }
+
+    /// Reads the variable's value.
+    pub fn parse(value: &[u8]) -> Option<Self> {
+        let mut parts = value.split(|byte| *byte == b':');
+        let mut number = |radix: u32, digits: core::ops::RangeInclusive<usize>| {
+            let part = parts.next().filter(|part| digits.contains(&part.len()))?;
+            part.iter().try_fold(0u128, |value, digit| {
+                let digit = char::from(*digit).to_digit(radix)?;
+                Some(value * u128::from(radix) + u128::from(digit))
+            })
+        };
+        let location = Self {
+            process: number(10, 1..=10)?.try_into().ok()?,
+            arena: number(10, 1..=10)?.try_into().ok()?,
+            control: number(10, 1..=10)?.try_into().ok()?,
+            name: number(16, 16..=16)?.try_into().ok()?,
+            secret: number(16, 32..=32)?,
+        };
+        parts.next().is_none().then_some(location)
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            process,
+            arena,
+            control,
+            name,
+            secret,
+        } = self;
+        write!(
+            into,
+            "{process}:{arena}:{control}:{name:016x}:{secret:032x}"
+        )
+    }
+}
+
+/// Without the secret: messages are for everybody.
+impl fmt::Debug for Location {
+    fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
+        into.debug_struct("Location")
+            .field("process", &self.process)
+            .field("arena", &self.arena)
+            .field("control", &self.control)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCATION: Location = Location {
+        process: 4_194_304,
+        arena: 7,
+        control: 8,
+        name: 0x00ab_cdef_0123_4567,
+        secret: 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff,
+    };
+    const VALUE: &str = "4194304:7:8:00abcdef01234567:00112233445566778899aabbccddeeff";
+
+    #[test]
+    fn a_location_comes_back_as_it_was_written() {
+        assert_eq!(LOCATION.to_string(), VALUE);
+        assert_eq!(Location::parse(VALUE.as_bytes()), Some(LOCATION));
+        assert_eq!(&LOCATION.socket_name(), b"allotrope-00abcdef01234567");
+        assert_eq!(LOCATION.key(), 0x0011_2233_4455_6677);
+    }
+
+    #[test]
+    fn what_is_no_location_is_none() {
+        for value in [
+            "",
+            ":::::",
+            "1:2:3:4:5",
+            &VALUE[1..].replace(':', ";"),
+            &VALUE[..VALUE.len() - 1],
+            &format!("{VALUE}0"),
+            &format!("{VALUE}:"),
+            &format!("9999999999{}", &VALUE[7..]),
+            &VALUE.replace("7:8", "-7:8"),
+        ] {
+            assert_eq!(Location::parse(value.as_bytes()), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn the_secret_is_not_printed_by_accident() {
+        assert!(!format!("{LOCATION:?}").contains("aabb"));
+    }
+}
