@@ -6,11 +6,20 @@
 //! It is not recorded itself: the recorder comes into the environment with the
 //! last exec only.
 
+//!
+//! What it is to do it reads from a file in memory that it inherits: arguments
+//! are there for every user to see (`/proc/PID/cmdline`), and count towards the
+//! limit of what an exec takes.
+
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -28,21 +37,85 @@ const SIGPIPE: i32 = Signal::SIGPIPE as i32;
 /// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Signals to be blocked, as a mask in decimal.
+    /// Descriptor of the file that says what to do.
     #[arg(long)]
-    blocked: u64,
-    /// Whether SIGPIPE stays ignored.
-    #[arg(long)]
-    ignore_pipe: bool,
-    /// NAME=VALUE to be added to the environment.
-    #[arg(long = "set")]
-    additions: Vec<OsString>,
-    /// Names in the order that the environment is to have, if it is another.
-    #[arg(long = "order")]
-    order: Vec<OsString>,
+    request: i32,
     /// Path of the program, then its arguments from the zeroth on.
     #[arg(last = true, required = true, num_args = 2..)]
     command: Vec<OsString>,
+}
+
+/// What the process between puts back, and adds.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Request {
+    /// Signals to be blocked, as a mask.
+    blocked: u64,
+    /// `SIGPIPE` stays ignored.
+    ignores_pipe: bool,
+    /// `NAME=VALUE` to be added to the environment.
+    additions: Vec<OsString>,
+    /// Names in the order that the environment is to have, if it is another.
+    order: Vec<OsString>,
+}
+
+impl Request {
+    /// Fields that end with a zero byte, which no variable holds: the two
+    /// numbers, how many additions there are, these, the names.
+    fn write(&self, mut into: impl Write) -> io::Result<()> {
+        let numbers = [
+            self.blocked,
+            self.ignores_pipe.into(),
+            self.additions.len() as u64,
+        ];
+        for number in numbers {
+            write!(into, "{number}\0")?;
+        }
+        for text in self.additions.iter().chain(&self.order) {
+            into.write_all(text.as_bytes())?;
+            into.write_all(b"\0")?;
+        }
+        Ok(())
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut fields = bytes.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        let mut number = || {
+            std::str::from_utf8(fields.next()?)
+                .ok()?
+                .parse::<u64>()
+                .ok()
+        };
+        let (blocked, ignores_pipe, count) = (number()?, number()? != 0, number()?);
+        let mut texts = fields.map(|field| OsString::from_vec(field.to_vec()));
+        let additions: Vec<OsString> = texts.by_ref().take(count as usize).collect();
+        Some(Self {
+            blocked,
+            ignores_pipe,
+            additions,
+            order: texts.collect(),
+        })
+    }
+
+    /// In a file in memory that a child inherits.
+    fn to_file(&self) -> io::Result<OwnedFd> {
+        let flags = rustix::fs::MemfdFlags::empty();
+        let file = rustix::fs::memfd_create("allotrope-launch", flags)?;
+        let mut file = io::BufWriter::new(File::from(file));
+        self.write(&mut file)?;
+        let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        Ok(file.into())
+    }
+
+    /// From such a file, which is closed then: it is not for the program.
+    fn take(descriptor: i32) -> Result<Self> {
+        let mut bytes = Vec::new();
+        let path = format!("/proc/self/fd/{descriptor}");
+        File::open(path)
+            .and_then(|mut file| file.read_to_end(&mut bytes))
+            .context("cannot read what to launch")?;
+        nix::unistd::close(descriptor).context("cannot close what was read")?;
+        Self::parse(&bytes).ok_or_else(|| anyhow!("what to launch is not understood"))
+    }
 }
 
 /// This program's own file, as long as it runs.
@@ -56,31 +129,33 @@ pub fn is_possible() -> bool {
     Path::new(SELF).exists()
 }
 
-/// The command that starts the program at `path` with these arguments, the
-/// zeroth included, and the state that this process was started with.
-pub fn through(path: &Path, arguments: &[OsString], additions: &[(&str, OsString)]) -> Command {
+/// Starts the program at `path` with these arguments, the zeroth included, and
+/// the state that this process was started with.
+pub fn start(
+    path: &Path,
+    arguments: &[OsString],
+    additions: &[(&str, OsString)],
+) -> io::Result<Child> {
+    let mut request = Request {
+        blocked: dispositions::blocked().0,
+        ignores_pipe: dispositions::ignored().contains(SIGPIPE),
+        ..Request::default()
+    };
+    for (name, value) in additions {
+        let mut assignment = OsString::from(format!("{name}="));
+        assignment.push(value);
+        request.additions.push(assignment);
+    }
     let mut launch = Command::new(SELF);
     launch.arg(NAME);
-    launch.arg(format!("--blocked={}", dispositions::blocked().0));
-    if dispositions::ignored().contains(SIGPIPE) {
-        launch.arg("--ignore-pipe");
-    }
-    for (name, value) in additions {
-        let mut argument = OsString::from(format!("--set={name}="));
-        argument.push(value);
-        launch.arg(argument);
-    }
     if std::env::var_os(PRELOAD).is_some() {
         // A changed environment is handed on sorted.
         launch.env_remove(PRELOAD);
-        for (name, _) in std::env::vars_os() {
-            let mut argument = OsString::from("--order=");
-            argument.push(name);
-            launch.arg(argument);
-        }
+        request.order = std::env::vars_os().map(|(name, _)| name).collect();
     }
-    launch.arg("--").arg(path).args(arguments);
-    launch
+    let file = request.to_file()?;
+    launch.arg(format!("--request={}", file.as_raw_fd()));
+    launch.arg("--").arg(path).args(arguments).spawn()
 }
 
 /// Becomes the program.
@@ -92,17 +167,18 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 }
 
 fn become_program(arguments: &Arguments) -> Result<Infallible> {
+    let request = Request::take(arguments.request)?;
     let (path, command) = arguments
         .command
         .split_first()
         .ok_or_else(|| anyhow!("no program to launch"))?;
-    if !arguments.ignore_pipe {
+    if !request.ignores_pipe {
         // A handler, unlike an ignored signal, does not outlive the exec: the
         // program finds the default.
         signal_hook::flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)))
             .context("cannot handle SIGPIPE")?;
     }
-    let blocked: SigSet = Signals(arguments.blocked)
+    let blocked: SigSet = Signals(request.blocked)
         .iter()
         .filter_map(|signal| Signal::try_from(signal).ok())
         .collect();
@@ -110,7 +186,7 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
         .context("cannot set the signal mask")?;
     let command = strings(command.iter().cloned())?;
     let inherited = std::env::vars_os();
-    let environment = environment(inherited, &arguments.additions, &arguments.order);
+    let environment = environment(inherited, &request.additions, &request.order);
     let environment = strings(environment)?;
     nix::unistd::execve(&CString::new(path.as_bytes())?, &command, &environment)
         .with_context(|| format!("cannot execute {}", Path::new(path).display()))
@@ -146,13 +222,14 @@ fn environment(
         }
     }
     if !order.is_empty() {
-        let place = |pair: &OsString| {
-            let place = order
-                .iter()
-                .position(|name| name.as_bytes() == name_of(pair));
-            place.unwrap_or(order.len())
-        };
-        pairs.sort_by_cached_key(place);
+        let ranks: HashMap<&[u8], usize> = order
+            .iter()
+            .enumerate()
+            .rev() // Of several variables of one name, the first counts.
+            .map(|(rank, name)| (name.as_bytes(), rank))
+            .collect();
+        let rank = |pair: &OsString| ranks.get(name_of(pair)).copied().unwrap_or(order.len());
+        pairs.sort_by_cached_key(rank);
     }
     pairs
 }
@@ -173,6 +250,23 @@ mod tests {
         inherited
             .map(|(name, value)| (name.into(), value.into()))
             .into_iter()
+    }
+
+    #[test]
+    fn a_request_comes_back_as_it_was_written() {
+        let names = [&b"A\xff"[..], b"=x", b"B"];
+        let request = Request {
+            blocked: u64::MAX,
+            ignores_pipe: true,
+            additions: vec!["LD_PRELOAD=/a b".into(), "N=".into()],
+            order: names.map(|it| OsString::from_vec(it.to_vec())).into(),
+        };
+        let mut bytes = Vec::new();
+        request.write(&mut bytes).unwrap();
+        assert_eq!(Request::parse(&bytes), Some(request));
+        for nonsense in [&b""[..], b"1", b"1\0x\x001\0", b"1\x002\0"] {
+            assert_eq!(Request::parse(nonsense), None);
+        }
     }
 
     #[test]

@@ -136,17 +136,15 @@ impl Program {
         }
         // The usual way resets the signals that this process was started with
         // and sorts the environment; a process between puts them back.
-        let mut command = if launch::is_possible() {
-            launch::through(path, &arguments, additions)
+        let started = if launch::is_possible() {
+            launch::start(path, &arguments, additions)
         } else {
             let mut command = Command::new(path);
             command.arg0(&arguments[0]).args(&arguments[1..]);
             command.envs(additions.iter().map(|(name, value)| (name, value)));
-            command
+            command.spawn()
         };
-        command
-            .spawn()
-            .map_err(|error| not_started(&self.path, &error))
+        started.map_err(|error| not_started(&self.path, &error))
     }
 }
 

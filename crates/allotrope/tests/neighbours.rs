@@ -1,0 +1,408 @@
+//! Nobody is harmed: other users can not get at a recording, programs of the
+//! recording can not get at the collector or at one another, and the recorder
+//! takes nothing from whoever is not its collector. `programs/neighbours.c`.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+
+use allotrope_ring::arena::{Arena, Settings};
+use allotrope_ring::handshake::{PART, Side, proof};
+use allotrope_ring::layout::{ARENA_BYTES, CONTROL_BYTES, Control, OnFull, image_state};
+use allotrope_ring::layout::{ENVIRONMENT_VARIABLE, MAGIC, VERSION};
+use allotrope_ring::location::Location;
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType,
+};
+use support::record::command;
+use support::{compiled, is_root, record, run, skip};
+
+const SOURCE: &str = "neighbours.c";
+/// Users that own nothing.
+const NOBODY: u32 = 65_534;
+const STRANGER: u32 = 54_321;
+
+/// The location that a recorded program finds in its environment.
+fn location_in(environment: &[u8]) -> Location {
+    let value = environment
+        .split(|byte| matches!(byte, 0 | b'\n'))
+        .find_map(|entry| {
+            entry
+                .strip_prefix(ENVIRONMENT_VARIABLE.as_bytes())?
+                .strip_prefix(b"=")
+        });
+    Location::parse(value.expect("it is in the environment")).expect("a location")
+}
+
+#[test]
+fn the_secret_is_in_no_name_and_no_argument() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("strace");
+    let mut traced = Command::new("strace");
+    traced
+        .args(["-f", "-qq", "-s", "100000", "-e", "trace=execve", "-o"])
+        .arg(&log)
+        .arg(env!("CARGO_BIN_EXE_allotrope"))
+        .args(["record", "-q", "-o", "trace", "sh", "-c"])
+        .arg("env; cat /proc/net/unix")
+        .current_dir(folder.path());
+    if Command::new("strace").arg("-V").output().is_err() {
+        return skip("strace is not here (Debian package strace)");
+    }
+    let output = run(&mut traced, b"");
+    let location = location_in(&output.stdout);
+    let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+    // What `env` prints comes before what everybody may read.
+    let (_, sockets) = shown
+        .split_once("Num       RefCount")
+        .expect("it is listed");
+    let name = location.socket_name();
+    let name = std::str::from_utf8(&name).expect("ASCII");
+    assert!(sockets.contains(&format!("@{name}")), "{sockets}");
+    let executed = fs::read_to_string(&log).expect("strace wrote it");
+    assert!(executed.contains("__launch"), "{executed}");
+    let secret = format!("{:032x}", location.secret);
+    for half in [&secret[..16], &secret[16..]] {
+        assert!(!executed.contains(half), "in an argument");
+        assert!(!sockets.contains(half), "in a name");
+    }
+}
+
+#[test]
+fn a_stranger_gets_no_answer() {
+    if !is_root() {
+        return skip("only root can become two other users");
+    }
+    // Where nobody may come, the programs can not be run.
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = |path: &Path, name: &str| {
+        let copy = folder.path().join(name);
+        fs::copy(path, &copy).expect("the folder is ours");
+        copy
+    };
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let allotrope = copy(Path::new(env!("CARGO_BIN_EXE_allotrope")), "allotrope");
+    let program = copy(&compiled(SOURCE), "neighbours");
+    let mut recording = Command::new(allotrope)
+        .args(["record", "-q", "-o", "trace", "sh", "-c", "env; exec cat"])
+        .env("HOME", folder.path())
+        .env_remove("XDG_RUNTIME_DIR")
+        .env_remove("XDG_CACHE_HOME")
+        .current_dir(folder.path())
+        .uid(NOBODY)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let stdout = recording.stdout.take().expect("it is piped");
+    let location = BufReader::new(stdout)
+        .lines()
+        .map(|line| line.expect("it can be read"))
+        .find(|line| line.starts_with(ENVIRONMENT_VARIABLE))
+        .map(|line| location_in(line.as_bytes()))
+        .expect("it is in the environment");
+    let name = String::from_utf8(location.socket_name().to_vec()).expect("ASCII");
+    let ask = |user: u32| {
+        let mut stranger = Command::new(&program);
+        let output = run(stranger.args(["connect", &name]).uid(user), b"");
+        String::from_utf8(output.stdout).expect("a number")
+    };
+    assert_eq!(ask(STRANGER), "0\n");
+    // The collector's own user gets its nonce and its proof, and no more.
+    assert_eq!(ask(NOBODY), format!("{}\n", 2 * PART));
+    drop(recording.stdin.take());
+    assert!(recording.wait().expect("it ends").success());
+}
+
+#[test]
+fn a_program_that_writes_all_over_the_arena_harms_nobody() {
+    let recording = record(compiled(SOURCE)).arg("besieged").run();
+    // The programs' own judgement; what is recorded of them is worth nothing.
+    let recording = recording.expect_status(7);
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+    assert!(printed.contains("sealed"), "the control page: {printed}");
+}
+
+#[test]
+fn memory_is_locked_as_far_as_it_is_used() {
+    let described = record(compiled(SOURCE)).arg("locked");
+    let plain = described.plain();
+    if plain.status.code() == Some(96) {
+        return skip("locking memory is not allowed here");
+    }
+    let kilobytes = |text: &[u8]| -> i64 {
+        let text = String::from_utf8_lossy(text);
+        text.trim().parse().expect("a number")
+    };
+    let before = kilobytes(&plain.stdout);
+    let recording = described.run().expect_status(0);
+    let more = kilobytes(&recording.stdout) - before;
+    // The tables, four lanes, a thread's state; and the recorder's code.
+    assert!(more < 12 << 10, "{more} KiB more");
+}
+
+#[test]
+fn a_program_that_limits_its_address_space_gets_its_memory() {
+    record(compiled(SOURCE))
+        .arg("limited")
+        .run()
+        .expect_status(0);
+}
+
+#[test]
+fn an_environment_of_sixty_thousand_variables() {
+    for preload in [None, Some("libc.so.6")] {
+        let mut described = record("sh").args(["-c", "test $V59999 = 59999"]);
+        for number in 0..60_000 {
+            described = described.env(&format!("V{number}"), number.to_string());
+        }
+        if let Some(library) = preload {
+            // Then the order of the variables is handed on, too.
+            described = described.env("LD_PRELOAD", library);
+        }
+        described.run().expect_status(0);
+    }
+}
+
+/// A collector's place, as a stranger may take it: what the program finds
+/// listening under its recording's name.
+struct Impostor {
+    secret: u128,
+    descriptors: [OwnedFd; 2],
+}
+
+/// How the impostor answers.
+#[derive(Clone, Copy, PartialEq)]
+enum Manner {
+    /// It knows the secret.
+    Knowing,
+    /// It does not.
+    Guessing,
+    /// It gives the descriptors at once.
+    Hasty,
+    /// It says nothing more.
+    Silent,
+}
+
+impl Impostor {
+    /// Has `program` run with an environment that leads to this; gives whether
+    /// the descriptors were asked for, and how the program ended.
+    fn serve(&self, manner: Manner, program: &Path) -> (bool, std::process::Output) {
+        let location = Location {
+            // No process has it: what remains is the socket.
+            process: i32::MAX as u32,
+            arena: 3,
+            control: 4,
+            name: u64::from(std::process::id()) << 32 | self.secret as u64 & 0xffff,
+            secret: self.secret,
+        };
+        let address = SocketAddrUnix::new_abstract_name(&location.socket_name()).expect("a name");
+        let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+        let flags = SocketFlags::CLOEXEC;
+        let listener = rustix::net::socket_with(family, kind, flags, None).expect("a socket");
+        rustix::net::bind(&listener, &address).expect("the name is ours");
+        rustix::net::listen(&listener, 4).expect("it can");
+        let child = Command::new(program)
+            .arg("limited")
+            .env("LD_PRELOAD", recorder())
+            .env(ENVIRONMENT_VARIABLE, location.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let peer = rustix::net::accept_with(&listener, flags).expect("it asks");
+        let asked = self.answer(&peer, manner);
+        let output = support::record::finish(child, b"").expect("it ends");
+        drop(peer);
+        (asked, output)
+    }
+
+    fn answer(&self, peer: &OwnedFd, manner: Manner) -> bool {
+        let receive = || {
+            let mut part = [0; PART];
+            let received = rustix::net::recv(peer, &mut part, RecvFlags::empty());
+            received
+                .is_ok_and(|(length, _)| length == PART)
+                .then_some(part)
+        };
+        let recorder = receive().expect("a nonce");
+        let own = [9; PART];
+        match manner {
+            Manner::Silent => return false,
+            Manner::Hasty => {
+                self.send(peer);
+                return receive().is_some();
+            }
+            Manner::Knowing | Manner::Guessing => {}
+        }
+        let key = self.secret + u128::from(manner == Manner::Guessing);
+        let message = [own, proof(key, Side::Collector, &recorder, &own)].concat();
+        rustix::net::send(peer, &message, SendFlags::NOSIGNAL).expect("it listens");
+        let Some(its) = receive() else {
+            return false;
+        };
+        assert_eq!(its, proof(self.secret, Side::Recorder, &recorder, &own));
+        self.send(peer);
+        true
+    }
+
+    fn send(&self, peer: &OwnedFd) {
+        let descriptors: Vec<BorrowedFd<'_>> = self.descriptors.iter().map(AsFd::as_fd).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        rights.push(SendAncillaryMessage::ScmRights(&descriptors));
+        let byte = [IoSlice::new(b"A")];
+        // One that asked for nothing may be gone.
+        let _ = rustix::net::sendmsg(peer, &byte, &mut rights, SendFlags::NOSIGNAL);
+    }
+}
+
+/// The recorder's library as `record` preloads it.
+fn recorder() -> PathBuf {
+    let shown = record("env").option("-q").run().expect_status(0);
+    let list = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let list = list
+        .lines()
+        .find_map(|line| line.strip_prefix("LD_PRELOAD="));
+    let first = list.and_then(|list| list.split(':').next());
+    PathBuf::from(first.expect("the recorder is preloaded"))
+}
+
+const SECRET: u128 = 0x0102_0304_0506_0708_1112_1314_1516_0000;
+
+fn arena(secret: u128) -> Arena {
+    Arena::create(Settings {
+        on_full: OnFull::Block,
+        depth_limit: 4096,
+        no_follow: false,
+        frame_pointers: false,
+        counts_only: false,
+        key: (secret >> 64) as u64,
+    })
+    .expect("an arena can be made")
+}
+
+/// Whether some program has begun to record into the arena.
+fn is_used(arena: &Arena) -> bool {
+    let mut slots = arena.images().iter();
+    slots.any(|slot| slot.state.load(Relaxed) != image_state::FREE)
+}
+
+#[test]
+fn only_who_knows_the_secret_is_believed_to_be_the_collector() {
+    let program = compiled(SOURCE);
+    for (number, manner) in [
+        Manner::Knowing,
+        Manner::Guessing,
+        Manner::Hasty,
+        Manner::Silent,
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let secret = SECRET + number as u128;
+        let arena = arena(secret);
+        let copy = |file: BorrowedFd<'_>| file.try_clone_to_owned().expect("a descriptor");
+        let impostor = Impostor {
+            secret,
+            descriptors: [copy(arena.memory()), copy(arena.control_memory())],
+        };
+        let (asked, output) = impostor.serve(manner, &program);
+        assert!(output.status.success(), "{output:?}");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        let is_right = manner == Manner::Knowing;
+        assert_eq!((asked, is_used(&arena)), (is_right, is_right), "{number}");
+    }
+}
+
+/// A file that looks like the arena's but can be made shorter at any time.
+fn file_of(bytes: usize, seals: SealFlags) -> File {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("allotrope", flags).expect("memory");
+    rustix::fs::ftruncate(&file, bytes as u64).expect("it is ours");
+    rustix::fs::fcntl_add_seals(&file, seals).expect("it is ours");
+    File::from(file)
+}
+
+#[test]
+fn memory_that_can_shrink_is_not_mapped() {
+    let program = compiled(SOURCE);
+    let sealed = SealFlags::SHRINK | SealFlags::GROW;
+    let open = SealFlags::GROW;
+    for (number, (arena_seals, control_seals, arena_bytes)) in [
+        (sealed, sealed, ARENA_BYTES),
+        (open, sealed, ARENA_BYTES),
+        (sealed, open, ARENA_BYTES),
+        (sealed, sealed, 4096),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let secret = SECRET + 100 + number as u128;
+        let arena = file_of(arena_bytes, arena_seals);
+        let control = file_of(CONTROL_BYTES, control_seals);
+        let fields = [
+            (std::mem::offset_of!(Control, magic), MAGIC),
+            (std::mem::offset_of!(Control, version), VERSION),
+            (std::mem::offset_of!(Control, key), (secret >> 64) as u64),
+            (std::mem::offset_of!(Control, collector_alive), 1),
+        ];
+        for (offset, value) in fields {
+            let bytes = value.to_le_bytes();
+            control
+                .write_all_at(&bytes, offset as u64)
+                .expect("it is ours");
+        }
+        let memory = arena.try_clone().expect("a descriptor");
+        let impostor = Impostor {
+            secret,
+            descriptors: [arena.into(), control.into()],
+        };
+        let (asked, output) = impostor.serve(Manner::Knowing, &program);
+        assert!(asked && output.status.success(), "{number}: {output:?}");
+        let mut tables = vec![0; arena_bytes.min(1 << 20)];
+        memory
+            .read_exact_at(&mut tables, 0)
+            .expect("it can be read");
+        let is_used = tables.iter().any(|byte| *byte != 0);
+        assert_eq!(is_used, number == 0, "{number}");
+    }
+}
+
+#[test]
+fn an_environment_that_leads_nowhere_changes_nothing() {
+    for value in ["", "1:2:3", "99999999999:1:1:0:0", "\u{1b}[31m"] {
+        let mut plain = command();
+        plain
+            .args(["record", "-q", "-o", "/dev/null", "true"])
+            .env(ENVIRONMENT_VARIABLE, value);
+        // `record` itself takes no part in another recording.
+        let output = run(&mut plain, b"");
+        assert!(
+            !output.status.success(),
+            "/dev/null is no place for a trace"
+        );
+        let mut program = Command::new("echo");
+        program
+            .arg("fine")
+            .env("LD_PRELOAD", recorder())
+            .env(ENVIRONMENT_VARIABLE, value);
+        let mut child = program.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut printed = String::new();
+        let mut stdout = child.stdout.take().expect("it is piped");
+        stdout.read_to_string(&mut printed).expect("text");
+        assert!(child.wait().expect("it ends").success());
+        assert_eq!(printed, "fine\n");
+    }
+}
