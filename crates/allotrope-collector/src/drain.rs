@@ -59,10 +59,6 @@ impl Recording {
         let written = shared.written.load(Acquire);
         let words = written.wrapping_sub(self.lanes[lane].cursor);
         if words == 0 {
-            if shared.waiting.load(Relaxed) != 0 {
-                // Another program of the recording may have written to `read`.
-                self.arena.release(lane, written);
-            }
             return 0;
         }
         match &mut self.slots[slot] {

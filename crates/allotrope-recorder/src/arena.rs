@@ -12,7 +12,7 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use allotrope_ring::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, LANES, Lane, PAGE, REGION_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, LANES, Lane, PAGE, Progress, REGION_BYTES,
     RING_OFFSET, Shared, TABLES_BYTES,
 };
 use allotrope_ring::location::Location;
@@ -21,7 +21,7 @@ use crate::arena_client;
 use crate::image::Digits;
 use crate::system::{self, Protection};
 
-/// The arena's tables, the control page before them; null until it is found.
+/// The arena's tables, the control file before them; null until it is found.
 static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
 /// By lane, its region; null where it is not mapped. Written under the process
 /// lock, or before other threads know of the arena.
@@ -171,13 +171,13 @@ impl Files {
             .then_some(Self { memory, control })
     }
 
-    /// Maps the tables with the control page in their first page's place.
+    /// Maps the tables with the control file in their first pages' place.
     fn map_tables(&self) -> Option<*mut u8> {
         let tables = system::map_shared(self.memory.0, 0, TABLES_BYTES, Protection::ReadWrite);
         if tables.is_null() {
             return None;
         }
-        // SAFETY: the first page of a mapping that nobody knows yet.
+        // SAFETY: the first pages of a mapping that nobody knows yet.
         unsafe {
             if system::replace_by_shared(tables, self.control.0, CONTROL_BYTES) {
                 return Some(tables);
@@ -191,6 +191,12 @@ impl Files {
 fn lanes() -> &'static [Lane; LANES] {
     // SAFETY: only called once the tables are mapped.
     unsafe { table(layout::LANES_OFFSET) }
+}
+
+/// How far the collector has read a lane.
+pub fn progress(lane: usize) -> &'static Progress {
+    // SAFETY: only called once the tables are mapped.
+    unsafe { &table::<[Progress; LANES]>(layout::PROGRESS_OFFSET)[lane % LANES] }
 }
 
 fn is_free(lane: usize) -> bool {
@@ -232,8 +238,8 @@ pub enum Refusal {
     NoMemory,
 }
 
-fn claim(lane: usize, owner: u32) -> bool {
-    let lane = &lanes()[lane];
+fn claim(index: usize, owner: u32) -> bool {
+    let lane = &lanes()[index];
     if lane.owner.load(Relaxed) != 0
         || lane
             .owner
@@ -243,7 +249,7 @@ fn claim(lane: usize, owner: u32) -> bool {
         return false;
     }
     let written = lane.written.load(Relaxed);
-    if written <= layout::MOST_POSITION && lane.read.load(Relaxed) == written {
+    if written <= layout::MOST_POSITION && progress(index).read.load(Relaxed) == written {
         return true;
     }
     // Some other program of the recording has written there what it likes.

@@ -503,8 +503,13 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
             return false;
         }
         let lane = &*(*thread).lane;
-        // Another program of the recording may write there what it likes.
-        let free_up_to = || lane.read.load(Acquire).saturating_add(RING_WORDS as u64);
+        let progress = arena::progress((*thread).lane_index as usize);
+        let free_up_to = || {
+            progress
+                .read
+                .load(Acquire)
+                .saturating_add(RING_WORDS as u64)
+        };
         let is_short = |end| free_up_to() < end;
         // `Waited` is to fit, too.
         let end = (*thread).position + words + 1 + RING_MARGIN as u64;
@@ -545,7 +550,8 @@ pub unsafe fn wait_until_taken(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state and lane.
     unsafe {
         let position = (*thread).position;
-        while (*(*thread).lane).read.load(Acquire) < position {
+        let progress = arena::progress((*thread).lane_index as usize);
+        while progress.read.load(Acquire) < position {
             // The collector has read this far when there is a whole ring of
             // room behind it.
             wait_for_space(thread, position + RING_WORDS as u64);
@@ -570,13 +576,22 @@ fn is_collected(lane: &Lane) -> bool {
 /// Waits for the collector to read on, a tenth of a second at most.
 unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
     // SAFETY: the thread's own lane.
-    let lane = unsafe { &*(*thread).lane };
+    let (lane, index, published) =
+        unsafe { (&*(*thread).lane, (*thread).lane_index, (*thread).position) };
+    let progress = arena::progress(index as usize);
+    // Another program of the recording may have written there what it likes.
+    lane.written.store(published, Release);
     lane.waiting.store(1, Relaxed);
     fence(SeqCst);
-    let space = lane.space.load(Acquire);
-    if lane.read.load(Acquire).saturating_add(RING_WORDS as u64) < end {
+    let space = progress.space.load(Acquire);
+    if progress
+        .read
+        .load(Acquire)
+        .saturating_add(RING_WORDS as u64)
+        < end
+    {
         ring_doorbell();
-        system::futex_wait(&lane.space, space, 100);
+        system::futex_wait(&progress.space, space, 100);
     }
     lane.waiting.store(0, Relaxed);
 }

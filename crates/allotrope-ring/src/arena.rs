@@ -14,8 +14,8 @@ use rustix::thread::futex;
 
 use crate::layout::{
     self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, LANES, Lane,
-    OVERFLOW_WORDS, OnFull, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, Remark, Shared,
-    TABLES_BYTES,
+    OVERFLOW_WORDS, OnFull, Progress, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, Remark,
+    Shared, TABLES_BYTES,
 };
 use crate::liveness::Liveness;
 
@@ -99,7 +99,7 @@ impl Drop for Mapping {
 ///
 /// What it needs to know it keeps to itself: nothing is read from memory that
 /// a recorded program can write but what these report, and from the control
-/// page nothing at all.
+/// file nothing at all.
 #[derive(Debug)]
 pub struct Arena {
     /// Tells recorders that the collector is there. Ends before `control`.
@@ -156,7 +156,7 @@ impl Arena {
             .store(u32::from(settings.counts_only), Relaxed);
         control.version.store(layout::VERSION, Relaxed);
         let word = &raw const control.collector_alive;
-        // SAFETY: the control page is unmapped when `arena` is dropped, after
+        // SAFETY: the control file is unmapped when `arena` is dropped, after
         // `liveness`, its first field.
         arena.liveness = Some(unsafe { Liveness::begin(word) }?);
         arena.control().magic.store(layout::MAGIC, Release);
@@ -220,6 +220,12 @@ impl Arena {
     pub fn images(&self) -> &[ImageSlot; IMAGES] {
         // SAFETY: that is what lies there.
         unsafe { self.tables.at(layout::IMAGES_OFFSET) }
+    }
+
+    /// How far the lanes were read.
+    pub fn progress(&self) -> &[Progress; LANES] {
+        // SAFETY: that is what lies there in the control file.
+        unsafe { self.control.at(layout::PROGRESS_OFFSET) }
     }
 
     /// The lanes.
@@ -296,12 +302,11 @@ impl Arena {
 
     /// Gives the words below `read` back to the producer and wakes it if it waits.
     pub fn release(&self, lane: usize, read: u64) {
-        let lane = &self.lanes()[lane];
-        lane.read.store(read, Release);
+        let (lane, progress) = (&self.lanes()[lane], &self.progress()[lane]);
+        progress.read.store(read, Release);
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         if lane.waiting.load(Relaxed) != 0 {
-            lane.space.fetch_add(1, Release);
-            let _ = futex::wake(&lane.space, futex::Flags::empty(), u32::MAX >> 1);
+            progress.wake();
         }
     }
 
@@ -329,7 +334,7 @@ impl Arena {
         lane.tid.store(0, Relaxed);
         lane.waiting.store(0, Relaxed);
         lane.written.store(read, Relaxed);
-        lane.read.store(read, Relaxed);
+        self.progress()[index].read.store(read, Relaxed);
         lane.owner.store(0, Release);
     }
 
@@ -406,12 +411,19 @@ impl Arena {
     pub fn stop(&self) {
         self.control().stopped.store(1, Release);
         self.tick();
-        for lane in self.lanes() {
+        for (lane, progress) in self.lanes().iter().zip(self.progress()) {
             if lane.waiting.load(Acquire) != 0 {
-                lane.space.fetch_add(1, Release);
-                let _ = futex::wake(&lane.space, futex::Flags::empty(), u32::MAX >> 1);
+                progress.wake();
             }
         }
+    }
+}
+
+impl Progress {
+    /// Wakes who waits for space.
+    fn wake(&self) {
+        self.space.fetch_add(1, Release);
+        let _ = futex::wake(&self.space, futex::Flags::empty(), u32::MAX >> 1);
     }
 }
 

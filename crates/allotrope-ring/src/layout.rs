@@ -1,14 +1,15 @@
 //! What lies where in the arena, and the size of everything.
 //!
-//! The arena is made of two files in memory. The *control file* is one page,
-//! [`Control`]. The *arena file* has the tables, and behind them one region for
+//! The arena is made of two files in memory. The *control file* is what only the
+//! collector writes: [`Control`], and a [`Progress`] for each lane. The *arena
+//! file* has the tables that both sides write, and behind them one region for
 //! each lane: its counters, then its ring. Both sides map the tables with the
-//! control page in place of the arena file's first page, and the regions of
+//! control file in place of the arena file's first pages, and the regions of
 //! those lanes that they use.
 //!
 //! ```text
-//! arena file   | unused | Shared | ImageSlot … | Remark … | Lane … | region 0 | region 1 | …
-//! mapping      | Control| Shared | ImageSlot … | Remark … | Lane … |   region: Counters, ring
+//! control file | Control | Progress … |
+//! arena file   |       unused         | Shared | ImageSlot … | Remark … | Lane … | region 0 | region 1 | …
 //! ```
 //!
 //! All structures consist of atomics, so that a shared reference to them is
@@ -45,10 +46,15 @@ pub const RING_MARGIN: usize = 64;
 
 /// Offset of the [`Control`] page.
 pub const CONTROL_OFFSET: usize = 0;
+/// Offset of the [`Progress`] table.
+pub const PROGRESS_OFFSET: usize = PAGE;
+/// Bytes of the control file.
+pub const CONTROL_BYTES: usize =
+    (PROGRESS_OFFSET + LANES * size_of::<Progress>()).next_multiple_of(PAGE);
 /// Offset of [`Shared`].
-pub const SHARED_OFFSET: usize = PAGE;
+pub const SHARED_OFFSET: usize = CONTROL_BYTES;
 /// Offset of the [`ImageSlot`] table.
-pub const IMAGES_OFFSET: usize = 2 * PAGE;
+pub const IMAGES_OFFSET: usize = SHARED_OFFSET + PAGE;
 /// Offset of the [`Remark`] table.
 pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
 /// Offset of the [`Lane`] table.
@@ -62,9 +68,6 @@ pub const RING_OFFSET: usize = size_of::<Counters>().next_multiple_of(PAGE);
 pub const REGION_BYTES: usize = RING_OFFSET + (RING_WORDS + OVERFLOW_WORDS) * 8;
 /// Bytes of the arena file (sparse).
 pub const ARENA_BYTES: usize = region_offset(LANES);
-/// Bytes of the control file.
-pub const CONTROL_BYTES: usize = PAGE;
-
 /// Where a lane's region lies in the arena file.
 pub const fn region_offset(lane: usize) -> usize {
     TABLES_BYTES + lane * REGION_BYTES
@@ -233,7 +236,7 @@ pub struct ImageSlot {
     pub lost: [AtomicU64; LOSS_REASONS],
 }
 
-/// One ring's positions. Positions count words since the arena was made and
+/// One ring's positions as far as programs write them. Positions count words since the arena was made and
 /// never go back; the word at position `p` is at index `p % RING_WORDS`.
 #[repr(C, align(64))]
 pub struct Lane {
@@ -249,12 +252,16 @@ pub struct Lane {
     /// Non-zero while the producer waits for space.
     pub waiting: AtomicU32,
     _pad2: [u32; 13],
-    /// Everything below may be overwritten. Written by the collector alone.
+}
+
+/// How far the collector has read a lane; in the control file.
+#[repr(C, align(64))]
+pub struct Progress {
+    /// Every position below may be overwritten.
     pub read: AtomicU64,
-    /// Futex: bumped by the collector when it has read something and the
-    /// producer waits.
+    /// Futex: bumped when something was read and the producer waits.
     pub space: AtomicU32,
-    _pad3: [u32; 13],
+    _pad: [u32; 13],
 }
 
 /// How many entry points are counted apart: more than there are.
@@ -300,13 +307,12 @@ const _: () = {
     assert!(size_of::<Shared>() <= PAGE);
     assert!(size_of::<ImageSlot>() == 64);
     assert!(size_of::<Remark>() == 256);
-    assert!(size_of::<Lane>() == 192);
+    assert!(size_of::<Lane>() == 128);
+    assert!(size_of::<Progress>() == 64);
     assert!(RING_OFFSET == PAGE);
     assert!(REGION_BYTES.is_multiple_of(PAGE));
     assert!(offset_of!(Control, clock).is_multiple_of(64));
     // What one side writes with every event lies on no line of the other's.
     assert!(offset_of!(Control, collector_alive) / 64 != offset_of!(Control, clock) / 64);
     assert!(offset_of!(Lane, written) / 64 != offset_of!(Lane, owner) / 64);
-    assert!(offset_of!(Lane, written) / 64 != offset_of!(Lane, read) / 64);
-    assert!(offset_of!(Lane, waiting) / 64 != offset_of!(Lane, read) / 64);
 };

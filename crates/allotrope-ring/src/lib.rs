@@ -11,10 +11,10 @@
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
-//! | [`layout::Control`] | collector only; sealed against everybody else | recorders |
+//! | [`layout::Control`], [`layout::Progress`] | collector only; sealed against everybody else | recorders |
 //! | [`layout::Shared`] | both, single words by atomic operations | both |
 //! | [`layout::ImageSlot`] | the image that claimed it; the collector acknowledges and frees it | both |
-//! | [`layout::Lane`] | claimed by an image; `written` by its one producer thread, `read` by the collector | both |
+//! | [`layout::Lane`] | claimed by an image; `written` by its one producer thread | both |
 //! | ring words | the lane's producer, only between `written` and `read + capacity` | collector, only between `read` and `written` |
 //!
 //! # What a hostile peer may do
@@ -25,8 +25,8 @@
 //! keeps what it must rely on in memory of its own. There is no pointer in
 //! shared memory and no lock.
 //!
-//! The recorder believes the control page, since only the collector can write
-//! it. What it reads elsewhere (positions, other lanes' owners) may come from
+//! The recorder believes the control file, since only the collector can write
+//! it. What it reads elsewhere (other lanes' owners, a free lane's position) may come from
 //! another program of the recording: whatever it is, the recorder writes within
 //! the ring that it claimed and nowhere else.
 //!

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use crate::arena::Arena;
-use crate::layout::{Control, IMAGES, LANES, Lane, RING_MARGIN, RING_WORDS, image_state};
+use crate::layout::{Control, IMAGES, LANES, Lane, Progress, RING_MARGIN, RING_WORDS, image_state};
 use crate::location::Location;
 use crate::words::{self, head, kind};
 
@@ -171,7 +171,7 @@ impl Producer {
         let positions = &self.arena.lanes()[lane];
         let (written, read) = (
             positions.written.load(Relaxed),
-            positions.read.load(Acquire),
+            self.progress(lane).read.load(Acquire),
         );
         let used = written
             .wrapping_sub(read)
@@ -199,6 +199,11 @@ impl Producer {
         let mut words = vec![words::head(kind, extra, payload)];
         words.extend_from_slice(more);
         self.write(lane, &words);
+    }
+
+    /// How far the lane was read.
+    pub fn progress(&self, lane: usize) -> &Progress {
+        &self.arena.progress()[lane]
     }
 
     /// The lanes, whosever they are.

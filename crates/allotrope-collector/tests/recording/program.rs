@@ -437,7 +437,7 @@ impl Program {
             };
             let page = pages.start + random.below(pages.len() as u64) as usize;
             for _ in 0..random.below(32) {
-                let offset = page * PAGE + random.below(PAGE as u64) as usize & !7;
+                let offset = (page * PAGE + random.below(PAGE as u64) as usize) & !7;
                 if !is_spared(offset) {
                     self.producer.overwrite(offset, random.word());
                 }
@@ -448,7 +448,8 @@ impl Program {
                 let lane = &self.producer.lanes()[own];
                 lane.owner.store(own_slot as u32 + 1, Relaxed);
                 lane.claims.fetch_add(1, Relaxed);
-                lane.written.store(lane.read.load(Relaxed), Relaxed);
+                let read = self.producer.progress(own).read.load(Relaxed);
+                lane.written.store(read, Relaxed);
             }
             for _ in 0..random.below(16) {
                 let event = random.event();
