@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_can_write_to_the_control_page_or_shrink_the_files() {
+    fn nobody_else_can_write_to_the_control_file_or_shrink_the_files() {
         let arena = arena();
         let seals = rustix::fs::fcntl_get_seals(arena.control_memory()).unwrap();
         if !seals.contains(READ_ONLY_FOR_OTHERS) {
