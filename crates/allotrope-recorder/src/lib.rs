@@ -37,6 +37,7 @@ mod arena_client;
 mod capture;
 mod client;
 mod counts;
+mod definitions;
 mod early;
 mod events;
 mod execution;

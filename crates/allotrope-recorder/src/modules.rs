@@ -10,6 +10,7 @@ use allotrope_ring::words::{self, NO_MAPPING, head, kind};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};
+use crate::definitions::{self, LinkMap};
 use crate::events;
 use crate::image;
 use crate::next::{self, Function};
@@ -331,7 +332,7 @@ pub fn is_allocator(return_address: u64) -> bool {
 /// of them.
 pub fn remark_on_unseen() {
     let own = at_address((&raw const GENERATION) as u64);
-    let first = at_address(next::first_malloc() as u64);
+    let first = first_definition(c"malloc").and_then(at_address);
     if let (Some(own), Some(first)) = (own, first)
         && !first.is_at(&own)
     {
@@ -341,12 +342,23 @@ pub fn remark_on_unseen() {
         remarks::make(system::process_id(), remark::VALGRIND, image::executable());
     }
     let allocator = at_address(next::address(Function::Malloc) as u64);
-    let operators = at_address(next::first_operator_new() as u64);
+    // `operator new(unsigned long)`.
+    let operators = first_definition(c"_Znwm").and_then(at_address);
     if let (Some(allocator), Some(operators)) = (allocator, operators)
         && allocator.is_at(&operators)
     {
         remarks::make(system::process_id(), remark::OPERATORS, operators.path());
     }
+}
+
+/// Address of the function that the program's calls of `name` reach.
+fn first_definition(name: &CStr) -> Option<u64> {
+    let debug = next::address(Function::RDebug) as *const Namespace;
+    if debug.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own list, from the program on.
+    unsafe { definitions::first((&raw const (*debug).maps).read_volatile(), name) }
 }
 
 /// Valgrind preloads a library for its core, and one more for a tool that puts
@@ -407,13 +419,6 @@ fn remark_on_namespaces() {
             namespace = (&raw const (*namespace).next).read_volatile();
         }
     }
-}
-
-/// The head of glibc's `struct link_map` (`link.h`).
-#[repr(C)]
-struct LinkMap {
-    bias: u64,
-    name: *const c_char,
 }
 
 /// `struct dl_find_object` (`dlfcn.h`).

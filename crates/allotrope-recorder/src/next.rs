@@ -80,11 +80,6 @@ const NAMES: [&core::ffi::CStr; 32] = [
     c"__rseq_size",
 ];
 
-/// What the program's own calls of `malloc` and of C++'s `operator new(size_t)`
-/// reach; 0 if unknown or there is none.
-static FIRST: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
-const FIRST_NAMES: [&core::ffi::CStr; 2] = [c"malloc", c"_Znwm"];
-
 /// The next definitions, by [`Function`]; 0: not known yet, or there is none.
 pub static NEXT: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
@@ -137,26 +132,11 @@ pub fn resolve() -> bool {
         // served from the bump area, for no address is known yet.
         *address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
     }
-    for (first, name) in FIRST.iter().zip(FIRST_NAMES) {
-        // SAFETY: as above.
-        let address = unsafe { dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
-        first.store(address as usize, Relaxed);
-    }
     for (next, address) in NEXT.iter().zip(found) {
         next.store(address, Relaxed);
     }
     STATE.store(2, Relaxed);
     true
-}
-
-/// Where the program's calls of `malloc` go.
-pub fn first_malloc() -> usize {
-    FIRST[0].load(Relaxed)
-}
-
-/// Where the program's calls of `operator new(size_t)` go; 0 if it has none.
-pub fn first_operator_new() -> usize {
-    FIRST[1].load(Relaxed)
 }
 
 /// Whether the functions are being looked up: what is allocated now is the

@@ -198,6 +198,62 @@ fn a_child_with_a_malloc_of_its_own() {
     );
 }
 
+/// An executable at a fixed address that takes the address of `malloc` has a
+/// symbol of that name with an address, which is no definition.
+#[test]
+fn a_program_that_takes_the_address_of_malloc() {
+    let program = compiled_with("address_taken.c", &["-fno-pie", "-no-pie"]);
+    let entries = Command::new("readelf")
+        .args(["--dyn-syms", "--wide"])
+        .arg(&program)
+        .output()
+        .expect("readelf is installed");
+    let entries = String::from_utf8_lossy(&entries.stdout).into_owned();
+    let of_malloc = entries.lines().find(|line| line.contains(" malloc"));
+    let of_malloc: Vec<&str> = of_malloc.expect("it uses malloc").split(' ').collect();
+    assert!(
+        of_malloc.contains(&"UND") && !of_malloc.contains(&"0000000000000000"),
+        "this compiler makes no such symbol: {of_malloc:?}"
+    );
+    let recording = record(&program).run().expect_status(0);
+    assert!(!recording.stderr.contains("warning"), "{}", recording.stderr);
+    let report = recording.report();
+    let process = report.only();
+    let sums = ["through_pointer", "direct"].map(|function| process.under(function));
+    assert_eq!(sums.map(|it| (it.allocations, it.bytes)), [(30, 300), (20, 400)]);
+    let said = said(&recording);
+    assert!(!said.contains("not recorded"), "{said}");
+    let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(!doctor.contains("of its own"), "{doctor}");
+}
+
+/// The same of a program that does define it.
+#[test]
+fn a_program_at_a_fixed_address_with_a_malloc_of_its_own() {
+    let program = compiled_with("own_malloc.c", &["-rdynamic", "-fno-pie", "-no-pie"]);
+    let said = said(&started("execv", &program));
+    assert!(said.contains("a malloc of its own"), "{said}");
+}
+
+/// Interpreters at fixed addresses that take it.
+#[test]
+fn interpreters_have_no_malloc_of_their_own() {
+    for (interpreter, option) in [("python3", "-c"), ("node", "-e")] {
+        if Command::new(interpreter).arg("--version").output().is_err() {
+            skip(&format!("{interpreter} is not here"));
+            continue;
+        }
+        let recording = record(interpreter).args([option, "1"]).run();
+        let recording = recording.expect_status(0);
+        assert!(
+            !recording.stderr.contains("a malloc of its own"),
+            "{}",
+            recording.stderr
+        );
+    }
+}
+
 /// The first program uses the C library's allocator, its child one that
 /// defines C++'s operators as well.
 #[test]
