@@ -2,16 +2,21 @@
 //! it run on.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::Duration;
 
 use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, RING_WORDS, image_state};
 use allotrope_ring::words::{self, ImageWords, Word, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
+use crate::family::{Family, Process};
 use crate::image::Image;
 use crate::process;
 use crate::recording::{Recording, Slot};
-use crate::watch::{self, Watch};
+use crate::watch::{Known, Wanted, Watch};
+
+/// How long an image may take from claiming its slot to its introduction.
+const ARRIVAL: Duration = Duration::from_secs(1);
 
 /// How an image introduced itself.
 struct Introduction {
@@ -41,18 +46,29 @@ impl Recording {
     }
 
     /// Whether an image is about to introduce itself.
-    pub(crate) fn is_arriving(&self) -> bool {
+    pub(crate) fn is_arriving(&mut self) -> bool {
+        let mut may = false;
         let states = self.arena.images().iter().enumerate();
-        states
-            .filter(|(slot, _)| matches!(self.slots[*slot], Slot::Empty))
-            .any(|(_, slot)| match slot.state.load(Acquire) {
-                image_state::READY => true,
+        for (_, slot) in states.filter(|(slot, _)| matches!(self.slots[*slot], Slot::Empty)) {
+            match slot.state.load(Acquire) {
+                image_state::READY => return true,
                 // It may have died meanwhile.
-                image_state::CLAIMED => {
-                    process::stat(slot.pid.load(Relaxed)).is_some_and(|stat| !stat.is_dead())
-                }
-                _ => false,
-            })
+                image_state::CLAIMED => match self.search.is_alive(slot.pid.load(Relaxed)) {
+                    Some(true) => return true,
+                    Some(false) => {}
+                    None => may = true,
+                },
+                _ => {}
+            }
+        }
+        if !may {
+            self.maybe_arriving_since = None;
+            return false;
+        }
+        // Somebody who can not be seen is not waited for longer than any image
+        // takes.
+        let since = *self.maybe_arriving_since.get_or_insert(self.now);
+        self.now.saturating_duration_since(since) < ARRIVAL
     }
 
     fn receive(&mut self, slot: usize) {
@@ -61,17 +77,29 @@ impl Recording {
             self.arena.acknowledge(slot);
             return;
         }
+        // What was said of the process before it had this image comes first.
+        self.hear_remarks();
         let Some(introduction) = self.read_introduction(slot) else {
             self.arena.acknowledge(slot);
             self.refuse(slot);
             return;
         };
-        let found = watch::find(introduction.start.pid, self.arena_inode);
+        let start = &introduction.start;
+        self.drain_images_of(start.pid);
+        let wanted = Wanted {
+            pid: start.pid,
+            parent: start.parent_pid,
+            command: &start.command,
+            is_fork: start.origin == Origin::Fork,
+        };
+        let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
         self.arena.acknowledge(slot);
-        self.end_replaced(found.pid);
         let mut image = Image::new(self.book.next_image, found.pid, found.watch, self.now);
+        image.own_pid = start.pid;
         image.executable = executable;
+        image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
+        self.end_replaced(&image);
         self.book.next_image += 1;
         self.admit(slot, image, introduction);
     }
@@ -139,7 +167,8 @@ impl Recording {
             // The kernel has no memory for it.
             image.watch = Watch::Polled;
         }
-        self.family.arrived(pid);
+        let is_seen = image.pid_if_seen().is_some();
+        self.family.arrived(pid, image.own_pid, is_seen);
         self.slots[slot] = Slot::Image(Box::new(image));
         self.open_stream(introduction.lane, slot, introduction.claim);
         self.lanes[introduction.lane].cursor = introduction.cursor;
@@ -179,29 +208,85 @@ impl Recording {
     fn refuse(&mut self, slot: usize) {
         self.slots[slot] = Slot::Refused;
         let pid = self.arena.images()[slot].pid.load(Relaxed);
+        let found = self.search.find_mentioned(pid, &self.known());
         self.family.note_unrecorded(
-            pid,
-            process::executable_path(pid),
+            Process::new(found, pid),
+            found.and_then(process::executable_path),
             "its recorder wrote what is no introduction; record it with the recorder that belongs to this allotrope",
         );
     }
 
-    /// Ends the living image of a process in which a new image has come up.
-    fn end_replaced(&mut self, pid: u32) {
+    /// Ends the living image of the process in which `image` has come up.
+    fn end_replaced(&mut self, image: &Image) {
         let replaced: Vec<usize> = self
             .living()
-            .filter(|slot| self.slots[*slot].image().is_some_and(|it| it.pid == pid))
+            .filter(|slot| {
+                let of_slot = self.slots[*slot].image();
+                of_slot.is_some_and(|it| it.is_replaced_by(image))
+            })
             .collect();
         for slot in replaced {
             self.finish_replaced(slot);
         }
+    }
+
+    /// Reads what images whose recorders have this pid have said: perhaps that
+    /// they are about to be replaced.
+    pub(crate) fn drain_images_of(&mut self, own_pid: u32) {
+        let images: Vec<usize> = self
+            .living()
+            .filter(|slot| {
+                self.slots[*slot]
+                    .image()
+                    .is_some_and(|it| it.own_pid == own_pid)
+            })
+            .collect();
+        for slot in images {
+            for lane in self.lanes_of(slot) {
+                self.drain_lane(lane);
+            }
+        }
+    }
+
+    /// What is known of processes, to find others by.
+    pub(crate) fn known(&self) -> impl Known + '_ {
+        Images {
+            slots: &self.slots,
+            first: self.first.pid(),
+            family: &self.family,
+        }
+    }
+}
+
+/// The processes of living images, the first process, and those known to run
+/// without a recorder.
+struct Images<'a> {
+    slots: &'a [Slot],
+    first: Option<u32>,
+    family: &'a Family,
+}
+
+impl Images<'_> {
+    fn of(&self, pid: u32) -> impl Iterator<Item = &Image> {
+        let images = self.slots.iter().filter_map(Slot::image);
+        images.filter(move |image| image.pid_if_seen() == Some(pid))
+    }
+}
+
+impl Known for Images<'_> {
+    fn is_family(&self, pid: u32) -> bool {
+        self.first == Some(pid) || self.family.is_unrecorded(pid) || self.of(pid).next().is_some()
+    }
+
+    fn is_taken(&self, pid: u32) -> bool {
+        self.of(pid)
+            .any(|image| !image.gone && image.exec_note.is_none())
     }
 }
 
 fn image_start(words: &ImageWords<'_>) -> ImageStart {
     let executable: Vec<u8> = bytes(words.executable).collect();
     let command: Vec<u8> = bytes(words.command).collect();
-    let arguments = command.strip_suffix(&[0]).unwrap_or(&command);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     ImageStart {
         image: 0,
@@ -214,10 +299,7 @@ fn image_start(words: &ImageWords<'_>) -> ImageStart {
         forked_from: None,
         fork_points: Vec::new(),
         executable: text(&executable),
-        command: match command.is_empty() {
-            true => Vec::new(),
-            false => arguments.split(|byte| *byte == 0).map(text).collect(),
-        },
+        command: process::arguments(&command),
         tick: words.tick,
     }
 }

@@ -13,6 +13,7 @@ use allotrope_ring::layout::LANES;
 use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
 use crate::drain::owner_slot;
+use crate::family::Process;
 use crate::image::Image;
 use crate::process;
 use crate::protocol::FirstExit;
@@ -72,8 +73,8 @@ impl Recording {
         if let Some(note) = &image.exec_note {
             // Its successor had no recorder, or it would have been met.
             let path = PathBuf::from(OsStr::from_bytes(&note.path));
-            let pid = image.pid;
-            self.family.note_replaced(pid, path);
+            let process = Process::new(image.pid_if_seen(), image.own_pid);
+            self.family.note_replaced(process, path);
             return Some(Exit::Exec);
         }
         if self.first.pid() == Some(image.pid) {
@@ -104,7 +105,8 @@ impl Recording {
         self.finish_image(slot, exit);
     }
 
-    fn lanes_of(&self, slot: usize) -> Vec<usize> {
+    /// The lanes that the image in `slot` owns.
+    pub(crate) fn lanes_of(&self, slot: usize) -> Vec<usize> {
         let lanes = self.arena.lanes().iter().enumerate();
         lanes
             .filter(|(_, lane)| owner_slot(lane.owner.load(Acquire)) == Some(slot))
@@ -113,7 +115,7 @@ impl Recording {
     }
 
     /// Drains what is left of the image, writes its end, and frees what it
-    /// had of the arena (unless it still runs).
+    /// had of the arena (unless it still runs, or may).
     pub(crate) fn finish_image(&mut self, slot: usize, exit: Exit) {
         let lanes = self.lanes_of(slot);
         for lane in &lanes {
@@ -138,7 +140,9 @@ impl Recording {
         }
         self.book.runtime_names.end(image.id);
         self.ancestors.remember(slot, image.ancestor());
-        if exit != Exit::Running {
+        // One that only fell silent out of sight may yet write to its lanes.
+        let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();
+        if exit != Exit::Running && is_over {
             lanes.into_iter().for_each(|lane| self.free_lane(lane));
             self.arena.free_image(slot);
         }

@@ -22,6 +22,12 @@ pub enum Obstacle {
     /// It runs with more rights than who starts it; the loader ignores
     /// `LD_PRELOAD` in it.
     Privileged,
+    /// Its file has capabilities, with the same effect.
+    Capabilities,
+    /// It is started with an environment that does not name the recorder.
+    Cleared,
+    /// It runs in other namespaces, and its recorder did not reach the collector.
+    Elsewhere,
     /// It has no loader that could load the recorder.
     Static,
     /// Its loader is that of another C library; its path.
@@ -61,6 +67,9 @@ impl Obstacle {
             remark::OTHER_LIBC => Self::OtherLibc,
             remark::OWN_MALLOC => Self::OwnMalloc(path()),
             remark::PRIVILEGED => Self::Privileged,
+            remark::CAPABILITIES => Self::Capabilities,
+            remark::CLEARED => Self::Cleared,
+            remark::ELSEWHERE => Self::Elsewhere,
             remark::VALGRIND => Self::Valgrind,
             remark::OPERATORS => Self::Operators(path()),
             remark::NAMESPACE => Self::Namespace(path()),
@@ -82,7 +91,10 @@ impl Obstacle {
     /// One sentence: why, and what to do.
     pub fn sentence(&self) -> String {
         match self {
-            Self::Privileged => "it is setuid or setgid (or has file capabilities), so the loader does not load the recorder; record a copy without these rights, or as the user it switches to".into(),
+            Self::Privileged => "it runs with another user's or group's rights than who starts it (it is setuid or setgid, or was started with only its effective user changed), so the loader does not load the recorder; record a copy without these rights, or as the user it switches to".into(),
+            Self::Capabilities => "it has file capabilities, so the loader does not load the recorder; record a copy without them (cp makes one), or as root".into(),
+            Self::Cleared => "it was started with an environment that does not name the recorder, nor is it in what it starts; let LD_PRELOAD and ALLOTROPE_ARENA reach it".into(),
+            Self::Elsewhere => "it runs in namespaces of its own (a container or sandbox), from which its recorder does not reach the collector, nor does one in what it starts; give it the network namespace of its surroundings, or run `allotrope record` inside".into(),
             Self::Static => "it is statically linked, so no recorder can be loaded into it; link it dynamically against glibc".into(),
             Self::OtherLoader(loader) => format!("its loader is {loader}, not glibc's; build it for glibc (for example x86_64-unknown-linux-gnu)"),
             Self::ThirtyTwoBit => "it is a 32-bit program; build it for x86-64".into(),

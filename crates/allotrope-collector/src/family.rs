@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::executable::{Obstacle, obstacle};
 use crate::process;
-use crate::watch::maps_arena;
+use crate::watch::Search;
 
 /// How often children of recorded processes are looked for.
 const CHILDREN_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,13 +26,56 @@ const THREADS_AT_ONCE: usize = 256;
 /// Unrecorded images that are listed; those beyond are no news.
 const MOST_UNRECORDED: usize = 1024;
 
+/// A process that something is noted of.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Process {
+    /// Its pid in our pid namespace, if it was found there.
+    found: Option<u32>,
+    /// Its pid in its own.
+    own: u32,
+}
+
+impl Process {
+    pub(crate) fn new(found: Option<u32>, own: u32) -> Self {
+        Self { found, own }
+    }
+
+    /// The pid to show.
+    fn pid(self) -> u32 {
+        self.found.unwrap_or(self.own)
+    }
+}
+
+/// A process that runs without a recorder.
+#[derive(Debug)]
+struct Noted {
+    /// Its pid in its own pid namespace.
+    own_pid: u32,
+    image: Unrecorded,
+}
+
+impl Noted {
+    /// Same pid, same name of the file: links to it may have been followed.
+    fn is_same_image(&self, other: &Self) -> bool {
+        let name = |noted: &Self| {
+            Path::new(&noted.image.executable)
+                .file_name()
+                .map(OsString::from)
+        };
+        self.own_pid == other.own_pid && name(self) == name(other)
+    }
+}
+
 /// What is known of processes without image.
 #[derive(Debug)]
 pub(crate) struct Family {
     /// `NAME=VALUE` in the environment of those that belong to the recording.
     assignment: String,
     follows: bool,
-    unrecorded: FxHashMap<u32, Unrecorded>,
+    /// By pid in our namespace.
+    unrecorded: FxHashMap<u32, Noted>,
+    /// Those that were gone, or out of sight, when something was said of them.
+    unfound: Vec<Noted>,
     /// What images say of themselves, and images of which nothing is known.
     others: Vec<Unrecorded>,
     /// Seen without image once: a second time they count.
@@ -51,6 +94,7 @@ impl Family {
             assignment,
             follows,
             unrecorded: FxHashMap::default(),
+            unfound: Vec::new(),
             others: Vec::new(),
             suspects: FxHashSet::default(),
             next_children: None,
@@ -61,27 +105,61 @@ impl Family {
         }
     }
 
-    /// An image of this process has come up.
-    pub(crate) fn arrived(&mut self, pid: u32) {
-        self.unrecorded.remove(&pid);
+    /// An image of the process has come up, which has the pid `own_pid` in its
+    /// own namespace. `is_seen`: `pid` is not that one only for want of another.
+    pub(crate) fn arrived(&mut self, pid: u32, own_pid: u32, is_seen: bool) {
+        let removed = self.unrecorded.remove(&pid);
+        if removed.is_none() {
+            let of_process = |noted: &Noted| noted.own_pid == own_pid;
+            if let Some(index) = self.unfound.iter().rposition(of_process) {
+                self.unfound.remove(index);
+            } else if !is_seen {
+                let mut noted = self.unrecorded.iter();
+                let found = noted.find(|(_, noted)| of_process(noted));
+                let pid = found.map(|(pid, _)| *pid);
+                pid.and_then(|pid| self.unrecorded.remove(&pid));
+            }
+        }
         self.suspects.remove(&pid);
         self.loading.remove(&pid);
         self.latent.retain(|latent| *latent != pid);
     }
 
-    /// Notes an image that can not be recorded.
-    pub(crate) fn note_unrecorded(&mut self, pid: u32, executable: Option<PathBuf>, reason: &str) {
-        if self.unrecorded.len() >= MOST_UNRECORDED {
+    /// Whether the process is known to run without a recorder.
+    pub(crate) fn is_unrecorded(&self, pid: u32) -> bool {
+        self.unrecorded.contains_key(&pid)
+    }
+
+    /// Notes an image that can not be recorded; of what is noted of a process
+    /// the first stays.
+    pub(crate) fn note_unrecorded(
+        &mut self,
+        process: Process,
+        executable: Option<PathBuf>,
+        reason: &str,
+    ) {
+        if self.unrecorded.len() + self.unfound.len() >= MOST_UNRECORDED {
             return;
         }
         let executable = executable.unwrap_or_default();
-        let image = Unrecorded {
-            pid,
-            executable: executable.to_string_lossy().into_owned(),
-            reason: reason.to_owned(),
-            partly: false,
+        let noted = Noted {
+            own_pid: process.own,
+            image: Unrecorded {
+                pid: process.pid(),
+                executable: executable.to_string_lossy().into_owned(),
+                reason: reason.to_owned(),
+                partly: false,
+            },
         };
-        self.unrecorded.entry(pid).or_insert(image);
+        let mut before = self.unrecorded.values().chain(&self.unfound);
+        match process.found {
+            Some(pid) => {
+                self.unrecorded.entry(pid).or_insert(noted);
+            }
+            // What became of it was perhaps noted while it could be found.
+            None if before.any(|it| it.is_same_image(&noted)) => {}
+            None => self.unfound.push(noted),
+        }
     }
 
     /// Notes images that nothing is known of.
@@ -96,19 +174,22 @@ impl Family {
 
     /// Notes what a recorder says of a process that is about to run, or of its
     /// own: see [`Obstacle::of_remark`].
-    pub(crate) fn note_remark(&mut self, pid: u32, what: u32, path: &[u8]) {
+    pub(crate) fn note_remark(&mut self, process: Process, what: u32, path: &[u8]) {
         let obstacle = Obstacle::of_remark(what, path);
         let path = PathBuf::from(OsString::from_vec(path.to_vec()));
         if !obstacle.is_within() {
             if self.follows {
-                self.note_unrecorded(pid, Some(path), &obstacle.sentence());
+                self.note_unrecorded(process, Some(path), &obstacle.sentence());
             }
             return;
         }
-        let executable = process::executable_path(pid).unwrap_or_default();
+        let executable = process.found.and_then(process::executable_path);
         let remark = Unrecorded {
-            pid,
-            executable: executable.to_string_lossy().into_owned(),
+            pid: process.pid(),
+            executable: executable
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
             reason: obstacle.sentence(),
             partly: obstacle.is_partial(),
         };
@@ -118,28 +199,31 @@ impl Family {
     }
 
     /// Notes that the process runs without a recorder, and finds out why.
-    pub(crate) fn note_unrecordable(&mut self, pid: u32) {
+    pub(crate) fn note_unrecordable(&mut self, process: Process) {
         if self.follows {
+            let pid = process.pid();
             let reason = process_obstacle(pid)
                 .unwrap_or(Obstacle::Unknown)
                 .sentence();
-            self.note_unrecorded(pid, process::executable_path(pid), &reason);
+            self.note_unrecorded(process, process::executable_path(pid), &reason);
         }
     }
 
-    /// Notes that the process `pid` went on as `executable` without a recorder,
-    /// and has ended since.
-    pub(crate) fn note_replaced(&mut self, pid: u32, executable: PathBuf) {
+    /// Notes that the process went on as `executable` without a recorder, and
+    /// has ended since.
+    pub(crate) fn note_replaced(&mut self, process: Process, executable: PathBuf) {
         if self.follows {
             let found = obstacle(&executable).ok().flatten();
             let reason = found.unwrap_or(Obstacle::Unknown).sentence();
-            self.note_unrecorded(pid, Some(executable), &reason);
+            self.note_unrecorded(process, Some(executable), &reason);
         }
     }
 
     /// What was noted, by pid; nothing is left.
     pub(crate) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
-        let mut images: Vec<Unrecorded> = self.unrecorded.drain().map(|(_, it)| it).collect();
+        let found = self.unrecorded.drain().map(|(_, noted)| noted);
+        let noted = found.chain(self.unfound.drain(..));
+        let mut images: Vec<Unrecorded> = noted.map(|noted| noted.image).collect();
         images.append(&mut self.others);
         images.sort_by_key(|image| (image.pid, image.partly));
         images
@@ -159,21 +243,21 @@ impl Family {
         &mut self,
         mut roots: Vec<u32>,
         first: Option<u32>,
-        arena_inode: u64,
+        search: &Search,
         now: Instant,
     ) {
         self.next_children = Some(now + CHILDREN_INTERVAL);
         let recorded: FxHashSet<u32> = roots.iter().copied().collect();
         let mut suspects = FxHashSet::default();
         if let Some(first) = first.filter(|pid| !recorded.contains(pid)) {
-            if self.runs_without_recorder(first, arena_inode) {
+            if runs_without_recorder(first, search) {
                 suspects.insert(first);
             }
             roots.push(first);
         }
         // Children of the unrecorded are of the family, too.
         let mut queue = roots;
-        queue.extend(self.unrecorded.keys().filter(|pid| **pid != 0));
+        queue.extend(self.unrecorded.keys());
         let mut asked = FxHashSet::default();
         let mut threads_left = THREADS_AT_ONCE;
         while let Some(pid) = queue.pop() {
@@ -182,9 +266,7 @@ impl Family {
             }
             let children = process::children(pid, &mut threads_left);
             for child in children.into_iter().filter(|it| !recorded.contains(it)) {
-                if !self.unrecorded.contains_key(&child)
-                    && self.runs_without_recorder(child, arena_inode)
-                {
+                if !self.unrecorded.contains_key(&child) && runs_without_recorder(child, search) {
                     suspects.insert(child);
                 }
             }
@@ -193,23 +275,16 @@ impl Family {
         let seen_before = std::mem::take(&mut self.suspects);
         for pid in suspects {
             if seen_before.contains(&pid) || can_not_load(pid) {
-                self.note_unrecordable(pid);
+                self.note_unrecordable(Process::new(Some(pid), pid));
             } else {
                 self.suspects.insert(pid);
             }
         }
     }
 
-    /// A child of the family that maps no arena (a forked one inherits the
-    /// mapping) has no recorder, whatever its environment is.
-    fn runs_without_recorder(&self, pid: u32, arena_inode: u64) -> bool {
-        maps_arena(pid, arena_inode) != Some(true)
-            && process::stat(pid).is_some_and(|stat| !stat.is_dead())
-    }
-
     /// Whether some process may still get an image. To be asked when no image
     /// is left: it looks at every process there is, now and then.
-    pub(crate) fn has_latent(&mut self, arena_inode: u64, now: Instant) -> bool {
+    pub(crate) fn has_latent(&mut self, search: &Search, now: Instant) -> bool {
         if !self.follows {
             return false;
         }
@@ -220,8 +295,7 @@ impl Family {
         self.latent.clear();
         let own = std::process::id();
         for pid in process::all().into_iter().filter(|pid| *pid != own) {
-            let maps = maps_arena(pid, arena_inode) == Some(true);
-            if maps {
+            if search.maps_arena(pid) == Some(true) {
                 self.latent.push(pid);
             } else if process::has_environment(pid, &self.assignment).unwrap_or(false) {
                 self.loading.entry(pid).or_insert(now);
@@ -242,17 +316,24 @@ impl Family {
     }
 }
 
-/// What the executable of a process says against recording it.
+/// A child of the family that maps no arena (a forked one inherits the
+/// mapping) has no recorder, whatever its environment is.
+fn runs_without_recorder(pid: u32, search: &Search) -> bool {
+    search.maps_arena(pid) != Some(true) && process::stat(pid).is_some_and(|stat| !stat.is_dead())
+}
+
+/// What the executable of a process says against recording it, or where it runs.
 fn process_obstacle(pid: u32) -> Option<Obstacle> {
     let path = process::executable_path(pid);
     let judge = |path: &Path| obstacle(path).ok().flatten();
-    let found = match judge(&PathBuf::from(format!("/proc/{pid}/exe"))) {
+    let found = match judge(&process::executable(pid)) {
         // Of a privileged process even the link is closed to us.
         None | Some(Obstacle::Unreadable) => path.as_deref().and_then(judge),
         found => found,
     };
     let is_privileged = path.is_none() && !process::is_own(pid);
-    found.or(is_privileged.then_some(Obstacle::Privileged))
+    let found = found.or(is_privileged.then_some(Obstacle::Privileged));
+    found.or_else(|| (!process::other_namespaces(pid).is_empty()).then_some(Obstacle::Elsewhere))
 }
 
 /// Whether the executable leaves no doubt: no time will bring a recorder. (A
@@ -280,15 +361,15 @@ mod tests {
         let assignment = format!("ALLOTROPE_TEST={}", std::process::id());
         let mut family = Family::new(assignment, true);
         let begin = Instant::now();
-        assert!(!family.has_latent(u64::MAX, begin));
+        assert!(!family.has_latent(&Search::new(u64::MAX), begin));
         let mut child = Command::new("cat")
             .env("ALLOTROPE_TEST", std::process::id().to_string())
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
         let later = begin + LATENT_INTERVAL;
-        assert!(family.has_latent(u64::MAX, later));
-        assert!(!family.has_latent(u64::MAX, later + LOADING));
+        assert!(family.has_latent(&Search::new(u64::MAX), later));
+        assert!(!family.has_latent(&Search::new(u64::MAX), later + LOADING));
         assert_eq!(family.latent().count(), 0);
         child.kill().unwrap();
         child.wait().unwrap();
@@ -305,10 +386,10 @@ mod tests {
             .unwrap();
         let roots = vec![std::process::id()];
         let now = Instant::now();
-        family.look(roots.clone(), None, u64::MAX, now);
+        family.look(roots.clone(), None, &Search::new(u64::MAX), now);
         assert!(!family.is_due(now));
         assert!(family.is_due(now + CHILDREN_INTERVAL));
-        family.look(roots, None, u64::MAX, now + CHILDREN_INTERVAL);
+        family.look(roots, None, &Search::new(u64::MAX), now + CHILDREN_INTERVAL);
         let unrecorded = family.take_unrecorded();
         assert_eq!(unrecorded.len(), 1);
         assert_eq!(unrecorded[0].pid, child.id());

@@ -31,6 +31,10 @@ const MOST_FRESH_THREADS: usize = 4096;
 pub(crate) struct Image {
     pub(crate) id: ImageId,
     pub(crate) pid: u32,
+    /// The pid in the process's own pid namespace.
+    pub(crate) own_pid: u32,
+    /// That namespace is not this one.
+    pub(crate) is_inner: bool,
     pub(crate) watch: Watch,
     /// The executable when the image was met.
     pub(crate) executable: Option<FileIdentity>,
@@ -90,6 +94,8 @@ impl Image {
         Self {
             id,
             pid,
+            own_pid: pid,
+            is_inner: false,
             gone: matches!(watch, Watch::Gone),
             watch,
             executable: None,
@@ -117,6 +123,16 @@ impl Image {
     pub(crate) fn pid_if_seen(&self) -> Option<u32> {
         let seen = matches!(self.watch, Watch::Process(_) | Watch::Polled);
         seen.then_some(self.pid)
+    }
+
+    /// Whether the process of this image runs `other` now.
+    pub(crate) fn is_replaced_by(&self, other: &Self) -> bool {
+        match (self.pid_if_seen(), other.pid_if_seen()) {
+            (Some(pid), Some(other)) => pid == other,
+            // One was not found, and in another namespace the same pid is
+            // another process.
+            _ => self.own_pid == other.own_pid && self.exec_note.is_some(),
+        }
     }
 
     /// Notes that the thread's name is to be read soon.

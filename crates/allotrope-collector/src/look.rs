@@ -8,6 +8,7 @@ use allotrope_ring::arena::tick_now;
 use allotrope_ring::layout::{IMAGES, ImageSlot};
 use allotrope_trace::model::{Exit, Record, ThreadEnd, ThreadName};
 
+use crate::family::Process;
 use crate::image::Image;
 use crate::process;
 use crate::recording::Recording;
@@ -53,9 +54,10 @@ impl Recording {
         }
         if self.family.is_due(self.now) {
             let living = self.slots.iter().filter_map(|slot| slot.image());
-            let roots = living.map(|image| image.pid).collect();
+            // Under the pid of one out of sight we would see somebody else.
+            let roots = living.filter_map(|image| image.pid_if_seen()).collect();
             self.family
-                .look(roots, self.first.pid(), self.arena_inode, self.now);
+                .look(roots, self.first.pid(), &self.search, self.now);
         }
     }
 
@@ -77,7 +79,7 @@ impl Recording {
         let pid = image.pid;
         // Its end would otherwise be noticed as this image's.
         self.finish_image(slot, Exit::Exec);
-        self.family.note_unrecordable(pid);
+        self.family.note_unrecordable(Process::new(Some(pid), pid));
     }
 }
 
@@ -99,7 +101,7 @@ fn look_at_image(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
     }
     // Before an image's end all of its threads are gone at once: that is
     // written with the end.
-    let living = process::threads(image.pid).unwrap_or_default();
+    let living = process::threads(image.pid, image.is_inner).unwrap_or_default();
     if !living.is_empty() {
         let tick = tick_now();
         for thread in image.threads.take_gone(&living) {
@@ -131,7 +133,7 @@ fn name_thread(image: &mut Image, tid: u32, trace: &mut TraceFile) {
     let Some(thread) = image.threads.get_mut(tid) else {
         return;
     };
-    let name = process::thread_name(image.pid, tid);
+    let name = process::thread_name(image.pid, tid, image.is_inner);
     if name.is_some() && name != thread.name {
         thread.name.clone_from(&name);
         trace.write(&Record::ThreadName(ThreadName {

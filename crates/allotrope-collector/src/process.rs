@@ -1,12 +1,17 @@
 //! What `/proc` says about a process. Every answer may be missing: the process
 //! may be gone, or not be ours to look at.
+//!
+//! Process ids are those of this process's own pid namespace, also where `/proc`
+//! was mounted in an outer one and shows others.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use allotrope_ring::layout::PAGE;
+use rustc_hash::FxHashMap;
 
 /// Which file an executable is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +25,98 @@ const ENVIRONMENT_LIMIT: u64 = 4 << 20;
 /// Bytes of a process's map of memory that are searched.
 const MAPS_LIMIT: u64 = 32 << 20;
 
+/// Which processes `/proc` shows, and under which ids.
+#[derive(Debug)]
+enum View {
+    /// Those of our own pid namespace, under its ids.
+    Own,
+    /// Those of a namespace so many levels further out, under its ids
+    /// (`unshare --pid` without `--mount-proc`).
+    Outer(usize),
+    /// Others, or none.
+    Other,
+}
+
+static VIEW: LazyLock<View> = LazyLock::new(|| match ids_in("self") {
+    Some(ids) if ids.last() == Some(&std::process::id()) => match ids.len() - 1 {
+        0 => View::Own,
+        levels => View::Outer(levels),
+    },
+    _ => View::Other,
+});
+
+/// Ids in `/proc` by ours, where they differ; each may be out of date.
+static OUTER_IDS: LazyLock<Mutex<FxHashMap<u32, u32>>> = LazyLock::new(Mutex::default);
+
+/// The `NSpid` line of `/proc/FOLDER/status`: the process's or thread's ids from
+/// the namespace of `/proc` to its own.
+fn ids_in(folder: &str) -> Option<Vec<u32>> {
+    let status = fs::read_to_string(format!("/proc/{folder}/status")).ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    let ids: Vec<u32> = line
+        .split_ascii_whitespace()
+        .filter_map(|number| number.parse().ok())
+        .collect();
+    (!ids.is_empty()).then_some(ids)
+}
+
+/// Our id of the process that is `shown` in `/proc`, if it is of our namespace
+/// or of one within it.
+fn own_id(shown: u32) -> Option<u32> {
+    match *VIEW {
+        View::Own => Some(shown),
+        View::Other => None,
+        View::Outer(levels) => {
+            let own = *ids_in(&shown.to_string())?.get(levels)?;
+            belongs_to_us(shown, levels).then_some(own)
+        }
+    }
+}
+
+/// Whether the process, which lives at our level or deeper, has an ancestor in
+/// our own namespace or is there itself. Namespaces beside ours use the same ids.
+fn belongs_to_us(shown: u32, levels: usize) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
+    let mut shown = shown;
+    while let Some(ids) = ids_in(&shown.to_string()) {
+        if ids.len() <= levels + 1 {
+            let theirs = namespace(&shown.to_string());
+            return ids.len() == levels + 1 && theirs.is_some() && theirs == namespace("self");
+        }
+        let stat = fs::read_to_string(format!("/proc/{shown}/stat"));
+        match stat.ok().and_then(|text| parse_stat(&text)) {
+            Some(stat) => shown = stat.parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// The id under which `/proc` shows our process `pid`.
+fn shown_id(pid: u32) -> Option<u32> {
+    let View::Outer(levels) = *VIEW else {
+        return matches!(*VIEW, View::Own).then_some(pid);
+    };
+    let is_it =
+        |shown: &u32| ids_in(&shown.to_string()).is_some_and(|ids| ids.get(levels) == Some(&pid));
+    let find = || {
+        let known = OUTER_IDS.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&pid).copied()
+    };
+    find().filter(is_it).or_else(|| {
+        all();
+        find().filter(is_it)
+    })
+}
+
+/// A file of the process's folder; one that does not exist if it has none.
 fn entry(pid: u32, name: &str) -> String {
-    format!("/proc/{pid}/{name}")
+    match shown_id(pid) {
+        Some(shown) => format!("/proc/{shown}/{name}"),
+        None => format!("/proc/none/{name}"),
+    }
 }
 
 /// The file of the running executable.
@@ -38,14 +133,19 @@ pub(crate) fn executable_path(pid: u32) -> Option<PathBuf> {
     fs::read_link(entry(pid, "exe")).ok()
 }
 
+/// A path of the running executable, even if its own is gone.
+pub(crate) fn executable(pid: u32) -> PathBuf {
+    PathBuf::from(entry(pid, "exe"))
+}
+
 /// The running executable, even if its path is gone.
 pub(crate) fn open_executable(pid: u32) -> io::Result<File> {
-    File::open(entry(pid, "exe"))
+    File::open(executable(pid))
 }
 
 /// Where the process finds `path`, as this process does.
 pub(crate) fn rooted(pid: u32, path: &str) -> PathBuf {
-    PathBuf::from(format!("/proc/{pid}/root{path}"))
+    PathBuf::from(entry(pid, &format!("root{path}")))
 }
 
 /// Resident memory in bytes.
@@ -63,19 +163,91 @@ fn numbered_entries(folder: &str) -> Option<Vec<u32>> {
 
 /// Every process that can be seen.
 pub(crate) fn all() -> Vec<u32> {
-    numbered_entries("/proc").unwrap_or_default()
+    let shown = numbered_entries("/proc").unwrap_or_default();
+    if matches!(*VIEW, View::Own) {
+        return shown;
+    }
+    let ids: FxHashMap<u32, u32> = shown
+        .into_iter()
+        .filter_map(|shown| Some((own_id(shown)?, shown)))
+        .collect();
+    let all = ids.keys().copied().collect();
+    *OUTER_IDS.lock().unwrap_or_else(PoisonError::into_inner) = ids;
+    all
 }
 
-/// Thread ids, in no order.
-pub(crate) fn threads(pid: u32) -> Option<Vec<u32>> {
-    numbered_entries(&entry(pid, "task"))
+/// Whether the process has other ids in its own pid namespace than `/proc`
+/// shows.
+pub(crate) fn is_in_inner_namespace(pid: u32) -> bool {
+    shown_id(pid)
+        .and_then(|shown| ids_in(&shown.to_string()))
+        .is_some_and(|ids| ids.len() > 1)
 }
 
-/// Name of a thread.
-pub(crate) fn thread_name(pid: u32, tid: u32) -> Option<String> {
-    let name = fs::read(entry(pid, &format!("task/{tid}/comm"))).ok()?;
+/// Thread ids in the process's own namespace, in no order; `inner` as
+/// [`is_in_inner_namespace`] says.
+pub(crate) fn threads(pid: u32, inner: bool) -> Option<Vec<u32>> {
+    let shown = numbered_entries(&entry(pid, "task"))?;
+    if !inner {
+        return Some(shown);
+    }
+    let ids = tasks(pid, shown);
+    Some(ids.map(|(_, own)| own).collect())
+}
+
+/// Threads as `/proc` shows them, each with its id in its own namespace.
+fn tasks(pid: u32, shown: Vec<u32>) -> impl Iterator<Item = (u32, u32)> {
+    let process = shown_id(pid).unwrap_or(0);
+    shown.into_iter().filter_map(move |shown| {
+        let ids = ids_in(&format!("{process}/task/{shown}"))?;
+        Some((shown, *ids.last()?))
+    })
+}
+
+/// Name of a thread; `inner` as for [`threads`].
+pub(crate) fn thread_name(pid: u32, tid: u32, inner: bool) -> Option<String> {
+    let shown = match inner {
+        false => tid,
+        true => {
+            let shown = numbered_entries(&entry(pid, "task"))?;
+            tasks(pid, shown).find(|(_, own)| *own == tid)?.0
+        }
+    };
+    let name = fs::read(entry(pid, &format!("task/{shown}/comm"))).ok()?;
     let name = name.strip_suffix(b"\n").unwrap_or(&name);
     Some(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The process's command line, as the trace has it.
+pub(crate) fn command(pid: u32) -> Vec<String> {
+    let bytes = fs::read(entry(pid, "cmdline")).unwrap_or_default();
+    arguments(&bytes)
+}
+
+/// The words of a command line of which each ends with a zero byte.
+pub(crate) fn arguments(bytes: &[u8]) -> Vec<String> {
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+    let words = bytes.split(|byte| *byte == 0);
+    words
+        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .collect()
+}
+
+/// Kinds of namespaces that keep a recorder from reaching the collector.
+const NAMESPACES: [&str; 2] = ["net", "pid"];
+
+/// Names of those namespaces in which the process is and this one is not; empty
+/// also if that can not be seen.
+pub(crate) fn other_namespaces(pid: u32) -> Vec<&'static str> {
+    let link = |path: String| fs::read_link(path).ok();
+    let is_other = |kind: &&str| {
+        let theirs = link(entry(pid, &format!("ns/{kind}")));
+        theirs.is_some() && theirs != link(format!("/proc/self/ns/{kind}"))
+    };
+    NAMESPACES.into_iter().filter(is_other).collect()
 }
 
 /// Children of a process (needs a kernel with `CONFIG_PROC_CHILDREN`); each of
@@ -86,14 +258,14 @@ pub(crate) fn children(pid: u32, threads_left: &mut usize) -> Vec<u32> {
         text.unwrap_or_default()
     };
     let mut children = Vec::new();
-    let tids = threads(pid).unwrap_or_default();
+    let tids = numbered_entries(&entry(pid, "task")).unwrap_or_default();
     let asked = tids.len().min(*threads_left);
     *threads_left -= asked;
     for tid in tids.into_iter().take(asked) {
         let text = children_of(tid);
         children.extend(
             text.split_ascii_whitespace()
-                .filter_map(|number| number.parse::<u32>().ok()),
+                .filter_map(|number| own_id(number.parse().ok()?)),
         );
     }
     children
@@ -104,6 +276,10 @@ pub(crate) fn children(pid: u32, threads_left: &mut usize) -> Vec<u32> {
 pub(crate) struct Stat {
     /// `R`, `S`, `Z`, ….
     pub(crate) state: char,
+    /// Id of the parent; 0 if that is not of our pid namespace.
+    pub(crate) parent: u32,
+    /// When it started, in clock ticks since the machine did.
+    pub(crate) started: u64,
     /// Wait status; 0 also where the kernel does not let us know it.
     pub(crate) exit_code: i32,
 }
@@ -115,39 +291,44 @@ impl Stat {
     }
 }
 
-/// State and exit code of a process.
+/// State, parent, start and exit code of a process.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(entry(pid, "stat")).ok()?)
+    let stat = parse_stat(&fs::read_to_string(entry(pid, "stat")).ok()?)?;
+    let parent = own_id(stat.parent).unwrap_or(0);
+    Some(Stat { parent, ..stat })
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
     // The second field is the name in parentheses and may hold anything; the
     // last closing one ends it. proc(5) counts fields from 1: state is the
-    // third, exit_code the 52nd.
+    // third, ppid the fourth, starttime the 22nd, exit_code the 52nd.
     let (_, after_name) = text.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
-    let exit_code = fields.nth(52 - 4)?.parse().ok()?;
-    Some(Stat { state, exit_code })
+    let parent = fields.next()?.parse().ok()?;
+    let started = fields.nth(22 - 5)?.parse().ok()?;
+    let exit_code = fields.nth(52 - 23)?.parse().ok()?;
+    Some(Stat {
+        state,
+        parent,
+        started,
+        exit_code,
+    })
 }
 
 /// Whether the process runs as the same user as this one.
 pub(crate) fn is_own(pid: u32) -> bool {
     let owner = |folder: String| fs::metadata(folder).ok().map(|metadata| metadata.uid());
-    owner(format!("/proc/{pid}")).is_some_and(|uid| Some(uid) == owner("/proc/self".into()))
+    owner(entry(pid, "")).is_some_and(|uid| Some(uid) == owner("/proc/self".into()))
 }
 
 /// The ids a process has, in our pid namespace first, in its own last.
 pub(crate) fn namespace_pids(pid: u32) -> Option<Vec<u32>> {
-    let status = fs::read_to_string(entry(pid, "status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?;
-    Some(
-        line.split_ascii_whitespace()
-            .filter_map(|number| number.parse().ok())
-            .collect(),
-    )
+    let mut ids = ids_in(&shown_id(pid)?.to_string())?;
+    if let View::Outer(levels) = *VIEW {
+        ids.drain(..levels.min(ids.len()));
+    }
+    Some(ids)
 }
 
 /// Whether the process maps the file with `inode` whose name begins with
@@ -198,6 +379,8 @@ mod tests {
         text.push_str(" 1792\n");
         let expected = Stat {
             state: 'Z',
+            parent: 4,
+            started: 22,
             exit_code: 7 << 8,
         };
         assert_eq!(parse_stat(&text), Some(expected));
@@ -208,7 +391,12 @@ mod tests {
     #[test]
     fn this_process_can_be_read() {
         let pid = std::process::id();
-        assert!(threads(pid).unwrap().contains(&pid));
+        assert!(threads(pid, false).unwrap().contains(&pid));
+        assert!(threads(pid, true).unwrap().contains(&pid));
+        assert_eq!(thread_name(pid, pid, true), thread_name(pid, pid, false));
+        assert!(!is_in_inner_namespace(pid));
+        assert!(other_namespaces(pid).is_empty());
+        assert_eq!(command(pid)[0], std::env::args().next().unwrap());
         assert!(resident_bytes(pid).unwrap() > 4096);
         assert!(all().contains(&pid));
         assert_eq!(namespace_pids(pid).unwrap()[0], pid);

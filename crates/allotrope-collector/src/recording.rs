@@ -18,7 +18,7 @@ use crate::book::Book;
 use crate::clock;
 use crate::drain::LaneReader;
 use crate::error::CollectorError;
-use crate::family::Family;
+use crate::family::{Family, Process};
 use crate::front::{Front, News};
 use crate::image::{Ancestors, Image};
 use crate::pace::Pace;
@@ -26,7 +26,7 @@ use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use crate::random;
 use crate::symbolise;
 use crate::trace_file::TraceFile;
-use crate::watch::{self, Watcher};
+use crate::watch::{Search, Watcher};
 
 /// How often busy threads are made to mark the time.
 const TICK: Duration = Duration::from_millis(1);
@@ -68,7 +68,7 @@ impl Slot {
 /// The state of a recording; all of it belongs to the draining thread.
 pub(crate) struct Recording {
     pub(crate) arena: Arena,
-    pub(crate) arena_inode: u64,
+    pub(crate) search: Search,
     pub(crate) front: Front,
     pub(crate) book: Book,
     pub(crate) watcher: Watcher,
@@ -83,6 +83,8 @@ pub(crate) struct Recording {
     pub(crate) counts_only: bool,
     pub(crate) look_cursor: usize,
     remarks_heard: u32,
+    /// Since when nobody but those who can not be seen may be about to arrive.
+    pub(crate) maybe_arriving_since: Option<Instant>,
     pub(crate) now: Instant,
     next_tick: Instant,
     next_age_check: Instant,
@@ -256,7 +258,7 @@ impl Recording {
         let now = Instant::now();
         Ok(Self {
             arena,
-            arena_inode,
+            search: Search::new(arena_inode),
             front,
             book: Book::new(trace),
             watcher: Watcher::new().map_err(set("watch processes"))?,
@@ -273,6 +275,7 @@ impl Recording {
             counts_only: start.counts_only,
             look_cursor: 0,
             remarks_heard: 0,
+            maybe_arriving_since: None,
             now,
             next_tick: now,
             next_age_check: now,
@@ -356,13 +359,17 @@ impl Recording {
     }
 
     /// Takes note of what recorders say of processes without lanes.
-    fn hear_remarks(&mut self) {
-        let (family, inode) = (&mut self.family, self.arena_inode);
+    pub(crate) fn hear_remarks(&mut self) {
+        let mut heard = Vec::new();
         self.arena
             .hear_remarks(&mut self.remarks_heard, |pid, what, path| {
-                let pid = watch::find(pid, inode).pid;
-                family.note_remark(pid, what, &path);
+                heard.push((pid, what, path));
             });
+        for (pid, what, path) in heard {
+            let found = self.search.find_mentioned(pid, &self.known());
+            self.family
+                .note_remark(Process::new(found, pid), what, &path);
+        }
     }
 
     fn hear_front(&mut self) {
@@ -393,7 +400,7 @@ impl Recording {
         if !self.first.is_over() || self.living().next().is_some() || self.is_arriving() {
             return false;
         }
-        !self.family.has_latent(self.arena_inode, self.now)
+        !self.family.has_latent(&self.search, self.now)
     }
 
     fn tell_who_is_waited_for(&mut self) {

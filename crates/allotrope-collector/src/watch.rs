@@ -1,8 +1,10 @@
 //! Finds the process behind a recorder and notices its end.
 //!
-//! A recorder knows its own pid, in its own pid namespace. The process is
-//! ours to watch if it maps the arena; otherwise it is looked for among all
-//! processes by its innermost pid.
+//! A recorder knows its own pid, in its own pid namespace, and several
+//! namespaces use the same ones. Its process is one whose innermost pid this is
+//! and that maps the arena. Whether a process does can be hidden from us (it has
+//! made itself undumpable, or runs as another user): then what everybody may see
+//! has to speak for it. A process that is older than the recording is never it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,10 +12,12 @@ use std::os::fd::OwnedFd;
 use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::process;
+use crate::process::{self, Stat};
 
 /// Name of the arena in `/proc/PID/maps`.
 const ARENA_NAME: &str = "/memfd:allotrope";
+/// Generations through which an ancestor is looked for.
+const GENERATIONS: usize = 64;
 
 /// What could be found of an image's process.
 #[derive(Debug)]
@@ -37,38 +41,195 @@ pub(crate) struct Found {
     pub(crate) watch: Watch,
 }
 
-/// Whether the process `pid` maps the arena; `None` if that can not be seen.
-pub(crate) fn maps_arena(pid: u32, arena_inode: u64) -> Option<bool> {
-    match process::maps_file(pid, ARENA_NAME, arena_inode) {
-        Ok(maps) => Some(maps),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-        Err(_) => Some(false),
+/// What a recorder says of its process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// Its pid in its own namespace.
+    pub(crate) pid: u32,
+    /// Its parent's there; 0 if that is outside.
+    pub(crate) parent: u32,
+    /// Its command line.
+    pub(crate) command: &'a [String],
+    /// It is a forked child, whose process has had no image before.
+    pub(crate) is_fork: bool,
+}
+
+/// What is known of a process in our own namespace.
+pub(crate) trait Known {
+    /// It is one of the recorded family.
+    fn is_family(&self, pid: u32) -> bool;
+    /// It has a living image that did not say that another one replaces it.
+    fn is_taken(&self, pid: u32) -> bool;
+}
+
+/// Looks for the processes of one recording.
+#[derive(Debug)]
+pub(crate) struct Search {
+    arena_inode: u64,
+    /// When the collector started, in clock ticks: before every recorded program.
+    oldest: u64,
+}
+
+impl Search {
+    pub(crate) fn new(arena_inode: u64) -> Self {
+        let own = process::stat(std::process::id());
+        Self {
+            arena_inode,
+            oldest: own.map_or(0, |stat| stat.started),
+        }
+    }
+
+    /// Whether the process `pid` maps the arena; `None` if that can not be seen.
+    pub(crate) fn maps_arena(&self, pid: u32) -> Option<bool> {
+        match process::maps_file(pid, ARENA_NAME, self.arena_inode) {
+            Ok(maps) => Some(maps),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
+            Err(_) => Some(false),
+        }
+    }
+
+    /// State of the process, if it can be one that was started by the recording.
+    pub(crate) fn young(&self, pid: u32) -> Option<Stat> {
+        process::stat(pid).filter(|stat| stat.started >= self.oldest)
+    }
+
+    /// Whether a living process with this innermost pid maps the arena; `None`
+    /// if one may.
+    pub(crate) fn is_alive(&self, pid: u32) -> Option<bool> {
+        let mut may = false;
+        for candidate in self.with_innermost(pid) {
+            let stat = self.young(candidate);
+            if stat.is_none_or(|stat| stat.is_dead()) {
+                continue;
+            }
+            match self.maps_arena(candidate) {
+                Some(true) => return Some(true),
+                Some(false) => {}
+                None => may = true,
+            }
+        }
+        (!may).then_some(false)
+    }
+
+    fn with_innermost(&self, pid: u32) -> impl Iterator<Item = u32> {
+        process::all().into_iter().filter(move |candidate| {
+            process::namespace_pids(*candidate).is_some_and(|ids| ids.last() == Some(&pid))
+        })
+    }
+
+    /// Finds the process whose recorder introduces itself.
+    pub(crate) fn find(&self, wanted: Wanted<'_>, known: &impl Known) -> Found {
+        let pid = wanted.pid;
+        if self.is_plainly(wanted, known)
+            && let Some(handle) = open(pid)
+        {
+            let watch = Watch::Process(handle);
+            return Found { pid, watch };
+        }
+        let mut hidden = false;
+        let mut best = None;
+        for candidate in self.with_innermost(pid) {
+            match self.rank(candidate, wanted, known) {
+                Rank::Not => {}
+                Rank::Hidden => hidden = true,
+                Rank::Points(points) => best = best.max(Some((points, candidate))),
+            }
+        }
+        if let Some((_, pid)) = best
+            && let Some(handle) = open(pid)
+        {
+            let watch = Watch::Process(handle);
+            return Found { pid, watch };
+        }
+        let watch = match hidden {
+            true => Watch::Unseen,
+            false => missing(pid),
+        };
+        Found { pid, watch }
+    }
+
+    /// Whether it is the process of our own namespace with that pid, without
+    /// doubt: no other need be looked at.
+    fn is_plainly(&self, wanted: Wanted<'_>, known: &impl Known) -> bool {
+        let pid = wanted.pid;
+        process::namespace_pids(pid).is_some_and(|ids| ids == [pid])
+            && self
+                .young(pid)
+                .is_some_and(|stat| stat.parent == wanted.parent)
+            && !known.is_taken(pid)
+            && self.maps_arena(pid) == Some(true)
+    }
+
+    /// How much speaks for a process with the right innermost pid.
+    fn rank(&self, candidate: u32, wanted: Wanted<'_>, known: &impl Known) -> Rank {
+        let Some(stat) = self.young(candidate) else {
+            return Rank::Not;
+        };
+        let is_taken = known.is_taken(candidate);
+        if is_taken && wanted.is_fork {
+            return Rank::Not;
+        }
+        let same_command =
+            !wanted.command.is_empty() && process::command(candidate) == wanted.command;
+        let basis = match self.maps_arena(candidate) {
+            Some(true) => 32,
+            // A zombie maps nothing any more.
+            _ if stat.is_dead() => match self.descends(candidate, known) {
+                true => 16,
+                false => return Rank::Not,
+            },
+            Some(false) => return Rank::Not,
+            None if same_command || self.descends(candidate, known) => 8,
+            None => return Rank::Hidden,
+        };
+        // Outside of its namespace the parent has no pid, or 0.
+        let parent = process::namespace_pids(stat.parent).and_then(|ids| ids.last().copied());
+        let same_parent = match wanted.parent {
+            0 => true,
+            wanted => parent == Some(wanted),
+        };
+        let points = [(!is_taken, 4), (same_command, 2), (same_parent, 1)];
+        let points = points.iter().filter(|(holds, _)| *holds);
+        Rank::Points(basis + points.map(|(_, points)| points).sum::<u32>())
+    }
+
+    /// The process in our namespace of which a recorder says something without
+    /// being it: it may be another image already.
+    pub(crate) fn find_mentioned(&self, pid: u32, known: &impl Known) -> Option<u32> {
+        let is_own = process::namespace_pids(pid).is_some_and(|ids| ids == [pid]);
+        if is_own && self.young(pid).is_some() && self.descends(pid, known) {
+            return Some(pid);
+        }
+        let young = |candidate: &u32| self.young(*candidate).is_some();
+        let mut others = self.with_innermost(pid).filter(young);
+        others.find(|it| self.maps_arena(*it) == Some(true) || self.descends(*it, known))
+    }
+
+    /// Whether the process or one of its ancestors is of the family.
+    pub(crate) fn descends(&self, pid: u32, known: &impl Known) -> bool {
+        let mut pid = pid;
+        for _ in 0..GENERATIONS {
+            if known.is_family(pid) {
+                return true;
+            }
+            match self.young(pid) {
+                Some(stat) if stat.parent != 0 => pid = stat.parent,
+                _ => return false,
+            }
+        }
+        false
     }
 }
 
-/// Finds the process whose recorder says that its pid is `pid`.
-pub(crate) fn find(pid: u32, arena_inode: u64) -> Found {
-    if let Some(handle) = open(pid)
-        && is_recorded(pid, arena_inode)
-    {
-        let watch = Watch::Process(handle);
-        return Found { pid, watch };
-    }
-    let in_another_namespace = process::all().into_iter().find(|candidate| {
-        process::namespace_pids(*candidate)
-            .is_some_and(|pids| pids.len() > 1 && pids.last() == Some(&pid))
-            && is_recorded(*candidate, arena_inode)
-    });
-    match in_another_namespace.and_then(|outer| Some((outer, open(outer)?))) {
-        Some((pid, handle)) => Found {
-            pid,
-            watch: Watch::Process(handle),
-        },
-        None => Found {
-            pid,
-            watch: missing(pid),
-        },
-    }
+/// What speaks for a process.
+#[derive(Debug)]
+enum Rank {
+    /// It is another one.
+    Not,
+    /// It may be the one: nothing of it can be seen.
+    Hidden,
+    /// The more, the likelier.
+    Points(u32),
 }
 
 /// A process that was not found is gone if every process can be seen.
@@ -91,14 +252,6 @@ fn own_namespace_is_the_first() -> bool {
 fn open(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     pidfd_open(pid, PidfdFlags::empty()).ok()
-}
-
-fn is_recorded(pid: u32, arena_inode: u64) -> bool {
-    match maps_arena(pid, arena_inode) {
-        Some(true) | None => true,
-        // A zombie maps nothing any more.
-        Some(false) => process::stat(pid).is_some_and(|stat| stat.is_dead()),
-    }
 }
 
 /// All processes that are watched at once.
@@ -147,6 +300,29 @@ mod tests {
 
     use super::*;
 
+    /// A recording that knows one process as its own.
+    struct Only(u32);
+
+    impl Known for Only {
+        fn is_family(&self, pid: u32) -> bool {
+            pid == self.0
+        }
+
+        fn is_taken(&self, _: u32) -> bool {
+            false
+        }
+    }
+
+    fn find(pid: u32, arena_inode: u64) -> Found {
+        let wanted = Wanted {
+            pid,
+            parent: std::process::id(),
+            command: &[],
+            is_fork: false,
+        };
+        Search::new(arena_inode).find(wanted, &Only(std::process::id()))
+    }
+
     #[test]
     fn the_end_of_a_process_is_noticed() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
@@ -165,6 +341,17 @@ mod tests {
         assert!(matches!(find(child.id(), 1).watch, Watch::Process(_)));
         child.wait().unwrap();
         assert!(!matches!(find(child.id(), 1).watch, Watch::Process(_)));
+    }
+
+    #[test]
+    fn an_older_process_is_never_the_recorded_one() {
+        let search = Search::new(1);
+        assert!(search.young(std::process::id()).is_some());
+        assert!(search.young(1).is_none());
+        assert!(!matches!(find(1, 1).watch, Watch::Process(_)));
+        assert_eq!(search.find_mentioned(1, &Only(1)), None);
+        assert!(search.descends(std::process::id(), &Only(std::process::id())));
+        assert!(!search.descends(std::process::id(), &Only(1)));
     }
 
     #[test]

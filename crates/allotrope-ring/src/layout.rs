@@ -181,6 +181,15 @@ pub mod remark {
     pub const PRIVILEGED: u32 = 7;
     /// It runs under a tool of valgrind's that has its own `malloc`.
     pub const VALGRIND: u32 = 8;
+    /// It becomes the program at the path, whose environment does not name the
+    /// recorder.
+    pub const CLEARED: u32 = 16;
+    /// It becomes the program at the path, in other namespaces than those in
+    /// which the collector was last reached. It may still be reached; if so, an
+    /// image of the process follows.
+    pub const ELSEWHERE: u32 = 17;
+    /// It becomes the program at the path, which has file capabilities.
+    pub const CAPABILITIES: u32 = 18;
     /// The allocator at the path defines C++'s operators, and the library that
     /// records them is not loaded.
     pub const OPERATORS: u32 = 32;

@@ -216,11 +216,18 @@ fn a_program_that_takes_the_address_of_malloc() {
         "this compiler makes no such symbol: {of_malloc:?}"
     );
     let recording = record(&program).run().expect_status(0);
-    assert!(!recording.stderr.contains("warning"), "{}", recording.stderr);
+    assert!(
+        !recording.stderr.contains("warning"),
+        "{}",
+        recording.stderr
+    );
     let report = recording.report();
     let process = report.only();
     let sums = ["through_pointer", "direct"].map(|function| process.under(function));
-    assert_eq!(sums.map(|it| (it.allocations, it.bytes)), [(30, 300), (20, 400)]);
+    assert_eq!(
+        sums.map(|it| (it.allocations, it.bytes)),
+        [(30, 300), (20, 400)]
+    );
     let said = said(&recording);
     assert!(!said.contains("not recorded"), "{said}");
     let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);

@@ -1,0 +1,208 @@
+/* Starts processes in namespaces of their own, as a container's engine does:
+ *
+ *     namespaces FLAGS ENDING      the outer process and its container
+ *     namespaces leaf N STATUS     N blocks of N bytes, all leaked
+ *
+ * FLAGS: u p m n, the namespaces to enter (user, pid, mount, network); r: with
+ * another root folder (pivot_root), f: with a fresh /proc. A child of the outer
+ * process enters them, the outer one maps its user ids, and the child's child,
+ * which is process 1 of a new pid namespace, is the container's first. ENDING is
+ * what that one does after its own work:
+ *
+ *     exit       it ends with status 3
+ *     exec       it becomes `leaf 6 4`
+ *     spawn      it starts `leaf 6 4` by fork and exec, and ends with its status
+ *     bare       as spawn, without the fork's child having allocated
+ *     orphan     its grandchild is left to it, allocates, ends with status 5;
+ *                it waits for it and ends with status 3
+ *     dies       its grandchild waits for ever, and is ended with it
+ *     twice      (of the outer process) two containers at once, which become
+ *                `leaf 6 4` and `leaf 9 5`; status 4
+ *
+ * The outer process: outer_work, 10 blocks of 100 bytes. The container's first:
+ * inner_work, 7 of 11. The grandchild: late_work, 5 of 13. The outer one ends
+ * with the container's status, 77 if the kernel refuses.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define ALONE __attribute__((noipa))
+#define REFUSED 77
+
+static void *volatile sink;
+static char self[4096];
+
+ALONE static void leaf_work(size_t count) {
+    for (size_t i = 0; i < count; i++)
+        sink = malloc(count);
+}
+
+ALONE static void outer_work(void) {
+    for (int i = 0; i < 10; i++)
+        sink = malloc(100);
+}
+
+ALONE static void inner_work(void) {
+    for (int i = 0; i < 7; i++)
+        sink = malloc(11);
+}
+
+ALONE static void late_work(void) {
+    for (int i = 0; i < 5; i++)
+        sink = malloc(13);
+}
+
+static int status_of(pid_t child) {
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0) {
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int has(const char *flags, char flag) { return strchr(flags, flag) != NULL; }
+
+static void write_to(const char *path, const char *text) {
+    int file = open(path, O_WRONLY);
+    if (file < 0 || write(file, text, strlen(text)) < 0)
+        _exit(REFUSED);
+    close(file);
+}
+
+/* What newuidmap(1) does: its own rights let it map more than one id. */
+static void map_ids(pid_t child) {
+    static const char *const several = "0 0 1\n1 100000 65534\n";
+    char path[64], one[64];
+    int is_root = geteuid() == 0;
+    snprintf(path, sizeof path, "/proc/%d/setgroups", child);
+    write_to(path, "deny");
+    snprintf(one, sizeof one, "0 %d 1\n", geteuid());
+    snprintf(path, sizeof path, "/proc/%d/uid_map", child);
+    write_to(path, is_root ? several : one);
+    snprintf(one, sizeof one, "0 %d 1\n", getegid());
+    snprintf(path, sizeof path, "/proc/%d/gid_map", child);
+    write_to(path, is_root ? several : one);
+}
+
+static void become_leaf(const char *count, const char *status) {
+    execl(self, self, "leaf", count, status, (char *)0);
+    _exit(91);
+}
+
+static void require(int result) {
+    if (result < 0)
+        _exit(REFUSED);
+}
+
+/* In the namespaces, as their first process. */
+static void container(const char *flags, const char *ending, const char *count,
+                      const char *status) {
+    if (has(flags, 'm'))
+        require(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+    if (has(flags, 'r')) {
+        char root[] = "/tmp/namespaces-XXXXXX";
+        if (!mkdtemp(root))
+            _exit(REFUSED);
+        require(mount("/", root, NULL, MS_BIND | MS_REC, NULL));
+        require(chdir(root));
+        require((int)syscall(SYS_pivot_root, ".", "."));
+        require(umount2(".", MNT_DETACH));
+        require(rmdir(root));
+        require(chdir("/"));
+    }
+    if (has(flags, 'f'))
+        require(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL));
+    if (strcmp(ending, "bare") != 0)
+        inner_work();
+    if (strcmp(ending, "exec") == 0)
+        become_leaf(count, status);
+    if (strcmp(ending, "spawn") == 0 || strcmp(ending, "bare") == 0) {
+        pid_t child = fork();
+        if (child == 0)
+            become_leaf(count, status);
+        _exit(status_of(child));
+    }
+    if (strcmp(ending, "orphan") == 0 || strcmp(ending, "dies") == 0) {
+        int ready[2];
+        require(pipe(ready));
+        pid_t child = fork();
+        if (child == 0) {
+            if (fork() == 0) {
+                while (getppid() != 1)
+                    usleep(1000);
+                late_work();
+                close(ready[0]);
+                close(ready[1]);
+                while (strcmp(ending, "dies") == 0)
+                    pause();
+                _exit(5);
+            }
+            _exit(0);
+        }
+        close(ready[1]);
+        char byte;
+        while (read(ready[0], &byte, 1) > 0) {
+        }
+        while (strcmp(ending, "orphan") == 0 && wait(NULL) > 0) {
+        }
+    }
+    _exit(3);
+}
+
+/* Starts a container; gives the process that waits for it. */
+static pid_t start(const char *flags, const char *ending, const char *count,
+                   const char *status) {
+    int entered[2], mapped[2];
+    char byte = 0;
+    if (pipe(entered) < 0 || pipe(mapped) < 0)
+        _exit(REFUSED);
+    pid_t child = fork();
+    if (child == 0) {
+        int kinds = (has(flags, 'u') ? CLONE_NEWUSER : 0) | (has(flags, 'p') ? CLONE_NEWPID : 0) |
+                    (has(flags, 'm') ? CLONE_NEWNS : 0) | (has(flags, 'n') ? CLONE_NEWNET : 0);
+        require(unshare(kinds));
+        require((int)write(entered[1], &byte, 1));
+        require((int)read(mapped[0], &byte, 1));
+        if (has(flags, 'u')) {
+            require(setresgid(0, 0, 0));
+            require(setresuid(0, 0, 0));
+        }
+        pid_t first = fork();
+        if (first == 0)
+            container(flags, ending, count, status);
+        _exit(status_of(first));
+    }
+    close(entered[1]);
+    if (read(entered[0], &byte, 1) != 1)
+        _exit(REFUSED);
+    if (has(flags, 'u'))
+        map_ids(child);
+    require((int)write(mapped[1], &byte, 1));
+    return child;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "leaf") == 0) {
+        leaf_work(strtoul(argv[2], NULL, 10));
+        return atoi(argv[3]);
+    }
+    if (argc != 3 || !realpath(argv[0], self))
+        return 90;
+    outer_work();
+    if (strcmp(argv[2], "twice") == 0) {
+        pid_t one = start(argv[1], "exec", "6", "4");
+        pid_t other = start(argv[1], "exec", "9", "5");
+        int status = status_of(one);
+        return status_of(other) == 5 ? status : REFUSED;
+    }
+    return status_of(start(argv[1], argv[2], "6", "4"));
+}
