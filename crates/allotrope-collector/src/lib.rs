@@ -51,6 +51,7 @@ mod random;
 mod recording;
 mod runtime_names;
 mod stacks;
+mod stopped;
 mod stream;
 mod symbolise;
 mod threads;

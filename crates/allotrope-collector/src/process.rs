@@ -289,6 +289,11 @@ impl Stat {
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
+
+    /// The thread is stopped, by a signal or by a debugger.
+    pub(crate) fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
+    }
 }
 
 /// State, parent, start and exit code of a process.
@@ -296,6 +301,18 @@ pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let stat = parse_stat(&fs::read_to_string(entry(pid, "stat")).ok()?)?;
     let parent = own_id(stat.parent).unwrap_or(0);
     Some(Stat { parent, ..stat })
+}
+
+/// Whether a thread of the process is stopped; `None` if that can not be seen.
+pub(crate) fn is_stopped(pid: u32) -> Option<bool> {
+    // The first thread may have ended before the others.
+    if stat(pid)?.is_stopped() {
+        return Some(true);
+    }
+    let of_thread =
+        |tid| parse_stat(&fs::read_to_string(entry(pid, &format!("task/{tid}/stat"))).ok()?);
+    let mut threads = threads(pid)?.into_iter().filter_map(of_thread);
+    Some(threads.any(|thread| thread.is_stopped()))
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {

@@ -19,6 +19,15 @@ pub enum FromFront {
         /// Its process id.
         pid: u32,
     },
+    /// The recorded program has stopped, and the front is about to stop itself,
+    /// as one job. Should the program go on or end while the front stays
+    /// stopped, the collector continues the front.
+    FirstStopped {
+        /// The front's process id.
+        front: u32,
+    },
+    /// The front goes on after [`Self::FirstStopped`].
+    FrontContinued,
     /// The recorded program has been waited for. This, not the end of its
     /// image, is the end of the first process; no recording ends before it
     /// unless the front is gone.
@@ -210,6 +219,8 @@ mod tests {
             FromFront::FirstStarted { pid: 5 },
             FromFront::FirstEnded(FirstExit::Status(7)),
             FromFront::FirstEnded(FirstExit::Signal(9)),
+            FromFront::FirstStopped { front: 6 },
+            FromFront::FrontContinued,
             FromFront::Stop,
         ] {
             let line = serde_json::to_string(&message).unwrap();

@@ -24,6 +24,7 @@ use crate::image::{Ancestors, Image};
 use crate::pace::Pace;
 use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use crate::random;
+use crate::stopped;
 use crate::symbolise;
 use crate::trace_file::TraceFile;
 use crate::watch::{Search, Watcher};
@@ -96,7 +97,7 @@ pub(crate) struct Recording {
 #[derive(Debug, Default)]
 pub(crate) struct First {
     /// Its pid as the front said.
-    told: Option<u32>,
+    pub(crate) told: Option<u32>,
     /// The first image's.
     pub(crate) guessed: Option<u32>,
     /// An image of it was met.
@@ -104,6 +105,8 @@ pub(crate) struct First {
     /// How it ended, as the front said.
     pub(crate) exit: Option<FirstExit>,
     pub(crate) front_gone: bool,
+    /// The front, if it stopped itself because this process stopped.
+    pub(crate) stopped_front: Option<u32>,
 }
 
 impl First {
@@ -343,6 +346,7 @@ impl Recording {
         if self.now >= self.next_age_check {
             self.next_age_check = self.now + AGE_CHECK;
             self.write_old_events();
+            stopped::continue_front(&self.first);
         }
         if self.now >= self.next_clock {
             self.next_clock = self.now + CLOCK_INTERVAL;
@@ -382,6 +386,10 @@ impl Recording {
                 }
                 News::Message(FromFront::FirstStarted { pid }) => self.first.told = Some(pid),
                 News::Message(FromFront::FirstEnded(exit)) => self.first.exit = Some(exit),
+                News::Message(FromFront::FirstStopped { front }) => {
+                    self.first.stopped_front = Some(front);
+                }
+                News::Message(FromFront::FrontContinued) => self.first.stopped_front = None,
                 News::Message(FromFront::Stop) => self.stopping = true,
                 // A second start means nothing.
                 News::Message(FromFront::Start(_)) => {}

@@ -7,6 +7,7 @@
 mod collector_process;
 mod output_file;
 pub mod program;
+mod program_state;
 mod signals;
 mod summary;
 
@@ -22,7 +23,6 @@ use std::time::{Duration, Instant};
 use allotrope_collector::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, anyhow};
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use crate::debug_files::DebugFiles;
 use crate::dispositions;
@@ -32,7 +32,8 @@ use crate::recorder_library;
 use collector_process::{CollectorProcess, Messages};
 use output_file::OutputFile;
 use program::Program;
-use signals::Received;
+use program_state::Change;
+use signals::{Job, Received};
 
 pub use collector_process::NAME as COLLECTOR_NAME;
 pub use program::search;
@@ -112,8 +113,8 @@ enum WhenFull {
 
 /// What the front hears, from whomever.
 enum Happening {
-    /// The program has ended; it has not been waited for yet.
-    ProgramEnded,
+    /// The program has ended, stopped or gone on; it has not been waited for yet.
+    ProgramChanged,
     Said(ToFront),
     CollectorGone(Option<anyhow::Error>),
     Signal(Received),
@@ -153,7 +154,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     let (happenings, heard) = channel();
     let unprotected = Arc::new(AtomicBool::new(false));
     let sender = happenings.clone();
-    signals::catch(
+    let job = signals::catch(
         dispositions::ignored(),
         unprotected.clone(),
         move |signal| {
@@ -178,6 +179,8 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         collector,
         output,
         status: None,
+        stopped: false,
+        job,
         outcome: None,
         ended: None,
         waiting: false,
@@ -190,8 +193,11 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     if let Err(error) = named {
         front.say(&format!("{error:#}"));
     }
-    front.watch(happenings, messages).status(RECORD_FAILED)?;
-    front.listen(&heard).status(RECORD_FAILED)?;
+    let (handled, changes_handled) = channel();
+    front
+        .watch(happenings, messages, changes_handled)
+        .status(RECORD_FAILED)?;
+    front.listen(&heard, &handled).status(RECORD_FAILED)?;
     // What follows only reads: it may be ended like any program.
     unprotected.store(true, Ordering::Release);
     front.finish()
@@ -207,6 +213,9 @@ struct Front {
     output: OutputFile,
     /// The program's, once it has ended.
     status: Option<ExitStatus>,
+    /// The program has stopped, and has not gone on as far as is known.
+    stopped: bool,
+    job: Job,
     /// The collector's last word: what it did, or why it could not.
     outcome: Option<Result<Done, anyhow::Error>>,
     /// When that was noticed.
@@ -227,14 +236,17 @@ impl Front {
         &mut self,
         happenings: Sender<Happening>,
         mut messages: Messages,
+        changes_handled: Receiver<()>,
     ) -> anyhow::Result<()> {
         let pid = self.child.id();
         self.collector.tell(&FromFront::FirstStarted { pid });
-        let ended = happenings.clone();
+        let changed = happenings.clone();
         let threads = || std::thread::Builder::new();
         threads().name("program".into()).spawn(move || {
-            wait_without_reaping(pid);
-            let _ = ended.send(Happening::ProgramEnded);
+            while program_state::wait_for_change(pid)
+                && changed.send(Happening::ProgramChanged).is_ok()
+                && changes_handled.recv().is_ok()
+            {}
         })?;
         threads().name("collector".into()).spawn(move || {
             loop {
@@ -253,20 +265,78 @@ impl Front {
     }
 
     /// Until the program has ended and the trace is complete.
-    fn listen(&mut self, heard: &Receiver<Happening>) -> anyhow::Result<()> {
+    fn listen(
+        &mut self,
+        heard: &Receiver<Happening>,
+        changes_handled: &Sender<()>,
+    ) -> anyhow::Result<()> {
+        self.job.begin();
         while self.status.is_none() || self.outcome.is_none() {
             match heard.recv().context("the front lost its threads")? {
-                Happening::ProgramEnded => self.program_ended()?,
+                Happening::ProgramChanged => {
+                    self.program_changed()?;
+                    let _ = changes_handled.send(());
+                }
                 Happening::Said(message) => self.said(message),
                 Happening::CollectorGone(error) => self.collector_gone(error),
-                Happening::Signal(signal) => self.signalled(signal),
+                Happening::Signal(signal) => self.signalled(signal)?,
             }
         }
         self.progress.finish();
         Ok(())
     }
 
+    fn program_changed(&mut self) -> anyhow::Result<()> {
+        if self.job.was_continued() {
+            return self.continued();
+        }
+        match self.take_change() {
+            None => {}
+            Some(Change::Ended) => self.program_ended()?,
+            Some(Change::GoneOn) => self.stopped = false,
+            Some(Change::Stopped(signal)) => self.stop_with_program(signal),
+        }
+        Ok(())
+    }
+
+    fn take_change(&self) -> Option<Change> {
+        match self.status {
+            Some(_) => None,
+            None => program_state::take_change(self.child.id()),
+        }
+    }
+
+    /// Stops this process, so that whoever started it sees one job stop. If
+    /// somebody continues the program alone, the collector continues this
+    /// process.
+    fn stop_with_program(&mut self, signal: i32) {
+        self.stopped = true;
+        let front = std::process::id();
+        self.collector.tell(&FromFront::FirstStopped { front });
+        signals::stop_like(signal);
+        self.collector.tell(&FromFront::FrontContinued);
+    }
+
+    /// Somebody continued this process: the program goes on too. Usually it has
+    /// got the same signal, as part of the same process group.
+    fn continued(&mut self) -> anyhow::Result<()> {
+        match (self.take_change(), self.stopped) {
+            // It went on, and stopped again already.
+            (Some(Change::Stopped(signal)), true) => self.stop_with_program(signal),
+            // Stopped from outside, together with this process.
+            (Some(Change::Stopped(_)), false) | (None, true) => {
+                self.stopped = true;
+                signals::go_on(self.child.id());
+            }
+            (Some(Change::GoneOn), _) => self.stopped = false,
+            (Some(Change::Ended), _) => self.program_ended()?,
+            (None, false) => {}
+        }
+        Ok(())
+    }
+
     fn program_ended(&mut self) -> anyhow::Result<()> {
+        self.job.end();
         let status = self.child.wait().context("cannot wait for the program")?;
         self.status = Some(status);
         self.ended = Some(Instant::now());
@@ -322,13 +392,19 @@ impl Front {
         }
     }
 
-    fn signalled(&mut self, signal: Received) {
+    fn signalled(&mut self, signal: Received) -> anyhow::Result<()> {
+        if signal.is_continuation() {
+            return match self.status.is_none() && self.job.was_continued() {
+                true => self.continued(),
+                false => Ok(()),
+            };
+        }
         if self.status.is_none() {
             signals::pass_on(signal, self.child.id());
-            return;
+            return Ok(());
         }
         if !signal.is_request_to_end() {
-            return;
+            return Ok(());
         }
         // A Ctrl-C that ended the program is not meant for the recording: that
         // is asked for only after the user was told so.
@@ -337,6 +413,7 @@ impl Front {
         } else if self.ended.is_some_and(|at| at.elapsed() > SAME_SIGNAL) {
             self.leave(signal);
         }
+        Ok(())
     }
 
     fn stop(&mut self, signal: Received) {
@@ -412,16 +489,6 @@ impl Front {
             }
         }
     }
-}
-
-/// Returns when the process can be waited for. It is left for the front to
-/// reap, so that its id stays its own while signals are passed on to it.
-fn wait_without_reaping(pid: u32) {
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
-        return;
-    };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
 }
 
 /// The status that a shell would show.

@@ -3,9 +3,15 @@
 //! reach the program by themselves, for it shares the front's process group;
 //! those that a process sent to the front alone are meant for the program.
 //!
-//! Not caught are `SIGTSTP`, `SIGTTIN`, `SIGTTOU` and `SIGCONT` (the front stops
-//! and goes on like its program), the signals of faults, and those that were
-//! ignored when the front was started (nohup).
+//! The front stops when the program stops and not by itself, so that a shell
+//! sees one job: a program may ignore Ctrl-Z, or clean up before it stops.
+//! `SIGTSTP`, `SIGTTIN` and `SIGTTOU` are therefore blocked in every thread and
+//! read from a signalfd(2) while the program lives; [`stop_like`] lets one
+//! through. `SIGSTOP` can not be caught: sent to the front alone, it stops the
+//! front alone.
+//!
+//! Not caught are the signals of faults, and those that were ignored when the
+//! front was started (nohup).
 
 use std::fs;
 use std::io;
@@ -13,16 +19,18 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use nix::sys::signal::{SigSet, SigmaskHow, raise};
+use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::signal as number;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-use crate::dispositions::Signals;
+use crate::dispositions::{self, Signals};
 
 /// What would end the front, or is customarily sent to a program.
-const CAUGHT: [i32; 13] = [
+const CAUGHT: [i32; 14] = [
     number::SIGHUP,
     number::SIGINT,
     number::SIGQUIT,
@@ -30,6 +38,7 @@ const CAUGHT: [i32; 13] = [
     number::SIGUSR2,
     number::SIGALRM,
     number::SIGTERM,
+    number::SIGCONT,
     number::SIGURG,
     number::SIGVTALRM,
     number::SIGPROF,
@@ -40,6 +49,12 @@ const CAUGHT: [i32; 13] = [
 const SIGPWR: i32 = 30;
 /// Real-time signals that programs can use; glibc keeps 32 and 33.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+/// What stops a process unless it handles or ignores it.
+const STOPPING: [nix::sys::signal::Signal; 3] = [
+    nix::sys::signal::Signal::SIGTSTP,
+    nix::sys::signal::Signal::SIGTTIN,
+    nix::sys::signal::Signal::SIGTTOU,
+];
 /// More generations than this are not searched for a sender's ancestors.
 const GENERATIONS: usize = 1024;
 
@@ -60,11 +75,120 @@ impl Received {
             number::SIGHUP | number::SIGINT | number::SIGQUIT | number::SIGTERM
         )
     }
+
+    /// Whether it makes a stopped process go on.
+    pub fn is_continuation(&self) -> bool {
+        self.signal == number::SIGCONT
+    }
 }
 
-/// Catches the signals and gives each to `received`, in a thread of its own,
+/// The front as a shell's job, which stops and goes on with the program; of the
+/// thread that follows the program.
+#[derive(Debug)]
+pub struct Job {
+    /// The thread's signal mask before [`catch`].
+    mask: SigSet,
+    continued: Arc<AtomicBool>,
+    requests_to_stop: Arc<SignalFd>,
+}
+
+impl Job {
+    /// From here on the calling thread, and no other, takes `SIGCONT`: when it
+    /// runs on after a stop it knows at once that somebody continued it.
+    pub fn begin(&self) {
+        // Fails for a bad argument only; likewise below.
+        let _ = SigSet::from(nix::sys::signal::Signal::SIGCONT).thread_unblock();
+    }
+
+    /// Whether somebody continued this process since this was asked last.
+    pub fn was_continued(&self) -> bool {
+        self.continued.swap(false, Ordering::AcqRel)
+    }
+
+    /// The program has ended. Lets this process be stopped by itself again, as
+    /// any process is that writes to a terminal in the background.
+    pub fn end(&self) {
+        let _ = self.requests_to_stop.set_mask(&SigSet::empty());
+        // What nobody has read yet was meant for the program. The kernel takes
+        // every pending request to stop back when a process is continued.
+        let _ = kill_process(rustix::process::getpid(), Signal::CONT);
+        let _ = self.mask.thread_set_mask();
+    }
+}
+
+/// Catches the signals and gives each to `received`, in threads of their own,
 /// until `unprotected` is set: from then on a request to end ends this process.
+/// To be called before there are other threads.
 pub fn catch(
+    ignored: Signals,
+    unprotected: Arc<AtomicBool>,
+    received: impl FnMut(Received) + Clone + Send + 'static,
+) -> io::Result<Job> {
+    let stopping = STOPPING.into_iter().collect::<SigSet>();
+    let mut others = stopping;
+    others.add(nix::sys::signal::Signal::SIGCONT);
+    let mask = others.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+    let continued = Arc::new(AtomicBool::new(false));
+    if !ignored.contains(number::SIGCONT) {
+        signal_hook::flag::register(number::SIGCONT, continued.clone())?;
+    }
+    let requests = Arc::new(SignalFd::with_flags(&stopping, SfdFlags::SFD_CLOEXEC)?);
+    read_requests_to_stop(requests.clone(), received.clone())?;
+    catch_others(ignored, unprotected, received)?;
+    Ok(Job {
+        mask,
+        continued,
+        requests_to_stop: requests,
+    })
+}
+
+fn read_requests_to_stop(
+    pending: Arc<SignalFd>,
+    mut received: impl FnMut(Received) + Send + 'static,
+) -> io::Result<()> {
+    std::thread::Builder::new()
+        .name("stops".into())
+        .spawn(move || {
+            loop {
+                match pending.read_signal() {
+                    Ok(Some(information)) => received(from_information(&information)),
+                    Ok(None) | Err(nix::errno::Errno::EINTR) => {}
+                    Err(_) => return,
+                }
+            }
+        })?;
+    Ok(())
+}
+
+fn from_information(information: &siginfo) -> Received {
+    // Positive codes are the kernel's (sigaction(2)).
+    let sent = information.ssi_code <= 0;
+    Received {
+        signal: information.ssi_signo.cast_signed(),
+        sender: sent.then_some(information.ssi_pid.cast_signed()),
+    }
+}
+
+/// Stops this process by the signal that stopped another, so that its parent is
+/// told the same; returns when it goes on. A `SIGCONT` that comes in between
+/// takes the stop back. In an orphaned process group only `SIGSTOP` stops.
+pub fn stop_like(signal: i32) {
+    let Ok(signal) = nix::sys::signal::Signal::try_from(signal) else {
+        return;
+    };
+    if dispositions::ignored().contains(signal as i32) {
+        let _ = raise(nix::sys::signal::Signal::SIGSTOP);
+        return;
+    }
+    // Where it is blocked it waits for this thread to let it through.
+    let _ = raise(signal);
+    let alone = SigSet::from(signal);
+    if let Ok(before) = alone.thread_swap_mask(SigmaskHow::SIG_UNBLOCK) {
+        let _ = before.thread_set_mask();
+    }
+}
+
+fn catch_others(
     ignored: Signals,
     unprotected: Arc<AtomicBool>,
     mut received: impl FnMut(Received) + Send + 'static,
@@ -121,6 +245,13 @@ pub fn pass_on(received: Received, program: u32) {
         let _ = kill_process(program, signal);
     } else {
         send_real_time(received.signal, program);
+    }
+}
+
+/// Continues the stopped program, which must not have been waited for yet.
+pub fn go_on(program: u32) {
+    if let Some(program) = i32::try_from(program).ok().and_then(Pid::from_raw) {
+        let _ = kill_process(program, Signal::CONT);
     }
 }
 
