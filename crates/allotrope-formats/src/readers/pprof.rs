@@ -67,8 +67,9 @@ struct Reader {
     /// Location ids and values of all samples, one after the other.
     locations: Vec<u64>,
     values: Vec<i64>,
-    /// Where each sample's location ids end.
-    ends: Vec<usize>,
+    /// Where each sample's location ids and values end. Fields come in any order, so
+    /// that how many values there should be is known only at the end of the file.
+    ends: Vec<(usize, usize)>,
     period: u64,
 }
 
@@ -119,32 +120,32 @@ impl Reader {
 
     fn sample(&mut self, sample: Sample) -> Result<(), Problem> {
         check_depth(sample.location_id.len())?;
-        if sample.value.len() != self.kinds.len() {
-            return Err(malformed("a sample has not one value for each kind"));
-        }
         let kept = size_of_val(&*sample.location_id) + size_of_val(&*sample.value);
-        self.gathering.budget.take(kept + size_of::<usize>())?;
+        self.gathering
+            .budget
+            .take(kept + size_of::<(usize, usize)>())?;
         self.locations.extend(sample.location_id);
         self.values.extend(sample.value);
-        self.ends.push(self.locations.len());
+        self.ends.push((self.locations.len(), self.values.len()));
         Ok(())
     }
 
     fn finish(mut self) -> Result<Parsed, Problem> {
         let metrics = self.metrics()?;
-        let width = self.kinds.len();
         let (locations, values) = (
             std::mem::take(&mut self.locations),
             std::mem::take(&mut self.values),
         );
-        let mut start = 0;
-        for (number, end) in std::mem::take(&mut self.ends).into_iter().enumerate() {
-            let figures = figures(&metrics, &values[number * width..(number + 1) * width])?;
-            let stack = self
-                .tables
-                .stack(&locations[start..end], &mut self.gathering)?;
+        let mut starts = (0, 0);
+        for ends in std::mem::take(&mut self.ends) {
+            let (locations, values) = (&locations[starts.0..ends.0], &values[starts.1..ends.1]);
+            if values.len() != self.kinds.len() {
+                return Err(malformed("a sample has not one value for each kind"));
+            }
+            let figures = figures(&metrics, values)?;
+            let stack = self.tables.stack(locations, &mut self.gathering)?;
             self.gathering.add(&stack, &figures)?;
-            start = end;
+            starts = ends;
         }
         let known: Vec<Metric> = metrics.iter().map(|(_, metric)| *metric).collect();
         let mut notes = Vec::new();

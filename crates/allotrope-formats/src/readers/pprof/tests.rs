@@ -115,6 +115,52 @@ fn samples_are_read_through_the_tables() {
     assert!(begins(&profile().0));
 }
 
+/// Protobuf leaves the order of a message's fields to its writer.
+#[test]
+fn samples_may_stand_before_and_between_their_types() {
+    let shuffled = Profile::default()
+        .message(field::SAMPLE, &sample(&[1], &[3, 300]))
+        .message(field::SAMPLE_TYPE, &kind(1, 2))
+        .message(field::SAMPLE, &sample(&[1], &[4, 400]))
+        .message(field::SAMPLE_TYPE, &kind(3, 4))
+        .message(
+            field::LOCATION,
+            &Location {
+                id: 1,
+                address: 32,
+                ..Location::default()
+            },
+        )
+        .strings(&STRINGS);
+    let parsed = shuffled.read().unwrap();
+    assert_eq!(describe(&parsed.set), ["`0x20 = 7"]);
+    assert_eq!(parsed.set.stacks[0].figures[1], 300 + 400);
+}
+
+#[test]
+fn samples_with_more_or_fewer_values_than_types_are_an_error() {
+    let kinds = |profile: Profile| {
+        profile
+            .message(field::SAMPLE_TYPE, &kind(1, 2))
+            .message(field::SAMPLE_TYPE, &kind(3, 4))
+            .strings(&STRINGS)
+    };
+    for values in [&[][..], &[1], &[1, 1, 1]] {
+        // All samples before the types, and one between them.
+        let before = kinds(Profile::default().message(field::SAMPLE, &sample(&[], values)));
+        let between = kinds(
+            Profile::default()
+                .message(field::SAMPLE_TYPE, &kind(5, 2))
+                .message(field::SAMPLE, &sample(&[], values))
+                .message(field::SAMPLE, &sample(&[], &[1, 2])),
+        );
+        for profile in [before, between] {
+            let problem = profile.read().unwrap_err().problem.to_string();
+            assert!(problem.contains("one value for each kind"), "{problem}");
+        }
+    }
+}
+
 #[test]
 fn a_profile_of_time_is_refused() {
     let profile = Profile::default()
