@@ -1,6 +1,9 @@
 //! New images: reads how each introduces itself, finds its process, and lets
 //! it run on.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
@@ -287,7 +290,7 @@ impl Known for Images<'_> {
 fn image_start(words: &ImageWords<'_>) -> ImageStart {
     let executable: Vec<u8> = bytes(words.executable).collect();
     let command: Vec<u8> = bytes(words.command).collect();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     ImageStart {
         image: 0,
         pid: words.pid,
@@ -298,7 +301,7 @@ fn image_start(words: &ImageWords<'_>) -> ImageStart {
         },
         forked_from: None,
         fork_points: Vec::new(),
-        executable: text(&executable),
+        executable: path(&executable),
         command: process::arguments(&command),
         tick: words.tick,
     }

@@ -146,7 +146,7 @@ impl Family {
             own_pid: process.own,
             image: Unrecorded {
                 pid: process.pid(),
-                executable: executable.to_string_lossy().into_owned(),
+                executable,
                 reason: reason.to_owned(),
                 partly: false,
             },
@@ -166,7 +166,7 @@ impl Family {
     pub(crate) fn note_more(&mut self, reason: String) {
         self.others.push(Unrecorded {
             pid: 0,
-            executable: String::new(),
+            executable: PathBuf::new(),
             reason,
             partly: false,
         });
@@ -186,10 +186,7 @@ impl Family {
         let executable = process.found.and_then(process::executable_path);
         let remark = Unrecorded {
             pid: process.pid(),
-            executable: executable
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+            executable: executable.unwrap_or_default(),
             reason: obstacle.sentence(),
             partly: obstacle.is_partial(),
         };

@@ -2,8 +2,10 @@
 //! the files are kept open, for by the time the names are looked up they may
 //! have been deleted or replaced.
 
+use std::ffi::OsString;
 use std::fs::File;
-use std::path::Path;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 
 use allotrope_ring::words::{MappingWords, NO_MAPPING, bytes};
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
@@ -34,7 +36,7 @@ pub(crate) struct KnownModule {
 /// All modules of the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    ids: FxHashMap<(String, Vec<u8>), ModuleId>,
+    ids: FxHashMap<(PathBuf, Vec<u8>), ModuleId>,
     known: Vec<KnownModule>,
     files: usize,
     addresses: usize,
@@ -42,7 +44,7 @@ pub(crate) struct Modules {
 
 impl Modules {
     /// The module's id and, if it is new, its record.
-    fn intern(&mut self, pid: u32, path: String, build_id: Vec<u8>) -> Option<(ModuleId, bool)> {
+    fn intern(&mut self, pid: u32, path: PathBuf, build_id: Vec<u8>) -> Option<(ModuleId, bool)> {
         let key = (path, build_id);
         if let Some(id) = self.ids.get(&key) {
             return Some((*id, false));
@@ -82,9 +84,9 @@ impl Modules {
 }
 
 /// The file as the program sees it: in its root folder, or what it runs from.
-fn open_module(pid: u32, path: &str) -> Option<File> {
+fn open_module(pid: u32, path: &Path) -> Option<File> {
     let regular = |file: File| file.metadata().is_ok_and(|it| it.is_file()).then_some(file);
-    if !path.starts_with('/') {
+    if !path.is_absolute() {
         return None;
     }
     // Looked at before it is opened: opening a FIFO would wait.
@@ -92,13 +94,12 @@ fn open_module(pid: u32, path: &str) -> Option<File> {
         let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
         is_file.then(|| File::open(path).ok()).flatten()
     };
-    let is_executable = process::executable_path(pid)
-        .is_some_and(|executable| executable.as_os_str().to_str() == Some(path));
+    let is_executable = process::executable_path(pid).is_some_and(|executable| executable == path);
     if is_executable && let Ok(file) = process::open_executable(pid) {
         return regular(file);
     }
     open(&process::rooted(pid, path))
-        .or_else(|| open(Path::new(path)))
+        .or_else(|| open(path))
         .and_then(regular)
 }
 
@@ -151,7 +152,7 @@ impl ImageMappings {
             return None;
         }
         let path: Vec<u8> = bytes(words.path).collect();
-        let path = String::from_utf8_lossy(&path).into_owned();
+        let path = PathBuf::from(OsString::from_vec(path));
         let (module, is_new) = modules.intern(pid, path, bytes(words.build_id).collect())?;
         let content = Content {
             module,

@@ -4,10 +4,12 @@
 //! Process ids are those of this process's own pid namespace, also where `/proc`
 //! was mounted in an outer one and shows others.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use allotrope_ring::layout::PAGE;
@@ -144,8 +146,10 @@ pub(crate) fn open_executable(pid: u32) -> io::Result<File> {
 }
 
 /// Where the process finds `path`, as this process does.
-pub(crate) fn rooted(pid: u32, path: &str) -> PathBuf {
-    PathBuf::from(entry(pid, &format!("root{path}")))
+pub(crate) fn rooted(pid: u32, path: impl AsRef<Path>) -> PathBuf {
+    let mut rooted = OsString::from(entry(pid, "root"));
+    rooted.push(path.as_ref());
+    rooted.into()
 }
 
 /// Resident memory in bytes.
@@ -219,20 +223,20 @@ pub(crate) fn thread_name(pid: u32, tid: u32, inner: bool) -> Option<String> {
 }
 
 /// The process's command line, as the trace has it.
-pub(crate) fn command(pid: u32) -> Vec<String> {
+pub(crate) fn command(pid: u32) -> Vec<OsString> {
     let bytes = fs::read(entry(pid, "cmdline")).unwrap_or_default();
     arguments(&bytes)
 }
 
 /// The words of a command line of which each ends with a zero byte.
-pub(crate) fn arguments(bytes: &[u8]) -> Vec<String> {
+pub(crate) fn arguments(bytes: &[u8]) -> Vec<OsString> {
     if bytes.is_empty() {
         return Vec::new();
     }
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     let words = bytes.split(|byte| *byte == 0);
     words
-        .map(|word| String::from_utf8_lossy(word).into_owned())
+        .map(|word| OsString::from_vec(word.to_vec()))
         .collect()
 }
 
@@ -311,7 +315,8 @@ pub(crate) fn is_stopped(pid: u32) -> Option<bool> {
     }
     let of_thread =
         |tid| parse_stat(&fs::read_to_string(entry(pid, &format!("task/{tid}/stat"))).ok()?);
-    let mut threads = threads(pid)?.into_iter().filter_map(of_thread);
+    let shown = numbered_entries(&entry(pid, "task"))?;
+    let mut threads = shown.into_iter().filter_map(of_thread);
     Some(threads.any(|thread| thread.is_stopped()))
 }
 

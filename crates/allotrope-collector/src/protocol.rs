@@ -2,6 +2,9 @@
 //! a line, the front's on the collector's standard input, the collector's on
 //! its standard output. How the lines travel is the business of `front`.
 
+mod any_bytes;
+
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -40,9 +43,15 @@ pub enum FromFront {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The trace file; replaced if it exists.
+    #[serde(with = "any_bytes")]
     pub output: PathBuf,
+    /// The file that the front made there. It is not written if its name has
+    /// come to lead elsewhere.
+    #[serde(default)]
+    pub made: Option<MadeFile>,
     /// The command as the user gave it.
-    pub command: Vec<String>,
+    #[serde(with = "any_bytes::many")]
+    pub command: Vec<OsString>,
     /// What the program does when the collector falls behind.
     #[serde(default)]
     pub on_full: OnFull,
@@ -62,10 +71,10 @@ pub struct Start {
     #[serde(default)]
     pub tool_version: String,
     /// Folders laid out like `/usr/lib/debug`, to be searched before it.
-    #[serde(default)]
+    #[serde(default, with = "any_bytes::many")]
     pub debug_folders: Vec<PathBuf>,
     /// A copy of a file system, below which modules and debug files are sought.
-    #[serde(default)]
+    #[serde(default, with = "any_bytes::optional")]
     pub sysroot: Option<PathBuf>,
     /// Servers that debug files are fetched from.
     #[serde(default)]
@@ -74,9 +83,10 @@ pub struct Start {
 
 impl Start {
     /// Records `command` into `output`, everything else as by default.
-    pub fn new(output: impl Into<PathBuf>, command: Vec<String>) -> Self {
+    pub fn new(output: impl Into<PathBuf>, command: Vec<OsString>) -> Self {
         Self {
             output: output.into(),
+            made: None,
             command,
             on_full: OnFull::default(),
             follow: true,
@@ -89,6 +99,17 @@ impl Start {
             debuginfod_servers: Vec::new(),
         }
     }
+}
+
+/// An empty trace file that only its owner can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeFile {
+    /// Its device number.
+    pub device: u64,
+    /// Its inode number.
+    pub inode: u64,
+    /// The mode that it gets when the trace is complete.
+    pub mode: u32,
 }
 
 const fn yes() -> bool {
@@ -192,7 +213,8 @@ pub struct Unrecorded {
     /// Its process id.
     pub pid: u32,
     /// The executable.
-    pub executable: String,
+    #[serde(with = "any_bytes")]
+    pub executable: PathBuf,
     /// Why, and what to do.
     pub reason: String,
     /// It was recorded, but not all of what it allocated.
@@ -211,6 +233,32 @@ mod tests {
             serde_json::from_str::<FromFront>(line).unwrap(),
             FromFront::Start(expected)
         );
+    }
+
+    #[test]
+    fn paths_and_arguments_may_hold_any_bytes() {
+        use std::os::unix::ffi::OsStringExt;
+        let raw = || OsString::from_vec(b"\xff\n\"/\xe9".to_vec());
+        let start = Start {
+            debug_folders: vec![raw().into(), "/plain".into()],
+            sysroot: Some(raw().into()),
+            ..Start::new(raw(), vec!["plain".into(), raw()])
+        };
+        let message = FromFront::Start(start);
+        let line = serde_json::to_string(&message).unwrap();
+        assert!(line.contains("\"plain\""), "{line}");
+        assert_eq!(serde_json::from_str::<FromFront>(&line).unwrap(), message);
+        let done = ToFront::Done(Done {
+            unrecorded: vec![Unrecorded {
+                pid: 1,
+                executable: raw().into(),
+                reason: String::new(),
+                partly: false,
+            }],
+            ..Done::default()
+        });
+        let line = serde_json::to_string(&done).unwrap();
+        assert_eq!(serde_json::from_str::<ToFront>(&line).unwrap(), done);
     }
 
     #[test]

@@ -124,7 +124,7 @@ impl First {
 /// and closes the trace. To be called on the thread that may drain: its death
 /// is what releases the recorded programs.
 pub(crate) fn record(start: &Start, front: Front) -> Result<Done, CollectorError> {
-    let trace = TraceFile::create(&start.output)?;
+    let trace = TraceFile::create(&start.output, start.made)?;
     let (name, secret) = random_name_and_secret()?;
     let settings = settings(start, (secret >> 64) as u64);
     let arena = Arena::create(settings).map_err(CollectorError::Arena)?;

@@ -573,7 +573,7 @@ mod tests {
 
     fn book() -> (tempfile::NamedTempFile, Book) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let book = Book::new(TraceFile::create(file.path()).unwrap());
+        let book = Book::new(TraceFile::create(file.path(), None).unwrap());
         (file, book)
     }
 

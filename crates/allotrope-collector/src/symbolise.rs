@@ -1,7 +1,6 @@
 //! Gives the addresses of a recording their names, module after module, so
 //! that only one module's symbols are in memory at a time.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -65,7 +64,7 @@ fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile
     let mut addresses: Vec<FileAddress> = known.addresses.into_iter().collect();
     addresses.sort_unstable();
     let module = known.module;
-    let path = Path::new(&module.path);
+    let path = &module.path;
     let Ok(symbols) = ModuleSymbols::load(locator, path, &module.build_id, known.file) else {
         return;
     };

@@ -2,17 +2,24 @@
 //! and the error waits to be asked for, so that decoding need not stop in the
 //! middle of a ring.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use allotrope_files::FileId;
 use allotrope_trace::model::{Event, ImageId, Record, StreamId};
 use allotrope_trace::{TraceWriter, WriteError};
 
+use rustix::fs::OFlags;
+
 use crate::error::CollectorError;
+use crate::protocol::MadeFile;
 
 pub(crate) struct TraceFile {
     writer: TraceWriter<File>,
     path: PathBuf,
+    /// The mode that it gets when it is complete.
+    mode: Option<u32>,
     error: Option<WriteError>,
     /// Counted events written.
     pub(crate) events: u64,
@@ -21,11 +28,25 @@ pub(crate) struct TraceFile {
 }
 
 impl TraceFile {
-    pub(crate) fn create(path: &Path) -> Result<Self, CollectorError> {
-        let writer = TraceWriter::create(path).map_err(|source| failure(path, source))?;
+    /// Begins a trace in the file that was `made` for it, or in one of its own.
+    pub(crate) fn create(path: &Path, made: Option<MadeFile>) -> Result<Self, CollectorError> {
+        let opened = match made {
+            Some(MadeFile { device, inode, .. }) => FileId { device, inode }.open(path),
+            None => OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(true)
+                .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+                .open(path),
+        };
+        let writer = opened
+            .map_err(|source| WriteError::Io { offset: 0, source })
+            .and_then(TraceWriter::new)
+            .map_err(|source| failure(path, source))?;
         Ok(Self {
             writer,
             path: path.to_owned(),
+            mode: made.map(|made| made.mode),
             error: None,
             events: 0,
             lost_events: 0,
@@ -91,6 +112,10 @@ impl TraceFile {
         let failed = |source| failure(&self.path, source);
         let file = self.writer.finish().map_err(failed)?;
         let length = file.metadata().map(|metadata| metadata.len());
+        if let Some(mode) = self.mode {
+            // A file system without modes keeps the one that it has.
+            let _ = file.set_permissions(Permissions::from_mode(mode));
+        }
         length.map_err(|source| failed(WriteError::Io { offset: 0, source }))
     }
 }

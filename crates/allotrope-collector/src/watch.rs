@@ -6,6 +6,7 @@
 //! made itself undumpable, or runs as another user): then what everybody may see
 //! has to speak for it. A process that is older than the recording is never it.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -49,7 +50,7 @@ pub(crate) struct Wanted<'a> {
     /// Its parent's there; 0 if that is outside.
     pub(crate) parent: u32,
     /// Its command line.
-    pub(crate) command: &'a [String],
+    pub(crate) command: &'a [OsString],
     /// It is a forked child, whose process has had no image before.
     pub(crate) is_fork: bool,
 }

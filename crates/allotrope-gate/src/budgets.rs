@@ -280,10 +280,7 @@ fn write(file: &Path, text: &str) -> Result<Option<PathBuf>, BudgetError> {
     if fs::read(file).is_ok_and(|before| before == text.as_bytes()) {
         return Ok(None);
     }
-    // Aside and renamed: half a file would be no budget at all.
-    let aside = file.with_extension("new");
-    let written = fs::write(&aside, text).and_then(|()| fs::rename(&aside, file));
-    written.map_err(cannot("write", file))?;
+    allotrope_files::write(file, text).map_err(cannot("write", file))?;
     Ok(Some(file.to_owned()))
 }
 

@@ -75,14 +75,14 @@ impl MadeWith {
             .zip(on_stacks)
             .filter(|(_, seen)| *seen)
         {
-            let path = Path::new(&module.path);
+            let path = &module.path;
             if project.builds(path) {
                 made_with.compilers.extend(compilers(path));
             } else if path.is_absolute() {
                 let version = version(path, &module.build_id);
                 made_with
                     .libraries
-                    .insert(module.name().to_owned(), version);
+                    .insert(module.name().into_owned(), version);
             }
         }
         made_with.compilers.sort();

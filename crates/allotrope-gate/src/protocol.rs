@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use allotrope_profile::{Options, Profile, replay};
 use allotrope_report::signal_name;
+use allotrope_text::text_of_path;
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
@@ -278,7 +279,7 @@ impl Bench<'_> {
             .filter_map(WindowSample::note)
             .collect();
         notes.extend(profile.unrecorded.iter().map(|unrecorded| {
-            let (name, why) = (&unrecorded.executable, &unrecorded.reason);
+            let (name, why) = (text_of_path(&unrecorded.executable), &unrecorded.reason);
             format!("a part was not recorded: {name}: {why}")
         }));
         let measured = windows.profile.as_ref().unwrap_or(&profile);

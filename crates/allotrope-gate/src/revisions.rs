@@ -3,12 +3,13 @@
 //! repository's own working tree and index are never touched.
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -261,7 +262,13 @@ impl Repository {
     /// be waited for.
     fn lock(&self, folder: &Path, wait: bool) -> Result<Option<File>, RevisionError> {
         let path = folder.with_extension("lock");
-        let file = File::create(&path).map_err(io_error("cannot create", &path))?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
+            .open(&path)
+            .map_err(io_error("cannot create", &path))?;
         let how = if wait {
             FlockOperation::LockExclusive
         } else {

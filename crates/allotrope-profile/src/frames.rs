@@ -2,6 +2,7 @@
 //! trace carries, expands inlined frames and makes every frame once.
 
 use std::hash::BuildHasher;
+use std::path::Path;
 
 use allotrope_trace::model::{
     Frame as SymbolFrame, ImageId, Mapping, MappingId, Module as TraceModule, ModuleId, NO_MAPPING,
@@ -12,7 +13,7 @@ use hashbrown::hash_table::Entry;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::index::Image;
-use crate::model::{Frame, Module, UNKNOWN_MODULE, file_name};
+use crate::model::{Frame, Module, UNKNOWN_MODULE};
 use crate::runtime_code::RuntimeCode;
 use crate::stack::Stacks;
 use crate::stack_tree::StackTree;
@@ -144,12 +145,13 @@ impl FrameTable {
     }
 
     /// Whether the module at this path was compiled without optimisation.
-    pub(crate) fn unoptimised(&self, path: &str) -> Option<bool> {
+    pub(crate) fn unoptimised(&self, path: &Path) -> Option<bool> {
         let module = self.modules.iter().find(|module| module.path == path);
         module
             .or_else(|| {
-                let name = file_name(path);
-                self.modules.iter().find(|module| module.name() == name)
+                let name = path.file_name()?;
+                let mut modules = self.modules.iter();
+                modules.find(|module| module.path.file_name() == Some(name))
             })
             .and_then(|module| module.unoptimised)
     }
@@ -312,8 +314,9 @@ impl FrameTable {
         };
         let module = self.module_indexes.get(&id).copied();
         let unnamed = || {
-            let name = module.map_or("", |index| self.modules[index as usize].name());
-            let name = if name.is_empty() { "[unknown]" } else { name };
+            let name = module.map(|index| self.modules[index as usize].name());
+            let name = name.filter(|name| !name.is_empty());
+            let name = name.unwrap_or("[unknown]".into());
             format!("{name}+{:#x}", place.address)
         };
         let found: Vec<Frame> = self

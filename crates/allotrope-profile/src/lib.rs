@@ -53,6 +53,7 @@ pub use glue::Glue;
 pub use lifetime::Lifetimes;
 pub use model::{
     EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
+    command_text,
 };
 pub use replay::{Block, Options, blocks_of_sites, replay};
 pub use series::{LiveSample, ResidentSample, Series};

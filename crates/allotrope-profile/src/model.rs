@@ -2,6 +2,11 @@
 //! Every word is used as the project's glossary defines it. Nothing is
 //! computed here but sums.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use allotrope_text::{text_of_os, text_of_path};
 use allotrope_trace::model::{
     EntryPoint, Exit, ImageId, LossReason, Origin, Recording, StackId, ThreadId, Unrecorded,
 };
@@ -35,7 +40,7 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Module {
     /// Path as the program's loader knew it.
-    pub path: String,
+    pub path: PathBuf,
     /// GNU build id; empty where there is none.
     pub build_id: Vec<u8>,
     /// Whether its main part was compiled without optimisation, if known.
@@ -43,9 +48,12 @@ pub struct Module {
 }
 
 impl Module {
-    /// The file's name without its folders.
-    pub fn name(&self) -> &str {
-        file_name(&self.path)
+    /// The file's name without its folders; bytes that are no UTF-8 are escaped.
+    pub fn name(&self) -> Cow<'_, str> {
+        match text_of_path(&self.path) {
+            Cow::Borrowed(path) => Cow::Borrowed(file_name(path)),
+            Cow::Owned(path) => Cow::Owned(file_name(&path).to_owned()),
+        }
     }
 }
 
@@ -55,6 +63,13 @@ pub(crate) fn file_name(path: &str) -> &str {
         Some((_, name)) if !name.is_empty() => name,
         _ => path,
     }
+}
+
+/// The words of a command line with spaces between them; bytes that are no UTF-8
+/// are escaped.
+pub fn command_text(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| text_of_os(word)).collect();
+    words.join(" ")
 }
 
 /// A frame of a stack.
@@ -94,9 +109,9 @@ pub struct Process {
     /// The image it was forked from, if that is known.
     pub forked_from: Option<ImageId>,
     /// Path of the executable.
-    pub executable: String,
+    pub executable: PathBuf,
     /// The command line.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// Start, microseconds since the start of the recording.
     pub started_us: u64,
     /// From its start to its end, or to the last that is known of it.
@@ -264,10 +279,9 @@ impl Profile {
     }
 
     /// Name of the frame's module; empty if unknown.
-    pub fn module_name(&self, frame: &Frame) -> &str {
-        self.modules
-            .get(frame.module as usize)
-            .map_or("", Module::name)
+    pub fn module_name(&self, frame: &Frame) -> Cow<'_, str> {
+        let module = self.modules.get(frame.module as usize);
+        module.map(Module::name).unwrap_or_default()
     }
 
     /// Calls were counted and not recorded: nothing is temporary, leaked,

@@ -4,7 +4,7 @@
 //! A [`StackSet`] has no time, no processes and no single blocks; a
 //! [`Profile`] that has them turns into one.
 
-use crate::model::{Process, Profile, Site};
+use crate::model::{Process, Profile, Site, command_text};
 
 /// A figure that a stack can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -152,7 +152,7 @@ impl StackSet {
             .map(|frame| StackFrame {
                 function: frame.function.clone(),
                 signature: frame.signature.clone(),
-                module: profile.module_name(frame).to_owned(),
+                module: profile.module_name(frame).into_owned(),
                 file: frame.file.clone(),
                 line: frame.line,
                 column: frame.column,
@@ -162,7 +162,7 @@ impl StackSet {
             .collect();
         let sites = processes.iter().flat_map(|process| &process.sites);
         Self {
-            title: profile.recording.command.join(" "),
+            title: command_text(&profile.recording.command),
             frames,
             stacks: sites.map(counted).collect(),
             known: Known::ALL,

@@ -8,9 +8,11 @@
 //! without a new format number; fields may be added. Sites, of which there may be
 //! very many, are written by `json_sites`.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use allotrope_profile::{Frame, Process, Profile, Totals};
+use allotrope_text::text_of_os;
 use allotrope_trace::model::Exit;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -72,7 +74,7 @@ struct ExitForm(Exit);
 struct FrameForm<'a> {
     function: &'a str,
     signature: &'a str,
-    module: &'a str,
+    module: Cow<'a, str>,
     file: &'a str,
     line: u32,
     column: u32,
@@ -89,7 +91,7 @@ struct ProcessForm<'a> {
     id: u32,
     pid: u32,
     parent_pid: u32,
-    command: &'a [String],
+    command: Vec<Cow<'a, str>>,
     exit: ExitForm,
     duration_us: u64,
     complete: bool,
@@ -198,7 +200,11 @@ fn process_form(process: &Process, counts_only: bool) -> ProcessForm<'_> {
         id: process.id,
         pid: process.pid,
         parent_pid: process.parent_pid,
-        command: &process.command,
+        command: process
+            .command
+            .iter()
+            .map(|word| text_of_os(word))
+            .collect(),
         exit: ExitForm(process.exit),
         duration_us: process.duration_us,
         complete: process.complete,

@@ -177,7 +177,7 @@ impl<'a> Reading<'a> {
             caller: Vec::new(),
         };
         for frame in &profile.frames {
-            let glue = glue.has_function(profile.module_name(frame), &frame.function);
+            let glue = glue.has_function(&profile.module_name(frame), &frame.function);
             reading.glue.push(glue);
             let next = headlines.len() as u32;
             let place = (&frame.function, &frame.file, frame.line, frame.module);

@@ -1,6 +1,9 @@
 //! What a reader must know before trusting the figures, in sentences.
 
+use std::path::Path;
+
 use allotrope_profile::{Process, Profile};
+use allotrope_text::text_of_path;
 use allotrope_trace::model::LossReason;
 
 use crate::numbers::{count, duration};
@@ -24,13 +27,14 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
     for process in &profile.processes {
         all.extend(of_process(process));
     }
-    let mut unoptimised: Vec<&str> = Vec::new();
+    let mut unoptimised: Vec<&Path> = Vec::new();
     for process in &profile.processes {
         if process.unoptimised == Some(true) && !unoptimised.contains(&&*process.executable) {
             unoptimised.push(&process.executable);
         }
     }
     all.extend(unoptimised.iter().map(|executable| {
+        let executable = text_of_path(executable);
         format!(
             "{executable} was built without optimisation: its counts say little about an \
              optimised build."
@@ -48,9 +52,10 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
         };
         let same_pid = |process: &&Process| process.pid == image.pid;
         let executable = match profile.processes.iter().find(same_pid) {
-            Some(process) if image.executable.is_empty() => &process.executable,
+            Some(process) if image.executable.as_os_str().is_empty() => &process.executable,
             _ => &image.executable,
         };
+        let executable = text_of_path(executable);
         all.push(format!(
             "Process {} ({executable}) was {how}: {}",
             image.pid, image.reason

@@ -4,7 +4,7 @@
 use crate::error::{CutReason, ReadError};
 
 /// What a trace begins with.
-pub(crate) const MAGIC: [u8; 8] = *b"ALLOTROP";
+pub const MAGIC: [u8; 8] = *b"ALLOTROP";
 /// Changes when an older reader would misread a newer file.
 pub(crate) const MAJOR: u16 = 2;
 /// Changes when something is added that an older reader may skip.

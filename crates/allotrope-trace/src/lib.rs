@@ -44,6 +44,7 @@ mod totals;
 mod varint;
 mod writer;
 
+pub use chunk::MAGIC;
 pub use error::{Cut, CutReason, ReadError, WriteError};
 pub use reader::{Entries, Entry, Outline, Outlined, TraceReader};
 pub use source::Source;

@@ -7,6 +7,9 @@
 
 mod window;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
 pub use window::{
     Descriptors, EpochMark, LeftOpen, Quiet, Window, WindowCounts, WindowEnd, WindowSums,
 };
@@ -120,7 +123,7 @@ pub struct Recording {
     /// Version of the tool that wrote the file, e.g. `0.1.0`.
     pub tool_version: String,
     /// The command that was recorded.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// Start, in nanoseconds since 1970 UTC.
     pub started_unix_ns: u64,
     /// Tick at the start.
@@ -173,9 +176,9 @@ pub struct ImageStart {
     /// the events below `ordinal` happened before it.
     pub fork_points: Vec<ForkPoint>,
     /// Path of the executable.
-    pub executable: String,
+    pub executable: PathBuf,
     /// The command line.
-    pub command: Vec<String>,
+    pub command: Vec<OsString>,
     /// When the recorder came up in it.
     pub tick: u64,
 }
@@ -254,7 +257,7 @@ pub struct Module {
     /// The module.
     pub module: ModuleId,
     /// Path as the program's loader knew it.
-    pub path: String,
+    pub path: PathBuf,
     /// GNU build id; empty where there is none.
     pub build_id: Vec<u8>,
 }
@@ -630,7 +633,7 @@ pub struct Unrecorded {
     /// Its process id.
     pub pid: u32,
     /// The executable.
-    pub executable: String,
+    pub executable: PathBuf,
     /// Why, as a sentence with a remedy.
     pub reason: String,
     /// It was recorded, but not all of what it allocated.

@@ -2,6 +2,7 @@
 //! Finding the chunks is [`crate::scan`]'s business.
 
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -99,6 +100,20 @@ impl<S: Source> TraceReader<S> {
     /// Where the readable part ends and why, unless the trace is complete.
     pub fn cut_at(&self) -> Option<Cut> {
         self.scan.cut
+    }
+
+    /// Copies what lies behind the readable part, as it is, and gives its length.
+    pub fn copy_unreadable(&self, to: &mut impl Write) -> io::Result<u64> {
+        let length = self.source.length()?;
+        let mut block = vec![0; 1 << 16];
+        let mut offset = self.scan.end;
+        while offset < length {
+            let part = block.len().min((length - offset) as usize);
+            self.source.read_exact_at(&mut block[..part], offset)?;
+            to.write_all(&block[..part])?;
+            offset += part as u64;
+        }
+        Ok(length.saturating_sub(self.scan.end))
     }
 
     /// Everything in the readable part, in file order. Ends after an error.

@@ -2,9 +2,7 @@
 //! records and events are coded is for [`crate::records`] and
 //! [`crate::events`] to say.
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 
 use zstd::bulk::Compressor;
 use zstd::zstd_safe::{CParameter, compress_bound};
@@ -69,14 +67,6 @@ struct Pending {
     payload: Vec<u8>,
     count: u32,
     body: Vec<u8>,
-}
-
-impl TraceWriter<File> {
-    /// Creates the file, replacing one of that name, and writes the header.
-    pub fn create(path: &Path) -> Result<Self, WriteError> {
-        let file = File::create(path).map_err(|source| WriteError::Io { offset: 0, source })?;
-        Self::new(file)
-    }
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -168,6 +158,12 @@ impl<W: Write> TraceWriter<W> {
         self.payload.clear();
         self.payload.extend(self.totals.to_bytes());
         self.write_chunk(Coding::Raw, kind::END, &[], 0, &[])?;
+        self.flush()?;
+        Ok(self.sink)
+    }
+
+    /// Gives the sink back without closing the trace, which counts as cut.
+    pub fn into_unfinished(mut self) -> Result<W, WriteError> {
         self.flush()?;
         Ok(self.sink)
     }

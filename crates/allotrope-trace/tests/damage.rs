@@ -338,7 +338,7 @@ fn a_missing_file_is_an_error_that_says_so() {
 fn a_file_on_disk_is_read_as_bytes_are() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
-    let mut writer = TraceWriter::create(&path).unwrap();
+    let mut writer = TraceWriter::new(std::fs::File::create(&path).unwrap()).unwrap();
     writer.write(&clock(7)).unwrap();
     writer.finish().unwrap();
     let reader = TraceReader::open(&path).unwrap();

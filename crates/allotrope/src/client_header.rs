@@ -67,8 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 
 /// A module map of another library may well lie in the same folder.
 fn refuse_foreign(path: &Path, mark: &str) -> Result<(), Failure> {
-    match fs::read_to_string(path) {
-        Ok(text) if !text.contains(mark) => {
+    match fs::read(path) {
+        Ok(bytes) if !String::from_utf8_lossy(&bytes).contains(mark) => {
             let sentence = anyhow!(
                 "{} is another file of that name; choose a folder of its own",
                 path.display()
@@ -84,7 +84,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());
     }
-    fs::write(path, text)
+    allotrope_files::write(path, text)
         .with_context(|| format!("cannot write {}", path.display()))
         .status(FAILED)
 }

@@ -1,10 +1,11 @@
 //! `allotrope export`: a recording, or what another tool wrote, in a format
 //! that other tools open. The formats are `allotrope-formats`'.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, ErrorKind, Write};
+use std::fs;
+use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
+use allotrope_files::Output;
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
 use allotrope_profile::stack_set::StackSet;
 use anyhow::{Context, anyhow};
@@ -116,10 +117,11 @@ pub fn create<'a>(
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let created = File::create(path).and_then(|file| {
-        let mut output = BufWriter::new(file);
+    let created = Output::create(path).and_then(|output| {
+        let mut output = BufWriter::new(output);
         write(&mut output)?;
-        output.flush()
+        let output = output.into_inner().map_err(IntoInnerError::into_error)?;
+        output.finish()
     });
     created
         .with_context(|| format!("cannot write {}", path.display()))

@@ -36,15 +36,17 @@ use program_state::Change;
 use signals::{Job, Received};
 
 pub use collector_process::NAME as COLLECTOR_NAME;
+pub use output_file::replaceable;
 pub use program::search;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 The program runs as it always does: its input, output, signals and exit status
 are its own, and its children are recorded too. The recording ends when the last
-recorded process has. The trace begins as .allotrope-PID.partial in the folder
-where it will lie and gets its name as soon as the program has started; it can be
-read up to where it ends even if everything is killed.
+recorded process has. The trace begins under a hidden name in the folder where it
+will lie and gets its own as soon as the program has started; only its owner can
+read it until it is complete. It can be read up to where it ends even if
+everything is killed.
 
 Exit status: the program's own; 128+N if signal N ended it; 125 if the recording
 failed or the program can not be recorded; 126 if it can not be executed; 127 if
@@ -61,6 +63,9 @@ pub struct Arguments {
     /// Write the trace to FILE [default: PROGRAM.PID.allotrope]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace FILE even if it is no trace
+    #[arg(long)]
+    force: bool,
     /// Record neither child processes nor what the program execs
     #[arg(long)]
     no_follow: bool,
@@ -132,7 +137,8 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
     let servers = arguments.debug_files.servers().status(RECORD_FAILED)?;
     let (debug_folders, sysroot) = arguments.debug_files.absolute().status(RECORD_FAILED)?;
-    let output = OutputFile::create(arguments.output.as_deref()).status(RECORD_FAILED)?;
+    let output =
+        OutputFile::create(arguments.output.as_deref(), arguments.force).status(RECORD_FAILED)?;
     let start = Start {
         on_full: match arguments.on_full {
             WhenFull::Block => OnFull::Block,
@@ -146,6 +152,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         debuginfod_servers: servers,
         counts_only: arguments.counts_only,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        made: output.made().status(RECORD_FAILED)?,
         ..Start::new(output.partial(), program.command())
     };
     let (collector, messages) = CollectorProcess::start(start)

@@ -9,9 +9,10 @@ use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use allotrope_files::NewFile;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, StatVfsMountFlags};
 
@@ -208,23 +209,10 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
 /// Written under a name of its own, then renamed: another run may do the same
 /// now, and a half-written library must never be loaded.
 fn write(library: &Library, folder: &Path, path: &Path) -> io::Result<()> {
-    let temporary = folder.join(format!(".{}-{}", library.prefix, std::process::id()));
-    let _ = fs::remove_file(&temporary);
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o755)
-        .open(&temporary)
-        .and_then(|mut file| {
-            // Whatever the umask took away.
-            file.set_permissions(fs::Permissions::from_mode(0o755))?;
-            file.write_all(library.bytes)
-        })
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    // Whatever the umask would take away.
+    let mut file = NewFile::in_folder(folder)?.with_mode(0o755);
+    file.write_all(library.bytes)?;
+    file.finish(path)
 }
 
 /// `LD_PRELOAD` for a program to be recorded: the recorder first, for behind
@@ -257,6 +245,7 @@ pub fn preload_list(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn candidate(folder: PathBuf) -> Candidate {
         Candidate {

@@ -1,7 +1,9 @@
 //! `allotrope completions` and `allotrope man`: files for a shell and for man(1),
 //! made from the command line's declaration.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::CommandFactory;
@@ -39,7 +41,7 @@ pub fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
 pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
     let command = without_hidden();
     if let Some(folder) = &arguments.output {
-        clap_mangen::generate_to(command, folder)
+        write_pages(command, folder)
             .with_context(|| format!("cannot write manual pages into {}", folder.display()))
             .status(BAD_INPUT)?;
         return Ok(FINE);
@@ -50,6 +52,17 @@ pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
         .context("cannot make the manual page")
         .status(FAILED)?;
     print(&page)
+}
+
+/// Made in a folder of our own: clap_mangen follows what links it meets.
+fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
+    let made = tempfile::tempdir()?;
+    clap_mangen::generate_to(command, made.path())?;
+    for page in fs::read_dir(made.path())? {
+        let page = page?;
+        allotrope_files::write(&folder.join(page.file_name()), fs::read(page.path())?)?;
+    }
+    Ok(())
 }
 
 /// The commands that processes of ours call each other by are nobody's to type.

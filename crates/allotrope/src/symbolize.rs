@@ -6,21 +6,22 @@
 //! of the build that ran are used: a wrong name is worse than none.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufWriter, IntoInnerError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use allotrope_files::{Output, Target};
 use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Resolved, SymbolError, Work};
 use allotrope_trace::model::{
     Frame, ImageId, Location, MappingId, Module, ModuleId, NO_MAPPING, Record, Symbols,
 };
-use allotrope_trace::{Entry, TraceReader, TraceWriter};
+use allotrope_trace::{CutReason, Entry, TraceReader, TraceWriter};
 use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::progress::{self, Progress};
+use crate::record;
 use crate::trace;
 
 /// Shown at the end of the subcommand's help.
@@ -42,6 +43,9 @@ pub struct Arguments {
     /// Write to FILE [default: replace the trace]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace FILE even if it is no trace
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     debug_files: DebugFiles,
     /// Use this file, a module or its debug file, for the module of its build id
@@ -70,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut tally = Tally::default();
     let found = name_modules(arguments, &contents, &locator, &progress, &mut tally);
     let output = arguments.output.as_deref().unwrap_or(path);
-    rewrite(&trace, found, output, &progress)?;
+    rewrite(&trace, found, output, arguments.force, &progress)?;
     progress.finish();
     for warning in locator.take_complaints() {
         tally.warnings.push(warning);
@@ -97,13 +101,13 @@ fn check_given(locator: &Locator, contents: &Contents, trace: &Path) -> Result<(
             continue;
         }
         let same_name = |module: &&Module| {
-            let name = Path::new(&module.path).file_name();
+            let name = module.path.file_name();
             name.is_some() && name == file.file_name()
         };
         let ran = match contents.modules.iter().find(same_name) {
             Some(module) => format!(
                 "{} ran with {}",
-                module.path,
+                module.path.display(),
                 if module.build_id.is_empty() {
                     "none".to_owned()
                 } else {
@@ -276,17 +280,17 @@ fn load(
     tally: &mut Tally,
 ) -> Option<ModuleSymbols> {
     // Code that is in no file has no absolute path (`linux-vdso.so.1`).
-    if !module.path.starts_with('/') {
+    if !module.path.is_absolute() {
         return None;
     }
     if module.build_id.is_empty() && !arguments.unverified {
         tally.warnings.push(format!(
             "{} was recorded without a build id, so that no file can be told to be the one that ran; --unverified takes what is there",
-            module.path
+            module.path.display()
         ));
         return None;
     }
-    match ModuleSymbols::load(locator, Path::new(&module.path), &module.build_id, None) {
+    match ModuleSymbols::load(locator, &module.path, &module.build_id, None) {
         Ok(symbols) => Some(symbols),
         Err(error) => {
             if !matches!(error, SymbolError::NotAFile { .. }) {
@@ -367,25 +371,16 @@ fn rewrite(
     trace: &TraceReader,
     symbols: Vec<Symbols>,
     output: &Path,
+    force: bool,
     progress: &Progress,
 ) -> Result<(), Failure> {
-    // A link is to stay one.
-    let target = fs::canonicalize(output).unwrap_or_else(|_| output.to_owned());
-    let folder = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
+    let target = match Target::of(output) {
+        Ok(stream @ Target::Stream(_)) => stream,
+        _ => record::replaceable(output, force).status(BAD_INPUT)?,
     };
-    let partial = folder.join(format!(".allotrope-{}.partial", std::process::id()));
-    let written = write(trace, symbols, &partial, progress).and_then(|()| {
-        if let Ok(metadata) = fs::metadata(&target) {
-            fs::set_permissions(&partial, metadata.permissions())?;
-        }
-        fs::rename(&partial, &target)?;
-        Ok(())
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
+    let written = Output::at(target)
+        .map_err(anyhow::Error::from)
+        .and_then(|output| write(trace, symbols, output, progress));
     written
         .with_context(|| format!("cannot write {}; it is as it was", output.display()))
         .status(FAILED)
@@ -394,10 +389,10 @@ fn rewrite(
 fn write(
     trace: &TraceReader,
     symbols: Vec<Symbols>,
-    path: &Path,
+    output: Output,
     progress: &Progress,
 ) -> anyhow::Result<()> {
-    let mut writer = TraceWriter::new(BufWriter::new(File::create(path)?))?;
+    let mut writer = TraceWriter::new(BufWriter::new(output))?;
     let mut events = Vec::new();
     let total = trace.readable_bytes();
     for entry in trace.entries() {
@@ -419,16 +414,20 @@ fn write(
         writer.write(&Record::Symbols(symbols))?;
     }
     // One that was cut stays one that was cut: something is missing.
-    let is_complete = trace.is_complete();
-    if !is_complete {
-        writer.flush()?;
-        return Ok(());
-    }
-    let file = writer
-        .finish()?
-        .into_inner()
-        .map_err(|it| it.into_error())?;
-    file.sync_all()?;
+    let was_closed = match trace.cut_at() {
+        None => true,
+        Some(cut) => cut.reason == CutReason::TrailingBytes,
+    };
+    let mut output = if was_closed {
+        writer.finish()?
+    } else {
+        writer.into_unfinished()?
+    };
+    // Somebody may know how to mend it.
+    trace.copy_unreadable(&mut output)?;
+    let output = output.into_inner().map_err(IntoInnerError::into_error)?;
+    output.sync()?;
+    output.finish()?;
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 //! allocate with accepted numbers. Everything about it is `allotrope-gate`'s;
 //! here arguments become its options and its report is printed.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -312,7 +312,7 @@ fn list(configuration: &Configuration) -> Result<u8, Failure> {
 fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failure> {
     let mut bytes = Vec::new();
     outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
-        .and_then(|()| fs::write(file, &bytes))
+        .and_then(|()| allotrope_files::write(file, &bytes))
         .with_context(|| format!("cannot write {}", file.display()))
         .status(FAILED)
 }

@@ -67,7 +67,7 @@ fn told(records: &[RuntimeSymbols]) -> Vec<(ImageId, u64, String, bool)> {
 fn names_are_told_once_and_again_when_other_code_stands_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
-    let mut trace = TraceFile::create(&path).unwrap();
+    let mut trace = TraceFile::create(&path, None).unwrap();
     let mut names = RuntimeNames::default();
     names.round(&mut trace);
     assert!(names.thread.is_none(), "nobody needs it");
@@ -124,7 +124,7 @@ fn what_the_queue_has_no_room_for_waits_its_turn() {
         ..RuntimeNames::default()
     };
     let folder = tempfile::tempdir().unwrap();
-    let mut trace = TraceFile::create(&folder.path().join("trace")).unwrap();
+    let mut trace = TraceFile::create(&folder.path().join("trace"), None).unwrap();
     for address in 0..5 {
         names.ask(0, address, true);
     }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::{Process, Profile};
+use allotrope_profile::{Process, Profile, command_text};
 use allotrope_trace::model::Exit;
 
 use crate::numbers::{duration, moment};
@@ -19,7 +19,7 @@ pub(super) fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let width = options.style.columns();
-    let command = middle(&clean(&profile.recording.command.join(" ")), width);
+    let command = middle(&clean(&command_text(&profile.recording.command)), width);
     writeln!(out, "{}", options.style.paint(Role::Title, &command))?;
     let mut facts = Vec::new();
     if profile.recording.started_unix_ns > 0 {
@@ -45,7 +45,7 @@ pub(super) fn write(
         writeln!(out, "{}", middle(&clean(window), width))?;
     }
     if let (Some(id), Some(process)) = (options.process, processes(profile, options).next()) {
-        let line = format!("process {id}: {}", clean(&process.command.join(" ")));
+        let line = format!("process {id}: {}", clean(&command_text(&process.command)));
         writeln!(out, "{}", middle(&line, width))?;
     }
     Ok(())

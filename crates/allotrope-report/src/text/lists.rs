@@ -177,7 +177,7 @@ pub(super) fn place(profile: &Profile, frame: &Frame, room: usize) -> Option<Str
     if frame.file.is_empty() {
         let module = profile.module_name(frame);
         // `module+0x1f` has said it.
-        let said = module.is_empty() || frame.function.starts_with(module);
+        let said = module.is_empty() || frame.function.starts_with(&*module);
         return (!said).then(|| middle(&crate::shorten::clean(&format!("in {module}")), room));
     }
     let line = match frame.line {

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use allotrope_profile::{Process, Profile};
+use allotrope_text::{text_of_os, text_of_path};
 
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::processes;
@@ -239,10 +240,12 @@ fn cells(process: &Process) -> [String; 8] {
 
 /// The command line, its program without folders.
 fn command(process: &Process) -> String {
-    let mut words = process.command.iter().map(String::as_str);
-    let program = words.next().unwrap_or(&process.executable);
-    let program = program.rsplit('/').next().unwrap_or(program);
-    let all: Vec<&str> = std::iter::once(program).chain(words).collect();
+    let mut words = process.command.iter().map(|word| text_of_os(word));
+    let program = words
+        .next()
+        .unwrap_or_else(|| text_of_path(&process.executable));
+    let program = program.rsplit('/').next().unwrap_or(&program).to_owned();
+    let all: Vec<_> = std::iter::once(program.into()).chain(words).collect();
     clean(&all.join(" "))
 }
 

@@ -7,6 +7,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use allotrope_files::NewFile;
+
 use super::{Index, VERSION};
 use crate::error::hexadecimal;
 
@@ -89,17 +91,12 @@ impl IndexCache {
         write: impl FnOnce(&File) -> io::Result<bool>,
     ) -> io::Result<bool> {
         fs::create_dir_all(&self.folder)?;
-        let name = format!("{}.{}.partial", hexadecimal(build_id), unique());
-        let partial = self.folder.join(name);
-        let written = File::create_new(&partial).and_then(|file| write(&file));
         let path = self.path(build_id);
-        let kept = match written {
-            Ok(true) => fs::rename(&partial, &path).map(|()| true),
+        let new = NewFile::in_folder(&self.folder)?;
+        let kept = match write(new.file()) {
+            Ok(true) => new.finish(&path).map(|()| true),
             other => other,
         };
-        if !matches!(kept, Ok(true)) {
-            let _ = fs::remove_file(&partial);
-        }
         self.shrink(&path);
         kept
     }
@@ -137,14 +134,6 @@ impl IndexCache {
             total -= length;
         }
     }
-}
-
-/// A number that no other thread or process uses now.
-fn unique() -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{}-{count}", std::process::id())
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use allotrope_files::NewFile;
 use ureq::Agent;
 use ureq::tls::{RootCerts, TlsConfig};
 
@@ -182,22 +183,17 @@ fn save(
 ) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::create_dir_all(folder)?;
-    let partial = folder.join(format!("debuginfo.{}.partial", std::process::id()));
-    let written =
-        copy(from, expected, &partial, progress).and_then(|()| fs::rename(&partial, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    written
+    let mut new = NewFile::in_folder(folder)?;
+    copy(from, expected, &mut new, progress)?;
+    new.finish(path)
 }
 
 fn copy(
     mut from: impl Read,
     expected: Option<u64>,
-    to: &Path,
+    file: &mut NewFile,
     progress: &Progress,
 ) -> io::Result<()> {
-    let mut file = fs::File::create(to)?;
     let mut buffer = vec![0; 64 << 10];
     let mut length = 0;
     loop {

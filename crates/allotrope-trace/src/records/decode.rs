@@ -1,6 +1,9 @@
 //! Bytes to records. The bytes come from a file nobody vouches for: lists are
 //! only as long as there are bytes for them, text is checked to be UTF-8.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use super::{contradicting_nodes, contradiction, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
@@ -87,7 +90,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
         }),
         tag::MODULE => Record::Module(Module {
             module: from.varint_u32()?,
-            path: string(from)?,
+            path: raw(from)?,
             build_id: bytes(from)?.to_vec(),
         }),
         tag::MAPPING => Record::Mapping(mapping(from)?),
@@ -124,7 +127,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
         tag::RUNTIME_SYMBOLS => Record::RuntimeSymbols(runtime_symbols(from)?),
         tag::UNRECORDED => Record::Unrecorded(Unrecorded {
             pid: from.varint_u32()?,
-            executable: string(from)?,
+            executable: raw(from)?,
             reason: string(from)?,
             partly: from.varint()? != 0,
         }),
@@ -142,6 +145,11 @@ fn string(from: &mut Cursor<'_>) -> Result<String, Malformed> {
     std::str::from_utf8(bytes(from)?)
         .map(str::to_owned)
         .map_err(|_| Malformed("a text is not UTF-8"))
+}
+
+/// A path or an argument, which may hold any bytes.
+fn raw<T: From<OsString>>(from: &mut Cursor<'_>) -> Result<T, Malformed> {
+    Ok(OsString::from_vec(bytes(from)?.to_vec()).into())
 }
 
 /// A list whose elements take at least a byte each.
@@ -172,7 +180,7 @@ fn optional_u32(from: &mut Cursor<'_>) -> Result<Option<u32>, Malformed> {
 fn recording(from: &mut Cursor<'_>) -> Result<Recording, Malformed> {
     Ok(Recording {
         tool_version: string(from)?,
-        command: list(from, string)?,
+        command: list(from, raw)?,
         started_unix_ns: from.varint()?,
         started_tick: from.varint()?,
         system: string(from)?,
@@ -201,8 +209,8 @@ fn image_start(from: &mut Cursor<'_>) -> Result<ImageStart, Malformed> {
                 ordinal: from.varint()?,
             })
         })?,
-        executable: string(from)?,
-        command: list(from, string)?,
+        executable: raw(from)?,
+        command: list(from, raw)?,
         tick: from.varint()?,
     })
 }

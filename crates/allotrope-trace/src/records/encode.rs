@@ -1,5 +1,8 @@
 //! Records to bytes.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+
 use super::tag;
 use crate::model::{
     Counts, Exit, Frame, ImageStart, Location, Origin, Record, Recording, StackNode, Symbols,
@@ -46,7 +49,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
         Record::ThreadEnd(it) => numbers(out, tag::THREAD_END, &[it.thread.into(), it.tick]),
         Record::Module(it) => {
             put(out, it.module.into());
-            string(&it.path, out);
+            raw(&it.path, out);
             bytes(&it.build_id, out);
             tag::MODULE
         }
@@ -97,7 +100,7 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
         }
         Record::Unrecorded(it) => {
             put(out, it.pid.into());
-            string(&it.executable, out);
+            raw(&it.executable, out);
             string(&it.reason, out);
             put(out, it.partly.into());
             tag::UNRECORDED
@@ -122,10 +125,15 @@ fn string(value: &str, out: &mut Vec<u8>) {
     bytes(value.as_bytes(), out);
 }
 
-fn strings(values: &[String], out: &mut Vec<u8>) {
+/// A path or an argument, which may hold any bytes.
+fn raw(value: impl AsRef<OsStr>, out: &mut Vec<u8>) {
+    bytes(value.as_ref().as_bytes(), out);
+}
+
+fn raws(values: &[OsString], out: &mut Vec<u8>) {
     put(out, values.len() as u64);
     for value in values {
-        string(value, out);
+        raw(value, out);
     }
 }
 
@@ -139,7 +147,7 @@ fn optional(value: Option<u64>, out: &mut Vec<u8>) {
 
 fn recording(it: &Recording, out: &mut Vec<u8>) -> u64 {
     string(&it.tool_version, out);
-    strings(&it.command, out);
+    raws(&it.command, out);
     numbers(out, tag::RECORDING, &[it.started_unix_ns, it.started_tick]);
     string(&it.system, out);
     string(&it.architecture, out);
@@ -184,8 +192,8 @@ fn image_start(it: &ImageStart, out: &mut Vec<u8>) -> u64 {
     for point in &it.fork_points {
         numbers(out, tag::IMAGE_START, &[point.stream.into(), point.ordinal]);
     }
-    string(&it.executable, out);
-    strings(&it.command, out);
+    raw(&it.executable, out);
+    raws(&it.command, out);
     put(out, it.tick);
     tag::IMAGE_START
 }

@@ -1,16 +1,26 @@
 //! The trace's place. Its default name holds the program's process id, which
 //! is not known before the program runs, and the collector must be ready by
-//! then. So the file begins as `.allotrope-PID.partial` (PID: of `allotrope
-//! record`) in the folder where it will lie, and gets its name as soon as the
+//! then. So the file begins under a random hidden name (`.allotrope-….partial`)
+//! in the folder where it will lie, and gets its name as soon as the
 //! program has started: long before anything can happen to the recording, and
 //! not before it is certain that there is one. What fails earlier leaves
 //! nothing behind and destroys no earlier trace.
+//!
+//! Until the trace is complete only its owner can read it. A file that is no
+//! trace is replaced only if the user insists.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use allotrope_collector::protocol::MadeFile;
+use allotrope_files::{NewFile, Target};
+use allotrope_text::shown_path;
+use allotrope_trace::MAGIC;
 use anyhow::{Context, Result, bail};
+use rustix::fs::OFlags;
 
 /// Where the trace is, and where it will be.
 #[derive(Debug)]
@@ -18,37 +28,43 @@ pub struct OutputFile {
     folder: PathBuf,
     /// The name that the user gave.
     given: Option<PathBuf>,
+    /// Where the file began.
     partial: PathBuf,
+    /// Until it has its name.
+    file: Option<NewFile>,
     published: Option<PathBuf>,
+    /// Whatever is there may be replaced.
+    force: bool,
 }
 
 impl OutputFile {
     /// Makes the file, empty.
-    pub fn create(given: Option<&Path>) -> Result<Self> {
-        let given = given.map(resolve).transpose()?;
+    pub fn create(given: Option<&Path>, force: bool) -> Result<Self> {
+        let target = given.map(|given| replaceable(given, force)).transpose()?;
+        let given = target.as_ref().map(|target| target.path().to_owned());
         let folder = match given.as_deref().map(Path::parent) {
             Some(Some(parent)) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
         };
         let folder = fs::canonicalize(&folder)
-            .with_context(|| format!("cannot write the trace into {}", folder.display()))?;
-        let partial = folder.join(format!(".allotrope-{}.partial", std::process::id()));
-        OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&partial)
-            .with_context(|| {
-                format!(
-                    "cannot write the trace into {}; name another file by -o",
-                    folder.display()
-                )
-            })?;
+            .with_context(|| format!("cannot write the trace into {}", shown_path(&folder)))?;
+        let file = NewFile::in_folder(&folder).with_context(|| {
+            format!(
+                "cannot write the trace into {}; name another file by -o",
+                shown_path(&folder)
+            )
+        })?;
+        let file = match &target {
+            Some(target) => file.for_target(target),
+            None => file,
+        };
         Ok(Self {
             folder,
             given,
-            partial,
+            partial: file.path().to_owned(),
+            file: Some(file),
             published: None,
+            force,
         })
     }
 
@@ -57,8 +73,24 @@ impl OutputFile {
         &self.partial
     }
 
+    /// What tells the file from any other of its name.
+    pub fn made(&self) -> Result<Option<MadeFile>> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        let id = file.id().context("cannot examine the trace file")?;
+        Ok(Some(MadeFile {
+            device: id.device,
+            inode: id.inode,
+            mode: file.mode(),
+        }))
+    }
+
     /// Gives the file its name, now that the program runs.
     pub fn publish(&mut self, program: &OsStr, pid: u32) -> Result<()> {
+        let Some(file) = self.file.take() else {
+            return Ok(());
+        };
         let path = match &self.given {
             Some(path) => path.clone(),
             None => {
@@ -71,15 +103,26 @@ impl OutputFile {
             Some(name) => self.folder.join(name),
             None => path.clone(),
         };
-        fs::rename(&self.partial, &place).with_context(|| {
-            format!(
-                "cannot name the trace {}; it is {}",
-                path.display(),
-                self.partial.display()
-            )
-        })?;
-        self.published = Some(path);
-        Ok(())
+        // What was there when the recording began may be another file by now.
+        let named = match replaceable(&place, self.force) {
+            Ok(_) => file
+                .name(&place)
+                .map(drop)
+                .map_err(|(error, file)| (anyhow::Error::new(error), file)),
+            Err(error) => Err((error, file)),
+        };
+        let Err((error, file)) = named else {
+            self.published = Some(path);
+            return Ok(());
+        };
+        // The recording goes on; it is not to be deleted with this.
+        file.keep().context("cannot keep the trace")?;
+        self.published = Some(self.partial.clone());
+        Err(error.context(format!(
+            "cannot name the trace {}; it is {}",
+            shown_path(&path),
+            shown_path(&self.partial)
+        )))
     }
 
     /// The file as the user would name it.
@@ -93,44 +136,44 @@ impl OutputFile {
     }
 }
 
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        if self.published.is_none() {
-            let _ = fs::remove_file(&self.partial);
+/// The file that is meant, if a trace may be written there: nothing, an empty
+/// file, or an earlier trace; anything in a regular file if the user insists.
+pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
+    let target = Target::of(given)
+        .with_context(|| format!("the trace cannot be written to {}", shown_path(given)))?;
+    match &target {
+        Target::New(_) => {}
+        Target::Stream(_) => bail!(
+            "the trace cannot be written to {}, which is no regular file",
+            shown_path(given)
+        ),
+        Target::Regular(path, metadata) => {
+            if metadata.len() > 0 && !force && !is_trace(path) {
+                bail!(
+                    "{} is no trace; name another file by -o, or replace it with --force",
+                    shown_path(given)
+                );
+            }
         }
     }
+    Ok(target)
 }
 
-/// The file that is meant: a link's target, for the link is to stay one.
-fn resolve(given: &Path) -> Result<PathBuf> {
-    let Ok(metadata) = fs::metadata(given) else {
-        if given.file_name().is_none() {
-            bail!("{} names no file; name one by -o", given.display());
-        }
-        return Ok(given.to_owned());
-    };
-    if metadata.is_dir() {
-        bail!(
-            "the trace cannot be written to {}, which is a folder; name a file in it by -o",
-            given.display()
-        );
-    }
-    if !metadata.is_file() {
-        bail!(
-            "the trace cannot be written to {}, which is no regular file",
-            given.display()
-        );
-    }
-    if fs::symlink_metadata(given).is_ok_and(|link| link.is_symlink()) {
-        return fs::canonicalize(given)
-            .with_context(|| format!("cannot follow the link {}", given.display()));
-    }
-    Ok(given.to_owned())
+/// Whether the file begins as traces do.
+fn is_trace(path: &Path) -> bool {
+    let mut start = [0; MAGIC.len()];
+    OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
+        .open(path)
+        .and_then(|mut file| file.read_exact(&mut start))
+        .is_ok_and(|()| start == MAGIC)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -141,16 +184,22 @@ mod tests {
         names
     }
 
+    const EARLIER: &[u8] = b"ALLOTROP, an earlier one";
+
     #[test]
     fn an_earlier_trace_is_replaced_only_when_the_program_runs() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
-        fs::write(&path, "earlier").unwrap();
-        drop(OutputFile::create(Some(&path)).unwrap());
+        fs::write(&path, EARLIER).unwrap();
+        drop(OutputFile::create(Some(&path), false).unwrap());
         assert_eq!(names(folder.path()), ["trace"]);
-        assert_eq!(fs::read(&path).unwrap(), b"earlier");
+        assert_eq!(fs::read(&path).unwrap(), EARLIER);
 
-        let mut output = OutputFile::create(Some(&path)).unwrap();
+        let mut output = OutputFile::create(Some(&path), false).unwrap();
+        assert_eq!(
+            fs::metadata(output.partial()).unwrap().mode() & 0o777,
+            0o600
+        );
         fs::write(output.partial(), "later").unwrap();
         output.publish(OsStr::new("program"), 7).unwrap();
         assert_eq!(output.path(), path);
@@ -160,12 +209,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_trace_is_replaced_by_force_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("precious.c");
+        fs::write(&path, "int main(void) {}").unwrap();
+        let error = OutputFile::create(Some(&path), false).unwrap_err();
+        assert!(error.to_string().contains("--force"), "{error}");
+        assert_eq!(names(folder.path()), ["precious.c"]);
+        assert!(OutputFile::create(Some(&path), true).is_ok());
+
+        // It may also appear while the recording is being started.
+        fs::remove_file(&path).unwrap();
+        let mut output = OutputFile::create(Some(&path), false).unwrap();
+        fs::write(&path, "int main(void) {}").unwrap();
+        let error = output.publish(OsStr::new("program"), 7).unwrap_err();
+        assert!(format!("{error:#}").contains("--force"), "{error:#}");
+        assert_eq!(output.path(), output.partial());
+        drop(output);
+        assert_eq!(names(folder.path()).len(), 2, "both are there");
+        assert_eq!(fs::read(&path).unwrap(), b"int main(void) {}");
+    }
+
+    #[test]
+    fn an_empty_file_is_replaced() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(OutputFile::create(Some(file.path()), false).is_ok());
+    }
+
+    #[test]
     fn a_link_stays_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let (link, path) = (folder.path().join("link"), folder.path().join("real"));
         fs::write(&path, "").unwrap();
-        std::os::unix::fs::symlink("real", &link).unwrap();
-        let mut output = OutputFile::create(Some(&link)).unwrap();
+        symlink("real", &link).unwrap();
+        let mut output = OutputFile::create(Some(&link), false).unwrap();
         fs::write(output.partial(), "trace").unwrap();
         output.publish(OsStr::new("program"), 7).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
@@ -175,7 +252,10 @@ mod tests {
     #[test]
     fn devices_folders_and_missing_folders_are_refused() {
         let folder = tempfile::tempdir().unwrap();
-        let refusal = |path: &Path| OutputFile::create(Some(path)).unwrap_err().to_string();
+        let refusal = |path: &Path| {
+            let error = OutputFile::create(Some(path), false).unwrap_err();
+            format!("{error:#}")
+        };
         assert!(refusal(Path::new("/dev/null")).contains("no regular file"));
         assert!(refusal(folder.path()).contains("is a folder"));
         assert!(refusal(&folder.path().join("missing/trace")).contains("missing"));

@@ -69,12 +69,9 @@ impl Program {
         })
     }
 
-    /// The command as text, as it stands in the trace.
-    pub fn command(&self) -> Vec<String> {
-        let arguments = self.command.iter();
-        arguments
-            .map(|argument| argument.to_string_lossy().into_owned())
-            .collect()
+    /// The command as the user typed it, as it stands in the trace.
+    pub fn command(&self) -> Vec<OsString> {
+        self.command.clone()
     }
 
     /// Why little of what the program allocates may be seen, if that is known.

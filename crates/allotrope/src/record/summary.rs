@@ -23,7 +23,7 @@ pub fn nothing_recorded(done: &Done) -> anyhow::Error {
         Some(image) => anyhow!(
             "nothing was recorded: process {} ({}): {}",
             image.pid,
-            image.executable,
+            image.executable.display(),
             image.reason
         ),
         None => anyhow!(

@@ -1,0 +1,181 @@
+//! Who may be harmed by writing a file, case by case, in folders of the test's
+//! own. What needs a second user is skipped unless root runs it.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
+use std::path::Path;
+
+use super::*;
+use crate::FileId;
+
+const STRANGER: u32 = 12345;
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+/// What the kernel makes of 0666 in this process.
+fn usual_mode(folder: &Path) -> u32 {
+    let path = folder.join("usual");
+    fs::File::create_new(&path).unwrap();
+    let usual = mode(&path);
+    fs::remove_file(path).unwrap();
+    usual
+}
+
+/// A folder like `/tmp`; `None` where this user cannot make files of another.
+fn shared_folder() -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        return Some(folder);
+    }
+    eprintln!("skipped: only root can make files that belong to another user");
+    None
+}
+
+#[test]
+fn a_file_is_its_owners_alone_until_it_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let mut output = Output::create(&path).unwrap();
+    output.write_all(b"half").unwrap();
+    let hidden = names(folder.path());
+    assert_eq!(hidden.len(), 1, "{hidden:?}");
+    assert!(hidden[0].starts_with(".allotrope-"), "{hidden:?}");
+    assert_eq!(mode(&folder.path().join(&hidden[0])), 0o600);
+    output.finish().unwrap();
+    assert_eq!(names(folder.path()), ["file"]);
+    assert_eq!(mode(&path), usual_mode(folder.path()));
+}
+
+#[test]
+fn an_unfinished_file_leaves_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "before").unwrap();
+    let mut output = Output::create(&path).unwrap();
+    output.write_all(b"half").unwrap();
+    drop(output);
+    assert_eq!(names(folder.path()), ["file"]);
+    assert_eq!(fs::read(&path).unwrap(), b"before");
+}
+
+#[test]
+fn a_file_of_ones_own_keeps_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    fs::write(&path, "before").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4640)).unwrap();
+    write(&path, "after").unwrap();
+    assert_eq!(mode(&path), 0o640);
+    assert_eq!(fs::read(&path).unwrap(), b"after");
+}
+
+#[test]
+fn a_link_of_ones_own_stays_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (link, path) = (folder.path().join("link"), folder.path().join("file"));
+    fs::write(&path, "before").unwrap();
+    symlink("second", &link).unwrap();
+    symlink("file", folder.path().join("second")).unwrap();
+    write(&link, "after").unwrap();
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read(&path).unwrap(), b"after");
+}
+
+#[test]
+fn what_a_stranger_put_into_a_shared_folder_is_refused() {
+    let Some(shared) = shared_folder() else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let precious = home.path().join("precious");
+    fs::write(&precious, "before").unwrap();
+    let link = shared.path().join("link");
+    symlink(&precious, &link).unwrap();
+    lchown(&link, Some(STRANGER), None).unwrap();
+    let error = write(&link, "after").unwrap_err();
+    assert!(error.to_string().contains("another user"), "{error}");
+    assert_eq!(fs::read(&precious).unwrap(), b"before");
+
+    let pipe = shared.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        0o666.into(),
+        0,
+    )
+    .unwrap();
+    lchown(&pipe, Some(STRANGER), None).unwrap();
+    assert!(write(&pipe, "after").is_err());
+}
+
+#[test]
+fn streams_are_written_through() {
+    write(Path::new("/dev/null"), "gone").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&writer);
+    let path = format!("/proc/self/fd/{descriptor}");
+    write(Path::new(&path), "through").unwrap();
+    drop(writer);
+    let mut read = String::new();
+    let mut reader = reader;
+    reader.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "through");
+}
+
+#[test]
+fn a_file_named_by_its_descriptor_is_written_through() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut file = fs::File::create(&path).unwrap();
+    file.write_all(b"before ").unwrap();
+    let inode = fs::metadata(&path).unwrap().ino();
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
+    write(Path::new(&format!("/proc/self/fd/{descriptor}")), "after").unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"before after");
+    assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
+}
+
+#[test]
+fn folders_and_sockets_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(write(folder.path(), "").is_err());
+    assert!(write(&folder.path().join(".."), "").is_err());
+    assert!(write(&socket, "").is_err());
+    let looped = folder.path().join("looped");
+    symlink("looped", &looped).unwrap();
+    assert!(write(&looped, "").is_err());
+}
+
+#[test]
+fn another_file_of_the_same_name_is_not_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = NewFile::in_folder(folder.path()).unwrap();
+    let id = new.id().unwrap();
+    assert!(id.open(new.path()).is_ok());
+    let precious = folder.path().join("precious");
+    fs::write(&precious, "before").unwrap();
+    fs::remove_file(new.path()).unwrap();
+    symlink(&precious, new.path()).unwrap();
+    assert!(id.open(new.path()).is_err(), "a link is not followed");
+    fs::remove_file(new.path()).unwrap();
+    fs::hard_link(&precious, new.path()).unwrap();
+    let error = FileId::open(id, new.path()).unwrap_err();
+    assert!(error.to_string().contains("another file"), "{error}");
+    assert_eq!(fs::read(&precious).unwrap(), b"before");
+}

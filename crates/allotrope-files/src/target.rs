@@ -1,0 +1,105 @@
+//! What a name that is to be written to leads to: links are followed here and
+//! not by the kernel, one at a time, so that each can be checked.
+
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Links followed before they count as a loop; Linux's own limit.
+const MOST_LINKS: usize = 40;
+/// `S_ISVTX` and `S_IWOTH`: a folder such as `/tmp`.
+const STICKY: u32 = 0o1000;
+const WRITABLE_BY_ALL: u32 = 0o002;
+
+/// What is to be written.
+#[derive(Debug)]
+pub enum Target {
+    /// Nothing is there: a file of this name will be made.
+    New(PathBuf),
+    /// A regular file, which will be replaced.
+    Regular(PathBuf, Metadata),
+    /// A character device, a pipe, or a file that is open already and named by
+    /// its descriptor (`/dev/stdout`): it will be written through.
+    Stream(PathBuf),
+}
+
+impl Target {
+    /// Follows the links of `path`; fails if what they lead to can neither be
+    /// replaced nor be written through.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let mut path = path.to_owned();
+        for _ in 0..MOST_LINKS {
+            let metadata = match fs::symlink_metadata(&path) {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    if path.file_name().is_none() {
+                        return Err(refused("it names no file"));
+                    }
+                    return Ok(Self::New(path));
+                }
+                Err(error) => return Err(error),
+            };
+            let kind = metadata.file_type();
+            if kind.is_file() {
+                return Ok(Self::Regular(path, metadata));
+            }
+            if kind.is_dir() {
+                return Err(refused("it is a folder; name a file"));
+            }
+            let folder = folder_of(&path);
+            if is_laid_by_a_stranger(&folder, &metadata)? {
+                return Err(refused(
+                    "another user put a link or a pipe of that name into a folder that all can write to; name another file",
+                ));
+            }
+            if kind.is_char_device() || kind.is_fifo() {
+                return Ok(Self::Stream(path));
+            }
+            if !kind.is_symlink() {
+                return Err(refused("it is neither a regular file nor a stream"));
+            }
+            // What a descriptor leads to need not have a name.
+            if is_proc(&folder) {
+                return match fs::metadata(&path)?.is_dir() {
+                    true => Err(refused("it is a folder; name a file")),
+                    false => Ok(Self::Stream(path)),
+                };
+            }
+            path = folder.join(fs::read_link(&path)?);
+        }
+        Err(refused("too many links lead on from one another"))
+    }
+
+    /// Where it will lie.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::New(path) | Self::Regular(path, _) | Self::Stream(path) => path,
+        }
+    }
+}
+
+/// The folder of a file; `.` for a bare name.
+pub(crate) fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The rule of the kernel's `protected_symlinks` and `protected_fifos`
+/// (Documentation/admin-guide/sysctl/fs.rst), which is not on everywhere.
+fn is_laid_by_a_stranger(folder: &Path, metadata: &Metadata) -> io::Result<bool> {
+    let folder = fs::metadata(folder)?;
+    let is_shared = folder.mode() & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;
+    let own = rustix::process::geteuid().as_raw();
+    Ok(is_shared && metadata.uid() != own && metadata.uid() != folder.uid())
+}
+
+fn is_proc(folder: &Path) -> bool {
+    rustix::fs::statfs(folder).is_ok_and(|it| it.f_type == rustix::fs::PROC_SUPER_MAGIC)
+}
+
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
+}

@@ -1,0 +1,58 @@
+//! JSON for whom it is printed: what JSON itself lets stand in a string, such as
+//! C1 controls and bidirectional marks, is written as `\u202e`. The value that a
+//! reader gets is the same.
+
+use std::io;
+
+use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+
+use crate::is_shown;
+
+/// Compact JSON of characters that are shown as they are.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct JsonFormatter;
+
+impl Formatter for JsonFormatter {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        // What JSON escapes itself is in no fragment; DEL is.
+        let is_plain = |byte: &u8| byte.is_ascii() && *byte != 0x7f;
+        if fragment.as_bytes().iter().all(is_plain) {
+            return CompactFormatter.write_string_fragment(writer, fragment);
+        }
+        let mut rest = fragment;
+        while let Some(at) = rest.find(|c| !is_shown(c)) {
+            let (head, tail) = rest.split_at(at);
+            writer.write_all(head.as_bytes())?;
+            let mut characters = tail.chars();
+            for unit in characters
+                .next()
+                .unwrap_or_default()
+                .encode_utf16(&mut [0; 2])
+            {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = characters.as_str();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
+/// `serde_json::to_writer` with [`JsonFormatter`].
+pub fn to_json_writer<W, T>(writer: W, value: &T) -> serde_json::Result<()>
+where
+    W: io::Write,
+    T: ?Sized + serde::Serialize,
+{
+    value.serialize(&mut Serializer::with_formatter(writer, JsonFormatter))
+}
+
+/// `serde_json::to_string` with [`JsonFormatter`].
+pub fn to_json_string<T: ?Sized + serde::Serialize>(value: &T) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    to_json_writer(&mut bytes, value)?;
+    String::from_utf8(bytes).map_err(|error| serde_json::Error::io(io::Error::other(error)))
+}

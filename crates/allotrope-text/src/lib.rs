@@ -1,0 +1,147 @@
+//! Text from elsewhere is shown, never obeyed. Names of programs, files,
+//! functions, threads, windows and tests come from files that anybody may have
+//! written. Printed as they are, they could steer a terminal (control
+//! characters), forge lines of a report or of a log (newlines), or look like
+//! other names (bidirectional and invisible marks). Everything that prints such
+//! a name takes it through one of these functions:
+//!
+//! | where it goes | function |
+//! | --- | --- |
+//! | within a line | [`shown`], [`shown_path`], [`shown_bytes`] |
+//! | text of several lines, such as a program's own output | [`shown_lines`] |
+//! | a command that the reader may paste into a shell | [`quoted`] |
+//! | JSON | [`JsonFormatter`], [`to_json_writer`] |
+//!
+//! A character that is not shown as it is becomes `\n`, `\t`, `\r`, `\x1b` or
+//! `\u{202e}`, a byte that is not part of any UTF-8 character `\xff`. The
+//! backslash itself stays as it is: the escaped form is for reading and is
+//! never read back.
+#![forbid(unsafe_code)]
+
+mod json;
+mod shell;
+
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub use json::{JsonFormatter, to_json_string, to_json_writer};
+pub use shell::quoted;
+
+/// Whether a character is shown as it is: it has a glyph, combines with the one
+/// before it, or is a space.
+pub fn is_shown(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_control();
+    }
+    match c {
+        // Paragraph and line separators, the C1 line break.
+        '\u{2028}' | '\u{2029}' | '\u{85}' => false,
+        c if c.is_whitespace() => true,
+        // Which glyph an emoji takes.
+        '\u{fe0e}' | '\u{fe0f}' => true,
+        // Without a glyph, although no format characters by their category
+        // (Unicode's Default_Ignorable_Code_Point).
+        '\u{34f}'
+        | '\u{115f}'
+        | '\u{1160}'
+        | '\u{17b4}'
+        | '\u{17b5}'
+        | '\u{180b}'..='\u{180f}'
+        | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0d}'
+        | '\u{ffa0}'
+        | '\u{e0000}'..='\u{e0fff}' => false,
+        c => is_printable(c),
+    }
+}
+
+/// By the standard library's table: neither a control, format, surrogate,
+/// private-use nor unassigned character.
+fn is_printable(c: char) -> bool {
+    // Behind another character `escape_debug` leaves combining ones alone.
+    let mut buffer = [b'a'; 5];
+    let length = c.encode_utf8(&mut buffer[1..]).len();
+    std::str::from_utf8(&buffer[..=length])
+        .is_ok_and(|text| text.escape_debug().nth(1) != Some('\\'))
+}
+
+/// The text on one line, with everything escaped that is not shown as it is.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    escaped(text, is_shown)
+}
+
+/// As [`shown`], with line breaks and tabs as they are: for text that has lines
+/// of its own.
+pub fn shown_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| matches!(c, '\n' | '\t') || is_shown(c))
+}
+
+/// As [`shown`]; bytes that are no UTF-8 are escaped, too.
+pub fn shown_bytes(bytes: &[u8]) -> Cow<'_, str> {
+    match text_of(bytes) {
+        Cow::Borrowed(text) => shown(text),
+        Cow::Owned(text) => Cow::Owned(shown(&text).into_owned()),
+    }
+}
+
+/// As [`shown_bytes`].
+pub fn shown_path(path: &Path) -> Cow<'_, str> {
+    shown_bytes(path.as_os_str().as_bytes())
+}
+
+/// As [`shown_bytes`].
+pub fn shown_os(text: &OsStr) -> Cow<'_, str> {
+    shown_bytes(text.as_bytes())
+}
+
+/// A text in which only the bytes that are no UTF-8 are escaped: for what keeps
+/// text and is no display, such as JSON or another tool's format.
+pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
+    }
+    let mut text = String::with_capacity(bytes.len() + 8);
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// As [`text_of`].
+pub fn text_of_os(text: &OsStr) -> Cow<'_, str> {
+    text_of(text.as_bytes())
+}
+
+/// As [`text_of`].
+pub fn text_of_path(path: &Path) -> Cow<'_, str> {
+    text_of(path.as_os_str().as_bytes())
+}
+
+fn escaped(text: &str, is_shown: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let Some(first) = text.find(|c| !is_shown(c)) else {
+        return Cow::Borrowed(text);
+    };
+    let (head, rest) = text.split_at(first);
+    let mut escaped = String::with_capacity(text.len() + 8);
+    escaped.push_str(head);
+    for c in rest.chars() {
+        match c {
+            c if is_shown(c) => escaped.push(c),
+            '\n' => escaped.push_str("\\n"),
+            '\r' => escaped.push_str("\\r"),
+            '\t' => escaped.push_str("\\t"),
+            c if c.is_ascii() => drop(write!(escaped, "\\x{:02x}", u32::from(c))),
+            c => drop(write!(escaped, "\\u{{{:x}}}", u32::from(c))),
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+#[cfg(test)]
+mod tests;

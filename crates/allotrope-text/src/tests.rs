@@ -1,0 +1,92 @@
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::process::Command;
+
+use super::*;
+
+#[test]
+fn plain_text_is_as_it_was() {
+    for text in [
+        "",
+        "std::vec<int>::push_back",
+        "größe, 日本語\u{3000}x, a\u{301}, ❤\u{fe0f}, 5\u{a0}kB",
+        r"C:\x1b",
+    ] {
+        assert!(
+            matches!(shown(text), Cow::Borrowed(same) if same == text),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn what_steers_or_misleads_is_escaped() {
+    assert_eq!(shown("a\x1b[2Jb\n\r\t\0\x7f"), r"a\x1b[2Jb\n\r\t\x00\x7f");
+    assert_eq!(shown("\u{9b}31m \u{85}"), r"\u{9b}31m \u{85}");
+    // Bidirectional marks, line separators, invisible and private characters.
+    for c in [
+        '\u{202a}',
+        '\u{202e}',
+        '\u{2066}',
+        '\u{2069}',
+        '\u{200e}',
+        '\u{200f}',
+        '\u{61c}',
+        '\u{2028}',
+        '\u{2029}',
+        '\u{200b}',
+        '\u{200d}',
+        '\u{feff}',
+        '\u{ad}',
+        '\u{2060}',
+        '\u{3164}',
+        '\u{e0041}',
+        '\u{e0100}',
+        '\u{fff9}',
+        '\u{e000}',
+        '\u{34f}',
+    ] {
+        let text = format!("x{c}y");
+        assert_eq!(shown(&text), format!("x\\u{{{:x}}}y", u32::from(c)));
+    }
+}
+
+#[test]
+fn lines_stay_lines_where_they_are_meant() {
+    assert_eq!(shown_lines("a\tb\nc\x1b[m\r"), "a\tb\nc\\x1b[m\\r");
+}
+
+#[test]
+fn bytes_that_are_no_text_are_shown_by_their_number() {
+    assert_eq!(
+        shown_bytes(b"caf\xe9/\x1b\xff\xfe"),
+        r"caf\xe9/\x1b\xff\xfe"
+    );
+    assert_eq!(text_of(b"caf\xe9/\x1b"), "caf\\xe9/\x1b");
+    assert_eq!(shown_bytes("é".as_bytes()), "é");
+}
+
+#[test]
+fn json_has_the_same_value_and_nothing_that_steers() {
+    let value = "a\u{202e}b\u{9b}\x7f\u{e0041}é\n\"";
+    let json = to_json_string(value).unwrap();
+    assert_eq!(json, r#""a\u202eb\u009b\u007f\udb40\udc41é\n\"""#);
+    assert_eq!(serde_json::from_str::<String>(&json).unwrap(), value);
+}
+
+#[test]
+fn words_come_back_from_a_shell() {
+    assert_eq!(quoted(OsStr::new("ls.12.allotrope")), "ls.12.allotrope");
+    assert_eq!(quoted(OsStr::new("a b")), "'a b'");
+    assert_eq!(quoted(OsStr::new("it's")), r"'it'\''s'");
+    assert_eq!(quoted(OsStr::new("-x")), "'./-x'");
+    let raw = OsString::from_vec(b"-a'\\\n\x1b[2J\xff1\xe2\x80\xae$(x)".to_vec());
+    assert_eq!(quoted(&raw), r"$'./-a\'\\\n\033[2J\3771\342\200\256$(x)'");
+    if Command::new("bash").arg("-c").arg(":").status().is_err() {
+        eprintln!("skipped: there is no bash to read the words back");
+        return;
+    }
+    let script = format!("printf %s {}", quoted(&raw));
+    let output = Command::new("bash").arg("-c").arg(script).output().unwrap();
+    assert_eq!(output.stdout, [b"./", raw.as_bytes()].concat());
+}

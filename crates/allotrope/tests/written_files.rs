@@ -1,0 +1,327 @@
+//! Files that commands write, in folders where others may have been before: no
+//! link is followed that somebody laid, nothing is replaced but regular files,
+//! and no trace but by a trace.
+
+mod support;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use rustix::fs::{CWD, FileType, mknodat};
+use support::{Recording, compiled, record};
+
+const PRECIOUS: &str = "int main(void) { return 0; }\n";
+
+fn stream(count: &str) -> support::Record {
+    record(compiled("stream.c")).arg(count)
+}
+
+fn recorded() -> Recording {
+    stream("10").run().expect_status(0)
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn allotrope<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Output {
+    support::allotrope(words)
+}
+
+/// The name that an earlier version began its trace under follows from its
+/// process id, which `exec` keeps.
+#[test]
+fn a_link_under_the_name_of_an_unfinished_trace_is_not_followed() {
+    let run = stream("10");
+    let precious = run.folder().join("precious");
+    fs::write(&precious, PRECIOUS).expect("the folder is ours");
+    let recording = run.command();
+    let mut command = Command::new("sh");
+    command
+        .arg("-c")
+        .arg("ln -s precious .allotrope-$$.partial; exec \"$@\"")
+        .arg("sh")
+        .arg(recording.get_program())
+        .args(recording.get_args())
+        .current_dir(run.folder());
+    let output = support::run(&mut command, b"");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(
+        fs::read_to_string(&precious).expect("it is there"),
+        PRECIOUS
+    );
+}
+
+#[test]
+fn a_trace_is_its_owners_alone_until_it_is_complete() {
+    let run = record("sh").args(["-c", "echo started; read line"]);
+    let trace = run.folder().join("recorded.allotrope");
+    let recording = run.command();
+    let mut command = Command::new("sh");
+    let mut child = command
+        .args(["-c", "umask 027; exec \"$@\"", "sh"])
+        .arg(recording.get_program())
+        .args(recording.get_args())
+        .current_dir(run.folder())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("there is a shell");
+    let mut stdout = BufReader::new(child.stdout.take().expect("it is a pipe"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("it is text");
+    assert_eq!(line, "started\n");
+    let mode = |path: &Path| fs::metadata(path).map(|it| it.mode() & 0o7777);
+    // The program may be faster than the name.
+    while mode(&trace).is_err() {
+        assert!(child.try_wait().expect("it is ours").is_none());
+        std::thread::yield_now();
+    }
+    assert_eq!(mode(&trace).expect("it is there"), 0o600);
+    let output = support::record::finish(child, b"\n").expect("it ends");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(mode(&trace).expect("it is there"), 0o640);
+}
+
+#[test]
+fn what_is_no_trace_is_not_replaced_by_one() {
+    let trace = recorded();
+    let precious = trace.folder.path().join("precious.c");
+    fs::write(&precious, PRECIOUS).expect("the folder is ours");
+    let refused = stream("10").output(&precious).run().expect_status(125);
+    assert!(refused.stderr.contains("--force"), "{}", refused.stderr);
+    assert_eq!(
+        fs::read_to_string(&precious).expect("it is there"),
+        PRECIOUS
+    );
+    let symbolize = |options: &[&str]| {
+        let words = ["symbolize".as_ref(), trace.trace.as_os_str(), "-o".as_ref()];
+        let options = options.iter().map(OsStr::new);
+        allotrope(
+            words
+                .into_iter()
+                .chain([precious.as_os_str()])
+                .chain(options),
+        )
+    };
+    let output = symbolize(&[]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("--force"), "{}", said(&output));
+    assert_eq!(
+        fs::read_to_string(&precious).expect("it is there"),
+        PRECIOUS
+    );
+
+    let output = symbolize(&["--force"]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(
+        support::Report::of(&precious)
+            .only()
+            .under("stream")
+            .allocations,
+        10
+    );
+    fs::write(&precious, PRECIOUS).expect("the folder is ours");
+    let forced = stream("20").option("--force").output(&precious).run();
+    let report = forced.expect_status(0).report();
+    assert_eq!(report.only().under("stream").allocations, 20);
+}
+
+/// What a command writes into a pipe that stands where its file should be, and
+/// that the pipe is still one.
+fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
+    let pipe = folder.join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("the folder is ours");
+    let reader = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let file = fs::File::open(pipe);
+            file.and_then(|mut file| file.read_to_end(&mut bytes))
+                .expect("it can be read");
+            bytes
+        })
+    };
+    let words: Vec<&OsStr> = words
+        .iter()
+        .map(|word| {
+            if *word == "PIPE" {
+                pipe.as_os_str()
+            } else {
+                word
+            }
+        })
+        .collect();
+    let output = allotrope(words);
+    let kind = fs::symlink_metadata(&pipe).map(|it| it.file_type());
+    // One that was replaced is never opened for writing: the reader would wait.
+    let is_pipe = kind.is_ok_and(|kind| kind.is_fifo());
+    assert!(is_pipe, "it was replaced: {}", said(&output));
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        said(&output)
+    );
+    let bytes = reader.join().expect("it does not panic");
+    fs::remove_file(pipe).expect("it is ours");
+    bytes
+}
+
+#[test]
+fn what_is_no_regular_file_is_written_through() {
+    let recording = recorded();
+    let (trace, folder) = (recording.trace.as_os_str(), recording.folder.path());
+    let written = |words: &[&str]| {
+        let words: Vec<&OsStr> = words
+            .iter()
+            .map(|word| {
+                if *word == "TRACE" {
+                    trace
+                } else {
+                    OsStr::new(word)
+                }
+            })
+            .collect();
+        through_a_pipe(folder, &words)
+    };
+    let named = written(&["symbolize", "TRACE", "-o", "PIPE"]);
+    assert!(named.starts_with(b"ALLOTROP"));
+    let copy = folder.join("copy.allotrope");
+    fs::write(&copy, named).expect("the folder is ours");
+    let report = support::Report::of(&copy);
+    assert_eq!(report.only().under("stream").allocations, 10);
+    let folded = written(&["export", "TRACE", "--to", "folded", "-o", "PIPE"]);
+    assert!(String::from_utf8_lossy(&folded).contains("stream"));
+    let graph = written(&["diff", "TRACE", "TRACE", "--flamegraph", "PIPE"]);
+    assert!(String::from_utf8_lossy(&graph).contains("<svg"));
+    // A recording needs a file that it can rename.
+    let refused = stream("1").output(Path::new("/dev/null")).run();
+    refused.expect_status(125);
+    assert!(
+        fs::metadata("/dev/null")
+            .expect("it is there")
+            .file_type()
+            .is_char_device()
+    );
+}
+
+/// Traces with damage of each kind, and from where on they cannot be read.
+fn damaged(whole: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
+    let flipped = |at: usize| {
+        let mut bytes = whole.to_vec();
+        bytes[at] ^= 0x10;
+        bytes
+    };
+    vec![
+        ("cut", whole[..whole.len() - 20].to_vec()),
+        ("middle", flipped(whole.len() * 2 / 3)),
+        ("closing", flipped(whole.len() - 3)),
+        ("trailing", [whole, b"trailing bytes"].concat()),
+    ]
+}
+
+/// Chunks are written one behind the other, so what follows the damage in the
+/// file must be found at the end of what `symbolize` writes, to the byte.
+#[test]
+fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
+    let recording = stream("200000").run().expect_status(0);
+    let whole = fs::read(&recording.trace).expect("it was written");
+    for (name, bytes) in damaged(&whole) {
+        let path = recording.folder.path().join(format!("{name}.allotrope"));
+        fs::write(&path, &bytes).expect("the folder is ours");
+        let before = where_it_ends(&path);
+        let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", said(&output));
+        let after = fs::read(&path).expect("it is there");
+        let unreadable = &bytes[before as usize..];
+        assert!(
+            after.ends_with(unreadable),
+            "{name}: {} bytes",
+            unreadable.len()
+        );
+        assert_eq!(
+            where_it_ends(&path),
+            (after.len() - unreadable.len()) as u64,
+            "{name}"
+        );
+        // Once more: nothing is added to it.
+        let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", said(&output));
+        assert_eq!(fs::read(&path).expect("it is there"), after, "{name}");
+    }
+}
+
+/// Where the readable part of a trace ends.
+fn where_it_ends(trace: &Path) -> u64 {
+    let mut reader = allotrope_trace::TraceReader::open(trace).expect("its header is whole");
+    reader.verify().expect("something can be read");
+    reader.readable_bytes()
+}
+
+#[test]
+fn manual_pages_and_headers_are_renamed_into_place() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let page = folder.path().join("allotrope.1");
+    fs::write(&page, "an earlier one").expect("the folder is ours");
+    fs::set_permissions(&page, fs::Permissions::from_mode(0o640)).expect("it is ours");
+    let before = fs::metadata(&page).expect("it is there").ino();
+    let output = allotrope([
+        "man".as_ref(),
+        "--output".as_ref(),
+        folder.path().as_os_str(),
+    ]);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let after = fs::metadata(&page).expect("it is there");
+    assert_ne!(after.ino(), before);
+    assert_eq!(after.mode() & 0o777, 0o640);
+    assert!(folder.path().join("allotrope-record.1").exists());
+}
+
+/// A header of somebody else's may be in any encoding.
+#[test]
+fn a_foreign_header_is_not_replaced() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let names: Vec<PathBuf> = {
+        let words = ["client-header".as_ref(), folder.path().as_os_str()];
+        let output = allotrope(words);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let entries = fs::read_dir(folder.path()).expect("it is ours");
+        entries
+            .map(|entry| entry.expect("it can be read").path())
+            .collect()
+    };
+    let foreign = b"// caf\xe9\n";
+    for path in names {
+        fs::File::create(&path)
+            .and_then(|mut file| file.write_all(foreign))
+            .expect("it is ours");
+        let output = allotrope(["client-header".as_ref(), folder.path().as_os_str()]);
+        let kept = fs::read(&path).expect("it is there");
+        assert!(
+            output.status.code() == Some(2) && kept == foreign,
+            "{}: {}",
+            path.display(),
+            said(&output)
+        );
+        fs::remove_file(path).expect("it is ours");
+    }
+}
+
+#[test]
+fn a_link_of_ones_own_leads_to_the_trace() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let link = folder.path().join("latest");
+    symlink("real.allotrope", &link).expect("the folder is ours");
+    stream("10").output(&link).run().expect_status(0);
+    assert!(
+        fs::symlink_metadata(&link)
+            .expect("it is there")
+            .is_symlink()
+    );
+    assert!(folder.path().join("real.allotrope").exists());
+}
