@@ -135,6 +135,36 @@ impl std::fmt::Display for Cut {
     }
 }
 
+/// A [`Cut`], and what is missing for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortfall {
+    /// Where the readable part ends and why.
+    pub cut: Cut,
+    /// Bytes of the file behind it.
+    pub bytes: u64,
+    /// Events in the chunks behind it that are there, if that is known.
+    pub events: Option<u64>,
+}
+
+impl std::fmt::Display for Shortfall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bytes = self.bytes;
+        match self.events {
+            _ if bytes == 0 => self.cut.fmt(f),
+            Some(events) => write!(
+                f,
+                "{}; the {bytes} bytes from there on, with {events} events, are missing",
+                self.cut
+            ),
+            None => write!(
+                f,
+                "{}; the {bytes} bytes from there on are missing",
+                self.cut
+            ),
+        }
+    }
+}
+
 /// What ends the readable part of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -45,7 +45,7 @@ mod varint;
 mod writer;
 
 pub use chunk::MAGIC;
-pub use error::{Cut, CutReason, ReadError, WriteError};
+pub use error::{Cut, CutReason, ReadError, Shortfall, WriteError};
 pub use reader::{Entries, Entry, Outline, Outlined, TraceReader};
 pub use source::Source;
 pub use stack_nodes::{StackNodes, StacksRef};

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::chunk::{FILE_HEADER, Header};
-use crate::error::{Cut, CutReason, ReadError};
+use crate::error::{Cut, CutReason, ReadError, Shortfall};
 use crate::events::{COLUMN_NAMES, Decoder, columns_of};
 use crate::model::{Event, Record};
 use crate::payload::PayloadBuffer;
@@ -87,6 +87,55 @@ impl<S: Source> TraceReader<S> {
         Ok(())
     }
 
+    /// As [`Self::verify`], but also decodes every chunk: afterwards whatever is
+    /// readable can be decoded. Chunks behind the damage are used for names only: of
+    /// functions, modules and threads, which a trace has at its end.
+    pub fn cut_at_damage(&mut self) -> Result<(), ReadError> {
+        let mut damaged = None;
+        for (position, chunk) in self.scan.chunks.iter().enumerate() {
+            match self.check(chunk) {
+                Ok(()) => {}
+                Err(ReadError::Damaged { offset, reason }) => {
+                    damaged = Some((position, Cut { offset, reason }));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let Some((position, cut)) = damaged else {
+            return Ok(());
+        };
+        if cut.offset == FILE_HEADER as u64 {
+            return Err(ReadError::Nothing(cut));
+        }
+        let mut behind = self.scan.chunks.split_off(position);
+        let events = behind.iter().map(|chunk| match chunk {
+            Chunk::Events(events) => u64::from(events.counted),
+            Chunk::Records { .. } => 0,
+        });
+        self.scan.events_behind = Some(events.sum());
+        behind.retain(|chunk| matches!(chunk, Chunk::Records { .. }) && self.check(chunk).is_ok());
+        self.scan.behind = behind;
+        self.scan.end = cut.offset;
+        self.scan.cut = Some(cut);
+        Ok(())
+    }
+
+    /// Whether the chunk can be decoded.
+    fn check(&self, chunk: &Chunk) -> Result<(), ReadError> {
+        match chunk {
+            Chunk::Events(events) => self.read_events(events, &mut Vec::new()),
+            Chunk::Records { .. } => {
+                let records = Entries {
+                    chunks: std::slice::from_ref(chunk).iter(),
+                    behind: [].iter(),
+                    ..self.entries()
+                };
+                records.map(|record| record.map(|_| ())).collect()
+            }
+        }
+    }
+
     /// The trace was closed and nothing of it is known to be damaged.
     pub fn is_complete(&self) -> bool {
         self.scan.cut.is_none()
@@ -116,11 +165,23 @@ impl<S: Source> TraceReader<S> {
         Ok(length.saturating_sub(self.scan.end))
     }
 
-    /// Everything in the readable part, in file order. Ends after an error.
+    /// As [`Self::cut_at`], with what is missing.
+    pub fn shortfall(&self) -> Option<Shortfall> {
+        Some(Shortfall {
+            cut: self.scan.cut?,
+            bytes: self.scan.length.saturating_sub(self.scan.end),
+            events: self.scan.events_behind,
+        })
+    }
+
+    /// Everything in the readable part, in file order, and names behind it after
+    /// [`Self::cut_at_damage`]. Ends after an error.
     pub fn entries(&self) -> Entries<'_, S> {
         Entries {
             reader: self,
             chunks: self.scan.chunks.iter(),
+            behind: self.scan.behind.iter(),
+            only_names: false,
             buffer: PayloadBuffer::default(),
             open: OpenRecords::default(),
         }
@@ -234,6 +295,9 @@ fn malformed_at(offset: u64, malformed: Malformed) -> ReadError {
 pub struct Entries<'a, S> {
     reader: &'a TraceReader<S>,
     chunks: std::slice::Iter<'a, Chunk>,
+    behind: std::slice::Iter<'a, Chunk>,
+    /// The open chunk lies behind the damage.
+    only_names: bool,
     buffer: PayloadBuffer,
     open: OpenRecords,
 }
@@ -266,8 +330,10 @@ impl<S: Source> Entries<'_, S> {
     fn advance(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             match self.open.next()? {
-                Some(Some(record)) => return Ok(Some(Entry::Record(record))),
-                Some(None) => {}
+                Some(Some(record)) if self.is_wanted(&record) => {
+                    return Ok(Some(Entry::Record(record)));
+                }
+                Some(_) => {}
                 None => match self.next_chunk()? {
                     Opened::Records => {}
                     Opened::Events(events) => return Ok(Some(Entry::Events(events))),
@@ -277,8 +343,25 @@ impl<S: Source> Entries<'_, S> {
         }
     }
 
+    /// Whether a record says something of what is readable.
+    fn is_wanted(&self, record: &Record) -> bool {
+        !self.only_names
+            || matches!(
+                record,
+                Record::Module(_)
+                    | Record::Mapping(_)
+                    | Record::Symbols(_)
+                    | Record::RuntimeSymbols(_)
+                    | Record::ThreadName(_)
+            )
+    }
+
     fn next_chunk(&mut self) -> Result<Opened, ReadError> {
-        match self.chunks.next() {
+        let next = self.chunks.next().or_else(|| {
+            self.only_names = true;
+            self.behind.next()
+        });
+        match next {
             None => Ok(Opened::Nothing),
             Some(Chunk::Events(events)) => Ok(Opened::Events(*events)),
             Some(Chunk::Records { offset, header }) => {
@@ -294,7 +377,7 @@ impl<S: Source> Entries<'_, S> {
     }
 
     fn end(&mut self) {
-        self.chunks = [].iter();
+        (self.chunks, self.behind) = ([].iter(), [].iter());
         self.open = OpenRecords::default();
     }
 }
@@ -325,11 +408,16 @@ impl<S: Source> Outline<'_, S> {
     fn advance(&mut self) -> Result<Option<Outlined>, ReadError> {
         loop {
             if let Some(stacks) = self.0.open.pass_stacks()? {
+                if self.0.only_names {
+                    continue;
+                }
                 return Ok(Some(Outlined::Stacks(stacks)));
             }
             match self.0.open.next()? {
-                Some(Some(record)) => return Ok(Some(Outlined::Entry(Entry::Record(record)))),
-                Some(None) => {}
+                Some(Some(record)) if self.0.is_wanted(&record) => {
+                    return Ok(Some(Outlined::Entry(Entry::Record(record))));
+                }
+                Some(_) => {}
                 None => match self.0.next_chunk()? {
                     Opened::Records => {}
                     Opened::Events(events) => {

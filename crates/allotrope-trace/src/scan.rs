@@ -38,6 +38,12 @@ impl Chunk {
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub chunks: Vec<Chunk>,
+    /// Chunks of records behind damage, of which only names are used.
+    pub behind: Vec<Chunk>,
+    /// Length of the file.
+    pub length: u64,
+    /// Counted events in whole chunks behind the readable part, if it was shortened.
+    pub events_behind: Option<u64>,
     /// Where the readable part ends.
     pub end: u64,
     /// Why it ends there, unless the trace is closed there.
@@ -93,6 +99,9 @@ pub(crate) fn scan<S: Source>(source: &S) -> Result<Scan, ReadError> {
         Some(cut) if walk.offset == FILE_HEADER as u64 => Err(ReadError::Nothing(cut)),
         _ => Ok(Scan {
             chunks: walk.chunks,
+            behind: Vec::new(),
+            length,
+            events_behind: None,
             end: walk.offset,
             cut,
         }),

@@ -107,6 +107,78 @@ fn a_flipped_byte_anywhere_ends_the_readable_part_there() {
     }
 }
 
+/// Names that stand behind the damage, and how many events are missing.
+#[test]
+fn behind_damage_only_names_are_used() {
+    let run = |stream| {
+        let event = Event {
+            kind: EventKind::Allocation,
+            entry: EntryPoint::Malloc,
+            alignment_log2: 0,
+            stack: 8,
+            address: 16,
+            size: 1,
+        };
+        Record::Events(Events {
+            image: 0,
+            stream,
+            first_ordinal: 0,
+            events: vec![event; 3],
+        })
+    };
+    let name = Record::ThreadName(ThreadName {
+        thread: 4,
+        name: "worker".into(),
+    });
+    let stacks = Record::Stacks {
+        image: 0,
+        first: stack_end::FIRST_NODE,
+        nodes: vec![StackNode {
+            parent: 0,
+            address: 1,
+            mapping: NO_MAPPING,
+            exact: false,
+        }],
+    };
+    let records = [
+        clock(1),
+        run(0),
+        run(1),
+        run(2),
+        clock(2),
+        stacks,
+        name.clone(),
+    ];
+    let (file, boundaries) = written_with_boundaries(&records);
+    let damage = |repaired| {
+        let mut file = file.clone();
+        // In the last column of the second run.
+        file[boundaries[3].0 - 1] ^= 0x80;
+        if repaired {
+            repair(&mut file);
+        }
+        file
+    };
+    for (damaged, verified) in [(damage(false), 2), (damage(true), 7)] {
+        let mut reader = TraceReader::new(&damaged[..]).unwrap();
+        reader.verify().unwrap();
+        let undecoded = reader.entries().filter(Result::is_ok).count();
+        assert_eq!(
+            undecoded, verified,
+            "what is decoded only shows when it is read"
+        );
+        let mut reader = TraceReader::new(&damaged[..]).unwrap();
+        reader.cut_at_damage().unwrap();
+        let (read, error) = records_of(&reader);
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(read, [clock(1), run(0), name.clone()]);
+        let shortfall = reader.shortfall().unwrap();
+        assert_eq!(shortfall.cut.offset, boundaries[2].0 as u64);
+        assert_eq!(shortfall.bytes, (file.len() - boundaries[2].0) as u64);
+        assert_eq!(shortfall.events, Some(6));
+    }
+}
+
 #[test]
 fn without_verification_damage_shows_when_the_chunk_is_read() {
     let run = |first_ordinal| {
