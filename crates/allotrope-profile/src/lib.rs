@@ -55,7 +55,7 @@ pub use model::{
     EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
 };
-pub use replay::{Block, Options, blocks_of_sites, replay};
+pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
 pub use series::{LiveSample, ResidentSample, Series};
 pub use source::{MemoryTrace, NodeVisitor, Run, SourceEntry, StackPart, TraceSource, Visitor};
 pub use stack::Stack;

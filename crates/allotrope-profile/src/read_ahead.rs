@@ -1,66 +1,68 @@
-//! Decodes an image's runs of events on other threads, before the cursors ask
-//! for them, in the order in which they will probably be needed.
+//! Decodes an image's runs of events on other threads (prefetching), in the order in
+//! which their cursors will probably ask for them.
 //!
-//! How far ahead is bounded. A cursor never waits for a run that nobody has
-//! begun to decode: it does that itself. Where it would wait for one that is
-//! being decoded, it decodes what comes after that. So nothing depends on the
-//! order being right, nor on there being another thread at all, and no thread
-//! sleeps for the sake of a single run: to be woken takes about as long as to
-//! decode one.
+//! The thread that replays dispatches jobs, at most [`EVENTS_AHEAD`] events of them at
+//! a time, and each job holds the sending end of a channel of its own, on which the
+//! replaying thread waits for that one run. A job that is lost, because its thread
+//! panicked, closes its channel: so nobody waits for what will not come, and
+//! nothing has to be remembered for that. The replaying thread never waits while a job is
+//! queued: it does that itself. So nothing depends on the order being right, nor
+//! on there being another thread at all.
 //!
 //! Of an image with a single stream, whose events have one order, the blocks are
 //! found of which the events speak: [short-lived](crate::short_lived) ones in
 //! each run for itself, all others by a [`Resolver`] that goes through the
-//! decoded runs in their order, in one thread at a time.
+//! decoded runs in their order (`turn.rs`).
 
 mod decoded;
-mod resolving;
+mod decoding;
+mod turn;
 
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::cell::{Cell, RefCell};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Scope};
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
+use crate::replay::Helpers;
 use crate::resolve::Resolver;
-use crate::short_lived::Places;
 use crate::source::{Run, TraceSource};
 pub(crate) use decoded::Decoded;
+use decoding::{Decoding, Job, Queue};
+use turn::{Passing, Turn};
 
-/// Decoded events that wait for their cursors: 4 MiB, a run more a thread.
+/// Events of runs that are dispatched and not fetched yet: 4 MiB, and a run more.
 const EVENTS_AHEAD: usize = 1 << 17;
-/// When so few are left, a thread that sleeps because there were enough goes on.
+/// When so few are left, more are dispatched. Not with each run that is fetched: to
+/// wake a thread takes about as long as to decode one.
 const FEW_AHEAD: usize = EVENTS_AHEAD / 2;
 /// Images with fewer events than this are not worth a thread.
 const WORTH_A_THREAD: u64 = 1 << 17;
 /// More threads would wait for whoever keeps the books.
 const MOST_THREADS: usize = 2;
-/// Of how many events a run has a short-lived block at least, for it to cost less to
-/// find it than to look it up.
-const WORTH_FINDING: usize = 16;
-/// In how many runs short-lived blocks are not looked for after one that had few.
-const PASSED_OVER: u32 = 7;
 /// Buffers that are kept for the next runs.
 const MOST_SPARE: usize = 8;
 
-/// The runs of an image's streams.
+/// The runs of an image's streams. Belongs to the thread that replays; what the helper
+/// threads share is in `decoding` and `queue`.
 pub(crate) struct ReadAhead<'a, S: TraceSource> {
-    source: &'a S,
-    timeline: &'a Timeline,
-    /// Number and handle of each run, in the order in which they are read.
-    queue: Vec<(usize, S::Handle)>,
+    decoding: Decoding<'a, S>,
+    queue: Queue<S::Handle>,
+    /// In the order in which they will probably be fetched.
+    order: Vec<Listed<S::Handle>>,
     counted: u64,
-    /// Whether blocks are looked for, and short-lived ones for themselves.
-    subjects: Subjects,
-    /// In how many more runs no short-lived blocks are looked for.
-    pass_over: AtomicU32,
-    /// What short-lived blocks are found with, one for each thread that decodes.
-    places: Mutex<Vec<Places>>,
-    state: Mutex<State>,
-    /// A run was decoded, or given back undecoded.
-    decoded: Condvar,
-    /// Few decoded events are left, or the end has come.
-    wanted: Condvar,
+    dispatched: RefCell<Dispatched>,
+    /// A message wakes a helper thread; without the sender they all end.
+    wake: Cell<Option<Sender<()>>>,
+}
+
+/// A run that has been listed.
+struct Listed<H> {
+    number: usize,
+    handle: H,
+    /// Marks among them.
+    events: usize,
 }
 
 /// What is found out about the blocks of a single stream's events.
@@ -74,31 +76,33 @@ pub(crate) enum Subjects {
     NumbersAndShortLived,
 }
 
-struct State {
+/// What the replaying thread knows of the runs.
+struct Dispatched {
     /// By number of the run.
-    slots: Vec<Slot>,
-    /// Finds the blocks of the next run in [`Slot::Decoded`]; a thread that does
-    /// so takes it out.
-    resolver: Option<Resolver>,
-    /// Number of the next run whose blocks are to be found.
-    unresolved: usize,
-    /// How far the queue was gone through.
+    runs: Vec<State>,
+    /// How far the order was gone through.
     next: usize,
-    /// Events that are decoded and wait.
-    waiting: usize,
-    /// Reading threads that sleep.
-    asleep: usize,
+    /// Events of the runs that are dispatched and not fetched.
+    ahead: usize,
+    /// Dispatches up to so many events.
+    most: usize,
+    /// Where the next job of a single stream gets the resolver; nothing where there are
+    /// several streams.
+    resolver: Option<Passing>,
     spare: Vec<Decoded>,
-    ended: bool,
 }
 
-enum Slot {
-    Unread,
-    Reading,
-    /// Its blocks are not found yet.
-    Decoded(Result<Decoded, ReplayError>),
-    Ready(Result<Decoded, ReplayError>),
-    Taken,
+/// How far a run is.
+enum State {
+    Undispatched,
+    Dispatched(Promise),
+    Fetched,
+}
+
+/// A run that a job will give.
+struct Promise {
+    run: Receiver<Result<Decoded, ReplayError>>,
+    events: usize,
 }
 
 impl<'a, S: TraceSource> ReadAhead<'a, S> {
@@ -122,11 +126,15 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
             let mut tick = 0;
             for run in runs {
                 tick = run.first_tick.unwrap_or(tick);
-                order.push((tick, order.len(), run.handle));
+                let listed = Listed {
+                    number: order.len(),
+                    handle: run.handle,
+                    events: run.events as usize,
+                };
+                order.push((tick, listed));
                 counted = counted.saturating_add(run.counted);
             }
         }
-        let slots = order.iter().map(|_| Slot::Unread).collect();
         let subjects = match (&resolver, short_lived) {
             (None, _) => Subjects::None,
             (Some(_), false) => Subjects::Numbers,
@@ -134,53 +142,62 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         };
         // A single stream's runs are read in its order, whatever their times.
         if subjects == Subjects::None {
-            order.sort_by_key(|&(tick, number, _)| (tick, number));
+            order.sort_by_key(|(tick, run)| (*tick, run.number));
         }
-        Self {
-            source,
-            timeline,
-            queue: order
-                .into_iter()
-                .map(|(_, n, handle)| (n, handle))
-                .collect(),
-            counted,
-            subjects,
-            pass_over: AtomicU32::new(0),
-            places: Mutex::default(),
-            state: Mutex::new(State {
-                slots,
-                resolver,
-                unresolved: 0,
-                next: 0,
-                waiting: 0,
-                asleep: 0,
-                spare: Vec::new(),
-                ended: false,
+        let dispatched = Dispatched {
+            runs: order.iter().map(|_| State::Undispatched).collect(),
+            next: 0,
+            ahead: 0,
+            // Without helper threads a run is decoded when it is asked for.
+            most: 0,
+            resolver: resolver.map(|resolver| {
+                let first = Passing::default();
+                // No run waits for it yet.
+                first.clone().hand_on(resolver);
+                first
             }),
-            decoded: Condvar::new(),
-            wanted: Condvar::new(),
+            spare: Vec::new(),
+        };
+        Self {
+            decoding: Decoding::new(source, timeline, subjects),
+            queue: Queue::default(),
+            order: order.into_iter().map(|(_, run)| run).collect(),
+            counted,
+            dispatched: RefCell::new(dispatched),
+            wake: Cell::new(None),
         }
     }
 
     /// Calls `use_runs` while other threads read ahead, if there is enough to read.
-    pub(crate) fn during<T>(&self, use_runs: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, helpers: Helpers, use_runs: impl FnOnce() -> T) -> T {
+        let (wake, woken) = channel();
+        let woken = Mutex::new(woken);
         thread::scope(|scope| {
-            self.start(scope);
+            if self.start(scope, helpers, &woken) > 0 {
+                self.dispatched.borrow_mut().most = EVENTS_AHEAD;
+                self.wake.set(Some(wake));
+            }
             let _end = EndOnDrop(self);
             use_runs()
         })
     }
 
-    fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) {
-        if self.counted < WORTH_A_THREAD {
-            return;
-        }
-        let others = thread::available_parallelism().map_or(1, |n| n.get()) - 1;
-        for _ in 0..others.min(MOST_THREADS) {
+    /// Gives the number of threads that it started.
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        helpers: Helpers,
+        woken: &'scope Mutex<Receiver<()>>,
+    ) -> usize {
+        let (decoding, queue) = (&self.decoding, &self.queue);
+        let wanted = helpers.number(self.counted >= WORTH_A_THREAD, MOST_THREADS);
+        let start = |_: &usize| {
             let builder = thread::Builder::new().name("read ahead".to_owned());
-            // Without a thread the cursors read for themselves.
-            let _ = builder.spawn_scoped(scope, || self.read());
-        }
+            let thread = builder.spawn_scoped(scope, || help(decoding, queue, woken));
+            // Those that there are do all.
+            thread.is_ok()
+        };
+        (0..wanted).filter(start).count()
     }
 
     /// Replaces what is in `into` by the events of a run; anchors then hold
@@ -191,218 +208,157 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         handle: &S::Handle,
         into: &mut Decoded,
     ) -> Result<(), ReplayError> {
-        let mut state = self.lock();
-        while !self.is_settled(state.slots.get(number)) {
-            state = match state.claim(&self.queue) {
-                Claim::Enough | Claim::End => wait(&self.decoded, state),
-                claimed => {
-                    drop(state);
-                    self.work(claimed);
-                    self.lock()
-                }
-            };
-        }
-        let slot = state.slots.get_mut(number);
-        let slot = slot.map_or(Slot::Taken, |slot| std::mem::replace(slot, Slot::Taken));
-        let Slot::Ready(events) = slot else {
-            drop(state);
-            return self.decode(handle, into);
+        let promise = {
+            let mut dispatched = self.dispatched.borrow_mut();
+            if dispatched.ahead <= FEW_AHEAD {
+                self.dispatch(&mut dispatched);
+            }
+            // Only with the runs before it are its blocks known.
+            while dispatched.resolver.is_some()
+                && matches!(dispatched.runs.get(number), Some(State::Undispatched))
+                && self.dispatch_next(&mut dispatched)
+            {}
+            dispatched.take(number)
         };
-        let events = events?;
-        state.waiting -= events.events.len();
-        let old = std::mem::replace(into, events);
-        if state.spare.len() < MOST_SPARE {
-            state.spare.push(old);
-        }
-        let wake = state.asleep > 0 && state.waiting <= FEW_AHEAD;
-        drop(state);
-        if wake {
-            self.wanted.notify_all();
+        let Some(Promise { run, events }) = promise else {
+            return self.decoding.decode(handle, into);
+        };
+        let run = self.wait_for(&run);
+        let mut dispatched = self.dispatched.borrow_mut();
+        dispatched.ahead -= events + 1;
+        let run = run.unwrap_or(Err(ReplayError::NoSuchRun(number)))?;
+        let old = std::mem::replace(into, run);
+        if dispatched.spare.len() < MOST_SPARE {
+            dispatched.spare.push(old);
         }
         Ok(())
     }
 
-    /// Whether somebody who needs the run of this slot has nothing to wait for.
-    fn is_settled(&self, slot: Option<&Slot>) -> bool {
-        match slot {
-            Some(Slot::Reading | Slot::Decoded(_)) => false,
-            Some(Slot::Unread) => self.subjects == Subjects::None,
-            Some(Slot::Ready(_) | Slot::Taken) | None => true,
+    /// What a job gives; `None` if its thread ended before.
+    fn wait_for(
+        &self,
+        run: &Receiver<Result<Decoded, ReplayError>>,
+    ) -> Option<Result<Decoded, ReplayError>> {
+        loop {
+            match run.try_recv() {
+                Ok(run) => return Some(run),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {}
+            }
+            match self.next_job() {
+                Some(job) => self.decoding.run(job),
+                // All jobs are at work, this one among them: it sends, or hangs up.
+                None => return run.recv().ok(),
+            }
         }
     }
 
-    /// What a reading thread does.
-    fn read(&self) {
-        while let Some(claimed) = self.claim() {
-            self.work(claimed);
-        }
+    /// A job for the replaying thread while it would wait.
+    fn next_job(&self) -> Option<Job<S::Handle>> {
+        self.queue.take().or_else(|| {
+            self.dispatch(&mut self.dispatched.borrow_mut());
+            self.queue.take()
+        })
     }
 
-    fn work(&self, claimed: Claim<S::Handle>) {
-        match claimed {
-            Claim::Run(claimed) => self.read_one(claimed),
-            Claim::Resolve(claimed) => self.resolve_one(claimed),
-            Claim::Enough | Claim::End => {}
-        }
+    /// Dispatches as many runs as there may be.
+    fn dispatch(&self, dispatched: &mut Dispatched) {
+        while dispatched.ahead < dispatched.most && self.dispatch_next(dispatched) {}
     }
 
-    /// What to do next, when it is time; `None` at the end.
-    fn claim(&self) -> Option<Claim<S::Handle>> {
-        let mut state = self.lock();
-        while !state.ended {
-            match state.claim(&self.queue) {
-                claimed @ (Claim::Run(_) | Claim::Resolve(_)) => return Some(claimed),
-                Claim::End => break,
-                Claim::Enough => {
-                    state.asleep += 1;
-                    state = wait(&self.wanted, state);
-                    state.asleep -= 1;
+    /// Dispatches the next run that is not; `false` if there is none.
+    fn dispatch_next(&self, dispatched: &mut Dispatched) -> bool {
+        while let Some(listed) = self.order.get(dispatched.next) {
+            dispatched.next += 1;
+            let is_new = matches!(dispatched.runs[listed.number], State::Undispatched);
+            if is_new {
+                let job = dispatched.job(listed);
+                self.queue.add(job);
+                if let Some(wake) = self.wake.take() {
+                    // If no thread is left, the replaying one does all jobs.
+                    let _ = wake.send(());
+                    self.wake.set(Some(wake));
                 }
+                return true;
             }
         }
-        None
-    }
-
-    fn read_one(&self, (number, handle, mut events): (usize, S::Handle, Decoded)) {
-        let claimed = Claimed {
-            ahead: self,
-            number,
-        };
-        let read = self.decode(&handle, &mut events);
-        claimed.give(read.map(|()| events));
-    }
-
-    fn decode(&self, handle: &S::Handle, into: &mut Decoded) -> Result<(), ReplayError> {
-        self.source.read(handle, &mut into.events)?;
-        into.forget();
-        match self.subjects {
-            Subjects::None => into.list_marks(self.timeline),
-            Subjects::Numbers => {
-                into.find_untold(None, self.timeline);
-            }
-            Subjects::NumbersAndShortLived => self.find_untold(into),
-        }
-        Ok(())
-    }
-
-    /// Also finds the short-lived blocks; in few of the next runs, where there are
-    /// hardly any.
-    fn find_untold(&self, run: &mut Decoded) {
-        let passed_over =
-            (self.pass_over).fetch_update(Relaxed, Relaxed, |runs| runs.checked_sub(1));
-        if passed_over.is_ok() {
-            run.find_untold(None, self.timeline);
-            return;
-        }
-        let mut places = self.places().pop().unwrap_or_default();
-        let found = run.find_untold(Some(&mut places), self.timeline);
-        self.places().push(places);
-        if found < run.events.len() / WORTH_FINDING {
-            self.pass_over.store(PASSED_OVER, Relaxed);
-        }
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<Places>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked left every slot in one state or another.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        false
     }
 }
 
-fn wait<'g>(until: &Condvar, state: MutexGuard<'g, State>) -> MutexGuard<'g, State> {
-    let waited = until.wait(state);
-    waited.unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What there is to decode ahead.
-enum Claim<H> {
-    /// A run, by number and handle, and a buffer for it.
-    Run((usize, H, Decoded)),
-    /// A decoded run, by number, whose blocks are to be found by this resolver.
-    Resolve((usize, Resolver, Decoded)),
-    /// Nothing for now.
-    Enough,
-    /// Nothing any more.
-    End,
-}
-
-impl State {
-    /// The next run that nobody reads, which is then being read.
-    fn claim<H: Copy>(&mut self, queue: &[(usize, H)]) -> Claim<H> {
-        if let Some(claimed) = self.claim_resolving() {
-            return Claim::Resolve(claimed);
+/// What a helper thread does, until nobody can wake it any more.
+fn help<S: TraceSource>(
+    decoding: &Decoding<'_, S>,
+    queue: &Queue<S::Handle>,
+    woken: &Mutex<Receiver<()>>,
+) {
+    let next = || {
+        let woken = woken.lock().unwrap_or_else(PoisonError::into_inner);
+        woken.recv()
+    };
+    while next().is_ok() {
+        if let Some(job) = queue.take() {
+            decoding.run(job);
         }
-        if self.waiting >= EVENTS_AHEAD {
-            return Claim::Enough;
-        }
-        while let Some(&(number, handle)) = queue.get(self.next) {
-            self.next += 1;
-            if matches!(self.slots[number], Slot::Unread) {
-                self.slots[number] = Slot::Reading;
-                return Claim::Run((number, handle, self.spare.pop().unwrap_or_default()));
-            }
-        }
-        Claim::End
     }
 }
 
-/// Lets the reading threads end, also in a panic: the scope waits for them.
+impl Dispatched {
+    /// A job for this run, whose number then has its promise.
+    fn job<H: Copy>(&mut self, listed: &Listed<H>) -> Job<H> {
+        let (give, run) = sync_channel(1);
+        let events = listed.events;
+        self.runs[listed.number] = State::Dispatched(Promise { run, events });
+        // Runs without events take memory, too.
+        self.ahead += events + 1;
+        let turn = self.resolver.take().map(|before| {
+            let after = Passing::default();
+            self.resolver = Some(after.clone());
+            Turn { before, after }
+        });
+        Job {
+            handle: listed.handle,
+            buffer: self.spare.pop().unwrap_or_default(),
+            turn,
+            give,
+        }
+    }
+
+    /// What was promised of a run; `None` if it was not dispatched, which it then will
+    /// not be any more.
+    fn take(&mut self, number: usize) -> Option<Promise> {
+        let state = self.runs.get_mut(number)?;
+        match std::mem::replace(state, State::Fetched) {
+            State::Dispatched(promise) => Some(promise),
+            State::Undispatched | State::Fetched => None,
+        }
+    }
+}
+
+/// Lets the helper threads end, also in a panic: the scope waits for them.
 struct EndOnDrop<'r, 'a, S: TraceSource>(&'r ReadAhead<'a, S>);
 
 impl<S: TraceSource> Drop for EndOnDrop<'_, '_, S> {
     fn drop(&mut self) {
-        self.0.lock().ended = true;
-        self.0.wanted.notify_all();
-    }
-}
-
-/// A run that a thread has begun to read. In a panic it is given back, or said to
-/// be missing, so that nobody waits for it.
-struct Claimed<'r, 'a, S: TraceSource> {
-    ahead: &'r ReadAhead<'a, S>,
-    number: usize,
-}
-
-impl<S: TraceSource> Claimed<'_, '_, S> {
-    fn give(self, events: Result<Decoded, ReplayError>) {
-        let mut state = self.ahead.lock();
-        state.waiting += events.as_ref().map_or(0, |run| run.events.len());
-        state.slots[self.number] = match self.ahead.subjects {
-            Subjects::None => Slot::Ready(events),
-            Subjects::Numbers | Subjects::NumbersAndShortLived => Slot::Decoded(events),
-        };
-    }
-}
-
-impl<S: TraceSource> Drop for Claimed<'_, '_, S> {
-    fn drop(&mut self) {
-        let mut state = self.ahead.lock();
-        if matches!(state.slots[self.number], Slot::Reading) {
-            state.slots[self.number] = match self.ahead.subjects {
-                Subjects::None => Slot::Unread,
-                // The runs behind it can not do without it.
-                Subjects::Numbers | Subjects::NumbersAndShortLived => {
-                    Slot::Decoded(Err(ReplayError::NoSuchRun(self.number)))
-                }
-            };
-        }
-        drop(state);
-        self.ahead.decoded.notify_all();
+        self.0.wake.set(None);
+        // Nobody wants what is still queued.
+        self.0.queue.clear();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::decoding::PASSED_OVER;
     use super::*;
     use crate::live::LivePlaces;
     use crate::made_events::event;
     use crate::source::{MemoryTrace, NodeVisitor, SourceEntry, StackPart, Visitor};
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::Ordering::Relaxed;
 
     use allotrope_trace::model::{Clock, Event, EventKind, Events, Record};
+
+    const HELPERS: Helpers = Helpers::WhereWorthIt;
 
     /// Runs by stream.
     fn of_runs(runs: impl Iterator<Item = (u32, Vec<Event>)>) -> MemoryTrace {
@@ -474,7 +430,7 @@ mod tests {
         // The second stream first, against the order of their times.
         let order = (0..200).map(|n| (200 + n, 2 * n + 1));
         let order = order.chain((0..200).map(|n| (n, 2 * n)));
-        ahead.during(|| {
+        ahead.during(HELPERS, || {
             let mut run_events = Decoded::default();
             for (number, run) in order {
                 let handle = run;
@@ -485,7 +441,7 @@ mod tests {
                 assert_eq!(events.len(), 1_000);
                 assert_eq!(events[0].address, run as u64 * 10 / 2);
                 assert!(events[1..].iter().all(|e| e.address == run as u64));
-                assert!(ahead.lock().waiting <= EVENTS_AHEAD + MOST_THREADS * 1_000);
+                assert!(ahead.dispatched.borrow().ahead < EVENTS_AHEAD + 1_001);
             }
         });
     }
@@ -497,7 +453,7 @@ mod tests {
         streams[0][5].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
         let ahead = merged(&trace, &timeline, &streams);
-        ahead.during(|| {
+        ahead.during(HELPERS, || {
             let mut events = Decoded::default();
             for (number, run) in streams[0].iter().enumerate() {
                 let read = ahead.fetch(number, &run.handle, &mut events);
@@ -529,7 +485,7 @@ mod tests {
         let timeline = Timeline::new(vec![], 0);
         let ahead = numbered(&trace, &timeline, &runs);
         assert!(ahead.counted >= WORTH_A_THREAD);
-        ahead.during(|| {
+        ahead.during(HELPERS, || {
             let mut run = Decoded::default();
             let mut passed_on = None;
             for (number, listed) in runs.iter().enumerate() {
@@ -557,7 +513,7 @@ mod tests {
         runs[7].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
         let ahead = numbered(&trace, &timeline, &runs);
-        ahead.during(|| {
+        ahead.during(HELPERS, || {
             let mut run = Decoded::default();
             for (number, listed) in runs.iter().enumerate() {
                 let fetched = ahead.fetch(number, &listed.handle, &mut run);
@@ -577,12 +533,12 @@ mod tests {
         let ahead = numbered(&trace, &timeline, &runs);
         let mut run = Decoded::default();
         for (number, listed) in runs.iter().enumerate() {
-            let before = ahead.pass_over.load(Relaxed);
+            let before = ahead.decoding.pass_over.load(Relaxed);
             ahead
                 .fetch(number, &listed.handle, &mut run)
                 .expect("in memory");
             let expected = before.checked_sub(1).unwrap_or(PASSED_OVER);
-            assert_eq!(ahead.pass_over.load(Relaxed), expected);
+            assert_eq!(ahead.decoding.pass_over.load(Relaxed), expected);
             let numbers = run.subjects.iter().map(|subject| subject.number());
             let first = number * 1_000;
             assert!(numbers.eq((first..first + 1_000).map(Some)));
@@ -635,7 +591,7 @@ mod tests {
                     }
                 }
             };
-            let ended = catch_unwind(AssertUnwindSafe(|| ahead.during(replayed)));
+            let ended = catch_unwind(AssertUnwindSafe(|| ahead.during(HELPERS, replayed)));
             assert!(ended.is_err());
         }
     }

@@ -3,8 +3,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::Sender;
+use std::thread;
 
 use allotrope_trace::model::{Exit, ImageId, StackId};
+use allotrope_trace::{ReadError, Source, TraceReader};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cursor::{Cursor, Step, Stretch};
@@ -42,6 +44,34 @@ pub struct Options<'a> {
     pub temporary_threshold: u64,
     /// Is told now and then how many events are done, of how many.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
+    /// Whether other threads help. The profile is the same.
+    pub helpers: Helpers,
+}
+
+/// When other threads help a replay.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Helpers {
+    /// Where there is so much to do that it is faster, and a processor to do it.
+    #[default]
+    WhereWorthIt,
+    /// For tests: as many as there may be, however small the trace.
+    Always,
+    /// None.
+    Never,
+}
+
+impl Helpers {
+    /// How many threads help with a task that is worth it or not, at most `most`.
+    pub(crate) fn number(self, is_worth_it: bool, most: usize) -> usize {
+        match self {
+            Self::WhereWorthIt if is_worth_it => {
+                let processors = thread::available_parallelism().map_or(1, |n| n.get());
+                (processors - 1).min(most)
+            }
+            Self::WhereWorthIt | Self::Never => 0,
+            Self::Always => most,
+        }
+    }
 }
 
 /// A single allocation, shown when its block was given back or, for one that
@@ -81,10 +111,16 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
         names,
         stacks,
     } = outline(source)?;
-    let replayed = stacks_ahead::during(source, &mut index, &stacks, |index, tell| {
-        let replayer = Replayer::new(source, index, options, None, None);
-        replayer.telling(tell).run()
-    })?;
+    let replayed = stacks_ahead::during(
+        source,
+        &mut index,
+        &stacks,
+        options.helpers,
+        |index, tell| {
+            let replayer = Replayer::new(source, index, options, None, None);
+            replayer.telling(tell).run()
+        },
+    )?;
     let (mut done, mut frames, mut ahead) = (replayed.result, replayed.frames, replayed.ahead);
     done.sort_by_key(|done| done.image);
     let cut = source.cut();
@@ -94,7 +130,15 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
             let image = index.images.get(&done.image)?;
             let windows = window_runs(&index, image, &done.windows, done.balance.end_ns);
             let stacks = ahead.remove(&done.image);
-            let mut process = process(&index, image, done.balance, &names, &mut frames, stacks);
+            let mut process = process(
+                &index,
+                image,
+                done.balance,
+                &names,
+                &mut frames,
+                stacks,
+                options.helpers,
+            );
             process.windows = windows;
             Some(process)
         })
@@ -110,6 +154,21 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
     };
     number_sites(&mut profile);
     Ok(profile)
+}
+
+/// As [`replay`]; if a chunk turns out to be damaged, of what precedes it, which from
+/// then on is all that the reader gives. [`Profile::cut`] says where that ends, and how
+/// much is missing.
+pub fn replay_readable<S: Source>(
+    trace: &mut TraceReader<S>,
+    options: &Options<'_>,
+) -> Result<Profile, ReplayError> {
+    match replay(trace, options) {
+        Err(ReplayError::Read(ReadError::Damaged { .. })) => {}
+        result => return result,
+    }
+    trace.cut_at_damage()?;
+    replay(trace, options)
 }
 
 /// Replays a trace once more and shows each block of the given sites (image,
@@ -279,14 +338,16 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         if let Some(tell) = &self.tell {
             books.ledger.tell_sites(Teller::new(id, tell.clone()));
         }
-        let forks = self.forks(image);
+        let (forks, helpers) = (self.forks(image), self.options.helpers);
         match live {
             Some(live) => {
-                let live = ahead.during(|| merge(cursors, live, &forks, &mut books))?;
+                let live = ahead.during(helpers, || merge(cursors, live, &forks, &mut books))?;
                 self.close(id, image, books, end_ns, &live);
             }
             None => {
-                let live = ahead.during(|| follow(cursors.pop(), numbered, &forks, &mut books))?;
+                let live = ahead.during(helpers, || {
+                    follow(cursors.pop(), numbered, &forks, &mut books)
+                })?;
                 self.close(id, image, books, end_ns, &live);
             }
         }
@@ -479,6 +540,7 @@ pub(crate) fn process<H>(
     names: &ThreadNames,
     frames: &mut FrameTable,
     stacks: Option<SiteStacks>,
+    helpers: Helpers,
 ) -> Process {
     let start_ns = index.timeline.ns(image.start.tick);
     let mut totals = balance.totals;
@@ -573,7 +635,7 @@ pub(crate) fn process<H>(
     process.truncated_stacks = stacks.truncated;
     process.stacks_without_unwind_information = stacks.without_unwind_information;
     let stacks = stacks.stacks;
-    let order = site_order::order(&balance.sites, &stacks, frames.len());
+    let order = site_order::order(&balance.sites, &stacks, frames.len(), helpers);
     process.sites = site::in_order(balance.sites, stacks, &order);
     process
 }

@@ -15,9 +15,10 @@ use std::thread;
 use allotrope_trace::model::StackId;
 
 use crate::near::bring_near;
+use crate::replay::Helpers;
 use crate::site::SiteFigures;
 use crate::stack::Stacks;
-use shared_work::SharedWork;
+use shared_work::{Adder, SharedWork, shared_work};
 
 /// Sites alike so far that are compared two at a time.
 const FEW: usize = 8;
@@ -60,7 +61,12 @@ struct Sorting<'a, 'i> {
 
 /// The numbers of the sites, whose stacks are `stacks`, in order. The stacks'
 /// frames are below `frames`.
-pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Vec<u32> {
+pub(crate) fn order(
+    sites: &[SiteFigures],
+    stacks: &Stacks,
+    frames: usize,
+    helpers: Helpers,
+) -> Vec<u32> {
     let numbered = (0..).zip(sites);
     let mut items: Vec<Item> = numbered
         .map(|(site, figures)| Item {
@@ -68,29 +74,24 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
             site,
         })
         .collect();
+    let (shared, adder) = shared_work();
     let sorting = Sorting {
         sites,
         stacks,
         packing: Packing::of(frames),
-        shared: SharedWork::default(),
+        shared,
     };
-    let more = if sites.len() < WORTH_A_THREAD {
-        0
-    } else {
-        let processors = thread::available_parallelism().map_or(1, |n| n.get());
-        (processors - 1).min(MOST_THREADS)
-    };
+    let more = helpers.number(sites.len() >= WORTH_A_THREAD, MOST_THREADS);
     thread::scope(|scope| {
-        let begun = sorting.shared.begin();
         for _ in 0..more {
             let builder = thread::Builder::new().name("order of sites".to_owned());
             // Those that there are do all.
             let _ = builder.spawn_scoped(scope, || sorting.help());
         }
         let mut own = Vec::new();
-        sorting.sort(&mut items, 0, &mut own);
-        sorting.finish(own);
-        drop(begun);
+        sorting.sort(&mut items, 0, &mut own, &adder);
+        sorting.finish(own, &adder);
+        drop(adder);
         sorting.help();
     });
     drop(sorting);
@@ -100,11 +101,12 @@ pub(crate) fn order(sites: &[SiteFigures], stacks: &Stacks, frames: usize) -> Ve
 impl<'i> Sorting<'_, 'i> {
     /// Sorts what is shared until nothing is left.
     fn help(&self) {
-        self.shared.take_all(|groups| self.finish(groups));
+        self.shared
+            .take_all(|groups, adder| self.finish(groups, adder));
     }
 
     /// Sorts these, but for what is better shared.
-    fn finish(&self, mut own: Vec<Alike<'i>>) {
+    fn finish(&self, mut own: Vec<Alike<'i>>, adder: &Adder<Vec<Alike<'i>>>) {
         while let Some(alike) = own.pop() {
             if let Some(next) = own.last().filter(|next| next.items.len() <= FEW) {
                 self.bring_near(next.items, next.depth);
@@ -112,7 +114,7 @@ impl<'i> Sorting<'_, 'i> {
             if alike.items.len() <= FEW {
                 self.compare(alike);
             } else {
-                self.go_on(alike, &mut own);
+                self.go_on(alike, &mut own, adder);
             }
         }
     }
@@ -125,7 +127,12 @@ impl<'i> Sorting<'_, 'i> {
     }
 
     /// Sorts by the next frames.
-    fn go_on(&self, Alike { items, depth }: Alike<'i>, own: &mut Vec<Alike<'i>>) {
+    fn go_on(
+        &self,
+        Alike { items, depth }: Alike<'i>,
+        own: &mut Vec<Alike<'i>>,
+        adder: &Adder<Vec<Alike<'i>>>,
+    ) {
         let mut goes_on = false;
         for items in items.chunks_mut(AHEAD) {
             // Fetched one after the other each stack would be waited for.
@@ -137,7 +144,7 @@ impl<'i> Sorting<'_, 'i> {
             }
         }
         if goes_on {
-            self.sort(items, depth + self.packing.frames(), own);
+            self.sort(items, depth + self.packing.frames(), own, adder);
         } else {
             items.sort_unstable_by_key(|item| self.stack_id(item));
         }
@@ -145,7 +152,13 @@ impl<'i> Sorting<'_, 'i> {
 
     /// Sorts by key; those with equal ones, which are alike up to `depth`, are
     /// added to `own`, or shared where they are many.
-    fn sort(&self, items: &'i mut [Item], depth: usize, own: &mut Vec<Alike<'i>>) {
+    fn sort(
+        &self,
+        items: &'i mut [Item],
+        depth: usize,
+        own: &mut Vec<Alike<'i>>,
+        adder: &Adder<Vec<Alike<'i>>>,
+    ) {
         // Those with equal keys stay in the order in which their stacks lie in memory.
         items.sort_by_key(|item| item.key);
         let (first, mut more) = (own.len(), 0);
@@ -156,7 +169,7 @@ impl<'i> Sorting<'_, 'i> {
             more += items.len();
             own.push(Alike { items, depth });
             if more > SHARED {
-                self.shared.add(own.split_off(first));
+                adder.add(own.split_off(first));
                 more = 0;
             }
         }
@@ -211,6 +224,8 @@ impl Packing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HELPERS: Helpers = Helpers::WhereWorthIt;
 
     /// Sites of (allocations, stack innermost first), ids in this order.
     fn made(sites: &[(u64, Vec<u32>)]) -> (Vec<SiteFigures>, Stacks) {
@@ -268,7 +283,7 @@ mod tests {
         for frames in [1, 2, 3, 64, 5_000, u32::MAX] {
             let sites = alike(500, frames);
             let (figures, stacks) = made(&sites);
-            let order = order(&figures, &stacks, frames as usize);
+            let order = order(&figures, &stacks, frames as usize, HELPERS);
             assert_eq!(order, compared(&sites), "{frames} frames");
         }
     }
@@ -278,7 +293,7 @@ mod tests {
         for number in [3 * FEW, SHARED + 1, WORTH_A_THREAD] {
             let sites = vec![(1, vec![2, 1]); number];
             let (figures, stacks) = made(&sites);
-            assert_eq!(order(&figures, &stacks, 3), compared(&sites));
+            assert_eq!(order(&figures, &stacks, 3, HELPERS), compared(&sites));
         }
     }
 
@@ -287,7 +302,7 @@ mod tests {
         for frames in [2, 40, 5_000] {
             let sites = alike(2 * WORTH_A_THREAD, frames);
             let (figures, stacks) = made(&sites);
-            let order = order(&figures, &stacks, frames as usize);
+            let order = order(&figures, &stacks, frames as usize, HELPERS);
             assert!(order == compared(&sites), "{frames} frames");
         }
     }

@@ -14,6 +14,8 @@ pub struct Run<H> {
     pub stream: StreamId,
     /// Number of counted events in the stream before this run.
     pub first_ordinal: u64,
+    /// Number of events in it, marks among them.
+    pub events: u64,
     /// Number of events in it that are counted.
     pub counted: u64,
     /// Tick of its first anchor.
@@ -53,7 +55,7 @@ pub type NodeVisitor<'a> = dyn FnMut(ImageId, StackId, &[StackNode]) + 'a;
 /// order, by several threads at the same time.
 pub trait TraceSource: Sync {
     /// What the source finds a run by.
-    type Handle: Copy + Sync;
+    type Handle: Copy + Send + Sync;
     /// What the source finds stack nodes by.
     type Stacks: Copy + Sync;
 
@@ -89,6 +91,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
                     image: at.image,
                     stream: at.stream,
                     first_ordinal: at.first_ordinal,
+                    events: u64::from(at.events),
                     counted: u64::from(at.counted),
                     first_tick: at.first_tick,
                     handle: at,
@@ -125,9 +128,9 @@ impl<S: Source> TraceSource for TraceReader<S> {
         if self.is_complete() {
             return None;
         }
-        Some(self.cut_at().map_or_else(
+        Some(self.shortfall().map_or_else(
             || "the trace was never closed".to_owned(),
-            |cut| cut.to_string(),
+            |shortfall| shortfall.to_string(),
         ))
     }
 }
@@ -152,6 +155,7 @@ impl TraceSource for MemoryTrace {
                     image: run.image,
                     stream: run.stream,
                     first_ordinal: run.first_ordinal,
+                    events: run.events.len() as u64,
                     counted: run.events.iter().filter(|e| e.is_counted()).count() as u64,
                     first_tick: run
                         .events

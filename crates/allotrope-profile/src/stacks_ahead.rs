@@ -16,6 +16,7 @@ use rustc_hash::FxHashMap;
 use crate::error::ReplayError;
 use crate::frames::{Code, FrameTable};
 use crate::index::Index;
+use crate::replay::Helpers;
 use crate::runtime_code::RuntimeCode;
 use crate::source::{StackPart, TraceSource};
 use crate::stack::Stacks;
@@ -121,10 +122,11 @@ pub(crate) fn during<S: TraceSource, T>(
     source: &S,
     index: &mut Index<S::Handle>,
     parts: &[StackPart<S::Stacks>],
+    helpers: Helpers,
     replay: impl Fn(&Index<S::Handle>, Option<Sender<Told>>) -> Result<T, ReplayError>,
 ) -> Result<Replayed<T>, ReplayError> {
     let mut symbols = std::mem::take(&mut index.symbols);
-    if is_worth_a_thread(index, parts) {
+    if has_thread(index, parts, helpers) {
         let index_there = &*index;
         let images = index_there.images.iter();
         let mappings: Mappings<'_> = images.map(|(&id, image)| (id, &image.mappings)).collect();
@@ -166,11 +168,10 @@ pub(crate) fn during<S: TraceSource, T>(
     })
 }
 
-fn is_worth_a_thread<H, N>(index: &Index<H>, parts: &[StackPart<N>]) -> bool {
+fn has_thread<H, N>(index: &Index<H>, parts: &[StackPart<N>], helpers: Helpers) -> bool {
     let nodes: usize = parts.iter().map(|part| part.nodes).sum();
-    let alone = || thread::available_parallelism().map_or(1, |n| n.get()) == 1;
     // Stacks of code that an image made itself may get other ids in the replay.
-    nodes >= WORTH_A_THREAD && !index.has_runtime_code() && !alone()
+    !index.has_runtime_code() && helpers.number(nodes >= WORTH_A_THREAD, 1) > 0
 }
 
 /// What the thread does when it has read the nodes: makes the frames of the stacks it

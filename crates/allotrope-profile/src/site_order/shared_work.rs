@@ -1,83 +1,51 @@
 //! Work that several threads share, each piece of which may lead to more of it.
+//!
+//! A channel that counts for itself who is at work: each piece in it comes with a
+//! sending end, with which whoever does the piece adds more. When no piece waits and
+//! none is being done, no sending end is left, and all who wait for a piece are
+//! told that there is none. That holds in a panic, too.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Receiver, RecvError, Sender, channel};
+use std::sync::{Mutex, PoisonError};
 
 /// Pieces of work that wait for a thread.
-pub(super) struct SharedWork<T> {
-    state: Mutex<State<T>>,
-    /// There is another piece, or the end has come.
-    changed: Condvar,
+pub(super) struct SharedWork<T>(Mutex<Receiver<Piece<T>>>);
+
+/// Whoever holds this may add pieces; the others wait for that.
+pub(super) struct Adder<T>(Sender<Piece<T>>);
+
+struct Piece<T> {
+    work: T,
+    adder: Adder<T>,
 }
 
-struct State<T> {
-    waiting: Vec<T>,
-    /// Threads at work, each of which may add pieces.
-    busy: usize,
+/// No work, and the first who may add some.
+pub(super) fn shared_work<T>() -> (SharedWork<T>, Adder<T>) {
+    let (sender, receiver) = channel();
+    (SharedWork(Mutex::new(receiver)), Adder(sender))
 }
 
-/// That a thread is at work. Also in a panic it ends, so that nobody waits for it.
-pub(super) struct AtWork<'w, T>(&'w SharedWork<T>);
-
-impl<T> Default for SharedWork<T> {
-    fn default() -> Self {
-        Self {
-            state: Mutex::new(State {
-                waiting: Vec::new(),
-                busy: 0,
-            }),
-            changed: Condvar::new(),
-        }
+impl<T> Adder<T> {
+    /// Adds a piece.
+    pub(super) fn add(&self, work: T) {
+        let adder = Self(self.0.clone());
+        // If nobody can take it any more, nobody waits for it either.
+        let _ = self.0.send(Piece { work, adder });
     }
 }
 
 impl<T> SharedWork<T> {
-    /// The caller is at work and may add pieces until it drops what this gives.
-    pub(super) fn begin(&self) -> AtWork<'_, T> {
-        self.lock().busy += 1;
-        AtWork(self)
-    }
-
-    /// Adds a piece; whoever does so is at work.
-    pub(super) fn add(&self, piece: T) {
-        self.lock().waiting.push(piece);
-        self.changed.notify_one();
-    }
-
     /// Does pieces until none is left and nobody is at work who may add one.
-    pub(super) fn take_all(&self, mut work: impl FnMut(T)) {
-        while let Some((piece, _at_work)) = self.take() {
-            work(piece);
+    pub(super) fn take_all(&self, mut work: impl FnMut(T, &Adder<T>)) {
+        while let Ok(piece) = self.take() {
+            work(piece.work, &piece.adder);
         }
     }
 
-    fn take(&self) -> Option<(T, AtWork<'_, T>)> {
-        let mut state = self.lock();
-        loop {
-            if let Some(piece) = state.waiting.pop() {
-                state.busy += 1;
-                return Some((piece, AtWork(self)));
-            }
-            if state.busy == 0 {
-                return None;
-            }
-            let waited = self.changed.wait(state);
-            state = waited.unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn take(&self) -> Result<Piece<T>, RecvError> {
         // Nobody panics while holding it.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T> Drop for AtWork<'_, T> {
-    fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.busy -= 1;
-        if state.busy == 0 {
-            self.0.changed.notify_all();
-        }
+        let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.recv()
     }
 }
 
@@ -96,23 +64,22 @@ mod tests {
             (last, done) = (done, 1 + done + last);
         }
         for helpers in [0, 1, 5] {
-            let (work, counted) = (SharedWork::default(), AtomicU64::new(0));
+            let ((work, adder), counted) = (shared_work(), AtomicU64::new(0));
             let help = || {
-                work.take_all(|piece: u32| {
+                work.take_all(|piece: u32, adder| {
                     counted.fetch_add(1, Ordering::Relaxed);
                     if piece > 1 {
-                        work.add(piece - 1);
-                        work.add(piece - 2);
+                        adder.add(piece - 1);
+                        adder.add(piece - 2);
                     }
                 });
             };
             thread::scope(|scope| {
-                let begun = work.begin();
                 for _ in 0..helpers {
                     scope.spawn(help);
                 }
-                work.add(15);
-                drop(begun);
+                adder.add(15);
+                drop(adder);
                 help();
             });
             assert_eq!(counted.into_inner(), done);
@@ -121,16 +88,15 @@ mod tests {
 
     #[test]
     fn a_panic_at_work_leaves_nobody_waiting() {
-        let work = SharedWork::default();
+        let (work, adder) = shared_work();
         let (others, panicked) = thread::scope(|scope| {
-            let begun = work.begin();
-            let panicking = scope.spawn(|| work.take_all(|()| panic!("as the test wants it")));
-            work.add(());
+            let panicking = scope.spawn(|| work.take_all(|(), _| panic!("as the test wants it")));
+            adder.add(());
             // It has taken the piece when it has ended.
             let panicked = panicking.join().is_err();
-            drop(begun);
+            drop(adder);
             (
-                scope.spawn(|| work.take_all(|()| {})).join().is_ok(),
+                scope.spawn(|| work.take_all(|(), _| {})).join().is_ok(),
                 panicked,
             )
         });
