@@ -4,6 +4,9 @@
 //! figures and the sites of a recording that only counted. Such a recording has
 //! `threads` and `entries` for each process.
 //!
+//! `cut` is there only if the trace could not be read to its end, and says in a
+//! sentence where that part ends, why, and how much is missing.
+//!
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new format number; fields may be added. Sites, of which there may be
 //! very many, are written by `json_sites`.
@@ -31,7 +34,13 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
-    out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
+    out.write_all(b"{\"format\":\"allotrope-report/1\",")?;
+    if let Some(cut) = &profile.cut {
+        out.write_all(b"\"cut\":")?;
+        serde_json::to_writer(&mut out, cut)?;
+        out.write_all(b",")?;
+    }
+    out.write_all(b"\"frames\":")?;
     serde_json::to_writer(&mut out, &Frames(profile, source))?;
     out.write_all(b",\"processes\":[")?;
     let digits = Digits::of(profile);

@@ -38,6 +38,8 @@ JSON (the format allotrope-diff/1) has every entry, so that their differences su
 to the total: --min and --top are for text and sections. With --stack the totals
 are those of the entries given.
 
+A recording that was cut off or is damaged is read up to there, with a warning.
+
 Exit status: 0 if the files could be compared, 1 if allotrope failed, 2 if a file
 can not be used, 3 if --fail-on found more than it allows.";
 

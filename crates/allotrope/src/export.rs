@@ -17,7 +17,8 @@ use crate::standard_output;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-Reads recordings and everything that `allotrope diff` reads.
+Reads recordings and everything that `allotrope diff` reads. A recording that was
+cut off or is damaged is read up to there, with a warning.
 
 Exit status: 0 if the file was written, 1 if it could not be, 2 if FILE can not
 be read or does not have the metric.";

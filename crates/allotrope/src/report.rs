@@ -24,8 +24,9 @@ const WIDTH_ELSEWHERE: usize = 100;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-A trace that was cut off (the machine went down, the disk was full) is read up to
-where it ends, with a warning on stderr and exit status 0.
+A trace that was cut off (the machine went down, the disk was full) or is damaged
+is read up to there, with exit status 0 and a warning on stderr and in the report
+that says at which byte that is and how much is missing.
 
 Exit status: 0 if the trace could be read, 1 if allotrope failed, 2 if the file
 is no trace or does not hold what was asked for.";
@@ -140,8 +141,8 @@ pub enum Color {
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let path = &arguments.trace;
-    let trace = trace::open(path)?;
-    let mut profile = trace::profile(path, &trace, &Progress::new(false))?;
+    let mut trace = trace::open(path)?;
+    let mut profile = trace::profile(path, &mut trace, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
         eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
     }

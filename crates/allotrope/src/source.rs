@@ -98,8 +98,8 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
-    let trace = trace::open(path)?;
-    let profile = trace::profile(path, &trace, progress)?;
+    let mut trace = trace::open(path)?;
+    let profile = trace::profile(path, &mut trace, progress)?;
     check_stacks(path, &profile)?;
     let (runs, more) = window::comparable(path, &profile, name)?;
     let keys: Vec<WindowKey> = runs.iter().map(|run| run.key).collect();
@@ -183,8 +183,8 @@ fn check_stacks(path: &Path, profile: &Profile) -> Result<(), Failure> {
 }
 
 fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
-    let trace = trace::open(path)?;
-    let profile = trace::profile(path, &trace, progress)?;
+    let mut trace = trace::open(path)?;
+    let profile = trace::profile(path, &mut trace, progress)?;
     check_stacks(path, &profile)?;
     let cut = profile.cut.iter();
     Ok(Source {

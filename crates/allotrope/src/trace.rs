@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use allotrope_profile::{Options, Profile, ReplayError, replay};
+use allotrope_profile::{Options, Profile, ReplayError, replay_readable};
 use allotrope_trace::{ReadError, TraceReader};
 use anyhow::{Context, anyhow};
 
@@ -31,14 +31,19 @@ pub fn open(path: &Path) -> Result<TraceReader, Failure> {
     TraceReader::open(path).map_err(|error| unreadable(path, error))
 }
 
-/// Replays a trace into a profile.
-pub fn profile(path: &Path, trace: &TraceReader, progress: &Progress) -> Result<Profile, Failure> {
+/// Replays a trace into a profile; of a damaged one what precedes the damage, where it
+/// then ends.
+pub fn profile(
+    path: &Path,
+    trace: &mut TraceReader,
+    progress: &Progress,
+) -> Result<Profile, Failure> {
     let show = |done, total| progress.show("reading the trace", done, total);
     let options = Options {
         progress: Some(&show),
         ..Options::default()
     };
-    let profile = replay(trace, &options).map_err(|error| unreplayable(path, error));
+    let profile = replay_readable(trace, &options).map_err(|error| unreplayable(path, error));
     progress.finish();
     profile
 }

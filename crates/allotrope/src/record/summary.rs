@@ -34,7 +34,8 @@ pub fn nothing_recorded(done: &Done) -> anyhow::Error {
 
 /// Reads the trace back and prints its summary.
 pub fn print(path: &Path, done: &Done, progress: &Progress) {
-    let profile = trace::open(path).and_then(|trace| trace::profile(path, &trace, progress));
+    let profile =
+        trace::open(path).and_then(|mut trace| trace::profile(path, &mut trace, progress));
     match profile {
         Ok(profile) => eprint!("{}", summary(path, done, &profile)),
         // The recording is as good as it is; only reading it back failed.
