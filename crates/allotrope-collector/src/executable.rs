@@ -117,7 +117,7 @@ impl Obstacle {
 /// What keeps the program in `path` from being recorded; `None` if nothing in
 /// the file does. A script or anything else that is no ELF file is not judged.
 pub fn obstacle(path: &Path) -> io::Result<Option<Obstacle>> {
-    let file = match File::open(path) {
+    let file = match allotrope_files::open_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             return Ok(Some(Obstacle::Unreadable));
         }

@@ -89,11 +89,7 @@ fn open_module(pid: u32, path: &Path) -> Option<File> {
     if !path.is_absolute() {
         return None;
     }
-    // Looked at before it is opened: opening a FIFO would wait.
-    let open = |path: &Path| {
-        let is_file = std::fs::metadata(path).is_ok_and(|it| it.is_file());
-        is_file.then(|| File::open(path).ok()).flatten()
-    };
+    let open = |path: &Path| allotrope_files::open_regular(path).ok();
     let is_executable = process::executable_path(pid).is_some_and(|executable| executable == path);
     if is_executable && let Ok(file) = process::open_executable(pid) {
         return regular(file);

@@ -9,14 +9,18 @@
 //! names stays one and its target is replaced, unless another user put the link
 //! into a shared folder.
 //!
+//! [`open_regular`] is for reading what others name.
+//!
 //! What a file may contain, and whether an existing one may be replaced, is the
 //! caller's decision.
 #![forbid(unsafe_code)]
 
 mod new_file;
 mod output;
+mod regular;
 mod target;
 
 pub use new_file::{FileId, NewFile};
 pub use output::{Output, write};
+pub use regular::open_regular;
 pub use target::Target;

@@ -4,7 +4,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -82,14 +81,13 @@ impl SourceLines {
 
     fn text(&self, file: &str, state: &mut State) -> Option<String> {
         let path = self.place(Path::new(file));
-        // Looked at before it is opened: opening a FIFO would wait.
-        let metadata = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+        let opened = allotrope_files::open_regular(&path).ok()?;
+        let metadata = opened.metadata().ok()?;
         let room = MOST_BYTES.min(MOST_BYTES_IN_ALL - state.bytes);
         if metadata.len() > room {
             return None;
         }
         let mut bytes = Vec::new();
-        let opened = fs::File::open(&path).ok()?;
         opened.take(room).read_to_end(&mut bytes).ok()?;
         state.bytes += bytes.len() as u64;
         let written = metadata.modified().ok();
@@ -133,6 +131,8 @@ impl SourceLines {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use std::time::Duration;
 
     use super::*;

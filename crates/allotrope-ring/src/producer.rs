@@ -41,7 +41,7 @@ pub struct Introduction<'a> {
 }
 
 /// The words of a byte string.
-fn string_words(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
+pub fn string_words(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
     text.chunks(8).map(|chunk| {
         let mut bytes = [0; 8];
         bytes[..chunk.len()].copy_from_slice(chunk);

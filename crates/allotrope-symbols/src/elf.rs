@@ -7,6 +7,7 @@
 //! are read elsewhere.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -98,13 +99,12 @@ impl ElfFile {
             path: path.to_owned(),
             source,
         };
-        let metadata = std::fs::metadata(path).map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(SymbolError::NotAFile {
+        let file = allotrope_files::open_regular(path).map_err(|source| match source.kind() {
+            ErrorKind::InvalidInput => SymbolError::NotAFile {
                 path: path.to_owned(),
-            });
-        }
-        let file = File::open(path).map_err(unreadable)?;
+            },
+            _ => unreadable(source),
+        })?;
         Self::from_file(file, path)
     }
 

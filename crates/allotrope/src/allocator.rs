@@ -113,7 +113,7 @@ impl BuiltInAllocator {
     }
 
     fn among(path: &Path, tables: &[elf::SectionType]) -> io::Result<Self> {
-        let cache = ReadCache::new(File::open(path)?);
+        let cache = ReadCache::new(allotrope_files::open_regular(path)?);
         let mut found = Self::default();
         let _ = found.read_symbols(&cache, tables);
         Ok(found)

@@ -5,6 +5,7 @@ mod program;
 mod session;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -77,7 +78,7 @@ fn everything_written_through_many_laps_of_a_ring_is_in_the_trace() {
 
     let image = recorded.images()[0];
     assert_eq!(image.origin, Origin::First);
-    assert_eq!(image.executable, "/bin/program");
+    assert_eq!(image.executable, Path::new("/bin/program"));
     assert_eq!(image.command, ["program", "argument", ""]);
     let node = |parent, address| StackNode {
         parent,
@@ -88,7 +89,7 @@ fn everything_written_through_many_laps_of_a_ring_is_in_the_trace() {
     assert_eq!(nodes(&recorded), [node(0, STACK[0]), node(MAIN, STACK[1])]);
     let has = |wanted: &dyn Fn(&Record) -> bool| recorded.records.iter().any(wanted);
     assert!(has(&|record| matches!(record, Record::Module(module)
-        if module.path == MODULE && module.build_id == BUILD_ID && module.module == 0)));
+        if module.path == Path::new(MODULE) && module.build_id == BUILD_ID && module.module == 0)));
     assert!(has(&|record| matches!(record, Record::Mapping(mapping)
         if mapping.start == CODE && mapping.bias == CODE && mapping.mapping == 3)));
     assert!(has(&|record| matches!(
@@ -349,6 +350,17 @@ fn an_exec_of_what_has_no_recorder_is_named() {
     assert_eq!(unrecorded.pid, recorded.images()[0].pid);
     let written = |record: &Record| matches!(record, Record::Unrecorded(it) if it.executable == unrecorded.executable);
     assert!(recorded.records.iter().any(written));
+}
+
+/// Opened, it would wait for somebody to write to it.
+#[test]
+fn an_exec_of_a_pipe_holds_nobody_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+    let recorded = Session::record(&format!("exec-of {}", pipe.display()));
+    assert_eq!(recorded.exits(), [(0, Exit::Exec)]);
+    assert_eq!(recorded.done.unrecorded[0].executable, pipe);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use allotrope_ring::layout::{
     IMAGES_OFFSET, ImageSlot, LANES_OFFSET, Lane, PAGE, REGION_BYTES, TABLES_BYTES, region_offset,
 };
 use allotrope_ring::location::Location;
-use allotrope_ring::producer::{Introduction, Producer, mapping_words, window_words};
+use allotrope_ring::producer::{Introduction, Producer, mapping_words, string_words, window_words};
 use allotrope_ring::words::{
     ADDRESS_MASK, NO_MAPPING, head, kind, node, origin, stack_and_size, window_flag,
 };
@@ -157,6 +157,7 @@ impl Program {
             "fork" => self.fork(),
             "forked" => self.forked(words.map(|word| word.parse().unwrap()).collect()),
             "exec" => self.exec(),
+            "exec-of" => self.exec_of(words.next().unwrap()),
             "exec-unrecorded" => self.exec_unrecorded(),
             "stay" => self.stay(),
             "orphan" => self.orphan(),
@@ -503,6 +504,16 @@ impl Program {
         self.free(lane, HEAP);
         let error = program(&self.arena, "pairs").exec();
         panic!("{error}");
+    }
+
+    /// Says that it is about to become the program at `path`, and ends.
+    fn exec_of(&self, path: &str) -> i32 {
+        let (_, lane) = self.introduce();
+        let mut words = vec![0, path.len() as u64];
+        words.extend(string_words(path.as_bytes()));
+        words[0] = head(kind::EXEC, 0, (words.len() as u64) << 16);
+        self.producer.write(lane, &words);
+        0
     }
 
     /// Becomes a program without recorder that lives for a while.

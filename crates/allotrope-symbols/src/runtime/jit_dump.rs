@@ -3,7 +3,7 @@
 //! `--perf-prof`, Java with perf's agent, wasmtime, LLVM's JITs.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -88,14 +88,7 @@ impl JitDump {
     /// # Errors
     /// Where it cannot be read or is none of this machine's.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // Looked at before it is opened: opening a FIFO would wait.
-        if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "it is no regular file",
-            ));
-        }
-        Self::new(File::open(path)?)
+        Self::new(allotrope_files::open_regular(path)?)
     }
 
     /// As [`Self::open`], from an open file.
