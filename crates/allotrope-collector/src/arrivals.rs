@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, RING_WORDS, image_state};
+use allotrope_ring::layout::{
+    IMAGES, IMAGES_OFFSET, ImageSlot, LANES, MAX_EVENT_WORDS, RING_WORDS, image_state,
+};
 use allotrope_ring::words::{self, ImageWords, Word, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
@@ -94,6 +96,7 @@ impl Recording {
             parent: start.parent_pid,
             command: &start.command,
             is_fork: start.origin == Origin::Fork,
+            futex: (IMAGES_OFFSET + slot * size_of::<ImageSlot>()) as u64,
         };
         let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
@@ -144,13 +147,19 @@ impl Recording {
     fn admit(&mut self, slot: usize, mut image: Image, introduction: Introduction) {
         let mut start = introduction.start;
         let pid = image.pid;
+        let own_parent = start.parent_pid;
         start.image = image.id;
         start.pid = pid;
+        if image.is_inner {
+            // What the parent is called in there, or 0 if it is outside.
+            let stat = process::stat(pid);
+            start.parent_pid = stat.map_or(start.parent_pid, |stat| stat.parent);
+        }
         image.tick = start.tick;
         if start.origin == Origin::Fork
             && let Some(parent_slot) = introduction.parent_slot
             && let Some((parent, points)) =
-                self.parent(parent_slot, start.parent_pid, &introduction.fork_points)
+                self.parent(parent_slot, own_parent, &introduction.fork_points)
         {
             image.parent = Some((parent, start.parent_pid));
             start.forked_from = Some(parent);
@@ -279,6 +288,10 @@ impl Images<'_> {
 impl Known for Images<'_> {
     fn is_family(&self, pid: u32) -> bool {
         self.first == Some(pid) || self.family.is_unrecorded(pid) || self.of(pid).next().is_some()
+    }
+
+    fn has_image(&self, pid: u32) -> bool {
+        self.of(pid).any(|image| !image.gone)
     }
 
     fn is_taken(&self, pid: u32) -> bool {

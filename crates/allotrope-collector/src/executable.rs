@@ -7,11 +7,19 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use allotrope_ring::layout::remark;
+use allotrope_ring::secure_execution::{
+    self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials, Reason,
+};
+use rustix::fs::StatVfsMountFlags;
 
-const SETUID: u32 = 0o4000;
-const SETGID: u32 = 0o2000;
 /// Program header type that names the loader (ELF specification, figure 2-2).
 const PT_INTERP: u32 = 3;
+/// Program header type of the dynamic section, and its entry with the file's
+/// own name as a library (figures 2-2 and 2-10).
+const PT_DYNAMIC: u32 = 2;
+const DT_SONAME: u64 = 14;
+/// More entries than the dynamic section of a loader has.
+const MOST_ENTRIES: u64 = 256;
 const EM_X86_64: u16 = 62;
 /// More program headers than any linker makes.
 const MOST_HEADERS: u64 = 1024;
@@ -77,6 +85,14 @@ impl Obstacle {
         }
     }
 
+    /// What the reason for distrust means.
+    pub fn of_distrust(reason: Reason) -> Self {
+        match reason {
+            Reason::User | Reason::Group => Self::Privileged,
+            Reason::Capabilities => Self::Capabilities,
+        }
+    }
+
     /// Whether it is about a program that has a recorder, which sees nothing or
     /// not everything.
     pub fn is_within(&self) -> bool {
@@ -123,12 +139,32 @@ pub fn obstacle(path: &Path) -> io::Result<Option<Obstacle>> {
         }
         file => file?,
     };
-    let metadata = file.metadata()?;
-    let group_executable = metadata.mode() & 0o010 != 0;
-    if metadata.mode() & SETUID != 0 || metadata.mode() & SETGID != 0 && group_executable {
-        return Ok(Some(Obstacle::Privileged));
-    }
     elf_obstacle(&file)
+}
+
+/// Whether a process like this one gets rights by executing the file that it
+/// does not have, and the recorder therefore is not loaded.
+fn privilege(file: &File) -> Option<Obstacle> {
+    let own = Credentials::parse(&std::fs::read("/proc/self/status").ok()?)?;
+    let reason = distrust(file, &own).ok()?;
+    reason.map(Obstacle::of_distrust)
+}
+
+/// Why the loader distrusts the program in `file` (an ELF file) if a process
+/// with these credentials executes it; `None`: it does not.
+pub fn distrust(file: &File, credentials: &Credentials) -> io::Result<Option<Reason>> {
+    let metadata = file.metadata()?;
+    let mount = rustix::fs::fstatvfs(file)?;
+    let mut value = [0; CAPABILITY_BYTES];
+    let length = rustix::fs::fgetxattr(file, CAPABILITY_ATTRIBUTE, &mut value[..]).unwrap_or(0);
+    let file = secure_execution::File {
+        mode: metadata.mode(),
+        user: metadata.uid(),
+        group: metadata.gid(),
+        capabilities: &value[..length],
+        is_nosuid: mount.f_flag.contains(StatVfsMountFlags::NOSUID),
+    };
+    Ok(secure_execution::reason(credentials, &file))
 }
 
 fn elf_obstacle(file: &File) -> io::Result<Option<Obstacle>> {
@@ -140,6 +176,9 @@ fn elf_obstacle(file: &File) -> io::Result<Option<Obstacle>> {
     if !header.starts_with(b"\x7fELF") {
         return Ok(None);
     }
+    if let Some(privilege) = privilege(file) {
+        return Ok(Some(privilege));
+    }
     if header[4] != 2 {
         return Ok(Some(Obstacle::ThirtyTwoBit));
     }
@@ -148,7 +187,9 @@ fn elf_obstacle(file: &File) -> io::Result<Option<Obstacle>> {
         return Ok(Some(Obstacle::OtherMachine(Some(machine))));
     }
     let Some(loader) = loader(file, &header)? else {
-        return Ok(Some(Obstacle::Static));
+        // A loader that is run as a program loads the recorder as ever.
+        let is_loader = has_name(file, &header);
+        return Ok((!is_loader).then_some(Obstacle::Static));
     };
     // glibc's loader is ld-linux-x86-64.so.2 wherever it lies (glibc's
     // shlib-versions); musl's is ld-musl-x86_64.so.1.
@@ -157,27 +198,44 @@ fn elf_obstacle(file: &File) -> io::Result<Option<Obstacle>> {
 }
 
 fn loader(file: &File, header: &[u8; 64]) -> io::Result<Option<String>> {
+    let Some(entry) = program_header(file, header, PT_INTERP) else {
+        return Ok(None);
+    };
+    let length = number(&entry[32..40]).min(PATH_LIMIT) as usize;
+    let mut path = vec![0; length];
+    let read = file.read_at(&mut path, number(&entry[8..16]))?;
+    path.truncate(read);
+    let end = path.iter().position(|byte| *byte == 0).unwrap_or(read);
+    Ok(Some(String::from_utf8_lossy(&path[..end]).into_owned()))
+}
+
+/// Whether the file has a name of its own as a library.
+fn has_name(file: &File, header: &[u8; 64]) -> bool {
+    let Some(entry) = program_header(file, header, PT_DYNAMIC) else {
+        return false;
+    };
+    let (offset, bytes) = (number(&entry[8..16]), number(&entry[32..40]));
+    (0..(bytes / 16).min(MOST_ENTRIES)).any(|index| {
+        let mut tag = [0u8; 8];
+        let offset = offset.saturating_add(index * 16);
+        file.read_exact_at(&mut tag, offset).is_ok() && number(&tag) == DT_SONAME
+    })
+}
+
+/// The first program header of this kind.
+fn program_header(file: &File, header: &[u8; 64], kind: u32) -> Option<[u8; 56]> {
     let table = number(&header[32..40]);
     let size = number(&header[54..56]);
     let count = number(&header[56..58]).min(MOST_HEADERS);
     for index in 0..count {
-        let Some(offset) = table.checked_add(index * size) else {
-            break;
-        };
         let mut entry = [0u8; 56];
-        if file.read_exact_at(&mut entry, offset).is_err() {
-            break;
-        }
-        if number(&entry[0..4]) == u64::from(PT_INTERP) {
-            let length = number(&entry[32..40]).min(PATH_LIMIT) as usize;
-            let mut path = vec![0; length];
-            let read = file.read_at(&mut path, number(&entry[8..16]))?;
-            path.truncate(read);
-            let end = path.iter().position(|byte| *byte == 0).unwrap_or(read);
-            return Ok(Some(String::from_utf8_lossy(&path[..end]).into_owned()));
+        let offset = table.checked_add(index * size)?;
+        file.read_exact_at(&mut entry, offset).ok()?;
+        if number(&entry[0..4]) == u64::from(kind) {
+            return Some(entry);
         }
     }
-    Ok(None)
+    None
 }
 
 /// `PATH_MAX`: no loader's path is longer.
@@ -226,11 +284,6 @@ mod tests {
         let glibc = b"/lib64/ld-linux-x86-64.so.2\0";
         let musl = "/lib/ld-musl-x86_64.so.1";
         assert_eq!(judge(&elf(2, EM_X86_64, PT_INTERP, glibc), 0o755), None);
-        let privileged = Some(Obstacle::Privileged);
-        assert_eq!(
-            judge(&elf(2, EM_X86_64, PT_INTERP, glibc), 0o4755),
-            privileged
-        );
         let thirty_two_bit = Some(Obstacle::ThirtyTwoBit);
         assert_eq!(judge(&elf(1, 3, PT_INTERP, glibc), 0o755), thirty_two_bit);
         let arm = Some(Obstacle::OtherMachine(Some(183)));
@@ -241,6 +294,32 @@ mod tests {
             judge(&elf(2, EM_X86_64, PT_INTERP, musl.as_bytes()), 0o755),
             Some(Obstacle::OtherLoader(musl.into()))
         );
+    }
+
+    /// Its own rights are none that its owner gains by it.
+    #[test]
+    fn rights_count_where_somebody_gains_them() {
+        let glibc = elf(2, EM_X86_64, PT_INTERP, b"/lib64/ld-linux-x86-64.so.2\0");
+        assert_eq!(judge(&glibc, 0o4755), None);
+        let file = tempfile::tempfile().unwrap();
+        file.set_permissions(Permissions::from_mode(0o4755))
+            .unwrap();
+        let other = b"Uid:\t7 7 7 7\nGid:\t7 7 7 7\nCapInh:\t0\nCapPrm:\t0\nCapBnd:\t0\n";
+        let other = Credentials::parse(other).unwrap();
+        let mount = rustix::fs::fstatvfs(&file).unwrap();
+        let expected = match mount.f_flag.contains(StatVfsMountFlags::NOSUID) {
+            true => None,
+            false => Some(Reason::User),
+        };
+        assert_eq!(distrust(&file, &other).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_loader_as_a_program_is_no_static_program() {
+        let mut bytes = elf(2, EM_X86_64, PT_DYNAMIC, &[0; 32]);
+        assert_eq!(judge(&bytes, 0o755), Some(Obstacle::Static));
+        bytes[120 + 16] = DT_SONAME as u8;
+        assert_eq!(judge(&bytes, 0o755), None);
     }
 
     #[test]

@@ -319,7 +319,8 @@ fn runs_without_recorder(pid: u32, search: &Search) -> bool {
     search.maps_arena(pid) != Some(true) && process::stat(pid).is_some_and(|stat| !stat.is_dead())
 }
 
-/// What the executable of a process says against recording it, or where it runs.
+/// What speaks against recording a process: its executable, its rights, where
+/// it runs.
 fn process_obstacle(pid: u32) -> Option<Obstacle> {
     let path = process::executable_path(pid);
     let judge = |path: &Path| obstacle(path).ok().flatten();
@@ -328,6 +329,8 @@ fn process_obstacle(pid: u32) -> Option<Obstacle> {
         None | Some(Obstacle::Unreadable) => path.as_deref().and_then(judge),
         found => found,
     };
+    let distrust = || process::credentials(pid)?.seem_distrusted();
+    let found = found.or_else(|| distrust().map(Obstacle::of_distrust));
     let is_privileged = path.is_none() && !process::is_own(pid);
     let found = found.or(is_privileged.then_some(Obstacle::Privileged));
     found.or_else(|| (!process::other_namespaces(pid).is_empty()).then_some(Obstacle::Elsewhere))

@@ -209,7 +209,7 @@ impl Image {
     pub(crate) fn ancestor(&self) -> Ancestor {
         Ancestor {
             image: self.id,
-            pid: self.pid,
+            pid: self.own_pid,
             streams: self.streams.clone(),
         }
     }
@@ -219,6 +219,7 @@ impl Image {
 #[derive(Debug, Clone)]
 pub(crate) struct Ancestor {
     pub(crate) image: ImageId,
+    /// In its own pid namespace, as a child knows it.
     pid: u32,
     streams: FxHashMap<u32, StreamId>,
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use allotrope_ring::layout::PAGE;
+use allotrope_ring::secure_execution::Credentials;
 use rustc_hash::FxHashMap;
 
 /// Which file an executable is.
@@ -150,6 +151,11 @@ pub(crate) fn rooted(pid: u32, path: impl AsRef<Path>) -> PathBuf {
     let mut rooted = OsString::from(entry(pid, "root"));
     rooted.push(path.as_ref());
     rooted.into()
+}
+
+/// What the process is and may do.
+pub(crate) fn credentials(pid: u32) -> Option<Credentials> {
+    Credentials::parse(&fs::read(entry(pid, "status")).ok()?)
 }
 
 /// Resident memory in bytes.
@@ -356,17 +362,45 @@ pub(crate) fn namespace_pids(pid: u32) -> Option<Vec<u32>> {
 /// Whether the process maps the file with `inode` whose name begins with
 /// `name` (as `/proc/PID/maps` shows it).
 pub(crate) fn maps_file(pid: u32, name: &str, inode: u64) -> io::Result<bool> {
+    Ok(mapping(pid, name, inode)?.is_some())
+}
+
+/// The lowest address at which it does.
+pub(crate) fn mapped_at(pid: u32, name: &str, inode: u64) -> Option<u64> {
+    let line = mapping(pid, name, inode).ok()??;
+    let line = String::from_utf8_lossy(&line);
+    u64::from_str_radix(line.split('-').next()?, 16).ok()
+}
+
+/// The first line about a file of `/proc/PID/maps`.
+fn mapping(pid: u32, name: &str, inode: u64) -> io::Result<Option<Vec<u8>>> {
     let mut lines = BufReader::new(File::open(entry(pid, "maps"))?.take(MAPS_LIMIT));
     let mut line = Vec::new();
     loop {
         line.clear();
         if lines.read_until(b'\n', &mut line)? == 0 {
-            return Ok(false);
+            return Ok(None);
         }
         if is_mapping_of(&line, name, inode) {
-            return Ok(true);
+            return Ok(Some(line));
         }
     }
+}
+
+/// Whether a thread of the process waits on the futex at this address now.
+pub(crate) fn waits_on(pid: u32, address: u64) -> bool {
+    const FUTEX: &str = "202";
+    let tids = numbered_entries(&entry(pid, "task")).unwrap_or_default();
+    tids.into_iter().any(|tid| {
+        let call = fs::read_to_string(entry(pid, &format!("task/{tid}/syscall")));
+        let call = call.unwrap_or_default();
+        let mut words = call.split_ascii_whitespace();
+        words.next() == Some(FUTEX)
+            && words
+                .next()
+                .and_then(|word| word.strip_prefix("0x"))
+                .is_some_and(|digits| u64::from_str_radix(digits, 16) == Ok(address))
+    })
 }
 
 /// `start-end mode offset device inode   name`
@@ -430,6 +464,9 @@ mod tests {
         let name = executable.to_str().unwrap();
         assert!(maps_file(pid, name, inode).unwrap());
         assert!(!maps_file(pid, "/memfd:", inode).unwrap());
+        let start = mapped_at(pid, name, inode).unwrap();
+        assert!(start > 0 && start.is_multiple_of(4096));
+        assert!(!waits_on(pid, start));
     }
 
     #[test]

@@ -53,13 +53,17 @@ pub(crate) struct Wanted<'a> {
     pub(crate) command: &'a [OsString],
     /// It is a forked child, whose process has had no image before.
     pub(crate) is_fork: bool,
+    /// Where in the arena the futex is on which it waits a moment to be found.
+    pub(crate) futex: u64,
 }
 
 /// What is known of a process in our own namespace.
 pub(crate) trait Known {
     /// It is one of the recorded family.
     fn is_family(&self, pid: u32) -> bool;
-    /// It has a living image that did not say that another one replaces it.
+    /// It has a living image.
+    fn has_image(&self, pid: u32) -> bool;
+    /// It has one that did not say that another one replaces it.
     fn is_taken(&self, pid: u32) -> bool;
 }
 
@@ -128,15 +132,23 @@ impl Search {
             return Found { pid, watch };
         }
         let mut hidden = false;
-        let mut best = None;
+        let mut most = 0;
+        let mut best = Vec::new();
         for candidate in self.with_innermost(pid) {
             match self.rank(candidate, wanted, known) {
                 Rank::Not => {}
                 Rank::Hidden => hidden = true,
-                Rank::Points(points) => best = best.max(Some((points, candidate))),
+                Rank::Points(points) if points < most => {}
+                Rank::Points(points) => {
+                    if points > most {
+                        best.clear();
+                    }
+                    most = points;
+                    best.push(candidate);
+                }
             }
         }
-        if let Some((_, pid)) = best
+        if let Some(pid) = self.one_of(&best, wanted.futex)
             && let Some(handle) = open(pid)
         {
             let watch = Watch::Process(handle);
@@ -147,6 +159,20 @@ impl Search {
             false => missing(pid),
         };
         Found { pid, watch }
+    }
+
+    /// Of processes for which as much speaks, as of the first ones of containers
+    /// that were started alike, the one that waits on `futex`; else the first.
+    fn one_of(&self, candidates: &[u32], futex: u64) -> Option<u32> {
+        let waits = |pid: &&u32| {
+            let arena = process::mapped_at(**pid, ARENA_NAME, self.arena_inode);
+            arena.is_some_and(|arena| process::waits_on(**pid, arena.wrapping_add(futex)))
+        };
+        let waiting = match candidates.len() {
+            0 | 1 => None,
+            _ => candidates.iter().find(waits),
+        };
+        waiting.or(candidates.first()).copied()
     }
 
     /// Whether it is the process of our own namespace with that pid, without
@@ -166,10 +192,10 @@ impl Search {
         let Some(stat) = self.young(candidate) else {
             return Rank::Not;
         };
-        let is_taken = known.is_taken(candidate);
-        if is_taken && wanted.is_fork {
+        if wanted.is_fork && known.has_image(candidate) {
             return Rank::Not;
         }
+        let is_taken = known.is_taken(candidate);
         let same_command =
             !wanted.command.is_empty() && process::command(candidate) == wanted.command;
         let basis = match self.maps_arena(candidate) {
@@ -309,6 +335,10 @@ mod tests {
             pid == self.0
         }
 
+        fn has_image(&self, _: u32) -> bool {
+            false
+        }
+
         fn is_taken(&self, _: u32) -> bool {
             false
         }
@@ -320,6 +350,7 @@ mod tests {
             parent: std::process::id(),
             command: &[],
             is_fork: false,
+            futex: 0,
         };
         Search::new(arena_inode).find(wanted, &Only(std::process::id()))
     }

@@ -8,12 +8,12 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_ring::layout::remark;
+use allotrope_ring::layout::{ENVIRONMENT_VARIABLE, remark};
 
 use crate::arch::entry::ExecRegisters;
 use crate::next::{self, Function};
 use crate::program::{self, Path, Program};
-use crate::{hooks, image, modules, remarks, system};
+use crate::{hooks, image, modules, namespaces, remarks, system};
 
 type Strings = *const *const c_char;
 
@@ -130,8 +130,8 @@ impl Verdict {
 unsafe fn judge(call: &Call) -> Option<Verdict> {
     // SAFETY: the caller's arguments, see `prepare`.
     unsafe {
-        let preload = find_variable(call.environment)?;
-        let recorder = ours(value(preload)).next()?;
+        let preload = find_variable(call.environment, VARIABLE);
+        let recorder = preload.and_then(|preload| ours(value(preload)).next());
         let (directory, path) = match call.descriptor {
             Some(descriptor) => (libc::AT_FDCWD, Path::of_descriptor(descriptor)?),
             None if call.path.is_null() => return None,
@@ -141,19 +141,35 @@ unsafe fn judge(call: &Call) -> Option<Verdict> {
         let what = match program::look_at(directory, path.as_c_str()) {
             Program::NotExecutable => return None,
             Program::Obstacle(what) => what,
-            Program::Fine if system::is_missing(recorder) => remark::NO_RECORDER,
-            Program::Fine => return None,
+            Program::Fine => missing(call, recorder)?,
         };
         let complains = matches!(
             what,
             remark::THIRTY_TWO_BIT | remark::OTHER_MACHINE | remark::NO_RECORDER
         );
-        let environment = complains.then(|| without_recorder(call.environment, preload));
+        let preload = preload.filter(|_| complains && recorder.is_some());
+        let environment = preload.and_then(|it| without_recorder(call.environment, it));
         Some(Verdict {
             what,
             path,
-            environment: environment.flatten(),
+            environment,
         })
+    }
+}
+
+/// What a program lacks that could be recorded by its file.
+unsafe fn missing(call: &Call, recorder: Option<&[u8]>) -> Option<u32> {
+    // SAFETY: the caller's arguments, see `prepare`.
+    let arena = unsafe { find_variable(call.environment, ENVIRONMENT_VARIABLE.as_bytes()) };
+    let (Some(recorder), Some(_)) = (recorder, arena) else {
+        return Some(remark::CLEARED);
+    };
+    if system::is_missing(recorder) {
+        Some(remark::NO_RECORDER)
+    } else if namespaces::has_left() {
+        Some(remark::ELSEWHERE)
+    } else {
+        None
     }
 }
 
@@ -204,8 +220,8 @@ unsafe fn argument_list(registers: *const ExecRegisters) -> Option<Strings> {
     }
 }
 
-/// The place of `LD_PRELOAD` in an environment.
-unsafe fn find_variable(environment: Strings) -> Option<Strings> {
+/// The place of a variable in an environment.
+unsafe fn find_variable(environment: Strings, name: &[u8]) -> Option<Strings> {
     if environment.is_null() {
         return None;
     }
@@ -214,7 +230,7 @@ unsafe fn find_variable(environment: Strings) -> Option<Strings> {
     unsafe {
         while !(*entry).is_null() {
             let text = CStr::from_ptr(*entry).to_bytes();
-            if text.starts_with(VARIABLE) && text.get(VARIABLE.len()) == Some(&b'=') {
+            if text.starts_with(name) && text.get(name.len()) == Some(&b'=') {
                 return Some(entry);
             }
             entry = entry.add(1);
@@ -345,7 +361,10 @@ macro_rules! spawn {
                     arguments,
                     replaced.unwrap_or(environment),
                 );
-                if let Some(verdict) = verdict.filter(|_| error == 0) {
+                // What only may be so is to be said before the program runs,
+                // and its process id is known when it does.
+                let verdict = verdict.filter(|it| error == 0 && it.what != remark::ELSEWHERE);
+                if let Some(verdict) = verdict {
                     verdict.tell(pid.read() as u32);
                 }
                 error

@@ -46,6 +46,7 @@ mod image;
 mod interface;
 mod kept;
 mod modules;
+mod namespaces;
 mod next;
 mod places;
 mod process;

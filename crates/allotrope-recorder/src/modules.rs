@@ -13,6 +13,7 @@ use crate::arch::{self, cfi, entry, frame_pointer};
 use crate::definitions::{self, LinkMap};
 use crate::events;
 use crate::image;
+use crate::namespaces;
 use crate::next::{self, Function};
 use crate::process::{self, Lock};
 use crate::remarks;
@@ -329,8 +330,9 @@ pub fn is_allocator(return_address: u64) -> bool {
 }
 
 /// Remarks on what keeps this program's allocations from being seen, or some
-/// of them.
+/// of them; once, when its recording begins.
 pub fn remark_on_unseen() {
+    namespaces::remember();
     let own = at_address((&raw const GENERATION) as u64);
     let first = first_definition(c"malloc").and_then(at_address);
     if let (Some(own), Some(first)) = (own, first)

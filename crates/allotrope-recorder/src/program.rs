@@ -4,6 +4,9 @@
 use core::ffi::{CStr, c_char};
 
 use allotrope_ring::layout::remark;
+use allotrope_ring::secure_execution::{
+    self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials, Reason,
+};
 
 use crate::image;
 use crate::system;
@@ -19,9 +22,13 @@ const MOST_HEADERS: u64 = 256;
 
 const PT_INTERP: u64 = 3;
 const EM_X86_64: u64 = 62;
-const SETUID: u32 = 0o4000;
-const SETGID: u32 = 0o2000;
-const GROUP_EXECUTES: u32 = 0o010;
+const PT_DYNAMIC: u64 = 2;
+const DT_SONAME: u64 = 14;
+/// More entries than the dynamic section of a loader has.
+const MOST_ENTRIES: u64 = 256;
+/// As much of `/proc/PID/status` as is read. With very many groups of the user
+/// more is there; then less is known.
+const STATUS_BYTES: usize = 2048;
 
 /// What a program's file says.
 pub enum Program {
@@ -71,11 +78,21 @@ fn open(directory: i32, path: &CStr, line: &mut [u8; FIRST_LINE + 1]) -> Look {
     if !system::may_execute(directory, path) {
         return Look::Nothing;
     }
-    let file = system::open_at(directory, path.to_bytes_with_nul(), libc::O_RDONLY);
+    let path = path.to_bytes_with_nul();
+    let mut file = system::open_at(directory, path, libc::O_RDONLY);
+    let is_readable = file >= 0;
+    if !is_readable {
+        // It may be executed all the same; of some, as `sudo`, that is all.
+        file = system::open_at(directory, path, libc::O_PATH);
+    }
     if file < 0 {
         return Look::Nothing;
     }
-    let look = look_into(file, line);
+    let look = if is_readable {
+        look_into(file, line)
+    } else {
+        distrusted(file, &mut []).map_or(Look::Fine, Look::Obstacle)
+    };
     system::close(file);
     look
 }
@@ -90,8 +107,9 @@ fn look_into(file: i32, line: &mut [u8; FIRST_LINE + 1]) -> Look {
         // A text that a shell will run (execvp(3)), or something for binfmt_misc.
         return Look::Fine;
     }
-    if let Some(mode) = foreign_rights(file) {
-        return Look::Obstacle(mode);
+    let mut capabilities = [0; CAPABILITY_BYTES];
+    if let Some(what) = distrusted(file, &mut capabilities) {
+        return Look::Obstacle(what);
     }
     if header[4] != 2 {
         return Look::Obstacle(remark::THIRTY_TWO_BIT);
@@ -123,23 +141,73 @@ fn interpreter(file: i32, line: &mut [u8; FIRST_LINE + 1]) -> Look {
     Look::Script(bytes)
 }
 
-/// The loader preloads nothing into a program that runs with rights of others.
-fn foreign_rights(file: i32) -> Option<u32> {
+/// Whether the loader will preload nothing, for the program gets rights that
+/// who starts it does not have. `capabilities` is where those of the file are
+/// read into; they are not looked at if it is empty.
+fn distrusted(file: i32, capabilities: &mut [u8]) -> Option<u32> {
     let status = system::status_of(file)?;
-    let as_user = status.st_mode & SETUID != 0 && status.st_uid != system::effective_user();
-    let as_group = status.st_mode & SETGID != 0
-        && status.st_mode & GROUP_EXECUTES != 0
+    let mut text = [0; STATUS_BYTES];
+    let length = system::read_file(b"/proc/thread-self/status\0", &mut text);
+    let Some(own) = Credentials::parse(&text[..length]) else {
+        return distrusted_by_mode(&status);
+    };
+    // The system calls for these are none that every program makes: a filter
+    // may punish them.
+    let may_ask = !own.is_filtered;
+    let is_nosuid = may_ask && system::is_nosuid(file);
+    let mut length = 0;
+    if may_ask && !capabilities.is_empty() {
+        length = system::attribute(file, CAPABILITY_ATTRIBUTE, capabilities);
+    }
+    let file = secure_execution::File {
+        mode: status.st_mode,
+        user: status.st_uid,
+        group: status.st_gid,
+        capabilities: capabilities.get(..length).unwrap_or(&[]),
+        is_nosuid,
+    };
+    secure_execution::reason(&own, &file).map(|reason| match reason {
+        Reason::User | Reason::Group => remark::PRIVILEGED,
+        Reason::Capabilities => remark::CAPABILITIES,
+    })
+}
+
+/// The same where `/proc` is not there to ask.
+fn distrusted_by_mode(status: &libc::stat) -> Option<u32> {
+    const SET_USER_ID: u32 = 0o4000;
+    const SET_GROUP_ID_AND_EXECUTE: u32 = 0o2010;
+    let as_user = status.st_mode & SET_USER_ID != 0 && status.st_uid != system::effective_user();
+    let as_group = status.st_mode & SET_GROUP_ID_AND_EXECUTE == SET_GROUP_ID_AND_EXECUTE
         && status.st_gid != system::effective_group();
     (as_user || as_group).then_some(remark::PRIVILEGED)
 }
 
+/// Whether a loader loads it, or it is one, which loads what it is told to as if
+/// that had been executed.
 fn has_loader(file: i32, header: &[u8; 64]) -> bool {
     let (table, size) = (number(&header[32..40]), number(&header[54..56]));
     let count = number(&header[56..58]).min(MOST_HEADERS);
     (0..count).any(|index| {
-        let mut kind = [0u8; 4];
+        let mut entry = [0u8; 40];
         let offset = table.wrapping_add(index * size);
-        system::read_at(file, &mut kind, offset) == 4 && number(&kind) == PT_INTERP
+        if system::read_at(file, &mut entry, offset) != entry.len() {
+            return false;
+        }
+        match number(&entry[..4]) {
+            PT_INTERP => true,
+            // Of files without a loader only libraries have a name.
+            PT_DYNAMIC => has_name(file, number(&entry[8..16]), number(&entry[32..40])),
+            _ => false,
+        }
+    })
+}
+
+/// Whether a dynamic section holds the file's own name as a library.
+fn has_name(file: i32, offset: u64, bytes: u64) -> bool {
+    (0..(bytes / 16).min(MOST_ENTRIES)).any(|index| {
+        let mut tag = [0u8; 8];
+        let offset = offset.wrapping_add(index * 16);
+        system::read_at(file, &mut tag, offset) == tag.len() && number(&tag) == DT_SONAME
     })
 }
 

@@ -322,6 +322,33 @@ pub fn status_of(descriptor: i32) -> Option<libc::stat> {
     (result == 0).then_some(status)
 }
 
+/// Whether an open file lies on a file system that is mounted `nosuid`.
+pub fn is_nosuid(descriptor: i32) -> bool {
+    // `struct statfs` (`asm-generic/statfs.h`) where all fields have 64 bits.
+    const FLAGS: usize = 10;
+    let mut status = [0u64; 15];
+    let arguments = [descriptor as usize, (&raw mut status) as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel fills the structure.
+    let result = unsafe { call(number::FSTATFS, arguments) };
+    result == 0 && status[FLAGS] & libc::ST_NOSUID != 0
+}
+
+/// Reads an extended attribute of an open file; the number of bytes, 0 if it
+/// has none or does not fit.
+pub fn attribute(descriptor: i32, name: &core::ffi::CStr, into: &mut [u8]) -> usize {
+    let arguments = [
+        descriptor as usize,
+        name.as_ptr() as usize,
+        into.as_mut_ptr() as usize,
+        into.len(),
+        0,
+        0,
+    ];
+    // SAFETY: name and buffer live as long as the call.
+    let count = unsafe { call(number::FGETXATTR, arguments) };
+    usize::try_from(count).unwrap_or(0)
+}
+
 /// Whether a path may be executed as far as its mode says; taken from an open
 /// folder, that is for the exec to find out. Like every call made for a
 /// program to be executed, it is one that its loader makes as well, so that a

@@ -52,4 +52,5 @@ mod liveness;
 pub mod location;
 #[cfg(feature = "test-support")]
 pub mod producer;
+pub mod secure_execution;
 pub mod words;

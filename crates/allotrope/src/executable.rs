@@ -6,13 +6,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use allotrope_collector::executable::distrust;
+use allotrope_ring::secure_execution::{Credentials, Reason};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::{Endianness, FileKind, ReadCache, StringTable};
-use rustix::fs::StatVfsMountFlags;
 
 /// The kernel follows at most this many interpreter lines.
 const SCRIPT_DEPTH: usize = 5;
@@ -209,6 +209,7 @@ fn inspect(path: &Path, depth: usize) -> io::Result<Executable> {
     if !metadata.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }
+    let privilege = privilege(&file);
     let mut start = Vec::new();
     (&file).take(INTERPRETER_LINE).read_to_end(&mut start)?;
     let kind = if start.starts_with(b"#!") {
@@ -227,15 +228,12 @@ fn inspect(path: &Path, depth: usize) -> io::Result<Executable> {
     } else {
         Kind::ShellText
     };
-    let privilege = match kind {
-        // The kernel heeds neither bit nor capability of a text.
-        Kind::Script(_) | Kind::ShellText => None,
-        _ => privilege(path, &metadata),
-    };
+    // The kernel heeds neither bit nor capability of a text.
+    let is_text = matches!(kind, Kind::Script(_) | Kind::ShellText);
     Ok(Executable {
         path: path.to_owned(),
         kind,
-        privilege,
+        privilege: privilege.filter(|_| !is_text),
     })
 }
 
@@ -251,30 +249,16 @@ fn interpreter(start: &[u8]) -> Option<PathBuf> {
     Some(PathBuf::from(std::ffi::OsStr::from_bytes(word)))
 }
 
-fn privilege(path: &Path, metadata: &fs::Metadata) -> Option<Privilege> {
-    const SET_USER_ID: u32 = 0o4000;
-    const SET_GROUP_ID: u32 = 0o2000;
-    const GROUP_EXECUTE: u32 = 0o0010;
-    let ignored = rustix::fs::statvfs(path)
-        .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID));
-    if ignored {
-        return None;
-    }
-    let user = rustix::process::geteuid().as_raw();
-    let group = rustix::process::getegid().as_raw();
-    let mode = metadata.mode();
-    if mode & SET_USER_ID != 0 && metadata.uid() != user {
-        return Some(Privilege::SetUserId);
-    }
-    // Without the group's right to execute the bit means something else.
-    let set_group = mode & SET_GROUP_ID != 0 && mode & GROUP_EXECUTE != 0;
-    if set_group && metadata.gid() != group {
-        return Some(Privilege::SetGroupId);
-    }
-    // What root gains by them it has already.
-    let mut value = [0; 64];
-    let capable = rustix::fs::getxattr(path, c"security.capability", &mut value[..]).is_ok();
-    (capable && user != 0).then_some(Privilege::Capabilities)
+/// What the recorded program would gain: it is executed with this process's
+/// credentials.
+fn privilege(file: &File) -> Option<Privilege> {
+    let own = Credentials::parse(&fs::read("/proc/self/status").ok()?)?;
+    let reason = distrust(file, &own).ok()?;
+    reason.map(|reason| match reason {
+        Reason::User => Privilege::SetUserId,
+        Reason::Group => Privilege::SetGroupId,
+        Reason::Capabilities => Privilege::Capabilities,
+    })
 }
 
 fn elf_kind(file: File) -> object::Result<Kind> {

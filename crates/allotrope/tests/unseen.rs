@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -321,4 +322,181 @@ fn a_namespace_of_its_own() {
         "{said}"
     );
     assert_eq!(said.matches("opened with dlmopen").count(), 2, "{said}");
+}
+
+/// A copy of `trusted.c` that everybody may execute, with these capabilities.
+fn capable(folder: &Path, capabilities: &str) -> Option<PathBuf> {
+    let everybody = PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder, everybody).expect("the folder is ours");
+    let program = folder.join("trusted");
+    // By a child: no thread of ours holds it open for writing when it runs.
+    let copied = Command::new("cp")
+        .arg(compiled("trusted.c"))
+        .arg(&program)
+        .status();
+    assert!(copied.expect("cp runs").success());
+    let set = Command::new("setcap")
+        .arg(capabilities)
+        .arg(&program)
+        .output();
+    if !set.is_ok_and(|set| set.status.success()) {
+        skip("file capabilities can not be set here (root only; Debian package libcap2-bin)");
+        return None;
+    }
+    Some(program)
+}
+
+/// What runs a command as nobody.
+const AS_NOBODY: [&str; 4] = [
+    "setpriv",
+    "--reuid=65534",
+    "--regid=65534",
+    "--clear-groups",
+];
+
+/// A program that the loader distrusts is named, once, with `why`; one that it
+/// trusts is recorded. Which of them it is the program itself says.
+#[track_caller]
+fn expect_recorded_or_named(what: &str, command: &[&str], why: &str) -> bool {
+    let recording = record(command[0]).args(&command[1..]).run();
+    let recording = recording.expect_status(5);
+    let shown = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let distrusted = match shown.trim() {
+        "distrusted" => true,
+        "trusted" => false,
+        _ => panic!("{what}: {shown}"),
+    };
+    let report = recording.report();
+    let program = *command.last().expect("it is not empty");
+    let images = report.processes();
+    let recorded = images.iter().any(|it| it.command() == [program]);
+    assert_eq!(recorded, !distrusted, "{what}: {}", report.summary());
+    let named = recording.stderr.matches("was not recorded").count();
+    assert_eq!(
+        named,
+        usize::from(distrusted),
+        "{what}: {}",
+        recording.stderr
+    );
+    assert!(
+        !distrusted || recording.stderr.contains(why),
+        "{what}: {}",
+        recording.stderr
+    );
+    distrusted
+}
+
+#[test]
+fn a_child_with_file_capabilities() {
+    let why = "it has file capabilities";
+    for (capabilities, confined, expected) in [
+        ("cap_net_raw+ep", None, true),
+        ("cap_net_raw+p", None, true),
+        ("cap_net_raw+i", None, false),
+        ("cap_net_raw+ep", Some("--no-new-privs"), true),
+        ("cap_net_raw+p", Some("--no-new-privs"), false),
+    ] {
+        let folder = tempfile::tempdir().expect("there is room");
+        let Some(program) = capable(folder.path(), capabilities) else {
+            return;
+        };
+        let program = program.to_str().expect("it is ASCII");
+        let starting = compiled("starting.c");
+        let starting = starting.to_str().expect("it is ASCII");
+        for way in ["replace", "execv", "vfork", "posix_spawn"] {
+            let mut command = AS_NOBODY.to_vec();
+            command.extend(confined);
+            command.extend([starting, way, "-", program]);
+            let what = format!("{capabilities} {confined:?} {way}");
+            let distrusted = expect_recorded_or_named(&what, &command, why);
+            let mount = rustix::fs::statvfs(program).expect("it exists");
+            let nosuid = rustix::fs::StatVfsMountFlags::NOSUID;
+            if !mount.f_flag.contains(nosuid) {
+                assert_eq!(distrusted, expected, "{what}");
+            }
+        }
+        // Root gains nothing.
+        let command = [starting, "execv", "-", program];
+        assert!(!expect_recorded_or_named(capabilities, &command, why));
+    }
+}
+
+/// `record` itself refuses such a program.
+#[test]
+fn a_first_program_with_file_capabilities() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let Some(program) = capable(folder.path(), "cap_net_raw+ep") else {
+        return;
+    };
+    let run = record(&program);
+    let inner = run.command();
+    let mut command = Command::new(AS_NOBODY[0]);
+    command.args(&AS_NOBODY[1..]).arg(inner.get_program());
+    command.args(inner.get_args()).current_dir("/");
+    let output = support::run(&mut command, b"");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if matches!(output.status.code(), Some(126 | 127)) {
+        return skip("the command under test is not for others");
+    }
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("has file capabilities"), "{said}");
+}
+
+/// As a server of root's does that acts as a user.
+#[test]
+fn a_child_of_a_process_that_acts_as_another_user() {
+    if !support::is_root() {
+        return skip("only root can act as another user");
+    }
+    let program = compiled("trusted.c");
+    let program = program.to_str().expect("it is ASCII");
+    let why = "with another user's or group's rights";
+    let command = ["setpriv", "--euid=65534", program];
+    assert!(expect_recorded_or_named("seteuid", &command, why));
+}
+
+/// However short they live, by whatever call they are started.
+#[test]
+fn a_child_whose_environment_was_cleared() {
+    let program = compiled("showing.c");
+    let program = program.to_str().expect("it is ASCII");
+    let spawn = format!(
+        "import os; p={program:?}; os._exit(os.waitstatus_to_exitcode(os.waitpid(os.posix_spawn(p,[p],{{}}),0)[1]))"
+    );
+    let cases: [&[&str]; 6] = [
+        &["env", "-i", program],
+        &["sh", "-c", "env -i \"$1\"; exit 5", "sh", program],
+        &["env", "-u", "LD_PRELOAD", program],
+        &["env", "LD_PRELOAD=libm.so.6", program],
+        &["env", "-u", "ALLOTROPE_ARENA", program],
+        &["python3", "-c", &spawn],
+    ];
+    for command in cases {
+        let recording = record(command[0]).args(&command[1..]).run();
+        let recording = recording.expect_status(5);
+        let said = said(&recording);
+        let named = format!("({program}) was not recorded: it was started with an environment");
+        assert_eq!(said.matches(&named).count(), 1, "{command:?}: {said}");
+        assert_eq!(said.matches("was not recorded").count(), 1, "{said}");
+    }
+}
+
+/// A loader that is given a program is no static program.
+#[test]
+fn a_program_that_a_loader_is_given() {
+    const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+    for way in ["execv", "vfork", "posix_spawn"] {
+        let recording = record(compiled("starting.c"))
+            .args([way, "-", LOADER])
+            .arg(compiled("showing.c"))
+            .run()
+            .expect_status(5);
+        assert!(
+            !recording.stderr.contains("not recorded"),
+            "{way}: {}",
+            recording.stderr
+        );
+        let report = recording.report();
+        assert_eq!(report.processes().len(), 2, "{way}: {}", report.summary());
+    }
 }

@@ -31,7 +31,9 @@ pub mod number {
     pub const GETPPID: usize = 110;
     pub const GETRESUID: usize = 118;
     pub const SIGALTSTACK: usize = 131;
+    pub const FSTATFS: usize = 138;
     pub const GETTID: usize = 186;
+    pub const FGETXATTR: usize = 193;
     pub const FUTEX: usize = 202;
     pub const CLOCK_GETTIME: usize = 228;
     pub const EXIT_GROUP: usize = 231;

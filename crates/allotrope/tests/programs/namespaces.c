@@ -71,36 +71,36 @@ static int status_of(pid_t child) {
 
 static int has(const char *flags, char flag) { return strchr(flags, flag) != NULL; }
 
-static void write_to(const char *path, const char *text) {
+static int write_to(const char *path, const char *text) {
     int file = open(path, O_WRONLY);
-    if (file < 0 || write(file, text, strlen(text)) < 0)
-        _exit(REFUSED);
+    int result = file < 0 ? -1 : (int)write(file, text, strlen(text));
     close(file);
-}
-
-/* What newuidmap(1) does: its own rights let it map more than one id. */
-static void map_ids(pid_t child) {
-    static const char *const several = "0 0 1\n1 100000 65534\n";
-    char path[64], one[64];
-    int is_root = geteuid() == 0;
-    snprintf(path, sizeof path, "/proc/%d/setgroups", child);
-    write_to(path, "deny");
-    snprintf(one, sizeof one, "0 %d 1\n", geteuid());
-    snprintf(path, sizeof path, "/proc/%d/uid_map", child);
-    write_to(path, is_root ? several : one);
-    snprintf(one, sizeof one, "0 %d 1\n", getegid());
-    snprintf(path, sizeof path, "/proc/%d/gid_map", child);
-    write_to(path, is_root ? several : one);
-}
-
-static void become_leaf(const char *count, const char *status) {
-    execl(self, self, "leaf", count, status, (char *)0);
-    _exit(91);
+    return result;
 }
 
 static void require(int result) {
     if (result < 0)
         _exit(REFUSED);
+}
+
+/* What newuidmap(1) does: with its rights one may map more than one id. */
+static void map_ids(pid_t child) {
+    static const char *const kinds[] = {"uid_map", "gid_map"};
+    unsigned own[] = {geteuid(), getegid()};
+    char path[64], one[64];
+    snprintf(path, sizeof path, "/proc/%d/setgroups", child);
+    require(write_to(path, "deny"));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "/proc/%d/%s", child, kinds[i]);
+        snprintf(one, sizeof one, "0 %u 1\n", own[i]);
+        if (own[i] != 0 || write_to(path, "0 0 1\n1 100000 65534\n") < 0)
+            require(write_to(path, one));
+    }
+}
+
+static void become_leaf(const char *count, const char *status) {
+    execl(self, self, "leaf", count, status, (char *)0);
+    _exit(91);
 }
 
 /* In the namespaces, as their first process. */
@@ -171,7 +171,9 @@ static pid_t start(const char *flags, const char *ending, const char *count,
                     (has(flags, 'm') ? CLONE_NEWNS : 0) | (has(flags, 'n') ? CLONE_NEWNET : 0);
         require(unshare(kinds));
         require((int)write(entered[1], &byte, 1));
-        require((int)read(mapped[0], &byte, 1));
+        close(mapped[1]);
+        if (read(mapped[0], &byte, 1) != 1)
+            _exit(REFUSED);
         if (has(flags, 'u')) {
             require(setresgid(0, 0, 0));
             require(setresuid(0, 0, 0));

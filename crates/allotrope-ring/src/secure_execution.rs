@@ -1,0 +1,302 @@
+//! Whether the kernel tells the loader of a program to distrust its environment
+//! (`AT_SECURE`), so that it preloads nothing: a rule on what the kernel says of
+//! a process and of a file. Getting hold of either is for others.
+//!
+//! The rule is the kernel's `bprm_fill_uid` (fs/exec.c) and
+//! `cap_bprm_creds_from_file` (security/commoncap.c); see also capabilities(7),
+//! "Transformation of capabilities during execve()". Two cases in which a
+//! program is said to be distrusted although it is not, are left in: a file
+//! whose owner the process's user namespace does not know, and file
+//! capabilities for another user namespace.
+
+const SET_USER_ID: u32 = 0o4000;
+const SET_GROUP_ID: u32 = 0o2000;
+/// Without it set-group-ID means something else.
+const GROUP_EXECUTES: u32 = 0o010;
+
+/// Bytes of the longest value of the attribute `security.capability`
+/// (`struct vfs_ns_cap_data`).
+pub const CAPABILITY_BYTES: usize = 24;
+/// Name of that attribute.
+pub const CAPABILITY_ATTRIBUTE: &core::ffi::CStr = c"security.capability";
+
+/// What a process is and may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credentials {
+    real_user: u32,
+    effective_user: u32,
+    real_group: u32,
+    effective_group: u32,
+    inheritable: u64,
+    permitted: u64,
+    bounding: u64,
+    ambient: u64,
+    no_new_privileges: bool,
+    /// A system call filter (seccomp) may forbid it what others may do.
+    pub is_filtered: bool,
+}
+
+impl Credentials {
+    /// From the text of `/proc/PID/status`; `None` if something is missing.
+    pub fn parse(status: &[u8]) -> Option<Self> {
+        let field = |name: &[u8]| {
+            let mut lines = status.split(|byte| *byte == b'\n');
+            lines.find_map(|line| line.strip_prefix(name))
+        };
+        // The real id, then the effective one, then two others.
+        let ids = |name: &[u8]| {
+            let words = field(name)?.split(u8::is_ascii_whitespace);
+            let mut words = words.filter(|word| !word.is_empty());
+            let mut id = || number(words.next()?, 10)?.try_into().ok();
+            Some((id()?, id()?))
+        };
+        let set = |name: &[u8]| number(field(name)?.trim_ascii(), 16);
+        let is_on = |name: &[u8]| field(name).is_some_and(|value| value.trim_ascii() != b"0");
+        let (real_user, effective_user) = ids(b"Uid:")?;
+        let (real_group, effective_group) = ids(b"Gid:")?;
+        Some(Self {
+            real_user,
+            effective_user,
+            real_group,
+            effective_group,
+            inheritable: set(b"CapInh:")?,
+            permitted: set(b"CapPrm:")?,
+            bounding: set(b"CapBnd:")?,
+            // Linux 4.3.
+            ambient: set(b"CapAmb:").unwrap_or(0),
+            no_new_privileges: is_on(b"NoNewPrivs:"),
+            is_filtered: is_on(b"Seccomp:"),
+        })
+    }
+
+    /// Whether a program that runs with these, and was just started, seems to be
+    /// distrusted.
+    pub fn seem_distrusted(&self) -> Option<Reason> {
+        if self.effective_user != self.real_user {
+            Some(Reason::User)
+        } else if self.effective_group != self.real_group {
+            Some(Reason::Group)
+        } else {
+            let grew = self.permitted & !self.ambient != 0;
+            (self.real_user != 0 && grew).then_some(Reason::Capabilities)
+        }
+    }
+}
+
+fn number(digits: &[u8], radix: u32) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |value, digit| {
+        let digit = (*digit as char).to_digit(radix)?;
+        value.checked_mul(radix.into())?.checked_add(digit.into())
+    })
+}
+
+/// A file that is to be executed.
+#[derive(Debug, Clone, Copy)]
+pub struct File<'a> {
+    /// `st_mode`, `st_uid` and `st_gid`.
+    pub mode: u32,
+    /// Its owner.
+    pub user: u32,
+    /// Its group.
+    pub group: u32,
+    /// Value of the attribute [`CAPABILITY_ATTRIBUTE`]; empty if it has none.
+    pub capabilities: &'a [u8],
+    /// It lies on a file system that is mounted `nosuid`.
+    pub is_nosuid: bool,
+}
+
+/// Why a program is distrusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Its effective user is not the real one: set-user-ID, or it was so before.
+    User,
+    /// Likewise its group.
+    Group,
+    /// It gains capabilities by its file.
+    Capabilities,
+}
+
+/// Why the program in `file` is distrusted if a process with `credentials`
+/// executes it; `None`: it is not.
+pub fn reason(credentials: &Credentials, file: &File<'_>) -> Option<Reason> {
+    let changes_ids = !file.is_nosuid && !credentials.no_new_privileges;
+    let user = match changes_ids && file.mode & SET_USER_ID != 0 {
+        true => file.user,
+        false => credentials.effective_user,
+    };
+    let group_bits = SET_GROUP_ID | GROUP_EXECUTES;
+    let group = match changes_ids && file.mode & group_bits == group_bits {
+        true => file.group,
+        false => credentials.effective_group,
+    };
+    if user != credentials.real_user {
+        return Some(Reason::User);
+    }
+    if group != credentials.real_group {
+        return Some(Reason::Group);
+    }
+    // Whoever is root in truth is trusted with any capabilities.
+    if credentials.real_user == 0 || file.is_nosuid {
+        return None;
+    }
+    let (effective, mut permitted) = capabilities(file.capabilities, credentials)?;
+    if credentials.no_new_privileges {
+        permitted &= credentials.permitted;
+    }
+    (effective || permitted != 0).then_some(Reason::Capabilities)
+}
+
+/// Whether the file's capabilities become effective at once, and which ones the
+/// program is permitted, by `struct vfs_cap_data` (`linux/capability.h`).
+fn capabilities(value: &[u8], credentials: &Credentials) -> Option<(bool, u64)> {
+    const EFFECTIVE: u32 = 1;
+    let word = |index: usize| {
+        let bytes = value.get(index * 4..)?.first_chunk()?;
+        Some(u32::from_le_bytes(*bytes))
+    };
+    let head = word(0)?;
+    let set = |index: usize| {
+        let upper = match head >> 24 {
+            1 => 0,
+            _ => word(index + 2)?,
+        };
+        Some(u64::from(word(index)?) | u64::from(upper) << 32)
+    };
+    let (permitted, inheritable) = (set(1)?, set(2)?);
+    let gained = permitted & credentials.bounding | inheritable & credentials.inheritable;
+    Some((head & EFFECTIVE != 0, gained))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\tx\nUid:\t1000\t1000\t1000\t1000\nGid:\t100\t100\t100\t100\n\
+        CapInh:\t0000000000000000\nCapPrm:\t0000000000000000\nCapEff:\t0000000000000000\n\
+        CapBnd:\t000001ffffffffff\nCapAmb:\t0000000000000000\nNoNewPrivs:\t0\nSeccomp:\t0\n";
+    const RAW: u32 = 1 << 13;
+
+    fn user() -> Credentials {
+        Credentials::parse(STATUS.as_bytes()).unwrap()
+    }
+
+    fn root() -> Credentials {
+        let status = STATUS.replace("1000", "0").replace("100\t", "0\t");
+        let status = status.replace("\t100\n", "\t0\n");
+        Credentials::parse(status.as_bytes()).unwrap()
+    }
+
+    fn value(head: u32, permitted: u32, inheritable: u32) -> Vec<u8> {
+        let words = [head, permitted, inheritable, 0, 0];
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn file(mode: u32, user: u32, group: u32) -> File<'static> {
+        File {
+            mode,
+            user,
+            group,
+            capabilities: &[],
+            is_nosuid: false,
+        }
+    }
+
+    fn capable(value: &[u8]) -> File<'_> {
+        File {
+            capabilities: value,
+            ..file(0o755, 0, 0)
+        }
+    }
+
+    #[test]
+    fn a_status_is_read() {
+        let credentials = user();
+        assert_eq!(credentials.effective_user, 1000);
+        assert_eq!(credentials.real_group, 100);
+        assert_eq!(credentials.bounding, 0x1ff_ffff_ffff);
+        assert!(!credentials.is_filtered && !credentials.no_new_privileges);
+        assert_eq!(credentials.seem_distrusted(), None);
+        let cut = &STATUS.as_bytes()[..STATUS.len() - 80];
+        assert_eq!(Credentials::parse(cut), None);
+        let own = std::fs::read("/proc/self/status").unwrap();
+        assert!(Credentials::parse(&own).is_some());
+    }
+
+    #[test]
+    fn set_ids_count_where_they_change_something() {
+        let of = |credentials, file: File<'_>| reason(&credentials, &file);
+        assert_eq!(of(user(), file(0o755, 0, 0)), None);
+        assert_eq!(of(user(), file(0o4755, 0, 0)), Some(Reason::User));
+        assert_eq!(of(user(), file(0o4755, 1000, 0)), None);
+        assert_eq!(of(root(), file(0o4755, 0, 0)), None);
+        assert_eq!(of(user(), file(0o2755, 0, 0)), Some(Reason::Group));
+        assert_eq!(of(user(), file(0o2745, 0, 0)), None);
+        assert_eq!(of(user(), file(0o2755, 0, 100)), None);
+        let nosuid = File {
+            is_nosuid: true,
+            ..file(0o6755, 0, 0)
+        };
+        assert_eq!(of(user(), nosuid), None);
+        let confined = Credentials {
+            no_new_privileges: true,
+            ..user()
+        };
+        assert_eq!(of(confined, file(0o6755, 0, 0)), None);
+    }
+
+    /// A server of root's that acts as a user (`seteuid`) starts a program.
+    #[test]
+    fn an_effective_user_that_is_not_the_real_one_is_enough() {
+        let acting = Credentials {
+            effective_user: 1000,
+            ..root()
+        };
+        assert_eq!(reason(&acting, &file(0o755, 0, 0)), Some(Reason::User));
+        assert_eq!(acting.seem_distrusted(), Some(Reason::User));
+    }
+
+    #[test]
+    fn file_capabilities_count_for_all_but_root() {
+        let effective = value(2 << 24 | 1, RAW, 0);
+        let permitted = value(2 << 24, RAW, 0);
+        let inheritable = value(2 << 24, 0, RAW);
+        let none = value(2 << 24, 0, 0);
+        let found = Some(Reason::Capabilities);
+        assert_eq!(reason(&user(), &capable(&effective)), found);
+        assert_eq!(reason(&user(), &capable(&permitted)), found);
+        assert_eq!(reason(&user(), &capable(&inheritable)), None);
+        assert_eq!(reason(&user(), &capable(&none)), None);
+        assert_eq!(reason(&user(), &capable(&effective[..7])), None);
+        assert_eq!(reason(&root(), &capable(&effective)), None);
+        let inherits = Credentials {
+            inheritable: RAW.into(),
+            ..user()
+        };
+        assert_eq!(reason(&inherits, &capable(&inheritable)), found);
+        let bounded = Credentials {
+            bounding: 0,
+            ..user()
+        };
+        assert_eq!(reason(&bounded, &capable(&permitted)), None);
+        let nosuid = File {
+            is_nosuid: true,
+            ..capable(&effective)
+        };
+        assert_eq!(reason(&user(), &nosuid), None);
+    }
+
+    /// The flag alone is enough: such a program gains nothing and is distrusted.
+    #[test]
+    fn without_new_privileges_the_effective_flag_still_counts() {
+        let confined = Credentials {
+            no_new_privileges: true,
+            ..user()
+        };
+        let effective = value(2 << 24 | 1, RAW, 0);
+        assert!(reason(&confined, &capable(&effective)).is_some());
+        assert!(reason(&confined, &capable(&value(2 << 24, RAW, 0))).is_none());
+    }
+}
