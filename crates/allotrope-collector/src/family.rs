@@ -51,18 +51,17 @@ impl Process {
 struct Noted {
     /// Its pid in its own pid namespace.
     own_pid: u32,
+    /// The end of the image before it was met, too.
+    has_ended: bool,
     image: Unrecorded,
 }
 
 impl Noted {
-    /// Same pid, same name of the file: links to it may have been followed.
-    fn is_same_image(&self, other: &Self) -> bool {
-        let name = |noted: &Self| {
-            Path::new(&noted.image.executable)
-                .file_name()
-                .map(OsString::from)
-        };
-        self.own_pid == other.own_pid && name(self) == name(other)
+    /// Whether this may be the image that became `executable` in a process with
+    /// this pid of its own. Paths differ where links were followed.
+    fn is_of(&self, own_pid: u32, executable: &Path) -> bool {
+        let noted = Path::new(&self.image.executable);
+        !self.has_ended && self.own_pid == own_pid && noted.file_name() == executable.file_name()
     }
 }
 
@@ -144,6 +143,7 @@ impl Family {
         let executable = executable.unwrap_or_default();
         let noted = Noted {
             own_pid: process.own,
+            has_ended: false,
             image: Unrecorded {
                 pid: process.pid(),
                 executable,
@@ -151,13 +151,10 @@ impl Family {
                 partly: false,
             },
         };
-        let mut before = self.unrecorded.values().chain(&self.unfound);
         match process.found {
             Some(pid) => {
                 self.unrecorded.entry(pid).or_insert(noted);
             }
-            // What became of it was perhaps noted while it could be found.
-            None if before.any(|it| it.is_same_image(&noted)) => {}
             None => self.unfound.push(noted),
         }
     }
@@ -210,6 +207,14 @@ impl Family {
     /// has ended since.
     pub(crate) fn note_replaced(&mut self, process: Process, executable: PathBuf) {
         if self.follows {
+            // Its recorder has said why, if it knew.
+            let mut said = self.unfound.iter_mut();
+            if process.found.is_none()
+                && let Some(noted) = said.find(|noted| noted.is_of(process.own, &executable))
+            {
+                noted.has_ended = true;
+                return;
+            }
             let found = obstacle(&executable).ok().flatten();
             let reason = found.unwrap_or(Obstacle::Unknown).sentence();
             self.note_unrecorded(process, Some(executable), &reason);

@@ -371,9 +371,21 @@ impl Recording {
             });
         for (pid, what, path) in heard {
             let found = self.search.find_mentioned(pid, &self.known());
+            let found = found.or_else(|| self.find_replaced(pid));
             self.family
                 .note_remark(Process::new(found, pid), what, &path);
         }
+    }
+
+    /// A process that has gone on as another program and ended since, which had
+    /// this pid in its own pid namespace.
+    fn find_replaced(&mut self, own_pid: u32) -> Option<u32> {
+        self.drain_images_of(own_pid);
+        let images = self.slots.iter().filter_map(Slot::image);
+        images
+            .filter(|image| image.own_pid == own_pid && image.exec_note.is_some())
+            .filter_map(Image::pid_if_seen)
+            .find(|pid| !self.family.is_unrecorded(*pid))
     }
 
     fn hear_front(&mut self) {
