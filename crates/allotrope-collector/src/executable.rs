@@ -55,6 +55,8 @@ pub enum Obstacle {
     OwnMalloc(String),
     /// It runs under a tool of valgrind's that has its own `malloc`.
     Valgrind,
+    /// AddressSanitizer's library in it insists on being the first.
+    AddressSanitizer,
     /// Its allocator defines C++'s operators; the module's path.
     Operators(String),
     /// It opened a library in a namespace of its own; the library's path.
@@ -79,6 +81,7 @@ impl Obstacle {
             remark::CLEARED => Self::Cleared,
             remark::ELSEWHERE => Self::Elsewhere,
             remark::VALGRIND => Self::Valgrind,
+            remark::ADDRESS_SANITIZER => Self::AddressSanitizer,
             remark::OPERATORS => Self::Operators(path()),
             remark::NAMESPACE => Self::Namespace(path()),
             _ => Self::Unknown,
@@ -123,6 +126,7 @@ impl Obstacle {
             Self::OtherLibc => "its C library is not glibc; build it for glibc (for example x86_64-unknown-linux-gnu)".into(),
             Self::OwnMalloc(path) => format!("a malloc of its own, in {path}, is called in the place of the recorder's; link the allocator as a shared library, or report its blocks (allotrope.h in C and C++, allotrope-client's Recorded in Rust)"),
             Self::Valgrind => "valgrind puts its own malloc before the recorder's; record the program without valgrind".into(),
+            Self::AddressSanitizer => "it loads AddressSanitizer's library, which ends a program in which the recorder's is loaded before it; record a build without -fsanitize=address, or set ASAN_OPTIONS=verify_asan_link_order=0".into(),
             Self::Operators(path) => format!("its allocator {path} defines C++'s operators new and delete, which are recorded only where the recording's first program is linked against such an allocator; record the program directly"),
             Self::Namespace(path) => format!("{path} was opened with dlmopen, in a namespace with a C library of its own, whose allocations are not seen; open it with dlopen for the recording"),
             Self::Unknown => "its recorder did not report; perhaps its environment was cleared (LD_PRELOAD and ALLOTROPE_ARENA have to reach it) or it ended at once; run `allotrope doctor` on it".into(),

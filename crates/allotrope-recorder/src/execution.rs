@@ -140,12 +140,23 @@ unsafe fn judge(call: &Call) -> Option<Verdict> {
         };
         let what = match program::look_at(directory, path.as_c_str()) {
             Program::NotExecutable => return None,
+            Program::Obstacle(remark::ADDRESS_SANITIZER) if !insists(call.environment) => {
+                missing(call, recorder)?
+            }
             Program::Obstacle(what) => what,
-            Program::Fine => missing(call, recorder)?,
+            Program::Fine => match missing(call, recorder) {
+                None if preloads_address_sanitizer(preload) && insists(call.environment) => {
+                    remark::ADDRESS_SANITIZER
+                }
+                missing => missing?,
+            },
         };
         let complains = matches!(
             what,
-            remark::THIRTY_TWO_BIT | remark::OTHER_MACHINE | remark::NO_RECORDER
+            remark::THIRTY_TWO_BIT
+                | remark::OTHER_MACHINE
+                | remark::NO_RECORDER
+                | remark::ADDRESS_SANITIZER
         );
         let preload = preload.filter(|_| complains && recorder.is_some());
         let environment = preload.and_then(|it| without_recorder(call.environment, it));
@@ -218,6 +229,36 @@ unsafe fn argument_list(registers: *const ExecRegisters) -> Option<Strings> {
         }
         Some(list as Strings)
     }
+}
+
+/// Whether AddressSanitizer's library stands behind the recorder in `LD_PRELOAD`.
+unsafe fn preloads_address_sanitizer(preload: Option<Strings>) -> bool {
+    let Some(preload) = preload else {
+        return false;
+    };
+    // SAFETY: passed on.
+    let mut list = libraries(unsafe { value(preload) });
+    list.by_ref().any(is_ours) && list.any(program::is_address_sanitizer)
+}
+
+/// Whether AddressSanitizer insists on being a program's first library, where it
+/// is shared. The last of several flags counts; they are set off as in
+/// `sanitizer_flag_parser.cpp` of compiler-rt.
+unsafe fn insists(environment: Strings) -> bool {
+    const OPTIONS: &[u8] = b"ASAN_OPTIONS";
+    // SAFETY: passed on; `find_variable` gives a C string that begins with the
+    // name.
+    let options = unsafe {
+        match find_variable(environment, OPTIONS) {
+            Some(entry) => &CStr::from_ptr(*entry).to_bytes()[OPTIONS.len() + 1..],
+            None => return true,
+        }
+    };
+    let flags = options.split(|byte| b" ,:\n\t\r".contains(byte));
+    let last = flags
+        .filter_map(|flag| flag.strip_prefix(b"verify_asan_link_order="))
+        .next_back();
+    !matches!(last, Some(b"0" | b"no" | b"false"))
 }
 
 /// The place of a variable in an environment.

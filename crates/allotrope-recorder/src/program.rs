@@ -20,12 +20,20 @@ const PATH_BYTES: usize = 1024;
 /// More program headers than any linker makes.
 const MOST_HEADERS: u64 = 256;
 
-const PT_INTERP: u64 = 3;
-const EM_X86_64: u64 = 62;
+/// More entries of a dynamic section, and more libraries, than are looked at.
+const MOST_ENTRIES: usize = 1024;
+const MOST_LIBRARIES: usize = 64;
+/// Entries that are read at once.
+const ENTRIES: usize = 32;
+
+const PT_LOAD: u64 = 1;
 const PT_DYNAMIC: u64 = 2;
+const PT_INTERP: u64 = 3;
+const DT_NULL: u64 = 0;
+const DT_NEEDED: u64 = 1;
+const DT_STRTAB: u64 = 5;
 const DT_SONAME: u64 = 14;
-/// More entries than the dynamic section of a loader has.
-const MOST_ENTRIES: u64 = 256;
+const EM_X86_64: u64 = 62;
 /// As much of `/proc/PID/status` as is read. With very many groups of the user
 /// more is there; then less is known.
 const STATUS_BYTES: usize = 2048;
@@ -120,6 +128,9 @@ fn look_into(file: i32, line: &mut [u8; FIRST_LINE + 1]) -> Look {
     if !has_loader(file, &header) {
         return Look::Obstacle(remark::STATIC);
     }
+    if needs_address_sanitizer(file, &header) {
+        return Look::Obstacle(remark::ADDRESS_SANITIZER);
+    }
     Look::Fine
 }
 
@@ -185,30 +196,98 @@ fn distrusted_by_mode(status: &libc::stat) -> Option<u32> {
 /// Whether a loader loads it, or it is one, which loads what it is told to as if
 /// that had been executed.
 fn has_loader(file: i32, header: &[u8; 64]) -> bool {
-    let (table, size) = (number(&header[32..40]), number(&header[54..56]));
-    let count = number(&header[56..58]).min(MOST_HEADERS);
-    (0..count).any(|index| {
-        let mut entry = [0u8; 40];
-        let offset = table.wrapping_add(index * size);
-        if system::read_at(file, &mut entry, offset) != entry.len() {
-            return false;
-        }
-        match number(&entry[..4]) {
-            PT_INTERP => true,
-            // Of files without a loader only libraries have a name.
-            PT_DYNAMIC => has_name(file, number(&entry[8..16]), number(&entry[32..40])),
-            _ => false,
-        }
-    })
+    let is_meant = |segment: &Segment| match segment.kind {
+        PT_INTERP => true,
+        // Of files without a loader only libraries have a name.
+        PT_DYNAMIC => has_name(file, segment.offset, segment.file_size),
+        _ => false,
+    };
+    segment(file, header, is_meant).is_some()
 }
 
 /// Whether a dynamic section holds the file's own name as a library.
 fn has_name(file: i32, offset: u64, bytes: u64) -> bool {
-    (0..(bytes / 16).min(MOST_ENTRIES)).any(|index| {
+    (0..(bytes / 16).min(MOST_ENTRIES as u64)).any(|index| {
         let mut tag = [0u8; 8];
         let offset = offset.wrapping_add(index * 16);
         system::read_at(file, &mut tag, offset) == tag.len() && number(&tag) == DT_SONAME
     })
+}
+
+/// A program header (ELF specification, figure 2-1).
+struct Segment {
+    kind: u64,
+    offset: u64,
+    address: u64,
+    file_size: u64,
+}
+
+/// The first segment that is meant.
+fn segment(file: i32, header: &[u8; 64], is_meant: impl Fn(&Segment) -> bool) -> Option<Segment> {
+    let (table, size) = (number(&header[32..40]), number(&header[54..56]));
+    let count = number(&header[56..58]).min(MOST_HEADERS);
+    (0..count).find_map(|index| {
+        let mut entry = [0u8; 56];
+        let offset = table.wrapping_add(index * size);
+        if system::read_at(file, &mut entry, offset) != entry.len() {
+            return None;
+        }
+        let segment = Segment {
+            kind: number(&entry[0..4]),
+            offset: number(&entry[8..16]),
+            address: number(&entry[16..24]),
+            file_size: number(&entry[32..40]),
+        };
+        is_meant(&segment).then_some(segment)
+    })
+}
+
+/// Whether AddressSanitizer's library is among those that the program names.
+fn needs_address_sanitizer(file: i32, header: &[u8; 64]) -> bool {
+    let Some(dynamic) = segment(file, header, |segment| segment.kind == PT_DYNAMIC) else {
+        return false;
+    };
+    let mut libraries = [0u64; MOST_LIBRARIES];
+    let mut count = 0;
+    let mut strings = 0;
+    let entries = (dynamic.file_size / 16).min(MOST_ENTRIES as u64) as usize;
+    'read: for first in (0..entries).step_by(ENTRIES) {
+        let mut bytes = [0u8; 16 * ENTRIES];
+        let offset = dynamic.offset.wrapping_add(16 * first as u64);
+        let length = system::read_at(file, &mut bytes, offset);
+        for entry in bytes[..length].chunks_exact(16) {
+            let (tag, value) = (number(&entry[..8]), number(&entry[8..]));
+            match tag {
+                DT_NULL => break 'read,
+                DT_STRTAB => strings = value,
+                DT_NEEDED if count < MOST_LIBRARIES => {
+                    libraries[count] = value;
+                    count += 1;
+                }
+                _ => {}
+            }
+        }
+    }
+    let holds = |segment: &Segment| {
+        segment.kind == PT_LOAD && strings.wrapping_sub(segment.address) < segment.file_size
+    };
+    let Some(holder) = segment(file, header, holds) else {
+        return false;
+    };
+    let strings = strings
+        .wrapping_sub(holder.address)
+        .wrapping_add(holder.offset);
+    libraries[..count].iter().any(|library| {
+        let mut name = [0u8; 24];
+        let length = system::read_at(file, &mut name, strings.wrapping_add(*library));
+        is_address_sanitizer(&name[..length])
+    })
+}
+
+/// Whether the library of this name or path is AddressSanitizer's: gcc's or clang's.
+pub fn is_address_sanitizer(path: &[u8]) -> bool {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    name.starts_with(b"libasan.so") || name.starts_with(b"libclang_rt.asan")
 }
 
 /// A little-endian number of up to 8 bytes.

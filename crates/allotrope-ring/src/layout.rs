@@ -181,6 +181,9 @@ pub mod remark {
     pub const PRIVILEGED: u32 = 7;
     /// It runs under a tool of valgrind's that has its own `malloc`.
     pub const VALGRIND: u32 = 8;
+    /// It becomes the program at the path, in which AddressSanitizer's library
+    /// insists on being the first.
+    pub const ADDRESS_SANITIZER: u32 = 9;
     /// It becomes the program at the path, whose environment does not name the
     /// recorder.
     pub const CLEARED: u32 = 16;

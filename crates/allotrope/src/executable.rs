@@ -2,7 +2,8 @@
 //! loads it, which allocator it brings along, whether it carries debug
 //! information; and from that, why it can not be recorded.
 //!
-//! Only files are read here; nothing is run and nothing is printed.
+//! Only files and the environment are read here; nothing is run and nothing is
+//! printed.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,8 +12,10 @@ use std::path::{Path, PathBuf};
 use allotrope_collector::executable::distrust;
 use allotrope_ring::secure_execution::{Credentials, Reason};
 use object::elf;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
 use object::{Endianness, FileKind, ReadCache, StringTable};
+
+use crate::sanitizer;
 
 /// The kernel follows at most this many interpreter lines.
 const SCRIPT_DEPTH: usize = 5;
@@ -70,6 +73,8 @@ pub struct Program {
     pub build_id: Option<Vec<u8>>,
     /// It was built by Go.
     pub go: bool,
+    /// The sanitizer whose run-time library, with a `malloc`, is linked into it.
+    pub sanitizer: Option<&'static str>,
 }
 
 /// Why a program starts in the loader's secure mode.
@@ -150,7 +155,11 @@ impl Executable {
                         "build it for a glibc target (…-linux-gnu) to record it",
                     );
                 }
-                Linkage::Glibc | Linkage::Other => {}
+                Linkage::Glibc | Linkage::Other => {
+                    if let Some(reason) = program.sanitizer_in_the_way() {
+                        return obstacle(&reason, SANITIZER_REMEDY);
+                    }
+                }
             },
             Kind::Script(_) | Kind::ShellText => {}
         }
@@ -172,6 +181,10 @@ impl Executable {
     }
 }
 
+/// What to do about a sanitizer.
+const SANITIZER_REMEDY: &str = "record a build without -fsanitize (for a shared AddressSanitizer, \
+                                ASAN_OPTIONS=verify_asan_link_order=0 does as well)";
+
 /// Which C library a program is loaded with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linkage {
@@ -186,6 +199,36 @@ pub enum Linkage {
 }
 
 impl Program {
+    /// Why it can not be recorded with the sanitizer that it was built with or
+    /// is started with, as a sentence's end.
+    fn sanitizer_in_the_way(&self) -> Option<String> {
+        if let Some(name) = self.sanitizer {
+            return Some(format!(
+                "has {name} linked into it, whose malloc is called in the place of the recorder's"
+            ));
+        }
+        let needs = self
+            .needed
+            .iter()
+            .any(|library| sanitizer::is_address_library(library.as_bytes()));
+        let preloads = || {
+            let list = std::env::var_os("LD_PRELOAD");
+            list.is_some_and(|list| sanitizer::preloads_address_library(&list))
+        };
+        let has = if needs {
+            "was built with AddressSanitizer"
+        } else if preloads() {
+            "is started with AddressSanitizer in LD_PRELOAD"
+        } else {
+            return None;
+        };
+        sanitizer::insists_on_being_first().then(|| {
+            format!(
+                "{has}, whose library ends a program in which the recorder's is loaded before it"
+            )
+        })
+    }
+
     /// Which C library loads it.
     pub fn linkage(&self) -> Linkage {
         // A loader can be run as a program, and then preloads as ever.
@@ -383,7 +426,28 @@ fn read_sections(
     }
     let symbols = sections.symbols(endian, data, elf::SHT_SYMTAB)?;
     program.symbol_table = !symbols.is_empty();
+    // A malloc of its own it exports, for a library has one too; gcc's static
+    // run-time libraries export nothing else.
+    let exported = sections.symbols(endian, data, elf::SHT_DYNSYM)?;
+    if defined(&exported, endian).any(|name| name == b"malloc") {
+        program.sanitizer = defined(&exported, endian)
+            .chain(defined(&symbols, endian))
+            .find_map(sanitizer::defining);
+    }
     Ok(())
+}
+
+/// Names of the symbols that the file defines.
+fn defined<'a>(
+    symbols: &SymbolTable<'a, Header, Data<'a>>,
+    endian: Endianness,
+) -> impl Iterator<Item = &'a [u8]> {
+    let strings = symbols.strings();
+    let defined = symbols
+        .symbols()
+        .iter()
+        .filter(move |symbol| symbol.is_definition(endian, strings));
+    defined.filter_map(move |symbol| symbol.name(endian, strings).ok())
 }
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ mod progress;
 mod record;
 mod recorder_library;
 mod report;
+mod sanitizer;
 mod shell_files;
 mod source;
 mod standard_output;

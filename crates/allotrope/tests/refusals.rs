@@ -67,6 +67,128 @@ fn a_static_program() {
     expect_refusal(&recording, 125, "static");
 }
 
+/// `doctor` says the same about the program.
+fn expect_doctor_says(program: &Path, what: &str) {
+    let output = support::allotrope(["doctor".as_ref(), program.as_os_str()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().find(|line| line.contains("  program  "));
+    let line = line.unwrap_or_else(|| panic!("no program in {said}"));
+    assert!(line.starts_with("problem"), "{line}");
+    assert!(said.contains(what), "{what} in {said}");
+}
+
+const SANITIZED: &str = "sanitized.c";
+
+#[test]
+fn address_sanitizers_shared_library() {
+    let program = compiled_with(SANITIZED, &["-fsanitize=address"]);
+    let why = "was built with AddressSanitizer";
+    expect_refusal(&record(&program).run(), 125, why);
+    expect_doctor_says(&program, why);
+}
+
+/// Where the user has it not insist on being first, it is an allocator library
+/// like others.
+#[test]
+fn address_sanitizers_shared_library_that_may_come_later() {
+    let options = "detect_leaks=0:verify_asan_link_order=0";
+    let recording = record(compiled_with(SANITIZED, &["-fsanitize=address"]))
+        .env("ASAN_OPTIONS", options)
+        .run()
+        .expect_status(0);
+    expect_sanitized(&recording);
+}
+
+/// What `sanitized.c` does.
+fn expect_sanitized(recording: &Recording) {
+    let report = recording.report();
+    let made = report.only().under("make_blocks");
+    assert_eq!((made.allocations, made.bytes), (100, 1_000));
+    assert_eq!((made.leaked, made.leaked_bytes), (7, 70));
+}
+
+#[test]
+fn address_sanitizers_library_that_is_preloaded() {
+    let library = Command::new("cc")
+        .arg("-print-file-name=libasan.so")
+        .output()
+        .expect("cc runs");
+    let library = String::from_utf8_lossy(&library.stdout).trim().to_owned();
+    if !library.starts_with('/') {
+        return skip("this compiler has no libasan.so");
+    }
+    let recording = record(compiled(SANITIZED)).env("LD_PRELOAD", library).run();
+    expect_refusal(
+        &recording,
+        125,
+        "is started with AddressSanitizer in LD_PRELOAD",
+    );
+}
+
+/// The other shared ones do not mind who comes first.
+#[test]
+fn other_sanitizers_shared_libraries() {
+    for sanitizer in ["leak", "thread", "undefined"] {
+        let program = compiled_with(SANITIZED, &[&format!("-fsanitize={sanitizer}")]);
+        // They may not work in a sandbox; that is not about the recording.
+        let run = record(&program).env("LSAN_OPTIONS", "detect_leaks=0");
+        if run.plain().status.code() != Some(0) {
+            skip(&format!("-fsanitize={sanitizer} does not work here"));
+            continue;
+        }
+        expect_sanitized(&run.run().expect_status(0));
+    }
+}
+
+#[test]
+fn sanitizers_that_are_linked_in() {
+    for (flags, name) in [
+        (
+            ["-fsanitize=address", "-static-libasan"],
+            "AddressSanitizer",
+        ),
+        (["-fsanitize=leak", "-static-liblsan"], "LeakSanitizer"),
+        (["-fsanitize=thread", "-static-libtsan"], "ThreadSanitizer"),
+    ] {
+        let program = compiled_with(SANITIZED, &flags);
+        let why = format!("has {name} linked into it");
+        expect_refusal(&record(&program).run(), 125, &why);
+        expect_doctor_says(&program, &why);
+    }
+}
+
+/// clang links its own in, unless it is told otherwise.
+#[test]
+fn clangs_sanitizers() {
+    let folder = tempfile::tempdir().expect("there is room");
+    for (flags, why) in [
+        (&["address"][..], "has AddressSanitizer linked into it"),
+        (&["leak"], "has LeakSanitizer linked into it"),
+        (&["memory"], "has MemorySanitizer linked into it"),
+        (&["thread"], "has ThreadSanitizer linked into it"),
+        (&["dataflow"], "has DataFlowSanitizer linked into it"),
+        (
+            &["address", "-shared-libasan"],
+            "was built with AddressSanitizer",
+        ),
+    ] {
+        let program = folder.path().join(flags.join(""));
+        let made = Command::new("clang")
+            .arg(format!("-fsanitize={}", flags[0]))
+            .args(&flags[1..])
+            .arg(support::compile::source_path(SANITIZED))
+            .arg("-o")
+            .arg(&program)
+            .output();
+        if !made.is_ok_and(|made| made.status.success()) {
+            skip(&format!("clang can not link -fsanitize={}", flags[0]));
+            continue;
+        }
+        expect_refusal(&record(&program).run(), 125, why);
+        expect_doctor_says(&program, why);
+    }
+}
+
 #[test]
 fn a_setuid_program() {
     let run = record("./kept");

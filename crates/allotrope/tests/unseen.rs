@@ -93,6 +93,41 @@ fn a_32_bit_child() {
     }
 }
 
+/// It runs as it does without a recording.
+#[test]
+fn a_child_with_address_sanitizers_shared_library() {
+    let program = compiled_with("showing.c", &["-fsanitize=address"]);
+    for way in WAYS.into_iter().filter(|way| *way != "fexecve") {
+        let recording = record(compiled("starting.c"))
+            .option("-q")
+            .env("ASAN_OPTIONS", "detect_leaks=0")
+            .args([way, "-"])
+            .arg(&program)
+            .run()
+            .expect_status(5);
+        assert_eq!(recording.stderr, "", "{way}");
+        let said = said(&recording);
+        let why = "was not recorded: it loads AddressSanitizer's library";
+        assert!(said.contains(why), "{way}: {said}");
+    }
+}
+
+/// Where it may come later, it is recorded.
+#[test]
+fn a_child_with_address_sanitizers_library_that_may_come_later() {
+    let program = compiled_with("showing.c", &["-fsanitize=address"]);
+    let recording = record(compiled("starting.c"))
+        .option("-q")
+        .env("ASAN_OPTIONS", "verify_asan_link_order=0,detect_leaks=0")
+        .args(["vfork", "-"])
+        .arg(&program)
+        .run()
+        .expect_status(5);
+    assert_eq!(recording.stderr, "");
+    assert!(!said(&recording).contains("not recorded"));
+    assert_eq!(recording.report().processes().len(), 2);
+}
+
 #[test]
 fn a_child_of_another_c_library() {
     const LOADER: &str = "/lib/ld-musl-x86_64.so.1";
