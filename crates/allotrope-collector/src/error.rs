@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use allotrope_text::Shown;
+
 use allotrope_trace::WriteError;
 use thiserror::Error;
 
@@ -29,7 +31,7 @@ pub enum CollectorError {
         source: io::Error,
     },
     /// The trace could not be written.
-    #[error("cannot record into {}: {source}; what was written before stays readable, free some space or name another file with -o", path.display())]
+    #[error("cannot record into {}: {source}; what was written before stays readable, free some space or name another file with -o", path.shown())]
     Write {
         /// The trace file.
         path: PathBuf,

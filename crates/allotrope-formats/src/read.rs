@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
 use std::path::Path;
 
+use allotrope_text::Shown;
+
 use allotrope_profile::stack_set::StackSet;
 
 use crate::error::{Fault, Place, Problem, ReadError};
@@ -41,7 +43,7 @@ const MAX_LAYERS: u32 = 2;
 
 /// Reads a file. Errors name the file as `path` displays.
 pub fn read(path: &Path) -> Result<Read, ReadError> {
-    let name = path.display().to_string();
+    let name = path.shown().into_owned();
     match File::open(path) {
         Ok(file) => read_bytes(&name, BufReader::with_capacity(256 << 10, file)),
         Err(error) => Err(Fault::whole(error).named(&name)),

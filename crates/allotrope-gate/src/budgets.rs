@@ -17,6 +17,8 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use allotrope_profile::stack_set::StackSet;
 use thiserror::Error;
 
@@ -32,7 +34,7 @@ pub const FOLDER: &str = "allotrope-budgets";
 #[derive(Debug, Error)]
 pub enum BudgetError {
     /// A file can not be read or written.
-    #[error("cannot {verb} {}: {source}", file.display())]
+    #[error("cannot {verb} {}: {source}", file.shown())]
     Io {
         /// `read` or `write`.
         verb: &'static str,
@@ -42,7 +44,7 @@ pub enum BudgetError {
         source: io::Error,
     },
     /// A file says what can not be.
-    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.display())]
+    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.shown())]
     Wrong {
         /// The file.
         file: PathBuf,

@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use allotrope_text::Shown;
+
 use allotrope_profile::diff::{self, Diff, DiffOptions};
 use allotrope_profile::stack_set::StackSet;
 use thiserror::Error;
@@ -37,7 +39,7 @@ pub enum ComparisonError {
         source: SessionError,
     },
     /// The configuration is not in the repository.
-    #[error("{} is not in the repository {}", file.display(), root.display())]
+    #[error("{} is not in the repository {}", file.shown(), root.shown())]
     Outside {
         /// The configuration.
         file: PathBuf,

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use allotrope_text::Shown;
+
 use thiserror::Error;
 
 use crate::metric::Metric;
@@ -24,7 +26,7 @@ pub const STARTING_FILE: &str = include_str!("configuration/starting.toml");
 #[derive(Debug, Error)]
 pub enum ConfigurationError {
     /// The file can not be read.
-    #[error("cannot read {}: {source}; `allotrope test --init` writes a starting file", file.display())]
+    #[error("cannot read {}: {source}; `allotrope test --init` writes a starting file", file.shown())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -32,7 +34,7 @@ pub enum ConfigurationError {
         source: std::io::Error,
     },
     /// It is no TOML, or says what can not be.
-    #[error("{}:{line}: {}{problem}", file.display(), prefix(key))]
+    #[error("{}:{line}: {}{problem}", file.shown(), prefix(key))]
     Wrong {
         /// The file.
         file: PathBuf,

@@ -2,6 +2,7 @@
 //! explained by its stacks. The parts are their own files'.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::Instant;
 
@@ -110,19 +111,19 @@ impl Gate<'_> {
     }
 
     fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
-        let mut words = vec!["allotrope".to_owned(), "test".to_owned()];
+        let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
         let file = &self.bench.configuration.file;
         if file != Path::new(crate::configuration::FILE_NAME) {
-            words.push("--config".to_owned());
+            words.push("--config".into());
             let root = self.bench.project.root();
             let file = file.canonicalize().unwrap_or_else(|_| file.clone());
             let file = file.strip_prefix(root).unwrap_or(&file);
-            words.push(file.display().to_string());
+            words.push(file.into());
         }
         if protocol.counts_only {
-            words.push("--stacks".to_owned());
+            words.push("--stacks".into());
         }
-        words.push(test.name.clone());
+        words.push(test.name.clone().into());
         command_line(&words)
     }
 }

@@ -11,6 +11,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use thiserror::Error;
 
 use crate::budgets::Budget;
@@ -28,7 +30,7 @@ const REMAINING: u64 = 5;
 #[derive(Debug, Error)]
 pub enum NioLogError {
     /// It can not be read.
-    #[error("cannot read {}: {source}", file.display())]
+    #[error("cannot read {}: {source}", file.shown())]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -36,7 +38,7 @@ pub enum NioLogError {
         source: std::io::Error,
     },
     /// A number in it is none.
-    #[error("{}:{line}: {problem}", file.display())]
+    #[error("{}:{line}: {problem}", file.shown())]
     Wrong {
         /// The file.
         file: PathBuf,
@@ -48,7 +50,7 @@ pub enum NioLogError {
     /// It has no numbers.
     #[error(
         "{}: this is neither a log with lines like `test_x.total_allocations: 75001` nor a JSON \
-         object of limits like {{\"x\": 75001}}", file.display()
+         object of limits like {{\"x\": 75001}}", file.shown()
     )]
     Nothing {
         /// The file.

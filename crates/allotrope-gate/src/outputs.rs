@@ -15,6 +15,8 @@ mod tests;
 
 use std::io::{self, Write};
 
+use allotrope_text::TextWriter;
+
 use crate::result::Report;
 pub use text::TextOptions;
 
@@ -40,6 +42,25 @@ pub enum Form {
 /// # Errors
 /// Those of the output.
 pub fn write(
+    form: Form,
+    report: &Report,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    // The others are no text for a terminal, and escape as their form has it.
+    let is_text = matches!(
+        form,
+        Form::Text | Form::Markdown | Form::Github | Form::Nio(_)
+    );
+    if is_text {
+        let mut out = TextWriter::new(out, options.style.color);
+        write_form(form, report, options, &mut out)?;
+        return out.flush();
+    }
+    write_form(form, report, options, out)
+}
+
+fn write_form(
     form: Form,
     report: &Report,
     options: &TextOptions,

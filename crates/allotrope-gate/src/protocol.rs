@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use allotrope_profile::{Options, Profile, replay};
 use allotrope_report::signal_name;
-use allotrope_text::text_of_path;
+use allotrope_text::{Shown, text_of_path};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
@@ -124,12 +124,12 @@ impl fmt::Display for Problem {
             Self::LeftOpen(window) => write!(
                 to,
                 "its window {} was never closed, so that it has no numbers",
-                printable(window)
+                window.shown()
             ),
             Self::NotMeasured(window) => write!(
                 to,
                 "its window {} was opened while 64 others were open, so that it has no numbers",
-                printable(window)
+                window.shown()
             ),
         }
     }
@@ -211,7 +211,7 @@ impl Bench<'_> {
         let ended = match program.run(self.stop) {
             Ok(ended) => ended,
             Err(error) => {
-                let folder = program.folder.display();
+                let folder = program.folder.shown();
                 let why = if program.folder.is_dir() {
                     error.to_string()
                 } else {
@@ -339,7 +339,7 @@ impl Measured {
             let name = if window.name == test.name {
                 test.name.clone()
             } else {
-                format!("{}/{}", test.name, printable(&window.name))
+                format!("{}/{}", test.name, window.name.shown())
             };
             self.push(name, window.sample);
         }
@@ -354,19 +354,6 @@ impl Measured {
             }),
         }
     }
-}
-
-/// A name without control characters: it comes from the program.
-pub(crate) fn printable(name: &str) -> String {
-    let mut printable = String::new();
-    for c in name.chars() {
-        if c.is_control() {
-            printable.extend(c.escape_default());
-        } else {
-            printable.push(c);
-        }
-    }
-    printable
 }
 
 /// What the status of a program that was not recorded says.

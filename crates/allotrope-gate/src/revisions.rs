@@ -9,6 +9,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use allotrope_text::Shown;
+
 use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -20,13 +22,13 @@ pub const WORKING_TREE: &str = ".";
 #[derive(Debug, Error)]
 pub enum RevisionError {
     /// The folder belongs to no repository.
-    #[error("{} is in no git repository, whose revisions could be compared", folder.display())]
+    #[error("{} is in no git repository, whose revisions could be compared", folder.shown())]
     NoRepository {
         /// The folder.
         folder: PathBuf,
     },
     /// Git knows no such revision.
-    #[error("there is no revision `{name}` in {}", repository.display())]
+    #[error("there is no revision `{name}` in {}", repository.shown())]
     NoRevision {
         /// The repository.
         repository: PathBuf,
@@ -136,7 +138,7 @@ impl Repository {
         let folder = self.cache.join(file_name(name));
         let lock = self.lock(&folder, true)?;
         let lock = lock.ok_or_else(|| RevisionError::Io {
-            what: format!("cannot lock {}", folder.display()),
+            what: format!("cannot lock {}", folder.shown()),
             source: ErrorKind::WouldBlock.into(),
         })?;
         if head(&folder).is_none() {
@@ -283,7 +285,7 @@ impl Repository {
 }
 
 fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> RevisionError + use<> {
-    let what = format!("{what} {}", path.display());
+    let what = format!("{what} {}", path.shown());
     move |source| RevisionError::Io { what, source }
 }
 

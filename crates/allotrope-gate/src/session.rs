@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use allotrope_text::Shown;
+
 use thiserror::Error;
 
 use crate::budgets::{BudgetError, BudgetFolder};
@@ -22,7 +24,7 @@ use crate::result::{Outcome, Report};
 #[derive(Debug, Error)]
 pub enum SessionError {
     /// A name that no test has.
-    #[error("{}: there is no test `{pattern}`{}", file.display(), proposal(nearest))]
+    #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest))]
     NoSuchTest {
         /// The configuration.
         file: PathBuf,
@@ -236,7 +238,7 @@ enum Scratch {
 impl Scratch {
     fn new(given: Option<&Path>) -> Result<Self, SessionError> {
         let cannot = |path: &Path, source| SessionError::Io {
-            what: format!("cannot create a folder in {}", path.display()),
+            what: format!("cannot create a folder in {}", path.shown()),
             source,
         };
         if let Some(path) = given {

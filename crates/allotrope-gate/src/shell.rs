@@ -1,22 +1,18 @@
 //! Words as a line for a POSIX shell, for a person to copy.
 
+use std::ffi::OsStr;
+
+use allotrope_text::{Shown, word};
+
 /// The words as one line, quoted where a shell would take them for more.
-pub fn command_line<S: AsRef<str>>(words: &[S]) -> String {
-    let words: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
+pub fn command_line<S: AsRef<OsStr>>(words: &[S]) -> String {
+    let words: Vec<String> = words.iter().map(|it| word(it.as_ref())).collect();
     words.join(" ")
 }
 
 /// `NAME=value` as a shell takes it.
-pub fn assignment(name: &str, value: &str) -> String {
-    format!("{name}={}", quoted(value))
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%^".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
+pub fn assignment(name: &OsStr, value: &OsStr) -> String {
+    format!("{}={}", name.shown(), word(value))
 }
 
 #[cfg(test)]
@@ -33,6 +29,6 @@ mod tests {
             .output();
         let output = output.expect("there is a shell").stdout;
         assert_eq!(String::from_utf8_lossy(&output), words.join("\n") + "\n");
-        assert_eq!(assignment("A", "b c"), "A='b c'");
+        assert_eq!(assignment(OsStr::new("A"), OsStr::new("b c")), "A='b c'");
     }
 }

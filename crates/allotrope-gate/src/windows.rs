@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use allotrope_profile::{Options, Profile, Quiet, StackSet, WindowKey, WindowRun, replay_windows};
 use allotrope_trace::TraceReader;
 
+use allotrope_text::Shown;
+
 use crate::metric::{Figures, Metric};
 use crate::paths::Project;
-use crate::protocol::{Problem, printable};
+use crate::protocol::Problem;
 use crate::sample::{Sample, alike, count_threads, forget_uncounted};
 
 /// A window's occurrence.
@@ -75,7 +77,7 @@ impl WindowSample {
         self.disquiet.then(|| {
             format!(
                 "other threads did not become quiet around window {}: their allocations may be in it",
-                printable(&self.name)
+                self.name.shown()
             )
         })
     }

@@ -37,11 +37,11 @@ pub fn write(
     out.write_all(b"{\"format\":\"allotrope-report/1\",")?;
     if let Some(cut) = &profile.cut {
         out.write_all(b"\"cut\":")?;
-        serde_json::to_writer(&mut out, cut)?;
+        allotrope_text::to_json_writer(&mut out, cut)?;
         out.write_all(b",")?;
     }
     out.write_all(b"\"frames\":")?;
-    serde_json::to_writer(&mut out, &Frames(profile, source))?;
+    allotrope_text::to_json_writer(&mut out, &Frames(profile, source))?;
     out.write_all(b",\"processes\":[")?;
     let digits = Digits::of(profile);
     let mut separator = "";
@@ -60,7 +60,8 @@ fn write_process(
     digits: &Digits,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut head = serde_json::to_vec(&process_form(process, counts_only))?;
+    let mut head = Vec::new();
+    allotrope_text::to_json_writer(&mut head, &process_form(process, counts_only))?;
     if counts_only {
         return out.write_all(&head);
     }

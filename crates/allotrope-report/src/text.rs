@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use allotrope_profile::Profile;
+use allotrope_text::TextWriter;
 use allotrope_trace::model::ImageId;
 
 pub use blocks::BlockList;
@@ -83,7 +84,7 @@ impl Default for TextOptions {
 
 /// Writes the report.
 pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let mut out = io::BufWriter::new(out);
+    let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let out: &mut dyn Write = &mut out;
     header::write(profile, options, out)?;
     write_warnings(profile, options.style, out)?;

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use allotrope_text::Shown;
+
 /// Why a module's symbols could not be loaded. None of these is fatal to a
 /// recording: the module's addresses are then shown as `module+0xoffset`.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SymbolError {
     /// The file could not be opened or read.
-    #[error("cannot read {}: {source}; its addresses stay without names unless a debug file with its build id is installed", path.display())]
+    #[error("cannot read {}: {source}; its addresses stay without names unless a debug file with its build id is installed", path.shown())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -16,13 +18,13 @@ pub enum SymbolError {
         source: std::io::Error,
     },
     /// The path does not name a regular file.
-    #[error("{} is not a regular file; name the ELF file itself", path.display())]
+    #[error("{} is not a regular file; name the ELF file itself", path.shown())]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// The file is not an ELF file of the kind this crate reads.
-    #[error("{} at byte {offset}: {problem}; expected a 64-bit x86-64 ELF file", path.display())]
+    #[error("{} at byte {offset}: {problem}; expected a 64-bit x86-64 ELF file", path.shown())]
     NotElf {
         /// The file.
         path: PathBuf,
@@ -32,13 +34,13 @@ pub enum SymbolError {
         problem: &'static str,
     },
     /// A file given by name cannot be told to belong to any module.
-    #[error("{} has no build id, so nothing tells whose it is; name a file linked with --build-id", path.display())]
+    #[error("{} has no build id, so nothing tells whose it is; name a file linked with --build-id", path.shown())]
     NoBuildId {
         /// The file.
         path: PathBuf,
     },
     /// The file is another build than the one that ran.
-    #[error("{} has build id {found}, the program ran with {expected}; it was rebuilt since, put the old file or its debug file back to get names", path.display())]
+    #[error("{} has build id {found}, the program ran with {expected}; it was rebuilt since, put the old file or its debug file back to get names", path.shown())]
     BuildIdDiffers {
         /// The file.
         path: PathBuf,

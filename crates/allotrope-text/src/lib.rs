@@ -7,9 +7,10 @@
 //!
 //! | where it goes | function |
 //! | --- | --- |
-//! | within a line | [`shown`], [`shown_path`], [`shown_bytes`] |
+//! | within a line | [`shown`], [`shown_bytes`]; [`Shown::shown`] for paths |
 //! | text of several lines, such as a program's own output | [`shown_lines`] |
-//! | a command that the reader may paste into a shell | [`quoted`] |
+//! | a command that the reader may paste into a shell | [`word`], [`quoted`] |
+//! | all of a text output, behind these | [`TextWriter`] |
 //! | JSON | [`JsonFormatter`], [`to_json_writer`] |
 //!
 //! A character that is not shown as it is becomes `\n`, `\t`, `\r`, `\x1b` or
@@ -20,6 +21,7 @@
 
 mod json;
 mod shell;
+mod writer;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -28,7 +30,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 pub use json::{JsonFormatter, to_json_string, to_json_writer};
-pub use shell::quoted;
+pub use shell::{quoted, word};
+pub use writer::TextWriter;
 
 /// Whether a character is shown as it is: it has a glyph, combines with the one
 /// before it, or is a space.
@@ -95,6 +98,30 @@ pub fn shown_path(path: &Path) -> Cow<'_, str> {
 /// As [`shown_bytes`].
 pub fn shown_os(text: &OsStr) -> Cow<'_, str> {
     shown_bytes(text.as_bytes())
+}
+
+/// Names and paths as they are shown within a line.
+pub trait Shown {
+    /// See [`shown_bytes`].
+    fn shown(&self) -> Cow<'_, str>;
+}
+
+impl Shown for Path {
+    fn shown(&self) -> Cow<'_, str> {
+        shown_path(self)
+    }
+}
+
+impl Shown for OsStr {
+    fn shown(&self) -> Cow<'_, str> {
+        shown_os(self)
+    }
+}
+
+impl Shown for str {
+    fn shown(&self) -> Cow<'_, str> {
+        shown(self)
+    }
 }
 
 /// A text in which only the bytes that are no UTF-8 are escaped: for what keeps

@@ -1,30 +1,33 @@
 //! Words for a shell: what the reader pastes is what was meant.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::is_shown;
 
-/// A file's name or an argument as a word that a shell reads back byte for
-/// byte: as it is where that is plain, in `'…'` where all of it is shown as it
-/// is, else in `$'…'` with its escapes (bash, zsh, ksh; POSIX.1-2024).
-///
-/// A name that begins with `-` gets `./` before it.
-pub fn quoted(word: &OsStr) -> String {
+/// A word that a shell reads back byte for byte: as it is where that is plain,
+/// in `'…'` where all of it is shown as it is, else in `$'…'` with its escapes
+/// (bash, zsh, ksh; POSIX.1-2024).
+pub fn word(word: &OsStr) -> String {
     let bytes = word.as_bytes();
-    let dash = if bytes.starts_with(b"-") { "./" } else { "" };
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(byte);
-    let text = word.to_str();
-    match text {
-        Some(text) if dash.is_empty() && !text.is_empty() && bytes.iter().all(plain) => {
-            text.to_owned()
-        }
-        Some(text) if text.chars().all(is_shown) => {
-            format!("'{dash}{}'", text.replace('\'', r"'\''"))
-        }
-        _ => format!("$'{dash}{}'", dollar_quoted(bytes)),
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=^".contains(byte);
+    match word.to_str() {
+        Some(text) if !text.is_empty() && bytes.iter().all(plain) => text.to_owned(),
+        Some(text) if text.chars().all(is_shown) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => format!("$'{}'", dollar_quoted(bytes)),
     }
+}
+
+/// As [`word`], for a file's name: one that begins with `-` gets `./` before it,
+/// so that no command takes it for an option.
+pub fn quoted(name: &OsStr) -> String {
+    if !name.as_bytes().starts_with(b"-") {
+        return word(name);
+    }
+    let mut path = OsString::from("./");
+    path.push(name);
+    word(&path)
 }
 
 fn dollar_quoted(bytes: &[u8]) -> String {

@@ -79,7 +79,9 @@ fn words_come_back_from_a_shell() {
     assert_eq!(quoted(OsStr::new("ls.12.allotrope")), "ls.12.allotrope");
     assert_eq!(quoted(OsStr::new("a b")), "'a b'");
     assert_eq!(quoted(OsStr::new("it's")), r"'it'\''s'");
-    assert_eq!(quoted(OsStr::new("-x")), "'./-x'");
+    assert_eq!(quoted(OsStr::new("-x")), "./-x");
+    assert_eq!(word(OsStr::new("-x")), "-x");
+    assert_eq!(word(OsStr::new("")), "''");
     let raw = OsString::from_vec(b"-a'\\\n\x1b[2J\xff1\xe2\x80\xae$(x)".to_vec());
     assert_eq!(quoted(&raw), r"$'./-a\'\\\n\033[2J\3771\342\200\256$(x)'");
     if Command::new("bash").arg("-c").arg(":").status().is_err() {
@@ -89,4 +91,32 @@ fn words_come_back_from_a_shell() {
     let script = format!("printf %s {}", quoted(&raw));
     let output = Command::new("bash").arg("-c").arg(script).output().unwrap();
     assert_eq!(output.stdout, [b"./", raw.as_bytes()].concat());
+}
+
+/// The text through a [`TextWriter`], in pieces of this many bytes.
+fn guarded(text: &[u8], piece: usize, color: bool) -> String {
+    use std::io::Write;
+    let mut out = Vec::new();
+    let mut writer = TextWriter::new(&mut out, color);
+    for piece in text.chunks(piece) {
+        writer.write_all(piece).unwrap();
+    }
+    writer.flush().unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn what_slipped_through_is_escaped_however_it_is_cut() {
+    let text = "é\u{202e}\t\x1b[1;31mred\x1b[0m\x1b[2J\n\u{9b}\x1b".as_bytes();
+    let text = [text, b"\xff\x1b[3"].concat();
+    for piece in 1..text.len() {
+        assert_eq!(
+            guarded(&text, piece, true),
+            "é\\u{202e}\t\x1b[1;31mred\x1b[0m\\x1b[2J\n\\u{9b}\\x1b\\xff\\x1b[3"
+        );
+        assert_eq!(
+            guarded(&text, piece, false),
+            "é\\u{202e}\t\\x1b[1;31mred\\x1b[0m\\x1b[2J\n\\u{9b}\\x1b\\xff\\x1b[3"
+        );
+    }
 }

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
@@ -54,7 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Ok(FINE);
     };
     fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))
+        .with_context(|| format!("cannot make the folder {}", folder.shown()))
         .status(FAILED)?;
     for (name, _, mark) in FILES {
         refuse_foreign(&folder.join(name), mark)?;
@@ -71,7 +73,7 @@ fn refuse_foreign(path: &Path, mark: &str) -> Result<(), Failure> {
         Ok(bytes) if !String::from_utf8_lossy(&bytes).contains(mark) => {
             let sentence = anyhow!(
                 "{} is another file of that name; choose a folder of its own",
-                path.display()
+                path.shown()
             );
             Err(Failure::new(BAD_INPUT, sentence))
         }
@@ -85,6 +87,6 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         return Ok(());
     }
     allotrope_files::write(path, text)
-        .with_context(|| format!("cannot write {}", path.display()))
+        .with_context(|| format!("cannot write {}", path.shown()))
         .status(FAILED)
 }

@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use allotrope_text::Shown;
+
 use allotrope_symbols::Locator;
 use anyhow::{anyhow, bail};
 
@@ -50,7 +52,7 @@ impl DebugFiles {
     /// The folders as paths that hold wherever the collector works.
     pub fn absolute(&self) -> anyhow::Result<(Vec<PathBuf>, Option<PathBuf>)> {
         let absolute = |path: &PathBuf| {
-            let problem = |error| anyhow!("{} can not be used: {error}", path.display());
+            let problem = |error| anyhow!("{} can not be used: {error}", path.shown());
             std::path::absolute(path).map_err(problem)
         };
         let folders = self.debug_path.iter().map(absolute);

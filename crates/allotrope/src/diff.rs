@@ -7,6 +7,8 @@ mod limit;
 
 use std::path::PathBuf;
 
+use allotrope_text::Shown;
+
 use allotrope_profile::diff::{Diff, DiffOptions, Glue, compare};
 use allotrope_profile::stack_set::{Known, Metric, StackSet};
 use allotrope_report::diff::{
@@ -16,6 +18,7 @@ use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::export;
+use crate::message;
 use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::source::{self, Figure, Source, WindowRuns};
@@ -128,9 +131,9 @@ impl Sides {
             return;
         };
         if least != most {
-            eprintln!(
-                "allotrope: note: the runs make {least} to {most} iterations; their figures are compared as they are"
-            );
+            message::say(format_args!(
+                "note: the runs make {least} to {most} iterations; their figures are compared as they are"
+            ));
         }
     }
 }
@@ -173,7 +176,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
 fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
     let mut glue = Glue::default();
     for path in lists {
-        let name = path.display();
+        let name = path.shown();
         let list = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the glue list {name}"))
             .status(BAD_INPUT)?;
@@ -220,7 +223,7 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Read>), Failure> {
             let mut source = source::read(path, &progress)?;
             let mut set = std::mem::take(&mut source.set);
             // What errors and headings call it.
-            set.title = path.display().to_string();
+            set.title = path.shown().into_owned();
             sets.push(set);
             sources.push(Read::Whole(source));
         }
@@ -337,10 +340,10 @@ fn judge(
         };
         let (rise, before) = (selection.rise(diff), selection.before(diff, &sides.before));
         if limit.is_exceeded(rise, before) {
-            eprintln!(
-                "allotrope: {} rose by {rise} from {before}, which is more than --fail-on '{limit}' allows",
-                metric_words(limit.metric()),
-            );
+            message::say(format_args!(
+                "{} rose by {rise} from {before}, which is more than --fail-on '{limit}' allows",
+                metric_words(limit.metric())
+            ));
             status = REGRESSION;
         }
     }

@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
                 recordable: !has_problem(&machine) && !has_problem(&program),
                 findings,
             };
-            let mut text = serde_json::to_string(&document)
+            let mut text = allotrope_text::to_json_string(&document)
                 .context("cannot write the findings as JSON")
                 .status(FAILED)?;
             text.push('\n');

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use allotrope_collector::executable::distrust;
 use allotrope_ring::secure_execution::{Credentials, Reason};
+use allotrope_text::Shown;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};
 use object::{Endianness, FileKind, ReadCache, StringTable};
@@ -119,7 +120,7 @@ impl Executable {
             let reason = if std::ptr::eq(image, self) {
                 format!("it {reason}")
             } else {
-                format!("its interpreter {} {reason}", image.path.display())
+                format!("its interpreter {} {reason}", image.path.shown())
             };
             Some(Obstacle { reason, remedy })
         };
@@ -262,7 +263,7 @@ fn inspect(path: &Path, depth: usize) -> io::Result<Executable> {
             .checked_sub(1)
             .ok_or_else(|| io::Error::other("its interpreters are scripts themselves, too deep"))?;
         let inner = inspect(&interpreter, depth).map_err(|error| {
-            let what = format!("its interpreter {}: {error}", interpreter.display());
+            let what = format!("its interpreter {}: {error}", interpreter.shown());
             io::Error::new(error.kind(), what)
         })?;
         Kind::Script(Box::new(inner))

@@ -5,6 +5,8 @@ use std::fs;
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use allotrope_files::Output;
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
 use allotrope_profile::stack_set::StackSet;
@@ -70,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let error = ExportError::Unknown(options.metric);
         return Err(Failure::new(
             BAD_INPUT,
-            anyhow!("{}: {error}", file.display()),
+            anyhow!("{}: {error}", file.shown()),
         ));
     }
     source.say_notes();
@@ -112,10 +114,7 @@ pub fn create<'a>(
         _ => false,
     };
     if inputs.into_iter().any(is_this) {
-        let sentence = anyhow!(
-            "{} is a file that is read; write to another",
-            path.display()
-        );
+        let sentence = anyhow!("{} is a file that is read; write to another", path.shown());
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let created = Output::create(path).and_then(|output| {
@@ -125,6 +124,6 @@ pub fn create<'a>(
         output.finish()
     });
     created
-        .with_context(|| format!("cannot write {}", path.display()))
+        .with_context(|| format!("cannot write {}", path.shown()))
         .status(FAILED)
 }

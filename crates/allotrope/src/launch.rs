@@ -23,6 +23,8 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use allotrope_text::Shown;
+
 use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
@@ -189,7 +191,7 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
     let environment = environment(inherited, &request.additions, &request.order);
     let environment = strings(environment)?;
     nix::unistd::execve(&CString::new(path.as_bytes())?, &command, &environment)
-        .with_context(|| format!("cannot execute {}", Path::new(path).display()))
+        .with_context(|| format!("cannot execute {}", Path::new(path).shown()))
 }
 
 fn strings(texts: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>> {

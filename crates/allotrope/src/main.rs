@@ -20,6 +20,7 @@ mod exit_status;
 mod export;
 mod launch;
 mod loaded_libraries;
+mod message;
 mod progress;
 mod record;
 mod recorder_library;
@@ -33,9 +34,11 @@ mod test;
 mod trace;
 mod window;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::process::ExitCode;
 
+use allotrope_text::shown_lines;
 use clap::Parser;
 
 use command_line::{CommandLine, Subcommand};
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(Failure { status, error }) => {
-            eprintln!("allotrope: {error:#}");
+            message::say_lines(format_args!("{error:#}"));
             ExitCode::from(status)
         }
     }
@@ -72,7 +75,12 @@ fn main() -> ExitCode {
 
 /// Prints help, a version or what is wrong with the command line.
 fn usage(error: &clap::Error) -> ExitCode {
-    let _ = error.print();
+    let text = error.render().to_string();
+    match shown_lines(&text) {
+        // A file's name may be taken for an option where a shell expands `*`.
+        Cow::Owned(escaped) => eprint!("{escaped}"),
+        Cow::Borrowed(_) => drop(error.print()),
+    }
     if !error.use_stderr() {
         return ExitCode::from(FINE);
     }

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use allotrope_text::{Shown, quoted};
+
 use allotrope_collector::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
 use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, anyhow};
@@ -27,6 +29,7 @@ use anyhow::{Context, anyhow};
 use crate::debug_files::DebugFiles;
 use crate::dispositions;
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
+use crate::message;
 use crate::progress::{self, Progress};
 use crate::recorder_library;
 use collector_process::{CollectorProcess, Messages};
@@ -131,7 +134,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     if let Some(reservation) = program.reservation()
         && !arguments.quiet
     {
-        eprintln!("allotrope: warning: {reservation}");
+        message::say(format_args!("warning: {reservation}"));
     }
     let recorder =
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
@@ -436,7 +439,7 @@ impl Front {
         self.break_line(signal);
         self.say(&format!(
             "not waiting; {} is completed in the background",
-            self.output.path().display()
+            self.output.path().shown()
         ));
         std::process::exit(128 + signal.signal);
     }
@@ -450,7 +453,7 @@ impl Front {
 
     fn say(&self, text: &str) {
         if !self.quiet {
-            eprintln!("allotrope: {text}");
+            message::say(text);
         }
     }
 
@@ -481,14 +484,14 @@ impl Front {
                     self.output.remove();
                     "nothing of it is left".to_owned()
                 } else {
-                    let path = path.display();
+                    let (path, word) = (path.shown(), quoted(path.as_os_str()));
                     format!(
-                        "what was recorded before is in {path}; `allotrope symbolize {path}` gives its functions their names"
+                        "what was recorded before is in {path}; `allotrope symbolize {word}` gives its functions their names"
                     )
                 };
                 // The collector knows the file by the name that it began with.
-                let partial = self.output.partial().display().to_string();
-                let said = format!("{error:#}").replace(&partial, &path.display().to_string());
+                let partial = self.output.partial().shown().into_owned();
+                let said = format!("{error:#}").replace(&partial, &path.shown());
                 Err(Failure::new(
                     RECORD_FAILED,
                     anyhow!("the recording failed ({remains}): {said}"),

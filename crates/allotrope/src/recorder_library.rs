@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use allotrope_files::NewFile;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, StatVfsMountFlags};
@@ -66,19 +68,19 @@ pub fn provide_operators() -> Result<PathBuf> {
 
 fn check_given(path: &Path) -> Result<PathBuf> {
     let path = fs::canonicalize(path)
-        .with_context(|| format!("cannot use the recorder {}", path.display()))?;
+        .with_context(|| format!("cannot use the recorder {}", path.shown()))?;
     if !is_preloadable(&path) {
         bail!(
             "the path of the recorder, {}, has a space, a colon or a dollar sign in it, which the loader takes for something else; move it",
-            path.display()
+            path.shown()
         );
     }
     let mut start = [0; 4];
     File::open(&path)
         .and_then(|mut file| file.read_exact(&mut start))
-        .with_context(|| format!("cannot read the recorder {}", path.display()))?;
+        .with_context(|| format!("cannot read the recorder {}", path.shown()))?;
     if &start != b"\x7fELF" {
-        bail!("{} is not a shared library", path.display());
+        bail!("{} is not a shared library", path.shown());
     }
     Ok(path)
 }
@@ -124,7 +126,7 @@ fn unpack_into_first(library: &Library, candidates: &[Candidate]) -> Result<Path
     for candidate in candidates {
         match unpack(library, candidate) {
             Ok(path) => return Ok(path),
-            Err(error) => refusals.push(format!("{}: {error:#}", candidate.folder.display())),
+            Err(error) => refusals.push(format!("{}: {error:#}", candidate.folder.shown())),
         }
     }
     bail!(
@@ -188,7 +190,7 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
         .open(path)?;
     let metadata = file.metadata()?;
     if !metadata.is_file() || metadata.len() != library.bytes.len() as u64 {
-        bail!("{} is not the recorder", path.display());
+        bail!("{} is not the recorder", path.shown());
     }
     check_owner(&metadata)?;
     let mut bytes = Vec::with_capacity(library.bytes.len());
@@ -200,7 +202,7 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
     if bytes != library.bytes {
         bail!(
             "{} is not the recorder that it is named after",
-            path.display()
+            path.shown()
         );
     }
     Ok(())

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use allotrope_text::Shown;
+
 use allotrope_profile::{Options, Profile, blocks_of_sites};
 use allotrope_report::text::{self, BlockList, Direction, TextOptions};
 use allotrope_report::{Key, Part, SourceLines, Style, json, sites_alike};
@@ -14,6 +16,7 @@ use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::message;
 use crate::progress::Progress;
 use crate::standard_output;
 use crate::trace;
@@ -144,7 +147,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut trace = trace::open(path)?;
     let mut profile = trace::profile(path, &mut trace, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
-        eprintln!("allotrope: warning: {} is not whole: {cut}", path.display());
+        message::say(format_args!(
+            "warning: {} is not whole: {cut}",
+            path.shown()
+        ));
     }
     check_process(arguments, &profile)?;
     check_stacks(arguments, &profile)?;
@@ -168,7 +174,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let source = options.source.as_deref();
         standard_output::print(|output| json::write(&profile, source, output))?;
         for remark in source.iter().flat_map(|source| source.remarks()) {
-            eprintln!("allotrope: warning: {remark}");
+            message::say(format_args!("warning: {remark}"));
         }
         // The process ends: hundreds of thousands of sites need not be given back.
         std::mem::forget(profile);
@@ -231,7 +237,7 @@ fn check_process(arguments: &Arguments, profile: &Profile) -> Result<(), Failure
         (Some(only), _) => format!("its only id is {only}"),
         _ => "it has no process at all".to_owned(),
     };
-    let path = arguments.trace.display();
+    let path = arguments.trace.shown();
     let sentence = anyhow!("there is no process {wanted} in {path}: {known}");
     Err(Failure::new(BAD_INPUT, sentence))
 }
@@ -253,7 +259,7 @@ fn check_stacks(arguments: &Arguments, profile: &Profile) -> Result<(), Failure>
             BAD_INPUT,
             anyhow!(
                 "{option} needs recorded events, and {} was recorded with --counts-only; record the program without it",
-                arguments.trace.display()
+                arguments.trace.shown()
             ),
         )),
         _ => Ok(()),
@@ -317,7 +323,7 @@ fn site(
     if alike.is_empty() {
         let sentence = anyhow!(
             "there is no site {number} in {}; `allotrope report` shows their numbers",
-            path.display()
+            path.shown()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }

@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use anyhow::Context;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -42,7 +44,7 @@ pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
     let command = without_hidden();
     if let Some(folder) = &arguments.output {
         write_pages(command, folder)
-            .with_context(|| format!("cannot write manual pages into {}", folder.display()))
+            .with_context(|| format!("cannot write manual pages into {}", folder.shown()))
             .status(BAD_INPUT)?;
         return Ok(FINE);
     }

@@ -5,11 +5,14 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
+use allotrope_text::Shown;
+
 use allotrope_profile::stack_set::{Metric, StackSet};
 use allotrope_profile::{Profile, WindowKey};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+use crate::message;
 use crate::progress::Progress;
 use crate::trace;
 use crate::window;
@@ -64,7 +67,7 @@ impl Source {
     /// used in the end, that is the one thing to be said.
     pub fn say_notes(&self) {
         for note in &self.notes {
-            eprintln!("allotrope: {note}");
+            message::say(note);
         }
     }
 }
@@ -83,7 +86,7 @@ impl WindowRuns {
     /// Says the notes on stderr.
     pub fn say_notes(&self) {
         for note in &self.notes {
-            eprintln!("allotrope: {note}");
+            message::say(note);
         }
     }
 }
@@ -94,7 +97,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
     if !is_recording(path)? {
         let sentence = anyhow!(
             "{} is no recording, and only recordings have windows; leave --window out",
-            path.display()
+            path.shown()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
@@ -104,7 +107,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
     let (runs, more) = window::comparable(path, &profile, name)?;
     let keys: Vec<WindowKey> = runs.iter().map(|run| run.key).collect();
     let stacks = window::stacks(path, &trace, &keys)?;
-    let (path, name) = (path.display(), name.escape_debug());
+    let (path, name) = (path.shown(), name.shown());
     let title = match runs.len() {
         1 => format!("{path}, window {name}"),
         many => format!("{path}, {many} runs of window {name}"),
@@ -127,7 +130,7 @@ pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<Windo
 }
 
 fn is_recording(path: &Path) -> Result<bool, Failure> {
-    let cannot = || format!("cannot read {}", path.display());
+    let cannot = || format!("cannot read {}", path.shown());
     let file = File::open(path).with_context(cannot).status(BAD_INPUT)?;
     let mut first = Vec::new();
     let read = file.take(TRACE.len() as u64).read_to_end(&mut first);
@@ -137,7 +140,7 @@ fn is_recording(path: &Path) -> Result<bool, Failure> {
 
 /// Reads a file whatever its format.
 pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
-    let name = path.display().to_string();
+    let name = path.shown().into_owned();
     let cannot = || format!("cannot read {name}");
     let mut file = File::open(path).with_context(cannot).status(BAD_INPUT)?;
     let metadata = file.metadata().with_context(cannot).status(BAD_INPUT)?;
@@ -177,7 +180,7 @@ fn check_stacks(path: &Path, profile: &Profile) -> Result<(), Failure> {
     }
     let sentence = anyhow!(
         "{} was recorded with --counts-only and has no call stacks; record the program without it",
-        path.display()
+        path.shown()
     );
     Err(Failure::new(BAD_INPUT, sentence))
 }
@@ -190,7 +193,7 @@ fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     Ok(Source {
         set: StackSet::from(&profile),
         notes: cut
-            .map(|cut| format!("warning: {} is not whole: {cut}", path.display()))
+            .map(|cut| format!("warning: {} is not whole: {cut}", path.shown()))
             .collect(),
     })
 }

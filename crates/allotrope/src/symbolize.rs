@@ -10,6 +10,8 @@ use std::io::{BufWriter, IntoInnerError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use allotrope_text::Shown;
+
 use allotrope_files::{Output, Target};
 use allotrope_symbols::{IndexCache, Locator, ModuleSymbols, Resolved, SymbolError, Work};
 use allotrope_trace::model::{
@@ -20,6 +22,7 @@ use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::message;
 use crate::progress::{self, Progress};
 use crate::record;
 use crate::trace;
@@ -66,7 +69,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut trace = trace::open(path)?;
     let locator = locator(arguments)?;
     let progress = Arc::new(Progress::new(arguments.quiet));
-    let damaged = |error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.display()));
+    let damaged = |error| Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()));
     progress.show("reading the trace", 0, 1);
     trace.verify().map_err(damaged)?;
     let contents = Contents::read(&trace).map_err(damaged)?;
@@ -107,7 +110,7 @@ fn check_given(locator: &Locator, contents: &Contents, trace: &Path) -> Result<(
         let ran = match contents.modules.iter().find(same_name) {
             Some(module) => format!(
                 "{} ran with {}",
-                module.path.display(),
+                module.path.shown(),
                 if module.build_id.is_empty() {
                     "none".to_owned()
                 } else {
@@ -118,9 +121,9 @@ fn check_given(locator: &Locator, contents: &Contents, trace: &Path) -> Result<(
         };
         let sentence = anyhow!(
             "{} has build id {} and is not of the recording {}: {ran}; name the file that ran, or its debug file",
-            file.display(),
+            file.shown(),
             hexadecimal(build_id),
-            trace.display()
+            trace.shown()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
@@ -200,21 +203,21 @@ struct Tally {
 impl Tally {
     fn print(&self, output: &Path, cut: Option<String>) {
         for warning in &self.warnings {
-            eprintln!("allotrope: warning: {warning}");
+            message::say(format_args!("warning: {warning}"));
         }
         if let Some(cut) = cut {
-            eprintln!(
-                "allotrope: warning: {} is not whole: {cut}",
-                output.display()
-            );
+            message::say(format_args!(
+                "warning: {} is not whole: {cut}",
+                output.shown()
+            ));
         }
-        eprintln!(
-            "allotrope: {} of {} addresses have names now, {} had before: {}",
+        message::say(format_args!(
+            "{} of {} addresses have names now, {} had before: {}",
             self.named,
             self.addresses,
             self.named_before,
-            output.display()
-        );
+            output.shown()
+        ));
     }
 }
 
@@ -286,7 +289,7 @@ fn load(
     if module.build_id.is_empty() && !arguments.unverified {
         tally.warnings.push(format!(
             "{} was recorded without a build id, so that no file can be told to be the one that ran; --unverified takes what is there",
-            module.path.display()
+            module.path.shown()
         ));
         return None;
     }
@@ -382,7 +385,7 @@ fn rewrite(
         .map_err(anyhow::Error::from)
         .and_then(|output| write(trace, symbols, output, progress));
     written
-        .with_context(|| format!("cannot write {}; it is as it was", output.display()))
+        .with_context(|| format!("cannot write {}; it is as it was", output.shown()))
         .status(FAILED)
 }
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use allotrope_text::Shown;
+
 use allotrope_gate::acceptance::{self, Change};
 use allotrope_gate::budgets::{BudgetFolder, Holder};
 use allotrope_gate::configuration::{FILE_NAME, STARTING_FILE, Test};
@@ -20,6 +22,7 @@ use allotrope_gate::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, REGRESSION, WithStatus};
+use crate::message;
 use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::standard_output;
@@ -279,21 +282,18 @@ fn init(file: &Path) -> Result<u8, Failure> {
     let written = created.and_then(|mut file| file.write_all(STARTING_FILE.as_bytes()));
     match written {
         Ok(()) => {
-            eprintln!(
-                "allotrope: wrote {}; put your tests in and run `allotrope test`",
-                file.display()
-            );
+            message::say(format_args!(
+                "wrote {}; put your tests in and run `allotrope test`",
+                file.shown()
+            ));
             Ok(FINE)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::new(
             BAD_INPUT,
-            anyhow!(
-                "{} is there already; --config names another",
-                file.display()
-            ),
+            anyhow!("{} is there already; --config names another", file.shown()),
         )),
         Err(error) => Err(error)
-            .with_context(|| format!("cannot write {}", file.display()))
+            .with_context(|| format!("cannot write {}", file.shown()))
             .status(FAILED),
     }
 }
@@ -313,7 +313,7 @@ fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failur
     let mut bytes = Vec::new();
     outputs::write(format.into(), report, &TextOptions::default(), &mut bytes)
         .and_then(|()| allotrope_files::write(file, &bytes))
-        .with_context(|| format!("cannot write {}", file.display()))
+        .with_context(|| format!("cannot write {}", file.shown()))
         .status(FAILED)
 }
 
@@ -345,7 +345,7 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
             }));
         }
         let files = accepted.files.iter();
-        lines.extend(files.map(|file| format!("  wrote {}", file.display())));
+        lines.extend(files.map(|file| format!("  wrote {}", file.shown())));
     }
     standard_output::print(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
     Ok(status)

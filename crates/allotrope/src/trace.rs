@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use allotrope_profile::{Options, Profile, ReplayError, replay_readable};
+use allotrope_text::Shown;
 use allotrope_trace::{ReadError, TraceReader};
 use anyhow::{Context, anyhow};
 
@@ -14,7 +15,7 @@ use crate::progress::Progress;
 /// Opens a trace.
 pub fn open(path: &Path) -> Result<TraceReader, Failure> {
     let metadata = fs::metadata(path)
-        .with_context(|| format!("cannot read {}", path.display()))
+        .with_context(|| format!("cannot read {}", path.shown()))
         .map_err(|error| Failure::new(BAD_INPUT, error))?;
     if !metadata.is_file() {
         let what = if metadata.is_dir() {
@@ -24,7 +25,7 @@ pub fn open(path: &Path) -> Result<TraceReader, Failure> {
         };
         let sentence = anyhow!(
             "cannot read {}: {what}; name a file that `allotrope record` wrote",
-            path.display()
+            path.shown()
         );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
@@ -52,10 +53,10 @@ pub fn profile(
 pub fn unreplayable(path: &Path, error: ReplayError) -> Failure {
     match error {
         ReplayError::Read(error) => unreadable(path, error),
-        error => Failure::new(FAILED, anyhow!("cannot replay {}: {error}", path.display())),
+        error => Failure::new(FAILED, anyhow!("cannot replay {}: {error}", path.shown())),
     }
 }
 
 fn unreadable(path: &Path, error: ReadError) -> Failure {
-    Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.display()))
+    Failure::new(BAD_INPUT, anyhow!("{}: {error}", path.shown()))
 }

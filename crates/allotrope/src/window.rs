@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use allotrope_text::Shown as _;
+
 use allotrope_profile::{Options, Profile, WindowKey, WindowRun, replay_windows};
 use allotrope_report::numbers::count;
 use allotrope_trace::TraceReader;
@@ -29,22 +31,17 @@ pub fn named<'p>(
     if !found.is_empty() {
         return Ok(found);
     }
-    let names: BTreeSet<String> = all()
-        .map(|run| run.name.escape_debug().to_string())
-        .collect();
+    let names: BTreeSet<String> = all().map(|run| run.name.shown().into_owned()).collect();
     let listed: Vec<&str> = names.iter().take(LISTED).map(String::as_str).collect();
     let known = match names.len() {
         0 => "it has none; a program opens them with allotrope_window_open".to_owned(),
         1..=LISTED => format!("its windows are {}", listed.join(", ")),
         many => format!("it has {many}, among them {}", listed.join(", ")),
     };
-    let path = path.display();
+    let path = path.shown();
     Err(Failure::new(
         BAD_INPUT,
-        anyhow!(
-            "there is no window '{}' in {path}: {known}",
-            name.escape_debug()
-        ),
+        anyhow!("there is no window '{}' in {path}: {known}", name.shown()),
     ))
 }
 
@@ -92,7 +89,7 @@ pub fn one(
 }
 
 fn nothing_to_show(path: &Path, runs: &[&WindowRun], name: &str) -> anyhow::Error {
-    let (name, path) = (name.escape_debug(), path.display());
+    let (name, path) = (name.shown(), path.shown());
     let last = runs.iter().map(|run| run.occurrence).max().unwrap_or(0);
     if runs.iter().all(|run| !run.measured) {
         return anyhow!(
@@ -148,7 +145,7 @@ pub fn comparable<'p>(
         .filter(|run| run.closed && run.measured)
         .collect();
     let mut notes = Vec::new();
-    let (shown, name) = (path.display(), name.escape_debug());
+    let (shown, name) = (path.shown(), name.shown());
     if runs.is_empty() {
         return Err(Failure::new(
             BAD_INPUT,

@@ -147,7 +147,7 @@ fn least_duration(points: &[(Box<[u32]>, Figures)]) -> u64 {
 }
 
 fn quoted(text: &str) -> io::Result<String> {
-    serde_json::to_string(text).map_err(io::Error::from)
+    allotrope_text::to_json_string(text).map_err(io::Error::from)
 }
 
 /// What the file can say, by what the set knows.
@@ -233,7 +233,7 @@ impl Form {
             )?;
         }
         write!(out, ",\"fs\":")?;
-        serde_json::to_writer(&mut *out, frames)?;
+        allotrope_text::to_json_writer(&mut *out, frames)?;
         write!(out, "}}")
     }
 }

@@ -1,6 +1,7 @@
 //! Folded stacks of one metric: a line a stack, outermost frame first, for
 //! `flamegraph.pl`, inferno, speedscope and the like. Stacks without the
-//! metric are left out. Semicolons and line ends in names become `_`.
+//! metric are left out. Semicolons in names become `_`; line ends and what
+//! else is not shown as it is are escaped.
 
 use std::io::Write;
 

@@ -52,7 +52,7 @@ impl Exporter for Json {
 }
 
 fn value(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
-    serde_json::to_writer(out, value).map_err(io::Error::from)
+    allotrope_text::to_json_writer(out, value).map_err(io::Error::from)
 }
 
 /// A list with an element a line: sets are large, and people look at them with

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use allotrope_profile::stack_set::StackFrame;
+use allotrope_text::{is_shown, shown};
 
 /// Stands for the frames of a stack that has none.
 pub(super) const NO_STACK: &str = "[no stack]";
@@ -18,14 +19,17 @@ pub(super) fn name(frame: &StackFrame) -> Cow<'_, str> {
     }
 }
 
-/// Text that stays on its line and holds no `separator`.
+/// Text that stays on its line, is shown as it is and holds no `separator`.
 pub(super) fn on_one_line(text: Cow<'_, str>, separator: Option<char>) -> Cow<'_, str> {
-    let breaks = |c: char| c.is_control() || Some(c) == separator;
-    if text.contains(breaks) {
-        Cow::Owned(text.replace(breaks, "_"))
-    } else {
-        text
+    let breaks = |c: char| !is_shown(c) || Some(c) == separator;
+    if !text.contains(breaks) {
+        return text;
     }
+    let text = shown(&text);
+    Cow::Owned(match separator {
+        Some(separator) => text.replace(separator, "_"),
+        None => text.into_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -45,7 +49,7 @@ mod tests {
 
     #[test]
     fn separators_are_replaced() {
-        assert_eq!(on_one_line("a;b\nc".into(), Some(';')), "a_b_c");
+        assert_eq!(on_one_line("a;b\nc".into(), Some(';')), r"a_b\nc");
         assert_eq!(on_one_line("a;b".into(), None), "a;b");
     }
 }

@@ -200,7 +200,7 @@ pub fn write_json(
         worse: comparison.is_worse(),
         tests: comparison.tests.iter().map(test_form).collect(),
     };
-    serde_json::to_writer(&mut *out, &form)?;
+    allotrope_text::to_json_writer(&mut *out, &form)?;
     writeln!(out)
 }
 

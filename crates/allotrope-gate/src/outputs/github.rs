@@ -4,6 +4,8 @@
 
 use std::io::{self, Write};
 
+use allotrope_text::{shown, shown_lines};
+
 use super::{TextOptions, text, wording};
 use crate::result::{CaseResult, Outcome, Report, TestResult};
 use crate::verdict::Verdict;
@@ -13,7 +15,9 @@ use crate::verdict::Verdict;
 /// # Errors
 /// Those of the output.
 pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    text::write(report, options, out)?;
+    let mut log = Vec::new();
+    text::write(report, options, &mut log)?;
+    out.write_all(without_commands(&String::from_utf8_lossy(&log)).as_bytes())?;
     for test in &report.tests {
         for trouble in wording::troubles(test) {
             annotation(out, "error", None, &test.name, &trouble)?;
@@ -60,6 +64,25 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
+/// A log in which the runner finds no command of its own: it looks for `::` at
+/// the start of a line, behind blanks, and for `##[` anywhere (`ActionCommand` of
+/// <https://github.com/actions/runner>). A test's output may hold either.
+fn without_commands(log: &str) -> String {
+    let mut without = String::with_capacity(log.len());
+    for line in log.split_inclusive('\n') {
+        let text = line.trim_start();
+        match text.strip_prefix("::") {
+            Some(rest) => {
+                without.push_str(&line[..line.len() - text.len()]);
+                without.push_str(": :");
+                without.push_str(&rest.replace("##[", "## ["));
+            }
+            None => without.push_str(&line.replace("##[", "## [")),
+        }
+    }
+    without
+}
+
 fn annotation(
     out: &mut dyn Write,
     level: &str,
@@ -80,12 +103,13 @@ fn annotation(
 /// A message as the runner reads it back (`toCommandData` of
 /// `@actions/core`).
 fn data(text: &str) -> String {
-    text.replace('%', "%25")
+    shown_lines(text)
+        .replace('%', "%25")
         .replace('\r', "%0D")
         .replace('\n', "%0A")
 }
 
 /// A property's value, likewise (`toCommandProperty`).
 fn property(text: &str) -> String {
-    data(text).replace(':', "%3A").replace(',', "%2C")
+    data(&shown(text)).replace(':', "%3A").replace(',', "%2C")
 }

@@ -156,7 +156,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             .map(|file| file.to_string_lossy().into_owned())
             .collect(),
     };
-    serde_json::to_writer(&mut *out, &form)?;
+    allotrope_text::to_json_writer(&mut *out, &form)?;
     writeln!(out)
 }
 

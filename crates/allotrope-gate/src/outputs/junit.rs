@@ -7,6 +7,7 @@
 
 use std::io::{self, Write};
 
+use allotrope_text::{shown, shown_lines};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
@@ -42,7 +43,7 @@ fn suite<W: Write>(xml: &mut Writer<W>, test: &TestResult) -> io::Result<()> {
     let errors = usize::from(!troubles.is_empty());
     let seconds = format!("{:.3}", test.duration.as_secs_f64());
     xml.create_element("testsuite")
-        .with_attribute(("name", legal(&test.name).as_str()))
+        .with_attribute(("name", &*shown(&test.name)))
         .with_attribute(("tests", all.to_string().as_str()))
         .with_attribute(("failures", failed.to_string().as_str()))
         .with_attribute(("errors", errors.to_string().as_str()))
@@ -95,28 +96,20 @@ fn element<W: Write>(
     name: &str,
     inner: Option<(&str, String, String)>,
 ) -> io::Result<()> {
-    let (name, class) = (legal(name), legal(&test.name));
+    let (name, class) = (shown(name), shown(&test.name));
     let element = xml
         .create_element("testcase")
-        .with_attribute(("name", name.as_str()))
-        .with_attribute(("classname", class.as_str()));
+        .with_attribute(("name", &*name))
+        .with_attribute(("classname", &*class));
     let Some((kind, message, log)) = inner else {
         element.write_empty()?;
         return Ok(());
     };
     element.write_inner_content(|xml| {
         xml.create_element(kind)
-            .with_attribute(("message", legal(&message).as_str()))
-            .write_text_content(BytesText::new(&legal(&log)))?;
+            .with_attribute(("message", &*shown(&message)))
+            .write_text_content(BytesText::new(&shown_lines(&log)))?;
         Ok(())
     })?;
     Ok(())
-}
-
-/// Without the characters that XML 1.0 (section 2.2) has no place for.
-fn legal(text: &str) -> String {
-    let allowed = |c: char| matches!(c, '\t' | '\n' | '\r' | '\u{20}'..='\u{fffd}' | '\u{10000}'..);
-    text.chars()
-        .map(|c| if allowed(c) { c } else { '\u{fffd}' })
-        .collect()
 }

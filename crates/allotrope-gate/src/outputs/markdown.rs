@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use allotrope_text::{Shown, shown};
+
 use super::{TextOptions, text, wording};
 use crate::result::{Outcome, Report};
 use crate::verdict::Verdict;
@@ -37,7 +39,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             )?;
         }
         if test.outcome() == Outcome::Failed {
-            writeln!(out, "\nRun again: `{}`", test.reproduce)?;
+            writeln!(out, "\nRun again: {}", code(&test.reproduce))?;
         }
     }
     for (text, command) in [
@@ -51,13 +53,13 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         ),
     ] {
         if let Some(command) = command {
-            writeln!(out, "\n{text}: `{command}`")?;
+            writeln!(out, "\n{text}: {}", code(&command))?;
         }
     }
     if !report.of_no_test.is_empty() {
         writeln!(out, "\nBudgets of tests that no longer exist:\n")?;
         for file in &report.of_no_test {
-            writeln!(out, "- `{}`", file.display())?;
+            writeln!(out, "- {}", code(&file.shown()))?;
         }
     }
     Ok(())
@@ -97,12 +99,11 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// Text in which nothing is taken for Markdown or HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
-    for c in text.chars() {
+    for c in shown(text).chars() {
         match c {
             '<' => escaped.push_str("&lt;"),
             '&' => escaped.push_str("&amp;"),
             '|' | '*' | '_' | '`' | '[' | ']' | '\\' | '#' | '~' => escaped.extend(['\\', c]),
-            c if c.is_control() => escaped.push(' '),
             c => escaped.push(c),
         }
     }
@@ -110,7 +111,17 @@ fn escaped(text: &str) -> String {
 }
 
 fn html(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
+    shown(text).replace('&', "&amp;").replace('<', "&lt;")
+}
+
+/// A span of code, whatever is in it (CommonMark 6.1).
+fn code(text: &str) -> String {
+    let text = shown(text);
+    if !text.contains('`') {
+        return format!("`{text}`");
+    }
+    let fence = fence(&text);
+    format!("{fence} {text} {fence}")
 }
 
 /// A fence that the text does not contain.

@@ -16,6 +16,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use allotrope_text::Shown;
+
 use crate::metric::Metric;
 use crate::result::{CaseResult, Report, TestResult};
 use crate::sample::Sample;
@@ -61,7 +63,7 @@ fn executable(test: &TestResult) -> String {
             .find(|path| path.is_file())
             .unwrap_or_else(|| Path::new(word).to_owned())
     };
-    path.display().to_string()
+    path.shown().into_owned()
 }
 
 /// The window's name: such logs know no tests around it.

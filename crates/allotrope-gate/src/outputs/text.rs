@@ -3,6 +3,8 @@
 
 use std::io::{self, Write};
 
+use allotrope_text::{Shown, shown, shown_lines};
+
 use allotrope_profile::diff::Glue;
 use allotrope_report::Style;
 use allotrope_report::diff::text::write_entries;
@@ -187,8 +189,8 @@ impl Text<'_> {
             }
             self.sentence(2, &format!("Run again: {}", test.reproduce))?;
             if let Some(trace) = &test.trace {
-                let trace = trace.to_string_lossy();
-                let report = crate::shell::command_line(&["allotrope", "report", &trace]);
+                let words = ["allotrope".as_ref(), "report".as_ref(), trace.as_os_str()];
+                let report = crate::shell::command_line(&words);
                 self.sentence(2, &format!("Look into:  {report}"))?;
             }
         }
@@ -202,7 +204,8 @@ impl Text<'_> {
         }
         writeln!(self.out, "  The end of what it printed:")?;
         for line in &lines[lines.len().saturating_sub(OUTPUT_LINES)..] {
-            let line: String = line.chars().map(visible).take(self.width() - 6).collect();
+            let line = shown_lines(line);
+            let line: String = line.chars().take(self.width() - 6).collect();
             writeln!(self.out, "    | {line}")?;
         }
         Ok(())
@@ -386,7 +389,7 @@ impl Text<'_> {
                 "Budgets of tests that no longer exist (remove the files):",
             )?;
             for file in &report.of_no_test {
-                self.sentence(2, &file.display().to_string())?;
+                self.sentence(2, &file.shown().into_owned())?;
             }
         }
         let outcome = report.outcome();
@@ -419,7 +422,7 @@ impl Text<'_> {
                    nothing was compared.";
         self.sentence(0, why)?;
         if let Some(scratch) = &report.scratch {
-            self.sentence(0, &format!("scratch folder: {}", scratch.display()))?;
+            self.sentence(0, &format!("scratch folder: {}", scratch.shown()))?;
         }
         Ok(())
     }
@@ -435,7 +438,7 @@ pub(super) fn line(
     parts: &[String],
 ) -> io::Result<()> {
     const COLUMN: usize = 30;
-    let head = format!("{name:<24}");
+    let head = format!("{:<24}", shown(name));
     write!(out, "{status}  {head}")?;
     let mut at = 6 + columns(&head);
     for part in parts {
@@ -452,14 +455,6 @@ pub(super) fn line(
     writeln!(out)
 }
 
-fn visible(c: char) -> char {
-    if c.is_control() && c != '\t' {
-        '\u{fffd}'
-    } else {
-        c
-    }
-}
-
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
@@ -469,13 +464,15 @@ fn columns(text: &str) -> usize {
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    for word in text.split(' ') {
+    // A program's own lines may well have tabs.
+    let text: Vec<_> = text.split('\t').map(shown).collect();
+    for word in text.join("\t").split(' ') {
         if !line.is_empty() && columns(&line) + 1 + columns(word) > room {
             lines.push(std::mem::take(&mut line));
         } else if !line.is_empty() {
             line.push(' ');
         }
-        line.extend(word.chars().map(visible));
+        line.push_str(word);
     }
     lines.push(line);
     lines

@@ -162,7 +162,7 @@ pub fn by_hand(test: &TestResult) -> String {
     let variables = test
         .environment
         .iter()
-        .map(|(name, value)| assignment(&name.to_string_lossy(), &value.to_string_lossy()));
+        .map(|(name, value)| assignment(name, value));
     let folder = test
         .folder
         .canonicalize()
@@ -170,7 +170,7 @@ pub fn by_hand(test: &TestResult) -> String {
     let variables: Vec<String> = variables.collect();
     format!(
         "cd {} && {} {}",
-        command_line(&[folder.to_string_lossy()]),
+        command_line(&[folder]),
         variables.join(" "),
         command_line(&test.command)
     )

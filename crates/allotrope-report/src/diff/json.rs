@@ -78,7 +78,7 @@ fn list<'a, T, F: Serialize>(
     out.write_all(b"[")?;
     for (index, element) in elements.iter().enumerate() {
         out.write_all(if index == 0 { b"\n" } else { b",\n" })?;
-        serde_json::to_writer(&mut *out, &form(element))?;
+        allotrope_text::to_json_writer(&mut *out, &form(element))?;
     }
     out.write_all(b"]")
 }

@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 
 use allotrope_profile::diff::{Diff, Entry, Glue, Kind};
+use allotrope_text::TextWriter;
 
 use super::selection::{Selection, sum};
 use super::wording::{plural, signed};
@@ -46,7 +47,7 @@ impl Default for DiffTextOptions {
 
 /// Writes the comparison.
 pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let mut out = io::BufWriter::new(out);
+    let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let out: &mut dyn Write = &mut out;
     let asked_for = options.selection.asked_for(diff);
     summary::write(diff, &asked_for, options, out)?;

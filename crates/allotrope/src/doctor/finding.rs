@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use allotrope_text::shown;
 use serde::Serialize;
 
 /// How bad it is.
@@ -77,9 +78,11 @@ pub fn as_text(findings: &[&Finding]) -> String {
         let _ = writeln!(
             text,
             "{level:<8} {:<width$}  {}",
-            finding.topic, finding.text
+            finding.topic,
+            shown(&finding.text)
         );
         if let Some(remedy) = &finding.remedy {
+            let remedy = shown(remedy);
             let _ = writeln!(text, "{:9}{:width$}  → {remedy}", "", "");
         }
     }

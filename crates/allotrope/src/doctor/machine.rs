@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use allotrope_ring::layout::ARENA_BYTES;
+use allotrope_text::Shown;
 use indicatif::BinaryBytes;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
@@ -63,7 +64,7 @@ fn c_library() -> Finding {
         ),
         None => Finding::note(
             topic,
-            format!("the version of {} could not be told", path.display()),
+            format!("the version of {} could not be told", path.shown()),
             format!("the recorder needs glibc {major}.{minor} or newer"),
         ),
     }
@@ -171,7 +172,7 @@ fn file_size() -> Finding {
 
 fn recorder() -> Finding {
     match recorder_library::provide(None) {
-        Ok(path) => Finding::ok("recorder", format!("is unpacked at {}", path.display())),
+        Ok(path) => Finding::ok("recorder", format!("is unpacked at {}", path.shown())),
         Err(error) => Finding::problem(
             "recorder",
             format!("{error:#}"),
@@ -182,7 +183,7 @@ fn recorder() -> Finding {
 
 fn preloaded() -> Option<Finding> {
     let list = env::var_os("LD_PRELOAD").filter(|list| !list.is_empty())?;
-    let list = Path::new(&list).display().to_string();
+    let list = Path::new(&list).shown().into_owned();
     if list.contains("vgpreload") {
         return Some(Finding::problem(
             "LD_PRELOAD",

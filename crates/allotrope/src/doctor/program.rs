@@ -4,6 +4,8 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use allotrope_text::Shown;
+
 use allotrope_symbols::{Locator, ModuleSymbols};
 
 use super::finding::{Finding, Level};
@@ -28,7 +30,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
     let executable = match Executable::inspect(&path) {
         Ok(executable) => executable,
         Err(error) => {
-            let text = format!("{}: {error}", path.display());
+            let text = format!("{}: {error}", path.shown());
             let remedy = "name a program that this machine can execute";
             return vec![Finding::problem("program", text, remedy)];
         }
@@ -45,7 +47,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
 }
 
 fn what_it_is(executable: &Executable) -> Finding {
-    let path = executable.path.display();
+    let path = executable.path.shown();
     if let Some(obstacle) = executable.obstacle() {
         return Finding::problem(
             "program",
@@ -55,7 +57,7 @@ fn what_it_is(executable: &Executable) -> Finding {
     }
     match &executable.kind {
         Kind::Script(_) => {
-            let image = executable.image().path.display();
+            let image = executable.image().path.shown();
             Finding::ok(
                 "program",
                 format!("{path} is a script; {image} runs it and is recorded"),
@@ -113,7 +115,7 @@ fn symbols(program: &Program) -> Finding {
     if let Some(path) = separate {
         return Finding::ok(
             topic,
-            format!("its debug information is in {}", path.display()),
+            format!("its debug information is in {}", path.shown()),
         );
     }
     let remedy = "build it with -g, or install its debug symbols";

@@ -43,19 +43,26 @@ impl CollectorProcess {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start the collector process")?;
-        let (Some(mut input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
             bail!("cannot talk to the collector process");
         };
         let mut messages = Messages(BufReader::new(output));
-        let sent = send(&mut input, &FromFront::Start(start));
+        let mut input = Some(input);
+        let sent = input
+            .as_mut()
+            .map_or(Ok(()), |input| send(input, &FromFront::Start(start)));
+        if sent.is_err() {
+            // It would wait for the rest of what was sent.
+            input = None;
+        }
         // One that does not listen may have said why.
         let first = messages.read().and_then(|first| match first {
             None => sent.map(|()| None),
             first => Ok(first),
         });
-        let arena = match first {
-            Ok(Some(ToFront::Ready { arena })) => arena,
-            other => {
+        let (input, arena) = match (first, input) {
+            (Ok(Some(ToFront::Ready { arena })), Some(input)) => (input, arena),
+            (other, input) => {
                 drop(input);
                 let status = process.wait().context("cannot wait for the collector")?;
                 match other {
@@ -114,8 +121,8 @@ impl Messages {
 }
 
 fn send(input: &mut ChildStdin, message: &FromFront) -> Result<()> {
-    let mut line = serde_json::to_string(message)
-        .context("cannot tell the collector about a path that is not UTF-8")?;
+    let mut line =
+        serde_json::to_string(message).context("cannot make a message for the collector")?;
     line.push('\n');
     input
         .write_all(line.as_bytes())

@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use allotrope_text::Shown;
+
 use anyhow::anyhow;
 use rustix::fs::Access;
 
@@ -42,7 +44,7 @@ impl Program {
                         RECORD_FAILED,
                         anyhow!(
                             "cannot record {}: {}; {}",
-                            path.display(),
+                            path.shown(),
                             obstacle.reason,
                             obstacle.remedy
                         ),
@@ -89,7 +91,7 @@ impl Program {
         let name = built_in.name.unwrap_or("an allocator of its own");
         Some(format!(
             "{} has {name} linked into it, whose blocks can not be seen; {remedy}",
-            image.display()
+            image.shown()
         ))
     }
 
@@ -152,7 +154,7 @@ pub fn search(name: &OsStr) -> Result<PathBuf, Failure> {
             NOT_FOUND,
             anyhow!(
                 "the program {} was not found; check its name and the PATH",
-                Path::new(name).display()
+                Path::new(name).shown()
             ),
         )
     };
@@ -181,7 +183,7 @@ pub fn search(name: &OsStr) -> Result<PathBuf, Failure> {
 /// No failure in the error means that there is no such file.
 fn check(path: PathBuf) -> Result<PathBuf, Option<Failure>> {
     let refuse = |why: String| {
-        let sentence = anyhow!("cannot execute {}: {why}", path.display());
+        let sentence = anyhow!("cannot execute {}: {why}", path.shown());
         Err(Some(Failure::new(NOT_EXECUTABLE, sentence)))
     };
     match std::fs::metadata(&path) {
@@ -212,14 +214,14 @@ fn unreadable(path: &Path, error: &io::Error) -> Option<Failure> {
     } else {
         NOT_EXECUTABLE
     };
-    let sentence = anyhow!("cannot execute {}: {error}", path.display());
+    let sentence = anyhow!("cannot execute {}: {error}", path.shown());
     Some(Failure::new(status, sentence))
 }
 
 fn no_loader(path: &Path) -> Failure {
     let sentence = anyhow!(
         "cannot execute {}: the loader that it names does not exist here",
-        path.display()
+        path.shown()
     );
     Failure::new(NOT_FOUND, sentence)
 }
@@ -229,7 +231,7 @@ fn not_started(path: &Path, error: &io::Error) -> Failure {
         // The file is there: it is its loader that the kernel misses.
         return no_loader(path);
     }
-    let sentence = anyhow!("cannot execute {}: {error}", path.display());
+    let sentence = anyhow!("cannot execute {}: {error}", path.shown());
     Failure::new(NOT_EXECUTABLE, sentence)
 }
 

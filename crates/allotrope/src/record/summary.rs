@@ -5,12 +5,15 @@
 use std::fmt::Display;
 use std::path::Path;
 
+use allotrope_text::{Shown, quoted, shown};
+
 use allotrope_collector::protocol::Done;
 use allotrope_profile::{Process, Profile};
 use allotrope_report::numbers::{bytes, count, duration, share};
 use allotrope_report::{times, warnings};
 use anyhow::anyhow;
 
+use crate::message;
 use crate::progress::Progress;
 use crate::trace;
 
@@ -23,7 +26,7 @@ pub fn nothing_recorded(done: &Done) -> anyhow::Error {
         Some(image) => anyhow!(
             "nothing was recorded: process {} ({}): {}",
             image.pid,
-            image.executable.display(),
+            image.executable.shown(),
             image.reason
         ),
         None => anyhow!(
@@ -39,17 +42,18 @@ pub fn print(path: &Path, done: &Done, progress: &Progress) {
     match profile {
         Ok(profile) => eprint!("{}", summary(path, done, &profile)),
         // The recording is as good as it is; only reading it back failed.
-        Err(failure) => eprintln!(
-            "allotrope: the trace was written, but cannot be summed up: {:#}",
+        Err(failure) => message::say(format_args!(
+            "the trace was written, but cannot be summed up: {:#}",
             failure.error
-        ),
+        )),
     }
 }
 
 fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     let mut text = String::new();
     let mut line = |word: &str, value: &dyn Display| {
-        text.push_str(&format!("allotrope: {word:<12} {value}\n"));
+        let value = value.to_string();
+        text.push_str(&format!("allotrope: {word:<12} {}\n", shown(&value)));
     };
     let total = |of: fn(&Process) -> u64| {
         let values = profile.processes.iter().map(of);
@@ -90,7 +94,7 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     }
     line(
         "trace",
-        &format!("{} ({})", path.display(), bytes(done.bytes)),
+        &format!("{} ({})", path.shown(), bytes(done.bytes)),
     );
     if allocations == 0 {
         line(
@@ -109,7 +113,10 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
         let more = all.len() - MAX_WARNINGS;
         line("warning", &format!("{more} more; the report shows them"));
     }
-    line("next", &format!("allotrope report {}", quoted(path)));
+    line(
+        "next",
+        &format!("allotrope report {}", quoted(path.as_os_str())),
+    );
     text
 }
 
@@ -130,34 +137,10 @@ fn peak(profile: &Profile) -> Option<String> {
     ))
 }
 
-/// A path as a shell would take it back.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=".contains(&byte);
-    if !text.is_empty() && text.bytes().all(plain) && !text.starts_with('-') {
-        return text;
-    }
-    let text = if text.starts_with('-') {
-        format!("./{text}")
-    } else {
-        text
-    };
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use allotrope_collector::protocol::Unrecorded;
-
-    #[test]
-    fn paths_can_be_typed_as_shown() {
-        let quoted = |path: &str| quoted(Path::new(path));
-        assert_eq!(quoted("ls.12.allotrope"), "ls.12.allotrope");
-        assert_eq!(quoted("a b"), "'a b'");
-        assert_eq!(quoted("it's"), r"'it'\''s'");
-        assert_eq!(quoted("-x"), "'./-x'");
-    }
 
     #[test]
     fn an_empty_recording_says_why() {
