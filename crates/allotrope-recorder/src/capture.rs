@@ -11,11 +11,12 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::compiler_fence;
 
-use crate::arch::rule::{Frame, Rule, Step, step, step_by_rsp};
+use crate::arch::rule::{Frame, Rule, Step, step};
 use crate::arch::{entry, general};
 use crate::kept::{self, Fresh, State, begin_stack, drop_below, fresh, keep, states, verify};
 use crate::modules;
 use crate::places::{self, rule_of};
+use crate::readable::{Memory, adopt_stack};
 use crate::stack_ids;
 use crate::thread::{Guarded, Thread};
 
@@ -111,15 +112,19 @@ enum Reached {
     Rare,
 }
 
-/// The stack pointer of the innermost of the states up to `end`: a walk that is
-/// below can not have met it.
+/// Where the next frame of a walk outwards must not begin without a closer look: at
+/// the innermost of the states up to `end`, which it may meet, or beyond what is
+/// known of the stack. A walk that is below has met none.
 #[inline(always)]
-unsafe fn innermost_sp(states: *const State, end: *const State) -> u64 {
-    if states == end {
-        return u64::MAX;
+unsafe fn limit_of(guarded: *mut Guarded, end: *const State) -> u64 {
+    // SAFETY: the thread's own state; unless it is the first, there is one before.
+    unsafe {
+        if end == states(guarded).cast_const() {
+            (*guarded).stack_end + 1
+        } else {
+            (*end.sub(1)).sp
+        }
     }
-    // SAFETY: there is at least one.
-    unsafe { (*end.sub(1)).sp }
 }
 
 /// Walks from a hook's caller until one of the kept states before `end` is met
@@ -129,33 +134,24 @@ unsafe fn innermost_sp(states: *const State, end: *const State) -> u64 {
 ///
 /// Nearly all frames are found by rsp alone: what is done for each of those fits
 /// the registers, and rbp is not looked at. All else is elsewhere.
+///
+/// Whatever is read lies on the known stack, from the stack pointer to its end, and
+/// so do all states that are kept: it need not be asked whether it can be read.
 #[inline(never)]
 unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const State) -> Option<u32> {
     // SAFETY: the thread's own state; both arrays have DEPTH states.
     unsafe {
         let guarded = Thread::guarded(thread);
+        if (sp as u64) < (*guarded).stack_start {
+            return walk_off_stack(thread, sp, bp);
+        }
         let states = states(guarded).cast_const();
-        let mut next_sp = innermost_sp(states, end);
-        let limit = fresh(guarded).add((*thread).depth_limit as usize);
+        let mut limit = limit_of(guarded, end);
+        let last = fresh(guarded).add((*thread).depth_limit as usize);
         let mut frame = caller(sp, bp);
         let mut at = fresh(guarded);
         let reached = loop {
-            if frame.sp >= next_sp {
-                end = drop_below(states, end, frame.sp);
-                if end != states && (*end.sub(1)).returns_to(&frame) {
-                    if (*end.sub(1)).needs_bp() {
-                        kept::put(at, &frame, Rule(0));
-                        return walk_with_bp(thread, sp, bp, end, at);
-                    }
-                    let holding = verify(thread, end);
-                    if holding == end {
-                        break Reached::Kept(end.offset_from(states) as usize);
-                    }
-                    end = holding;
-                }
-                next_sp = innermost_sp(states, end);
-            }
-            if at == limit {
+            if at == last {
                 break Reached::End(end::TRUNCATED);
             }
             let rule = rule_of(thread, frame.pc);
@@ -165,9 +161,32 @@ unsafe fn walk(thread: *mut Thread, sp: *const u64, bp: u64, mut end: *const Sta
             }
             kept::put(at, &frame, rule);
             at = at.add(1);
-            if !step_by_rsp(&mut frame, rule) {
+            let cfa = rule.cfa_by_rsp(&frame);
+            if cfa < limit {
+                if !kept::go_to(&mut frame, cfa) {
+                    break Reached::Zero;
+                }
+                continue;
+            }
+            if cfa > (*guarded).stack_end {
+                return walk_off_stack(thread, sp, bp);
+            }
+            if !kept::go_to(&mut frame, cfa) {
                 break Reached::Zero;
             }
+            end = drop_below(states, end, frame.sp);
+            if end != states && (*end.sub(1)).returns_to(&frame) {
+                if (*end.sub(1)).needs_bp() {
+                    kept::put(at, &frame, Rule(0));
+                    return walk_with_bp(thread, sp, bp, end, at);
+                }
+                let holding = verify(thread, end);
+                if holding == end {
+                    break Reached::Kept(end.offset_from(states) as usize);
+                }
+                end = holding;
+            }
+            limit = limit_of(guarded, end);
         };
         let count = at.offset_from(fresh(guarded)) as usize;
         match reached {
@@ -194,11 +213,11 @@ unsafe fn walk_with_bp(
     unsafe {
         let guarded = Thread::guarded(thread);
         let states = states(guarded).cast_const();
-        let mut next_sp = innermost_sp(states, end);
-        let limit = fresh(guarded).add((*thread).depth_limit as usize);
+        let mut limit = limit_of(guarded, end);
+        let last = fresh(guarded).add((*thread).depth_limit as usize);
         let mut frame = kept::follow_bp(guarded, at, bp);
         let reached = loop {
-            if frame.sp >= next_sp {
+            if frame.sp >= limit {
                 end = drop_below(states, end, frame.sp);
                 if end != states && (*end.sub(1)).is_same(&frame) {
                     let holding = verify(thread, end);
@@ -207,17 +226,38 @@ unsafe fn walk_with_bp(
                     }
                     end = holding;
                 }
-                next_sp = innermost_sp(states, end);
+                limit = limit_of(guarded, end);
             }
-            if at == limit {
+            if at == last {
                 break Reached::End(end::TRUNCATED);
             }
             let rule = rule_of(thread, frame.pc);
-            let Frame { sp, pc, bp } = frame;
-            *at = Fresh { sp, pc, bp, rule };
+            let Frame { sp: at_sp, pc, bp: at_bp } = frame;
+            *at = Fresh { sp: at_sp, pc, bp: at_bp, rule };
             at = at.add(1);
-            match step(frame, rule) {
-                Step::Caller(caller) => frame = caller,
+            if rule.is_plain() {
+                let Some(cfa) = rule.cfa(&frame) else {
+                    break Reached::End(end::NO_UNWIND_INFORMATION);
+                };
+                if cfa > (*guarded).stack_end {
+                    return walk_off_stack(thread, sp, bp);
+                }
+                if rule.slot() != 0 {
+                    frame.bp = kept::load(cfa - 8 * rule.slot());
+                }
+                if !kept::go_to(&mut frame, cfa) {
+                    break Reached::Zero;
+                }
+                continue;
+            }
+            match kept::rare_step(thread, frame, rule) {
+                Step::Caller(caller) => {
+                    // An interrupted frame may be on another stack.
+                    if caller.sp < frame.sp || caller.sp > (*guarded).stack_end {
+                        return walk_off_stack(thread, sp, bp);
+                    }
+                    frame = caller;
+                }
                 Step::Complete { read_zero: true } => break Reached::Zero,
                 Step::Complete { read_zero: false } => break Reached::End(end::COMPLETE),
                 Step::Unknown => break Reached::End(end::NO_UNWIND_INFORMATION),
@@ -231,6 +271,119 @@ unsafe fn walk_with_bp(
             }
             other => conclude(thread, sp, bp, other, count),
         }
+    }
+}
+
+/// A walk that leads, or begins, off the known stack.
+struct OffStack {
+    thread: *mut Thread,
+    sp: *const u64,
+    bp: u64,
+    led: (Led, u32),
+}
+
+/// What became of it.
+#[derive(Clone, Copy)]
+enum Led {
+    /// The stack is known now: walk again.
+    Again,
+    /// Only the general unwinder can do it.
+    General,
+    /// It has an id, which is told beside.
+    Done,
+    /// There was no room for one.
+    NoRoom,
+}
+
+/// A walk that leads, or begins, off the known stack: onto one that is not known yet,
+/// or off each. It is jumped to, and what is more of it takes place elsewhere: the
+/// program's stack may be a small one.
+#[cold]
+#[inline(never)]
+unsafe fn walk_off_stack(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u32> {
+    // SAFETY: the thread's own state.
+    unsafe {
+        match led_off_stack(thread, sp, bp) {
+            (Led::Again, _) => walk(thread, sp, bp, states(Thread::guarded(thread))),
+            (Led::General, _) => general_walk(thread, caller(sp, bp)),
+            (Led::Done, id) => Some(id),
+            (Led::NoRoom, _) => None,
+        }
+    }
+}
+
+/// What becomes of such a walk.
+#[inline(never)]
+unsafe fn led_off_stack(thread: *mut Thread, sp: *const u64, bp: u64) -> (Led, u32) {
+    let mut walk = OffStack {
+        thread,
+        sp,
+        bp,
+        led: (Led::Again, 0),
+    };
+    // SAFETY: the thread's own state; nobody else uses this part of its second stack.
+    unsafe {
+        let top = Thread::careful_stack_top(thread);
+        entry::call_on_stack((&raw mut walk).cast(), go_off_stack, top);
+    }
+    walk.led
+}
+
+unsafe extern "C" fn go_off_stack(walk: *mut c_void) {
+    // SAFETY: `walk_off_stack` gives its own; the hook was called with this stack
+    // pointer.
+    unsafe {
+        let walk = &mut *walk.cast::<OffStack>();
+        if !adopt_stack(Thread::guarded(walk.thread), walk.sp as u64) {
+            walk.led = careful_walk(walk.thread, walk.sp, walk.bp);
+        }
+    }
+}
+
+/// A walk of which each word is asked for before it is read, unless it is on the
+/// known stack. Nothing is kept.
+unsafe fn careful_walk(thread: *mut Thread, sp: *const u64, bp: u64) -> (Led, u32) {
+    // SAFETY: the thread's own state; the array has DEPTH states.
+    unsafe {
+        let guarded = Thread::guarded(thread);
+        let mut frame = caller(sp, bp);
+        let mut memory = Memory::with(sp as u64, (*guarded).stack_end);
+        let mut count = 0;
+        let end = loop {
+            if count == (*thread).depth_limit as usize {
+                break end::TRUNCATED;
+            }
+            let rule = rule_of(thread, frame.pc);
+            put_unmet(guarded, count, frame.pc, rule);
+            count += 1;
+            match step(frame, rule, &mut memory) {
+                Step::Caller(caller) => frame = caller,
+                Step::Complete { .. } => break end::COMPLETE,
+                Step::Unknown => break end::NO_UNWIND_INFORMATION,
+                Step::Slow => return (Led::General, 0),
+            }
+        };
+        begin_stack(guarded, end, false);
+        let id = keep(thread, count);
+        if id.is_some() && (*fresh(guarded)).rule.is_loader() {
+            from_loader(thread);
+        }
+        (*guarded).kept = 0;
+        id.map_or((Led::NoRoom, 0), |id| (Led::Done, id))
+    }
+}
+
+/// Makes the fresh state at `index` one that no walk meets: what lies outside of it
+/// may not be readable the next time.
+unsafe fn put_unmet(guarded: *mut Guarded, index: usize, pc: u64, rule: Rule) {
+    // SAFETY: the thread's own state; the array has DEPTH states.
+    unsafe {
+        *fresh(guarded).add(index) = Fresh {
+            sp: 0,
+            pc,
+            bp: 0,
+            rule,
+        };
     }
 }
 
@@ -286,6 +439,10 @@ unsafe fn conclude(
             Reached::End(end) => end,
             Reached::Zero => end::COMPLETE,
         };
+        if sp as u64 >= (*guarded).stack_end {
+            // A walk that ended with its first frame need not have noticed.
+            return walk_off_stack(thread, sp, bp);
+        }
         begin_stack(guarded, end, matches!(reached, Reached::Zero));
         let id = keep(thread, count)?;
         if (*fresh(guarded)).rule.is_loader() {
@@ -365,14 +522,8 @@ unsafe extern "C" fn walk_generally(walk: *mut c_void) {
     unsafe {
         let walk = &mut *walk.cast::<GeneralWalk>();
         let guarded = Thread::guarded(walk.thread);
-        let fresh = fresh(guarded);
         walk.walked = general::walk(walk.thread, walk.start, walk.limit, &mut |index, pc| {
-            *fresh.add(index) = Fresh {
-                sp: 0,
-                pc,
-                bp: 0,
-                rule: Rule(0),
-            };
+            put_unmet(guarded, index, pc, Rule(0));
         });
     }
 }

@@ -6,8 +6,9 @@
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use crate::arch::rule::{Frame, Rule, Step, step};
+use crate::arch::rule::{EXACT, Frame, Rule, Step, step};
 use crate::places::rule_of;
+use crate::readable::Memory;
 use crate::stack_ids;
 use crate::thread::{Guarded, Thread};
 
@@ -197,7 +198,8 @@ pub unsafe fn drop_below(states: *const State, mut end: *const State, sp: u64) -
 /// Calls nothing and needs no stack, but for what is rare.
 #[inline(never)]
 pub unsafe fn verify(thread: *mut Thread, end: *const State) -> *const State {
-    // SAFETY: each slot is read only while all slots inside of it held: a real
+    // SAFETY: all that was kept lies on the known stack, and so does the stack
+    // pointer; each slot is read only while all slots inside of it held: a real
     // unwind would read it next.
     unsafe {
         let guarded = Thread::guarded(thread);
@@ -336,10 +338,34 @@ unsafe fn verify_rest(
     end
 }
 
+/// A word of the known stack.
 #[inline(always)]
-unsafe fn load(address: u64) -> u64 {
+pub unsafe fn load(address: u64) -> u64 {
     // SAFETY: passed on.
     unsafe { (address as *const u64).read_volatile() }
+}
+
+/// Goes on to the caller's frame, which begins at `cfa` on the known stack, but for
+/// its rbp. `false`: a return address of 0 ends the stack.
+#[inline(always)]
+pub unsafe fn go_to(frame: &mut Frame, cfa: u64) -> bool {
+    // SAFETY: passed on.
+    let pc = unsafe { load(cfa - 8) };
+    frame.sp = cfa;
+    frame.pc = pc & (EXACT - 1);
+    pc != 0
+}
+
+/// A step that begins on the thread's known stack, by any rule.
+#[cold]
+#[inline(never)]
+pub unsafe fn rare_step(thread: *mut Thread, frame: Frame, rule: Rule) -> Step {
+    // SAFETY: the thread's own state.
+    let mut memory = unsafe {
+        let guarded = Thread::guarded(thread);
+        Memory::with((*guarded).stack_start, (*guarded).stack_end)
+    };
+    step(frame, rule, &mut memory)
 }
 
 /// Whether a state follows from the one inside of it, which holds.
@@ -355,7 +381,7 @@ unsafe fn holds(thread: *mut Thread, state: *const State) -> bool {
             return load(sp - 8) == pc && (slot == 0 || load(sp - 8 * slot) == bp);
         }
         let inner = (*state.add(1)).frame();
-        match step(inner, rule_of(thread, inner.pc)) {
+        match rare_step(thread, inner, rule_of(thread, inner.pc)) {
             Step::Caller(frame) => (*state).is_same(&frame),
             _ => false,
         }
@@ -368,7 +394,7 @@ unsafe fn still_ends(thread: *mut Thread, outermost: *const State) -> bool {
     unsafe {
         let frame = (*outermost).frame();
         matches!(
-            step(frame, rule_of(thread, frame.pc)),
+            rare_step(thread, frame, rule_of(thread, frame.pc)),
             Step::Complete { read_zero: true }
         )
     }

@@ -10,7 +10,7 @@
 //! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
 //! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack
 //! into an id ([`x86_64::rule`] steps from frame to frame, [`kept`] knows the
-//! last stack, [`stack_ids`] names them), [`events`] puts one event into the thread's ring. What the program
+//! last stack, [`readable`] what may be read, [`stack_ids`] names them), [`events`] puts one event into the thread's ring. What the program
 //! reports of blocks that no hook sees goes the same way ([`reported`]).
 //! [`thread`] holds what a thread needs for that, [`process`] what the process
 //! does, including what becomes of it after `fork`; [`early`] keeps what comes
@@ -52,6 +52,7 @@ mod places;
 mod process;
 mod program;
 mod quiet;
+mod readable;
 mod recent;
 mod remarks;
 mod reported;

@@ -16,6 +16,7 @@ use crate::image;
 use crate::namespaces;
 use crate::next::{self, Function};
 use crate::process::{self, Lock};
+use crate::readable::Memory;
 use crate::remarks;
 use crate::system::{self, SignalsBlocked};
 use crate::thread::Thread;
@@ -578,47 +579,60 @@ impl Module {
     /// The GNU build id, from the note that the module's own program headers
     /// show; empty if there is none.
     fn build_id(&self) -> &[u8] {
-        // SAFETY: a module's first page holds its ELF header where the header
-        // is mapped at all, which the magic number shows; notes are in memory
-        // if their segment is within the module.
-        unsafe { build_id(self.start, self.end, self.bias) }.unwrap_or(&[])
+        build_id(self.start, self.end, self.bias).unwrap_or(&[])
     }
 }
 
-unsafe fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
+/// A module's first page holds its ELF header where the header is mapped at all,
+/// which the magic number shows; notes are in memory if their segment is within the
+/// module. Nothing is read before it was asked whether it can be.
+fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
-    // SAFETY: see the caller.
-    unsafe {
-        let header = &*(start as *const libc::Elf64_Ehdr);
-        if header.e_ident[..4] != *b"\x7fELF" || header.e_phoff > 4096 || header.e_phnum > 60 {
-            return None;
-        }
-        let headers = core::slice::from_raw_parts(
-            (start + header.e_phoff) as *const libc::Elf64_Phdr,
+    let mut memory = Memory::unknown();
+    memory
+        .holds(start, size_of::<libc::Elf64_Ehdr>() as u64)
+        .then_some(())?;
+    // SAFETY: it was asked for.
+    let header = unsafe { &*(start as *const libc::Elf64_Ehdr) };
+    if header.e_ident[..4] != *b"\x7fELF" || header.e_phoff > 4096 || header.e_phnum > 60 {
+        return None;
+    }
+    let headers_at = start + header.e_phoff;
+    let header_bytes = size_of::<libc::Elf64_Phdr>() as u64;
+    memory
+        .holds(headers_at, u64::from(header.e_phnum) * header_bytes)
+        .then_some(())?;
+    // SAFETY: it was asked for.
+    let headers = unsafe {
+        core::slice::from_raw_parts(
+            headers_at as *const libc::Elf64_Phdr,
             usize::from(header.e_phnum),
-        );
-        for note in headers
-            .iter()
-            .filter(|header| header.p_type == libc::PT_NOTE)
-        {
-            let from = bias.wrapping_add(note.p_vaddr);
-            if from < start || from + note.p_filesz > end || note.p_filesz > 1 << 16 {
-                continue;
+        )
+    };
+    for note in headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_NOTE)
+    {
+        let from = bias.wrapping_add(note.p_vaddr);
+        if from < start || note.p_filesz > 1 << 16 || from + note.p_filesz > end {
+            continue;
+        }
+        memory.holds(from, note.p_filesz).then_some(())?;
+        // SAFETY: it was asked for.
+        let mut bytes =
+            unsafe { core::slice::from_raw_parts(from as *const u8, note.p_filesz as usize) };
+        while let Some((sizes, rest)) = bytes.split_first_chunk::<12>() {
+            let word = |at: usize| {
+                u32::from_le_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]])
+            };
+            let name_bytes = (word(0) as usize).next_multiple_of(4);
+            let content_bytes = (word(4) as usize).next_multiple_of(4);
+            let name = rest.get(..name_bytes)?;
+            let content = rest.get(name_bytes..)?.get(..content_bytes)?;
+            if word(8) == NT_GNU_BUILD_ID && name == b"GNU\0" {
+                return content.get(..(word(4) as usize).min(64));
             }
-            let mut bytes = core::slice::from_raw_parts(from as *const u8, note.p_filesz as usize);
-            while let Some((sizes, rest)) = bytes.split_first_chunk::<12>() {
-                let word = |at: usize| {
-                    u32::from_le_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]])
-                };
-                let name_bytes = (word(0) as usize).next_multiple_of(4);
-                let content_bytes = (word(4) as usize).next_multiple_of(4);
-                let name = rest.get(..name_bytes)?;
-                let content = rest.get(name_bytes..)?.get(..content_bytes)?;
-                if word(8) == NT_GNU_BUILD_ID && name == b"GNU\0" {
-                    return content.get(..(word(4) as usize).min(64));
-                }
-                bytes = rest.get(name_bytes + content_bytes..)?;
-            }
+            bytes = rest.get(name_bytes + content_bytes..)?;
         }
     }
     None

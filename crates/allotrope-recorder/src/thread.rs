@@ -17,6 +17,7 @@ use allotrope_ring::layout::Lane;
 use crate::arch::thread_slot;
 use crate::kept::{Fresh, State};
 use crate::places::Places;
+use crate::readable::{OwnStacks, forget_stacks};
 use crate::stack_ids::StackIds;
 use crate::system::{self, SignalsBlocked};
 use crate::{counts, early, modules, process};
@@ -112,6 +113,11 @@ pub struct Guarded {
     pub end: u32,
     /// The kept stack is known to end from a return address of 0 in memory.
     pub ends_in_zero: bool,
+    /// The known stack: as long as the thread's stack pointer is in it, all from
+    /// there to its end can be read. All kept states lie on it. Empty if both are 0.
+    pub stack_start: u64,
+    /// See there.
+    pub stack_end: u64,
     /// Kept states, outermost first.
     pub states: Lines<[State; DEPTH]>,
     /// By kept state, the hash of all addresses from the outermost to it.
@@ -125,6 +131,8 @@ pub struct Guarded {
     pub ids: Lines<StackIds>,
     /// What is known of code addresses.
     pub places: Places,
+    /// The stacks that stay while the thread runs on them.
+    pub own_stacks: OwnStacks,
 }
 
 const PAGE: usize = allotrope_ring::layout::PAGE;
@@ -143,6 +151,13 @@ impl Thread {
     /// The end of the thread's second stack.
     pub fn stack_top(this: *mut Self) -> *mut u8 {
         (this as usize + BYTES) as *mut u8
+    }
+
+    /// The end of the part of it on which walks off the known stack take place: they
+    /// call what takes the rest of it.
+    pub fn careful_stack_top(this: *mut Self) -> *mut u8 {
+        const BYTES: usize = STACK_BYTES / 4;
+        (this as usize + STACK_OFFSET + BYTES) as *mut u8
     }
 
     fn on_second_stack(this: *mut Self, sp: usize) -> bool {
@@ -304,7 +319,10 @@ unsafe fn begin(sp: usize) -> *mut Thread {
     let thread = unsafe { process::claim_thread(false) };
     if !thread.is_null() {
         // SAFETY: claimed for this thread.
-        unsafe { (*thread).busy = sp };
+        unsafe {
+            forget_stacks(Thread::guarded(thread));
+            (*thread).busy = sp;
+        }
         thread_slot::set(thread);
         if early::is_pending() {
             // SAFETY: as above.
@@ -348,6 +366,7 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
                 if (*thread).nested.is_null() {
                     let nested = process::claim_thread(true);
                     if !nested.is_null() {
+                        forget_stacks(Thread::guarded(nested));
                         (*nested).root = (*thread).root;
                     }
                     (*thread).nested = nested;

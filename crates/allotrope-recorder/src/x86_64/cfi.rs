@@ -6,13 +6,14 @@
 //! ABI's AMD64 supplement for register numbers.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, NativeEndian,
+    BaseAddresses, CfaRule, EhFrame, EhFrameOffset, EndianSlice, LittleEndian, NativeEndian,
     ReaderOffset, Register, RegisterRule, UnwindContext, UnwindContextStorage, UnwindSection,
     UnwindTableRow,
 };
 
 use super::rule::{Kind, Rule};
 use crate::modules::Module;
+use crate::readable::Memory;
 
 /// What gimli reads from.
 pub type Bytes = EndianSlice<'static, LittleEndian>;
@@ -52,33 +53,45 @@ pub struct Found<'c> {
     pub signal: bool,
 }
 
-/// Finds the row for `address` (which is exact: a return address minus one).
-pub fn find<'c>(module: &Module, address: u64, context: &'c mut Context) -> Option<Found<'c>> {
-    let header_address = module.eh_frame_hdr;
-    if header_address == 0 || header_address >= module.end {
+/// Finds the row for `address` (which is exact: a return address minus one). What
+/// is read of the module was asked for before.
+pub fn find<'c>(
+    module: &Module,
+    address: u64,
+    context: &'c mut Context,
+    memory: &mut Memory,
+) -> Option<Found<'c>> {
+    let table = Table::of(module, memory)?;
+    let fde_address = table.entry(address, memory)?;
+    let section_address = table.section;
+    if !(section_address..module.end).contains(&fde_address) {
         return None;
     }
-    // SAFETY: the header and the table behind it are part of the module's
-    // read-only segment, which stays mapped while code of it is on a stack;
-    // gimli reads within the slice only what the tables lead it to.
-    let header = unsafe { memory(header_address, module.end) };
-    let bases = BaseAddresses::default().set_eh_frame_hdr(header_address);
-    let header = EhFrameHdr::new(header, LittleEndian)
-        .parse(&bases, 8)
-        .ok()?;
-    let eh_frame_address = header.eh_frame_ptr().direct().ok()?;
-    if eh_frame_address < module.start || eh_frame_address >= module.end {
+    // A row is made from an entry and the one that it refers to, by the distance of
+    // the word that says so.
+    let head = entry_at(fde_address, module, memory)?;
+    if !memory.holds(head.id_at, 4) {
         return None;
     }
-    // SAFETY: as above, for `.eh_frame`.
+    // SAFETY: it was asked for.
+    let distance = unsafe { (head.id_at as *const u32).read_unaligned() };
+    let common = head.id_at.checked_sub(u64::from(distance))?;
+    if common < section_address {
+        return None;
+    }
+    entry_at(common, module, memory)?;
+    // SAFETY: of what lies within the module gimli reads within the two entries
+    // only, which can be read.
     let section = EhFrame::new(
-        unsafe { memory(eh_frame_address, module.end) },
+        unsafe { bytes(section_address, module.end) },
         LittleEndian,
     );
-    let bases = bases.set_eh_frame(eh_frame_address);
-    let table = header.table()?;
-    let fde = table
-        .fde_for_address(&section, &bases, address, EhFrame::cie_from_offset)
+    let bases = BaseAddresses::default()
+        .set_eh_frame_hdr(module.eh_frame_hdr)
+        .set_eh_frame(section_address);
+    let offset = EhFrameOffset((fde_address - section_address) as usize);
+    let fde = section
+        .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
         .ok()?;
     let signal = fde.is_signal_trampoline();
     let row = fde
@@ -91,7 +104,103 @@ pub fn find<'c>(module: &Module, address: u64, context: &'c mut Context) -> Opti
     })
 }
 
-unsafe fn memory(start: u64, end: u64) -> &'static [u8] {
+/// Where an entry of `.eh_frame` has the word that tells which it is.
+struct Entry {
+    id_at: u64,
+}
+
+/// The entry at an address, if all of it lies in the module and can be read (LSB
+/// Core, "The .eh_frame section"; DWARF 5 §7.4 for the length).
+fn entry_at(address: u64, module: &Module, memory: &mut Memory) -> Option<Entry> {
+    const EXTENDED: u32 = u32::MAX;
+    memory.holds(address, 12).then_some(())?;
+    // SAFETY: it was asked for.
+    let (short, long) = unsafe {
+        (
+            (address as *const u32).read_unaligned(),
+            ((address + 4) as *const u64).read_unaligned(),
+        )
+    };
+    let (length, id_at) = if short == EXTENDED {
+        (long, address + 12)
+    } else {
+        (u64::from(short), address + 4)
+    };
+    let end = id_at.checked_add(length)?;
+    (end <= module.end && memory.holds(address, end - address)).then_some(Entry { id_at })
+}
+
+/// The table of `.eh_frame_hdr`: sorted pairs of a function's first address and the
+/// address of its entry, both relative to the section, in 32 bits. No linker makes
+/// another one (LSB Core, "The .eh_frame_hdr section").
+struct Table {
+    /// Address of the section `.eh_frame_hdr`.
+    header: u64,
+    /// How many pairs there are.
+    count: u64,
+    /// Address of `.eh_frame`.
+    section: u64,
+}
+
+impl Table {
+    const HEAD_BYTES: u64 = 12;
+    const PAIR_BYTES: u64 = 8;
+
+    fn of(module: &Module, memory: &mut Memory) -> Option<Self> {
+        /// Version 1; `DW_EH_PE_pcrel | DW_EH_PE_sdata4`, `DW_EH_PE_udata4`,
+        /// `DW_EH_PE_datarel | DW_EH_PE_sdata4`.
+        const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
+        let header = module.eh_frame_hdr;
+        if header == 0 || header >= module.end || !memory.holds(header, Self::HEAD_BYTES) {
+            return None;
+        }
+        // SAFETY: it was asked for.
+        let (form, section, count) = unsafe {
+            (
+                (header as *const [u8; 4]).read(),
+                ((header + 4) as *const i32).read_unaligned(),
+                ((header + 8) as *const u32).read_unaligned(),
+            )
+        };
+        let table = Self {
+            header,
+            count: u64::from(count),
+            section: (header + 4).wrapping_add_signed(i64::from(section)),
+        };
+        let is_within = (module.start..module.end).contains(&table.section)
+            && table.count <= (module.end - header) / Self::PAIR_BYTES;
+        (form == FORM && is_within).then_some(table)
+    }
+
+    /// A pair, as addresses.
+    fn pair(&self, index: u64, memory: &mut Memory) -> Option<(u64, u64)> {
+        let at = self.header + Self::HEAD_BYTES + index * Self::PAIR_BYTES;
+        memory.holds(at, Self::PAIR_BYTES).then_some(())?;
+        // SAFETY: it was asked for.
+        let [first, entry] = unsafe { (at as *const [i32; 2]).read_unaligned() };
+        let absolute = |offset| self.header.wrapping_add_signed(i64::from(offset));
+        Some((absolute(first), absolute(entry)))
+    }
+
+    /// The address of the entry that `address` is in, if it is in any.
+    fn entry(&self, address: u64, memory: &mut Memory) -> Option<u64> {
+        let (mut from, mut to) = (0, self.count);
+        let mut entry = None;
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let (first, found) = self.pair(middle, memory)?;
+            if first <= address {
+                entry = Some(found);
+                from = middle + 1;
+            } else {
+                to = middle;
+            }
+        }
+        entry
+    }
+}
+
+unsafe fn bytes(start: u64, end: u64) -> &'static [u8] {
     // SAFETY: passed on by the callers.
     unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) }
 }
@@ -99,7 +208,7 @@ unsafe fn memory(start: u64, end: u64) -> &'static [u8] {
 /// The rule of `address` (exact).
 pub fn rule(module: &Module, address: u64) -> Rule {
     let mut context = Context::new_in();
-    match find(module, address, &mut context) {
+    match find(module, address, &mut context, &mut Memory::unknown()) {
         None => Rule::plain(Kind::None),
         Some(found) if found.signal => Rule::plain(Kind::Signal),
         Some(found) => compact(&found, address).unwrap_or(Rule::plain(Kind::Slow)),

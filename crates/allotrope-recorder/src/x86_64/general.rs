@@ -18,6 +18,7 @@ use super::frame_pointer;
 use super::rule::{self, EXACT, Frame};
 use crate::capture::end;
 use crate::modules;
+use crate::readable::Memory;
 use crate::thread::Thread;
 
 /// How a walk ended.
@@ -80,6 +81,7 @@ pub unsafe fn walk(
         end: end::NO_UNWIND_INFORMATION,
     };
     let mut outside = false;
+    let mut memory = Memory::unknown();
     // SAFETY: every frame below is live; slots are read as its unwind
     // information says.
     unsafe {
@@ -96,7 +98,7 @@ pub unsafe fn walk(
                 out(walked.frames, pc);
                 walked.frames += 1;
             }
-            match step(thread, &registers, pc, outside) {
+            match step(thread, &registers, pc, outside, &mut memory) {
                 Next::Caller(caller) => registers = caller,
                 Next::Complete => {
                     walked.end = end::COMPLETE;
@@ -122,7 +124,13 @@ enum Next {
 
 /// `outside`: the frame is the program's, on one stack with its caller. The
 /// recorder's lie on its own.
-unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64, outside: bool) -> Next {
+unsafe fn step(
+    thread: *mut Thread,
+    registers: &Registers,
+    pc: u64,
+    outside: bool,
+    memory: &mut Memory,
+) -> Next {
     let address = modules::address_of(pc);
     // SAFETY: the thread's own state.
     let module = match unsafe { modules::module_of(thread, address) } {
@@ -130,14 +138,13 @@ unsafe fn step(thread: *mut Thread, registers: &Registers, pc: u64, outside: boo
         modules::Found::Nothing => return step_by_frame_pointer(registers, outside),
     };
     let mut context = Context::new_in();
-    let Some(found) = cfi::find(&module, address, &mut context) else {
+    let Some(found) = cfi::find(&module, address, &mut context, memory) else {
         return step_by_frame_pointer(registers, outside);
     };
     if found.row.register(register::RA) == Some(RegisterRule::Undefined) {
         return Next::Complete;
     }
-    // SAFETY: passed on.
-    match unsafe { caller(registers, &found) } {
+    match caller(registers, &found, memory) {
         Some(caller) if caller.values[PC] == 0 => Next::Complete,
         Some(caller) if !outside || caller.exact || caller.values[RSP] > registers.values[RSP] => {
             Next::Caller(caller)
@@ -170,15 +177,13 @@ fn step_by_frame_pointer(registers: &Registers, outside: bool) -> Next {
     }
 }
 
-unsafe fn caller(registers: &Registers, found: &Found<'_>) -> Option<Registers> {
-    // SAFETY: slots are read as the unwind information says.
-    unsafe {
+fn caller(registers: &Registers, found: &Found<'_>, memory: &mut Memory) -> Option<Registers> {
         let cfa = match found.row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
                 value(registers, *register)?.wrapping_add(*offset as u64)
             }
             CfaRule::Expression(expression) => {
-                evaluate(expression.get(&found.section).ok()?, registers, None)?
+                evaluate(expression.get(&found.section).ok()?, registers, None, memory)?
             }
         };
         let mut caller = *registers;
@@ -190,35 +195,35 @@ unsafe fn caller(registers: &Registers, found: &Found<'_>) -> Option<Registers> 
             };
             *place = match rule {
                 RegisterRule::Undefined | RegisterRule::SameValue => continue,
-                RegisterRule::Offset(offset) => load(cfa.wrapping_add(*offset as u64))?,
+                RegisterRule::Offset(offset) => load(cfa.wrapping_add(*offset as u64), memory)?,
                 RegisterRule::ValOffset(offset) => cfa.wrapping_add(*offset as u64),
                 RegisterRule::Register(other) => value(registers, *other)?,
                 RegisterRule::Expression(expression) => load(evaluate(
                     expression.get(&found.section).ok()?,
                     registers,
                     Some(cfa),
-                )?)?,
+                    memory,
+                )?, memory)?,
                 RegisterRule::ValExpression(expression) => {
-                    evaluate(expression.get(&found.section).ok()?, registers, Some(cfa))?
+                    evaluate(expression.get(&found.section).ok()?, registers, Some(cfa), memory)?
                 }
                 RegisterRule::Constant(value) => *value,
                 _ => return None,
             };
         }
         Some(caller)
-    }
 }
 
 fn value(registers: &Registers, register: Register) -> Option<u64> {
     registers.values.get(usize::from(register.0)).copied()
 }
 
-unsafe fn load(address: u64) -> Option<u64> {
-    if address < 4096 || address & 7 != 0 {
+/// A word where the unwind information says that a register was saved.
+fn load(address: u64, memory: &mut Memory) -> Option<u64> {
+    if address & 7 != 0 {
         return None;
     }
-    // SAFETY: the unwind information says that a saved register lies here.
-    Some(unsafe { (address as *const u64).read_volatile() })
+    memory.word(address)
 }
 
 /// Keeps gimli's evaluation stacks in place.
@@ -230,10 +235,11 @@ impl<R: Reader> EvaluationStorage<R> for InPlace {
     type Result = [Piece<R>; 1];
 }
 
-unsafe fn evaluate(
+fn evaluate(
     expression: Expression<Bytes>,
     registers: &Registers,
     initial: Option<u64>,
+    memory: &mut Memory,
 ) -> Option<u64> {
     let encoding = gimli::Encoding {
         address_size: 8,
@@ -259,8 +265,7 @@ unsafe fn evaluate(
                 space: None,
                 ..
             } => {
-                // SAFETY: passed on.
-                let word = unsafe { load(address) }?;
+                let word = load(address, memory)?;
                 evaluation.resume_with_memory(Value::Generic(word)).ok()?
             }
             _ => return None,

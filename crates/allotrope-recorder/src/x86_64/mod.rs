@@ -19,6 +19,22 @@ pub fn tick() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// Where the thread's own data lie, by which glibc knows the thread: their first
+/// word is their own address (x86-64 psABI, TLS).
+#[inline]
+pub fn thread_pointer() -> u64 {
+    let pointer;
+    // SAFETY: loads what every thread of a glibc program has there.
+    unsafe {
+        core::arch::asm!(
+            "mov {0}, qword ptr fs:[0]",
+            out(reg) pointer,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    pointer
+}
+
 /// Asks for a cache line that will be written. It never faults; a processor
 /// that does not know the instruction passes over it.
 #[inline(always)]

@@ -5,6 +5,7 @@
 //! not fit is [`Kind::Slow`] and left to `general`.
 
 use super::frame_pointer;
+use crate::readable::Memory;
 
 /// Register state from which a walk goes on: what the frame's caller will see
 /// after the return.
@@ -64,6 +65,14 @@ impl Rule {
             return None;
         }
         if cfa_offset as i32 as i64 != cfa_offset || bp_slot >= 1 << 12 {
+            return None;
+        }
+        // What is read lies above the frame, or is the word below it, which led to it.
+        let words = match kind {
+            Kind::Rsp => cfa_offset / 8 + 1,
+            _ => FRAME_POINTER_SLOT as i64,
+        };
+        if bp_slot as i64 > words {
             return None;
         }
         Some(Self(
@@ -138,7 +147,7 @@ impl Rule {
         self.0 >> KIND_SHIFT & 7 == Kind::Rsp as u64
     }
 
-    /// Whether it is that or the one that starts from rbp: see [`step_from`].
+    /// Whether it is that or the one that starts from rbp.
     #[inline(always)]
     pub const fn is_plain(self) -> bool {
         self.0 >> KIND_SHIFT & 6 == 0
@@ -180,68 +189,53 @@ const UCONTEXT_RBP: u64 = 120;
 const UCONTEXT_RSP: u64 = 160;
 const UCONTEXT_RIP: u64 = 168;
 
-#[inline(always)]
-unsafe fn load(address: u64) -> u64 {
-    // SAFETY: the caller vouches that unwinding reads here.
-    unsafe { (address as *const u64).read_volatile() }
+/// Applies `rule` to `frame`; reads only what can be read.
+pub fn step(frame: Frame, rule: Rule, memory: &mut Memory) -> Step {
+    match rule.kind() {
+        Kind::Rsp | Kind::Rbp => plain_step(frame, rule, memory),
+        _ => rare_step(frame, rule, memory),
+    }
 }
 
-/// Applies `rule` to `frame`.
-///
-/// # Safety
-/// `frame` is a state that a correct unwind reached and `rule` the rule of its
-/// code, so that the slots read are those of live frames.
-#[inline(always)]
-pub unsafe fn step(frame: Frame, rule: Rule) -> Step {
-    // SAFETY: passed on.
-    unsafe {
-        match rule.kind() {
-            Kind::Rsp => step_from(frame.sp, frame, rule),
-            Kind::Rbp => step_from(frame.bp, frame, rule),
-            _ => rare_step(frame, rule),
+impl Rule {
+    /// Where the caller's frame begins by a rule that [`Rule::is_plain`]. `None`:
+    /// stacks grow down, so a CFA that is not above the frame, or not aligned, is the
+    /// work of wrong unwind information.
+    #[inline(always)]
+    pub const fn cfa(self, frame: &Frame) -> Option<u64> {
+        let base = if self.is_rsp() { frame.sp } else { frame.bp };
+        let cfa = base.wrapping_add(self.offset());
+        if cfa <= frame.sp || cfa & 7 != 0 {
+            return None;
         }
+        Some(cfa)
+    }
+
+    /// The same for a rule that [`Rule::is_rsp`]: no stack reaches to the end of all
+    /// addresses, and an offset has 31 bits.
+    #[inline(always)]
+    pub const fn cfa_by_rsp(self, frame: &Frame) -> u64 {
+        frame.sp.wrapping_add(self.offset())
     }
 }
 
-/// As [`step`] by a rule that [`Rule::is_rsp`], without following rbp. `false`: a
-/// return address of 0 ends the stack.
-///
-/// # Safety
-/// As [`step`].
-#[inline(always)]
-pub unsafe fn step_by_rsp(frame: &mut Frame, rule: Rule) -> bool {
-    // No stack reaches to the end of all addresses, and an offset has 31 bits.
-    let cfa = frame.sp.wrapping_add(rule.offset());
-    // SAFETY: the CFA lies above the frame on the same stack.
-    let pc = unsafe { load(cfa - 8) };
-    frame.sp = cfa;
-    frame.pc = pc & (EXACT - 1);
-    pc != 0
-}
-
-/// As [`step`] by a rule that is plain; `base` is the register that it starts
-/// from.
-///
-/// # Safety
-/// As [`step`].
-#[inline(always)]
-pub unsafe fn step_from(base: u64, frame: Frame, rule: Rule) -> Step {
-    let cfa = base.wrapping_add(rule.offset());
-    // Stacks grow down: a CFA that is not above the frame, or not aligned, is
-    // the work of wrong unwind information.
-    if cfa <= frame.sp || cfa & 7 != 0 {
+/// As [`step`], by a rule that [`Rule::is_plain`].
+fn plain_step(frame: Frame, rule: Rule, memory: &mut Memory) -> Step {
+    let Some(cfa) = rule.cfa(&frame) else {
         return Step::Unknown;
-    }
-    // SAFETY: the CFA lies above the frame on the same stack.
-    let pc = unsafe { load(cfa - 8) };
+    };
+    let Some(pc) = memory.word(cfa - 8) else {
+        return Step::Unknown;
+    };
     if pc == 0 {
         return Step::Complete { read_zero: true };
     }
-    let slot = rule.slot();
     let mut bp = frame.bp;
-    if slot != 0 {
-        // SAFETY: as above; the frame saved rbp there.
-        bp = unsafe { load(cfa - 8 * slot) };
+    if rule.slot() != 0 {
+        match memory.word(cfa - 8 * rule.slot()) {
+            Some(word) => bp = word,
+            None => return Step::Unknown,
+        }
     }
     Step::Caller(Frame {
         sp: cfa,
@@ -251,52 +245,47 @@ pub unsafe fn step_from(base: u64, frame: Frame, rule: Rule) -> Step {
 }
 
 /// As [`step`], for rules that are not plain.
-///
-/// # Safety
-/// As [`step`].
-#[cold]
-#[inline(never)]
-pub unsafe fn rare_step(frame: Frame, rule: Rule) -> Step {
-    match rule.kind() {
-        Kind::Deref => {
-            let pointer = frame.bp.wrapping_add(rule.offset());
-            if frame.bp < frame.sp || frame.bp & 7 != 0 || pointer & 7 != 0 {
-                return Step::Unknown;
-            }
-            // SAFETY: rbp is the realigned frame's base, above the frame.
-            let (cfa, bp) = unsafe { (load(pointer), load(frame.bp)) };
-            if cfa <= frame.sp || cfa & 7 != 0 {
-                return Step::Unknown;
-            }
-            // SAFETY: the CFA lies above the frame on the same stack.
-            let pc = unsafe { load(cfa - 8) };
-            if pc == 0 {
-                return Step::Complete { read_zero: true };
-            }
-            Step::Caller(Frame {
-                sp: cfa,
-                pc: pc & (EXACT - 1),
-                bp,
-            })
-        }
-        Kind::Signal => {
-            // SAFETY: the kernel put a `ucontext` there.
-            let (pc, sp, bp) = unsafe {
-                (
-                    load(frame.sp + UCONTEXT_RIP),
-                    load(frame.sp + UCONTEXT_RSP),
-                    load(frame.sp + UCONTEXT_RBP),
-                )
-            };
-            Step::Caller(Frame {
-                sp,
-                pc: (pc & (EXACT - 1)) | EXACT,
-                bp,
-            })
-        }
-        Kind::FramePointer => frame_pointer::step(frame),
-        Kind::End => Step::Complete { read_zero: false },
-        Kind::Slow => Step::Slow,
-        _ => Step::Unknown,
+fn rare_step(frame: Frame, rule: Rule, memory: &mut Memory) -> Step {
+    let caller = match rule.kind() {
+        Kind::Deref => realigned(frame, rule, memory),
+        Kind::Signal => interrupted(frame, memory),
+        Kind::FramePointer => return frame_pointer::step(frame),
+        Kind::End => return Step::Complete { read_zero: false },
+        Kind::Slow => return Step::Slow,
+        _ => None,
+    };
+    match caller {
+        Some(Frame { pc: 0, .. }) => Step::Complete { read_zero: true },
+        Some(caller) => Step::Caller(caller),
+        None => Step::Unknown,
     }
+}
+
+/// By [`Kind::Deref`]; a return address of 0 as it is.
+fn realigned(frame: Frame, rule: Rule, memory: &mut Memory) -> Option<Frame> {
+    let pointer = frame.bp.wrapping_add(rule.offset());
+    if frame.bp < frame.sp || frame.bp & 7 != 0 || pointer & 7 != 0 {
+        return None;
+    }
+    let (sp, bp) = (memory.word(pointer)?, memory.word(frame.bp)?);
+    if sp <= frame.sp || sp & 7 != 0 {
+        return None;
+    }
+    let pc = memory.word(sp - 8)? & (EXACT - 1);
+    Some(Frame { sp, pc, bp })
+}
+
+/// By [`Kind::Signal`], from the `ucontext` that the kernel put there.
+fn interrupted(frame: Frame, memory: &mut Memory) -> Option<Frame> {
+    let mut register = |offset| memory.word(frame.sp.checked_add(offset)?);
+    let (pc, sp, bp) = (
+        register(UCONTEXT_RIP)?,
+        register(UCONTEXT_RSP)?,
+        register(UCONTEXT_RBP)?,
+    );
+    Some(Frame {
+        sp,
+        pc: (pc & (EXACT - 1)) | EXACT,
+        bp,
+    })
 }

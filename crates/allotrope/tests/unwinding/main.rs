@@ -17,4 +17,5 @@ mod places;
 mod small_stacks;
 mod truth;
 mod unknown_code;
+mod unreadable;
 mod verified;

@@ -1,0 +1,249 @@
+//! Which memory can be read: of what no live frame vouches for, the kernel is
+//! asked first.
+//!
+//! A stack that was made by hand may end where its mapping ends, and its last
+//! words may be anything; a module's tables may have been unmapped, protected or
+//! cut off with their file. A load there would end the program.
+
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+
+use crate::arch;
+use crate::arch::syscall::{call, number};
+use crate::thread::Guarded;
+
+const PAGE: u64 = 4096;
+
+const fn page_of(address: u64) -> u64 {
+    address & !(PAGE - 1)
+}
+
+/// Asks the kernel whether a page can be read. `rt_sigprocmask` copies the new
+/// mask before it looks at what to do with it, and gives `EFAULT` where it could
+/// not, `EINVAL` for an operation that there is not: nothing is changed. Every
+/// sandbox that lets the recorder work allows the call.
+fn page_is_readable(page: u64) -> bool {
+    const NO_OPERATION: usize = u32::MAX as usize;
+    const MASK_BYTES: usize = 8;
+    // SAFETY: the kernel only reads the mask, with a copy that can not fault.
+    let result = unsafe {
+        call(
+            number::RT_SIGPROCMASK,
+            [NO_OPERATION, page as usize, 0, MASK_BYTES, 0, 0],
+        )
+    };
+    result == -(libc::EINVAL as isize)
+}
+
+/// Memory as one walk or one look-up reads it: a range that is known to be
+/// readable, and the pages that were found to be.
+pub struct Memory {
+    start: u64,
+    end: u64,
+    /// Pages lately asked for.
+    pages: [u64; 4],
+    next: usize,
+}
+
+impl Memory {
+    /// Nothing is known yet.
+    pub const fn unknown() -> Self {
+        Self::with(0, 0)
+    }
+
+    /// From `start` to `end` all can be read.
+    pub const fn with(start: u64, end: u64) -> Self {
+        Self {
+            start,
+            end,
+            // No page begins there.
+            pages: [1; 4],
+            next: 0,
+        }
+    }
+
+    /// The word at an address, if it can be read.
+    #[inline]
+    pub fn word(&mut self, address: u64) -> Option<u64> {
+        // SAFETY: it is in the known range, or the kernel has just read there.
+        self.holds(address, 8)
+            .then(|| unsafe { (address as *const u64).read_unaligned() })
+    }
+
+    /// Whether all of so many bytes can be read.
+    #[inline]
+    pub fn holds(&mut self, address: u64, bytes: u64) -> bool {
+        if address >= self.start && bytes <= self.end.saturating_sub(address) {
+            return true;
+        }
+        self.ask(address, bytes)
+    }
+
+    #[cold]
+    fn ask(&mut self, address: u64, bytes: u64) -> bool {
+        let Some(last) = address.checked_add(bytes.max(1) - 1) else {
+            return false;
+        };
+        let mut page = page_of(address);
+        loop {
+            if !self.pages.contains(&page) {
+                if !page_is_readable(page) {
+                    return false;
+                }
+                self.pages[self.next] = page;
+                self.next = (self.next + 1) % self.pages.len();
+            }
+            if page == page_of(last) {
+                return true;
+            }
+            page += PAGE;
+        }
+    }
+}
+
+/// The stacks that stay while a thread runs on them, as far as they are known.
+#[repr(C)]
+pub struct OwnStacks {
+    /// The thread pointer of the thread that the next two belong to.
+    thread_pointer: u64,
+    /// The stack on which `pthread_create` started it.
+    start: u64,
+    end: u64,
+    /// The lowest page known of the program's first stack; 0: none.
+    first_start: u64,
+}
+
+/// No stack is known, and no state kept: the thread is another one.
+///
+/// # Safety
+/// The thread's own state, with signals blocked.
+pub unsafe fn forget_stacks(guarded: *mut Guarded) {
+    // SAFETY: passed on.
+    unsafe {
+        (*guarded).kept = 0;
+        ((*guarded).stack_start, (*guarded).stack_end) = (0, 0);
+        (*guarded).own_stacks.thread_pointer = 0;
+    }
+}
+
+/// Makes the stack that `sp` points into the thread's known one: all from there to
+/// its end can be read as long as the thread runs on it. `false`: it is already.
+///
+/// The stack that the thread was started with stays mapped as long as the thread
+/// lives. Of any other one only the page of `sp` is known.
+///
+/// # Safety
+/// The thread's own state; `sp` is its stack pointer.
+#[cold]
+#[inline(never)]
+pub unsafe fn adopt_stack(guarded: *mut Guarded, sp: u64) -> bool {
+    // SAFETY: passed on.
+    unsafe {
+        let (start, end) = own_stack(&mut (*guarded).own_stacks, sp)
+            .unwrap_or((page_of(sp), page_of(sp).wrapping_add(PAGE)));
+        let before = ((*guarded).stack_start, (*guarded).stack_end);
+        if (start, end) == before {
+            return false;
+        }
+        let start_at = &raw mut (*guarded).stack_start;
+        if end == before.1 && start < before.0 {
+            // What is kept lies on it still.
+            start_at.write_volatile(start);
+            return true;
+        }
+        // A handler may interrupt this and jump away: states are kept only on the
+        // known stack.
+        let end_at = &raw mut (*guarded).stack_end;
+        (&raw mut (*guarded).kept).write_volatile(0);
+        compiler_fence(SeqCst);
+        end_at.write_volatile(0);
+        start_at.write_volatile(start);
+        end_at.write_volatile(end);
+        compiler_fence(SeqCst);
+    }
+    true
+}
+
+/// The stack that `sp` is on, if it stays as long as the thread runs on it: from
+/// an address not above `sp` to the end.
+fn own_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
+    let thread_pointer = arch::thread_pointer();
+    if own.thread_pointer != thread_pointer {
+        (own.start, own.end) = pthread_stack(thread_pointer).unwrap_or((0, 0));
+        own.thread_pointer = thread_pointer;
+    }
+    if (own.start..own.end).contains(&sp) {
+        return Some((own.start, own.end));
+    }
+    first_stack(own, sp)
+}
+
+/// The stack on which `pthread_create` started the thread: from its lowest address
+/// to the thread's own data, which glibc puts at its upper end. Among those is what
+/// tells where the stack begins (`struct pthread` in glibc's `nptl/descr.h`: address,
+/// size, size of the guard, the same as the program asked for), somewhere: it is
+/// known by what it says.
+fn pthread_stack(thread_pointer: u64) -> Option<(u64, u64)> {
+    /// Bytes of the structure in glibc 2.34; it has only grown.
+    const STRUCTURE: u64 = 2304;
+    /// More than what lies behind its beginning: it, and what aligns it.
+    const BEHIND: u64 = 3 * PAGE;
+    /// `PTHREAD_STACK_MIN`, and more than anybody gives a thread.
+    const SIZES: core::ops::Range<u64> = 16 << 10..1 << 40;
+    let mut memory = Memory::unknown();
+    (0..STRUCTURE / 8 - 3).find_map(|index| {
+        let mut word = |ahead| memory.word(thread_pointer + 8 * (index + ahead));
+        let (start, bytes) = (word(0)?, word(1)?);
+        let end = start.wrapping_add(bytes);
+        let is_it = SIZES.contains(&bytes)
+            && start < thread_pointer
+            && end > thread_pointer
+            && end - thread_pointer <= BEHIND
+            && word(2)? < bytes
+            && word(3)? < bytes;
+        is_it.then_some((start, thread_pointer))
+    })
+}
+
+/// The stack that the kernel made for the program. It is known by its end, and by
+/// that all between can be read: the kernel keeps a gap below it.
+fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
+    /// The kernel puts nothing nearer to the end of the stack (`arch/x86/mm/mmap.c`:
+    /// the gap has at least 128 MiB).
+    const NOTHING_ELSE: u64 = 64 << 20;
+    // SAFETY: it reads what the kernel left for the process, and takes no lock.
+    let random = unsafe { libc::getauxval(libc::AT_RANDOM) };
+    // These sixteen bytes lie above the first frame, on the same stack.
+    let end = random & !7;
+    let known = if own.first_start == 0 {
+        end
+    } else {
+        own.first_start
+    };
+    let depth = end.checked_sub(sp)?;
+    if sp < known {
+        if depth > NOTHING_ELSE && depth > stack_limit()? {
+            return None;
+        }
+        let start = page_of(sp);
+        if !Memory::unknown().holds(start, known - start) {
+            return None;
+        }
+        own.first_start = start;
+    }
+    Some((own.first_start, end))
+}
+
+/// How large the first stack can become, in bytes.
+fn stack_limit() -> Option<u64> {
+    let mut limit = [0_u64; 2];
+    let arguments = [
+        0,
+        libc::RLIMIT_STACK as usize,
+        0,
+        (&raw mut limit) as usize,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel fills the structure of two words.
+    (unsafe { call(number::PRLIMIT64, arguments) } == 0).then_some(limit[0])
+}
