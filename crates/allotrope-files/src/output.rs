@@ -12,6 +12,10 @@ use crate::target::Target;
 
 /// A file being written; dropped unfinished, it leaves what was there before.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "there is one at a time, and it is not moved about"
+)]
 pub enum Output {
     /// It will be, or replace, a regular file.
     File(NewFile, Target),

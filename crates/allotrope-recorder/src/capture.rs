@@ -232,8 +232,17 @@ unsafe fn walk_with_bp(
                 break Reached::End(end::TRUNCATED);
             }
             let rule = rule_of(thread, frame.pc);
-            let Frame { sp: at_sp, pc, bp: at_bp } = frame;
-            *at = Fresh { sp: at_sp, pc, bp: at_bp, rule };
+            let Frame {
+                sp: at_sp,
+                pc,
+                bp: at_bp,
+            } = frame;
+            *at = Fresh {
+                sp: at_sp,
+                pc,
+                bp: at_bp,
+                rule,
+            };
             at = at.add(1);
             if rule.is_plain() {
                 let Some(cfa) = rule.cfa(&frame) else {

@@ -126,12 +126,12 @@ impl<S: Source> TraceReader<S> {
         match chunk {
             Chunk::Events(events) => self.read_events(events, &mut Vec::new()),
             Chunk::Records { .. } => {
-                let records = Entries {
+                let mut records = Entries {
                     chunks: std::slice::from_ref(chunk).iter(),
                     behind: [].iter(),
                     ..self.entries()
                 };
-                records.map(|record| record.map(|_| ())).collect()
+                records.try_for_each(|record| record.map(|_| ()))
             }
         }
     }

@@ -389,7 +389,7 @@ impl Text<'_> {
                 "Budgets of tests that no longer exist (remove the files):",
             )?;
             for file in &report.of_no_test {
-                self.sentence(2, &file.shown().into_owned())?;
+                self.sentence(2, &file.shown())?;
             }
         }
         let outcome = report.outcome();

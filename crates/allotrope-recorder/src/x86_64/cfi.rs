@@ -82,10 +82,7 @@ pub fn find<'c>(
     entry_at(common, module, memory)?;
     // SAFETY: of what lies within the module gimli reads within the two entries
     // only, which can be read.
-    let section = EhFrame::new(
-        unsafe { bytes(section_address, module.end) },
-        LittleEndian,
-    );
+    let section = EhFrame::new(unsafe { bytes(section_address, module.end) }, LittleEndian);
     let bases = BaseAddresses::default()
         .set_eh_frame_hdr(module.eh_frame_hdr)
         .set_eh_frame(section_address);

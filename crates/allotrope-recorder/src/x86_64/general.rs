@@ -178,40 +178,49 @@ fn step_by_frame_pointer(registers: &Registers, outside: bool) -> Next {
 }
 
 fn caller(registers: &Registers, found: &Found<'_>, memory: &mut Memory) -> Option<Registers> {
-        let cfa = match found.row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => {
-                value(registers, *register)?.wrapping_add(*offset as u64)
-            }
-            CfaRule::Expression(expression) => {
-                evaluate(expression.get(&found.section).ok()?, registers, None, memory)?
-            }
+    let cfa = match found.row.cfa() {
+        CfaRule::RegisterAndOffset { register, offset } => {
+            value(registers, *register)?.wrapping_add(*offset as u64)
+        }
+        CfaRule::Expression(expression) => evaluate(
+            expression.get(&found.section).ok()?,
+            registers,
+            None,
+            memory,
+        )?,
+    };
+    let mut caller = *registers;
+    caller.values[RSP] = cfa;
+    caller.exact = found.signal;
+    for (register, rule) in found.row.registers() {
+        let Some(place) = caller.values.get_mut(usize::from(register.0)) else {
+            continue;
         };
-        let mut caller = *registers;
-        caller.values[RSP] = cfa;
-        caller.exact = found.signal;
-        for (register, rule) in found.row.registers() {
-            let Some(place) = caller.values.get_mut(usize::from(register.0)) else {
-                continue;
-            };
-            *place = match rule {
-                RegisterRule::Undefined | RegisterRule::SameValue => continue,
-                RegisterRule::Offset(offset) => load(cfa.wrapping_add(*offset as u64), memory)?,
-                RegisterRule::ValOffset(offset) => cfa.wrapping_add(*offset as u64),
-                RegisterRule::Register(other) => value(registers, *other)?,
-                RegisterRule::Expression(expression) => load(evaluate(
+        *place = match rule {
+            RegisterRule::Undefined | RegisterRule::SameValue => continue,
+            RegisterRule::Offset(offset) => load(cfa.wrapping_add(*offset as u64), memory)?,
+            RegisterRule::ValOffset(offset) => cfa.wrapping_add(*offset as u64),
+            RegisterRule::Register(other) => value(registers, *other)?,
+            RegisterRule::Expression(expression) => load(
+                evaluate(
                     expression.get(&found.section).ok()?,
                     registers,
                     Some(cfa),
                     memory,
-                )?, memory)?,
-                RegisterRule::ValExpression(expression) => {
-                    evaluate(expression.get(&found.section).ok()?, registers, Some(cfa), memory)?
-                }
-                RegisterRule::Constant(value) => *value,
-                _ => return None,
-            };
-        }
-        Some(caller)
+                )?,
+                memory,
+            )?,
+            RegisterRule::ValExpression(expression) => evaluate(
+                expression.get(&found.section).ok()?,
+                registers,
+                Some(cfa),
+                memory,
+            )?,
+            RegisterRule::Constant(value) => *value,
+            _ => return None,
+        };
+    }
+    Some(caller)
 }
 
 fn value(registers: &Registers, register: Register) -> Option<u64> {
