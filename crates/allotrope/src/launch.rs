@@ -1,6 +1,6 @@
 //! The hidden subcommand `__launch`: becomes the program to record with the
-//! signal mask, the ignored `SIGPIPE` and the order of the environment that
-//! `allotrope record` was started with, none of which outlives the usual way to
+//! signal mask, the ignored `SIGPIPE`, the closed standard streams and the order
+//! of the environment that `allotrope record` was started with, none of which outlives the usual way to
 //! start a program.
 //!
 //! It is not recorded itself: the recorder comes into the environment with the
@@ -28,6 +28,7 @@ use allotrope_text::Shown;
 use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
+use crate::closed_streams;
 use crate::dispositions::{self, Signals};
 use crate::exit_status::{Failure, NOT_EXECUTABLE};
 
@@ -54,6 +55,8 @@ struct Request {
     blocked: u64,
     /// `SIGPIPE` stays ignored.
     ignores_pipe: bool,
+    /// Standard streams to be closed: bit N stands for descriptor N.
+    closed: u8,
     /// `NAME=VALUE` to be added to the environment.
     additions: Vec<OsString>,
     /// Names in the order that the environment is to have, if it is another.
@@ -61,12 +64,13 @@ struct Request {
 }
 
 impl Request {
-    /// Fields that end with a zero byte, which no variable holds: the two
+    /// Fields that end with a zero byte, which no variable holds: the three
     /// numbers, how many additions there are, these, the names.
     fn write(&self, mut into: impl Write) -> io::Result<()> {
         let numbers = [
             self.blocked,
             self.ignores_pipe.into(),
+            self.closed.into(),
             self.additions.len() as u64,
         ];
         for number in numbers {
@@ -87,12 +91,14 @@ impl Request {
                 .parse::<u64>()
                 .ok()
         };
-        let (blocked, ignores_pipe, count) = (number()?, number()? != 0, number()?);
+        let (blocked, ignores_pipe) = (number()?, number()? != 0);
+        let (closed, count) = (number()?.try_into().ok()?, number()?);
         let mut texts = fields.map(|field| OsString::from_vec(field.to_vec()));
         let additions: Vec<OsString> = texts.by_ref().take(count as usize).collect();
         Some(Self {
             blocked,
             ignores_pipe,
+            closed,
             additions,
             order: texts.collect(),
         })
@@ -141,6 +147,7 @@ pub fn start(
     let mut request = Request {
         blocked: dispositions::blocked().0,
         ignores_pipe: dispositions::ignored().contains(SIGPIPE),
+        closed: closed_streams::closed(),
         ..Request::default()
     };
     for (name, value) in additions {
@@ -186,6 +193,7 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
         .collect();
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&blocked), None)
         .context("cannot set the signal mask")?;
+    closed_streams::close_on_exec(request.closed);
     let command = strings(command.iter().cloned())?;
     let inherited = std::env::vars_os();
     let environment = environment(inherited, &request.additions, &request.order);
@@ -260,13 +268,14 @@ mod tests {
         let request = Request {
             blocked: u64::MAX,
             ignores_pipe: true,
+            closed: 5,
             additions: vec!["LD_PRELOAD=/a b".into(), "N=".into()],
             order: names.map(|it| OsString::from_vec(it.to_vec())).into(),
         };
         let mut bytes = Vec::new();
         request.write(&mut bytes).unwrap();
         assert_eq!(Request::parse(&bytes), Some(request));
-        for nonsense in [&b""[..], b"1", b"1\0x\x001\0", b"1\x002\0"] {
+        for nonsense in [&b""[..], b"1", b"1\0x\x001\x001\0", b"1\x000\x002\0"] {
             assert_eq!(Request::parse(nonsense), None);
         }
     }

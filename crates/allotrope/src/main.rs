@@ -8,6 +8,7 @@
 
 mod allocator;
 mod client_header;
+mod closed_streams;
 mod collect;
 mod command_line;
 mod compare;
