@@ -6,7 +6,7 @@
 //! `malloc` has such an entry, undefined but with the address of its own PLT
 //! slot as its value (System V ABI for x86-64, "Function Addresses").
 
-use core::ffi::{CStr, c_char};
+use core::ffi::{CStr, c_char, c_void};
 
 /// `struct link_map` (`link.h`): the part that is public.
 #[repr(C)]
@@ -36,11 +36,39 @@ const SHN_UNDEF: u16 = 0;
 /// More modules than any program has, in case the list is a ring.
 const MOST_MODULES: usize = 1 << 16;
 
-/// Run-time address of the first definition of `name` in the global scope, in
-/// the loader's order; `None` if there is none.
+/// `struct r_debug` (`link.h`), as far as it is read.
+#[repr(C)]
+pub struct Debug {
+    version: i32,
+    maps: *const LinkMap,
+}
+
+/// What comes in the loader's list behind the module with this dynamic section;
+/// `None` if that can not be said.
 ///
 /// # Safety
-/// `first` heads the loader's list of modules (or is null), and no module that
+/// `debug` is null or the loader's, and no module is closed meanwhile.
+pub unsafe fn behind(debug: *const Debug, dynamic: *const c_void) -> Option<*const LinkMap> {
+    // SAFETY: passed on; a member of the list leads to another or to null.
+    unsafe {
+        let mut map = (&raw const debug.as_ref()?.maps).read_volatile();
+        for _ in 0..MOST_MODULES {
+            let member = map.as_ref()?;
+            if member.dynamic.cast() == dynamic {
+                return Some(member.next);
+            }
+            map = member.next;
+        }
+    }
+    None
+}
+
+/// Run-time address of the first definition of `name`, from the module `first` on
+/// in the loader's order (from the head of its list: in the global scope); `None`
+/// if there is none.
+///
+/// # Safety
+/// `first` is a member of the loader's list of modules (or null), and no module that
 /// was loaded at the program's start is ever unmapped.
 pub unsafe fn first(first: *const LinkMap, name: &CStr) -> Option<u64> {
     let mut map = first;

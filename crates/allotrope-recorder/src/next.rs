@@ -1,10 +1,13 @@
 //! The allocator behind the recorder: the next definition of every function,
-//! looked up once by `dlsym(RTLD_NEXT)`, and a small bump area for the calls
+//! looked up once by `dlsym(RTLD_NEXT)` where there is one ([`symbols`] says so),
+//! and a small bump area for the calls
 //! that come while it is being looked up.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+
+use crate::definitions;
 
 /// Functions that the recorder stands before, in the order of [`NAMES`].
 #[derive(Clone, Copy)]
@@ -123,20 +126,39 @@ pub fn resolve() -> bool {
     if let Err(state) = STATE.compare_exchange(0, 1, Relaxed, Relaxed) {
         return state == 2;
     }
-    unsafe extern "C" {
-        fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-    }
+    let debug = look_up(NAMES[Function::RDebug as usize]);
+    // SAFETY: null, or the loader's symbol of this name; `dlsym` was called just
+    // now, too.
+    let behind = unsafe { definitions::behind(debug.cast(), (&raw const OWN_DYNAMIC).cast()) };
     let mut found = [0; NAMES.len()];
     for (address, name) in found.iter_mut().zip(&NAMES) {
-        // SAFETY: dlsym may allocate; those calls come back to us and are
-        // served from the bump area, for no address is known yet.
-        *address = unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+        // A look-up that fails would leave its message for the program's next
+        // `dlerror()`: only what is there is looked up.
+        // SAFETY: as above.
+        let is_defined =
+            behind.is_none_or(|behind| unsafe { definitions::first(behind, name) }.is_some());
+        if is_defined {
+            *address = look_up(name) as usize;
+        }
     }
     for (next, address) in NEXT.iter().zip(found) {
         next.store(address, Relaxed);
     }
     STATE.store(2, Relaxed);
     true
+}
+
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+    /// This library's dynamic section, by which the loader's list has it.
+    #[link_name = "_DYNAMIC"]
+    static OWN_DYNAMIC: [u64; 2];
+}
+
+fn look_up(name: &core::ffi::CStr) -> *mut c_void {
+    // SAFETY: dlsym may allocate; those calls come back to us and are served
+    // from the bump area, for no address is known yet.
+    unsafe { dlsym(libc::RTLD_NEXT, name.as_ptr()) }
 }
 
 /// Whether the functions are being looked up: what is allocated now is the
