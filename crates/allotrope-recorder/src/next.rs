@@ -46,9 +46,10 @@ pub enum Function {
     GlibcVersion,
     RseqOffset,
     RseqSize,
+    Prctl,
 }
 
-const NAMES: [&core::ffi::CStr; 32] = [
+const NAMES: [&core::ffi::CStr; 33] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -81,6 +82,7 @@ const NAMES: [&core::ffi::CStr; 32] = [
     c"gnu_get_libc_version",
     c"__rseq_offset",
     c"__rseq_size",
+    c"prctl",
 ];
 
 /// The next definitions, by [`Function`]; 0: not known yet, or there is none.

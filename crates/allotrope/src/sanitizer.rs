@@ -54,7 +54,7 @@ fn verifies_link_order(options: &[u8]) -> bool {
     let flags = options.split(|byte| b" ,:\n\t\r".contains(byte));
     let last = flags
         .filter_map(|flag| flag.strip_prefix(LINK_ORDER))
-        .last();
+        .next_back();
     !matches!(last, Some(b"0" | b"no" | b"false"))
 }
 

@@ -222,6 +222,86 @@ fn ignored_signals_stay_ignored() {
     assert!(said.contains("signal 13: default\n"), "{said}");
 }
 
+/// The program finds closed what was closed when `record` started, and the file
+/// that it then opens has nobody else's words in it.
+#[test]
+fn closed_streams_stay_closed() {
+    let program = compiled(SOURCE);
+    for closing in [
+        "<&-",
+        ">&-",
+        "2>&-",
+        "<&- >&-",
+        "<&- 2>&-",
+        ">&- 2>&-",
+        "<&- >&- 2>&-",
+    ] {
+        let run = record(&program).args(["streams", "state"]);
+        let command = run.command();
+        let state = run.folder().join("state");
+        let seen = |words: Vec<&std::ffi::OsStr>| {
+            let output = support::run(
+                std::process::Command::new("bash")
+                    .arg("-c")
+                    .arg(format!("exec \"$@\" {closing}"))
+                    .arg("bash")
+                    .args(words)
+                    .current_dir(run.folder()),
+                b"",
+            );
+            assert_eq!(output.status.code(), Some(0), "{closing}");
+            std::fs::read_to_string(&state).expect("the program wrote it")
+        };
+        let plain = seen(vec![
+            program.as_os_str(),
+            "streams".as_ref(),
+            state.as_os_str(),
+        ]);
+        let mut recorded = vec![command.get_program()];
+        recorded.extend(command.get_args());
+        assert_eq!(seen(recorded), plain, "{closing}");
+        let report = support::Report::of(&run.folder().join("recorded.allotrope"));
+        assert_eq!(report.only().under("streams").allocations, 1);
+    }
+}
+
+/// The recorder's own look-ups leave no message behind, and nothing that makes
+/// the program's own cost less than in another thread.
+#[test]
+fn errors_of_dlsym_are_the_programs_own() {
+    expect_same("dl-errors");
+    let recording = record(compiled(SOURCE))
+        .arg("dl-errors")
+        .run()
+        .expect_status(0);
+    let report = recording.report();
+    let in_main = report.only().under("fails_in_main");
+    let in_thread = report.only().under("fails_in_thread");
+    assert!(in_main.allocations > 0);
+    assert_eq!(
+        (in_main.allocations, in_main.bytes),
+        (in_thread.allocations, in_thread.bytes)
+    );
+}
+
+#[test]
+fn a_program_that_may_not_read_the_time_stamp_counter() {
+    expect_same("counter");
+    let recording = record(compiled(SOURCE))
+        .arg("counter")
+        .run()
+        .expect_status(0);
+    let report = recording.report();
+    let images = report.processes();
+    let blocks = images.iter().map(|image| {
+        assert_eq!(image.number("lost_events"), 0);
+        image.under("many_blocks").allocations
+    });
+    let mut blocks: Vec<u64> = blocks.collect();
+    blocks.sort_unstable();
+    assert_eq!(blocks, [10_000, 20_000], "the child's, the program's");
+}
+
 /// Without a terminal, without any standard stream at all.
 #[test]
 fn closed_streams() {

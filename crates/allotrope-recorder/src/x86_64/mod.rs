@@ -11,13 +11,9 @@ pub mod rule;
 pub mod switches;
 pub mod syscall;
 pub mod thread_slot;
+pub mod time_stamp;
 
-/// The time stamp counter, the clock of a recording's ticks.
-#[inline]
-pub fn tick() -> u64 {
-    // SAFETY: `rdtsc` has no preconditions.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
+pub use time_stamp::tick;
 
 /// Where the thread's own data lie, by which glibc knows the thread: their first
 /// word is their own address (x86-64 psABI, TLS).

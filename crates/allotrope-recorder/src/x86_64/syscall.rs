@@ -32,6 +32,7 @@ pub mod number {
     pub const GETRESUID: usize = 118;
     pub const SIGALTSTACK: usize = 131;
     pub const FSTATFS: usize = 138;
+    pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FGETXATTR: usize = 193;
     pub const FUTEX: usize = 202;

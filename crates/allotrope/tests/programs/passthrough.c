@@ -2,14 +2,19 @@
  * and the calls that it is about. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -142,6 +147,120 @@ static int wait_unhandled(void) {
         pause();
 }
 
+/* Which of the standard streams are open, and which number the next file gets:
+ * into the file PATH. */
+static int streams(const char *path) {
+    char line[] = "---0";
+    free(malloc(10));
+    for (int number = 0; number < 3; number++)
+        if (fcntl(number, F_GETFD) >= 0)
+            line[number] = 'o';
+    int file = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    line[3] = (char)('0' + file);
+    put(file, line, 4);
+    return 0;
+}
+
+static void say_error(const char *when) {
+    const char *error = dlerror();
+    say(when);
+    say(error == NULL ? "no error" : error);
+}
+
+/* A look-up that fails. What it allocates is the same in every thread. */
+__attribute__((noinline)) static void fails_in_main(void) {
+    dlsym(RTLD_DEFAULT, "no_function_has_this_name");
+    say_error("main, failed");
+    say_error("main, said");
+}
+
+__attribute__((noinline)) static void fails_in_thread(void) {
+    dlsym(RTLD_DEFAULT, "no_function_has_this_name");
+    say_error("thread, failed");
+    say_error("thread, said");
+}
+
+static void *dl_thread(void *unused) {
+    say_error("thread");
+    free(malloc(10));
+    say_error("thread, allocated");
+    fails_in_thread();
+    return unused;
+}
+
+/* Errors of dlsym that were not asked for yet. */
+static int dl_errors(void) {
+    say_error("start");
+    free(malloc(10));
+    say_error("allocated");
+    fails_in_main();
+    pthread_t thread;
+    pthread_create(&thread, NULL, dl_thread, NULL);
+    pthread_join(thread, NULL);
+    dlsym(RTLD_DEFAULT, "no_function_has_this_name");
+    free(malloc(10));
+    say_error("failed before");
+    return 0;
+}
+
+static sigjmp_buf refused;
+
+static void on_fault(int signal) {
+    siglongjmp(refused, signal);
+}
+
+static void say_counter(void) {
+    if (sigsetjmp(refused, 1) == 0) {
+        __builtin_ia32_rdtsc();
+        say("counter read");
+    } else {
+        say("counter refused");
+    }
+    int state = 0;
+    prctl(PR_GET_TSC, &state);
+    say(state == PR_TSC_SIGSEGV ? "forbidden" : "permitted");
+}
+
+__attribute__((noinline)) static void many_blocks(void) {
+    for (int i = 0; i < 10000; i++)
+        free(malloc(10));
+}
+
+static void *counter_thread(void *unused) {
+    many_blocks();
+    say_counter();
+    return unused;
+}
+
+/* Reading the time stamp counter is forbidden: before, in a thread, in a child,
+ * after. 20,000 blocks, and 10,000 in the child. (A program that is exec'ed so
+ * ends in its loader, which reads the counter.) */
+static int counter(void) {
+    struct sigaction action = {.sa_handler = on_fault};
+    sigaction(SIGSEGV, &action, NULL);
+    say_counter();
+    prctl(PR_SET_TSC, PR_TSC_SIGSEGV);
+    many_blocks();
+    say_counter();
+    pthread_t thread;
+    pthread_create(&thread, NULL, counter_thread, NULL);
+    pthread_join(thread, NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        many_blocks();
+        say_counter();
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status != 0)
+        return 97;
+    prctl(PR_SET_TSC, PR_TSC_ENABLE);
+    free(malloc(10));
+    say_counter();
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "copy") == 0)
@@ -160,5 +279,11 @@ int main(int argc, char **argv) {
         return wait_handled();
     if (strcmp(name, "wait-unhandled") == 0)
         return wait_unhandled();
+    if (strcmp(name, "streams") == 0 && argc > 2)
+        return streams(argv[2]);
+    if (strcmp(name, "dl-errors") == 0)
+        return dl_errors();
+    if (strcmp(name, "counter") == 0)
+        return counter();
     return 98;
 }
