@@ -169,7 +169,7 @@ fn damage_in_the_middle_is_noticed() {
         let (_, text) = said_by(&["report"]);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(text.contains("Incomplete: "), "{text}");
-        said_by(&["export", "--format", "folded"]);
+        said_by(&["export", "--to", "folded"]);
         let path = path.to_str().expect("UTF-8");
         said_by(&["diff", path]);
     }
