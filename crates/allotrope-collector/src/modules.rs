@@ -238,7 +238,7 @@ mod tests {
         let first = mappings
             .define(0, 1, &words(3, 0x5000, &path), &mut modules)
             .unwrap();
-        assert_eq!(first.module.unwrap().path, "/no/file");
+        assert_eq!(first.module.unwrap().path, Path::new("/no/file"));
         assert_eq!(first.mapping.mapping, 3);
         let again = mappings.define(0, 1, &words(3, 0x5000, &path), &mut modules);
         assert_eq!(again, None);
@@ -271,8 +271,11 @@ mod tests {
     fn the_running_executable_is_opened_even_though_its_path_may_be_gone() {
         let pid = std::process::id();
         let path = std::env::current_exe().unwrap();
-        assert!(open_module(pid, path.to_str().unwrap()).is_some());
-        assert!(open_module(pid, "/dev/null").is_none(), "no regular file");
-        assert!(open_module(pid, "relative").is_none());
+        assert!(open_module(pid, &path).is_some());
+        assert!(
+            open_module(pid, Path::new("/dev/null")).is_none(),
+            "no regular file"
+        );
+        assert!(open_module(pid, Path::new("relative")).is_none());
     }
 }

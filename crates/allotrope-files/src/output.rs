@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
@@ -18,7 +18,7 @@ use crate::target::Target;
 )]
 pub enum Output {
     /// It will be, or replace, a regular file.
-    File(NewFile, Target),
+    File(NewFile, PathBuf),
     /// What is written goes out at once.
     Stream(File),
 }
@@ -39,14 +39,14 @@ impl Output {
                 .custom_flags(OFlags::NOCTTY.bits().cast_signed())
                 .open(path)
                 .map(Self::Stream),
-            target => Ok(Self::File(NewFile::at(&target)?, target)),
+            target => Ok(Self::File(NewFile::at(&target)?, target.path().to_owned())),
         }
     }
 
     /// All has been written: a file gets its name.
     pub fn finish(self) -> io::Result<()> {
         match self {
-            Self::File(file, target) => file.finish(target.path()),
+            Self::File(file, path) => file.finish(&path),
             Self::Stream(mut file) => file.flush(),
         }
     }

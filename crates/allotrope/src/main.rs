@@ -35,11 +35,10 @@ mod test;
 mod trace;
 mod window;
 
-use std::borrow::Cow;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use allotrope_text::shown_lines;
+use allotrope_text::Shown;
 use clap::Parser;
 
 use command_line::{CommandLine, Subcommand};
@@ -76,12 +75,18 @@ fn main() -> ExitCode {
 
 /// Prints help, a version or what is wrong with the command line.
 fn usage(error: &clap::Error) -> ExitCode {
-    let text = error.render().to_string();
-    match shown_lines(&text) {
-        // A file's name may be taken for an option where a shell expands `*`.
-        Cow::Owned(escaped) => eprint!("{escaped}"),
-        Cow::Borrowed(_) => drop(error.print()),
-    }
+    // It repeats arguments, and where a shell expands `*` a file's name may be one:
+    // what is wrong is said of the arguments as they may be shown.
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let shown: Vec<OsString> = arguments
+        .iter()
+        .map(|argument| argument.shown().into_owned().into())
+        .collect();
+    let of_shown = CommandLine::try_parse_from(&shown);
+    let _ = match &of_shown {
+        Err(error) if shown != arguments => error.print(),
+        _ => error.print(),
+    };
     if !error.use_stderr() {
         return ExitCode::from(FINE);
     }

@@ -2,11 +2,19 @@
 //! write and read whole traces that the tests share.
 #![allow(dead_code)] // each test file uses its own part
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
 use allotrope_trace::model::*;
 use allotrope_trace::{Compression, Entry, Outlined, ReadError, TraceReader, TraceWriter};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+
+/// A path or an argument, which may hold any bytes.
+fn raw<T: From<OsString> + std::fmt::Debug>() -> impl Strategy<Value = T> {
+    vec(any::<u8>(), 0..40).prop_map(|bytes| OsString::from_vec(bytes).into())
+}
 
 /// Text with more than ASCII in it.
 fn text() -> impl Strategy<Value = String> {
@@ -83,7 +91,7 @@ pub fn events(most: usize) -> impl Strategy<Value = Events> {
 fn recording() -> impl Strategy<Value = Record> {
     (
         text(),
-        vec(text(), 0..3),
+        vec(raw(), 0..3),
         number(),
         number(),
         text(),
@@ -125,8 +133,8 @@ fn image_start() -> impl Strategy<Value = Record> {
         origin,
         option::of(id()),
         vec(point, 0..4),
-        text(),
-        vec(text(), 0..3),
+        raw(),
+        vec(raw(), 0..3),
         number(),
     )
         .prop_map(
@@ -190,7 +198,7 @@ fn thread() -> impl Strategy<Value = Record> {
 fn module() -> impl Strategy<Value = Record> {
     let addresses = (number(), number(), number());
     prop_oneof![
-        (id(), text(), vec(any::<u8>(), 0..21)).prop_map(|(module, path, build_id)| {
+        (id(), raw(), vec(any::<u8>(), 0..21)).prop_map(|(module, path, build_id)| {
             Record::Module(Module {
                 module,
                 path,
@@ -444,7 +452,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         window_counts(),
         symbols(),
         runtime_symbols(),
-        (id(), text(), text(), any::<bool>()).prop_map(|(pid, executable, reason, partly)| {
+        (id(), raw(), text(), any::<bool>()).prop_map(|(pid, executable, reason, partly)| {
             Record::Unrecorded(Unrecorded {
                 pid,
                 executable,

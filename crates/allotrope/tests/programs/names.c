@@ -1,8 +1,8 @@
 /* Names that would steer a terminal, forge a line or read the other way round,
-   wherever a program can have one: of a function (whose symbol the assembler
-   takes as it is), of a thread, of windows. `names`: 10 blocks of 24 bytes from
-   the function, 7 more with `worse`, never given back, in one window; 3 of 40
-   bytes from the thread, given back. */
+   wherever a program can have one: of a thread, of a window, of a source file.
+   Compiled without debug information, the symbol `evil` is renamed by objcopy.
+   `names`: in each of two windows of one name 5 blocks of 24 bytes from `evil`, 7
+   more with WORSE, never given back; 3 of 40 bytes from the thread, given back. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -17,8 +17,14 @@ static void *volatile sink;
    right-to-left override. */
 #define NASTY "\033[31m\nallotrope: FORGED\n::error::FORGED\302\233K\342\200\256;x"
 
-__attribute__((noipa)) static void evil(int count) __asm__("evil" NASTY);
-static void evil(int count) {
+#ifdef WORSE
+enum { MORE = 7 };
+#else
+enum { MORE = 0 };
+#endif
+
+#line 1 "src\033[31m\nallotrope: FORGED\n::error::FORGED\302\233K\342\200\256.c"
+__attribute__((noipa)) static void evil(int count) {
     for (int i = 0; i < count; i++)
         sink = malloc(24);
 }
@@ -33,17 +39,15 @@ static void *thread(void *nothing) {
 }
 
 int main(int argc, char **argv) {
-    int more = argc > 1 && strcmp(argv[1], "worse") == 0 ? 7 : 0;
     pthread_t other;
     pthread_create(&other, NULL, thread, NULL);
     pthread_join(other, NULL);
     const char name[] = "w" NASTY;
     for (int run = 0; run < 2; run++) {
-        allotrope_window window = allotrope_window_open(name, strlen(name), 1, 0);
-        evil(5);
-        if (run == 1)
-            evil(more);
-        allotrope_window_close(window, 1);
+        uint64_t window = allotrope_window_open(name, strlen(name), 1, 0);
+        evil(5 + MORE);
+        allotrope_window_close(window, 0);
     }
+    puts("\033[2J::error::FORGED ##[error]FORGED");
     return argc > 1 && strcmp(argv[1], "fail") == 0 ? 3 : 0;
 }
