@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use allotrope_ring::layout::{
-    IMAGES, IMAGES_OFFSET, ImageSlot, LANES, MAX_EVENT_WORDS, RING_WORDS, image_state,
+    IMAGES, LANES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, image_state, region_offset,
 };
 use allotrope_ring::words::{self, ImageWords, Word, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
@@ -32,7 +32,9 @@ struct Introduction {
     fork_points: Vec<u64>,
     lane: usize,
     claim: u32,
-    /// Position behind the introduction.
+    /// Where in the arena the introduction is.
+    written_at: u64,
+    /// Position behind it.
     cursor: u64,
 }
 
@@ -96,7 +98,7 @@ impl Recording {
             parent: start.parent_pid,
             command: &start.command,
             is_fork: start.origin == Origin::Fork,
-            futex: (IMAGES_OFFSET + slot * size_of::<ImageSlot>()) as u64,
+            written_at: introduction.written_at,
         };
         let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
@@ -140,6 +142,7 @@ impl Recording {
             fork_points: words.fork_points.to_vec(),
             lane,
             claim,
+            written_at: (region_offset(lane) + RING_OFFSET) as u64 + cursor % RING_WORDS as u64 * 8,
             cursor: cursor.wrapping_add(length as u64),
         })
     }

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -362,18 +362,36 @@ pub(crate) fn namespace_pids(pid: u32) -> Option<Vec<u32>> {
 /// Whether the process maps the file with `inode` whose name begins with
 /// `name` (as `/proc/PID/maps` shows it).
 pub(crate) fn maps_file(pid: u32, name: &str, inode: u64) -> io::Result<bool> {
-    Ok(mapping(pid, name, inode)?.is_some())
+    let first = find_mapping(pid, name, inode, |_| true)?;
+    Ok(first.is_some())
 }
 
-/// The lowest address at which it does.
-pub(crate) fn mapped_at(pid: u32, name: &str, inode: u64) -> Option<u64> {
-    let line = mapping(pid, name, inode).ok()??;
-    let line = String::from_utf8_lossy(&line);
-    u64::from_str_radix(line.split('-').next()?, 16).ok()
+/// Where it maps the byte at `offset` of that file.
+pub(crate) fn mapped_at(pid: u32, name: &str, inode: u64, offset: u64) -> io::Result<Option<u64>> {
+    let found = find_mapping(pid, name, inode, |mapping| {
+        offset
+            .checked_sub(mapping.offset)
+            .is_some_and(|within| within < mapping.bytes)
+    })?;
+    Ok(found.map(|mapping| mapping.start + (offset - mapping.offset)))
 }
 
-/// The first line about a file of `/proc/PID/maps`.
-fn mapping(pid: u32, name: &str, inode: u64) -> io::Result<Option<Vec<u8>>> {
+/// A part of a file in memory.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    start: u64,
+    bytes: u64,
+    /// Where it begins in the file.
+    offset: u64,
+}
+
+/// The first mapping of a file that is wanted.
+fn find_mapping(
+    pid: u32,
+    name: &str,
+    inode: u64,
+    is_wanted: impl Fn(&Mapping) -> bool,
+) -> io::Result<Option<Mapping>> {
     let mut lines = BufReader::new(File::open(entry(pid, "maps"))?.take(MAPS_LIMIT));
     let mut line = Vec::new();
     loop {
@@ -381,34 +399,39 @@ fn mapping(pid: u32, name: &str, inode: u64) -> io::Result<Option<Vec<u8>>> {
         if lines.read_until(b'\n', &mut line)? == 0 {
             return Ok(None);
         }
-        if is_mapping_of(&line, name, inode) {
-            return Ok(Some(line));
+        if let Some(mapping) = mapping_of(&line, name, inode).filter(&is_wanted) {
+            return Ok(Some(mapping));
         }
     }
 }
 
-/// Whether a thread of the process waits on the futex at this address now.
-pub(crate) fn waits_on(pid: u32, address: u64) -> bool {
-    const FUTEX: &str = "202";
-    let tids = numbered_entries(&entry(pid, "task")).unwrap_or_default();
-    tids.into_iter().any(|tid| {
-        let call = fs::read_to_string(entry(pid, &format!("task/{tid}/syscall")));
-        let call = call.unwrap_or_default();
-        let mut words = call.split_ascii_whitespace();
-        words.next() == Some(FUTEX)
-            && words
-                .next()
-                .and_then(|word| word.strip_prefix("0x"))
-                .is_some_and(|digits| u64::from_str_radix(digits, 16) == Ok(address))
-    })
+/// Whether there is memory at this address in the process's page tables; `None`
+/// if that can not be seen.
+pub(crate) fn has_page(pid: u32, address: u64) -> Option<bool> {
+    // Documentation/admin-guide/mm/pagemap.rst: a word a page, bit 63: present.
+    let mut word = [0; 8];
+    let pages = File::open(entry(pid, "pagemap")).ok()?;
+    pages
+        .read_exact_at(&mut word, address / PAGE as u64 * 8)
+        .ok()?;
+    Some(u64::from_le_bytes(word) >> 63 != 0)
 }
 
 /// `start-end mode offset device inode   name`
-fn is_mapping_of(line: &[u8], name: &str, inode: u64) -> bool {
+fn mapping_of(line: &[u8], name: &str, inode: u64) -> Option<Mapping> {
     let line = String::from_utf8_lossy(line);
     let mut fields = line.split_ascii_whitespace();
-    let found = fields.nth(4).and_then(|text| text.parse::<u64>().ok());
-    found == Some(inode) && fields.next().is_some_and(|path| path.starts_with(name))
+    let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let (start, end) = (hexadecimal(start)?, hexadecimal(end)?);
+    let offset = hexadecimal(fields.nth(1)?)?;
+    let found = fields.nth(1)?.parse() == Ok(inode);
+    let is_it = found && fields.next().is_some_and(|path| path.starts_with(name));
+    is_it.then_some(Mapping {
+        start,
+        bytes: end.checked_sub(start)?,
+        offset,
+    })
 }
 
 /// Whether the process was started with this `NAME=VALUE` in its environment.
@@ -445,6 +468,20 @@ mod tests {
     }
 
     #[test]
+    fn a_line_about_a_mapping_is_read() {
+        let line = b"7f10-7f30 rw-s 00000400 00:01 1057    /memfd:allotrope (deleted)\n";
+        let expected = Mapping {
+            start: 0x7f10,
+            bytes: 0x20,
+            offset: 0x400,
+        };
+        assert_eq!(mapping_of(line, "/memfd:allotrope", 1057), Some(expected));
+        assert_eq!(mapping_of(line, "/memfd:allotrope", 1058), None);
+        assert_eq!(mapping_of(line, "/memfd:other", 1057), None);
+        assert_eq!(mapping_of(b"7f10-7f30 rw-s\n", "", 0), None);
+    }
+
+    #[test]
     fn this_process_can_be_read() {
         let pid = std::process::id();
         assert!(threads(pid, false).unwrap().contains(&pid));
@@ -464,9 +501,13 @@ mod tests {
         let name = executable.to_str().unwrap();
         assert!(maps_file(pid, name, inode).unwrap());
         assert!(!maps_file(pid, "/memfd:", inode).unwrap());
-        let start = mapped_at(pid, name, inode).unwrap();
-        assert!(start > 0 && start.is_multiple_of(4096));
-        assert!(!waits_on(pid, start));
+        let start = mapped_at(pid, name, inode, 7).unwrap().unwrap();
+        assert_eq!(start % PAGE as u64, 7);
+        let beyond = mapped_at(pid, name, inode, u64::MAX);
+        assert_eq!(beyond.unwrap(), None);
+        // This stack has a page; at 0 there never is one.
+        assert_ne!(has_page(pid, &raw const start as u64), Some(false));
+        assert_ne!(has_page(pid, 0), Some(true));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Finds the process behind a recorder and notices its end.
 //!
 //! A recorder knows its own pid, in its own pid namespace, and several
-//! namespaces use the same ones. Its process is one whose innermost pid this is
-//! and that maps the arena. Whether a process does can be hidden from us (it has
-//! made itself undumpable, or runs as another user): then what everybody may see
-//! has to speak for it. A process that is older than the recording is never it.
+//! namespaces use the same ones. Its process is the one whose innermost pid this
+//! is and that has the page of the arena in which it introduced itself: no other
+//! touches that, and a fork does not copy page tables of shared memory. Whether
+//! it has can be hidden from us (it has made itself undumpable, or runs as another
+//! user): then what everybody may see has to speak for it. A process that is older
+//! than the recording is never it.
 
 use std::ffi::OsString;
 use std::io;
@@ -53,8 +55,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) command: &'a [OsString],
     /// It is a forked child, whose process has had no image before.
     pub(crate) is_fork: bool,
-    /// Where in the arena the futex is on which it waits a moment to be found.
-    pub(crate) futex: u64,
+    /// Where in the arena it wrote that.
+    pub(crate) written_at: u64,
 }
 
 /// What is known of a process in our own namespace.
@@ -125,7 +127,7 @@ impl Search {
     /// Finds the process whose recorder introduces itself.
     pub(crate) fn find(&self, wanted: Wanted<'_>, known: &impl Known) -> Found {
         let pid = wanted.pid;
-        if self.is_plainly(wanted, known)
+        if self.is_plainly(wanted)
             && let Some(handle) = open(pid)
         {
             let watch = Watch::Process(handle);
@@ -148,43 +150,35 @@ impl Search {
                 }
             }
         }
-        if let Some(pid) = self.one_of(&best, wanted.futex)
+        // Of several that are alike none is better than the wrong one.
+        if let [pid] = best[..]
             && let Some(handle) = open(pid)
         {
             let watch = Watch::Process(handle);
             return Found { pid, watch };
         }
-        let watch = match hidden {
+        let is_alive = |pid: &u32| self.young(*pid).is_some_and(|stat| !stat.is_dead());
+        let watch = match hidden || best.iter().any(is_alive) {
             true => Watch::Unseen,
             false => missing(pid),
         };
         Found { pid, watch }
     }
 
-    /// Of processes for which as much speaks, as of the first ones of containers
-    /// that were started alike, the one that waits on `futex`; else the first.
-    fn one_of(&self, candidates: &[u32], futex: u64) -> Option<u32> {
-        let waits = |pid: &&u32| {
-            let arena = process::mapped_at(**pid, ARENA_NAME, self.arena_inode);
-            arena.is_some_and(|arena| process::waits_on(**pid, arena.wrapping_add(futex)))
-        };
-        let waiting = match candidates.len() {
-            0 | 1 => None,
-            _ => candidates.iter().find(waits),
-        };
-        waiting.or(candidates.first()).copied()
+    /// Whether the process has touched the page of the arena at `offset`; `None`
+    /// if it maps that and no more can be seen.
+    fn has_written(&self, pid: u32, offset: u64) -> io::Result<Option<bool>> {
+        let address = process::mapped_at(pid, ARENA_NAME, self.arena_inode, offset)?;
+        Ok(address.map_or(Some(false), |address| process::has_page(pid, address)))
     }
 
     /// Whether it is the process of our own namespace with that pid, without
     /// doubt: no other need be looked at.
-    fn is_plainly(&self, wanted: Wanted<'_>, known: &impl Known) -> bool {
+    fn is_plainly(&self, wanted: Wanted<'_>) -> bool {
         let pid = wanted.pid;
         process::namespace_pids(pid).is_some_and(|ids| ids == [pid])
-            && self
-                .young(pid)
-                .is_some_and(|stat| stat.parent == wanted.parent)
-            && !known.is_taken(pid)
-            && self.maps_arena(pid) == Some(true)
+            && self.young(pid).is_some()
+            && matches!(self.has_written(pid, wanted.written_at), Ok(Some(true)))
     }
 
     /// How much speaks for a process with the right innermost pid.
@@ -198,16 +192,23 @@ impl Search {
         let is_taken = known.is_taken(candidate);
         let same_command =
             !wanted.command.is_empty() && process::command(candidate) == wanted.command;
-        let basis = match self.maps_arena(candidate) {
-            Some(true) => 32,
+        let basis = match self.has_written(candidate, wanted.written_at) {
+            Ok(Some(true)) => return Rank::Points(64),
+            Ok(None) => 32,
             // A zombie maps nothing any more.
             _ if stat.is_dead() => match self.descends(candidate, known) {
                 true => 16,
                 false => return Rank::Not,
             },
-            Some(false) => return Rank::Not,
-            None if same_command || self.descends(candidate, known) => 8,
-            None => return Rank::Hidden,
+            // It may have been taken from it for want of memory.
+            Ok(Some(false)) if self.maps_arena(candidate) == Some(true) => return Rank::Hidden,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                match same_command || self.descends(candidate, known) {
+                    true => 8,
+                    false => return Rank::Hidden,
+                }
+            }
+            _ => return Rank::Not,
         };
         // Outside of its namespace the parent has no pid, or 0.
         let parent = process::namespace_pids(stat.parent).and_then(|ids| ids.last().copied());
@@ -255,7 +256,7 @@ enum Rank {
     Not,
     /// It may be the one: nothing of it can be seen.
     Hidden,
-    /// The more, the likelier.
+    /// The more, the likelier; 64 is certain.
     Points(u32),
 }
 
@@ -350,7 +351,7 @@ mod tests {
             parent: std::process::id(),
             command: &[],
             is_fork: false,
-            futex: 0,
+            written_at: 0,
         };
         Search::new(arena_inode).find(wanted, &Only(std::process::id()))
     }
