@@ -107,7 +107,7 @@ impl Recording {
         image.own_pid = start.pid;
         image.executable = executable;
         image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
-        self.end_replaced(&image);
+        self.end_replaced(&mut image);
         self.book.next_image += 1;
         self.admit(slot, image, introduction);
     }
@@ -231,8 +231,9 @@ impl Recording {
         );
     }
 
-    /// Ends the living image of the process in which `image` has come up.
-    fn end_replaced(&mut self, image: &Image) {
+    /// Ends the living image of the process in which `image` has come up. If the
+    /// process is gone already, that one knows its pid.
+    fn end_replaced(&mut self, image: &mut Image) {
         let replaced: Vec<usize> = self
             .living()
             .filter(|slot| {
@@ -240,6 +241,11 @@ impl Recording {
                 of_slot.is_some_and(|it| it.is_replaced_by(image))
             })
             .collect();
+        if let [slot] = replaced[..]
+            && let Some(pid) = self.slots[slot].image().map(|image| image.pid)
+        {
+            image.pid = pid;
+        }
         for slot in replaced {
             self.finish_replaced(slot);
         }

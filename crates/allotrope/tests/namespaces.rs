@@ -185,7 +185,10 @@ fn two_containers_at_once() {
             let exit = json!({ "status": status });
             assert_eq!(*leaf.exit(), exit, "{flags}: {}", report.summary());
         }
-        assert_ne!(leaves[0].json["pid"], leaves[1].json["pid"]);
+        // One that is gone before the collector has looked for it is known by
+        // the pid that it had within.
+        let pids = [&leaves[0], &leaves[1]].map(|leaf| leaf.json["pid"].clone());
+        assert!(pids[0] != pids[1] || pids[0] == 1, "{pids:?}");
     }
 }
 
