@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(thread_name(pid, pid, true), thread_name(pid, pid, false));
         assert!(!is_in_inner_namespace(pid));
         assert!(other_namespaces(pid).is_empty());
-        assert_eq!(command(pid)[0], std::env::args().next().unwrap());
+        assert_eq!(command(pid)[0], std::env::args_os().next().unwrap());
         assert!(resident_bytes(pid).unwrap() > 4096);
         assert!(all().contains(&pid));
         assert_eq!(namespace_pids(pid).unwrap()[0], pid);
