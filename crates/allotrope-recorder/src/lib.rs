@@ -45,6 +45,7 @@ mod hooks;
 mod image;
 mod interface;
 mod kept;
+mod loader_tables;
 mod modules;
 mod namespaces;
 mod next;

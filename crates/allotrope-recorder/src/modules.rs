@@ -435,6 +435,11 @@ struct FindObject {
     reserved: [u64; 7],
 }
 
+/// Where the module lies that lies at `address` now.
+pub fn range_at(address: u64) -> Option<core::ops::Range<u64>> {
+    at_address(address).map(|module| module.start..module.end)
+}
+
 /// The module that lies at `address` now.
 fn at_address(address: u64) -> Option<Module> {
     let find = next::address(Function::DlFindObject);

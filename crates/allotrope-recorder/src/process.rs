@@ -15,6 +15,7 @@ use crate::counts;
 use crate::early;
 use crate::events;
 use crate::image;
+use crate::loader_tables;
 use crate::modules::{self, Table};
 use crate::next::{self, Function};
 use crate::remarks;
@@ -276,6 +277,7 @@ pub fn start() -> bool {
     }
     slot().lost[Loss::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
     STATE.store(RECORDING, Release);
+    loader_tables::begin();
     modules::remark_on_unseen();
     true
 }

@@ -148,3 +148,49 @@ fn names_of_threads_are_shown() {
     assert!(shown.contains("spinner-one"), "{shown}");
     assert!(shown.contains("spinner-two"), "{shown}");
 }
+
+/// What glibc allocates for a thread is as large as in a program without the
+/// recorder, whose own thread-local storage is one module's more.
+#[test]
+fn thread_vectors_are_as_large_as_without_the_recorder() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let library = folder.path().join("liblogs.so");
+    let made = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(support::compile::source_path("logs_calloc.c"))
+        .status();
+    assert!(made.is_ok_and(|made| made.success()), "it can be compiled");
+    let program = compiled("thread_vectors.c");
+    let plain = support::run(
+        std::process::Command::new(&program).env("LD_PRELOAD", &library),
+        b"",
+    );
+    let logged = String::from_utf8_lossy(&plain.stderr).into_owned();
+    let sizes: Vec<u64> = logged
+        .lines()
+        .map(|line| line.parse().unwrap_or_else(|_| panic!("{logged}")))
+        .collect();
+    if sizes.is_empty() {
+        return support::skip("this loader does not allocate them by calloc");
+    }
+    assert_eq!(sizes.len(), 5, "{logged}");
+    for option in ["--quiet", "--counts-only"] {
+        let report = record(&program)
+            .option(option)
+            .run()
+            .expect_status(0)
+            .report();
+        let process = report.only();
+        if option == "--counts-only" {
+            let expected = sizes.iter().sum::<u64>() + 7 * 160;
+            assert_eq!(process.total("allocated_bytes"), expected);
+            continue;
+        }
+        let started = process.under("start_threads");
+        let made = process.under("make_pairs");
+        assert_eq!(started.allocations, 5);
+        assert_eq!(started.bytes, sizes.iter().sum::<u64>());
+        assert_eq!((made.allocations, made.bytes), (7, 7 * 160));
+    }
+}

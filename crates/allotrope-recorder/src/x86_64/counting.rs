@@ -11,6 +11,7 @@ use core::sync::atomic::AtomicU64;
 use allotrope_ring::layout::EntryCounters;
 
 use crate::hooks::{self, entry};
+use crate::loader_tables;
 use crate::next::{self, Function};
 
 /// Adds to a counter that this thread alone writes.
@@ -83,6 +84,9 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         "mov rdx, rdi",
         // A product that is too large makes the call fail.
         "imul rdx, rsi",
+        "cmp rsi, {slot}",
+        "je 4f",
+        "5:",
         "push rdx",
         ".cfi_def_cfa_offset 16",
         "call qword ptr [rip + {next} + {calloc}]",
@@ -106,7 +110,17 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         "pop rax",
         ".cfi_def_cfa_offset 8",
         "ret",
+        // See `entry::calloc`.
+        "4:",
+        "mov rcx, [rsp]",
+        "sub rcx, [rip + {loader}]",
+        "cmp rcx, [rip + {loader} + 8]",
+        "jae 5b",
+        "sub rdx, {slot}",
+        "jmp 5b",
         ".cfi_endproc",
+        slot = const loader_tables::SLOT_BYTES,
+        loader = sym loader_tables::LOADER,
         next = sym next::NEXT,
         calloc = const next_at(Function::Calloc),
         entry = const entry::CALLOC,

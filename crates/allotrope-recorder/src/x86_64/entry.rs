@@ -8,7 +8,7 @@ use core::arch::naked_asm;
 use core::ffi::c_void;
 
 use super::counting;
-use crate::{counts, hooks, reported};
+use crate::{counts, hooks, loader_tables, reported};
 
 macro_rules! entry {
     ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
@@ -101,6 +101,9 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         "mov rdx, rdi",
         // A product that is too large makes the call fail.
         "imul rdx, rsi",
+        "cmp rsi, {slot}",
+        "je 4f",
+        "5:",
         "push rdx",
         ".cfi_adjust_cfa_offset 8",
         "call rax",
@@ -118,7 +121,18 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         "jmp {early}",
         "3:",
         "ret",
+        // Perhaps a table of the loader's, with a slot for this library.
+        "4:",
+        ".cfi_adjust_cfa_offset -8",
+        "mov rcx, [rsp]",
+        "sub rcx, [rip + {loader}]",
+        "cmp rcx, [rip + {loader} + 8]",
+        "jae 5b",
+        "sub rdx, {slot}",
+        "jmp 5b",
         ".cfi_endproc",
+        slot = const loader_tables::SLOT_BYTES,
+        loader = sym loader_tables::LOADER,
         mode = sym counts::MODE,
         counting = sym counting::calloc,
         table = sym crate::next::NEXT,
