@@ -314,7 +314,7 @@ unsafe fn walk_off_stack(thread: *mut Thread, sp: *const u64, bp: u64) -> Option
     unsafe {
         match led_off_stack(thread, sp, bp) {
             (Led::Again, _) => walk(thread, sp, bp, states(Thread::guarded(thread))),
-            (Led::General, _) => general_walk(thread, caller(sp, bp)),
+            (Led::General, _) => general_walk(thread, sp, bp),
             (Led::Done, id) => Some(id),
             (Led::NoRoom, _) => None,
         }
@@ -438,7 +438,7 @@ unsafe fn conclude(
     unsafe {
         let guarded = Thread::guarded(thread);
         let end = match reached {
-            Reached::Rare => return general_walk(thread, caller(sp, bp)),
+            Reached::Rare => return general_walk(thread, sp, bp),
             Reached::Kept(_) => {
                 // The stack has grown past the limit: cut it there. Without
                 // kept states the walk does so.
@@ -493,10 +493,11 @@ struct GeneralWalk {
 
 /// The walk over frames that need more than rsp and rbp. Nothing is kept.
 #[cold]
-unsafe fn general_walk(thread: *mut Thread, start: Frame) -> Option<u32> {
+unsafe fn general_walk(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u32> {
     let mut walk = GeneralWalk {
         thread,
-        start,
+        // SAFETY: as `walk`.
+        start: unsafe { caller(sp, bp) },
         // SAFETY: the thread's own state.
         limit: unsafe { (*thread).depth_limit } as usize,
         walked: general::Walked {

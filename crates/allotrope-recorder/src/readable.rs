@@ -5,7 +5,7 @@
 //! words may be anything; a module's tables may have been unmapped, protected or
 //! cut off with their file. A load there would end the program.
 
-use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
 
 use crate::arch;
 use crate::arch::syscall::{call, number};
@@ -219,9 +219,10 @@ fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
     } else {
         own.first_start
     };
+    let limit = stack_limit();
     let depth = end.checked_sub(sp)?;
     if sp < known {
-        if depth > NOTHING_ELSE && depth > stack_limit()? {
+        if depth > NOTHING_ELSE.max(limit) {
             return None;
         }
         let start = page_of(sp);
@@ -233,8 +234,15 @@ fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
     Some((own.first_start, end))
 }
 
-/// How large the first stack can become, in bytes.
-fn stack_limit() -> Option<u64> {
+/// How large the first stack can become, in bytes; 0: it cannot be known. The kernel is
+/// asked once, as early as any stack is looked at: a sandbox may forbid it later.
+fn stack_limit() -> u64 {
+    const UNKNOWN: u64 = u64::MAX - 1;
+    static LIMIT: AtomicU64 = AtomicU64::new(UNKNOWN);
+    let known = LIMIT.load(Relaxed);
+    if known != UNKNOWN {
+        return known;
+    }
     let mut limit = [0_u64; 2];
     let arguments = [
         0,
@@ -245,5 +253,8 @@ fn stack_limit() -> Option<u64> {
         0,
     ];
     // SAFETY: the kernel fills the structure of two words.
-    (unsafe { call(number::PRLIMIT64, arguments) } == 0).then_some(limit[0])
+    let is_known = unsafe { call(number::PRLIMIT64, arguments) } == 0;
+    let limit = if is_known { limit[0] } else { 0 };
+    LIMIT.store(limit, Relaxed);
+    limit
 }
