@@ -424,7 +424,7 @@ pub unsafe extern "C" fn posix_memalign(
     let next = next!(PosixMemalign as Next, libc::ENOMEM);
     // SAFETY: as `malloc`.
     unsafe {
-        let error = next(result, alignment, size);
+        let error = thread::call_allocator(sp, || next(result, alignment, size));
         if error == 0 && !(*result).is_null() {
             record_aligned(entry::POSIX_MEMALIGN, *result, alignment, size, sp, bp);
         }
@@ -459,7 +459,7 @@ pub unsafe extern "C" fn aligned_alloc(
     });
     // SAFETY: as `malloc`.
     unsafe {
-        let block = next(alignment, size);
+        let block = thread::call_allocator(sp, || next(alignment, size));
         if !block.is_null() {
             record_aligned(entry::ALIGNED_ALLOC, block, alignment, size, sp, bp);
         }
@@ -479,7 +479,7 @@ pub unsafe extern "C" fn memalign(
     });
     // SAFETY: as `malloc`.
     unsafe {
-        let block = next(alignment, size);
+        let block = thread::call_allocator(sp, || next(alignment, size));
         if !block.is_null() {
             record_aligned(entry::MEMALIGN, block, alignment, size, sp, bp);
         }
@@ -491,7 +491,7 @@ pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
     let next = next!(Valloc as Allocate, ptr::null_mut());
     // SAFETY: as `malloc`.
     unsafe {
-        let block = next(size);
+        let block = thread::call_allocator(sp, || next(size));
         if !block.is_null() {
             record_aligned(
                 entry::VALLOC,
@@ -510,7 +510,7 @@ pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c
     let next = next!(Pvalloc as Allocate, ptr::null_mut());
     // SAFETY: as `malloc`.
     unsafe {
-        let block = next(size);
+        let block = thread::call_allocator(sp, || next(size));
         if !block.is_null() {
             record_aligned(
                 entry::PVALLOC,
@@ -556,34 +556,19 @@ unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOn
 
 pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
     // Old programs only; the C library keeps it as another name of `free`.
-    let free = next!(Free as Release);
     let cfree = next::address(Function::Cfree);
-    // SAFETY: as `malloc`; `dlsym` found `cfree`.
-    unsafe {
-        release(entry::CFREE, block, sp, |block| {
-            if cfree == 0 {
-                free(block);
-            } else {
-                core::mem::transmute::<usize, Release>(cfree)(block);
-            }
-        });
-    }
+    // SAFETY: as `malloc`; `dlsym` found a function of this type.
+    unsafe { release_by::<Release>(entry::CFREE, cfree, block, sp, |cfree| cfree(block)) }
 }
 
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
-    // C23; without a next one it is `free` by definition.
     type Next = unsafe extern "C" fn(*mut c_void, usize);
-    let free = next!(Free as Release);
     let sized = next::address(Function::FreeSized);
-    // SAFETY: as `malloc`.
+    // SAFETY: as `malloc`; `dlsym` found a function of this type.
     unsafe {
-        release(entry::FREE_SIZED, block, sp, |block| {
-            if sized == 0 {
-                free(block);
-            } else {
-                core::mem::transmute::<usize, Next>(sized)(block, size);
-            }
-        });
+        release_by::<Next>(entry::FREE_SIZED, sized, block, sp, |sized| {
+            sized(block, size)
+        })
     }
 }
 
@@ -595,15 +580,36 @@ pub unsafe extern "C" fn free_aligned_sized(
     _: u64,
 ) {
     type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
-    let free = next!(Free as Release);
     let sized = next::address(Function::FreeAlignedSized);
-    // SAFETY: as `malloc`.
+    let call = |sized: Next| {
+        // SAFETY: as `malloc`.
+        unsafe { sized(block, alignment, size) }
+    };
+    // SAFETY: `dlsym` found a function of this type.
+    unsafe { release_by::<Next>(entry::FREE_ALIGNED_SIZED, sized, block, sp, call) }
+}
+
+/// By one of the other names of `free`, at `address`: the allocator may make it a
+/// call of `free`, as glibc 2.43 does of C23's, which is no second deallocation.
+/// Without such a function it is `free` by definition.
+#[inline(always)]
+unsafe fn release_by<F>(
+    entry: u8,
+    address: usize,
+    block: *mut c_void,
+    sp: *const u64,
+    call: impl FnOnce(F),
+) {
+    const { assert!(size_of::<F>() == size_of::<usize>()) };
+    let free = next!(Free as Release);
+    // SAFETY: the caller vouches for the type of what is at the address.
     unsafe {
-        release(entry::FREE_ALIGNED_SIZED, block, sp, |block| {
-            if sized == 0 {
+        release(entry, block, sp, |block| {
+            if address == 0 {
                 free(block);
             } else {
-                core::mem::transmute::<usize, Next>(sized)(block, alignment, size);
+                let function = core::mem::transmute_copy::<usize, F>(&address);
+                thread::call_allocator(sp, || call(function));
             }
         });
     }

@@ -315,8 +315,23 @@ impl Range {
     }
 }
 
-static ALLOCATOR: Range = Range::unknown();
 static HOOKS: Range = Range::unknown();
+static RECORDER: Range = Range::unknown();
+
+/// The functions of an allocator that it may make calls of others, and the one whose
+/// module is the allocator's if any is. They may be defined in several modules.
+const ALLOCATOR: [Function; 9] = [
+    Function::Malloc,
+    Function::PosixMemalign,
+    Function::AlignedAlloc,
+    Function::Memalign,
+    Function::Valloc,
+    Function::Pvalloc,
+    Function::Cfree,
+    Function::FreeSized,
+    Function::FreeAlignedSized,
+];
+static ALLOCATORS: [Range; ALLOCATOR.len()] = [const { Range::unknown() }; ALLOCATOR.len()];
 
 /// `code` lies in the library with the hooks of operators.
 pub fn note_hooks(code: u64) {
@@ -324,10 +339,16 @@ pub fn note_hooks(code: u64) {
 }
 
 /// Whether a call that returns to this address is the allocator's own: made by
-/// it, or as its last act for a hook of operators.
+/// it, or as its last act for a hook of operators or of the recorder's own.
 pub fn is_allocator(return_address: u64) -> bool {
-    ALLOCATOR.set_once(next::address(Function::Malloc) as u64);
-    ALLOCATOR.contains(return_address) || HOOKS.contains(return_address)
+    RECORDER.set_once((&raw const GENERATION) as u64);
+    if RECORDER.contains(return_address) || HOOKS.contains(return_address) {
+        return true;
+    }
+    ALLOCATOR.iter().zip(&ALLOCATORS).any(|(function, range)| {
+        range.set_once(next::address(*function) as u64);
+        range.contains(return_address)
+    })
 }
 
 /// Remarks on what keeps this program's allocations from being seen, or some

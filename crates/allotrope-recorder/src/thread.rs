@@ -286,6 +286,39 @@ pub unsafe fn enter_allocator(sp: usize) {
     }
 }
 
+/// Makes a call of the next allocator's in which the allocator may call another one
+/// of the functions that the recorder stands before: that is part of this call, and
+/// not recorded. `sp` is the hook's.
+#[inline(always)]
+pub unsafe fn call_allocator<T>(sp: *const u64, call: impl FnOnce() -> T) -> T {
+    // SAFETY: `enter` gives this thread's own state; at the end no hook of it is at
+    // work.
+    unsafe {
+        let mark = sp as usize | IN_ALLOCATOR;
+        let thread = enter(sp as usize);
+        if thread.is_null() {
+            // Nothing is recorded, or this is itself such an inner call.
+            return call();
+        }
+        let outer = (*thread).idle;
+        (*thread).idle = mark;
+        leave(thread);
+        if counts::is_on() {
+            counts::detach();
+        }
+        let result = call();
+        // A jump may have left it, and a later call found that.
+        if (*thread).idle == mark {
+            (*thread).idle = outer;
+            leave(thread);
+            if counts::is_on() && outer == 0 {
+                counts::attach(thread);
+            }
+        }
+        result
+    }
+}
+
 /// It ends.
 pub unsafe fn leave_allocator() {
     let thread = thread_slot::get();

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{compiled, record};
+use support::{compiled, compiled_with, record};
 
 /// Where Debian puts the allocators, with the packages that bring them.
 /// mimalloc is not among them: Debian's ends this program, recorded or not.
@@ -100,4 +100,41 @@ fn calls_of_jemallocs_own() {
         assert_eq!(seen, (allocations, bytes, leaked), "{function}");
     }
     assert_eq!(process.total("reallocations"), 1);
+}
+
+/// An allocator that makes a function a call of another, as glibc 2.43 does with C23's:
+/// `programs/sized.c`.
+fn expect_sized_truth(form: &str, option: &str) {
+    let library = compiled_with("sized_library.c", &["-shared", "-fPIC", form]);
+    let program = compiled_with("sized.c", &["-fno-builtin", "-ldl"]);
+    let report = record(program)
+        .env("LD_PRELOAD", library)
+        .option(option)
+        .run()
+        .expect_status(0)
+        .report();
+    let process = report.only();
+    let said = format!("{form} {option}: {}", report.summary());
+    assert_eq!(process.number("lost_events"), 0, "{said}");
+    let found = ["allocations", "deallocations", "allocated_bytes"].map(|it| process.total(it));
+    let bytes = 500_500 + 64_000 + 1600 + 12_800 + 300;
+    assert_eq!(found, [1802, 1802, bytes], "{said}");
+}
+
+#[test]
+fn sized_deallocations_that_jump_to_free() {
+    expect_sized_truth("-DJUMPING", "-q");
+    expect_sized_truth("-DJUMPING", "--counts-only");
+}
+
+#[test]
+fn sized_deallocations_that_call_free() {
+    expect_sized_truth("-DCALLING", "-q");
+    expect_sized_truth("-DCALLING", "--counts-only");
+}
+
+#[test]
+fn sized_deallocations_of_their_own() {
+    expect_sized_truth("-DSEPARATE", "-q");
+    expect_sized_truth("-DSEPARATE", "--counts-only");
 }
