@@ -61,6 +61,8 @@ pub enum Obstacle {
     Operators(String),
     /// It opened a library in a namespace of its own; the library's path.
     Namespace(String),
+    /// It opens libraries with `RTLD_DEEPBIND`, which do not find the recorder.
+    DeepBinding,
     /// Nothing in the file explains it.
     Unknown,
 }
@@ -84,6 +86,7 @@ impl Obstacle {
             remark::ADDRESS_SANITIZER => Self::AddressSanitizer,
             remark::OPERATORS => Self::Operators(path()),
             remark::NAMESPACE => Self::Namespace(path()),
+            remark::DEEP_BINDING => Self::DeepBinding,
             _ => Self::Unknown,
         }
     }
@@ -104,7 +107,10 @@ impl Obstacle {
 
     /// Whether only a part of what the process allocates is not seen.
     pub fn is_partial(&self) -> bool {
-        matches!(self, Self::Operators(_) | Self::Namespace(_))
+        matches!(
+            self,
+            Self::Operators(_) | Self::Namespace(_) | Self::DeepBinding
+        )
     }
 
     /// One sentence: why, and what to do.
@@ -129,6 +135,7 @@ impl Obstacle {
             Self::AddressSanitizer => "it loads AddressSanitizer's library, which ends a program in which the recorder's is loaded before it; record a build without -fsanitize=address, or set ASAN_OPTIONS=verify_asan_link_order=0".into(),
             Self::Operators(path) => format!("its allocator {path} defines C++'s operators new and delete, which are recorded only where the recording's first program is linked against such an allocator; record the program directly"),
             Self::Namespace(path) => format!("{path} was opened with dlmopen, in a namespace with a C library of its own, whose allocations are not seen; open it with dlopen for the recording"),
+            Self::DeepBinding => "libraries that it opened with RTLD_DEEPBIND call the C library's malloc, which is not this program's, so their allocations are not seen; record it without the allocator that was preloaded, or open them without the flag".into(),
             Self::Unknown => "its recorder did not report; perhaps its environment was cleared (LD_PRELOAD and ALLOTROPE_ARENA have to reach it) or it ended at once; run `allotrope doctor` on it".into(),
         }
     }

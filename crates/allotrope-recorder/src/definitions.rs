@@ -89,6 +89,23 @@ pub unsafe fn first(first: *const LinkMap, name: &CStr) -> Option<u64> {
 
 /// Address of the definition of `name` in a module, if it has one.
 unsafe fn in_module(map: &LinkMap, name: &CStr) -> Option<u64> {
+    // SAFETY: passed on; `find` gives a symbol of the module's table.
+    unsafe {
+        let symbol = find(map, name, |symbol| symbol.st_value != 0)?;
+        Some(map.bias.wrapping_add((*symbol).st_value))
+    }
+}
+
+/// The definition of `name` in a module's table that is meant, for there may be
+/// several of different versions.
+///
+/// # Safety
+/// `map` is a member of the loader's list, whose module stays mapped.
+pub unsafe fn find(
+    map: &LinkMap,
+    name: &CStr,
+    is_meant: impl Fn(&libc::Elf64_Sym) -> bool,
+) -> Option<*const libc::Elf64_Sym> {
     let (mut strings, mut symbols, mut hash, mut gnu_hash) = (0, 0, 0, 0);
     let mut entry = map.dynamic;
     if entry.is_null() {
@@ -121,9 +138,9 @@ unsafe fn in_module(map: &LinkMap, name: &CStr) -> Option<u64> {
         let definition = |index: u32| {
             let symbol = &*(symbols as *const libc::Elf64_Sym).add(index as usize);
             let is_it = symbol.st_shndx != SHN_UNDEF
-                && symbol.st_value != 0
-                && CStr::from_ptr((strings + u64::from(symbol.st_name)) as *const c_char) == name;
-            is_it.then(|| map.bias.wrapping_add(symbol.st_value))
+                && CStr::from_ptr((strings + u64::from(symbol.st_name)) as *const c_char) == name
+                && is_meant(symbol);
+            is_it.then_some(&raw const *symbol)
         };
         if gnu_hash != 0 {
             by_gnu_hash(gnu_hash as *const u32, name.to_bytes(), definition)
@@ -142,8 +159,8 @@ unsafe fn in_module(map: &LinkMap, name: &CStr) -> Option<u64> {
 unsafe fn by_gnu_hash(
     table: *const u32,
     name: &[u8],
-    definition: impl Fn(u32) -> Option<u64>,
-) -> Option<u64> {
+    definition: impl Fn(u32) -> Option<*const libc::Elf64_Sym>,
+) -> Option<*const libc::Elf64_Sym> {
     // Bernstein's hash, as the loader has it (`dl_new_hash`).
     let wanted = name.iter().fold(5381u32, |hash, byte| {
         hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
@@ -163,9 +180,9 @@ unsafe fn by_gnu_hash(
         loop {
             let hash = *chain.add((index - first) as usize);
             if hash | 1 == wanted | 1
-                && let Some(address) = definition(index)
+                && let Some(symbol) = definition(index)
             {
-                return Some(address);
+                return Some(symbol);
             }
             if hash & 1 != 0 {
                 return None;
@@ -180,8 +197,8 @@ unsafe fn by_gnu_hash(
 unsafe fn by_hash(
     table: *const u32,
     name: &[u8],
-    definition: impl Fn(u32) -> Option<u64>,
-) -> Option<u64> {
+    definition: impl Fn(u32) -> Option<*const libc::Elf64_Sym>,
+) -> Option<*const libc::Elf64_Sym> {
     // System V ABI, figure 5-13 ("Hashing Function").
     let wanted = name.iter().fold(0u32, |hash, byte| {
         let hash = (hash << 4).wrapping_add(u32::from(*byte));
@@ -200,8 +217,8 @@ unsafe fn by_hash(
             if index == 0 || index >= chains {
                 return None;
             }
-            if let Some(address) = definition(index) {
-                return Some(address);
+            if let Some(symbol) = definition(index) {
+                return Some(symbol);
             }
             index = *chain.add(index as usize);
         }

@@ -16,7 +16,8 @@
 //! does, including what becomes of it after `fork`; [`early`] keeps what comes
 //! before that is possible; [`modules`] knows what code is mapped. [`client`]
 //! is what programs call on purpose: [`windows`] and [`quiet`]. [`execution`]
-//! sees to programs that are run next, [`remarks`] tells of what cannot be
+//! sees to programs that are run next, [`deep_binding`] to libraries that would not find the
+//! recorder, [`remarks`] tells of what cannot be
 //! recorded.
 //!
 //! # Safety
@@ -37,6 +38,7 @@ mod arena_client;
 mod capture;
 mod client;
 mod counts;
+mod deep_binding;
 mod definitions;
 mod early;
 mod events;

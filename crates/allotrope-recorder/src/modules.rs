@@ -445,6 +445,16 @@ fn remark_on_namespaces() {
     }
 }
 
+/// What the loader knows of the module at an address.
+pub fn link_map_at(address: u64) -> Option<*const LinkMap> {
+    let find = next::address(Function::DlFindObject);
+    if find == 0 {
+        return None;
+    }
+    let result = ask_loader(find, address)?;
+    Some(result.link_map)
+}
+
 /// `struct dl_find_object` (`dlfcn.h`).
 #[repr(C)]
 struct FindObject {
@@ -474,7 +484,8 @@ fn at_address(address: u64) -> Option<Module> {
     Some(module)
 }
 
-fn find_object(find: usize, address: u64) -> Option<Module> {
+/// `_dl_find_object`, which lies at `find`.
+fn ask_loader(find: usize, address: u64) -> Option<FindObject> {
     let mut result = FindObject {
         flags: 0,
         map_start: 0,
@@ -487,9 +498,15 @@ fn find_object(find: usize, address: u64) -> Option<Module> {
     // (glibc manual, "Dynamic Linker Introspection").
     unsafe {
         let find: unsafe extern "C" fn(u64, *mut FindObject) -> c_int = core::mem::transmute(find);
-        if find(address, &raw mut result) != 0 || result.link_map.is_null() {
-            return None;
-        }
+        let is_found = find(address, &raw mut result) == 0 && !result.link_map.is_null();
+        is_found.then_some(result)
+    }
+}
+
+fn find_object(find: usize, address: u64) -> Option<Module> {
+    let result = ask_loader(find, address)?;
+    // SAFETY: the loader's own, alive while the module is mapped.
+    unsafe {
         let mut module = Module {
             start: result.map_start,
             end: result.map_end,

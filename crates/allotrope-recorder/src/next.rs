@@ -28,6 +28,8 @@ pub enum Function {
     FreeAlignedSized,
     Exit,
     UnderscoreExit,
+    Dlopen,
+    Dlmopen,
     Dlclose,
     Execve,
     Execv,
@@ -49,7 +51,7 @@ pub enum Function {
     Prctl,
 }
 
-const NAMES: [&core::ffi::CStr; 33] = [
+const NAMES: [&core::ffi::CStr; 35] = [
     c"malloc",
     c"calloc",
     c"realloc",
@@ -64,6 +66,8 @@ const NAMES: [&core::ffi::CStr; 33] = [
     c"free_aligned_sized",
     c"_Exit",
     c"_exit",
+    c"dlopen",
+    c"dlmopen",
     c"dlclose",
     c"execve",
     c"execv",
@@ -95,6 +99,11 @@ static STATE: AtomicU8 = AtomicU8::new(0);
 #[inline(always)]
 pub fn address(function: Function) -> usize {
     NEXT[function as usize].load(Relaxed)
+}
+
+/// The name of a function.
+pub fn name(function: Function) -> &'static core::ffi::CStr {
+    NAMES[function as usize]
 }
 
 /// As [`address`], by the function's number.

@@ -70,6 +70,16 @@ pub unsafe fn replace_by_shared(at: *mut u8, descriptor: i32, bytes: usize) -> b
     address(unsafe { call(number::MMAP, arguments) }) == at
 }
 
+/// Changes what a mapping may be used for; `false` on failure.
+///
+/// # Safety
+/// Nobody needs what is taken away.
+pub unsafe fn protect(address: *mut u8, bytes: usize, protection: Protection) -> bool {
+    let arguments = [address as usize, bytes, protection as usize, 0, 0, 0];
+    // SAFETY: passed on.
+    unsafe { call(number::MPROTECT, arguments) == 0 }
+}
+
 /// A second mapping of shared memory, of `bytes` of its file from the page
 /// `from` on, which may be more than is mapped there; null on failure.
 pub fn map_again(from: *mut u8, bytes: usize) -> *mut u8 {

@@ -198,6 +198,8 @@ pub mod remark {
     pub const OPERATORS: u32 = 32;
     /// The module at the path was opened in a namespace of its own (`dlmopen`).
     pub const NAMESPACE: u32 = 33;
+    /// Libraries that it opens with `RTLD_DEEPBIND` do not find the recorder.
+    pub const DEEP_BINDING: u32 = 34;
 }
 
 /// Longest path in a remark, in bytes; of longer ones the end is told.

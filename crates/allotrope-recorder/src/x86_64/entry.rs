@@ -283,6 +283,42 @@ exec!(execle, Execle);
 exec!(fexecve, Fexecve);
 exec!(execveat, Execveat);
 
+/// A function that opens a library; `$flags` is where its flags are. It is jumped to:
+/// whose library calls it decides on where it looks.
+macro_rules! opening {
+    ($name:ident, $function:ident, $flags:literal) => {
+        /// See the function of this name in the C library's manual.
+        ///
+        /// # Safety
+        /// As the original.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        pub unsafe extern "C" fn $name() {
+            naked_asm!(
+                ".cfi_startproc",
+                "push rdi",
+                "push rsi",
+                "push rdx",
+                ".cfi_def_cfa_offset 32",
+                concat!("mov esi, ", $flags),
+                "mov edi, {function}",
+                "call {prepare}",
+                "pop rdx",
+                "pop rsi",
+                "pop rdi",
+                ".cfi_def_cfa_offset 8",
+                "jmp rax",
+                ".cfi_endproc",
+                function = const crate::next::Function::$function as usize,
+                prepare = sym crate::deep_binding::prepare,
+            )
+        }
+    };
+}
+
+opening!(dlopen, Dlopen, "esi");
+opening!(dlmopen, Dlmopen, "edx");
+
 /// Calls `function(argument)` on the stack that ends at `top`, and comes back.
 ///
 /// The frame is described by rbp, so that a signal handler's stack can be

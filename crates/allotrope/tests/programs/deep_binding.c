@@ -1,0 +1,58 @@
+/* Opens a library (deep_library.c) with RTLD_DEEPBIND, twice, bound late or at once
+ * ("lazy", "now"). Each time: its constructor makes a block of 10 bytes, which its
+ * destructor gives back; 300 times each
+ *   it makes a block of 20 bytes, the program frees it: library_makes;
+ *   the program makes one of 30, it frees it: program_makes;
+ *   it makes one of 2 times 40 bytes and frees it: library_clears;
+ *   the program makes one of 50, it makes 60 of it, the program frees that:
+ *   program_grows and library_grows;
+ *   it makes one of 70 in a place of its own, the program frees it: library_places.
+ * So 2 * 300 by each, and 2 by `constructed`; nothing is left. Its own `choice` is
+ * what it calls: it was opened so for that. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TIMES = 300 };
+
+int choice(void) { return 1; }
+
+static void *volatile block;
+
+__attribute__((noinline)) static void *program_makes(void) {
+    block = malloc(30);
+    return block;
+}
+
+__attribute__((noinline)) static void *program_grows(void) {
+    block = malloc(50);
+    return block;
+}
+
+int main(int count, char **arguments) {
+    int bound = strcmp(arguments[1], "now") == 0 ? RTLD_NOW : RTLD_LAZY;
+    for (int opening = 0; opening < 2; opening++) {
+        void *library = dlopen(arguments[2], bound | RTLD_DEEPBIND);
+        if (library == 0)
+            return 3;
+        int (*chosen)(void) = dlsym(library, "chosen");
+        void *(*makes)(size_t) = dlsym(library, "library_makes");
+        void *(*clears)(size_t) = dlsym(library, "library_clears");
+        void *(*grows)(void *, size_t) = dlsym(library, "library_grows");
+        void *(*places)(size_t) = dlsym(library, "library_places");
+        void (*frees)(void *) = dlsym(library, "library_frees");
+        if (chosen() != 2)
+            return 4;
+        for (int i = 0; i < TIMES; i++) {
+            free(makes(20));
+            frees(program_makes());
+            frees(clears(40));
+            free(grows(program_grows(), 60));
+            free(places(70));
+        }
+        if (dlclose(library) != 0)
+            return 5;
+    }
+    return 0;
+}
