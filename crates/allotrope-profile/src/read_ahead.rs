@@ -34,15 +34,14 @@ use turn::{Passing, Turn};
 
 /// Events of runs that are dispatched and not fetched yet: 4 MiB, and a run more.
 const EVENTS_AHEAD: usize = 1 << 17;
-/// When so few are left, more are dispatched. Not with each run that is fetched: to
-/// wake a thread takes about as long as to decode one.
-const FEW_AHEAD: usize = EVENTS_AHEAD / 2;
+/// When so many of them are queued, a helper thread is woken, which then does jobs until
+/// none is left. Not with each run that is fetched: to wake a thread takes about as
+/// long as to decode one.
+const WORTH_WAKING: usize = EVENTS_AHEAD / 2;
 /// Images with fewer events than this are not worth a thread.
 const WORTH_A_THREAD: u64 = 1 << 17;
 /// More threads would wait for whoever keeps the books.
 const MOST_THREADS: usize = 2;
-/// Buffers that are kept for the next runs.
-const MOST_SPARE: usize = 8;
 
 /// The runs of an image's streams. Belongs to the thread that replays; what the helper
 /// threads share is in `decoding` and `queue`.
@@ -89,7 +88,6 @@ struct Dispatched {
     /// Where the next job of a single stream gets the resolver; nothing where there are
     /// several streams.
     resolver: Option<Passing>,
-    spare: Vec<Decoded>,
 }
 
 /// How far a run is.
@@ -156,7 +154,6 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
                 first.clone().hand_on(resolver);
                 first
             }),
-            spare: Vec::new(),
         };
         Self {
             decoding: Decoding::new(source, timeline, subjects),
@@ -210,9 +207,7 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
     ) -> Result<(), ReplayError> {
         let promise = {
             let mut dispatched = self.dispatched.borrow_mut();
-            if dispatched.ahead <= FEW_AHEAD {
-                self.dispatch(&mut dispatched);
-            }
+            self.dispatch(&mut dispatched);
             // Only with the runs before it are its blocks known.
             while dispatched.resolver.is_some()
                 && matches!(dispatched.runs.get(number), Some(State::Undispatched))
@@ -224,13 +219,9 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
             return self.decoding.decode(handle, into);
         };
         let run = self.wait_for(&run);
-        let mut dispatched = self.dispatched.borrow_mut();
-        dispatched.ahead -= events + 1;
+        self.dispatched.borrow_mut().ahead -= events + 1;
         let run = run.unwrap_or(Err(ReplayError::NoSuchRun(number)))?;
-        let old = std::mem::replace(into, run);
-        if dispatched.spare.len() < MOST_SPARE {
-            dispatched.spare.push(old);
-        }
+        self.decoding.give_back(std::mem::replace(into, run));
         Ok(())
     }
 
@@ -245,7 +236,7 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => {}
             }
-            match self.next_job() {
+            match self.queue.take() {
                 Some(job) => self.decoding.run(job),
                 // All jobs are at work, this one among them: it sends, or hangs up.
                 None => return run.recv().ok(),
@@ -253,17 +244,18 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
         }
     }
 
-    /// A job for the replaying thread while it would wait.
-    fn next_job(&self) -> Option<Job<S::Handle>> {
-        self.queue.take().or_else(|| {
-            self.dispatch(&mut self.dispatched.borrow_mut());
-            self.queue.take()
-        })
-    }
-
     /// Dispatches as many runs as there may be.
     fn dispatch(&self, dispatched: &mut Dispatched) {
         while dispatched.ahead < dispatched.most && self.dispatch_next(dispatched) {}
+        let queued = self.queue.events();
+        let last = dispatched.next == self.order.len() && queued > 0;
+        if let Some(wake) = self.wake.take() {
+            if last || queued >= WORTH_WAKING {
+                // If no thread is left, the replaying one does all jobs.
+                let _ = wake.send(());
+            }
+            self.wake.set(Some(wake));
+        }
     }
 
     /// Dispatches the next run that is not; `false` if there is none.
@@ -272,13 +264,7 @@ impl<'a, S: TraceSource> ReadAhead<'a, S> {
             dispatched.next += 1;
             let is_new = matches!(dispatched.runs[listed.number], State::Undispatched);
             if is_new {
-                let job = dispatched.job(listed);
-                self.queue.add(job);
-                if let Some(wake) = self.wake.take() {
-                    // If no thread is left, the replaying one does all jobs.
-                    let _ = wake.send(());
-                    self.wake.set(Some(wake));
-                }
+                self.queue.add(dispatched.job(listed));
                 return true;
             }
         }
@@ -297,7 +283,7 @@ fn help<S: TraceSource>(
         woken.recv()
     };
     while next().is_ok() {
-        if let Some(job) = queue.take() {
+        while let Some(job) = queue.take() {
             decoding.run(job);
         }
     }
@@ -318,7 +304,7 @@ impl Dispatched {
         });
         Job {
             handle: listed.handle,
-            buffer: self.spare.pop().unwrap_or_default(),
+            events,
             turn,
             give,
         }

@@ -18,6 +18,9 @@ const WORTH_FINDING: usize = 16;
 /// In how many runs short-lived blocks are not looked for after one that had few.
 pub(super) const PASSED_OVER: u32 = 7;
 
+/// Buffers that are kept for the next runs.
+const MOST_SPARE: usize = 8;
+
 /// What all threads need to decode runs.
 pub(super) struct Decoding<'a, S> {
     source: &'a S,
@@ -28,12 +31,15 @@ pub(super) struct Decoding<'a, S> {
     pub(super) pass_over: AtomicU32,
     /// What short-lived blocks are found with, one for each thread that decodes.
     places: Mutex<Vec<Places>>,
+    /// Buffers for the next runs.
+    spare: Mutex<Vec<Decoded>>,
 }
 
 /// A run that is to be decoded.
 pub(super) struct Job<H> {
     pub handle: H,
-    pub buffer: Decoded,
+    /// Marks among them.
+    pub events: usize,
     /// Of a single stream.
     pub turn: Option<Turn>,
     /// To whom the run goes. Dropped without a message, it says that there is none.
@@ -41,7 +47,12 @@ pub(super) struct Job<H> {
 }
 
 /// Jobs that nobody has begun, in their order.
-pub(super) struct Queue<H>(Mutex<VecDeque<Job<H>>>);
+pub(super) struct Queue<H>(Mutex<Queued<H>>);
+
+struct Queued<H> {
+    jobs: VecDeque<Job<H>>,
+    events: usize,
+}
 
 impl<'a, S: TraceSource> Decoding<'a, S> {
     pub(super) fn new(source: &'a S, timeline: &'a Timeline, subjects: Subjects) -> Self {
@@ -51,6 +62,7 @@ impl<'a, S: TraceSource> Decoding<'a, S> {
             subjects,
             pass_over: AtomicU32::new(0),
             places: Mutex::default(),
+            spare: Mutex::default(),
         }
     }
 
@@ -58,11 +70,9 @@ impl<'a, S: TraceSource> Decoding<'a, S> {
     /// closed.
     pub(super) fn run(&self, job: Job<S::Handle>) {
         let Job {
-            handle,
-            mut buffer,
-            turn,
-            give,
+            handle, turn, give, ..
         } = job;
+        let mut buffer = locked(&self.spare).pop().unwrap_or_default();
         let run = self.decode(&handle, &mut buffer).map(|()| buffer);
         let Some(Turn { before, after }) = turn else {
             // Whoever wanted it may be gone.
@@ -74,6 +84,14 @@ impl<'a, S: TraceSource> Decoding<'a, S> {
             let resolved = run.and_then(|mut run| resolver.resolve(&mut run).map(|()| run));
             let _ = give.send(resolved);
             next = after.hand_on(resolver);
+        }
+    }
+
+    /// A buffer that is not needed any more.
+    pub(super) fn give_back(&self, buffer: Decoded) {
+        let mut spare = locked(&self.spare);
+        if spare.len() < MOST_SPARE {
+            spare.push(buffer);
         }
     }
 
@@ -100,41 +118,56 @@ impl<'a, S: TraceSource> Decoding<'a, S> {
             run.find_untold(None, self.timeline);
             return;
         }
-        let mut places = self.places().pop().unwrap_or_default();
+        let mut places = locked(&self.places).pop().unwrap_or_default();
         let found = run.find_untold(Some(&mut places), self.timeline);
-        self.places().push(places);
+        locked(&self.places).push(places);
         if found < run.events.len() / WORTH_FINDING {
             self.pass_over.store(PASSED_OVER, Relaxed);
         }
-    }
-
-    fn places(&self) -> MutexGuard<'_, Vec<Places>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<H> Queue<H> {
     pub(super) fn add(&self, job: Job<H>) {
-        self.jobs().push_back(job);
+        let mut queued = locked(&self.0);
+        queued.events += job.events;
+        queued.jobs.push_back(job);
     }
 
     /// The first job, if there is one.
     pub(super) fn take(&self) -> Option<Job<H>> {
-        self.jobs().pop_front()
+        let mut queued = locked(&self.0);
+        let job = queued.jobs.pop_front()?;
+        queued.events -= job.events;
+        Some(job)
     }
 
     pub(super) fn clear(&self) {
-        self.jobs().clear();
+        *locked(&self.0) = Queued::default();
     }
 
-    fn jobs(&self) -> MutexGuard<'_, VecDeque<Job<H>>> {
-        // Nobody panics while holding it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Events in all of them.
+    pub(super) fn events(&self) -> usize {
+        locked(&self.0).events
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nobody panics while holding one of these.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<H> Default for Queue<H> {
     fn default() -> Self {
         Self(Mutex::default())
+    }
+}
+
+impl<H> Default for Queued<H> {
+    fn default() -> Self {
+        Self {
+            jobs: VecDeque::new(),
+            events: 0,
+        }
     }
 }
