@@ -175,6 +175,8 @@ impl Recording {
                 start.origin = Origin::First;
             }
         }
+        let process = Process::new(image.pid_if_seen(), image.own_pid);
+        self.family.arrived(process, &start.executable);
         self.book.trace.write(&Record::ImageStart(start));
         if let Watch::Process(process) = &image.watch
             && self.watcher.add(process, slot as u64).is_err()
@@ -182,8 +184,6 @@ impl Recording {
             // The kernel has no memory for it.
             image.watch = Watch::Polled;
         }
-        let is_seen = image.pid_if_seen().is_some();
-        self.family.arrived(pid, image.own_pid, is_seen);
         self.slots[slot] = Slot::Image(Box::new(image));
         self.open_stream(introduction.lane, slot, introduction.claim);
         self.lanes[introduction.lane].cursor = introduction.cursor;

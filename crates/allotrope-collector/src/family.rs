@@ -104,17 +104,22 @@ impl Family {
         }
     }
 
-    /// An image of the process has come up, which has the pid `own_pid` in its
-    /// own namespace. `is_seen`: `pid` is not that one only for want of another.
-    pub(crate) fn arrived(&mut self, pid: u32, own_pid: u32, is_seen: bool) {
+    /// An image of `process` has come up, whose recorder says that it is
+    /// `executable`: what was noted of it before is void.
+    pub(crate) fn arrived(&mut self, process: Process, executable: &str) {
+        let pid = process.pid();
         let removed = self.unrecorded.remove(&pid);
         if removed.is_none() {
-            let of_process = |noted: &Noted| noted.own_pid == own_pid;
-            if let Some(index) = self.unfound.iter().rposition(of_process) {
+            let is_it = |noted: &Noted| match process.found {
+                // Processes of other namespaces have the same pid.
+                Some(_) => noted.is_of(process.own, Path::new(executable)),
+                None => noted.own_pid == process.own,
+            };
+            if let Some(index) = self.unfound.iter().rposition(is_it) {
                 self.unfound.remove(index);
-            } else if !is_seen {
+            } else if process.found.is_none() {
                 let mut noted = self.unrecorded.iter();
-                let found = noted.find(|(_, noted)| of_process(noted));
+                let found = noted.find(|(_, noted)| is_it(noted));
                 let pid = found.map(|(pid, _)| *pid);
                 pid.and_then(|pid| self.unrecorded.remove(&pid));
             }
@@ -378,6 +383,30 @@ mod tests {
         assert_eq!(family.latent().count(), 0);
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Two containers in which process 2 becomes another program.
+    #[test]
+    fn a_process_that_arrives_is_not_taken_for_one_of_another_namespace() {
+        let mut family = Family::new(String::new(), true);
+        let [one, other] = [51, 61].map(|outer| Process::new(Some(outer), 2));
+        let gone = Process::new(None, 2);
+        for process in [one, other, gone] {
+            let path = Some(PathBuf::from("/bin/a"));
+            family.note_unrecorded(process, path, "why");
+        }
+        assert!(family.is_unrecorded(51));
+        family.arrived(one, "/bin/a");
+        family.arrived(Process::new(Some(71), 2), "/bin/b");
+        // Its end is noted as well, once.
+        family.note_replaced(gone, PathBuf::from("a"));
+        let pids: Vec<u32> = family.take_unrecorded().iter().map(|it| it.pid).collect();
+        assert_eq!(pids, [2, 61]);
+
+        // It was found before, and is gone now.
+        family.note_unrecorded(one, None, "why");
+        family.arrived(gone, "/bin/a");
+        assert!(family.take_unrecorded().is_empty());
     }
 
     #[test]
