@@ -21,6 +21,19 @@ mod operators;
 mod recorder;
 mod sized;
 
+/// Looks everything up before the program runs: a look-up takes away what
+/// `dlerror` would tell the program of one of its own.
+extern "C" fn constructor() {
+    for next in operators::ALL {
+        next.prepare();
+    }
+    recorder::interface();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // No code here is meant to panic; a bug must not go on with wrong data.

@@ -32,23 +32,45 @@ impl Next {
         (found & !1, found & 1 != 0)
     }
 
+    /// Looks it up, where it is in sight, before it is called.
+    pub fn prepare(&self) {
+        let address = self.in_scope();
+        if !address.is_null() {
+            self.keep(address);
+        }
+    }
+
     #[cold]
     fn look_up(&self) -> usize {
-        // SAFETY: names are C strings; `dladdr` fills its structure.
+        let mut address = self.in_scope();
+        // SAFETY: names are C strings.
         unsafe {
-            let mut address = libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr());
             if address.is_null() {
                 address = in_runtime(self.name);
             }
-            if address.is_null() {
-                missing(self.name);
-            }
-            let malloc = libc::dlsym(libc::RTLD_NEXT, c"malloc".as_ptr());
-            let own = is_same_object(address, malloc);
-            let found = address as usize | usize::from(own);
-            self.found.store(found, Relaxed);
-            found
         }
+        if address.is_null() {
+            missing(self.name);
+        }
+        self.keep(address)
+    }
+
+    fn in_scope(&self) -> *mut c_void {
+        // SAFETY: names are C strings.
+        unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
+    }
+
+    fn keep(&self, address: *mut c_void) -> usize {
+        // The last look-up is one that succeeds: what an earlier one would have
+        // had `dlerror` say is gone with it.
+        // SAFETY: the name is a C string; `dladdr` fills its structure.
+        let own = unsafe {
+            let malloc = libc::dlsym(libc::RTLD_NEXT, c"malloc".as_ptr());
+            is_same_object(address, malloc)
+        };
+        let found = address as usize | usize::from(own);
+        self.found.store(found, Relaxed);
+        found
     }
 }
 

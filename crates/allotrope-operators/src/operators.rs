@@ -25,7 +25,7 @@ macro_rules! new {
         pub mod $name {
             use super::{Next, c_void, entry, recorder};
 
-            static NEXT: Next = Next::new($symbol);
+            pub static NEXT: Next = Next::new($symbol);
 
             pub unsafe extern "C" fn next(sp: *const u64) -> usize {
                 let (next, recorded) = NEXT.get();
@@ -67,6 +67,11 @@ macro_rules! new {
 macro_rules! delete {
     ($name:ident, $symbol:literal, $entry:ident) => {
         #[allow(non_snake_case)]
+        pub mod $name {
+            pub static NEXT: super::Next = super::Next::new($symbol);
+        }
+
+        #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name(
             block: *mut c_void,
             second: usize,
@@ -74,8 +79,7 @@ macro_rules! delete {
             sp: *const u64,
             _: u64,
         ) {
-            static NEXT: Next = Next::new($symbol);
-            let (next, recorded) = NEXT.get();
+            let (next, recorded) = $name::NEXT.get();
             // SAFETY: the next definition of this very function, called as it
             // was called.
             unsafe {
@@ -181,3 +185,27 @@ delete!(
     c"_ZdaPvmSt11align_val_t",
     OPERATOR_DELETE_ARRAY
 );
+
+/// All of them.
+pub static ALL: [&Next; 20] = [
+    &_Znwm::NEXT,
+    &_Znam::NEXT,
+    &_ZnwmRKSt9nothrow_t::NEXT,
+    &_ZnamRKSt9nothrow_t::NEXT,
+    &_ZnwmSt11align_val_t::NEXT,
+    &_ZnamSt11align_val_t::NEXT,
+    &_ZnwmSt11align_val_tRKSt9nothrow_t::NEXT,
+    &_ZnamSt11align_val_tRKSt9nothrow_t::NEXT,
+    &_ZdlPv::NEXT,
+    &_ZdlPvRKSt9nothrow_t::NEXT,
+    &_ZdlPvm::NEXT,
+    &_ZdlPvSt11align_val_t::NEXT,
+    &_ZdlPvSt11align_val_tRKSt9nothrow_t::NEXT,
+    &_ZdlPvmSt11align_val_t::NEXT,
+    &_ZdaPv::NEXT,
+    &_ZdaPvRKSt9nothrow_t::NEXT,
+    &_ZdaPvm::NEXT,
+    &_ZdaPvSt11align_val_t::NEXT,
+    &_ZdaPvSt11align_val_tRKSt9nothrow_t::NEXT,
+    &_ZdaPvmSt11align_val_t::NEXT,
+];

@@ -138,3 +138,24 @@ fn sized_deallocations_of_their_own() {
     expect_sized_truth("-DSEPARATE", "-q");
     expect_sized_truth("-DSEPARATE", "--counts-only");
 }
+
+/// What dlerror would have told the program is still there after the first calls
+/// of operators, which are looked up.
+#[test]
+fn an_error_of_dlsym_stays_the_programs_own() {
+    for (library, package) in ALLOCATORS {
+        let library = Path::new("/usr/lib/x86_64-linux-gnu").join(library);
+        if !library.exists() {
+            support::skip(&format!("{package} is not installed"));
+            continue;
+        }
+        let run = record(compiled("pending_error.cc")).env("LD_PRELOAD", &library);
+        let plain = run.plain();
+        assert_eq!(plain.status.code(), Some(0), "the case itself works");
+        let recorded = run.run().expect_status(0);
+        assert_eq!(
+            String::from_utf8_lossy(&recorded.stdout),
+            String::from_utf8_lossy(&plain.stdout)
+        );
+    }
+}
