@@ -323,7 +323,10 @@ impl Front {
         self.stopped = true;
         let front = std::process::id();
         self.collector.tell(&FromFront::FirstStopped { front });
-        signals::stop_like(signal);
+        // It may have been stopped with the program and continued just now.
+        if !self.job.is_continued() {
+            signals::stop_like(signal);
+        }
         self.collector.tell(&FromFront::FrontContinued);
     }
 

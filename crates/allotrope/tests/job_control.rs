@@ -61,6 +61,27 @@ fn wait_for_stop(child: &Child) -> i32 {
     }
 }
 
+/// Waits until a child of `record` is stopped, too.
+#[track_caller]
+fn wait_for_stopped_child(front: Pid) {
+    let deadline = Instant::now() + TIME_LIMIT;
+    let front = front.as_raw_nonzero();
+    let is_stopped = |pid: &str| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+        state.is_some_and(|state| state.starts_with('T'))
+    };
+    loop {
+        let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children"))
+            .expect("the kernel lists children");
+        if children.split_whitespace().any(is_stopped) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "no child stopped");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Records a case that stops by itself three times; `go_on` continues it.
 fn stops_by_itself(signal: Signal, go_on: fn(Pid)) {
     let number = signal.as_raw().to_string();
@@ -157,6 +178,7 @@ fn the_whole_job_is_stopped_from_outside() {
     let front = Pid::from_child(&child);
     kill_process_group(front, Signal::STOP).expect("it is our child's group");
     assert_eq!(wait_for_stop(&child), Signal::STOP.as_raw());
+    wait_for_stopped_child(front);
     kill_process(front, Signal::CONT).expect("it is our child");
     let output = finish(child, b"end\n").expect("it ends");
     run.recorded(output).expect_status(7);

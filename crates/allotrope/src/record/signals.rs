@@ -100,6 +100,12 @@ impl Job {
         let _ = SigSet::from(nix::sys::signal::Signal::SIGCONT).thread_unblock();
     }
 
+    /// Whether somebody continued this process and [`Self::was_continued`] has
+    /// not said so yet.
+    pub fn is_continued(&self) -> bool {
+        self.continued.load(Ordering::Acquire)
+    }
+
     /// Whether somebody continued this process since this was asked last.
     pub fn was_continued(&self) -> bool {
         self.continued.swap(false, Ordering::AcqRel)
