@@ -83,8 +83,10 @@ impl NewFile {
 
     /// It is whole: it gets its mode and its name.
     pub fn finish(self, path: &Path) -> io::Result<()> {
-        let permissions = Permissions::from_mode(self.mode);
-        self.file().set_permissions(permissions)?;
+        // A file system without modes keeps the one that it has.
+        let _ = self
+            .file()
+            .set_permissions(Permissions::from_mode(self.mode));
         self.name(path).map(drop).map_err(|(error, _)| error)
     }
 
