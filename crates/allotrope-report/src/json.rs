@@ -34,13 +34,7 @@ pub fn write(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
-    out.write_all(b"{\"format\":\"allotrope-report/1\",")?;
-    if let Some(cut) = &profile.cut {
-        out.write_all(b"\"cut\":")?;
-        allotrope_text::to_json_writer(&mut out, cut)?;
-        out.write_all(b",")?;
-    }
-    out.write_all(b"\"frames\":")?;
+    out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
     allotrope_text::to_json_writer(&mut out, &Frames(profile, source))?;
     out.write_all(b",\"processes\":[")?;
     let digits = Digits::of(profile);
@@ -50,7 +44,12 @@ pub fn write(
         write_process(process, profile.is_counts_only(), &digits, &mut out)?;
         separator = ",";
     }
-    out.write_all(b"]}\n")?;
+    out.write_all(b"]")?;
+    if let Some(cut) = &profile.cut {
+        out.write_all(b",\"cut\":")?;
+        allotrope_text::to_json_writer(&mut out, cut)?;
+    }
+    out.write_all(b"}\n")?;
     out.flush()
 }
 

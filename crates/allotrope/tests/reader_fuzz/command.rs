@@ -40,7 +40,6 @@ const OF_ALL: &[&str] = &[
 pub fn run(otherwise: u64) {
     let (seed, from, until) = wanted(otherwise);
     let until = until.min(from + (until - from).min(otherwise.max((until - from) / 100)));
-    eprintln!("seed {seed}, mutants {from} to {until}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let seeds = Seeds::new();
     let whole = folder.path().join("whole");

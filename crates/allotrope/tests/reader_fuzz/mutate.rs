@@ -370,7 +370,8 @@ fn repair(file: &mut [u8]) {
 pub fn foreign(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
     for _ in 0..=numbers.below(4) {
         let at = numbers.below(bytes.len().max(1));
-        match numbers.below(5) {
+        match numbers.below(6) {
+            5 => fields(bytes, numbers),
             0 => {
                 let digits = "9".repeat(1 + numbers.below(30));
                 bytes.splice(at..at, digits.into_bytes());
@@ -400,4 +401,40 @@ fn lines(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
         lines.splice(to..to, std::iter::repeat_n(copy, 1 + numbers.below(3)));
     }
     *bytes = lines.join(&b'\n');
+}
+
+/// Exchanges, repeats or leaves out fields of protobuf, if that is what the bytes are.
+fn fields(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
+    let mut fields: Vec<Vec<u8>> = Vec::new();
+    let mut rest = &bytes[..];
+    while let &[_, second, ..] = rest {
+        // Messages shorter than 128 bytes, and numbers of one byte.
+        let length = if rest[0] & 7 == 2 {
+            2 + usize::from(second)
+        } else {
+            2
+        };
+        if second >= 0x80 || length > rest.len() {
+            break;
+        }
+        let (field, behind) = rest.split_at(length);
+        fields.push(field.to_vec());
+        rest = behind;
+    }
+    if fields.len() < 2 {
+        return;
+    }
+    let (at, to) = (numbers.below(fields.len()), numbers.below(fields.len()));
+    match numbers.below(3) {
+        0 => fields.swap(at, to),
+        1 => {
+            let copy = fields[at].clone();
+            fields.insert(to, copy);
+        }
+        _ => {
+            fields.remove(at);
+        }
+    }
+    fields.push(rest.to_vec());
+    *bytes = fields.concat();
 }

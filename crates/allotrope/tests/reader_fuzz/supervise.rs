@@ -4,6 +4,7 @@
 
 use std::env;
 use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -41,6 +42,12 @@ pub fn wanted(otherwise: u64) -> (u64, u64, u64) {
     let seed = number(SEED).unwrap_or_else(|| now.map_or(1, |now| now.as_micros() as u64));
     let from = number(FROM).unwrap_or(0);
     let mutants = number("ALLOTROPE_FUZZ_MUTANTS").unwrap_or(otherwise);
+    // Not through the macro, whose output is shown only where a test fails.
+    let _ = writeln!(
+        io::stderr(),
+        "seed {seed}, mutants {from} to {}",
+        from + mutants
+    );
     (seed, from, from + mutants)
 }
 
@@ -67,7 +74,6 @@ enum Ended {
 /// not survived.
 pub fn run(otherwise: u64) {
     let (seed, from, until) = wanted(otherwise);
-    eprintln!("seed {seed}, mutants {from} to {until}");
     let mut findings = Vec::new();
     let mut next = from;
     while next < until && findings.len() < MOST_FINDINGS {
