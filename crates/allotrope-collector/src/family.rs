@@ -106,13 +106,13 @@ impl Family {
 
     /// An image of `process` has come up, whose recorder says that it is
     /// `executable`: what was noted of it before is void.
-    pub(crate) fn arrived(&mut self, process: Process, executable: &str) {
+    pub(crate) fn arrived(&mut self, process: Process, executable: &Path) {
         let pid = process.pid();
         let removed = self.unrecorded.remove(&pid);
         if removed.is_none() {
             let is_it = |noted: &Noted| match process.found {
                 // Processes of other namespaces have the same pid.
-                Some(_) => noted.is_of(process.own, Path::new(executable)),
+                Some(_) => noted.is_of(process.own, executable),
                 None => noted.own_pid == process.own,
             };
             if let Some(index) = self.unfound.iter().rposition(is_it) {
@@ -396,8 +396,8 @@ mod tests {
             family.note_unrecorded(process, path, "why");
         }
         assert!(family.is_unrecorded(51));
-        family.arrived(one, "/bin/a");
-        family.arrived(Process::new(Some(71), 2), "/bin/b");
+        family.arrived(one, Path::new("/bin/a"));
+        family.arrived(Process::new(Some(71), 2), Path::new("/bin/b"));
         // Its end is noted as well, once.
         family.note_replaced(gone, PathBuf::from("a"));
         let pids: Vec<u32> = family.take_unrecorded().iter().map(|it| it.pid).collect();
@@ -405,7 +405,7 @@ mod tests {
 
         // It was found before, and is gone now.
         family.note_unrecorded(one, None, "why");
-        family.arrived(gone, "/bin/a");
+        family.arrived(gone, Path::new("/bin/a"));
         assert!(family.take_unrecorded().is_empty());
     }
 
