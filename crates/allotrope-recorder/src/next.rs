@@ -1,5 +1,5 @@
 //! The allocator behind the recorder: the next definition of every function,
-//! looked up once by `dlsym(RTLD_NEXT)` where there is one ([`symbols`] says so),
+//! looked up once by `dlsym(RTLD_NEXT)` where there is one ([`definitions`] says so),
 //! and a small bump area for the calls
 //! that come while it is being looked up.
 
