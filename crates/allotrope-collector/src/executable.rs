@@ -130,7 +130,7 @@ impl Obstacle {
             Self::Unreadable => "its file may not be read by this user; give yourself read permission for it".into(),
             Self::NoRecorder => "the recorder's file cannot be read from where it runs (a chroot or a container); bind-mount the folder of the recorder there, or give one that it can read with --recorder".into(),
             Self::OtherLibc => "its C library is not glibc; build it for glibc (for example x86_64-unknown-linux-gnu)".into(),
-            Self::OwnMalloc(path) => format!("a malloc of its own, in {path}, is called in the place of the recorder's; link the allocator as a shared library, or report its blocks (allotrope.h in C and C++, allotrope-client's Recorded in Rust)"),
+            Self::OwnMalloc(path) => format!("a malloc of its own, in {path}, is called in the place of the recorder's; link the allocator as a shared library, report its blocks (allotrope.h in C and C++, allotrope-client's Recorded in Rust), or build without the sanitizer that brings it"),
             Self::Valgrind => "valgrind puts its own malloc before the recorder's; record the program without valgrind".into(),
             Self::AddressSanitizer => "it loads AddressSanitizer's library, which ends a program in which the recorder's is loaded before it; record a build without -fsanitize=address, or set ASAN_OPTIONS=verify_asan_link_order=0".into(),
             Self::Operators(path) => format!("its allocator {path} defines C++'s operators new and delete, which are recorded only where the recording's first program is linked against such an allocator; record the program directly"),
