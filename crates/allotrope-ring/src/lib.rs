@@ -26,9 +26,9 @@
 //! shared memory and no lock.
 //!
 //! The recorder believes the control file, since only the collector can write
-//! it. What it reads elsewhere (other lanes' owners, a free lane's position) may come from
-//! another program of the recording: whatever it is, the recorder writes within
-//! the ring that it claimed and nowhere else.
+//! it. What it reads elsewhere (other lanes' owners, a free lane's position) may
+//! come from another program of the recording: whatever it is, the recorder
+//! writes within the ring that it claimed and nowhere else.
 //!
 //! # Lanes, threads and streams
 //!
