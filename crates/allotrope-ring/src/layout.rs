@@ -92,7 +92,7 @@ pub enum OnFull {
 }
 
 /// Written by the collector. It lies in a file of its own that is sealed against
-/// writing by anybody else ([`crate::arena`]).
+/// writing by anybody else (`arena.rs`).
 #[repr(C)]
 pub struct Control {
     /// [`MAGIC`].
