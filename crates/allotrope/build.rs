@@ -1,7 +1,7 @@
 //! Builds the libraries that are preloaded into other programs, with flags and
 //! a target folder of their own, and hands their paths and hashes to the
 //! command that embeds them. What they are lies in `allotrope-recorder` and
-//! `allotrope-operators`; where they are unpacked at run time, in
+//! `allotrope-cxx-hooks`; where they are unpacked at run time, in
 //! `src/recorder_library.rs`.
 //!
 //! A nested cargo does it, since no cargo setting gives one crate of a
@@ -26,8 +26,8 @@ const LIBRARIES: [(&str, &str, &str); 2] = [
         "ALLOTROPE_RECORDER",
     ),
     (
-        "allotrope-operators",
-        "liballotrope_operators.so",
+        "allotrope-cxx-hooks",
+        "liballotrope_cxx_hooks.so",
         "ALLOTROPE_OPERATORS",
     ),
 ];
@@ -158,9 +158,9 @@ fn rerun_if_changed(workspace: &Path) {
     for path in [
         "Cargo.lock",
         "Cargo.toml",
-        "crates/allotrope-operators",
+        "crates/allotrope-cxx-hooks",
         "crates/allotrope-recorder",
-        "crates/allotrope-ring",
+        "crates/allotrope-shm",
     ] {
         println!("cargo::rerun-if-changed={}", workspace.join(path).display());
     }

@@ -1,6 +1,6 @@
 //! Passes the arena's descriptors to recorders that can not open
 //! `/proc/PID/fd`: over an abstract Unix socket, to who proves that he knows
-//! the recording's secret ([`allotrope_ring::handshake`]).
+//! the recording's secret ([`allotrope_shm::handshake`]).
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use allotrope_ring::handshake::{Nonce, PART, Side, proof};
+use allotrope_shm::handshake::{Nonce, PART, Side, proof};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use allotrope_ring::layout::{
+use allotrope_shm::layout::{
     IMAGES, LANES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, image_state, region_offset,
 };
-use allotrope_ring::words::{self, ImageWords, Word, bytes, origin};
+use allotrope_shm::words::{self, ImageWords, Word, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use allotrope_ring::arena::tick_now;
+use allotrope_shm::arena::tick_now;
 use allotrope_trace::model::Clock;
 use rustix::time::{ClockId, clock_gettime};
 

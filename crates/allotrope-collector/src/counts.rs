@@ -6,8 +6,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use allotrope_ring::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
-use allotrope_ring::words::{COUNTS_WORDS, Sums};
+use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
+use allotrope_shm::words::{COUNTS_WORDS, Sums};
 use allotrope_trace::model::{EntryCounts, EntryPoint};
 
 /// What was told of a lane's counters.

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
-use allotrope_ring::arena::tick_now;
-use allotrope_ring::exit_information;
-use allotrope_ring::layout::LANES;
+use allotrope_shm::arena::tick_now;
+use allotrope_shm::exit_information;
+use allotrope_shm::layout::LANES;
 use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
 use crate::drain::owner_slot;
@@ -181,7 +181,7 @@ impl Recording {
         if refused > 0 {
             let reason = format!(
                 "{refused} process images found no room, for more ran at once than the {} that can be recorded; record a smaller part of the work",
-                allotrope_ring::layout::IMAGES
+                allotrope_shm::layout::IMAGES
             );
             self.family.note_more(reason);
         }

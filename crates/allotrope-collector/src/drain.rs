@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use allotrope_ring::layout::{IMAGES, LANES, MAX_EVENT_WORDS, MOST_POSITION, RING_WORDS};
+use allotrope_shm::layout::{IMAGES, LANES, MAX_EVENT_WORDS, MOST_POSITION, RING_WORDS};
 
 use crate::counts;
 use crate::recording::{Recording, Slot};

@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use allotrope_ring::layout::remark;
-use allotrope_ring::secure_execution::{
+use allotrope_shm::layout::remark;
+use allotrope_shm::secure_execution::{
     self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials, Reason,
 };
 use rustix::fs::StatVfsMountFlags;
@@ -68,7 +68,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// What a remark of a recorder says (`allotrope_ring::layout::remark`).
+    /// What a remark of a recorder says (`allotrope_shm::layout::remark`).
     pub fn of_remark(what: u32, path: &[u8]) -> Self {
         let path = || String::from_utf8_lossy(path).into_owned();
         match what {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use allotrope_ring::arena::tick_now;
-use allotrope_ring::layout::{ImageSlot, LOSS_REASONS};
+use allotrope_shm::arena::tick_now;
+use allotrope_shm::layout::{ImageSlot, LOSS_REASONS};
 use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId};
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -10,7 +10,7 @@
 //! the trace file and waits for nothing but that and the doorbell in the shared
 //! memory. One reads what the front says, one (the caller of [`run`]) writes
 //! what the front is told, one passes the arena on, one does nothing but live
-//! (`liveness` of `allotrope-ring`), and where programs make code
+//! (`liveness` of `allotrope-shm`), and where programs make code
 //! at run time one reads the names that they write down for it. Names are looked up by the
 //! draining thread when there is nothing left to drain and the recorded
 //! programs have been let go.
@@ -25,7 +25,7 @@
 //! limits is shown as not recorded; a corrupt lane is left, counted as lost.
 //!
 //! Not here: starting the program, its signals and its exit status (the
-//! command's front process), the shared memory (`allotrope-ring`), the trace
+//! command's front process), the shared memory (`allotrope-shm`), the trace
 //! format (`allotrope-trace`).
 #![forbid(unsafe_code)]
 

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use allotrope_ring::arena::tick_now;
-use allotrope_ring::layout::{IMAGES, ImageSlot};
+use allotrope_shm::arena::tick_now;
+use allotrope_shm::layout::{IMAGES, ImageSlot};
 use allotrope_trace::model::{Exit, Record, ThreadEnd, ThreadName};
 
 use crate::family::Process;

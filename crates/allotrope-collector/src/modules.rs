@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use allotrope_ring::words::{MappingWords, NO_MAPPING, bytes};
+use allotrope_shm::words::{MappingWords, NO_MAPPING, bytes};
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use allotrope_ring::layout::RING_WORDS;
+use allotrope_shm::layout::RING_WORDS;
 
 /// With this much in the rings there is no sleep: a quarter of a ring, at which
 /// its writer rings, may come to be while it lasts.

@@ -12,8 +12,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use allotrope_ring::layout::PAGE;
-use allotrope_ring::secure_execution::Credentials;
+use allotrope_shm::layout::PAGE;
+use allotrope_shm::secure_execution::Credentials;
 use rustc_hash::FxHashMap;
 
 /// Which file an executable is.

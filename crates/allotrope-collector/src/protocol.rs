@@ -148,7 +148,7 @@ pub enum ToFront {
     /// The program may be started.
     Ready {
         /// Value for the environment variable
-        /// `allotrope_ring::layout::ENVIRONMENT_VARIABLE`.
+        /// `allotrope_shm::layout::ENVIRONMENT_VARIABLE`.
         arena: String,
     },
     /// The first process has ended and these have not; said again whenever

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use allotrope_ring::arena::{Arena, Settings};
-use allotrope_ring::layout::{self, IMAGES, LANES};
-use allotrope_ring::location::Location;
+use allotrope_shm::arena::{Arena, Settings};
+use allotrope_shm::layout::{self, IMAGES, LANES};
+use allotrope_shm::location::Location;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
 

@@ -6,7 +6,7 @@
 
 use std::hash::BuildHasher;
 
-use allotrope_ring::words::STACK_IDS;
+use allotrope_shm::words::STACK_IDS;
 use allotrope_trace::model::{MappingId, StackId, StackNode, stack_end};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;

@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use allotrope_ring::arena::tick_now;
-use allotrope_ring::words::{self, Malformed, NodeWords, Sums, Word};
+use allotrope_shm::arena::tick_now;
+use allotrope_shm::words::{self, Malformed, NodeWords, Sums, Word};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochMark, Event, EventKind, Loss, LossReason, Record, StackId, StackNode,
     StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums, stack_end,
@@ -564,7 +564,7 @@ fn valid_alignment(log2: u8) -> Result<u8, Corrupt> {
 mod tests {
     use std::time::Instant;
 
-    use allotrope_ring::words::head;
+    use allotrope_shm::words::head;
     use proptest::prelude::*;
 
     use super::*;

@@ -12,11 +12,9 @@
 mod clock;
 mod counts;
 mod cursor;
-pub mod diff;
 mod error;
 mod follow;
 mod frames;
-mod glue;
 mod index;
 mod ledger;
 mod lifetime;
@@ -49,7 +47,6 @@ pub mod windows;
 
 pub use allotrope_trace::model::{Descriptors, LeftOpen, Quiet};
 pub use error::ReplayError;
-pub use glue::Glue;
 pub use lifetime::Lifetimes;
 pub use model::{
     EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,

@@ -11,11 +11,11 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use allotrope_ring::layout::{
+use allotrope_shm::layout::{
     self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, LANES, Lane, PAGE, Progress, REGION_BYTES,
     RING_OFFSET, Shared, TABLES_BYTES,
 };
-use allotrope_ring::location::Location;
+use allotrope_shm::location::Location;
 
 use crate::arena_client;
 use crate::image::Digits;

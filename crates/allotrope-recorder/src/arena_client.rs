@@ -1,9 +1,9 @@
 //! Gets the arena's descriptors from the collector over a Unix socket, where
 //! `/proc` can not give them (another user id, no `/proc`): an abstract socket
-//! needs neither permission nor a file. See [`allotrope_ring::handshake`].
+//! needs neither permission nor a file. See [`allotrope_shm::handshake`].
 
-use allotrope_ring::handshake::{Nonce, PART, Side, proof};
-use allotrope_ring::location::{Location, SOCKET_NAME};
+use allotrope_shm::handshake::{Nonce, PART, Side, proof};
+use allotrope_shm::location::{Location, SOCKET_NAME};
 
 use crate::arch::syscall::{call, number};
 use crate::system;

@@ -15,8 +15,8 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU8};
 
-use allotrope_ring::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
-use allotrope_ring::words::Sums;
+use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
+use allotrope_shm::words::Sums;
 
 use crate::arch::{counting, thread_slot};
 use crate::arena;

@@ -11,7 +11,7 @@
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use allotrope_ring::layout::{self, remark};
+use allotrope_shm::layout::{self, remark};
 
 use crate::definitions::{self, LinkMap};
 use crate::modules;

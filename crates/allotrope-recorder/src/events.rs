@@ -8,10 +8,10 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence, fence};
 
-use allotrope_ring::layout::{
+use allotrope_shm::layout::{
     self, COUNTED_ENTRIES, Lane, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS,
 };
-use allotrope_ring::words::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
+use allotrope_shm::words::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
 
 use crate::arch::{self, switches};
 use crate::arena;

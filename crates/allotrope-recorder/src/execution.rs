@@ -8,7 +8,7 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_ring::layout::{ENVIRONMENT_VARIABLE, remark};
+use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, remark};
 
 use crate::arch::entry::ExecRegisters;
 use crate::next::{self, Function};

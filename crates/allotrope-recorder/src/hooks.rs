@@ -7,7 +7,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_ring::words::kind;
+use allotrope_shm::words::kind;
 
 use crate::next::{self, Function};
 use crate::process::{self, Loss};
@@ -496,7 +496,7 @@ pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
             record_aligned(
                 entry::VALLOC,
                 block,
-                allotrope_ring::layout::PAGE,
+                allotrope_shm::layout::PAGE,
                 size,
                 sp,
                 bp,
@@ -515,7 +515,7 @@ pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c
             record_aligned(
                 entry::PVALLOC,
                 block,
-                allotrope_ring::layout::PAGE,
+                allotrope_shm::layout::PAGE,
                 size,
                 sp,
                 bp,

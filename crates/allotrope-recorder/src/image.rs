@@ -6,9 +6,9 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicUsize, fence};
 
-use allotrope_ring::layout::{self, ImageSlot, image_state};
-use allotrope_ring::location::Location;
-use allotrope_ring::words::{self, head, kind};
+use allotrope_shm::layout::{self, ImageSlot, image_state};
+use allotrope_shm::location::Location;
+use allotrope_shm::words::{self, head, kind};
 
 use crate::arch;
 use crate::events;

@@ -1,7 +1,7 @@
 //! Offers the recorder's events to the library that stands before C++
-//! operators and jemalloc's own calls (`allotrope-operators`).
+//! operators and jemalloc's own calls (`allotrope-cxx-hooks`).
 
-use allotrope_ring::interface::{Interface, VERSION};
+use allotrope_shm::interface::{Interface, VERSION};
 
 use crate::{hooks, modules, thread};
 
@@ -15,7 +15,7 @@ static INTERFACE: Interface = Interface {
     reallocation_end: hooks::interface_reallocation_end,
 };
 
-/// See `allotrope_ring::interface::SYMBOL`.
+/// See `allotrope_shm::interface::SYMBOL`.
 #[unsafe(no_mangle)]
 pub extern "C" fn allotrope_recorder_interface() -> *const Interface {
     &raw const INTERFACE

@@ -5,8 +5,8 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
-use allotrope_ring::layout::remark;
-use allotrope_ring::words::{self, NO_MAPPING, head, kind};
+use allotrope_shm::layout::remark;
+use allotrope_shm::words::{self, NO_MAPPING, head, kind};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};

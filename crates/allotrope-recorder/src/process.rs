@@ -6,8 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use allotrope_ring::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared, remark};
-use allotrope_ring::words::origin;
+use allotrope_shm::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared, remark};
+use allotrope_shm::words::origin;
 
 use crate::arch::{self, entry};
 use crate::arena::{self, Refusal};

@@ -3,8 +3,8 @@
 
 use core::ffi::{CStr, c_char};
 
-use allotrope_ring::layout::remark;
-use allotrope_ring::secure_execution::{
+use allotrope_shm::layout::remark;
+use allotrope_shm::secure_execution::{
     self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials, Reason,
 };
 

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use allotrope_ring::layout::{REMARK_PATH, remark_state};
+use allotrope_shm::layout::{REMARK_PATH, remark_state};
 
 use crate::{events, process};
 

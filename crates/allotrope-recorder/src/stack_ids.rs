@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use allotrope_ring::words::{STACK_BITS, STACK_IDS};
+use allotrope_shm::words::{STACK_BITS, STACK_IDS};
 
 use crate::arch::rule::{EXACT, Rule};
 use crate::events;

@@ -12,7 +12,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use allotrope_ring::layout::Lane;
+use allotrope_shm::layout::Lane;
 
 use crate::arch::thread_slot;
 use crate::kept::{Fresh, State};
@@ -135,7 +135,7 @@ pub struct Guarded {
     pub own_stacks: OwnStacks,
 }
 
-const PAGE: usize = allotrope_ring::layout::PAGE;
+const PAGE: usize = allotrope_shm::layout::PAGE;
 const GUARDED_OFFSET: usize = PAGE;
 const STACK_OFFSET: usize = (GUARDED_OFFSET + size_of::<Guarded>()).next_multiple_of(PAGE);
 const BYTES: usize = STACK_OFFSET + STACK_BYTES;

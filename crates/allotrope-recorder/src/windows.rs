@@ -25,7 +25,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use allotrope_ring::words::{
+use allotrope_shm::words::{
     self, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, head, kind, window_flag,
 };
 

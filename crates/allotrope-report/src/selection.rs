@@ -1,7 +1,8 @@
 //! Which sites a text shows, what of them counts, and which of them read alike
 //! and are shown as one.
 
-use allotrope_profile::{Frame, Glue, Lifetimes, Process, Profile, Site};
+use allotrope_diff::Glue;
+use allotrope_profile::{Frame, Lifetimes, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
 

@@ -1,15 +1,15 @@
 //! `allotrope compare`: builds two revisions of a repository, runs the tests of
 //! both and names the stacks that make the difference. Everything about it is
-//! `allotrope-gate`'s; here arguments become its options and its result is
+//! `allotrope-budget`'s; here arguments become its options and its result is
 //! printed.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use allotrope_gate::comparison::{self, Comparer, Comparison, ComparisonError, Side};
-use allotrope_gate::configuration::FILE_NAME;
-use allotrope_gate::outputs::comparison::{ComparisonOptions, write_json, write_text};
-use allotrope_gate::revisions::{Repository, RevisionError};
+use allotrope_budget::comparison::{self, Comparer, Comparison, ComparisonError, Side};
+use allotrope_budget::configuration::FILE_NAME;
+use allotrope_budget::outputs::comparison::{ComparisonOptions, write_json, write_text};
+use allotrope_budget::revisions::{Repository, RevisionError};
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, REGRESSION, WithStatus};

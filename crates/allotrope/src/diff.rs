@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use allotrope_text::Shown;
 
-use allotrope_profile::diff::{Diff, DiffOptions, Glue, compare};
+use allotrope_diff::{Diff, DiffOptions, Glue, compare};
 use allotrope_profile::stack_set::{Known, Metric, StackSet};
 use allotrope_report::diff::{
     DiffTextOptions, Selection, flame, json, metric_word, metric_words, sections, text,

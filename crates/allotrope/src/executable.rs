@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use allotrope_collector::executable::distrust;
-use allotrope_ring::secure_execution::{Credentials, Reason};
+use allotrope_shm::secure_execution::{Credentials, Reason};
 use allotrope_text::Shown;
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, Sym, SymbolTable};

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use allotrope_text::{Shown, quoted};
 
 use allotrope_collector::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
-use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
@@ -175,7 +175,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     .status(RECORD_FAILED)?;
     let users = std::env::var_os("LD_PRELOAD");
     let operators = if program.allocator_defines_operators(users.as_deref()) {
-        Some(recorder_library::provide_operators().status(RECORD_FAILED)?)
+        Some(recorder_library::provide_cxx_hooks().status(RECORD_FAILED)?)
     } else {
         None
     };

@@ -39,7 +39,7 @@ static RECORDER: Library = Library {
 static OPERATORS: Library = Library {
     bytes: include_bytes!(env!("ALLOTROPE_OPERATORS")),
     hash: env!("ALLOTROPE_OPERATORS_SHA256"),
-    prefix: "liballotrope_operators",
+    prefix: "liballotrope_cxx_hooks",
 };
 
 /// How the names of our libraries begin.
@@ -62,7 +62,7 @@ pub fn provide(given: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// The path of the library with hooks for C++ operators.
-pub fn provide_operators() -> Result<PathBuf> {
+pub fn provide_cxx_hooks() -> Result<PathBuf> {
     unpack_into_first(&OPERATORS, &candidates())
 }
 

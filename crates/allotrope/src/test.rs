@@ -1,5 +1,5 @@
 //! `allotrope test`: runs the tests of `allotrope.toml` and compares what they
-//! allocate with accepted numbers. Everything about it is `allotrope-gate`'s;
+//! allocate with accepted numbers. Everything about it is `allotrope-budget`'s;
 //! here arguments become its options and its report is printed.
 
 use std::fs::OpenOptions;
@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use allotrope_text::Shown;
 
-use allotrope_gate::acceptance::{self, Change};
-use allotrope_gate::budgets::{BudgetFolder, Holder};
-use allotrope_gate::configuration::{FILE_NAME, STARTING_FILE, Test};
-use allotrope_gate::nio_log::NioLog;
-use allotrope_gate::outputs::nio::Generation;
-use allotrope_gate::outputs::{self, Form, TextOptions, wording};
-use allotrope_gate::protocol::Recorder;
-use allotrope_gate::result::TestResult;
-use allotrope_gate::{Configuration, Outcome, Report, Session, SessionError};
+use allotrope_budget::acceptance::{self, Change};
+use allotrope_budget::budgets::{BudgetFolder, Holder};
+use allotrope_budget::configuration::{FILE_NAME, STARTING_FILE, Test};
+use allotrope_budget::nio_log::NioLog;
+use allotrope_budget::outputs::nio::Generation;
+use allotrope_budget::outputs::{self, Form, TextOptions, wording};
+use allotrope_budget::protocol::Recorder;
+use allotrope_budget::result::TestResult;
+use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, REGRESSION, WithStatus};
@@ -301,7 +301,7 @@ fn init(file: &Path) -> Result<u8, Failure> {
 fn list(configuration: &Configuration) -> Result<u8, Failure> {
     standard_output::print(|out| {
         for test in &configuration.tests {
-            let command = allotrope_gate::shell::command_line(&test.command);
+            let command = allotrope_budget::shell::command_line(&test.command);
             writeln!(out, "{:<24}  {command}", test.name)?;
         }
         Ok(())

@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
 
-use allotrope_ring::arena::{Arena, Settings};
-use allotrope_ring::handshake::{PART, Side, proof};
-use allotrope_ring::layout::{ARENA_BYTES, CONTROL_BYTES, Control, OnFull, image_state};
-use allotrope_ring::layout::{ENVIRONMENT_VARIABLE, MAGIC, VERSION};
-use allotrope_ring::location::Location;
+use allotrope_shm::arena::{Arena, Settings};
+use allotrope_shm::handshake::{PART, Side, proof};
+use allotrope_shm::layout::{ARENA_BYTES, CONTROL_BYTES, Control, OnFull, image_state};
+use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, MAGIC, VERSION};
+use allotrope_shm::location::Location;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,

@@ -5,13 +5,13 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
 
-use allotrope_ring::arena::tick_now;
-use allotrope_ring::layout::{
+use allotrope_shm::arena::tick_now;
+use allotrope_shm::layout::{
     IMAGES_OFFSET, ImageSlot, LANES_OFFSET, Lane, PAGE, REGION_BYTES, TABLES_BYTES, region_offset,
 };
-use allotrope_ring::location::Location;
-use allotrope_ring::producer::{Introduction, Producer, mapping_words, string_words, window_words};
-use allotrope_ring::words::{
+use allotrope_shm::location::Location;
+use allotrope_shm::producer::{Introduction, Producer, mapping_words, string_words, window_words};
+use allotrope_shm::words::{
     ADDRESS_MASK, NO_MAPPING, head, kind, node, origin, stack_and_size, window_flag,
 };
 use allotrope_trace::model::EntryPoint;

@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 
-use allotrope_ring::layout::EntryCounters;
+use allotrope_shm::layout::EntryCounters;
 
 use crate::hooks::{self, entry};
 use crate::loader_tables;

@@ -4,7 +4,7 @@
 
 use core::arch::{asm, global_asm};
 
-use allotrope_ring::layout::EntryCounters;
+use allotrope_shm::layout::EntryCounters;
 
 use crate::thread::Thread;
 

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_profile::diff::{Diff, Entry, EntryStack, Kind};
+use allotrope_diff::{Diff, Entry, EntryStack, Kind};
 use allotrope_profile::stack_set::StackFrame;
 
 use super::text::DiffTextOptions;

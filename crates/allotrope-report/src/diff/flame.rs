@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_profile::diff::{Diff, Kind};
+use allotrope_diff::{Diff, Kind};
 use allotrope_profile::stack_set::{StackFrame, StackSet};
 use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};

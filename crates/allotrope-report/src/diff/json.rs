@@ -9,7 +9,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::diff::{Diff, Entry, EntryStack};
+use allotrope_diff::{Diff, Entry, EntryStack};
 use allotrope_profile::stack_set::StackFrame;
 use serde::Serialize;
 

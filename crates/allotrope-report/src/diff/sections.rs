@@ -5,7 +5,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::diff::{Diff, Entry, Kind};
+use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::stack_set::StackFrame;
 
 use super::selection::Selection;

@@ -1,6 +1,6 @@
 //! Which entries of a comparison are shown, and what they add up to.
 
-use allotrope_profile::diff::{Diff, Entry, Kind};
+use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::stack_set::StackSet;
 
 /// Which entries to show.

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::diff::{Diff, Entry, Kind, Noise};
+use allotrope_diff::{Diff, Entry, Kind, Noise};
 
 use super::selection::{Sum, sum, sum_of};
 use super::text::DiffTextOptions;

@@ -1,6 +1,6 @@
 //! What people read of a comparison, and that all forms say the same.
 
-use allotrope_profile::diff::{Diff, DiffOptions, Kind, compare};
+use allotrope_diff::{Diff, DiffOptions, Kind, compare};
 use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
 
 use super::text::DiffTextOptions;

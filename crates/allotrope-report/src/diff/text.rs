@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::diff::{Diff, Entry, Glue, Kind};
+use allotrope_diff::{Diff, Entry, Glue, Kind};
 use allotrope_text::TextWriter;
 
 use super::selection::{Selection, sum};

@@ -1,6 +1,6 @@
 //! What metrics, kinds, numbers and places are called in a comparison.
 
-use allotrope_profile::diff::{Diff, Kind};
+use allotrope_diff::{Diff, Kind};
 use allotrope_profile::stack_set::{Metric, StackFrame};
 
 use crate::numbers::count;

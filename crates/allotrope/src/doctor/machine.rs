@@ -5,7 +5,7 @@ use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use allotrope_ring::layout::ARENA_BYTES;
+use allotrope_shm::layout::ARENA_BYTES;
 use allotrope_text::Shown;
 use indicatif::BinaryBytes;
 use rustix::fs::{MemfdFlags, SealFlags};

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use allotrope_collector::protocol::{FromFront, Start, ToFront};
-use allotrope_ring::layout::ENVIRONMENT_VARIABLE;
+use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, Result, bail};
 
 /// Name of the hidden subcommand that is the collector.

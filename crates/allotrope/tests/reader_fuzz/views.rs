@@ -3,8 +3,8 @@
 
 use std::io::{self, Write};
 
+use allotrope_diff::{DiffOptions, compare};
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, read_bytes};
-use allotrope_profile::diff::{DiffOptions, compare};
 use allotrope_profile::stack_set::{Metric, StackSet};
 use allotrope_profile::{
     Helpers, Options, Profile, ReplayError, WindowKey, blocks_of_sites, replay, replay_readable,

@@ -1,0 +1,356 @@
+//! The tests of two revisions against each other: what each case allocates
+//! before and after, and the stacks that make the difference. Budgets play no
+//! part. How revisions become folders is `revisions`'.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use allotrope_text::Shown;
+
+use allotrope_diff::{Diff, DiffOptions};
+use allotrope_profile::stack_set::StackSet;
+use thiserror::Error;
+
+use crate::budgets::Budget;
+use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
+use crate::made_with::Suspect;
+use crate::metric::Metric;
+use crate::paths::Project;
+use crate::protocol::{Bench, Case, Measured, Problem, Recorder};
+use crate::revisions::{Repository, RevisionError, Worktree};
+use crate::session::{Session, SessionError};
+use crate::verdict::{Judgement, Verdict, judge, range};
+
+/// Why revisions can not be compared.
+#[derive(Debug, Error)]
+pub enum ComparisonError {
+    /// A revision can not be had as a folder.
+    #[error(transparent)]
+    Revision(#[from] RevisionError),
+    /// Its configuration can not be used.
+    #[error(transparent)]
+    Configuration(#[from] ConfigurationError),
+    /// Its tests can not be built or run.
+    #[error("{revision}: {source}")]
+    Session {
+        /// The revision as it was asked for.
+        revision: String,
+        /// Why.
+        source: SessionError,
+    },
+    /// The configuration is not in the repository.
+    #[error("{} is not in the repository {}", file.shown(), root.shown())]
+    Outside {
+        /// The configuration.
+        file: PathBuf,
+        /// The repository.
+        root: PathBuf,
+    },
+}
+
+/// What is compared, and how.
+#[derive(Debug)]
+pub struct Comparer<'a> {
+    /// The repository.
+    pub repository: &'a Repository,
+    /// The configuration; a revision that has the file itself uses its own.
+    pub config: &'a Path,
+    /// Only tests of these names.
+    pub patterns: &'a [String],
+    /// Runs of each test in place of the configuration's.
+    pub runs: Option<u32>,
+    /// How programs are recorded.
+    pub recorder: Recorder,
+    /// Set to end early.
+    pub stop: &'a AtomicBool,
+}
+
+/// The tests of a revision, measured.
+#[derive(Debug)]
+pub struct Side {
+    /// The revision as it was asked for.
+    pub name: String,
+    /// Its commit.
+    pub commit: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    tests: Vec<(Test, Protocol, Measured)>,
+}
+
+/// Tests of two revisions against each other.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The tests that either has.
+    pub tests: Vec<ComparedTest>,
+}
+
+/// A test of two revisions.
+#[derive(Debug, Default)]
+pub struct ComparedTest {
+    /// Its name.
+    pub name: String,
+    /// Which revisions have it.
+    pub there: [bool; 2],
+    /// What went wrong, by revision.
+    pub problems: [Option<Problem>; 2],
+    /// What differs besides the code.
+    pub suspects: Vec<Suspect>,
+    /// Its cases.
+    pub cases: Vec<ComparedCase>,
+}
+
+/// A case of two revisions.
+#[derive(Debug)]
+pub struct ComparedCase {
+    /// Its name.
+    pub name: String,
+    /// Which revisions have it.
+    pub there: [bool; 2],
+    /// Iterations of a run after, if known.
+    pub iterations: Option<u64>,
+    /// Every gated number; the budget is the number before.
+    pub judgements: Vec<Judgement>,
+    /// The stacks of the numbers that differ.
+    pub diffs: Vec<(Metric, Diff)>,
+}
+
+impl Comparer<'_> {
+    /// Builds a revision and measures its tests. `each` hears of each start of
+    /// a program: the test, which start, of how many at most.
+    ///
+    /// # Errors
+    /// The revision can not be had, configured, built or run; what is wrong
+    /// with a test is in the result.
+    pub fn measure(
+        &self,
+        revision: &str,
+        each: &mut dyn FnMut(&str, u32, u32),
+    ) -> Result<Side, ComparisonError> {
+        let worktree = self.repository.worktree(revision)?;
+        let configuration = self.configuration(&worktree)?;
+        let failed = |source| ComparisonError::Session {
+            revision: revision.to_owned(),
+            source,
+        };
+        let session = Session {
+            configuration: &configuration,
+            recorder: Some(self.recorder.clone()),
+            log: None,
+            platform: None,
+            runs: self.runs,
+            stacks: true,
+            scratch: None,
+            stop: self.stop,
+        };
+        session.build().map_err(failed)?;
+        let scratch = tempfile::tempdir().map_err(|source| {
+            failed(SessionError::Io {
+                what: "cannot create a temporary folder".to_owned(),
+                source,
+            })
+        })?;
+        let bench = Bench {
+            configuration: &configuration,
+            project: &Project::around(&configuration.folder),
+            recorder: session.recorder.as_ref(),
+            scratch: scratch.path(),
+            stop: self.stop,
+        };
+        let mut tests = Vec::new();
+        for test in self.choose(&session).map_err(failed)? {
+            let mut protocol = test.protocol_on(&session.platform());
+            protocol.runs = self.runs.unwrap_or(protocol.runs);
+            // What is wanted are the stacks.
+            protocol.counts_only = false;
+            let mut hear = |start, starts| each(&test.name, start, starts);
+            let measured = bench.measure(test, &protocol, &mut hear);
+            tests.push((test.clone(), protocol, measured));
+        }
+        Ok(Side {
+            name: worktree.name.clone(),
+            commit: worktree.commit.clone(),
+            folder: worktree.folder.clone(),
+            tests,
+        })
+    }
+
+    /// A revision need not have every test that another has.
+    fn choose<'s>(&self, session: &'s Session<'_>) -> Result<Vec<&'s Test>, SessionError> {
+        match session.choose(self.patterns) {
+            Err(SessionError::NoSuchTest { .. }) => Ok(Vec::new()),
+            chosen => chosen,
+        }
+    }
+
+    fn configuration(&self, worktree: &Worktree) -> Result<Configuration, ComparisonError> {
+        let here = self.config.canonicalize().map_err(|source| {
+            let file = self.config.to_owned();
+            ConfigurationError::Unreadable { file, source }
+        })?;
+        let root = self.repository.root();
+        let inside = here
+            .strip_prefix(root)
+            .map_err(|_| ComparisonError::Outside {
+                file: here.clone(),
+                root: root.to_owned(),
+            })?;
+        let there = worktree.folder.join(inside);
+        if there.exists() {
+            return Ok(Configuration::read(&there)?);
+        }
+        let text = std::fs::read_to_string(&here).map_err(|source| {
+            let file = here.clone();
+            ConfigurationError::Unreadable { file, source }
+        })?;
+        Ok(Configuration::parse(&text, &there)?)
+    }
+}
+
+/// Compares what was measured.
+pub fn compare(before: &Side, after: &Side) -> Comparison {
+    let mut names: Vec<&str> = Vec::new();
+    for (test, ..) in after.tests.iter().chain(&before.tests) {
+        if !names.contains(&test.name.as_str()) {
+            names.push(&test.name);
+        }
+    }
+    let tests = names.into_iter().map(|name| {
+        let of = |side: &'_ Side| side.tests.iter().position(|(test, ..)| test.name == name);
+        let (before, after) = (
+            of(before).map(|index| &before.tests[index]),
+            of(after).map(|index| &after.tests[index]),
+        );
+        compared_test(name, before, after)
+    });
+    Comparison {
+        tests: tests.collect(),
+    }
+}
+
+type OfSide<'a> = Option<&'a (Test, Protocol, Measured)>;
+
+fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedTest {
+    let sides = [before, after];
+    let mut compared = ComparedTest {
+        name: name.to_owned(),
+        there: sides.map(|side| side.is_some()),
+        problems: sides.map(|side| side.and_then(|(.., measured)| measured.problem.clone())),
+        ..ComparedTest::default()
+    };
+    let (Some((_, _, before)), Some((_, protocol, after))) = (before, after) else {
+        return compared;
+    };
+    if let (Some(was), Some(is)) = (&before.made_with, &after.made_with) {
+        compared.suspects = is.suspects(was);
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for case in after.cases.iter().chain(&before.cases) {
+        if !names.contains(&case.name.as_str()) {
+            names.push(&case.name);
+        }
+    }
+    let cases = names.into_iter().map(|name| {
+        let of = |measured: &'_ Measured| measured.cases.iter().position(|case| case.name == name);
+        let was = of(before).map(|index| &before.cases[index]);
+        let is = of(after).map(|index| &after.cases[index]);
+        compared_case(name, was, is, protocol)
+    });
+    compared.cases = cases.collect();
+    compared
+}
+
+fn compared_case(
+    name: &str,
+    before: Option<&Case>,
+    after: Option<&Case>,
+    protocol: &Protocol,
+) -> ComparedCase {
+    let mut compared = ComparedCase {
+        name: name.to_owned(),
+        there: [before.is_some(), after.is_some()],
+        iterations: None,
+        judgements: Vec::new(),
+        diffs: Vec::new(),
+    };
+    let (Some(before), Some(after)) = (before, after) else {
+        return compared;
+    };
+    let said = after.samples.iter().find_map(|sample| sample.iterations);
+    compared.iterations = said.or(protocol.iterations);
+    let gate = protocol.gate.iter();
+    let budget = Budget {
+        iterations: None,
+        figures: gate
+            .filter_map(|&metric| Some((metric, range(before, metric)[0]?)))
+            .collect(),
+    };
+    compared.judgements = judge(after, Some(&budget), protocol);
+    let different = compared
+        .judgements
+        .iter()
+        .filter(|judgement| judgement.difference() != Some(0));
+    compared.diffs = different
+        .filter_map(|judgement| {
+            let metric = judgement.metric;
+            Some((metric, diff(before, after, metric, compared.iterations)?))
+        })
+        .collect();
+    compared
+}
+
+fn diff(before: &Case, after: &Case, metric: Metric, iterations: Option<u64>) -> Option<Diff> {
+    let sets = |case: &Case| -> Vec<StackSet> {
+        let samples = case.samples.iter();
+        samples.map(|sample| sample.stacks.clone()).collect()
+    };
+    let options = DiffOptions {
+        metric: metric.of_stacks()?,
+        per: iterations
+            .filter(|&number| number > 1)
+            .map(|number| number as f64),
+        ..DiffOptions::default()
+    };
+    // What could be wrong with the sides leaves the number unexplained only.
+    allotrope_diff::compare(&sets(before), &sets(after), &options).ok()
+}
+
+impl ComparedCase {
+    /// Whether a number got worse, or can not be told.
+    pub fn is_worse(&self) -> bool {
+        let mut verdicts = self.judgements.iter().map(|judgement| judgement.verdict);
+        verdicts.any(Verdict::fails)
+    }
+}
+
+impl ComparedCase {
+    /// Whether any number differs.
+    pub fn differs(&self) -> bool {
+        let mut differences = self.judgements.iter().map(Judgement::difference);
+        differences.any(|difference| difference != Some(0))
+    }
+}
+
+impl ComparedTest {
+    /// Whether it could not be measured in both revisions.
+    pub fn is_broken(&self) -> bool {
+        self.problems.iter().any(Option::is_some)
+    }
+}
+
+impl Comparison {
+    /// Whether any number got worse.
+    pub fn is_worse(&self) -> bool {
+        let mut cases = self.tests.iter().flat_map(|test| &test.cases);
+        cases.any(ComparedCase::is_worse)
+    }
+
+    /// Whether a test could not be measured before (0) or after (1).
+    pub fn is_broken(&self, side: usize) -> bool {
+        self.tests.iter().any(|test| test.problems[side].is_some())
+    }
+
+    /// Whether there is anything that both revisions have.
+    pub fn is_empty(&self) -> bool {
+        self.tests.iter().all(|test| test.cases.is_empty())
+    }
+}

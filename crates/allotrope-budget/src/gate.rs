@@ -1,0 +1,311 @@
+//! One test from its start to its result: measured, compared with its budgets,
+//! explained by its stacks. The parts are their own files'.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Instant;
+
+use allotrope_diff::DiffOptions;
+use allotrope_profile::stack_set::{Known, StackSet};
+use thiserror::Error;
+
+use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
+use crate::configuration::{Protocol, Test};
+use crate::fluctuation::fluctuations;
+use crate::made_with::Suspect;
+use crate::metric::Metric;
+use crate::nio_log::NioLog;
+use crate::protocol::{Bench, Case, Measured, environment};
+use crate::result::{CaseResult, Leak, Responsible, TestResult};
+use crate::shell::command_line;
+use crate::verdict::{Judgement, Verdict, judge};
+
+/// Why a test has no result at all.
+#[derive(Debug, Error)]
+pub enum GateError {
+    /// Its budgets can not be used.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+}
+
+/// Where accepted numbers come from.
+#[derive(Debug, Clone, Copy)]
+pub enum Source<'a> {
+    /// The project's own folder.
+    Folder(&'a BudgetFolder),
+    /// A log of SwiftNIO's allocation counter tests, or its thresholds.
+    Log(&'a NioLog),
+}
+
+/// Runs tests and judges them.
+#[derive(Debug, Clone, Copy)]
+pub struct Gate<'a> {
+    /// What tests are measured with.
+    pub bench: Bench<'a>,
+    /// Where accepted numbers come from.
+    pub source: Source<'a>,
+    /// The platform whose numbers count.
+    pub platform: &'a str,
+    /// Runs of each test in place of the configuration's.
+    pub runs: Option<u32>,
+    /// With stacks whatever the configuration says.
+    pub stacks: bool,
+}
+
+impl Gate<'_> {
+    /// How a test is run here.
+    pub fn protocol(&self, test: &Test) -> Protocol {
+        let mut protocol = test.protocol_on(self.platform);
+        if let Some(runs) = self.runs {
+            protocol.runs = runs;
+        }
+        protocol.counts_only &= !self.stacks;
+        protocol
+    }
+
+    /// Runs a test and judges it. `each` hears of each start of its program.
+    ///
+    /// # Errors
+    /// Budgets that can not be used; what is wrong with the test itself is in
+    /// the result.
+    pub fn test(
+        &self,
+        test: &Test,
+        each: &mut dyn FnMut(u32, u32),
+    ) -> Result<TestResult, GateError> {
+        let mut protocol = self.protocol(test);
+        // Before the test, so that a broken file does not cost its time.
+        let accepted = self.accepted(test)?;
+        let started = Instant::now();
+        let measured = self.bench.measure(test, &protocol, each);
+        if let Source::Log(log) = self.source {
+            log.adapt(&mut protocol, &measured.cases);
+        }
+        let mut result = TestResult {
+            duration: started.elapsed(),
+            reproduce: self.reproduce(test, &protocol),
+            counts_only: protocol.counts_only,
+            environment: environment(test, &protocol),
+            name: test.name.clone(),
+            command: test.command.clone(),
+            folder: test.folder.clone(),
+            ..TestResult::default()
+        };
+        result.fill(measured, &protocol, accepted, self.bench.recorder.is_some());
+        Ok(result)
+    }
+
+    fn accepted(&self, test: &Test) -> Result<Accepted<'_>, GateError> {
+        match self.source {
+            Source::Log(log) => Ok(Accepted::Log(log)),
+            Source::Folder(folder) => {
+                let budgets = folder.read(&test.name, self.platform)?;
+                let holder = budgets
+                    .as_ref()
+                    .map_or(&Holder::Shared, |budgets| &budgets.holder);
+                let profiles = folder.profiles(&test.name, holder)?;
+                Ok(Accepted::Folder(budgets, profiles))
+            }
+        }
+    }
+
+    fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
+        let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
+        let file = &self.bench.configuration.file;
+        if file != Path::new(crate::configuration::FILE_NAME) {
+            words.push("--config".into());
+            let root = self.bench.project.root();
+            let file = file.canonicalize().unwrap_or_else(|_| file.clone());
+            let file = file.strip_prefix(root).unwrap_or(&file);
+            words.push(file.into());
+        }
+        if protocol.counts_only {
+            words.push("--stacks".into());
+        }
+        words.push(test.name.clone().into());
+        command_line(&words)
+    }
+}
+
+/// What a test is compared with.
+enum Accepted<'a> {
+    Folder(Option<Budgets>, BTreeMap<String, StackSet>),
+    Log(&'a NioLog),
+}
+
+impl Accepted<'_> {
+    fn budget(&self, case: &Case) -> Option<Budget> {
+        match self {
+            Self::Folder(budgets, _) => budgets.as_ref()?.cases.get(&case.name).cloned(),
+            Self::Log(log) => log.budget(case),
+        }
+    }
+
+    fn profile(&self, case: &str) -> Option<&StackSet> {
+        match self {
+            Self::Folder(_, profiles) => profiles.get(case),
+            Self::Log(_) => None,
+        }
+    }
+}
+
+impl TestResult {
+    fn fill(
+        &mut self,
+        measured: Measured,
+        protocol: &Protocol,
+        accepted: Accepted<'_>,
+        recorded: bool,
+    ) {
+        self.problem = measured.problem;
+        self.notes = measured.notes;
+        self.output = measured.output;
+        self.trace = measured.trace;
+        if recorded {
+            let cases = measured.cases.into_iter();
+            self.cases = cases
+                .map(|case| judged(case, protocol, &accepted))
+                .collect();
+        }
+        if let Accepted::Folder(Some(budgets), _) = &accepted {
+            // After a problem all that was not measured is its consequence.
+            if self.problem.is_none() && recorded {
+                let measured = |name: &&String| self.cases.iter().any(|case| case.name == **name);
+                let missing = budgets.cases.keys().filter(|name| !measured(name));
+                self.not_measured = missing.cloned().collect();
+            }
+            if let (Some(before), Some(now)) = (&budgets.made_with, &measured.made_with) {
+                self.suspects = now.suspects(before);
+            }
+            let iterations = self
+                .cases
+                .iter()
+                .filter_map(|case| iterations(case, budgets));
+            self.suspects.extend(iterations.collect::<Vec<_>>());
+        }
+        self.made_with = measured.made_with;
+        if let Accepted::Folder(budgets, _) = accepted {
+            self.budgets = budgets;
+        }
+    }
+}
+
+/// Another number of iterations explains other numbers.
+fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
+    let was = budgets.cases.get(&case.name)?.iterations?;
+    let is = case.iterations?;
+    (was != is).then(|| Suspect {
+        what: format!("iterations of {}", case.name),
+        was: was.to_string(),
+        is: is.to_string(),
+    })
+}
+
+fn judged(case: Case, protocol: &Protocol, accepted: &Accepted<'_>) -> CaseResult {
+    let judgements = judge(&case, accepted.budget(&case).as_ref(), protocol);
+    let said = case.samples.iter().find_map(|sample| sample.iterations);
+    let iterations = said.or(protocol.iterations);
+    let leaks = leaks(&case, &judgements);
+    let profile = accepted.profile(&case.name);
+    let explained = judgements
+        .iter()
+        .filter(|judgement| judgement.verdict != Verdict::Kept)
+        // Nothing that no budget knows needs no explanation.
+        .filter(|judgement| judgement.budget.is_some() || judgement.least != Some(0))
+        .filter_map(|judgement| Some((judgement.metric, run_to_explain(&case, judgement)?)));
+    let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
+    let worst = leaked.max_by_key(|leak| leak.figure);
+    let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
+    let responsible = explained
+        .chain(leaked)
+        .filter_map(|(metric, run)| responsible(&case, metric, run, profile, iterations))
+        .collect();
+    CaseResult {
+        fluctuations: fluctuations(&case, &protocol.gate),
+        name: case.name,
+        iterations,
+        samples: case.samples,
+        judgements,
+        responsible,
+        leaks,
+    }
+}
+
+/// The first of the runs whose number is judged.
+fn run_to_explain(case: &Case, judgement: &Judgement) -> Option<usize> {
+    let least = judgement.least?;
+    let mut samples = case.samples.iter();
+    samples.position(|sample| sample.figure(judgement.metric) == Some(least))
+}
+
+/// Runs that left more behind than the one whose number is judged; of file
+/// descriptors also that one, if it is not kept: there are no stacks to name.
+fn leaks(case: &Case, judgements: &[Judgement]) -> Vec<Leak> {
+    let fds = judgements
+        .iter()
+        .find(|judgement| judgement.metric == Metric::LeakedFds);
+    let fds_kept = fds.is_none_or(|judgement| judgement.verdict == Verdict::Kept);
+    let mut leaks = Vec::new();
+    for metric in [Metric::Remaining, Metric::LeakedFds] {
+        let figures = || {
+            case.samples
+                .iter()
+                .filter_map(|sample| sample.figure(metric))
+        };
+        let least = figures().min().unwrap_or(0);
+        for (index, sample) in case.samples.iter().enumerate() {
+            if let Some(figure) = sample.figure(metric)
+                && (figure > least || figure > 0 && metric == Metric::LeakedFds && !fds_kept)
+            {
+                leaks.push(Leak {
+                    run: index + 1,
+                    metric,
+                    figure,
+                    names: match metric {
+                        Metric::LeakedFds => sample.leaked_descriptors.clone(),
+                        _ => Vec::new(),
+                    },
+                });
+            }
+        }
+    }
+    leaks
+}
+
+fn responsible(
+    case: &Case,
+    metric: Metric,
+    run: usize,
+    profile: Option<&StackSet>,
+    iterations: Option<u64>,
+) -> Option<Responsible> {
+    let of_stacks = metric.of_stacks()?;
+    let now = &case.samples.get(run)?.stacks;
+    if !now.known.has(of_stacks) {
+        return None;
+    }
+    let nothing = StackSet {
+        known: Known::ALL,
+        ..StackSet::default()
+    };
+    let accepted = profile.unwrap_or(&nothing);
+    let options = DiffOptions {
+        metric: of_stacks,
+        per: iterations
+            .filter(|&number| number > 1)
+            .map(|number| number as f64),
+        ..DiffOptions::default()
+    };
+    let now = fold_like(now, accepted);
+    // Both sides are there and know the metric; what else could be wrong with
+    // them makes no number wrong, only unexplained.
+    let before = std::slice::from_ref(accepted);
+    let diff = allotrope_diff::compare(before, &[now], &options).ok()?;
+    Some(Responsible {
+        metric,
+        run: run + 1,
+        accepted: profile.is_some(),
+        diff,
+    })
+}

@@ -1,0 +1,250 @@
+//! A comparison of revisions, as text for people and as JSON
+//! (`allotrope-compare/1`) for programs.
+
+use std::io::{self, Write};
+
+use allotrope_diff::Glue;
+use allotrope_report::Style;
+use allotrope_report::diff::{DiffTextOptions, Selection, text};
+use serde::Serialize;
+
+use super::text::line;
+use super::wording;
+use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
+
+const FORMAT: &str = "allotrope-compare/1";
+
+/// What the text shows.
+#[derive(Debug, Clone, Copy)]
+pub struct ComparisonOptions {
+    /// How it may look.
+    pub style: Style,
+    /// Most entries of a number.
+    pub top: usize,
+    /// Whole stacks.
+    pub all_frames: bool,
+}
+
+/// Writes the text.
+///
+/// # Errors
+/// Those of the output.
+pub fn write_text(
+    comparison: &Comparison,
+    sides: [&Side; 2],
+    options: &ComparisonOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for (word, side) in ["before", "after"].into_iter().zip(sides) {
+        let commit = side.commit.get(..12).unwrap_or(&side.commit);
+        writeln!(out, "{word:<7} {} ({commit})", side.name)?;
+    }
+    writeln!(out)?;
+    for test in &comparison.tests {
+        lines(test, options.style.width.max(40), out)?;
+    }
+    if comparison.is_empty() {
+        writeln!(out, "nothing could be compared")?;
+    }
+    for test in &comparison.tests {
+        suspects(test, out)?;
+        for case in &test.cases {
+            for (metric, diff) in &case.diffs {
+                writeln!(out, "\n{}: {metric}\n", case.name)?;
+                let options = DiffTextOptions {
+                    style: options.style,
+                    selection: Selection::default(),
+                    top: options.top,
+                    all_frames: options.all_frames,
+                    glue: Glue::default(),
+                    titles: [Vec::new(), Vec::new()],
+                };
+                text::write(diff, &options, out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<()> {
+    let mut say =
+        |status: &str, name: &str, parts: &[String]| line(out, width, status, name, parts);
+    for (index, word) in ["before", "after"].into_iter().enumerate() {
+        if let Some(problem) = &test.problems[index] {
+            say("FAIL", &test.name, &[format!("{word}: {problem}")])?;
+        }
+        if !test.there[index] {
+            say("-   ", &test.name, &[format!("not there {word}")])?;
+        }
+    }
+    for case in &test.cases {
+        for (index, word) in ["before", "after"].into_iter().enumerate() {
+            if !case.there[index] && test.problems[index].is_none() {
+                say("-   ", &case.name, &[format!("not there {word}")])?;
+            }
+        }
+        if case.there == [true, true] {
+            let status = match (case.is_worse(), case.differs()) {
+                (true, _) => "more",
+                (false, false) => "same",
+                (false, true) => "less",
+            };
+            say(status, &case.name, &numbers(case))?;
+        }
+    }
+    Ok(())
+}
+
+fn numbers(case: &ComparedCase) -> Vec<String> {
+    let numbers = case.judgements.iter().map(|judgement| {
+        let number = |figure: Option<i64>| figure.map_or_else(|| "?".to_owned(), wording::number);
+        let metric = judgement.metric;
+        match judgement.difference() {
+            Some(0) => format!("{metric} {}", number(judgement.least)),
+            difference => format!(
+                "{metric} {} → {} ({})",
+                number(judgement.budget),
+                number(judgement.least),
+                difference.map(wording::signed).unwrap_or_default()
+            ),
+        }
+    });
+    numbers.collect()
+}
+
+fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
+    let differs = test.cases.iter().any(ComparedCase::differs);
+    if !differs || test.suspects.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "\n{}: suspect before the code, for it differs too:",
+        test.name
+    )?;
+    for suspect in &test.suspects {
+        writeln!(out, "  {}", wording::suspect(suspect))?;
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Form<'a> {
+    format: &'static str,
+    before: SideForm<'a>,
+    after: SideForm<'a>,
+    worse: bool,
+    tests: Vec<TestForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct SideForm<'a> {
+    revision: &'a str,
+    commit: &'a str,
+    folder: String,
+}
+
+#[derive(Serialize)]
+struct TestForm<'a> {
+    name: &'a str,
+    problem_before: Option<String>,
+    problem_after: Option<String>,
+    suspects: Vec<String>,
+    cases: Vec<CaseForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct CaseForm<'a> {
+    name: &'a str,
+    worse: bool,
+    iterations: Option<u64>,
+    numbers: Vec<NumberForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct NumberForm<'a> {
+    metric: &'static str,
+    before: Option<i64>,
+    after: Option<i64>,
+    difference: Option<i64>,
+    entries: Vec<EntryForm<'a>>,
+}
+
+#[derive(Serialize)]
+struct EntryForm<'a> {
+    before: u64,
+    after: u64,
+    difference: i64,
+    function: &'a str,
+    place: String,
+}
+
+/// Writes the JSON, one object and a line's end.
+///
+/// # Errors
+/// Those of the output.
+pub fn write_json(
+    comparison: &Comparison,
+    sides: [&Side; 2],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let [before, after] = sides.map(|side| SideForm {
+        revision: &side.name,
+        commit: &side.commit,
+        folder: side.folder.to_string_lossy().into_owned(),
+    });
+    let form = Form {
+        format: FORMAT,
+        before,
+        after,
+        worse: comparison.is_worse(),
+        tests: comparison.tests.iter().map(test_form).collect(),
+    };
+    allotrope_text::to_json_writer(&mut *out, &form)?;
+    writeln!(out)
+}
+
+fn test_form(test: &ComparedTest) -> TestForm<'_> {
+    let problem = |index: usize| test.problems[index].as_ref().map(ToString::to_string);
+    TestForm {
+        name: &test.name,
+        problem_before: problem(0),
+        problem_after: problem(1),
+        suspects: test.suspects.iter().map(wording::suspect).collect(),
+        cases: test.cases.iter().map(case_form).collect(),
+    }
+}
+
+fn case_form(case: &ComparedCase) -> CaseForm<'_> {
+    let numbers = case.judgements.iter().map(|judgement| {
+        let explained = case
+            .diffs
+            .iter()
+            .find(|(metric, _)| *metric == judgement.metric);
+        let entries = explained.into_iter().flat_map(|(_, diff)| {
+            wording::explaining(diff).map(move |entry| {
+                let frame = wording::blamed(diff, entry);
+                EntryForm {
+                    before: entry.before,
+                    after: entry.after,
+                    difference: entry.difference,
+                    function: frame.map_or("", |frame| &frame.function),
+                    place: frame.map(wording::place).unwrap_or_default(),
+                }
+            })
+        });
+        NumberForm {
+            metric: judgement.metric.name(),
+            before: judgement.budget,
+            after: judgement.least,
+            difference: judgement.difference(),
+            entries: entries.collect(),
+        }
+    });
+    CaseForm {
+        name: &case.name,
+        worse: case.is_worse(),
+        iterations: case.iterations,
+        numbers: numbers.collect(),
+    }
+}

@@ -1,0 +1,479 @@
+//! The report as text for people: a line a case, then everything about those
+//! that are not green, then what to do.
+
+use std::io::{self, Write};
+
+use allotrope_text::{Shown, shown, shown_lines};
+
+use allotrope_diff::Glue;
+use allotrope_report::Style;
+use allotrope_report::diff::text::write_entries;
+use allotrope_report::diff::{DiffTextOptions, Selection};
+
+use super::wording;
+use crate::fluctuation::Fluctuation;
+use crate::metric::Metric;
+use crate::protocol::Problem;
+use crate::result::{CaseResult, Outcome, Report, Responsible, TestResult};
+use crate::verdict::{Judgement, Verdict};
+
+/// What the text shows.
+#[derive(Debug, Clone, Copy)]
+pub struct TextOptions {
+    /// How it may look.
+    pub style: Style,
+    /// Every run's numbers.
+    pub samples: bool,
+    /// Most entries that explain a number.
+    pub top: usize,
+}
+
+impl Default for TextOptions {
+    fn default() -> Self {
+        Self {
+            style: Style::default(),
+            samples: false,
+            top: 5,
+        }
+    }
+}
+
+/// ECMA-48 colours of outcomes.
+const COLORS: [&str; 3] = ["32", "33", "31"];
+
+/// Lines of a test's own output that are shown when it fails.
+const OUTPUT_LINES: usize = 20;
+
+struct Text<'a> {
+    options: &'a TextOptions,
+    out: &'a mut dyn Write,
+}
+
+/// Writes the text.
+///
+/// # Errors
+/// Those of the output.
+pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Text { options, out };
+    if !report.recorded {
+        return text.unrecorded(report);
+    }
+    for test in &report.tests {
+        text.lines_of(test)?;
+    }
+    for test in &report.tests {
+        text.details(test)?;
+    }
+    text.end(report)
+}
+
+/// Writes everything about one case, as the details of a red log have it.
+///
+/// # Errors
+/// Those of the output.
+pub fn write_case(
+    test: &TestResult,
+    case: &CaseResult,
+    options: &TextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut text = Text { options, out };
+    text.case(case)?;
+    text.suspects(test)?;
+    text.explanations(case)?;
+    text.sentence(2, &format!("Run again: {}", test.reproduce))
+}
+
+impl Text<'_> {
+    fn width(&self) -> usize {
+        self.options.style.width.max(40)
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.options.style.color {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    fn status(&self, outcome: Outcome) -> String {
+        let word = match outcome {
+            Outcome::Passed => "ok  ",
+            Outcome::Improved => "less",
+            Outcome::Failed => "FAIL",
+        };
+        self.paint(COLORS[outcome as usize], word)
+    }
+
+    /// Sentences below each other, each wrapped and hanging.
+    fn sentence(&mut self, indent: usize, sentence: &str) -> io::Result<()> {
+        let room = self.width().saturating_sub(indent + 2);
+        for (index, line) in wrap(sentence, room).iter().enumerate() {
+            let hang = indent + if index > 0 { 2 } else { 0 };
+            writeln!(self.out, "{:hang$}{line}", "")?;
+        }
+        Ok(())
+    }
+
+    /// A line for each case, or for the test that has none.
+    fn lines_of(&mut self, test: &TestResult) -> io::Result<()> {
+        for case in &test.cases {
+            let numbers = case.judgements.iter().map(|judgement| {
+                let number = judgement
+                    .least
+                    .map_or_else(|| "?".to_owned(), wording::number);
+                format!("{} {number}", judgement.metric)
+            });
+            self.line(case.outcome(), &case.name, numbers.collect())?;
+        }
+        for trouble in wording::troubles(test) {
+            let trouble = trouble
+                .strip_prefix(&format!("{} ", test.name))
+                .unwrap_or(&trouble);
+            self.line(Outcome::Failed, &test.name, vec![trouble.to_owned()])?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, outcome: Outcome, name: &str, parts: Vec<String>) -> io::Result<()> {
+        let status = self.status(outcome);
+        let width = self.width();
+        line(self.out, width, &status, name, &parts)
+    }
+
+    fn details(&mut self, test: &TestResult) -> io::Result<()> {
+        let outcome = test.outcome();
+        let interesting = |case: &&CaseResult| {
+            let unsteady = !case.leaks.is_empty() || !case.fluctuations.is_empty();
+            case.outcome() != Outcome::Passed || unsteady || self.options.samples
+        };
+        let cases: Vec<&CaseResult> = test.cases.iter().filter(interesting).collect();
+        if outcome == Outcome::Passed && cases.is_empty() && test.notes.is_empty() {
+            return Ok(());
+        }
+        let troubles = wording::troubles(test);
+        if !troubles.is_empty() || !test.notes.is_empty() {
+            let title = self.paint("1", &test.name);
+            writeln!(self.out, "\n{} {title}", self.status(outcome))?;
+        }
+        for trouble in &troubles {
+            self.sentence(2, trouble)?;
+        }
+        for note in &test.notes {
+            self.sentence(2, &format!("note: {note}"))?;
+        }
+        if test
+            .problem
+            .as_ref()
+            .is_some_and(Problem::is_of_the_program)
+        {
+            self.output(test)?;
+        }
+        let mut suspects_said = false;
+        for case in cases {
+            self.case(case)?;
+            if case.outcome() != Outcome::Passed && !suspects_said {
+                self.suspects(test)?;
+                suspects_said = true;
+            }
+            self.explanations(case)?;
+        }
+        if outcome != Outcome::Passed && test.counts_only && test.problem.is_none() {
+            let what = "Counted without stacks (`counts-only`); the next line shows who it was.";
+            self.sentence(2, what)?;
+        }
+        if outcome == Outcome::Failed {
+            if !suspects_said {
+                self.suspects(test)?;
+            }
+            self.sentence(2, &format!("Run again: {}", test.reproduce))?;
+            if let Some(trace) = &test.trace {
+                let words = ["allotrope".as_ref(), "report".as_ref(), trace.as_os_str()];
+                let report = crate::shell::command_line(&words);
+                self.sentence(2, &format!("Look into:  {report}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, test: &TestResult) -> io::Result<()> {
+        let lines: Vec<&str> = test.output.lines().collect();
+        if lines.is_empty() {
+            return Ok(());
+        }
+        writeln!(self.out, "  The end of what it printed:")?;
+        for line in &lines[lines.len().saturating_sub(OUTPUT_LINES)..] {
+            let line = shown_lines(line);
+            let line: String = line.chars().take(self.width() - 6).collect();
+            writeln!(self.out, "    | {line}")?;
+        }
+        Ok(())
+    }
+
+    fn suspects(&mut self, test: &TestResult) -> io::Result<()> {
+        if test.suspects.is_empty() {
+            return Ok(());
+        }
+        let head = "Suspect before the code, for it has changed since the numbers were accepted:";
+        let head = self.paint("33", head);
+        self.sentence(2, &head)?;
+        for suspect in &test.suspects {
+            self.sentence(4, &wording::suspect(suspect))?;
+        }
+        Ok(())
+    }
+
+    fn case(&mut self, case: &CaseResult) -> io::Result<()> {
+        let runs = match case.samples.len() {
+            1 => "1 run".to_owned(),
+            runs => format!("{runs} runs"),
+        };
+        let iterations = case.iterations.filter(|&iterations| iterations > 1);
+        let iterations = iterations.map(|iterations| {
+            let iterations = i64::try_from(iterations).unwrap_or(i64::MAX);
+            format!(" of {} iterations", wording::number(iterations))
+        });
+        let title = self.paint("1", &case.name);
+        let status = self.status(case.outcome());
+        let iterations = iterations.unwrap_or_default();
+        writeln!(self.out, "\n{status} {title}  ({runs}{iterations})")?;
+        self.table(case)?;
+        let mut verdicts = case.judgements.iter().map(|judgement| judgement.verdict);
+        if verdicts.clone().all(|verdict| verdict == Verdict::NoBudget) {
+            self.sentence(2, "No numbers were accepted yet.")?;
+        } else if verdicts.any(|verdict| verdict != Verdict::Kept) {
+            for judgement in &case.judgements {
+                let verdict = judgement.verdict;
+                if matches!(
+                    verdict,
+                    Verdict::Nothing | Verdict::NoBudget | Verdict::Unknown
+                ) {
+                    self.sentence(2, &wording::sentence(judgement))?;
+                }
+            }
+        }
+        for leak in &case.leaks {
+            self.sentence(2, &wording::leak(leak))?;
+        }
+        if self.options.samples {
+            self.samples(case)?;
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, case: &CaseResult) -> io::Result<()> {
+        let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
+        let row = |judgement: &Judgement| {
+            let number =
+                |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), wording::number);
+            let difference = judgement.difference();
+            let each = difference.filter(|&it| it != 0);
+            let each = each.map(|it| wording::per_iteration(it, case.iterations));
+            [
+                judgement.metric.name().to_owned(),
+                number(judgement.budget),
+                number(judgement.least),
+                difference.map(wording::signed).unwrap_or_default(),
+                each.unwrap_or_default(),
+                judgement.tolerance.to_string(),
+                match judgement.verdict {
+                    Verdict::Kept => String::new(),
+                    verdict => wording::verdict(verdict).to_owned(),
+                },
+            ]
+        };
+        let mut rows = vec![head];
+        rows.extend(case.judgements.iter().map(row));
+        if rows[1..].iter().all(|row| row[4].is_empty()) {
+            rows[0][4].clear();
+        }
+        for row in &rows {
+            let mut line = format!("  {:<13}", row[0]);
+            for (column, cell) in row.iter().enumerate().skip(1) {
+                let width = rows
+                    .iter()
+                    .map(|row| columns(&row[column]))
+                    .max()
+                    .unwrap_or(0);
+                if width > 0 {
+                    line.push_str(&format!("  {cell:>width$}"));
+                }
+            }
+            writeln!(self.out, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+
+    /// Each run's numbers.
+    fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
+        for metric in Metric::ALL {
+            let figures = case.samples.iter().map(|sample| sample.figure(metric));
+            let figures: Option<Vec<String>> = figures.map(|it| it.map(wording::number)).collect();
+            if let Some(figures) = figures {
+                let name = metric.name();
+                self.sentence(2, &format!("every run's {name}: {}", figures.join(" ")))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn explanations(&mut self, case: &CaseResult) -> io::Result<()> {
+        for responsible in &case.responsible {
+            self.responsible(responsible, case.samples.len())?;
+        }
+        for fluctuation in &case.fluctuations {
+            self.fluctuation(fluctuation)?;
+        }
+        Ok(())
+    }
+
+    fn responsible(&mut self, responsible: &Responsible, runs: usize) -> io::Result<()> {
+        self.sentence(2, &wording::explains(responsible, runs))?;
+        if wording::explaining(&responsible.diff).next().is_none() {
+            return self.sentence(4, "no stack differs from the accepted ones");
+        }
+        let options = DiffTextOptions {
+            style: self.options.style,
+            selection: Selection::default(),
+            top: self.options.top,
+            all_frames: false,
+            glue: Glue::default(),
+            titles: [Vec::new(), Vec::new()],
+        };
+        write_entries(&responsible.diff, &options, self.out)
+    }
+
+    fn fluctuation(&mut self, fluctuation: &Fluctuation) -> io::Result<()> {
+        let [least, most] = fluctuation.range.map(wording::number);
+        let metric = fluctuation.metric;
+        self.sentence(
+            2,
+            &format!("{metric} fluctuate between runs, {least} to {most}:"),
+        )?;
+        for (range, frames) in &fluctuation.stacks {
+            let own = frames.iter().find(|frame| !Glue::default().has(frame));
+            let from = own.or(frames.first());
+            let start = frames
+                .iter()
+                .position(|frame| Some(frame) == from)
+                .unwrap_or(0);
+            let calls: Vec<&str> = frames[start..]
+                .iter()
+                .map(|f| f.function.as_str())
+                .collect();
+            let place = from.map(wording::place).unwrap_or_default();
+            let text = format!(
+                "{} to {}  {}  {place}",
+                range[0],
+                range[1],
+                calls.join(" ← ")
+            );
+            self.sentence(4, text.trim_end())?;
+        }
+        if fluctuation.more_stacks > 0 {
+            self.sentence(4, &format!("… {} more stacks", fluctuation.more_stacks))?;
+        }
+        for (range, name) in &fluctuation.threads {
+            let text = format!("{name}: {} to {} allocations", range[0], range[1]);
+            self.sentence(4, &text)?;
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, report: &Report) -> io::Result<()> {
+        if !report.of_no_test.is_empty() {
+            writeln!(self.out)?;
+            self.sentence(
+                0,
+                "Budgets of tests that no longer exist (remove the files):",
+            )?;
+            for file in &report.of_no_test {
+                self.sentence(2, &file.shown())?;
+            }
+        }
+        let outcome = report.outcome();
+        let summary = self.paint(COLORS[outcome as usize], &wording::summary(report));
+        writeln!(self.out, "\n{summary}")?;
+        if let Some(command) = wording::first_accept_command(report) {
+            self.sentence(0, &format!("To accept these first numbers: {command}"))?;
+        }
+        if let Some(command) = wording::accept_command(report) {
+            self.sentence(0, &format!("To accept what has improved: {command}"))?;
+        }
+        Ok(())
+    }
+
+    fn unrecorded(&mut self, report: &Report) -> io::Result<()> {
+        for test in &report.tests {
+            let outcome = match test.problem {
+                None => Outcome::Passed,
+                Some(_) => Outcome::Failed,
+            };
+            let zeros = ["allocations 0".to_owned(), "remaining 0".to_owned()];
+            self.line(outcome, &test.name, zeros.into())?;
+            if let Some(problem) = &test.problem {
+                self.sentence(6, &problem.to_string())?;
+                self.output(test)?;
+            }
+            self.sentence(6, &format!("by hand: {}", wording::by_hand(test)))?;
+        }
+        let why = "Nothing was recorded, because of --no-record: the zeros are no measurements, and \
+                   nothing was compared.";
+        self.sentence(0, why)?;
+        if let Some(scratch) = &report.scratch {
+            self.sentence(0, &format!("scratch folder: {}", scratch.shown()))?;
+        }
+        Ok(())
+    }
+}
+
+/// A word of four letters, a name, and what is to be said of it, continued
+/// below where the line would be too long.
+pub(super) fn line(
+    out: &mut dyn Write,
+    width: usize,
+    status: &str,
+    name: &str,
+    parts: &[String],
+) -> io::Result<()> {
+    const COLUMN: usize = 30;
+    let head = format!("{:<24}", shown(name));
+    write!(out, "{status}  {head}")?;
+    let mut at = 6 + columns(&head);
+    for part in parts {
+        let room = width.saturating_sub(COLUMN + 2);
+        for (index, piece) in wrap(part, room).into_iter().enumerate() {
+            if index > 0 || at + 2 + columns(&piece) > width {
+                write!(out, "\n{:COLUMN$}", "")?;
+                at = COLUMN;
+            }
+            write!(out, "  {piece}")?;
+            at += 2 + columns(&piece);
+        }
+    }
+    writeln!(out)
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Lines of at most so many columns, broken at blanks where there are any; what
+/// has no blank is left whole, so that it can be copied.
+fn wrap(text: &str, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    let mut line = String::new();
+    // A program's own lines may well have tabs.
+    let text: Vec<_> = text.split('\t').map(shown).collect();
+    for word in text.join("\t").split(' ') {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > room {
+            lines.push(std::mem::take(&mut line));
+        } else if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}

@@ -1,0 +1,265 @@
+//! The words that all forms share: numbers, verdicts, sentences.
+
+use allotrope_diff::{Diff, Entry, Kind};
+use allotrope_profile::stack_set::StackFrame;
+use allotrope_report::numbers::count;
+
+use crate::made_with::Suspect;
+use crate::metric::Metric;
+use crate::result::{CaseResult, Leak, Outcome, Report, Responsible, TestResult};
+use crate::shell::{assignment, command_line};
+use crate::tolerance::Tolerance;
+use crate::verdict::{Judgement, Verdict};
+
+/// `1,234`, `-5`.
+pub fn number(number: i64) -> String {
+    let sign = if number < 0 { "-" } else { "" };
+    format!("{sign}{}", count(number.unsigned_abs()))
+}
+
+/// `+1,234`, `-5`, `0`.
+pub fn signed(difference: i64) -> String {
+    let plus = if difference > 0 { "+" } else { "" };
+    format!("{plus}{}", number(difference))
+}
+
+/// A figure for each iteration, `+0.05`; empty where iterations are not known.
+pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
+    let Some(iterations) = iterations.filter(|&iterations| iterations > 1) else {
+        return String::new();
+    };
+    let each = figure as f64 / iterations as f64;
+    if each == 0.0 || each.abs() >= 0.1 {
+        format!("{each:+.2}")
+    } else if each.abs() >= 0.0001 {
+        format!("{each:+.4}")
+    } else {
+        format!("{each:+.2e}")
+    }
+}
+
+/// One word for a verdict.
+pub fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Kept => "kept",
+        Verdict::Exceeded => "exceeded",
+        Verdict::Improved => "improved",
+        Verdict::NoBudget => "no-budget",
+        Verdict::Nothing => "nothing-measured",
+        Verdict::Unknown => "unknown",
+    }
+}
+
+/// One word for an outcome.
+pub fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Passed => "passed",
+        Outcome::Improved => "improved",
+        Outcome::Failed => "failed",
+    }
+}
+
+/// What is to be said of a number that is not kept, in a sentence.
+pub fn sentence(judgement: &Judgement) -> String {
+    let metric = judgement.metric;
+    let got = judgement.least.map_or_else(|| "nothing".to_owned(), number);
+    let budget = judgement
+        .budget
+        .map_or_else(|| "nothing".to_owned(), number);
+    let difference = judgement.difference().map(signed).unwrap_or_default();
+    let allowed = allowed(judgement.tolerance);
+    match judgement.verdict {
+        Verdict::Kept => format!("{metric}: {got}, accepted {budget}"),
+        Verdict::Exceeded | Verdict::Improved => {
+            format!("{metric}: {got}, accepted {budget} ({difference}{allowed})")
+        }
+        Verdict::NoBudget => format!("{metric}: {got}, and no number was accepted yet"),
+        Verdict::Nothing => {
+            format!(
+                "{metric}: none were measured, accepted {budget}: the test did nothing, or the recorder did not see it"
+            )
+        }
+        Verdict::Unknown => format!("{metric}: {}", not_given(judgement)),
+    }
+}
+
+/// Why a recording lacks a number.
+fn not_given(judgement: &Judgement) -> &'static str {
+    match judgement.metric {
+        Metric::LeakedFds => "only a window that compares file descriptors gives this number",
+        _ => "the recording does not give this number",
+    }
+}
+
+fn allowed(tolerance: Tolerance) -> String {
+    if tolerance.is_exact() {
+        String::new()
+    } else {
+        format!(", allowed {tolerance}")
+    }
+}
+
+/// What a suspect is, in a sentence.
+pub fn suspect(suspect: &Suspect) -> String {
+    match (suspect.was.as_str(), suspect.is.as_str()) {
+        ("", is) => format!("{}: {is}, which was not there", suspect.what),
+        (was, "") => format!("{}: gone, was {was}", suspect.what),
+        (was, is) => format!("{}: {is}, was {was}", suspect.what),
+    }
+}
+
+/// What a run left behind, in a sentence.
+pub fn leak(leak: &Leak) -> String {
+    let (one, many, how) = match leak.metric {
+        Metric::LeakedFds => ("file descriptor", "file descriptors", "open"),
+        _ => ("allocation", "allocations", "behind"),
+    };
+    let what = if leak.figure == 1 { one } else { many };
+    let names = if leak.names.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", leak.names.join(", "))
+    };
+    let figure = number(leak.figure);
+    format!("run {} left {figure} {what} {how}{names}", leak.run)
+}
+
+/// What heads the stacks that explain a number.
+pub fn explains(responsible: &Responsible, runs: usize) -> String {
+    let run = if runs > 1 {
+        format!("run {}", responsible.run)
+    } else {
+        "this run".to_owned()
+    };
+    let metric = responsible.metric;
+    if responsible.accepted {
+        format!("Stacks of {metric}, accepted → {run}:")
+    } else {
+        format!("Stacks of {metric} in {run} (no accepted stacks to compare with):")
+    }
+}
+
+/// What is wrong with the test as a whole, a sentence each.
+pub fn troubles(test: &TestResult) -> Vec<String> {
+    let mut troubles: Vec<String> = Vec::new();
+    troubles.extend(test.problem.as_ref().map(ToString::to_string));
+    if test.problem.is_none() && test.cases.is_empty() {
+        troubles.push("nothing was measured".to_owned());
+    }
+    let windows = test.cases.iter().any(|case| case.name != test.name);
+    troubles.extend(test.not_measured.iter().map(|case| {
+        if !windows && *case != test.name {
+            format!("{case} has a budget, but the program opened no window")
+        } else {
+            format!("{case} has a budget, but was not measured")
+        }
+    }));
+    troubles
+}
+
+/// How to see the test by hand: where, with which variables, which command.
+pub fn by_hand(test: &TestResult) -> String {
+    let variables = test
+        .environment
+        .iter()
+        .map(|(name, value)| assignment(name, value));
+    let folder = test
+        .folder
+        .canonicalize()
+        .unwrap_or_else(|_| test.folder.clone());
+    let variables: Vec<String> = variables.collect();
+    format!(
+        "cd {} && {} {}",
+        command_line(&[folder]),
+        variables.join(" "),
+        command_line(&test.command)
+    )
+}
+
+/// Counts of outcomes: `3 cases: 1 failed, 2 passed`.
+pub fn summary(report: &Report) -> String {
+    let mut counts = [0_usize; 3];
+    for test in &report.tests {
+        for case in &test.cases {
+            counts[case.outcome() as usize] += 1;
+        }
+        counts[Outcome::Failed as usize] += usize::from(test.problem.is_some());
+        counts[Outcome::Failed as usize] += test.not_measured.len();
+    }
+    let [passed, improved, failed] = counts;
+    let parts = [
+        (failed, "failed"),
+        (improved, "improved"),
+        (passed, "passed"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let parts: Vec<String> = parts
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect();
+    let tests = report.tests.len();
+    let tests = format!("{tests} {}", if tests == 1 { "test" } else { "tests" });
+    if parts.is_empty() {
+        format!("{tests}: nothing measured")
+    } else {
+        format!("{tests}: {}", parts.join(", "))
+    }
+}
+
+/// The command that accepts what is better than its budget, if anything is.
+pub fn accept_command(report: &Report) -> Option<String> {
+    let improved = report
+        .tests
+        .iter()
+        .filter(|test| test.outcome() == Outcome::Improved);
+    accept_words(improved)
+}
+
+/// The command that accepts what has no budget yet, if all is well otherwise.
+pub fn first_accept_command(report: &Report) -> Option<String> {
+    let unbudgeted = |case: &CaseResult| {
+        let mut verdicts = case.judgements.iter().map(|judgement| judgement.verdict);
+        verdicts.all(|verdict| verdict == Verdict::NoBudget)
+    };
+    let new = report.tests.iter().filter(|test| {
+        test.problem.is_none() && !test.cases.is_empty() && test.cases.iter().all(unbudgeted)
+    });
+    accept_words(new)
+}
+
+fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<String> {
+    let mut words: Vec<String> = Vec::new();
+    for test in tests {
+        if words.is_empty() {
+            // The first test's line has the options that all need.
+            let name = command_line(&[&test.name]);
+            let line = test
+                .reproduce
+                .strip_suffix(&name)
+                .unwrap_or(&test.reproduce);
+            words.push(format!("{line}--accept"));
+        }
+        words.push(command_line(&[&test.name]));
+    }
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// The entries that explain a number, the largest first.
+pub fn explaining(diff: &Diff) -> impl Iterator<Item = &Entry> {
+    diff.entries
+        .iter()
+        .filter(|entry| entry.kind != Kind::Moved)
+}
+
+/// The frame that answers for an entry.
+pub fn blamed<'a>(diff: &'a Diff, entry: &Entry) -> Option<&'a StackFrame> {
+    diff.frames.get(entry.blame as usize)
+}
+
+/// `src/encode.cc:5`, or the module where the source is not known.
+pub fn place(frame: &StackFrame) -> String {
+    match (frame.file.as_str(), frame.line) {
+        ("", _) => frame.module.clone(),
+        (file, 0) => file.to_owned(),
+        (file, line) => format!("{file}:{line}"),
+    }
+}

@@ -1,0 +1,41 @@
+//! Finds the recorder.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+use allotrope_shm::interface::{Get, Interface, SYMBOL, VERSION};
+
+static INTERFACE: AtomicPtr<Interface> = AtomicPtr::new(core::ptr::null_mut());
+
+/// The recorder's functions; `None` if it is not there or another version.
+#[inline]
+pub fn interface() -> Option<&'static Interface> {
+    let known = INTERFACE.load(Relaxed);
+    if known.is_null() {
+        return find();
+    }
+    // SAFETY: the recorder gives a static.
+    Some(unsafe { &*known })
+}
+
+#[cold]
+fn find() -> Option<&'static Interface> {
+    // SAFETY: the recorder's symbol has this type.
+    unsafe {
+        let address: *mut c_void = libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr());
+        if address.is_null() {
+            return None;
+        }
+        let interface = core::mem::transmute::<*mut c_void, Get>(address)();
+        if interface.is_null() || (*interface).version != VERSION {
+            return None;
+        }
+        INTERFACE.store(interface.cast_mut(), Relaxed);
+        Some(&*interface)
+    }
+}
+
+/// An address in this library.
+pub fn code() -> usize {
+    code as *const () as usize
+}

@@ -1,0 +1,133 @@
+//! jemalloc's own calls (jemalloc(3), "Non-standard API").
+
+use core::ffi::c_void;
+
+use allotrope_shm::interface::Interface;
+
+use crate::next::Next;
+use crate::recorder;
+
+/// Entry points, numbered as in the trace.
+mod entry {
+    pub const MALLOCX: u8 = 17;
+    pub const RALLOCX: u8 = 18;
+    pub const DALLOCX: u8 = 19;
+    pub const SDALLOCX: u8 = 20;
+}
+
+type Three = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
+
+/// `MALLOCX_LG_ALIGN`: the low six bits of the flags, the alignment's base-2
+/// logarithm; 0 for none.
+fn alignment(flags: usize) -> usize {
+    match flags & 0x3f {
+        0 => 0,
+        log2 => 1 << log2,
+    }
+}
+
+pub unsafe extern "C" fn mallocx(
+    size: usize,
+    flags: usize,
+    third: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    static NEXT: Next = Next::new(c"mallocx");
+    let (next, recorded) = NEXT.get();
+    // SAFETY: the next definition of this very function, called as it was called.
+    unsafe {
+        let next = core::mem::transmute::<usize, Three>(next);
+        let Some(recorder) = recorder_if(recorded) else {
+            return next(size, flags, third);
+        };
+        (recorder.enter)(sp, recorder::code());
+        let block = next(size, flags, third);
+        (recorder.leave)();
+        if !block.is_null() {
+            (recorder.allocation)(entry::MALLOCX, block, size, alignment(flags), sp, bp);
+        }
+        block
+    }
+}
+
+fn recorder_if(recorded: bool) -> Option<&'static Interface> {
+    if recorded {
+        recorder::interface()
+    } else {
+        None
+    }
+}
+
+pub unsafe extern "C" fn rallocx(
+    block: *mut c_void,
+    size: usize,
+    flags: usize,
+    sp: *const u64,
+    bp: u64,
+) -> *mut c_void {
+    static NEXT: Next = Next::new(c"rallocx");
+    let (next, recorded) = NEXT.get();
+    // SAFETY: as above.
+    unsafe {
+        let next = core::mem::transmute::<usize, Three>(next);
+        let Some(recorder) = recorder_if(recorded) else {
+            return next(block as usize, size, flags);
+        };
+        let started = (recorder.reallocation_start)(entry::RALLOCX, block, sp);
+        (recorder.enter)(sp, recorder::code());
+        let result = next(block as usize, size, flags);
+        (recorder.leave)();
+        if started {
+            (recorder.reallocation_end)(entry::RALLOCX, block, result, size, sp, bp);
+        }
+        result
+    }
+}
+
+pub unsafe extern "C" fn dallocx(
+    block: *mut c_void,
+    flags: usize,
+    third: usize,
+    sp: *const u64,
+    _: u64,
+) {
+    static NEXT: Next = Next::new(c"dallocx");
+    // SAFETY: as above.
+    unsafe { release(&NEXT, entry::DALLOCX, block, flags, third, sp) };
+}
+
+pub unsafe extern "C" fn sdallocx(
+    block: *mut c_void,
+    size: usize,
+    flags: usize,
+    sp: *const u64,
+    _: u64,
+) {
+    static NEXT: Next = Next::new(c"sdallocx");
+    // SAFETY: as above.
+    unsafe { release(&NEXT, entry::SDALLOCX, block, size, flags, sp) };
+}
+
+unsafe fn release(
+    next: &Next,
+    entry: u8,
+    block: *mut c_void,
+    second: usize,
+    third: usize,
+    sp: *const u64,
+) {
+    let (next, recorded) = next.get();
+    // SAFETY: as above.
+    unsafe {
+        let next = core::mem::transmute::<usize, Three>(next);
+        let Some(recorder) = recorder_if(recorded) else {
+            next(block as usize, second, third);
+            return;
+        };
+        (recorder.deallocation)(entry, block, sp);
+        (recorder.enter)(sp, recorder::code());
+        next(block as usize, second, third);
+        (recorder.leave)();
+    }
+}

@@ -1,0 +1,199 @@
+//! How much two stacks have in common, frame by frame: the cheapest way to
+//! turn one into the other by inserting, removing and renaming frames, where
+//! rare functions cost more than those that are in every stack.
+
+use std::cell::RefCell;
+
+use rustc_hash::FxHashMap;
+
+use crate::frames::FrameTable;
+use crate::{Side, names};
+
+/// Sixteenths of a bit of information, so that sums are exact.
+const WEIGHT_UNIT: f64 = 16.0;
+
+/// Longest differing part that is aligned frame by frame; a longer one is
+/// taken to have nothing in common.
+const LONGEST: usize = 256;
+
+/// Aligns reduced stacks.
+pub(crate) struct Aligner<'t, 'a> {
+    table: &'t FrameTable<'a>,
+    weights: Vec<u32>,
+    renames: RefCell<FxHashMap<(u32, u32), Option<u32>>>,
+}
+
+/// How two stacks relate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Alignment {
+    /// 0 for nothing in common to 1024 for equality.
+    pub(crate) similarity: u32,
+    /// Frames that both have.
+    pub(crate) common: u32,
+    /// Frames inserted, removed or renamed.
+    pub(crate) edits: u32,
+    /// At one place a function gave way to another that both sides have: this
+    /// is no rename, the program takes another path.
+    pub(crate) replaced: bool,
+}
+
+/// Cost, edits, renames. The order makes the best way unique in all three, so
+/// that it does not matter which stack is first.
+type Way = (u32, u32, u32);
+
+impl<'t, 'a> Aligner<'t, 'a> {
+    pub(crate) fn new(table: &'t FrameTable<'a>) -> Self {
+        let count = |name| {
+            let sides = [Side::Before, Side::After];
+            sides
+                .map(|side| table.occurrences(name, side))
+                .iter()
+                .sum::<u64>()
+        };
+        let counts: Vec<u64> = (0..table.names() as u32).map(count).collect();
+        let most = counts.iter().copied().max().unwrap_or(0).max(1) as f64;
+        let weigh = |&count: &u64| {
+            let rarity = most / (count.max(1) as f64);
+            ((1.0 + rarity).log2() * WEIGHT_UNIT).round() as u32
+        };
+        Self {
+            table,
+            weights: counts.iter().map(weigh).collect(),
+            renames: RefCell::default(),
+        }
+    }
+
+    /// What a function weighs, by its loosest name.
+    pub(crate) fn weight(&self, name: u32) -> u32 {
+        self.weights[name as usize]
+    }
+
+    /// Whether both sides have the function.
+    pub(crate) fn is_common(&self, name: u32) -> bool {
+        self.table.is_common(name)
+    }
+
+    /// At most how similar two stacks can be: functions that both sides have
+    /// but only one of the two stacks are not renamed, so that each costs its
+    /// weight. Takes sorted names; far quicker than aligning.
+    pub(crate) fn most_similar(&self, a: &[u32], b: &[u32]) -> u32 {
+        let mut cost = 0_u64;
+        let (mut i, mut j) = (0, 0);
+        let mut left_over = |name: u32| {
+            if self.table.is_common(name) {
+                cost += u64::from(self.weight(name));
+            }
+        };
+        while i < a.len() && j < b.len() {
+            match a[i].cmp(&b[j]) {
+                std::cmp::Ordering::Less => {
+                    left_over(a[i]);
+                    i += 1;
+                }
+                std::cmp::Ordering::Greater => {
+                    left_over(b[j]);
+                    j += 1;
+                }
+                std::cmp::Ordering::Equal => {
+                    i += 1;
+                    j += 1;
+                }
+            }
+        }
+        a[i..]
+            .iter()
+            .chain(&b[j..])
+            .for_each(|&name| left_over(name));
+        similarity(cost, u64::from(self.sum(a)) + u64::from(self.sum(b)))
+    }
+
+    /// Aligns two sequences of loosest names.
+    pub(crate) fn align(&self, a: &[u32], b: &[u32]) -> Alignment {
+        let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+        let (a_rest, b_rest) = (&a[head..], &b[head..]);
+        let tail = (a_rest.iter().rev().zip(b_rest.iter().rev()))
+            .take_while(|(x, y)| x == y)
+            .count();
+        let a_middle = &a_rest[..a_rest.len() - tail];
+        let b_middle = &b_rest[..b_rest.len() - tail];
+        let (cost, edits, renamed) = self.cheapest(a_middle, b_middle);
+        let one_sided = edits - renamed;
+        let common_middle = (a_middle.len() + b_middle.len()) as u32 - one_sided - 2 * renamed;
+        let removed = a_middle.len() as u32 - common_middle / 2 - renamed;
+        let inserted = b_middle.len() as u32 - common_middle / 2 - renamed;
+        let whole = u64::from(self.sum(a)) + u64::from(self.sum(b));
+        Alignment {
+            similarity: similarity(u64::from(cost), whole),
+            common: (head + tail) as u32 + common_middle / 2,
+            edits,
+            replaced: common_middle == 0 && removed > 0 && inserted > 0,
+        }
+    }
+
+    fn sum(&self, names: &[u32]) -> u32 {
+        names
+            .iter()
+            .map(|&name| self.weight(name))
+            .fold(0, u32::saturating_add)
+    }
+
+    fn cheapest(&self, a: &[u32], b: &[u32]) -> Way {
+        if a.is_empty() || b.is_empty() || a.len() > LONGEST || b.len() > LONGEST {
+            let cost = self.sum(a).saturating_add(self.sum(b));
+            return (cost, (a.len() + b.len()) as u32, 0);
+        }
+        let mut row: Vec<Way> = Vec::with_capacity(b.len() + 1);
+        row.push((0, 0, 0));
+        for (j, &y) in b.iter().enumerate() {
+            row.push(plus(row[j], (self.weight(y), 1, 0)));
+        }
+        for &x in a {
+            let remove = (self.weight(x), 1, 0);
+            let mut diagonal = row[0];
+            row[0] = plus(row[0], remove);
+            for (j, &y) in b.iter().enumerate() {
+                let insert = (self.weight(y), 1, 0);
+                let mut best = plus(row[j + 1], remove).min(plus(row[j], insert));
+                if x == y {
+                    best = best.min(diagonal);
+                } else if let Some(cost) = self.rename(x, y) {
+                    best = best.min(plus(diagonal, (cost, 1, 1)));
+                }
+                diagonal = row[j + 1];
+                row[j + 1] = best;
+            }
+        }
+        row[b.len()]
+    }
+
+    /// What it costs to believe that one of these functions is the other under
+    /// a new name; `None` if it can not be: both sides have one of them, or
+    /// they are different operators.
+    fn rename(&self, x: u32, y: u32) -> Option<u32> {
+        if self.is_common(x) || self.is_common(y) {
+            return None;
+        }
+        let pair = (x.min(y), x.max(y));
+        *self.renames.borrow_mut().entry(pair).or_insert_with(|| {
+            let (x, y) = (self.table.spelling(pair.0), self.table.spelling(pair.1));
+            if names::operator_of(x) != names::operator_of(y) {
+                return None;
+            }
+            let both = self.weight(pair.0) + self.weight(pair.1);
+            // Half of removing one and inserting the other; a quarter of that
+            // for names that are nearly the same.
+            let unlike = 256 - names::likeness(x, y).min(192);
+            Some((u64::from(both) * u64::from(unlike) / 512) as u32)
+        })
+    }
+}
+
+/// What is left of the whole after the cost, in 1024ths.
+fn similarity(cost: u64, whole: u64) -> u32 {
+    let left = (whole - cost.min(whole)) * 1024;
+    left.checked_div(whole).unwrap_or(1024) as u32
+}
+
+fn plus(a: Way, b: Way) -> Way {
+    (a.0.saturating_add(b.0), a.1 + b.1, a.2 + b.2)
+}

@@ -1,0 +1,99 @@
+//! The one frame in which the two stacks of a moved pair differ.
+
+use crate::align::Aligner;
+use crate::blame::shown_stack;
+use crate::classes::Classes;
+use crate::frames::FrameTable;
+use crate::keys::Closeness;
+use crate::peel::Settled;
+
+/// A frame before and what it is after; one of them is missing where a frame
+/// was inserted or went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Differing {
+    pub(crate) before: Option<u32>,
+    pub(crate) after: Option<u32>,
+}
+
+/// Finds it, looking as loosely as possible: what is still different then is
+/// what matters.
+pub(crate) fn differing(
+    classes: &Classes<'_>,
+    aligner: &Aligner<'_, '_>,
+    thing: &Settled,
+) -> Differing {
+    let surplus = |&class: &u32| {
+        let counted = &classes.classes[class as usize];
+        (
+            counted.before as i64 - counted.after as i64,
+            classes.key(class),
+        )
+    };
+    let members = || thing.classes.iter().copied();
+    let most_gone = members().max_by_key(surplus).unwrap_or_default();
+    let most_new = members()
+        .min_by_key(|class| {
+            let (surplus, key) = surplus(class);
+            (surplus, std::cmp::Reverse(key))
+        })
+        .unwrap_or_default();
+    let before = shown_stack(classes, most_gone);
+    let after = shown_stack(classes, most_new);
+    let table = &classes.table;
+    let own = |stack: &[u32]| -> Vec<u32> {
+        let frames = stack.iter().copied();
+        frames.filter(|&frame| !table.is_glue(frame)).collect()
+    };
+    for (before, after) in [(own(&before), own(&after)), (before, after)] {
+        for closeness in Closeness::OF_NAMES[..4].iter().rev() {
+            let found = between(table, aligner, *closeness, &before, &after);
+            if found.before.is_some() || found.after.is_some() {
+                return found;
+            }
+        }
+    }
+    Differing {
+        before: None,
+        after: None,
+    }
+}
+
+fn between(
+    table: &FrameTable<'_>,
+    aligner: &Aligner<'_, '_>,
+    closeness: Closeness,
+    before: &[u32],
+    after: &[u32],
+) -> Differing {
+    let same = |a: &u32, b: &u32| table.name(*a, closeness) == table.name(*b, closeness);
+    let head = before
+        .iter()
+        .zip(after)
+        .take_while(|(a, b)| same(a, b))
+        .count();
+    let (before, after) = (&before[head..], &after[head..]);
+    let tail = (before.iter().rev().zip(after.iter().rev()))
+        .take_while(|(a, b)| same(a, b))
+        .count();
+    let before = &before[..before.len() - tail];
+    let after = &after[..after.len() - tail];
+    let rarest = |frames: &[u32], others: &[u32]| {
+        let unmatched = |frame: &&u32| !others.iter().any(|other| same(frame, other));
+        // The innermost of those that are equally rare.
+        let weigh = |frame: &&u32| std::cmp::Reverse(aligner.weight(table.loosest(**frame)));
+        let own = frames.iter().filter(unmatched).min_by_key(weigh);
+        own.copied()
+    };
+    let found = Differing {
+        before: rarest(before, after),
+        after: rarest(after, before),
+    };
+    if found.before.is_none() && found.after.is_none() {
+        // The same functions, some more often or in another order.
+        return Differing {
+            before: before.first().copied(),
+            after: after.first().copied(),
+        };
+    }
+    found
+}

@@ -1,0 +1,227 @@
+//! Writes down what was found: entries in the order they are read in, over one
+//! table of the frames they use.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::align::Aligner;
+use crate::assign::main_class;
+use crate::blame::{Group, shown_stack, thread_root};
+use crate::classes::Classes;
+use crate::differs::{Differing, differing};
+use crate::keys::Closeness;
+use crate::peel::Settled;
+use crate::{Differs, Entry, EntryStack, Kind, Side};
+use allotrope_profile::stack_set::StackFrame;
+
+/// An entry and what orders it among those that are as large.
+struct Draft {
+    entry: Entry,
+    key: u128,
+}
+
+/// The entries of everything that was found, and the frames they refer to.
+pub(crate) fn entries(
+    classes: &Classes<'_>,
+    changed: Vec<Group>,
+    jitter: Vec<Settled>,
+    moved: Vec<Settled>,
+) -> (Vec<StackFrame>, Vec<Entry>) {
+    let mut drafts: Vec<Draft> = changed
+        .into_iter()
+        .map(|group| draft(classes, None, group.blame, &group.things))
+        .collect();
+    drafts.extend(by_thread(classes, jitter));
+    drafts.extend(by_rename(classes, moved));
+    drafts.sort_by_key(|Draft { entry, key }| {
+        let size = entry.difference.unsigned_abs();
+        let folded = entry.kind == Kind::Moved;
+        (
+            folded,
+            Reverse(size),
+            Reverse(entry.before.max(entry.after)),
+            *key,
+        )
+    });
+    let mut entries: Vec<Entry> = drafts.into_iter().map(|draft| draft.entry).collect();
+    let frames = frames_used(classes, &mut entries);
+    (frames, entries)
+}
+
+fn by_thread(classes: &Classes<'_>, jitter: Vec<Settled>) -> Vec<Draft> {
+    let mut threads: FxHashMap<u32, (u32, Vec<Settled>)> = FxHashMap::default();
+    for thing in jitter {
+        let stack = shown_stack(classes, main_class(classes, &thing));
+        let root = thread_root(&classes.table, &stack);
+        let name = classes.table.name(root, Closeness::Canonical);
+        let thread = threads.entry(name).or_insert((root, Vec::new()));
+        thread.0 = thread.0.min(root);
+        thread.1.push(thing);
+    }
+    threads
+        .into_values()
+        .map(|(root, things)| draft(classes, Some(Kind::Jitter), root, &things))
+        .collect()
+}
+
+/// One entry for each thing that was renamed, inserted or went, however many
+/// stacks it is in.
+fn by_rename(classes: &Classes<'_>, moved: Vec<Settled>) -> Vec<Draft> {
+    let aligner = Aligner::new(&classes.table);
+    let mut renames: FxHashMap<_, (Differing, Vec<Settled>)> = FxHashMap::default();
+    for thing in moved {
+        let found = differing(classes, &aligner, &thing);
+        let name = |frame: u32| classes.table.name(frame, Closeness::Exact);
+        let names = (found.before.map(name), found.after.map(name));
+        let rename = renames.entry(names).or_insert_with(|| (found, Vec::new()));
+        // Offsets differ from stack to stack; which is shown must not depend
+        // on their order.
+        rename.0.before = rename.0.before.min(found.before);
+        rename.0.after = rename.0.after.min(found.after);
+        rename.1.push(thing);
+    }
+    renames
+        .into_values()
+        .map(|(found, things)| {
+            let blame = found.after.or(found.before).unwrap_or_default();
+            let mut draft = draft(classes, Some(Kind::Moved), blame, &things);
+            draft.entry.differs = Some(Differs {
+                before: found.before,
+                after: found.after,
+            });
+            draft
+        })
+        .collect()
+}
+
+/// Sums things up as one entry; the kind follows from the sums unless given.
+fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, things: &[Settled]) -> Draft {
+    let before: u64 = things.iter().map(|thing| thing.before).sum();
+    let after: u64 = things.iter().map(|thing| thing.after).sum();
+    let all = || things.iter().flat_map(|thing| &thing.classes).copied();
+    let mut stacks: Vec<EntryStack> = all().flat_map(|class| stacks(classes, class)).collect();
+    stacks.sort_by(|a, b| {
+        let size = |stack: &EntryStack| {
+            (
+                stack.after.abs_diff(stack.before),
+                stack.after.max(stack.before),
+            )
+        };
+        size(b)
+            .cmp(&size(a))
+            .then_with(|| first_spelling(a).cmp(first_spelling(b)))
+    });
+    let entry = Entry {
+        kind: kind.unwrap_or(match (before, after) {
+            (0, _) => Kind::New,
+            (_, 0) => Kind::Gone,
+            _ => Kind::Changed,
+        }),
+        before,
+        after,
+        difference: after as i64 - before as i64,
+        confidence: things
+            .iter()
+            .map(|thing| thing.confidence)
+            .fold(1.0, f64::min),
+        blame,
+        differs: None,
+        stacks,
+    };
+    Draft {
+        entry,
+        key: all()
+            .map(|class| classes.key(class))
+            .min()
+            .unwrap_or_default(),
+    }
+}
+
+/// What orders a stack whichever side it is seen from.
+fn first_spelling(stack: &EntryStack) -> &[u32] {
+    match &stack.frames_before {
+        Some(before) if *before < stack.frames => before,
+        _ => &stack.frames,
+    }
+}
+
+/// The stacks of a class, each spelling once. What is left of both sides after
+/// equal ones are put together differs in offsets or lines; if there are as
+/// many of each, they are the same in the same order.
+fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
+    let mut counted: BTreeMap<Vec<u32>, (u64, u64)> = BTreeMap::new();
+    let mut frames = Vec::new();
+    for &occurrence in classes.occurrences(class) {
+        let Some(side) = classes.side(occurrence) else {
+            continue;
+        };
+        classes
+            .table
+            .stack(occurrence.run, occurrence.stack, &mut frames);
+        if !counted.contains_key(&frames) {
+            counted.insert(frames.clone(), (0, 0));
+        }
+        if let Some(figures) = counted.get_mut(&frames) {
+            match side {
+                Side::Before => figures.0 += classes.value(occurrence),
+                Side::After => figures.1 += classes.value(occurrence),
+            }
+        }
+    }
+    let (mut stacks, mut gone, mut new) = (Vec::new(), Vec::new(), Vec::new());
+    for (frames, (before, after)) in counted {
+        let stack = EntryStack {
+            before,
+            after,
+            frames: frames.into_boxed_slice(),
+            frames_before: None,
+        };
+        match (before, after) {
+            (_, 0) => gone.push(stack),
+            (0, _) => new.push(stack),
+            _ => stacks.push(stack),
+        }
+    }
+    if gone.len() == new.len() {
+        stacks.extend(gone.into_iter().zip(new).map(|(gone, new)| EntryStack {
+            before: gone.before,
+            after: new.after,
+            frames: new.frames,
+            frames_before: Some(gone.frames),
+        }));
+    } else {
+        stacks.extend(gone.into_iter().chain(new));
+    }
+    stacks
+}
+
+/// Makes the table of the frames that the entries use, and lets them refer to
+/// it.
+fn frames_used(classes: &Classes<'_>, entries: &mut [Entry]) -> Vec<StackFrame> {
+    let mut used = Vec::new();
+    for_each_frame(entries, |frame| used.push(*frame));
+    used.sort_unstable();
+    used.dedup();
+    for_each_frame(entries, |frame| {
+        *frame = used.partition_point(|&other| other < *frame) as u32;
+    });
+    used.into_iter()
+        .map(|frame| classes.table.frame(frame).clone())
+        .collect()
+}
+
+fn for_each_frame(entries: &mut [Entry], mut visit: impl FnMut(&mut u32)) {
+    for entry in entries {
+        visit(&mut entry.blame);
+        let differs = entry.differs.iter_mut();
+        for frame in differs.flat_map(|d| d.before.iter_mut().chain(&mut d.after)) {
+            visit(frame);
+        }
+        for stack in &mut entry.stacks {
+            let before = stack.frames_before.iter_mut().flatten();
+            stack.frames.iter_mut().chain(before).for_each(&mut visit);
+        }
+    }
+}

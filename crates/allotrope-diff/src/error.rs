@@ -1,0 +1,108 @@
+//! Why two sets of stacks can not be compared.
+
+use thiserror::Error;
+
+use crate::Side;
+use allotrope_profile::stack_set::Metric;
+
+/// Why two sets of stacks can not be compared.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum DiffError {
+    /// Nothing to compare on a side.
+    #[error("there is no run {side} to compare; give at least one")]
+    NoRuns {
+        /// The side.
+        side: Side,
+    },
+    /// A source that does not give the metric.
+    #[error(
+        "run {run} {side}{} does not give {}; choose a metric that both sides have",
+        titled(title),
+        metric_name(*metric)
+    )]
+    UnknownMetric {
+        /// The metric asked for.
+        metric: Metric,
+        /// The side.
+        side: Side,
+        /// The run, from 1.
+        run: usize,
+        /// Its title.
+        title: String,
+    },
+    /// A stack that refers to a frame that is not there.
+    #[error(
+        "stack {stack} of run {run} {side}{} refers to frame {frame}, which it does not have; read the file again",
+        titled(title)
+    )]
+    NoSuchFrame {
+        /// The side.
+        side: Side,
+        /// The run, from 1.
+        run: usize,
+        /// Its title.
+        title: String,
+        /// Index of the stack.
+        stack: usize,
+        /// The index that is too large.
+        frame: u32,
+    },
+    /// Figures whose sum does not fit.
+    #[error(
+        "the figures of run {run} {side}{} sum to more than {}; they can not be real",
+        titled(title),
+        i64::MAX
+    )]
+    TooLarge {
+        /// The side.
+        side: Side,
+        /// The run, from 1.
+        run: usize,
+        /// Its title.
+        title: String,
+    },
+    /// More stacks than can be numbered.
+    #[error(
+        "there are more than {} stacks to compare; compare fewer runs at once",
+        u32::MAX
+    )]
+    TooMany,
+    /// A number of iterations that is none.
+    #[error("differences can not be given per {per}; give a number above 0")]
+    Per {
+        /// What was asked for.
+        per: f64,
+    },
+    /// A glue pattern that means nothing.
+    #[error(
+        "line {line} of the glue list, `{pattern}`, has a `*` that is not at the end; only an end can be left open"
+    )]
+    GluePattern {
+        /// Its line, from 1.
+        line: usize,
+        /// The line.
+        pattern: String,
+    },
+}
+
+fn titled(title: &str) -> String {
+    if title.is_empty() {
+        String::new()
+    } else {
+        format!(" ({title})")
+    }
+}
+
+fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Allocations => "allocations",
+        Metric::AllocatedBytes => "allocated bytes",
+        Metric::TemporaryAllocations => "temporary allocations",
+        Metric::LeakedAllocations => "leaked allocations",
+        Metric::LeakedBytes => "leaked bytes",
+        Metric::AllocationsAtPeak => "allocations at the peak",
+        Metric::BytesAtPeak => "bytes at the peak",
+        Metric::LifetimeMicroseconds => "lifetimes",
+    }
+}

@@ -1,0 +1,275 @@
+//! One table of the frames of both sides and, for each, what its name is at
+//! every closeness: made once for each distinct frame, so that stacks are
+//! compared as numbers.
+//!
+//! Frames are numbered in the order of their contents, and names in the order
+//! of frames: the numbers do not depend on which side or position a frame came
+//! from, and neither does anything that is decided by them.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::DiffError;
+use crate::glue::Glue;
+use crate::keys::Closeness;
+use crate::{Side, names};
+use allotrope_profile::stack_set::{StackFrame, StackSet};
+
+/// How many closenesses have names of their own.
+const NAMED: usize = 4;
+
+/// A run and how its frames are numbered in the table.
+pub(crate) struct Run<'a> {
+    pub(crate) side: Side,
+    pub(crate) set: &'a StackSet,
+    numbers: Vec<u32>,
+}
+
+/// The frames of both sides.
+pub(crate) struct FrameTable<'a> {
+    pub(crate) runs: Vec<Run<'a>>,
+    frames: Vec<&'a StackFrame>,
+    /// By closeness: each frame's name.
+    names: [Vec<u32>; NAMED],
+    glue: Vec<bool>,
+    /// The loosest names.
+    spellings: Vec<String>,
+    /// By loosest name: in how many frames of stacks it occurs, by side.
+    occurrences: [Vec<u64>; 2],
+    /// Stands for the whole of a stack without frames.
+    nothing: u32,
+}
+
+impl<'a> FrameTable<'a> {
+    pub(crate) fn new(
+        before: &'a [StackSet],
+        after: &'a [StackSet],
+        nothing: &'a StackFrame,
+        glue: &Glue,
+    ) -> Result<Self, DiffError> {
+        let sides = |set| (Side::Before, set);
+        let sets: Vec<(Side, &StackSet)> = before
+            .iter()
+            .map(sides)
+            .chain(after.iter().map(|set| (Side::After, set)))
+            .collect();
+        let (frames, mut numberings) = number(&sets, nothing);
+        let nothing = numberings.pop().and_then(|last| last.first().copied());
+        let mut table = Self {
+            glue: frames.iter().map(|frame| glue.has(frame)).collect(),
+            names: Default::default(),
+            spellings: Vec::new(),
+            occurrences: Default::default(),
+            nothing: nothing.unwrap_or_default(),
+            runs: sets
+                .into_iter()
+                .zip(numberings)
+                .map(|((side, set), numbers)| Run { side, set, numbers })
+                .collect(),
+            frames,
+        };
+        table.name_all();
+        table.count()?;
+        Ok(table)
+    }
+
+    /// The frames of a stack, innermost first, in place of what `stack` held.
+    /// Never empty.
+    pub(crate) fn stack(&self, run: u32, index: u32, stack: &mut Vec<u32>) {
+        stack.clear();
+        stack.extend(self.outwards(run, index));
+    }
+
+    /// The same without writing them down, for those who stop early.
+    pub(crate) fn outwards(&self, run: u32, index: u32) -> impl Iterator<Item = u32> {
+        let run = &self.runs[run as usize];
+        let frames = &run.set.stacks[index as usize].frames;
+        let nothing = frames.is_empty().then_some(self.nothing);
+        let frames = frames.iter().map(|&frame| run.numbers[frame as usize]);
+        frames.chain(nothing)
+    }
+
+    pub(crate) fn frame(&self, frame: u32) -> &'a StackFrame {
+        self.frames[frame as usize]
+    }
+
+    /// The frame's name, seen that closely.
+    pub(crate) fn name(&self, frame: u32, closeness: Closeness) -> u32 {
+        self.names[(closeness as usize).min(NAMED - 1)][frame as usize]
+    }
+
+    /// The frame's name, seen as loosely as possible.
+    pub(crate) fn loosest(&self, frame: u32) -> u32 {
+        self.names[NAMED - 1][frame as usize]
+    }
+
+    pub(crate) fn is_glue(&self, frame: u32) -> bool {
+        self.glue[frame as usize]
+    }
+
+    /// A loosest name as text.
+    pub(crate) fn spelling(&self, name: u32) -> &str {
+        &self.spellings[name as usize]
+    }
+
+    /// In how many frames of stacks of a side a loosest name occurs.
+    pub(crate) fn occurrences(&self, name: u32, side: Side) -> u64 {
+        self.occurrences[side as usize][name as usize]
+    }
+
+    /// Whether both sides have the function, by its loosest name.
+    pub(crate) fn is_common(&self, name: u32) -> bool {
+        self.occurrences(name, Side::Before) > 0 && self.occurrences(name, Side::After) > 0
+    }
+
+    /// Whether the frame's function may have become another, or come out of
+    /// one: only one side has it, and it is no operator.
+    pub(crate) fn is_replaceable(&self, frame: u32) -> bool {
+        let name = self.loosest(frame);
+        !self.is_common(name) && names::operator_of(self.spelling(name)).is_none()
+    }
+
+    /// How many loosest names there are.
+    pub(crate) fn names(&self) -> usize {
+        self.spellings.len()
+    }
+
+    fn name_all(&mut self) {
+        let by_side = BySide::new(&self.runs);
+        let mut exact = Interner::default();
+        let mut canonical = Interner::default();
+        let mut unwrapped = Interner::default();
+        let mut loosest = Interner::default();
+        for frame in &self.frames {
+            let exactly = (
+                frame.function.clone(),
+                by_side.signature(&frame.signature).to_owned(),
+                by_side.module(&frame.module).to_owned(),
+            );
+            self.names[0].push(exact.number(exactly));
+            let name = names::canonical(&frame.function);
+            let inner = names::unwrapped(&name);
+            let bare = names::untemplated(&inner);
+            self.names[1].push(canonical.number(name));
+            self.names[2].push(unwrapped.number(inner));
+            self.names[3].push(loosest.number(bare));
+        }
+        let mut spellings: Vec<(String, u32)> = loosest.numbers.into_iter().collect();
+        spellings.sort_unstable_by_key(|&(_, number)| number);
+        self.spellings = spellings.into_iter().map(|(name, _)| name).collect();
+    }
+
+    /// Counts names, and checks that every frame that a stack names is there.
+    fn count(&mut self) -> Result<(), DiffError> {
+        self.occurrences = [vec![0; self.names()], vec![0; self.names()]];
+        let mut position = [0, 0];
+        for run in &self.runs {
+            position[run.side as usize] += 1;
+            let mut frames = vec![0_u64; run.set.frames.len()];
+            for (stack, counted) in run.set.stacks.iter().enumerate() {
+                for &frame in &counted.frames {
+                    let Some(count) = frames.get_mut(frame as usize) else {
+                        return Err(DiffError::NoSuchFrame {
+                            side: run.side,
+                            run: position[run.side as usize],
+                            title: run.set.title.clone(),
+                            stack,
+                            frame,
+                        });
+                    };
+                    *count += 1;
+                }
+            }
+            for (&number, count) in run.numbers.iter().zip(frames) {
+                let name = self.names[NAMED - 1][number as usize];
+                self.occurrences[run.side as usize][name as usize] += count;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The distinct frames in order, and each set's own numbering; the last
+/// numbering is that of `nothing` alone.
+fn number<'a>(
+    sets: &[(Side, &'a StackSet)],
+    nothing: &'a StackFrame,
+) -> (Vec<&'a StackFrame>, Vec<Vec<u32>>) {
+    let mut interner: Interner<&StackFrame> = Interner::default();
+    let mut numberings: Vec<Vec<u32>> = sets
+        .iter()
+        .map(|(_, set)| set.frames.iter().map(|f| interner.number(f)).collect())
+        .collect();
+    numberings.push(vec![interner.number(nothing)]);
+    let mut frames: Vec<(&StackFrame, u32)> = interner.numbers.into_iter().collect();
+    frames.sort_unstable();
+    let mut in_order = vec![0; frames.len()];
+    for (new, &(_, old)) in (0..).zip(&frames) {
+        in_order[old as usize] = new;
+    }
+    for number in numberings.iter_mut().flatten() {
+        *number = in_order[*number as usize];
+    }
+    (
+        frames.into_iter().map(|(frame, _)| frame).collect(),
+        numberings,
+    )
+}
+
+struct Interner<T> {
+    numbers: FxHashMap<T, u32>,
+}
+
+impl<T> Default for Interner<T> {
+    fn default() -> Self {
+        Self {
+            numbers: FxHashMap::default(),
+        }
+    }
+}
+
+impl<T: std::hash::Hash + Eq> Interner<T> {
+    fn number(&mut self, item: T) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(item).or_insert(next)
+    }
+}
+
+/// Which modules and signatures a side has. One that the other side lacks says
+/// nothing about a frame: the executable may have another name, a source may
+/// not give signatures at all.
+struct BySide<'a> {
+    modules: [FxHashSet<&'a str>; 2],
+    signatures: [FxHashSet<&'a str>; 2],
+}
+
+impl<'a> BySide<'a> {
+    fn new(runs: &[Run<'a>]) -> Self {
+        let mut found = Self {
+            modules: Default::default(),
+            signatures: Default::default(),
+        };
+        for run in runs {
+            for frame in &run.set.frames {
+                found.modules[run.side as usize].insert(&frame.module);
+                found.signatures[run.side as usize].insert(&frame.signature);
+            }
+        }
+        found
+    }
+
+    fn module<'b>(&self, module: &'b str) -> &'b str {
+        if self.modules.iter().all(|side| side.contains(module)) {
+            module
+        } else {
+            ""
+        }
+    }
+
+    fn signature<'b>(&self, signature: &'b str) -> &'b str {
+        if self.signatures.iter().all(|side| side.contains(signature)) {
+            signature
+        } else {
+            ""
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Which frames are glue: an allocator's, a language runtime's, a thread's
+//! start. The list that everybody gets is `glue.txt`; a user may add to it. It
+//! decides what a site or a difference is headlined by and what the matching of
+//! a diff may ignore, never what is counted.
+
+use rustc_hash::FxHashSet;
+
+use crate::{DiffError, names};
+use allotrope_profile::stack_set::StackFrame;
+
+const LIST: &str = include_str!("glue.txt");
+
+/// The frames that are not the user's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Glue {
+    functions: FxHashSet<String>,
+    prefixes: Vec<String>,
+    in_modules: Vec<(Pattern, Pattern)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Pattern {
+    Exactly(String),
+    From(String),
+}
+
+impl Pattern {
+    fn new(text: &str) -> Self {
+        match text.strip_suffix('*') {
+            Some(prefix) => Self::From(prefix.to_owned()),
+            None => Self::Exactly(text.to_owned()),
+        }
+    }
+
+    fn matches(&self, text: &str) -> bool {
+        match self {
+            Self::Exactly(exact) => text == exact,
+            Self::From(prefix) => text.starts_with(prefix.as_str()),
+        }
+    }
+}
+
+impl Default for Glue {
+    /// Allocators, the C, C++, Rust and Swift runtimes, thread starts.
+    fn default() -> Self {
+        let mut glue = Self::none();
+        for line in LIST.lines() {
+            // The list is ours; a test reads every line of it.
+            let _ = glue.line(line);
+        }
+        glue
+    }
+}
+
+impl Glue {
+    /// No frame is glue.
+    pub fn none() -> Self {
+        Self {
+            functions: FxHashSet::default(),
+            prefixes: Vec::new(),
+            in_modules: Vec::new(),
+        }
+    }
+
+    /// Adds a list of patterns, one a line: a function, or a module's file name
+    /// and a function separated by a space; `*` at the end of either stands for
+    /// anything. Empty lines and those that begin with `#` say nothing.
+    ///
+    /// # Errors
+    /// A line whose pattern has a `*` elsewhere than at its end.
+    pub fn add(&mut self, list: &str) -> Result<(), DiffError> {
+        for (number, line) in (1..).zip(list.lines()) {
+            self.line(line).map_err(|()| DiffError::GluePattern {
+                line: number,
+                pattern: line.trim().to_owned(),
+            })?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), ()> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        let (module, function) = split(line);
+        if has_inner_star(function) || module.is_some_and(has_inner_star) {
+            return Err(());
+        }
+        match (module, Pattern::new(function)) {
+            (Some(module), function) => self.in_modules.push((Pattern::new(module), function)),
+            (None, Pattern::Exactly(function)) => {
+                self.functions.insert(function);
+            }
+            (None, Pattern::From(prefix)) => self.prefixes.push(prefix),
+        }
+        Ok(())
+    }
+
+    /// Whether the frame is glue.
+    pub fn has(&self, frame: &StackFrame) -> bool {
+        self.has_function(&frame.module, &frame.function)
+    }
+
+    /// Whether a function is, given the module's file name and the qualified
+    /// name.
+    pub fn has_function(&self, module: &str, function: &str) -> bool {
+        // Clones are glue as what they are clones of; a name that is an offset
+        // into a module is matched as it stands.
+        let canonical = names::canonical(function);
+        [function, &canonical]
+            .into_iter()
+            .any(|name| self.has_name(module, &names::bare(name)))
+    }
+
+    fn has_name(&self, module: &str, bare: &str) -> bool {
+        self.functions.contains(bare)
+            || self
+                .prefixes
+                .iter()
+                .any(|prefix| bare.starts_with(prefix.as_str()))
+            || self
+                .in_modules
+                .iter()
+                .any(|(of, function)| of.matches(module) && function.matches(bare))
+    }
+}
+
+/// The module and the function of a pattern. Functions have spaces too
+/// (`operator new`, `<A as B>::c`, `thunk for …`), so that only what looks like
+/// a file name is a module.
+fn split(line: &str) -> (Option<&str>, &str) {
+    match line.split_once(' ') {
+        Some((module, function)) if is_module(module) => (Some(module), function.trim()),
+        _ => (None, line),
+    }
+}
+
+fn is_module(text: &str) -> bool {
+    text.contains(".so") || text.ends_with('*') || text.ends_with(".dylib") || text == "dyld"
+}
+
+fn has_inner_star(pattern: &str) -> bool {
+    // `operator*` and `operator*=` are functions.
+    !pattern.starts_with("operator") && pattern.strip_suffix('*').unwrap_or(pattern).contains('*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(module: &str, function: &str) -> StackFrame {
+        StackFrame {
+            module: module.to_owned(),
+            function: function.to_owned(),
+            ..StackFrame::default()
+        }
+    }
+
+    #[test]
+    fn every_line_of_the_list_is_a_pattern() {
+        Glue::none().add(LIST).expect("glue.txt");
+    }
+
+    #[test]
+    fn runtimes_and_thread_starts_are_glue() {
+        let glue = Glue::default();
+        for (module, function) in [
+            ("libc.so.6", "malloc"),
+            ("app", "operator new"),
+            ("libstdc++.so.6", "std::locale::locale"),
+            ("app", "std::vector<int, std::allocator<int> >::push_back"),
+            ("app", "std::__new_allocator<int>::allocate"),
+            ("app", "__rust_alloc"),
+            ("liballotrope_recorder.so", "anything"),
+            ("app", "alloc::raw_vec::RawVec<T,A>::grow_one"),
+            ("app", "alloc::raw_vec::RawVec::<T, A>::grow_one"),
+            (
+                "app",
+                "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
+            ),
+            // Methods of the language's own types are the library's alone.
+            ("app", "<str>::to_uppercase"),
+            ("app", "<[T]>::to_vec"),
+            ("libswiftCore.dylib", "swift_slowAlloc"),
+            ("app", "thunk for @escaping @callee_guaranteed () -> ()"),
+            (
+                "app",
+                "partial apply for thunk for @callee_guaranteed () -> ()",
+            ),
+            ("libsystem_pthread.dylib", "thread_start"),
+            ("libc.so.6", "start_thread"),
+            ("libc.so.6", "__libc_start_main@@GLIBC_2.34"),
+        ] {
+            assert!(glue.has(&frame(module, function)), "{module} {function}");
+        }
+    }
+
+    #[test]
+    fn the_users_code_is_not() {
+        let glue = Glue::default();
+        for (module, function) in [
+            ("app", "main"),
+            ("app", "mallocator"),
+            ("app", "my::allocator::take"),
+            ("app", "operator<<"),
+            ("app", "operator new_thing"),
+            ("app", "curry thunk of SocketProtocol.read(pointer:)"),
+            ("app", "closure #1 in run(identifier:)"),
+            ("app", "strdup"),
+            ("app", "<str as app::Encode>::encode"),
+        ] {
+            assert!(!glue.has(&frame(module, function)), "{module} {function}");
+        }
+    }
+
+    #[test]
+    fn a_list_can_be_added_to() {
+        let mut glue = Glue::default();
+        glue.add("# ours\n\nxmalloc\nlibbase.so* *\nbase::*\noperator*\n")
+            .expect("patterns");
+        assert!(glue.has(&frame("app", "xmalloc")));
+        assert!(glue.has(&frame("libbase.so.2", "anything")));
+        assert!(glue.has(&frame("app", "base::take")));
+        assert!(!glue.has(&frame("app", "take")));
+        let error = glue.add("fine\nnot*fine\n").expect_err("a star inside");
+        assert!(error.to_string().contains("line 2"), "{error}");
+    }
+}

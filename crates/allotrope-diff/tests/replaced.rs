@@ -1,0 +1,213 @@
+//! A function that takes the place of others at hundreds of call sites: its
+//! stacks are those that were there before, folded or changed, and no list of
+//! hundreds of stacks that are gone.
+
+mod support;
+
+use allotrope_diff::{Diff, Kind};
+use support::{Stacks, blames, check, kinds, named, only};
+
+const SITES: u64 = 301;
+
+/// What a site allocates; many sites allocate the same.
+fn count(site: u64) -> u64 {
+    10 + site * 7 % 90
+}
+
+fn total() -> u64 {
+    (0..SITES).map(count).sum()
+}
+
+/// How the stack of a site is made, before or after.
+type Stack = fn(u64) -> Vec<String>;
+
+/// All sites in another way and `growth` times as often, in a program whose
+/// other stacks, `rest`, stay as they are.
+fn compared(was: Stack, is: Stack, growth: u64, rest: &[Vec<String>]) -> Diff {
+    let (mut before, mut after) = (Stacks::default(), Stacks::default());
+    let mut merged = std::collections::BTreeMap::new();
+    for site in 0..SITES {
+        before.add(count(site), &was(site));
+        *merged.entry(is(site)).or_insert(0) += growth * count(site);
+    }
+    for (stack, count) in &merged {
+        after.add(*count, stack);
+    }
+    for stack in rest {
+        before.add(5, stack);
+        after.add(5, stack);
+    }
+    check(&[before], &[after])
+}
+
+fn stack(frames: &[&str]) -> Vec<String> {
+    frames.iter().map(|frame| (*frame).to_owned()).collect()
+}
+
+fn own_helper(site: u64) -> Vec<String> {
+    stack(&["malloc", &format!("parse_{site}"), "dispatch", "main"])
+}
+
+fn own_helper_and_caller(site: u64) -> Vec<String> {
+    let (helper, caller) = (format!("parse_{site}"), format!("site_{site}"));
+    stack(&["malloc", &helper, &caller, "main"])
+}
+
+fn by_way_of(function: &str, site: u64) -> Vec<String> {
+    stack(&["malloc", function, &format!("site_{site}"), "main"])
+}
+
+fn check_folded(diff: &Diff, was: &str, is: &str) {
+    for entry in &diff.entries {
+        assert_eq!(entry.kind, Kind::Moved);
+        let differs = entry.differs.expect("the function");
+        assert!(named(diff, differs.before).starts_with(was));
+        assert_eq!(named(diff, differs.after), is);
+        assert!(entry.confidence < 0.8, "the names say nothing");
+    }
+    let folded: u64 = diff.entries.iter().map(|entry| entry.before).sum();
+    assert_eq!(folded, total());
+}
+
+#[test]
+fn helpers_of_one_caller_that_became_one_are_one_folded_entry() {
+    let diff = compared(
+        own_helper,
+        |_| stack(&["malloc", "parse_any", "dispatch", "main"]),
+        1,
+        &[],
+    );
+    assert_eq!(only(&diff).stacks.len(), SITES as usize + 1);
+    // The rest of such a stack is common: seen so, it balances.
+    assert_eq!(only(&diff).kind, Kind::Moved);
+}
+
+#[test]
+fn helpers_right_below_main_that_became_one_are_folded() {
+    let diff = compared(
+        |site| stack(&["malloc", &format!("parse_{site}"), "main"]),
+        |_| stack(&["malloc", "parse_any", "main"]),
+        1,
+        &[],
+    );
+    check_folded(&diff, "parse_", "parse_any");
+    assert_eq!(diff.entries.len(), 1);
+}
+
+#[test]
+fn helpers_that_became_one_that_allocates_more_are_one_changed_entry() {
+    let diff = compared(
+        own_helper,
+        |_| stack(&["malloc", "parse_any", "dispatch", "main"]),
+        2,
+        &[],
+    );
+    assert_eq!(only(&diff).kind, Kind::Changed);
+    assert_eq!(blames(&diff), ["parse_any"]);
+    assert_eq!(only(&diff).difference, total() as i64);
+}
+
+#[test]
+fn helpers_of_many_callers_that_became_one_that_was_there_are_folded() {
+    let rest = [stack(&["malloc", "shared", "setup", "main"])];
+    let diff = compared(
+        own_helper_and_caller,
+        |site| by_way_of("shared", site),
+        1,
+        &rest,
+    );
+    check_folded(&diff, "parse_", "shared");
+}
+
+/// What others still call is another function and no renamed one, by its name.
+#[test]
+fn call_sites_that_left_a_function_that_others_still_call_are_folded() {
+    let rest: Vec<Vec<String>> = (0..SITES)
+        .map(|other| stack(&["malloc", "old", &format!("other_{other}"), "main"]))
+        .collect();
+    let diff = compared(
+        |site| by_way_of("old", site),
+        |site| by_way_of("new", site),
+        1,
+        &rest,
+    );
+    check_folded(&diff, "old", "new");
+    assert_eq!(diff.entries.len(), 1);
+}
+
+#[test]
+fn call_sites_that_left_a_function_and_allocate_more_are_one_changed_entry() {
+    let rest = [stack(&["malloc", "old", "setup", "main"])];
+    let diff = compared(
+        |site| by_way_of("old", site),
+        |site| by_way_of("new", site),
+        3,
+        &rest,
+    );
+    assert_eq!(kinds(&diff), [Kind::Changed]);
+    assert_eq!(blames(&diff), ["new"]);
+    assert_eq!(only(&diff).difference, 2 * total() as i64);
+}
+
+/// The other way round: what one function did, three hundred do.
+#[test]
+fn a_function_that_became_many_is_folded() {
+    let rest = [stack(&["malloc", "shared", "setup", "main"])];
+    let diff = compared(
+        |site| by_way_of("shared", site),
+        own_helper_and_caller,
+        1,
+        &rest,
+    );
+    for entry in &diff.entries {
+        assert_eq!(entry.kind, Kind::Moved);
+    }
+}
+
+/// One site proves nothing: what is new and what is gone may have nothing to do
+/// with each other.
+#[test]
+fn one_site_is_no_evidence() {
+    let (mut before, mut after) = (Stacks::default(), Stacks::default());
+    for side in [&mut before, &mut after] {
+        side.add(5, &["malloc", "old", "setup", "main"]);
+    }
+    before.add(10, &["malloc", "old", "site", "main"]);
+    after.add(10, &["malloc", "new", "site", "main"]);
+    let mut found = kinds(&check(&[before], &[after]));
+    found.sort_unstable();
+    assert_eq!(found, [Kind::New, Kind::Gone]);
+}
+
+/// Different operators are different functions, however often.
+#[test]
+fn operators_do_not_take_each_others_place() {
+    let diff = compared(
+        |site| by_way_of("operator+", site),
+        |site| by_way_of("operator+=", site),
+        1,
+        &[],
+    );
+    assert!(diff.entries.iter().all(|entry| entry.kind != Kind::Moved));
+}
+
+/// A new wrapper at call sites of which a few lost something else: the wrapper
+/// is one entry, new, and what was lost is no part of it.
+#[test]
+fn a_new_wrapper_is_new_where_little_went() {
+    let (mut before, mut after) = (Stacks::default(), Stacks::default());
+    for site in 0..200 {
+        for side in [&mut before, &mut after] {
+            side.add(4, &by_way_of("grow", site));
+        }
+        after.add(10 + site, &by_way_of("xcopy", site));
+        if site < 5 {
+            before.add(3, &by_way_of("log", site));
+        }
+    }
+    let diff = check(&[before], &[after]);
+    assert_eq!(blames(&diff)[0], "xcopy");
+    assert_eq!(diff.entries[0].kind, Kind::New);
+    // 200 sites, 10 each, and 0 + 1 + … + 199.
+    assert_eq!(diff.entries[0].difference, 200 * 10 + 199 * 200 / 2);
+}

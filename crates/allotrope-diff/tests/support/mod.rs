@@ -1,0 +1,143 @@
+//! Stacks as text, and what must hold of every diff.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::collections::HashMap;
+
+use allotrope_diff::{Diff, DiffOptions, Entry, Kind, compare};
+use allotrope_profile::stack_set::{CountedStack, Known, Metric, StackFrame, StackSet};
+
+/// Stacks in the making.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Stacks {
+    pub set: StackSet,
+    numbers: HashMap<StackFrame, u32>,
+}
+
+impl Stacks {
+    /// Adds a stack, innermost frame first: ``module`function+0x1f@file:line``,
+    /// all but the function optional. Every metric is `count`, times a number
+    /// of its own.
+    pub fn add<S: AsRef<str>>(&mut self, count: u64, frames: &[S]) {
+        self.set.known = Known::ALL;
+        let frames = frames
+            .iter()
+            .map(|text| self.number(frame(text.as_ref())))
+            .collect();
+        let figures = Metric::ALL.map(|metric| count * (metric as u64 + 1));
+        self.set.stacks.push(CountedStack { frames, figures });
+    }
+
+    fn number(&mut self, frame: StackFrame) -> u32 {
+        let next = u32::try_from(self.set.frames.len()).expect("few frames");
+        let frames = &mut self.set.frames;
+        *self.numbers.entry(frame).or_insert_with_key(|frame| {
+            frames.push(frame.clone());
+            next
+        })
+    }
+}
+
+fn frame(text: &str) -> StackFrame {
+    let (text, place) = text
+        .split_once('@')
+        .filter(|_| text.contains(".c:"))
+        .unwrap_or((text, ""));
+    let (module, text) = text.split_once('`').unwrap_or(("", text));
+    let (function, offset) = match text.rsplit_once("+0x") {
+        Some((function, digits)) => (function, u64::from_str_radix(digits, 16).ok()),
+        None => (text, None),
+    };
+    let (file, line) = place.split_once(':').unwrap_or(("", "0"));
+    StackFrame {
+        function: function.to_owned(),
+        module: module.to_owned(),
+        file: file.to_owned(),
+        line: line.parse().expect("a line"),
+        offset,
+        ..StackFrame::default()
+    }
+}
+
+/// Compares by allocations, and checks what must hold of every diff, for every
+/// metric.
+pub fn check(before: &[Stacks], after: &[Stacks]) -> Diff {
+    let sets = |side: &[Stacks]| {
+        side.iter()
+            .map(|stacks| stacks.set.clone())
+            .collect::<Vec<_>>()
+    };
+    let (before, after) = (sets(before), sets(after));
+    for metric in Metric::ALL {
+        let options = DiffOptions {
+            metric,
+            ..DiffOptions::default()
+        };
+        let diff = compare(&before, &after, &options).expect("comparable");
+        check_sums(&diff);
+        let totals =
+            |side: &[StackSet]| side.iter().map(|set| set.total(metric)).collect::<Vec<_>>();
+        assert!(totals(&before).contains(&diff.before));
+        assert!(totals(&after).contains(&diff.after));
+    }
+    compare(&before, &after, &DiffOptions::default()).expect("comparable")
+}
+
+/// Checks that everything adds up, and the order of entries.
+pub fn check_sums(diff: &Diff) {
+    let sum: i64 = diff.entries.iter().map(|entry| entry.difference).sum();
+    assert_eq!(sum, diff.difference, "{diff:#?}");
+    assert_eq!(diff.after as i64 - diff.before as i64, diff.difference);
+    for entry in &diff.entries {
+        let before: u64 = entry.stacks.iter().map(|stack| stack.before).sum();
+        let after: u64 = entry.stacks.iter().map(|stack| stack.after).sum();
+        assert_eq!((before, after), (entry.before, entry.after));
+        assert_eq!(entry.after as i64 - entry.before as i64, entry.difference);
+        assert!((entry.blame as usize) < diff.frames.len());
+        assert!((0.0..=1.0).contains(&entry.confidence));
+        match entry.kind {
+            Kind::New => assert!(entry.before == 0 && entry.after > 0),
+            Kind::Gone => assert!(entry.before > 0 && entry.after == 0),
+            Kind::Changed => assert!(entry.before > 0 && entry.after > 0 && entry.difference != 0),
+            Kind::Moved => assert!(entry.difference == 0 && entry.before > 0),
+            Kind::Jitter => {}
+        }
+        assert_eq!(entry.differs.is_some(), entry.kind == Kind::Moved);
+    }
+    let size = |entry: &Entry| (entry.kind != Kind::Moved, entry.difference.unsigned_abs());
+    assert!(
+        diff.entries
+            .windows(2)
+            .all(|pair| size(&pair[0]) >= size(&pair[1]))
+    );
+}
+
+pub fn kinds(diff: &Diff) -> Vec<Kind> {
+    diff.entries.iter().map(|entry| entry.kind).collect()
+}
+
+pub fn blames(diff: &Diff) -> Vec<&str> {
+    diff.entries
+        .iter()
+        .map(|entry| named(diff, Some(entry.blame)))
+        .collect()
+}
+
+pub fn named(diff: &Diff, frame: Option<u32>) -> &str {
+    let frame = frame.expect("a frame");
+    &diff.frames[frame as usize].function
+}
+
+pub fn functions<'a>(diff: &'a Diff, stack: &[u32]) -> Vec<&'a str> {
+    stack
+        .iter()
+        .map(|&frame| named(diff, Some(frame)))
+        .collect()
+}
+
+/// The one entry there is.
+pub fn only(diff: &Diff) -> &Entry {
+    match &diff.entries[..] {
+        [entry] => entry,
+        _ => panic!("{:#?}", diff.entries),
+    }
+}
