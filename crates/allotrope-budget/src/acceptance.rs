@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder};
-use crate::metric::Metric;
 use crate::result::{CaseResult, TestResult};
 use crate::verdict::Verdict;
+use allotrope_profile::Metric;
 
 /// What accepting changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -100,7 +100,7 @@ fn changes(before: &BTreeMap<String, Budget>, after: &BTreeMap<String, Budget>) 
     names.dedup();
     let mut changes = Vec::new();
     for name in names {
-        for metric in Metric::ALL {
+        for metric in Metric::OF_RUNS {
             let figure = |cases: &BTreeMap<String, Budget>| {
                 cases
                     .get(name)

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 
 use allotrope_text::Shown;
 
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 use thiserror::Error;
 
 use crate::made_with::MadeWith;
-use crate::metric::Metric;
+use allotrope_profile::Metric;
 
 pub use profile::fold_like;
 

@@ -8,18 +8,18 @@ use std::sync::atomic::AtomicBool;
 use allotrope_text::Shown;
 
 use allotrope_diff::{Diff, DiffOptions};
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 use thiserror::Error;
 
 use crate::budgets::Budget;
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::made_with::Suspect;
-use crate::metric::Metric;
 use crate::paths::Project;
 use crate::protocol::{Bench, Case, Measured, Problem, Recorder};
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
 use crate::verdict::{Judgement, Verdict, judge, range};
+use allotrope_profile::Metric;
 
 /// Why revisions can not be compared.
 #[derive(Debug, Error)]

@@ -13,8 +13,8 @@ use allotrope_text::Shown;
 
 use thiserror::Error;
 
-use crate::metric::Metric;
 use crate::tolerance::Tolerance;
+use allotrope_profile::Metric;
 
 /// The file's usual name.
 pub const FILE_NAME: &str = "allotrope.toml";

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
-use crate::metric::Metric;
 use crate::protocol::Case;
 use crate::sample::Sample;
 use crate::verdict::range;
+use allotrope_profile::Metric;
 
 /// Most stacks and threads that are named.
 const MOST: usize = 5;
@@ -112,7 +112,7 @@ fn sorted<T: Ord>(all: Vec<(Vec<u64>, T)>) -> Vec<([u64; 2], T)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::stack_set::{self, CountedStack, StackSet};
+    use allotrope_profile::{CountedStack, MetricValues, StackSet};
 
     fn sample(stacks: &[(&str, u64)]) -> Sample {
         let mut set = StackSet::default();
@@ -121,8 +121,8 @@ mod tests {
                 function: (*name).into(),
                 ..StackFrame::default()
             });
-            let mut figures = stack_set::Figures::default();
-            figures[stack_set::Metric::Allocations as usize] = *allocations;
+            let mut figures = MetricValues::default();
+            figures[Metric::Allocations as usize] = *allocations;
             let frames = Box::new([index as u32]);
             set.stacks.push(CountedStack { frames, figures });
         }

@@ -7,19 +7,19 @@ use std::path::Path;
 use std::time::Instant;
 
 use allotrope_diff::DiffOptions;
-use allotrope_profile::stack_set::{Known, StackSet};
+use allotrope_profile::{MetricSet, StackSet};
 use thiserror::Error;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
 use crate::made_with::Suspect;
-use crate::metric::Metric;
 use crate::nio_log::NioLog;
 use crate::protocol::{Bench, Case, Measured, environment};
 use crate::result::{CaseResult, Leak, Responsible, TestResult};
 use crate::shell::command_line;
 use crate::verdict::{Judgement, Verdict, judge};
+use allotrope_profile::Metric;
 
 /// Why a test has no result at all.
 #[derive(Debug, Error)]
@@ -286,7 +286,7 @@ fn responsible(
         return None;
     }
     let nothing = StackSet {
-        known: Known::ALL,
+        known: MetricSet::OF_STACKS,
         ..StackSet::default()
     };
     let accepted = profile.unwrap_or(&nothing);

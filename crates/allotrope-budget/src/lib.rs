@@ -16,7 +16,6 @@ pub mod configuration;
 pub mod fluctuation;
 pub mod gate;
 pub mod made_with;
-pub mod metric;
 pub mod nio_log;
 pub mod outputs;
 pub mod paths;

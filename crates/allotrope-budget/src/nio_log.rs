@@ -17,9 +17,9 @@ use thiserror::Error;
 
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
-use crate::metric::Metric;
 use crate::protocol::Case;
 use crate::tolerance::Tolerance;
+use allotrope_profile::Metric;
 
 /// How far below its limit a total may be.
 const BELOW: u64 = 1000;

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 /// A project on this machine.
 #[derive(Debug, Clone)]

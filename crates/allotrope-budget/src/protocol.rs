@@ -15,11 +15,11 @@ use allotrope_trace::model::Exit;
 
 use crate::configuration::{Configuration, Protocol, Test};
 use crate::made_with::MadeWith;
-use crate::metric::Metric;
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
 use crate::windows::{WindowSample, Windows};
+use allotrope_profile::Metric;
 
 /// Status of the recording command that failed by itself.
 const RECORDING_FAILED: i32 = 125;

@@ -10,10 +10,10 @@ use allotrope_diff::Diff;
 use crate::budgets::{Budgets, Holder};
 use crate::fluctuation::Fluctuation;
 use crate::made_with::{MadeWith, Suspect};
-use crate::metric::Metric;
 use crate::protocol::Problem;
 use crate::sample::Sample;
 use crate::verdict::{Judgement, Verdict};
+use allotrope_profile::Metric;
 
 /// What a run of tests came to.
 #[derive(Debug, Default)]

@@ -3,18 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::stack_set::{CountedStack, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, StackFrame, StackSet};
 use allotrope_profile::{Process, Profile, Totals};
 use rustc_hash::FxHashMap;
 
-use crate::metric::{Figures, Metric};
 use crate::paths::Project;
+use allotrope_profile::Metric;
+
+/// The metrics of a run, by `metric as usize`; `None` where the run does not
+/// know one.
+pub type RunValues = [Option<i64>; Metric::COUNT];
 
 /// One run of a case.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Its figures.
-    pub figures: Figures,
+    pub figures: RunValues,
     /// Iterations it did, if the program said.
     pub iterations: Option<u64>,
     /// Its stacks, named alike on every machine, each once; empty without
@@ -73,15 +77,15 @@ pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
 }
 
 /// Leaves the figures that a recording knows that only counts calls.
-pub fn forget_uncounted(figures: &mut Figures) {
-    for metric in Metric::ALL {
+pub fn forget_uncounted(figures: &mut RunValues) {
+    for metric in Metric::OF_RUNS {
         if !metric.is_counted() {
             figures[metric as usize] = None;
         }
     }
 }
 
-fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> Figures {
+fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> RunValues {
     let sum = |field: fn(&Totals) -> u64| -> i64 {
         let sum = totals
             .clone()
@@ -89,7 +93,7 @@ fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> Figures {
         i64::try_from(sum).unwrap_or(i64::MAX)
     };
     let peak = totals.clone().map(|totals| totals.peak_bytes).max();
-    let mut figures = Figures::default();
+    let mut figures: RunValues = [None; Metric::COUNT];
     let mut set = |metric: Metric, figure: i64| figures[metric as usize] = Some(figure);
     let allocations = sum(|totals| totals.allocations);
     set(Metric::Allocations, allocations);
@@ -100,7 +104,7 @@ fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> Figures {
         allocations.saturating_sub(sum(|totals| totals.deallocations)),
     );
     set(
-        Metric::Peak,
+        Metric::PeakBytes,
         i64::try_from(peak.unwrap_or(0)).unwrap_or(i64::MAX),
     );
     set(
@@ -153,7 +157,7 @@ pub fn alike(set: &StackSet, project: &Project) -> StackSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::stack_set::{Known, Metric as StackMetric};
+    use allotrope_profile::{Metric, MetricSet};
     use std::path::Path;
 
     #[test]
@@ -168,18 +172,18 @@ mod tests {
                 frames: Box::new([index]),
                 ..CountedStack::default()
             };
-            stack.figures[StackMetric::Allocations as usize] = allocations;
+            stack.figures[Metric::Allocations as usize] = allocations;
             stack
         };
         let set = StackSet {
             frames: vec![frame(1), frame(2)],
             stacks: vec![stack(0, 3), stack(1, 4)],
-            known: Known::ALL,
+            known: MetricSet::OF_STACKS,
             ..StackSet::default()
         };
         let merged = alike(&set, &Project::around(Path::new("/")));
         assert_eq!((merged.frames.len(), merged.stacks.len()), (1, 1));
-        assert_eq!(merged.total(StackMetric::Allocations), 3 + 4);
+        assert_eq!(merged.total(Metric::Allocations), 3 + 4);
     }
 
     #[test]
@@ -194,7 +198,7 @@ mod tests {
         let figures = figures(both.iter());
         assert_eq!(figures[Metric::Allocations as usize], Some(5 + 2));
         assert_eq!(figures[Metric::Net as usize], Some(5 + 2 - 3 - 2));
-        assert_eq!(figures[Metric::Peak as usize], Some(100));
+        assert_eq!(figures[Metric::PeakBytes as usize], Some(100));
         assert_eq!(figures[Metric::LeakedFds as usize], None);
     }
 }

@@ -3,9 +3,9 @@
 
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
-use crate::metric::Metric;
 use crate::protocol::Case;
 use crate::tolerance::{Place, Tolerance};
+use allotrope_profile::Metric;
 
 /// What is to be said of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

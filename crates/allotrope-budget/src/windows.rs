@@ -7,10 +7,11 @@ use allotrope_trace::TraceReader;
 
 use allotrope_text::Shown;
 
-use crate::metric::{Figures, Metric};
 use crate::paths::Project;
 use crate::protocol::Problem;
+use crate::sample::RunValues;
 use crate::sample::{Sample, alike, count_threads, forget_uncounted};
+use allotrope_profile::Metric;
 
 /// A window's occurrence.
 #[derive(Debug, Clone)]
@@ -113,14 +114,14 @@ fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) ->
     }
 }
 
-fn figures(run: &WindowRun) -> Figures {
+fn figures(run: &WindowRun) -> RunValues {
     let counted = &run.figures;
-    let mut figures = Figures::default();
+    let mut figures: RunValues = [None; Metric::COUNT];
     for (metric, figure) in [
         (Metric::Allocations, counted.allocations),
         (Metric::Bytes, counted.allocated_bytes),
         (Metric::Remaining, counted.remaining_allocations),
-        (Metric::Peak, counted.peak_bytes),
+        (Metric::PeakBytes, counted.peak_bytes),
         (Metric::Temporary, counted.temporary_allocations),
         (Metric::Reallocations, counted.reallocations),
     ] {

@@ -67,7 +67,7 @@ impl Recording {
     }
 
     /// How the ended image in `slot` ended; `None` while that is still to be
-    /// heard from the front.
+    /// heard from the launcher.
     fn exit_of(&mut self, slot: usize) -> Option<Exit> {
         let image = self.slots[slot].image()?;
         if let Some(note) = &image.exec_note {

@@ -12,7 +12,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CollectorError {
-    /// The front's first line was no start.
+    /// The launcher's first line was no start.
     #[error(
         "the collector was started without instructions ({0}); it is a part of `allotrope record`, run that"
     )]

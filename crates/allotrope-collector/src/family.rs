@@ -83,7 +83,7 @@ pub(crate) struct Family {
     latent: Vec<u32>,
     loading: FxHashMap<u32, Instant>,
     next_latent: Option<Instant>,
-    /// Pids that the front was told last.
+    /// Pids that the launcher was told last.
     pub(crate) told: Vec<u32>,
 }
 

@@ -1,6 +1,6 @@
 //! Drains the rings of recorded programs and writes their trace.
 //!
-//! [`run`] is the collector process; [`protocol`] is what it and the front
+//! [`run`] is the collector process; [`protocol`] is what it and the launcher
 //! process say to each other; [`executable`] says why a program can not be
 //! recorded.
 //!
@@ -8,8 +8,8 @@
 //!
 //! One thread drains: it owns everything about the recording, writes only to
 //! the trace file and waits for nothing but that and the doorbell in the shared
-//! memory. One reads what the front says, one (the caller of [`run`]) writes
-//! what the front is told, one passes the arena on, one does nothing but live
+//! memory. One reads what the launcher says, one (the caller of [`run`]) writes
+//! what the launcher is told, one passes the arena on, one does nothing but live
 //! (`liveness` of `allotrope-shm`), and where programs make code
 //! at run time one reads the names that they write down for it. Names are looked up by the
 //! draining thread when there is nothing left to drain and the recorded
@@ -25,7 +25,7 @@
 //! limits is shown as not recorded; a corrupt lane is left, counted as lost.
 //!
 //! Not here: starting the program, its signals and its exit status (the
-//! command's front process), the shared memory (`allotrope-shm`), the trace
+//! command's launcher process), the shared memory (`allotrope-shm`), the trace
 //! format (`allotrope-trace`).
 #![forbid(unsafe_code)]
 
@@ -40,8 +40,8 @@ mod drain;
 mod error;
 pub mod executable;
 mod family;
-mod front;
 mod image;
+mod launcher;
 mod look;
 mod modules;
 mod pace;
@@ -63,37 +63,37 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::Receiver;
 
 pub use error::CollectorError;
-use front::Front;
-use protocol::{Start, ToFront};
+use launcher::Launcher;
+use protocol::{Start, ToLauncher};
 
-/// Records what the front's first line on `input` asks for, until the last
-/// recorded process has ended, and tells the front on `output`.
+/// Records what the launcher's first line on `input` asks for, until the last
+/// recorded process has ended, and tells the launcher on `output`.
 ///
 /// The caller is a process of its own, which this makes the leader of a new
 /// session (unless it leads one already), so that signals meant for the
 /// recorded programs do not reach it. It must not be one that is itself recorded.
 ///
-/// An error was also told to the front, if that still listens.
+/// An error was also told to the launcher, if that still listens.
 pub fn run(input: impl Read + Send + 'static, output: impl Write) -> Result<(), CollectorError> {
     // Fails for the leader of a process group, which needs no other session.
     let _ = rustix::process::setsid();
-    match front::connect(input) {
-        Ok((start, front, messages)) => drain_aside(start, front, &messages, output),
+    match launcher::connect(input) {
+        Ok((start, launcher, messages)) => drain_aside(start, launcher, &messages, output),
         Err(error) => fail(error, output),
     }
 }
 
 /// Records on a thread of its own; this one only writes messages, so that a
-/// front that does not read holds nobody up.
+/// launcher that does not read holds nobody up.
 fn drain_aside(
     start: Start,
-    front: Front,
-    messages: &Receiver<ToFront>,
+    launcher: Launcher,
+    messages: &Receiver<ToLauncher>,
     mut output: impl Write,
 ) -> Result<(), CollectorError> {
     let drainer = std::thread::Builder::new()
         .name("drain".into())
-        .spawn(move || recording::record(&start, front));
+        .spawn(move || recording::record(&start, launcher));
     let drainer = match drainer {
         Ok(drainer) => drainer,
         Err(source) => {
@@ -101,9 +101,9 @@ fn drain_aside(
             return fail(CollectorError::Set { what, source }, output);
         }
     };
-    // Ends when the drainer lets go of its sender. A front that has gone away
+    // Ends when the drainer lets go of its sender. A launcher that has gone away
     // is no failure of the recording.
-    let _ = front::speak(messages, &mut output);
+    let _ = launcher::speak(messages, &mut output);
     let done = drainer.join().unwrap_or_else(|_| {
         Err(CollectorError::Set {
             what: "drain the recorded programs",
@@ -112,7 +112,7 @@ fn drain_aside(
     });
     match done {
         Ok(done) => {
-            let _ = front::say(&ToFront::Done(done), &mut output);
+            let _ = launcher::say(&ToLauncher::Done(done), &mut output);
             Ok(())
         }
         Err(error) => fail(error, output),
@@ -121,6 +121,6 @@ fn drain_aside(
 
 fn fail(error: CollectorError, mut output: impl Write) -> Result<(), CollectorError> {
     let message = error.to_string();
-    let _ = front::say(&ToFront::Failed { message }, &mut output);
+    let _ = launcher::say(&ToLauncher::Failed { message }, &mut output);
     Err(error)
 }

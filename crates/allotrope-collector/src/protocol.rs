@@ -1,6 +1,6 @@
-//! What the front process and the collector say to each other: one JSON object
-//! a line, the front's on the collector's standard input, the collector's on
-//! its standard output. How the lines travel is the business of `front`.
+//! What the launcher process and the collector say to each other: one JSON object
+//! a line, the launcher's on the collector's standard input, the collector's on
+//! its standard output. How the lines travel is the business of `launcher`.
 
 mod any_bytes;
 
@@ -9,31 +9,31 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the front says.
+/// What the launcher says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum FromFront {
-    /// First of all: begin. Answered by [`ToFront::Ready`] or [`ToFront::Failed`].
+pub enum FromLauncher {
+    /// First of all: begin. Answered by [`ToLauncher::Ready`] or [`ToLauncher::Failed`].
     Start(Start),
     /// The recorded program was started (before its `exec` or after it). A
-    /// front that says this gets an [`ToFront::Done`] with a reason when the
+    /// launcher that says this gets an [`ToLauncher::Done`] with a reason when the
     /// program turns out not to be recordable.
     FirstStarted {
         /// Its process id.
         pid: u32,
     },
-    /// The recorded program has stopped, and the front is about to stop itself,
-    /// as one job. Should the program go on or end while the front stays
-    /// stopped, the collector continues the front.
+    /// The recorded program has stopped, and the launcher is about to stop itself,
+    /// as one job. Should the program go on or end while the launcher stays
+    /// stopped, the collector continues the launcher.
     FirstStopped {
-        /// The front's process id.
-        front: u32,
+        /// The launcher's process id.
+        launcher: u32,
     },
-    /// The front goes on after [`Self::FirstStopped`].
-    FrontContinued,
+    /// The launcher goes on after [`Self::FirstStopped`].
+    LauncherContinued,
     /// The recorded program has been waited for. This, not the end of its
     /// image, is the end of the first process; no recording ends before it
-    /// unless the front is gone.
+    /// unless the launcher is gone.
     FirstEnded(FirstExit),
     /// End the recording now, although images still run. They run on.
     Stop,
@@ -45,7 +45,7 @@ pub struct Start {
     /// The trace file; replaced if it exists.
     #[serde(with = "any_bytes")]
     pub output: PathBuf,
-    /// The file that the front made there. It is not written if its name has
+    /// The file that the launcher made there. It is not written if its name has
     /// come to lead elsewhere.
     #[serde(default)]
     pub made: Option<MadeFile>,
@@ -144,7 +144,7 @@ pub enum FirstExit {
 /// What the collector says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum ToFront {
+pub enum ToLauncher {
     /// The program may be started.
     Ready {
         /// Value for the environment variable
@@ -193,7 +193,7 @@ pub struct Part {
 pub struct Done {
     /// Length of the trace file.
     pub bytes: u64,
-    /// Process images recorded. With 0 the file holds no event and the front
+    /// Process images recorded. With 0 the file holds no event and the launcher
     /// may remove it.
     pub images: u32,
     /// Counted events recorded.
@@ -230,8 +230,8 @@ mod tests {
         let line = r#"{"kind":"start","output":"/tmp/x","command":["a","b"]}"#;
         let expected = Start::new("/tmp/x", vec!["a".into(), "b".into()]);
         assert_eq!(
-            serde_json::from_str::<FromFront>(line).unwrap(),
-            FromFront::Start(expected)
+            serde_json::from_str::<FromLauncher>(line).unwrap(),
+            FromLauncher::Start(expected)
         );
     }
 
@@ -244,11 +244,14 @@ mod tests {
             sysroot: Some(raw().into()),
             ..Start::new(raw(), vec!["plain".into(), raw()])
         };
-        let message = FromFront::Start(start);
+        let message = FromLauncher::Start(start);
         let line = serde_json::to_string(&message).unwrap();
         assert!(line.contains("\"plain\""), "{line}");
-        assert_eq!(serde_json::from_str::<FromFront>(&line).unwrap(), message);
-        let done = ToFront::Done(Done {
+        assert_eq!(
+            serde_json::from_str::<FromLauncher>(&line).unwrap(),
+            message
+        );
+        let done = ToLauncher::Done(Done {
             unrecorded: vec![Unrecorded {
                 pid: 1,
                 executable: raw().into(),
@@ -258,27 +261,30 @@ mod tests {
             ..Done::default()
         });
         let line = serde_json::to_string(&done).unwrap();
-        assert_eq!(serde_json::from_str::<ToFront>(&line).unwrap(), done);
+        assert_eq!(serde_json::from_str::<ToLauncher>(&line).unwrap(), done);
     }
 
     #[test]
     fn messages_come_back_as_they_were_sent() {
         for message in [
-            FromFront::FirstStarted { pid: 5 },
-            FromFront::FirstEnded(FirstExit::Status(7)),
-            FromFront::FirstEnded(FirstExit::Signal(9)),
-            FromFront::FirstStopped { front: 6 },
-            FromFront::FrontContinued,
-            FromFront::Stop,
+            FromLauncher::FirstStarted { pid: 5 },
+            FromLauncher::FirstEnded(FirstExit::Status(7)),
+            FromLauncher::FirstEnded(FirstExit::Signal(9)),
+            FromLauncher::FirstStopped { launcher: 6 },
+            FromLauncher::LauncherContinued,
+            FromLauncher::Stop,
         ] {
             let line = serde_json::to_string(&message).unwrap();
-            assert_eq!(serde_json::from_str::<FromFront>(&line).unwrap(), message);
+            assert_eq!(
+                serde_json::from_str::<FromLauncher>(&line).unwrap(),
+                message
+            );
         }
     }
 
     #[test]
     fn an_end_is_one_flat_object() {
-        let line = serde_json::to_string(&FromFront::FirstEnded(FirstExit::Signal(9))).unwrap();
+        let line = serde_json::to_string(&FromLauncher::FirstEnded(FirstExit::Signal(9))).unwrap();
         assert_eq!(line, r#"{"kind":"first_ended","signal":9}"#);
     }
 }

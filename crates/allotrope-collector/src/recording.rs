@@ -19,10 +19,10 @@ use crate::clock;
 use crate::drain::LaneReader;
 use crate::error::CollectorError;
 use crate::family::{Family, Process};
-use crate::front::{Front, News};
 use crate::image::{Ancestors, Image};
+use crate::launcher::{Launcher, News};
 use crate::pace::Pace;
-use crate::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
+use crate::protocol::{Done, FirstExit, FromLauncher, OnFull, Start, ToLauncher};
 use crate::random;
 use crate::stopped;
 use crate::symbolise;
@@ -70,7 +70,7 @@ impl Slot {
 pub(crate) struct Recording {
     pub(crate) arena: Arena,
     pub(crate) search: Search,
-    pub(crate) front: Front,
+    pub(crate) launcher: Launcher,
     pub(crate) book: Book,
     pub(crate) watcher: Watcher,
     pub(crate) slots: Vec<Slot>,
@@ -93,19 +93,19 @@ pub(crate) struct Recording {
     pace: Pace,
 }
 
-/// The process that the front started.
+/// The process that the launcher started.
 #[derive(Debug, Default)]
 pub(crate) struct First {
-    /// Its pid as the front said.
+    /// Its pid as the launcher said.
     pub(crate) told: Option<u32>,
     /// The first image's.
     pub(crate) guessed: Option<u32>,
     /// An image of it was met.
     pub(crate) has_image: bool,
-    /// How it ended, as the front said.
+    /// How it ended, as the launcher said.
     pub(crate) exit: Option<FirstExit>,
     pub(crate) front_gone: bool,
-    /// The front, if it stopped itself because this process stopped.
+    /// The launcher, if it stopped itself because this process stopped.
     pub(crate) stopped_front: Option<u32>,
 }
 
@@ -123,17 +123,17 @@ impl First {
 /// Records until the last recorded process has ended, then names addresses
 /// and closes the trace. To be called on the thread that may drain: its death
 /// is what releases the recorded programs.
-pub(crate) fn record(start: &Start, front: Front) -> Result<Done, CollectorError> {
+pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, CollectorError> {
     let trace = TraceFile::create(&start.output, start.made)?;
     let (name, secret) = random_name_and_secret()?;
     let settings = settings(start, (secret >> 64) as u64);
     let arena = Arena::create(settings).map_err(CollectorError::Arena)?;
     let (location, server) = publish(&arena, name, secret)?;
-    let mut recording = Recording::new(arena, front, trace, start, &location)?;
+    let mut recording = Recording::new(arena, launcher, trace, start, &location)?;
     recording.begin(start);
     recording
-        .front
-        .tell_patiently(ToFront::Ready { arena: location });
+        .launcher
+        .tell_patiently(ToLauncher::Ready { arena: location });
     let recorded = recording.run();
     // Also after an error: the recorded programs are not to wait for us.
     recording.arena.stop();
@@ -143,15 +143,18 @@ pub(crate) fn record(start: &Start, front: Front) -> Result<Done, CollectorError
     let images = recording.book.next_image;
     let unrecorded = recording.family.take_unrecorded();
     let Recording {
-        arena, front, book, ..
+        arena,
+        launcher,
+        book,
+        ..
     } = recording;
     drop(arena);
-    finish(start, &front, book, images, unrecorded)
+    finish(start, &launcher, book, images, unrecorded)
 }
 
 fn finish(
     start: &Start,
-    front: &Front,
+    launcher: &Launcher,
     mut book: Book,
     images: u32,
     unrecorded: Vec<model::Unrecorded>,
@@ -163,7 +166,7 @@ fn finish(
     book.trace.flush();
     let locator = locator(start);
     let modules = book.modules.into_known();
-    symbolise::symbolise(modules, &locator, &mut book.trace, front);
+    symbolise::symbolise(modules, &locator, &mut book.trace, launcher);
     let (events, lost_events) = (book.trace.events, book.trace.lost_events);
     let bytes = book.trace.finish()?;
     Ok(Done {
@@ -184,7 +187,7 @@ fn finish(
     })
 }
 
-/// Where names come from: what the front asked for.
+/// Where names come from: what the launcher asked for.
 fn locator(start: &Start) -> Locator {
     let locator = Locator::new().with_index_cache(IndexCache::of_user());
     let folders = start.debug_folders.iter().rev();
@@ -249,7 +252,7 @@ fn publish(
 impl Recording {
     fn new(
         arena: Arena,
-        front: Front,
+        launcher: Launcher,
         trace: TraceFile,
         start: &Start,
         location: &str,
@@ -262,7 +265,7 @@ impl Recording {
         Ok(Self {
             arena,
             search: Search::new(arena_inode),
-            front,
+            launcher,
             book: Book::new(trace),
             watcher: Watcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
@@ -326,8 +329,8 @@ impl Recording {
 
     /// One look at everything; how much was found, in words.
     ///
-    /// The front is heard before arrivals are looked for, so that an image of
-    /// a process that the front has seen end is not missed; ends are noticed
+    /// The launcher is heard before arrivals are looked for, so that an image of
+    /// a process that the launcher has seen end is not missed; ends are noticed
     /// before lanes are drained, so that what is then drained is all.
     fn round(&mut self) -> u64 {
         self.now = Instant::now();
@@ -390,21 +393,21 @@ impl Recording {
 
     fn hear_front(&mut self) {
         loop {
-            match self.front.news() {
+            match self.launcher.news() {
                 News::Nothing => return,
                 News::Gone => {
                     self.first.front_gone = true;
                     return;
                 }
-                News::Message(FromFront::FirstStarted { pid }) => self.first.told = Some(pid),
-                News::Message(FromFront::FirstEnded(exit)) => self.first.exit = Some(exit),
-                News::Message(FromFront::FirstStopped { front }) => {
-                    self.first.stopped_front = Some(front);
+                News::Message(FromLauncher::FirstStarted { pid }) => self.first.told = Some(pid),
+                News::Message(FromLauncher::FirstEnded(exit)) => self.first.exit = Some(exit),
+                News::Message(FromLauncher::FirstStopped { launcher }) => {
+                    self.first.stopped_front = Some(launcher);
                 }
-                News::Message(FromFront::FrontContinued) => self.first.stopped_front = None,
-                News::Message(FromFront::Stop) => self.stopping = true,
+                News::Message(FromLauncher::LauncherContinued) => self.first.stopped_front = None,
+                News::Message(FromLauncher::Stop) => self.stopping = true,
                 // A second start means nothing.
-                News::Message(FromFront::Start(_)) => {}
+                News::Message(FromLauncher::Start(_)) => {}
             }
         }
     }
@@ -438,8 +441,8 @@ impl Recording {
         if pids.is_empty() || pids == self.family.told {
             return;
         }
-        let message = ToFront::Waiting { pids: pids.clone() };
-        if self.front.tell(message) {
+        let message = ToLauncher::Waiting { pids: pids.clone() };
+        if self.launcher.tell(message) {
             self.family.told = pids;
         }
     }

@@ -8,9 +8,9 @@ use allotrope_symbols::{Locator, ModuleSymbols, Resolved, Work};
 use allotrope_trace::model::{Frame, Location, Record, Symbols};
 use rustc_hash::FxHashMap;
 
-use crate::front::{Front, Teller};
+use crate::launcher::{Launcher, Teller};
 use crate::modules::{FileAddress, KnownModule};
-use crate::protocol::{Part, ToFront};
+use crate::protocol::{Part, ToLauncher};
 use crate::trace_file::TraceFile;
 
 /// How often a large module's progress is told.
@@ -26,21 +26,21 @@ pub(crate) fn symbolise(
     modules: Vec<KnownModule>,
     locator: &Locator,
     trace: &mut TraceFile,
-    front: &Front,
+    launcher: &Launcher,
 ) {
     let wanted = modules.iter().filter(|it| !it.addresses.is_empty());
     let total = wanted.count() as u32;
     // Progress that is not read is not missed.
     let tell = move |teller: &Teller, done, part| {
-        teller.tell(ToFront::Symbolising { done, total, part });
+        teller.tell(ToLauncher::Symbolising { done, total, part });
     };
     let mut done = 0;
     for known in modules {
         if known.addresses.is_empty() {
             continue;
         }
-        tell(&front.teller(), done, None);
-        let (teller, last) = (front.teller(), Mutex::new(Instant::now()));
+        tell(&launcher.teller(), done, None);
+        let (teller, last) = (launcher.teller(), Mutex::new(Instant::now()));
         let locator = locator.clone().with_progress(move |work, part, parts| {
             // It comes with every unit of debug information.
             let Ok(mut last) = last.lock() else { return };
@@ -57,7 +57,7 @@ pub(crate) fn symbolise(
         symbolise_module(known, &locator, trace);
         done += 1;
     }
-    tell(&front.teller(), done, None);
+    tell(&launcher.teller(), done, None);
 }
 
 fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile) {

@@ -11,7 +11,7 @@
 use std::time::Instant;
 
 use allotrope_diff::{DiffOptions, Kind, compare};
-use allotrope_profile::stack_set::{CountedStack, Known, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, MetricSet, StackFrame, StackSet};
 
 const DEPTH: usize = 30;
 const FUNCTIONS: u64 = 20_000;
@@ -174,7 +174,7 @@ fn frame(function: String) -> StackFrame {
 
 fn set() -> StackSet {
     StackSet {
-        known: Known::ALL,
+        known: MetricSet::OF_STACKS,
         ..StackSet::default()
     }
 }

@@ -144,7 +144,7 @@ fn likely_pairs(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
 }
 
 /// How similar two stacks must be to be taken for one, in 1024ths. Equal
-/// figures are strong evidence: little else has to fit. Figures that differ are
+/// figures are strong evidence: little else has to fit. MetricValues that differ are
 /// none, and nearly everything has to.
 fn least_similarity(before: u64, after: u64) -> u32 {
     if before == after {

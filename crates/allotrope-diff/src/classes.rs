@@ -11,7 +11,7 @@ use crate::error::DiffError;
 use crate::frames::FrameTable;
 use crate::keys::{self, Closeness};
 use crate::{Side, keys::reduce};
-use allotrope_profile::stack_set::Metric;
+use allotrope_profile::Metric;
 
 /// One stack of one run.
 #[derive(Clone, Copy)]
@@ -215,8 +215,7 @@ fn totals(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<u64>, DiffError>
 
 /// Every stack that counts, in order of key.
 fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>, DiffError> {
-    let counts =
-        |stack: &&allotrope_profile::stack_set::CountedStack| stack.figures[metric as usize] > 0;
+    let counts = |stack: &&allotrope_profile::CountedStack| stack.figures[metric as usize] > 0;
     let number: usize = (table.runs.iter())
         .map(|run| run.set.stacks.iter().filter(counts).count())
         .sum();

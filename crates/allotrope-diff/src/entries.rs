@@ -14,7 +14,7 @@ use crate::differs::{Differing, differing};
 use crate::keys::Closeness;
 use crate::peel::Settled;
 use crate::{Differs, Entry, EntryStack, Kind, Side};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 /// An entry and what orders it among those that are as large.
 struct Draft {

@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use crate::Side;
-use allotrope_profile::stack_set::Metric;
+use allotrope_profile::Metric;
 
 /// Why two sets of stacks can not be compared.
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -19,7 +19,7 @@ pub enum DiffError {
     #[error(
         "run {run} {side}{} does not give {}; choose a metric that both sides have",
         titled(title),
-        metric_name(*metric)
+        metric.words()
     )]
     UnknownMetric {
         /// The metric asked for.
@@ -48,7 +48,7 @@ pub enum DiffError {
         /// The index that is too large.
         frame: u32,
     },
-    /// Figures whose sum does not fit.
+    /// MetricValues whose sum does not fit.
     #[error(
         "the figures of run {run} {side}{} sum to more than {}; they can not be real",
         titled(title),
@@ -91,18 +91,5 @@ fn titled(title: &str) -> String {
         String::new()
     } else {
         format!(" ({title})")
-    }
-}
-
-fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Allocations => "allocations",
-        Metric::AllocatedBytes => "allocated bytes",
-        Metric::TemporaryAllocations => "temporary allocations",
-        Metric::LeakedAllocations => "leaked allocations",
-        Metric::LeakedBytes => "leaked bytes",
-        Metric::AllocationsAtPeak => "allocations at the peak",
-        Metric::BytesAtPeak => "bytes at the peak",
-        Metric::LifetimeMicroseconds => "lifetimes",
     }
 }

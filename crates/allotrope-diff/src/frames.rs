@@ -12,7 +12,7 @@ use crate::error::DiffError;
 use crate::glue::Glue;
 use crate::keys::Closeness;
 use crate::{Side, names};
-use allotrope_profile::stack_set::{StackFrame, StackSet};
+use allotrope_profile::{StackFrame, StackSet};
 
 /// How many closenesses have names of their own.
 const NAMED: usize = 4;

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashSet;
 
 use crate::{DiffError, names};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 const LIST: &str = include_str!("glue.txt");
 

@@ -44,7 +44,7 @@ use std::fmt;
 pub use error::DiffError;
 
 pub use crate::glue::Glue;
-use allotrope_profile::stack_set::{Metric, StackFrame, StackSet};
+use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// What to compare, and how.
 #[derive(Debug, Clone, PartialEq)]

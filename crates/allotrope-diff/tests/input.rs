@@ -3,7 +3,7 @@
 mod support;
 
 use allotrope_diff::{DiffError, DiffOptions, Kind, Side, compare};
-use allotrope_profile::stack_set::{CountedStack, Known, Metric, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, StackSet};
 use support::{Stacks, blames, check, kinds, only};
 
 fn one(count: u64) -> StackSet {
@@ -25,7 +25,7 @@ fn a_side_without_runs() {
 #[test]
 fn a_metric_that_a_side_does_not_have() {
     let mut counts_only = one(1);
-    counts_only.known = Known::of(&[Metric::Allocations]);
+    counts_only.known = MetricSet::of(&[Metric::Allocations]);
     "old.txt".clone_into(&mut counts_only.title);
     let options = DiffOptions {
         metric: Metric::LeakedBytes,
@@ -114,7 +114,7 @@ fn a_stack_without_frames_counts() {
 #[test]
 fn nothing_at_all() {
     let mut empty = Stacks::default();
-    empty.set.known = Known::ALL;
+    empty.set.known = MetricSet::OF_STACKS;
     assert!(check(&[empty.clone()], &[empty.clone()]).entries.is_empty());
     let mut some = Stacks::default();
     some.add(3, &["malloc", "f", "main"]);

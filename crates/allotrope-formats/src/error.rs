@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 
-use allotrope_profile::stack_set::Metric;
+use allotrope_profile::Metric;
 use thiserror::Error;
 
 use crate::recognise::Format;
@@ -125,22 +125,9 @@ impl Fault {
 #[derive(Debug, Error)]
 pub enum ExportError {
     /// The source does not give what the format is made of.
-    #[error("the source does not say {}; choose a metric that it knows", wording(*.0))]
+    #[error("the source does not give {}; choose a metric that it gives", .0.words())]
     Unknown(Metric),
     /// The system refused.
     #[error("cannot be written: {0}")]
     Io(#[from] io::Error),
-}
-
-fn wording(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Allocations => "how many allocations there were",
-        Metric::AllocatedBytes => "how many bytes were allocated",
-        Metric::TemporaryAllocations => "which allocations were temporary",
-        Metric::LeakedAllocations => "how many allocations leaked",
-        Metric::LeakedBytes => "how many bytes leaked",
-        Metric::AllocationsAtPeak => "how many allocations were live at the peak",
-        Metric::BytesAtPeak => "how many bytes were live at the peak",
-        Metric::LifetimeMicroseconds => "how long blocks lived",
-    }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use rustc_hash::FxHashMap;
 
 use crate::budget::{Budget, check_depth};
@@ -21,8 +21,8 @@ pub(crate) struct Gathering {
     /// than looking it up, and most lines repeat an earlier one.
     texts: HashMap<Box<str>, u32>,
     stacks: FxHashMap<Box<[u32]>, u32>,
-    figures: Vec<Figures>,
-    totals: Figures,
+    figures: Vec<MetricValues>,
+    totals: MetricValues,
 }
 
 impl Gathering {
@@ -55,7 +55,7 @@ impl Gathering {
     }
 
     /// Adds figures to a stack, innermost frame first.
-    pub fn add(&mut self, frames: &[u32], figures: &Figures) -> Result<(), Problem> {
+    pub fn add(&mut self, frames: &[u32], figures: &MetricValues) -> Result<(), Problem> {
         // The totals bound every stack's own sums too.
         for (total, figure) in self.totals.iter_mut().zip(figures) {
             *total = total.checked_add(*figure).ok_or(Problem::CountsOverflow)?;
@@ -69,7 +69,7 @@ impl Gathering {
 
     /// Adds one figure to a stack.
     pub fn add_one(&mut self, frames: &[u32], metric: Metric, figure: u64) -> Result<(), Problem> {
-        let mut figures = Figures::default();
+        let mut figures = MetricValues::default();
         figures[metric as usize] = figure;
         self.add(frames, &figures)
     }
@@ -80,15 +80,15 @@ impl Gathering {
         }
         check_depth(frames.len())?;
         self.budget
-            .take(size_of_val(frames) + size_of::<Figures>() + ENTRY)?;
+            .take(size_of_val(frames) + size_of::<MetricValues>() + ENTRY)?;
         let index = index_of(self.figures.len(), "stacks")?;
         self.stacks.insert(frames.into(), index);
-        self.figures.push(Figures::default());
+        self.figures.push(MetricValues::default());
         Ok(index as usize)
     }
 
     /// The finished set; frames and stacks in the order they were met.
-    pub fn finish(self, title: String, known: Known) -> StackSet {
+    pub fn finish(self, title: String, known: MetricSet) -> StackSet {
         drop(self.texts);
         let mut frames = vec![StackFrame::default(); self.frames.len()];
         for (frame, index) in self.frames {
@@ -144,7 +144,7 @@ mod tests {
                 .add_one(&stack, Metric::Allocations, count)
                 .unwrap();
         }
-        let set = gathering.finish(String::new(), Known::default());
+        let set = gathering.finish(String::new(), MetricSet::default());
         assert_eq!(set.frames, [named("f"), named("g")]);
         let counts: Vec<_> = set
             .stacks

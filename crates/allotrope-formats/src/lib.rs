@@ -1,5 +1,5 @@
 //! Reads and writes the stack formats that other tools use, to and from
-//! [`StackSet`](allotrope_profile::stack_set::StackSet).
+//! [`StackSet`](allotrope_profile::StackSet).
 //!
 //! [`read()`] tells a file's form from its contents, never from its name, and
 //! reads dtrace's and bpftrace's aggregated stacks, `heaptrack_print` text,

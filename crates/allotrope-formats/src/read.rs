@@ -7,7 +7,7 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 
 use crate::error::{Fault, Place, Problem, ReadError};
 use crate::lines::{Lines, MAX_LINE};

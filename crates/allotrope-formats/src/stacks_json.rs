@@ -1,5 +1,5 @@
 //! `allotrope-stacks/1`: our own JSON for stacks with their figures, with
-//! everything that a [`StackSet`](allotrope_profile::stack_set::StackSet) has.
+//! everything that a [`StackSet`](allotrope_profile::StackSet) has.
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new number.
 //!
@@ -20,25 +20,11 @@
 
 use std::borrow::Cow;
 
-use allotrope_profile::stack_set::{Metric, StackFrame};
+use allotrope_profile::StackFrame;
 use serde::{Deserialize, Serialize};
 
 /// What the file begins with.
 pub(crate) const FORMAT: &str = "allotrope-stacks/1";
-
-/// A metric's name in the file.
-pub(crate) fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Allocations => "allocations",
-        Metric::AllocatedBytes => "allocated_bytes",
-        Metric::TemporaryAllocations => "temporary_allocations",
-        Metric::LeakedAllocations => "leaked_allocations",
-        Metric::LeakedBytes => "leaked_bytes",
-        Metric::AllocationsAtPeak => "allocations_at_peak",
-        Metric::BytesAtPeak => "bytes_at_peak",
-        Metric::LifetimeMicroseconds => "lifetime_us",
-    }
-}
 
 /// A frame in the file.
 #[derive(Serialize, Deserialize)]

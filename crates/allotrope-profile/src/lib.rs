@@ -22,6 +22,7 @@ mod live;
 #[cfg(test)]
 mod made_events;
 mod merge;
+mod metric;
 pub mod model;
 mod near;
 mod place;
@@ -35,7 +36,7 @@ mod site;
 mod site_order;
 mod source;
 mod stack;
-pub mod stack_set;
+mod stack_set;
 mod stack_tree;
 mod stacks_ahead;
 mod subject;
@@ -48,6 +49,7 @@ pub mod windows;
 pub use allotrope_trace::model::{Descriptors, LeftOpen, Quiet};
 pub use error::ReplayError;
 pub use lifetime::Lifetimes;
+pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{
     EntryTotals, Frame, Module, Process, Profile, Site, ThreadTotals, Totals, UNKNOWN_MODULE,
     command_text,
@@ -56,6 +58,6 @@ pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readab
 pub use series::{LiveSample, ResidentSample, Series};
 pub use source::{MemoryTrace, NodeVisitor, Run, SourceEntry, StackPart, TraceSource, Visitor};
 pub use stack::Stack;
-pub use stack_set::{CountedStack, Metric, StackFrame, StackSet};
+pub use stack_set::{CountedStack, StackFrame, StackSet};
 pub use window_replay::replay_windows;
 pub use windows::{WindowFigures, WindowKey, WindowRun};

@@ -1,78 +1,11 @@
-//! Stacks with their figures, free of where they came from: what foreign
+//! Call stacks with their metrics, free of where they came from: what foreign
 //! formats are read into, what a diff compares, what exporters write.
 //!
 //! A [`StackSet`] has no time, no processes and no single blocks; a
 //! [`Profile`] that has them turns into one.
 
+use crate::metric::{Metric, MetricSet, MetricValues};
 use crate::model::{Process, Profile, Site, command_text};
-
-/// A figure that a stack can have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum Metric {
-    /// Allocations.
-    Allocations = 0,
-    /// Requested bytes of all allocations.
-    AllocatedBytes = 1,
-    /// Temporary allocations.
-    TemporaryAllocations = 2,
-    /// Allocations live at the end.
-    LeakedAllocations = 3,
-    /// Their bytes.
-    LeakedBytes = 4,
-    /// Allocations live at the peak.
-    AllocationsAtPeak = 5,
-    /// Bytes live at the peak.
-    BytesAtPeak = 6,
-    /// Lifetimes of all blocks, summed, in microseconds.
-    LifetimeMicroseconds = 7,
-}
-
-impl Metric {
-    /// Every metric, by its number.
-    pub const ALL: [Self; 8] = [
-        Self::Allocations,
-        Self::AllocatedBytes,
-        Self::TemporaryAllocations,
-        Self::LeakedAllocations,
-        Self::LeakedBytes,
-        Self::AllocationsAtPeak,
-        Self::BytesAtPeak,
-        Self::LifetimeMicroseconds,
-    ];
-}
-
-/// Figures of one stack, by [`Metric`].
-pub type Figures = [u64; Metric::ALL.len()];
-
-/// Which metrics a source knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Known(u16);
-
-impl Known {
-    /// All of them.
-    pub const ALL: Self = Self((1 << Metric::ALL.len()) - 1);
-
-    /// These.
-    pub fn of(metrics: &[Metric]) -> Self {
-        Self(
-            metrics
-                .iter()
-                .fold(0, |known, metric| known | 1 << *metric as u16),
-        )
-    }
-
-    /// Whether `metric` is known.
-    pub fn has(self, metric: Metric) -> bool {
-        self.0 & 1 << metric as u16 != 0
-    }
-
-    /// What both know.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
 
 /// A frame, with everything that its source says of it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -96,16 +29,27 @@ pub struct StackFrame {
     pub inlined: bool,
 }
 
-/// A stack and its figures.
+impl StackFrame {
+    /// Whether its function, file or module contains `pattern`; upper and
+    /// lower case differ, no character is special. This is what `--filter`
+    /// means in every command.
+    pub fn matches(&self, pattern: &str) -> bool {
+        [&self.function, &self.file, &self.module]
+            .iter()
+            .any(|text| text.contains(pattern))
+    }
+}
+
+/// A stack and its metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CountedStack {
     /// Indexes into [`StackSet::frames`], innermost first.
     pub frames: Box<[u32]>,
-    /// Its figures; 0 where the metric is not known.
-    pub figures: Figures,
+    /// Its number for each metric; 0 where one is not known.
+    pub figures: MetricValues,
 }
 
-/// Stacks with their figures.
+/// Stacks with their metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackSet {
     /// What they are of, for people: a command, a file's title. May be empty.
@@ -114,16 +58,25 @@ pub struct StackSet {
     pub frames: Vec<StackFrame>,
     /// The stacks. Two may have the same frames.
     pub stacks: Vec<CountedStack>,
-    /// The metrics that the figures give.
-    pub known: Known,
+    /// The metrics that the stacks have.
+    pub known: MetricSet,
 }
 
 impl StackSet {
+    /// Leaves the stacks that have a frame that [matches](StackFrame::matches).
+    pub fn filter(&mut self, pattern: &str) {
+        let matching = self.frames.iter().map(|frame| frame.matches(pattern));
+        let matching: Vec<bool> = matching.collect();
+        let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
+        self.stacks
+            .retain(|stack| stack.frames.iter().any(is_wanted));
+    }
+
     /// The sum of a metric over all stacks.
     pub fn total(&self, metric: Metric) -> u64 {
         self.stacks
             .iter()
-            .map(|stack| stack.figures[metric as usize])
+            .filter_map(|stack| stack.figures.get(metric as usize))
             .sum()
     }
 }
@@ -137,9 +90,9 @@ impl From<&Profile> for StackSet {
 }
 
 impl StackSet {
-    /// One process of a profile, by its place in the profile's list; without
-    /// stacks if there is none. A window's figures have its remaining blocks
-    /// for leaked ones.
+    /// One process of a profile, by its index in the profile's list; without
+    /// stacks if there is none. In a window, the leaked blocks are those that
+    /// remained when it closed.
     pub fn of_process(profile: &Profile, index: usize) -> Self {
         let one = profile.processes.get(index).map(std::slice::from_ref);
         Self::of_processes(profile, one.unwrap_or_default())
@@ -165,7 +118,7 @@ impl StackSet {
             title: command_text(&profile.recording.command),
             frames,
             stacks: sites.map(counted).collect(),
-            known: Known::ALL,
+            known: MetricSet::OF_STACKS,
         }
     }
 }
@@ -173,15 +126,6 @@ impl StackSet {
 fn counted(site: &Site) -> CountedStack {
     CountedStack {
         frames: (*site.stack).into(),
-        figures: [
-            site.allocations,
-            site.allocated_bytes,
-            site.temporary_allocations,
-            site.leaked_allocations,
-            site.leaked_bytes,
-            site.allocations_at_peak,
-            site.bytes_at_peak,
-            u64::try_from(site.lifetimes.total_ns() / 1000).unwrap_or(u64::MAX),
-        ],
+        figures: site.metrics(),
     }
 }

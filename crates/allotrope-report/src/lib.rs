@@ -19,7 +19,7 @@ mod style;
 pub mod text;
 mod warnings;
 
-pub use selection::{Key, Part, sites_alike};
+pub use selection::{Blocks, LISTED, sites_alike};
 pub use signal::signal_name;
 pub use source_lines::SourceLines;
 pub use style::Style;

@@ -2,142 +2,91 @@
 //! and are shown as one.
 
 use allotrope_diff::Glue;
-use allotrope_profile::{Frame, Lifetimes, Process, Profile, Site};
+use allotrope_profile::{Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
 
 use crate::text::TextOptions;
 
-/// What sites are ranked by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Key {
-    /// Number of allocations.
-    Allocations,
-    /// Allocated bytes.
-    Bytes,
-    /// Bytes live at the peak.
-    Peak,
-    /// Bytes live at the end.
-    Leaked,
-    /// Number of temporary allocations.
-    Temporary,
-}
-
-impl Key {
-    /// Every key, in the order in which a report shows them.
-    pub const ALL: [Self; 5] = [
-        Self::Allocations,
-        Self::Bytes,
-        Self::Peak,
-        Self::Leaked,
-        Self::Temporary,
-    ];
-
-    /// The word for it on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Allocations => "allocations",
-            Self::Bytes => "bytes",
-            Self::Peak => "peak",
-            Self::Leaked => "leaked",
-            Self::Temporary => "temporary",
-        }
-    }
-
-    /// The key of this name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.name() == name)
-    }
-}
+/// The metrics that a report has a list for, in the order in which it shows
+/// them.
+pub const LISTED: [Metric; 5] = [
+    Metric::Allocations,
+    Metric::Bytes,
+    Metric::PeakBytes,
+    Metric::LeakedBytes,
+    Metric::Temporary,
+];
 
 /// Which blocks count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Part {
+pub enum Blocks {
     /// All.
     #[default]
     All,
-    /// Those alive at the end of their process.
-    Persisted,
-    /// Those that were given back.
-    Destroyed,
+    /// Those that were live at the end of their process.
+    Leaked,
+    /// Those that were freed.
+    Freed,
 }
 
-/// Figures of some sites.
+/// The metrics of some sites together.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Figures {
-    pub allocations: u64,
-    pub bytes: u64,
-    pub peak_allocations: u64,
-    pub peak_bytes: u64,
-    pub leaked_allocations: u64,
-    pub leaked_bytes: u64,
-    pub temporary: u64,
+    metrics: MetricValues,
     pub lifetimes: Lifetimes,
 }
 
 impl Figures {
-    /// What of a site belongs to the part. Which blocks were live at the peak
-    /// is not known by part: all of them count.
-    fn of(site: &Site, part: Part) -> Self {
-        let all = Self {
-            allocations: site.allocations,
-            bytes: site.allocated_bytes,
-            peak_allocations: site.allocations_at_peak,
-            peak_bytes: site.bytes_at_peak,
-            leaked_allocations: site.leaked_allocations,
-            leaked_bytes: site.leaked_bytes,
-            temporary: site.temporary_allocations,
+    /// The metrics of those blocks of a site that count. The recording does
+    /// not know which of the blocks at the peak were freed later: all of them
+    /// count.
+    fn of(site: &Site, blocks: Blocks) -> Self {
+        let mut metrics = site.metrics();
+        let leaked = [site.leaked_allocations, site.leaked_bytes];
+        let mut set = |metric: Metric, value: u64| metrics[metric as usize] = value;
+        match blocks {
+            Blocks::All => {}
+            Blocks::Leaked => {
+                set(Metric::Allocations, leaked[0]);
+                set(Metric::Bytes, leaked[1]);
+                set(Metric::Temporary, 0);
+            }
+            Blocks::Freed => {
+                set(
+                    Metric::Allocations,
+                    site.allocations.saturating_sub(leaked[0]),
+                );
+                set(
+                    Metric::Bytes,
+                    site.allocated_bytes.saturating_sub(leaked[1]),
+                );
+                set(Metric::LeakedAllocations, 0);
+                set(Metric::LeakedBytes, 0);
+            }
+        }
+        Self {
+            metrics,
             lifetimes: site.lifetimes,
-        };
-        match part {
-            Part::All => all,
-            Part::Persisted => Self {
-                allocations: site.leaked_allocations,
-                bytes: site.leaked_bytes,
-                temporary: 0,
-                ..all
-            },
-            Part::Destroyed => Self {
-                allocations: site.allocations.saturating_sub(site.leaked_allocations),
-                bytes: site.allocated_bytes.saturating_sub(site.leaked_bytes),
-                leaked_allocations: 0,
-                leaked_bytes: 0,
-                ..all
-            },
         }
     }
 
     fn add(&mut self, other: &Self) {
-        self.allocations += other.allocations;
-        self.bytes = self.bytes.saturating_add(other.bytes);
-        self.peak_allocations += other.peak_allocations;
-        self.peak_bytes = self.peak_bytes.saturating_add(other.peak_bytes);
-        self.leaked_allocations += other.leaked_allocations;
-        self.leaked_bytes = self.leaked_bytes.saturating_add(other.leaked_bytes);
-        self.temporary += other.temporary;
+        for (sum, value) in self.metrics.iter_mut().zip(other.metrics) {
+            *sum = sum.saturating_add(value);
+        }
         self.lifetimes.merge(&other.lifetimes);
     }
 
-    /// What the key ranks by.
-    pub(crate) fn value(&self, key: Key) -> u64 {
-        match key {
-            Key::Allocations => self.allocations,
-            Key::Bytes => self.bytes,
-            Key::Peak => self.peak_bytes,
-            Key::Leaked => self.leaked_bytes,
-            Key::Temporary => self.temporary,
-        }
+    /// The metric of these sites.
+    pub(crate) fn value(&self, metric: Metric) -> u64 {
+        self.metrics.get(metric as usize).copied().unwrap_or(0)
     }
 
-    /// Number of allocations that the key is about: breaks ties, and tells
-    /// blocks of 0 bytes from none.
-    pub(crate) fn number(&self, key: Key) -> u64 {
-        match key {
-            Key::Allocations | Key::Bytes => self.allocations,
-            Key::Peak => self.peak_allocations,
-            Key::Leaked => self.leaked_allocations,
-            Key::Temporary => self.temporary,
-        }
+    /// The number of allocations behind the metric: it breaks ties, and tells
+    /// blocks of 0 bytes from no block.
+    pub(crate) fn blocks(&self, metric: Metric) -> u64 {
+        self.value(metric.counted_blocks())
     }
 }
 
@@ -233,8 +182,8 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'
             if pattern.is_some_and(|pattern| !reading.matches(&site.stack, pattern)) {
                 continue;
             }
-            let figures = Figures::of(site, options.part);
-            if figures.allocations == 0 {
+            let figures = Figures::of(site, options.blocks);
+            if figures.value(Metric::Allocations) == 0 {
                 continue;
             }
             let stack = reading.shown(&site.stack, options.all_frames);

@@ -15,25 +15,26 @@ mod windows;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use allotrope_profile::Profile;
+use allotrope_profile::{Metric, Profile, Unit};
 use allotrope_text::TextWriter;
 use allotrope_trace::model::ImageId;
 
 pub use blocks::BlockList;
 pub use site::write_site;
 
-use crate::selection::{Key, Part, processes, rows};
+use crate::numbers;
+use crate::selection::{Blocks, LISTED, processes, rows};
 use crate::source_lines::SourceLines;
 use crate::style::{Role, Style};
 use crate::warnings::{waits, warnings};
 
-/// How a call tree grows.
+/// Where a call tree has its root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From what allocates to its callers.
-    FromAllocation,
-    /// From `main` and thread starts to what allocates.
-    FromMain,
+pub enum TreeOrder {
+    /// At the functions that allocate; branches are their callers.
+    BottomUp,
+    /// At `main` and thread starts; branches are what they call.
+    TopDown,
 }
 
 /// What a text shows.
@@ -41,12 +42,12 @@ pub enum Direction {
 pub struct TextOptions {
     /// How it may look.
     pub style: Style,
-    /// One list ranked by this; a list for each key without.
-    pub sort: Option<Key>,
+    /// One list, ranked by this; without, the lists of [`LISTED`].
+    pub metric: Option<Metric>,
     /// Most sites in a list, most branches at a node.
     pub top: usize,
     /// A call tree in place of lists.
-    pub tree: Option<Direction>,
+    pub tree: Option<TreeOrder>,
     /// Branches with less than this share of the whole are summed up.
     pub least_share: f64,
     /// Only sites with a frame whose function, file or module's file name
@@ -55,7 +56,7 @@ pub struct TextOptions {
     /// Only this process image.
     pub process: Option<ImageId>,
     /// Which blocks count.
-    pub part: Part,
+    pub blocks: Blocks,
     /// The allocator's and the standard libraries' frames too.
     pub all_frames: bool,
     /// The profile is that of windows: which, in a line.
@@ -68,13 +69,13 @@ impl Default for TextOptions {
     fn default() -> Self {
         Self {
             style: Style::default(),
-            sort: None,
+            metric: None,
             top: 10,
             tree: None,
             least_share: 0.01,
             filter: None,
             process: None,
-            part: Part::All,
+            blocks: Blocks::All,
             all_frames: false,
             window: None,
             source: None,
@@ -101,13 +102,12 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
     windows::write(profile, options, out)?;
     let rows = rows(profile, options);
     let many = processes(profile, options).nth(1).is_some();
-    let keys = options.sort.map_or(Key::ALL.to_vec(), |key| vec![key]);
-    if let Some(direction) = options.tree {
-        let key = options.sort.unwrap_or(Key::Allocations);
-        tree::write(profile, &rows, key, direction, options, out)?;
+    if let Some(order) = options.tree {
+        let metric = options.metric.unwrap_or(Metric::Allocations);
+        tree::write(profile, &rows, metric, order, options, out)?;
     } else {
-        for key in keys.into_iter().filter(|&key| says_something(key, options)) {
-            lists::write(profile, &rows, key, many, options, out)?;
+        for metric in listed(options) {
+            lists::write(profile, &rows, metric, many, options, out)?;
         }
     }
     write_source_remarks(options, out)?;
@@ -128,14 +128,16 @@ fn write_source_remarks(options: &TextOptions, out: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
-/// A list of leaked blocks adds nothing to persisted or destroyed ones.
-fn says_something(key: Key, options: &TextOptions) -> bool {
-    let by_part = matches!(key, Key::Allocations | Key::Bytes);
-    match options.part {
-        Part::All => true,
-        _ if options.sort.is_some() => true,
-        Part::Persisted => by_part,
-        Part::Destroyed => by_part || key == Key::Temporary,
+/// The metrics to list. Where only leaked or only freed blocks count, the lists
+/// that would repeat another one or be empty are left out.
+fn listed(options: &TextOptions) -> Vec<Metric> {
+    if let Some(metric) = options.metric {
+        return vec![metric];
+    }
+    match options.blocks {
+        Blocks::All => LISTED.to_vec(),
+        Blocks::Leaked => vec![Metric::Allocations, Metric::Bytes],
+        Blocks::Freed => vec![Metric::Allocations, Metric::Bytes, Metric::Temporary],
     }
 }
 
@@ -159,15 +161,20 @@ fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// What one key is about: title, and whether its values are bytes.
-fn describe(key: Key, options: &TextOptions) -> (&'static str, bool) {
-    match key {
-        Key::Allocations => ("allocations", false),
-        Key::Bytes => ("allocated bytes", true),
-        Key::Peak => ("bytes at the peak", true),
-        // What is live at a window's close is not lost yet.
-        Key::Leaked if options.window.is_some() => ("remaining bytes", true),
-        Key::Leaked => ("leaked bytes", true),
-        Key::Temporary => ("temporary allocations", false),
+/// What a metric counts, in words.
+fn describe(metric: Metric, options: &TextOptions) -> &'static str {
+    match metric {
+        // What is live when a window closes is not lost yet.
+        Metric::LeakedBytes if options.window.is_some() => "remaining bytes",
+        Metric::LeakedAllocations if options.window.is_some() => "remaining allocations",
+        other => other.words(),
+    }
+}
+
+/// A value of a metric, with its unit.
+fn amount(metric: Metric, value: u64) -> String {
+    match metric.unit() {
+        Unit::Bytes => numbers::bytes(value),
+        Unit::Count | Unit::Microseconds => numbers::count(value),
     }
 }

@@ -3,9 +3,9 @@
 
 use std::io::Write;
 
-use allotrope_profile::{MemoryTrace, Options, Profile, blocks_of_sites, replay};
-use allotrope_report::text::{BlockList, Direction, TextOptions, write_site};
-use allotrope_report::{Key, Part, Style, json, sites_alike, text, warnings};
+use allotrope_profile::{MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
+use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
+use allotrope_report::{Blocks, Style, json, sites_alike, text, warnings};
 use allotrope_trace::model::*;
 
 const APP: u64 = 0x10_0000;
@@ -406,7 +406,7 @@ fn report_of_a_troubled_recording() {
     let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
     assert!(!warnings(&profile).is_empty());
     let options = TextOptions {
-        sort: Some(Key::Peak),
+        metric: Some(Metric::PeakBytes),
         top: 3,
         ..wide(80)
     };
@@ -416,8 +416,8 @@ fn report_of_a_troubled_recording() {
 #[test]
 fn tree_from_the_allocation() {
     let options = TextOptions {
-        tree: Some(Direction::FromAllocation),
-        sort: Some(Key::Bytes),
+        tree: Some(TreeOrder::BottomUp),
+        metric: Some(Metric::Bytes),
         ..wide(100)
     };
     insta::assert_snapshot!(shown(&alone(), &options));
@@ -426,7 +426,7 @@ fn tree_from_the_allocation() {
 #[test]
 fn tree_from_main() {
     let options = TextOptions {
-        tree: Some(Direction::FromMain),
+        tree: Some(TreeOrder::TopDown),
         least_share: 0.05,
         all_frames: true,
         ..wide(100)
@@ -437,7 +437,7 @@ fn tree_from_main() {
 #[test]
 fn persisted_blocks_of_one_module() {
     let options = TextOptions {
-        part: Part::Persisted,
+        blocks: Blocks::Leaked,
         filter: Some("registry.hpp".into()),
         ..wide(80)
     };
@@ -534,7 +534,7 @@ fn colours_come_only_when_told_and_change_no_text() {
 #[test]
 fn every_width_is_respected_down_to_40() {
     for width in 40..120 {
-        for tree in [None, Some(Direction::FromMain)] {
+        for tree in [None, Some(TreeOrder::TopDown)] {
             let options = TextOptions {
                 tree,
                 ..wide(width)

@@ -31,7 +31,7 @@ pub fn close_on_exec(closed: u8) {
     }
 }
 
-// Only asks the kernel; see `dispositions`.
+// Only asks the kernel; see `signal_state`.
 #[ctor::ctor(unsafe)]
 fn look() {
     let mut closed = 0;

@@ -5,8 +5,8 @@ use clap::Parser;
 
 use crate::exit_status;
 use crate::{
-    client_header, compare, diff, doctor, export, launch, record, report, shell_files, symbolize,
-    test,
+    client_header, compare, diff, doctor, exec_program, export, record, report, shell_files,
+    symbolize, test,
 };
 
 /// Shows where a Linux program's heap allocations come from and what they cost.
@@ -57,8 +57,8 @@ pub enum Subcommand {
     #[command(name = record::COLLECTOR_NAME, hide = true)]
     Collect,
     /// Become the program to record
-    #[command(name = launch::NAME, hide = true)]
-    Launch(launch::Arguments),
+    #[command(name = exec_program::NAME, hide = true)]
+    Exec(exec_program::Arguments),
 }
 
 #[cfg(test)]

@@ -10,18 +10,17 @@ use std::path::PathBuf;
 use allotrope_text::Shown;
 
 use allotrope_diff::{Diff, DiffOptions, Glue, compare};
-use allotrope_profile::stack_set::{Known, Metric, StackSet};
-use allotrope_report::diff::{
-    DiffTextOptions, Selection, flame, json, metric_word, metric_words, sections, text,
-};
+use allotrope_profile::{Metric, MetricSet, StackSet};
+use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::export;
 use crate::message;
+use crate::metric;
 use crate::progress::Progress;
 use crate::report::{self, Color};
-use crate::source::{self, Figure, Source, WindowRuns};
+use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
 use limit::Limit;
 
@@ -38,7 +37,7 @@ contents and mixed freely. With several runs a side, what the runs of one side
 differ by among themselves is reported as jitter and never as a regression.
 
 JSON (the format allotrope-diff/1) has every entry, so that their differences sum
-to the total: --min and --top are for text and sections. With --stack the totals
+to the total: --min and --top are for text and sections. With --filter the totals
 are those of the entries given.
 
 A recording that was cut off or is damaged is read up to there, with a warning.
@@ -60,8 +59,9 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
     /// What is compared
-    #[arg(long, value_enum, default_value_t, value_name = "METRIC")]
-    metric: Figure,
+    #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
+          value_parser = metric::parser())]
+    metric: Metric,
     /// Compare what happened in the window of this name; each of its runs is a run of its side
     #[arg(long, value_name = "NAME")]
     window: Option<String>,
@@ -81,9 +81,9 @@ pub struct Arguments {
     /// Show the stacks of what was only moved or renamed
     #[arg(long)]
     expand: bool,
-    /// Only entries with PATTERN in the name of a function of their stacks
-    #[arg(long, value_name = "PATTERN")]
-    stack: Option<String>,
+    /// Only entries with PATTERN in the name of a function, file or module of their stacks
+    #[arg(long, alias = "stack", value_name = "PATTERN")]
+    filter: Option<String>,
     /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'
     #[arg(long, value_name = "METRIC>+N[%]")]
     fail_on: Vec<Limit>,
@@ -143,7 +143,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let glue = glue(&arguments.glue)?;
     let (sides, notes) = read(arguments)?;
     let options = DiffOptions {
-        metric: arguments.metric.into(),
+        metric: arguments.metric,
         per: arguments.per.or_else(|| sides.common_iterations()),
         glue,
     };
@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     notes.iter().for_each(Read::say_notes);
     sides.say_that_iterations_differ();
     let selection = Selection {
-        stack: arguments.stack.clone(),
+        filter: arguments.filter.clone(),
         min: arguments.min,
         expand: arguments.expand,
     };
@@ -258,12 +258,12 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
     let Some(lacking) = all().find(|set| !set.known.has(metric)) else {
         return Ok(());
     };
-    let every = all().fold(Known::ALL, |known, set| known.and(set.known));
-    let words = |known: Known| {
-        let metrics = Metric::ALL.into_iter().filter(|&metric| known.has(metric));
-        // No option names lifetimes: they are no count.
-        let metrics = metrics.filter(|&metric| metric != Metric::LifetimeMicroseconds);
-        metrics.map(metric_word).collect::<Vec<_>>().join(", ")
+    let every = all().fold(MetricSet::OF_STACKS, |known, set| known.and(set.known));
+    let words = |known: MetricSet| {
+        // In the order of the metrics' numbers; no option takes lifetimes.
+        let offered = |metric: &Metric| Metric::OFFERED.contains(metric) && known.has(*metric);
+        let metrics = Metric::OF_STACKS.into_iter().filter(offered);
+        metrics.map(Metric::name).collect::<Vec<_>>().join(", ")
     };
     let remedy = match words(every) {
         none if none.is_empty() => {
@@ -287,7 +287,7 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
         anyhow!(
             "{} does not give {}; {remedy}",
             lacking.title,
-            metric_words(metric)
+            metric.words()
         ),
     ))
 }
@@ -342,7 +342,7 @@ fn judge(
         if limit.is_exceeded(rise, before) {
             message::say(format_args!(
                 "{} rose by {rise} from {before}, which is more than --fail-on '{limit}' allows",
-                metric_words(limit.metric())
+                limit.metric().words()
             ));
             status = REGRESSION;
         }

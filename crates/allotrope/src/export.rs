@@ -9,12 +9,13 @@ use allotrope_text::Shown;
 
 use allotrope_files::Output;
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, Exporter, exporter};
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::{Metric, StackSet};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::metric;
 use crate::progress::Progress;
-use crate::source::{self, Figure};
+use crate::source;
 use crate::standard_output;
 
 /// Shown at the end of the subcommand's help.
@@ -36,8 +37,12 @@ pub struct Arguments {
           value_parser = clap::builder::PossibleValuesParser::new(names()))]
     to: Option<String>,
     /// What is counted, for formats that hold one number a stack
-    #[arg(long, value_enum, default_value_t, value_name = "METRIC")]
-    metric: Figure,
+    #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
+          value_parser = metric::parser())]
+    metric: Metric,
+    /// Write only stacks with PATTERN in the name of a function, file or module
+    #[arg(long, value_name = "PATTERN")]
+    filter: Option<String>,
     /// Write to this file [default: the standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -63,10 +68,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let exporter = exporter(name)
         .ok_or_else(|| anyhow!("there is no format {name}; --list shows the formats"))
         .status(BAD_INPUT)?;
-    let source = source::read(file, &Progress::new(false))?;
+    let mut source = source::read(file, &Progress::new(false))?;
+    if let Some(pattern) = &arguments.filter {
+        source.set.filter(pattern);
+    }
     let set = &source.set;
     let options = ExportOptions {
-        metric: arguments.metric.into(),
+        metric: arguments.metric,
     };
     if !set.known.has(options.metric) {
         let error = ExportError::Unknown(options.metric);

@@ -2,7 +2,7 @@
 //! where they come from. Here it is decided which subcommand runs and how it
 //! ends; each subcommand is a file of its own, and thin: it parses, calls a
 //! library and prints.
-// `forbid` would refuse the code that `#[ctor]` makes in `dispositions`; nothing
+// `forbid` would refuse the code that `#[ctor]` makes in `signal_state`; nothing
 // else overrides this.
 #![deny(unsafe_code)]
 
@@ -14,20 +14,21 @@ mod command_line;
 mod compare;
 mod debug_files;
 mod diff;
-mod dispositions;
 mod doctor;
+mod exec_program;
 mod executable;
 mod exit_status;
 mod export;
-mod launch;
 mod loaded_libraries;
 mod message;
+mod metric;
 mod progress;
 mod record;
 mod recorder_library;
 mod report;
 mod sanitizer;
 mod shell_files;
+mod signal_state;
 mod source;
 mod standard_output;
 mod symbolize;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
         Subcommand::Completions(arguments) => shell_files::completions(&arguments),
         Subcommand::Man(arguments) => shell_files::man(&arguments),
         Subcommand::Collect => collect::run(),
-        Subcommand::Launch(arguments) => launch::run(&arguments),
+        Subcommand::Exec(arguments) => exec_program::run(&arguments),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

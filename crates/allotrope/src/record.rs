@@ -1,8 +1,8 @@
 //! `allotrope record`: runs a program with the recorder preloaded and leaves
-//! its trace. This process is the *front*: the program's parent, in its process
-//! group; it passes signals and the exit status on. The trace is written by the
-//! collector, a process of its own, so that what happens to the front does not
-//! happen to the recording.
+//! its trace. This process is the *launcher*: the program's parent, in its process
+//! group; it forwards signals to the program and returns its exit status. The
+//! collector, a process of its own, writes the trace, so that a killed launcher
+//! does not end the recording.
 
 mod collector_process;
 mod output_file;
@@ -22,16 +22,16 @@ use std::time::{Duration, Instant};
 
 use allotrope_text::{Shown, quoted};
 
-use allotrope_collector::protocol::{Done, FirstExit, FromFront, OnFull, Start, ToFront};
+use allotrope_collector::protocol::{Done, FirstExit, FromLauncher, OnFull, Start, ToLauncher};
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, anyhow};
 
 use crate::debug_files::DebugFiles;
-use crate::dispositions;
 use crate::exit_status::{Failure, RECORD_FAILED, WithStatus};
 use crate::message;
 use crate::progress::{self, Progress};
 use crate::recorder_library;
+use crate::signal_state;
 use collector_process::{CollectorProcess, Messages};
 use output_file::OutputFile;
 use program::Program;
@@ -55,8 +55,8 @@ Exit status: the program's own; 128+N if signal N ended it; 125 if the recording
 failed or the program can not be recorded; 126 if it can not be executed; 127 if
 it was not found.";
 
-/// A request to end that comes this soon after the program's end may be the one
-/// that ended it.
+/// A signal that arrives within this time after the program's end may be the one
+/// that ended the program.
 const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
 /// Arguments of `allotrope record`.
@@ -119,11 +119,11 @@ enum WhenFull {
     Drop,
 }
 
-/// What the front hears, from whomever.
-enum Happening {
-    /// The program has ended, stopped or gone on; it has not been waited for yet.
+/// What the launcher reacts to: the input of its event loop.
+enum RecordEvent {
+    /// The program ended, stopped or was continued; it has not been waited for yet.
     ProgramChanged,
-    Said(ToFront),
+    Message(ToLauncher),
     CollectorGone(Option<anyhow::Error>),
     Signal(Received),
 }
@@ -131,10 +131,10 @@ enum Happening {
 /// Records, and gives the program's status.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     let program = Program::find(arguments.command)?;
-    if let Some(reservation) = program.reservation()
+    if let Some(caveat) = program.caveat()
         && !arguments.quiet
     {
-        message::say(format_args!("warning: {reservation}"));
+        message::say(format_args!("warning: {caveat}"));
     }
     let recorder =
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
@@ -161,14 +161,14 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     let (collector, messages) = CollectorProcess::start(start)
         .context("the recording could not be started")
         .status(RECORD_FAILED)?;
-    let (happenings, heard) = channel();
+    let (sender, events) = channel();
     let unprotected = Arc::new(AtomicBool::new(false));
-    let sender = happenings.clone();
+    let signals = sender.clone();
     let job = signals::catch(
-        dispositions::ignored(),
+        signal_state::ignored(),
         unprotected.clone(),
         move |signal| {
-            let _ = sender.send(Happening::Signal(signal));
+            let _ = signals.send(RecordEvent::Signal(signal));
         },
     )
     .context("cannot handle signals")
@@ -184,7 +184,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         ("LD_PRELOAD", preload),
         (ENVIRONMENT_VARIABLE, collector.arena().into()),
     ])?;
-    let mut front = Front {
+    let mut launcher = Launcher {
         child,
         collector,
         output,
@@ -199,74 +199,77 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
         progress: Progress::new(arguments.quiet),
         quiet: arguments.quiet,
     };
-    let named = front.output.publish(program.name(), front.child.id());
+    let named = launcher.output.publish(program.name(), launcher.child.id());
     if let Err(error) = named {
-        front.say(&format!("{error:#}"));
+        launcher.say(&format!("{error:#}"));
     }
     let (handled, changes_handled) = channel();
-    front
-        .watch(happenings, messages, changes_handled)
+    launcher
+        .start_threads(sender, messages, changes_handled)
         .status(RECORD_FAILED)?;
-    front.listen(&heard, &handled).status(RECORD_FAILED)?;
-    // What follows only reads: it may be ended like any program.
+    launcher
+        .handle_events(&events, &handled)
+        .status(RECORD_FAILED)?;
+    // What follows only reads: a signal may end it like any program.
     unprotected.store(true, Ordering::Release);
-    front.finish()
+    launcher.finish()
 }
 
-/// Most processes that are named when the recording waits for them.
+/// Most processes that are named while the recording waits for them.
 const MOST_NAMED: usize = 8;
 
 /// The state of a recording.
-struct Front {
+struct Launcher {
     child: std::process::Child,
     collector: CollectorProcess,
     output: OutputFile,
-    /// The program's, once it has ended.
+    /// The program's exit status, once it has ended.
     status: Option<ExitStatus>,
-    /// The program has stopped, and has not gone on as far as is known.
+    /// The program is stopped, as far as the launcher knows.
     stopped: bool,
     job: Job,
-    /// The collector's last word: what it did, or why it could not.
+    /// The collector's last message: its summary, or why it failed.
     outcome: Option<Result<Done, anyhow::Error>>,
-    /// When that was noticed.
+    /// When the end of the program was noticed.
     ended: Option<Instant>,
-    /// The user has been told what the recording waits for.
+    /// The processes that the recording waits for have been printed.
     waiting: bool,
-    /// That was about so many that it is not repeated for each that ends.
+    /// They were more than [`MOST_NAMED`]: the line is not repeated whenever one
+    /// of them ends.
     waits_for_many: bool,
-    /// The collector has been told to end the recording.
+    /// The collector was asked to end the recording.
     stopping: bool,
     progress: Progress,
     quiet: bool,
 }
 
-impl Front {
+impl Launcher {
     /// Starts the threads that wait for the program and for the collector.
-    fn watch(
+    fn start_threads(
         &mut self,
-        happenings: Sender<Happening>,
+        sender: Sender<RecordEvent>,
         mut messages: Messages,
         changes_handled: Receiver<()>,
     ) -> anyhow::Result<()> {
         let pid = self.child.id();
-        self.collector.tell(&FromFront::FirstStarted { pid });
-        let changed = happenings.clone();
+        self.collector.send(&FromLauncher::FirstStarted { pid });
+        let changed = sender.clone();
         let threads = || std::thread::Builder::new();
         threads().name("program".into()).spawn(move || {
             while program_state::wait_for_change(pid)
-                && changed.send(Happening::ProgramChanged).is_ok()
+                && changed.send(RecordEvent::ProgramChanged).is_ok()
                 && changes_handled.recv().is_ok()
             {}
         })?;
         threads().name("collector".into()).spawn(move || {
             loop {
-                let happening = match messages.read() {
-                    Ok(Some(message)) => Happening::Said(message),
-                    Ok(None) => Happening::CollectorGone(None),
-                    Err(error) => Happening::CollectorGone(Some(error)),
+                let event = match messages.read() {
+                    Ok(Some(message)) => RecordEvent::Message(message),
+                    Ok(None) => RecordEvent::CollectorGone(None),
+                    Err(error) => RecordEvent::CollectorGone(Some(error)),
                 };
-                let last = matches!(happening, Happening::CollectorGone(_));
-                if happenings.send(happening).is_err() || last {
+                let last = matches!(event, RecordEvent::CollectorGone(_));
+                if sender.send(event).is_err() || last {
                     return;
                 }
             }
@@ -274,22 +277,22 @@ impl Front {
         Ok(())
     }
 
-    /// Until the program has ended and the trace is complete.
-    fn listen(
+    /// Runs until the program has ended and the trace is complete.
+    fn handle_events(
         &mut self,
-        heard: &Receiver<Happening>,
+        events: &Receiver<RecordEvent>,
         changes_handled: &Sender<()>,
     ) -> anyhow::Result<()> {
         self.job.begin();
         while self.status.is_none() || self.outcome.is_none() {
-            match heard.recv().context("the front lost its threads")? {
-                Happening::ProgramChanged => {
+            match events.recv().context("the launcher lost its threads")? {
+                RecordEvent::ProgramChanged => {
                     self.program_changed()?;
                     let _ = changes_handled.send(());
                 }
-                Happening::Said(message) => self.said(message),
-                Happening::CollectorGone(error) => self.collector_gone(error),
-                Happening::Signal(signal) => self.signalled(signal)?,
+                RecordEvent::Message(message) => self.handle_message(message),
+                RecordEvent::CollectorGone(error) => self.collector_gone(error),
+                RecordEvent::Signal(signal) => self.signalled(signal)?,
             }
         }
         self.progress.finish();
@@ -321,13 +324,14 @@ impl Front {
     /// process.
     fn stop_with_program(&mut self, signal: i32) {
         self.stopped = true;
-        let front = std::process::id();
-        self.collector.tell(&FromFront::FirstStopped { front });
+        let launcher = std::process::id();
+        self.collector
+            .send(&FromLauncher::FirstStopped { launcher });
         // It may have been stopped with the program and continued just now.
         if !self.job.is_continued() {
             signals::stop_like(signal);
         }
-        self.collector.tell(&FromFront::FrontContinued);
+        self.collector.send(&FromLauncher::LauncherContinued);
     }
 
     /// Somebody continued this process: the program goes on too. Usually it has
@@ -357,15 +361,15 @@ impl Front {
             Some(signal) => FirstExit::Signal(signal),
             None => FirstExit::Status(status.code().unwrap_or_default()),
         };
-        self.collector.tell(&FromFront::FirstEnded(exit));
+        self.collector.send(&FromLauncher::FirstEnded(exit));
         Ok(())
     }
 
-    fn said(&mut self, message: ToFront) {
+    fn handle_message(&mut self, message: ToLauncher) {
         match message {
-            ToFront::Ready { .. } => {}
-            ToFront::Waiting { pids } => self.waiting_for(&pids),
-            ToFront::Symbolising { done, total, part } => {
+            ToLauncher::Ready { .. } => {}
+            ToLauncher::Waiting { pids } => self.waiting_for(&pids),
+            ToLauncher::Symbolising { done, total, part } => {
                 let (done, total) = (u64::from(done), u64::from(total));
                 let within = part.map_or((0, 0), |part| (part.done, part.total));
                 let (reached, all) = progress::naming(done, total, within);
@@ -375,8 +379,8 @@ impl Front {
                 };
                 self.progress.show(what, reached, all);
             }
-            ToFront::Done(done) => self.outcome = Some(Ok(done)),
-            ToFront::Failed { message } => self.outcome = Some(Err(anyhow!(message))),
+            ToLauncher::Done(done) => self.outcome = Some(Ok(done)),
+            ToLauncher::Failed { message } => self.outcome = Some(Err(anyhow!(message))),
         }
     }
 
@@ -419,8 +423,8 @@ impl Front {
         if !signal.is_request_to_end() {
             return Ok(());
         }
-        // A Ctrl-C that ended the program is not meant for the recording: that
-        // is asked for only after the user was told so.
+        // A Ctrl-C that ended the program is not meant for the recording. It is
+        // meant for it after the user has read what the recording waits for.
         if !self.stopping && (self.waiting || signal.sender.is_some()) {
             self.stop(signal);
         } else if self.ended.is_some_and(|at| at.elapsed() > SAME_SIGNAL) {
@@ -433,10 +437,10 @@ impl Front {
         self.stopping = true;
         self.break_line(signal);
         self.say("ending the recording; the processes run on");
-        self.collector.tell(&FromFront::Stop);
+        self.collector.send(&FromLauncher::Stop);
     }
 
-    /// Does not wait for the names of the functions; the collector goes on.
+    /// Ends without waiting for the names of the functions; the collector goes on.
     fn leave(&self, signal: Received) -> ! {
         self.progress.finish();
         self.break_line(signal);
@@ -447,7 +451,7 @@ impl Front {
         std::process::exit(128 + signal.signal);
     }
 
-    /// The terminal has put a `^C` there.
+    /// Ends the line on which the terminal has printed `^C`.
     fn break_line(&self, signal: Received) {
         if signal.sender.is_none() && !self.quiet {
             eprintln!();
@@ -465,7 +469,7 @@ impl Front {
         let status = self.status.map_or(RECORD_FAILED, own_status);
         let outcome = self.outcome.take();
         self.collector.wait();
-        match outcome.unwrap_or_else(|| Err(anyhow!("the collector said nothing"))) {
+        match outcome.unwrap_or_else(|| Err(anyhow!("the collector ended without a message"))) {
             Ok(done) if done.images == 0 => {
                 self.output.remove();
                 Err(Failure::new(
@@ -492,12 +496,12 @@ impl Front {
                         "what was recorded before is in {path}; `allotrope symbolize {word}` gives its functions their names"
                     )
                 };
-                // The collector knows the file by the name that it began with.
+                // The collector's message has the file's first name.
                 let partial = self.output.partial().shown().into_owned();
-                let said = format!("{error:#}").replace(&partial, &path.shown());
+                let reason = format!("{error:#}").replace(&partial, &path.shown());
                 Err(Failure::new(
                     RECORD_FAILED,
-                    anyhow!("the recording failed ({remains}): {said}"),
+                    anyhow!("the recording failed ({remains}): {reason}"),
                 ))
             }
         }

@@ -3,7 +3,7 @@
 //! use. Whoever could replace it would run code in every recorded program, so
 //! neither the file nor its folder may be writable by anybody else.
 //!
-//! Building it is `build.rs`'s work, preloading it the launch's.
+//! Building it is `build.rs`'s work, preloading it `exec_program`'s.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};

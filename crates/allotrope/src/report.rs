@@ -9,14 +9,15 @@ use std::time::{Duration, SystemTime};
 
 use allotrope_text::Shown;
 
-use allotrope_profile::{Options, Profile, blocks_of_sites};
-use allotrope_report::text::{self, BlockList, Direction, TextOptions};
-use allotrope_report::{Key, Part, SourceLines, Style, json, sites_alike};
+use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
+use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
+use allotrope_report::{Blocks, SourceLines, Style, json, sites_alike};
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
 use crate::message;
+use crate::metric;
 use crate::progress::Progress;
 use crate::standard_output;
 use crate::trace;
@@ -43,21 +44,17 @@ pub struct Arguments {
     /// Text for people, or JSON (the format allotrope-report/1) for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Show one list, ranked by this [default: a list for each]
-    #[arg(long, value_enum, value_name = "KEY")]
-    sort: Option<Sort>,
-    /// Show a call tree in place of lists
-    #[arg(long)]
-    tree: bool,
-    /// Grow the tree from the allocations outwards, or from main inwards
-    #[arg(
-        long,
-        value_enum,
-        default_value_t,
-        value_name = "WAY",
-        requires = "tree"
-    )]
-    direction: Way,
+    /// Show one list, ranked by this; with --tree: what its branches count [default: a list
+    /// for each of five]
+    #[arg(long, alias = "sort", value_name = "METRIC", value_parser = metric::parser())]
+    metric: Option<Metric>,
+    /// Show a call tree in place of lists: of callers, or from main
+    #[arg(long, value_enum, value_name = "ORDER", num_args = 0..=1,
+          default_missing_value = "bottom-up")]
+    tree: Option<Tree>,
+    /// The order of the tree, as it was named before --tree took one
+    #[arg(long, value_enum, value_name = "WAY", requires = "tree", hide = true)]
+    direction: Option<Way>,
     /// Show at most N sites of a list, and N branches at a node of the tree
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -75,14 +72,14 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "window",
           value_parser = clap::value_parser!(u32).range(1..))]
     run: Option<u32>,
-    /// Count only what was still alive at the end
-    #[arg(long, conflicts_with = "destroyed")]
-    persisted: bool,
-    /// Count only what was created and is gone
-    #[arg(long)]
-    destroyed: bool,
+    /// Count only blocks that were live at the end
+    #[arg(long, alias = "persisted", conflicts_with = "freed_only")]
+    leaked_only: bool,
+    /// Count only blocks that were freed
+    #[arg(long, alias = "destroyed")]
+    freed_only: bool,
     /// Show the site of this number in full
-    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "sort", "filter"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tree", "metric", "filter"])]
     site: Option<u32>,
     /// Show the single allocations of the site: time, size, lifetime, thread
     #[arg(long, requires = "site")]
@@ -109,25 +106,16 @@ enum Format {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Sort {
-    /// Number of allocations
-    Allocations,
-    /// Allocated bytes
-    Bytes,
-    /// Bytes live at the peak
-    Peak,
-    /// Bytes live at the end
-    Leaked,
-    /// Number of temporary allocations
-    Temporary,
+enum Tree {
+    /// From the functions that allocate to their callers
+    BottomUp,
+    /// From main and thread starts to what allocates
+    TopDown,
 }
 
-#[derive(Debug, Clone, Copy, Default, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Way {
-    /// From what allocates to its callers
-    #[default]
     Outwards,
-    /// From main and thread starts to what allocates
     Inwards,
 }
 
@@ -206,10 +194,10 @@ fn moved(text: &str) -> Result<(PathBuf, PathBuf), String> {
 /// JSON is complete; what selects parts of a text would be ignored silently.
 fn check(arguments: &Arguments) -> Result<(), Failure> {
     let selects = [
-        (arguments.tree, "--tree"),
+        (arguments.tree.is_some(), "--tree"),
         (arguments.filter.is_some(), "--filter"),
-        (arguments.persisted, "--persisted"),
-        (arguments.destroyed, "--destroyed"),
+        (arguments.leaked_only, "--leaked-only"),
+        (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
     ];
     let selected = selects.iter().find(|(given, _)| *given);
@@ -245,11 +233,11 @@ fn check_process(arguments: &Arguments, profile: &Profile) -> Result<(), Failure
 /// What is about call stacks can not be shown where there are none.
 fn check_stacks(arguments: &Arguments, profile: &Profile) -> Result<(), Failure> {
     let needs = [
-        (arguments.tree, "--tree"),
-        (arguments.sort.is_some(), "--sort"),
+        (arguments.tree.is_some(), "--tree"),
+        (arguments.metric.is_some(), "--metric"),
         (arguments.filter.is_some(), "--filter"),
-        (arguments.persisted, "--persisted"),
-        (arguments.destroyed, "--destroyed"),
+        (arguments.leaked_only, "--leaked-only"),
+        (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
         (arguments.window.is_some(), "--window"),
     ];
@@ -269,24 +257,20 @@ fn check_stacks(arguments: &Arguments, profile: &Profile) -> Result<(), Failure>
 fn text_options(arguments: &Arguments) -> TextOptions {
     TextOptions {
         style: style(arguments.color),
-        sort: arguments.sort.map(|sort| match sort {
-            Sort::Allocations => Key::Allocations,
-            Sort::Bytes => Key::Bytes,
-            Sort::Peak => Key::Peak,
-            Sort::Leaked => Key::Leaked,
-            Sort::Temporary => Key::Temporary,
-        }),
+        metric: arguments.metric,
         top: arguments.top.try_into().unwrap_or(usize::MAX),
-        tree: arguments.tree.then_some(match arguments.direction {
-            Way::Outwards => Direction::FromAllocation,
-            Way::Inwards => Direction::FromMain,
-        }),
+        tree: arguments
+            .tree
+            .map(|tree| match (tree, arguments.direction) {
+                (_, Some(Way::Outwards)) | (Tree::BottomUp, None) => TreeOrder::BottomUp,
+                (_, Some(Way::Inwards)) | (Tree::TopDown, None) => TreeOrder::TopDown,
+            }),
         filter: arguments.filter.clone(),
         process: arguments.process,
-        part: match (arguments.persisted, arguments.destroyed) {
-            (true, _) => Part::Persisted,
-            (_, true) => Part::Destroyed,
-            _ => Part::All,
+        blocks: match (arguments.leaked_only, arguments.freed_only) {
+            (true, _) => Blocks::Leaked,
+            (_, true) => Blocks::Freed,
+            _ => Blocks::All,
         },
         all_frames: arguments.all_frames,
         ..TextOptions::default()

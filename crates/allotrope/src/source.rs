@@ -7,8 +7,7 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use allotrope_profile::stack_set::{Metric, StackSet};
-use allotrope_profile::{Profile, WindowKey};
+use allotrope_profile::{Profile, StackSet, WindowKey};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
@@ -19,40 +18,6 @@ use crate::window;
 
 /// What the first bytes of a recording are (`docs/trace-format.md`).
 const TRACE: &[u8] = b"ALLOTROP";
-
-/// A figure that can be compared and written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Figure {
-    /// Number of allocations
-    #[default]
-    Allocations,
-    /// Allocated bytes
-    Bytes,
-    /// Number of temporary allocations
-    Temporary,
-    /// Bytes live at the end
-    Leaked,
-    /// Allocations live at the end
-    LeakedAllocations,
-    /// Bytes live at the peak
-    Peak,
-    /// Allocations live at the peak
-    PeakAllocations,
-}
-
-impl From<Figure> for Metric {
-    fn from(figure: Figure) -> Self {
-        match figure {
-            Figure::Allocations => Self::Allocations,
-            Figure::Bytes => Self::AllocatedBytes,
-            Figure::Temporary => Self::TemporaryAllocations,
-            Figure::Leaked => Self::LeakedBytes,
-            Figure::LeakedAllocations => Self::LeakedAllocations,
-            Figure::Peak => Self::BytesAtPeak,
-            Figure::PeakAllocations => Self::AllocationsAtPeak,
-        }
-    }
-}
 
 /// What was read from a file.
 pub struct Source {

@@ -251,10 +251,12 @@ fn thresholds_hide_and_do_not_change_sums() {
 
 #[test]
 fn one_stack_can_be_asked_about() {
-    let options = ["--stack", "grow"];
+    let options = ["--filter", "grow"];
     let said = text(&BEFORE.trace, &AFTER.trace, &options);
     assert!(said.contains("with `grow` in the stack: 999 before, 1,001 after, +2 in 1 entry"));
     assert!(!said.contains("planted"), "{said}");
+    let older_name = ["--stack", "grow"];
+    assert_eq!(said, text(&BEFORE.trace, &AFTER.trace, &older_name));
     let some = json(&BEFORE.trace, &AFTER.trace, &options);
     assert_eq!(
         (number(&some["before"]), number(&some["after"])),
@@ -263,7 +265,7 @@ fn one_stack_can_be_asked_about() {
     let none = text(
         &BEFORE.trace,
         &AFTER.trace,
-        &["--stack", "no such function"],
+        &["--filter", "no such function"],
     );
     assert!(
         none.contains("Nothing that was asked for is different."),
@@ -282,10 +284,10 @@ fn exit_statuses_are_for_scripts() {
             &["--fail-on", "allocations>+9999", "--fail-on", "bytes>+2%"],
             3,
         ),
-        (&["--fail-on", "allocations>+2", "--stack", "grown"], 0),
-        (&["--fail-on", "allocations>+1", "--stack", "grown"], 3),
+        (&["--fail-on", "allocations>+2", "--filter", "grown"], 0),
+        (&["--fail-on", "allocations>+1", "--filter", "grown"], 3),
         (
-            &["--fail-on", "leaked-allocations>+0", "--stack", "planted"],
+            &["--fail-on", "leaked-allocations>+0", "--filter", "planted"],
             0,
         ),
         (&["--fail-on", "allocations>0"], 2),
@@ -410,7 +412,7 @@ fn no_line_is_wider_than_the_terminal() {
         &[][..],
         &["--expand"],
         &["--all-frames"],
-        &["--stack", "run"],
+        &["--filter", "run"],
     ] {
         for line in text(&before, &after, options).lines() {
             assert!(line.chars().count() <= 100, "{line}");
@@ -579,6 +581,23 @@ fn exports_are_the_same_as_what_they_were_made_of() {
         let mixed = json(&BEFORE.trace, &path, &[]);
         assert_eq!(entries(&mixed), expected(), "{format} against a recording");
     }
+}
+
+/// `--filter` leaves the stacks with the name, as in `diff` and `report`.
+#[test]
+fn exports_of_some_stacks() {
+    let trace = AFTER.trace.to_str().expect("a plain name");
+    let options = ["export", trace, "--to", "folded", "--filter", "grown"];
+    let output = support::allotrope(options);
+    let folded = String::from_utf8_lossy(&output.stdout);
+    assert!(folded.lines().count() > 0, "{}", complained(&output));
+    let mut sum = 0;
+    for line in folded.lines() {
+        assert!(line.contains("grown"), "{line}");
+        let count = line.rsplit(' ').next().and_then(|count| count.parse().ok());
+        sum += count.unwrap_or(0u64);
+    }
+    assert_eq!(sum, GROWN[1]);
 }
 
 #[test]

@@ -63,17 +63,18 @@ fn wait_for_stop(child: &Child) -> i32 {
 
 /// Waits until a child of `record` is stopped, too.
 #[track_caller]
-fn wait_for_stopped_child(front: Pid) {
+fn wait_for_stopped_child(launcher: Pid) {
     let deadline = Instant::now() + TIME_LIMIT;
-    let front = front.as_raw_nonzero();
+    let launcher = launcher.as_raw_nonzero();
     let is_stopped = |pid: &str| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
         state.is_some_and(|state| state.starts_with('T'))
     };
     loop {
-        let children = std::fs::read_to_string(format!("/proc/{front}/task/{front}/children"))
-            .expect("the kernel lists children");
+        let children =
+            std::fs::read_to_string(format!("/proc/{launcher}/task/{launcher}/children"))
+                .expect("the kernel lists children");
         if children.split_whitespace().any(is_stopped) {
             return;
         }
@@ -100,8 +101,8 @@ fn stops_by_itself(signal: Signal, go_on: fn(Pid)) {
 #[test]
 fn the_front_alone_is_continued() {
     for signal in STOP_SIGNALS {
-        stops_by_itself(signal, |front| {
-            kill_process(front, Signal::CONT).expect("it is our child");
+        stops_by_itself(signal, |launcher| {
+            kill_process(launcher, Signal::CONT).expect("it is our child");
         });
     }
 }
@@ -109,8 +110,8 @@ fn the_front_alone_is_continued() {
 #[test]
 fn the_whole_job_is_continued() {
     for signal in STOP_SIGNALS {
-        stops_by_itself(signal, |front| {
-            kill_process_group(front, Signal::CONT).expect("it is our child's group");
+        stops_by_itself(signal, |launcher| {
+            kill_process_group(launcher, Signal::CONT).expect("it is our child's group");
         });
     }
 }
@@ -141,10 +142,10 @@ fn a_request_to_stop_is_passed_on() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
     expect_output(&mut child, b"reading\n");
-    let front = Pid::from_child(&child);
-    kill_process(front, Signal::TSTP).expect("it is our child");
+    let launcher = Pid::from_child(&child);
+    kill_process(launcher, Signal::TSTP).expect("it is our child");
     assert_eq!(wait_for_stop(&child), Signal::TSTP.as_raw());
-    kill_process(front, Signal::CONT).expect("it is our child");
+    kill_process(launcher, Signal::CONT).expect("it is our child");
     let output = finish(child, b"end\n").expect("it ends");
     run.recorded(output).expect_status(7);
 }
@@ -155,14 +156,14 @@ fn a_request_to_stop_is_passed_on() {
 fn the_front_alone_is_stopped_from_outside() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
-    let front = Pid::from_child(&child);
+    let launcher = Pid::from_child(&child);
     expect_output(&mut child, b"reading\n");
-    kill_process(front, Signal::STOP).expect("it is our child");
+    kill_process(launcher, Signal::STOP).expect("it is our child");
     assert_eq!(wait_for_stop(&child), Signal::STOP.as_raw());
     let mut stdin = child.stdin.take().expect("it is piped");
     stdin.write_all(b"one\n").expect("the program reads");
     expect_output(&mut child, b"gone on\n");
-    kill_process(front, Signal::CONT).expect("it is our child");
+    kill_process(launcher, Signal::CONT).expect("it is our child");
     stdin.write_all(b"end\n").expect("the program reads");
     let output = finish(child, b"").expect("it ends");
     let recording = run.recorded(output).expect_status(7);
@@ -175,11 +176,11 @@ fn the_whole_job_is_stopped_from_outside() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
     expect_output(&mut child, b"reading\n");
-    let front = Pid::from_child(&child);
-    kill_process_group(front, Signal::STOP).expect("it is our child's group");
+    let launcher = Pid::from_child(&child);
+    kill_process_group(launcher, Signal::STOP).expect("it is our child's group");
     assert_eq!(wait_for_stop(&child), Signal::STOP.as_raw());
-    wait_for_stopped_child(front);
-    kill_process(front, Signal::CONT).expect("it is our child");
+    wait_for_stopped_child(launcher);
+    kill_process(launcher, Signal::CONT).expect("it is our child");
     let output = finish(child, b"end\n").expect("it ends");
     run.recorded(output).expect_status(7);
 }

@@ -28,10 +28,10 @@ fn state(pid: u32) -> Option<(String, u32)> {
 }
 
 /// The collector among the children of a process.
-fn collector_of(front: u32) -> Option<u32> {
+fn collector_of(launcher: u32) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?;
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| state(*pid).is_some_and(|(_, parent)| parent == front))
+    pids.filter(|pid| state(*pid).is_some_and(|(_, parent)| parent == launcher))
         .find(|pid| {
             let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split(|byte| *byte == 0).nth(1) == Some(b"__collect")

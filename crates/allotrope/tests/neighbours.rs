@@ -70,7 +70,7 @@ fn the_secret_is_in_no_name_and_no_argument() {
     let name = std::str::from_utf8(&name).expect("ASCII");
     assert!(sockets.contains(&format!("@{name}")), "{sockets}");
     let executed = fs::read_to_string(&log).expect("strace wrote it");
-    assert!(executed.contains("__launch"), "{executed}");
+    assert!(executed.contains("__exec"), "{executed}");
     let secret = format!("{:032x}", location.secret);
     for half in [&secret[..16], &secret[16..]] {
         assert!(!executed.contains(half), "in an argument");

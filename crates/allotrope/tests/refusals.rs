@@ -267,7 +267,7 @@ fn a_command_line_that_is_wrong() {
     for arguments in [
         &["report"][..],
         &["no-such-command"],
-        &["report", "--sort", "x", "y"],
+        &["report", "--metric", "x", "y"],
     ] {
         let output = support::allotrope(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

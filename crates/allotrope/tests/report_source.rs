@@ -34,7 +34,7 @@ fn each_frame_with_source_shows_its_line() {
     let recording = record(compiled(C)).arg("chain").run().expect_status(0);
     let shown = text(&report(
         &recording.trace,
-        &["--source", "--sort", "allocations"],
+        &["--source", "--metric", "allocations"],
     ));
     // The output is 100 columns wide; a longer line is cut.
     let begin = |mark| line(mark).chars().take(20).collect::<String>();
@@ -45,7 +45,7 @@ fn each_frame_with_source_shows_its_line() {
         shown.lines().all(|line| line.chars().count() <= 100),
         "{shown}"
     );
-    let without = text(&report(&recording.trace, &["--sort", "allocations"]));
+    let without = text(&report(&recording.trace, &["--metric", "allocations"]));
     assert!(!without.contains(&begin("leaf")), "{without}");
 
     let site = text(&report(&recording.trace, &["--source", "--site", "1"]));

@@ -56,32 +56,39 @@ fn totals_and_sites() {
 #[test]
 fn every_order() {
     for order in ["allocations", "bytes", "peak", "leaked", "temporary"] {
-        expect_all(&report(&PEAK, &["--sort", order]), &["metrics"]);
+        expect_all(&report(&PEAK, &["--metric", order]), &["metrics"]);
     }
-    let by_peak = report(&PEAK, &["--sort", "peak"]);
+    let by_peak = report(&PEAK, &["--metric", "peak"]);
+    assert_eq!(by_peak, report(&PEAK, &["--sort", "peak"]));
     let place = |name: &str| by_peak.find(name).unwrap_or(usize::MAX);
     assert!(place("second") < place("first"), "{by_peak}");
 }
 
 #[test]
 fn trees_both_ways() {
-    for direction in ["outwards", "inwards"] {
-        let said = report(&CHAIN, &["--tree", "--direction", direction]);
-        expect_all(&said, &["leaf", "middle", "outer", "main"]);
-        let place = |name: &str| said.find(name).unwrap_or(usize::MAX);
-        let leaf_first = place("leaf") < place("outer");
-        assert_eq!(leaf_first, direction == "outwards", "{said}");
+    // The last name is that of older versions.
+    for (order, older) in [("bottom-up", "outwards"), ("top-down", "inwards")] {
+        let text = report(&CHAIN, &["--tree", order]);
+        expect_all(&text, &["leaf", "middle", "outer", "main"]);
+        let position = |name: &str| text.find(name).unwrap_or(usize::MAX);
+        let leaf_first = position("leaf") < position("outer");
+        assert_eq!(leaf_first, order == "bottom-up", "{text}");
+        assert_eq!(text, report(&CHAIN, &["--tree", "--direction", older]));
     }
+    let without_order = report(&CHAIN, &["--tree"]);
+    assert_eq!(without_order, report(&CHAIN, &["--tree", "bottom-up"]));
 }
 
 #[test]
-fn persisted_and_destroyed() {
-    let persisted = report(&PEAK, &["--persisted"]);
-    expect_all(&persisted, &["first", "third"]);
-    assert!(!persisted.contains("second"), "{persisted}");
-    let destroyed = report(&PEAK, &["--destroyed"]);
-    expect_all(&destroyed, &["second"]);
-    assert!(!destroyed.contains("third"), "{destroyed}");
+fn leaked_and_freed_blocks() {
+    let leaked = report(&PEAK, &["--leaked-only"]);
+    expect_all(&leaked, &["first", "third"]);
+    assert!(!leaked.contains("second"), "{leaked}");
+    assert_eq!(leaked, report(&PEAK, &["--persisted"]));
+    let freed = report(&PEAK, &["--freed-only"]);
+    expect_all(&freed, &["second"]);
+    assert!(!freed.contains("third"), "{freed}");
+    assert_eq!(freed, report(&PEAK, &["--destroyed"]));
 }
 
 #[test]
@@ -89,7 +96,7 @@ fn filters_and_limits() {
     let filtered = report(&PEAK, &["--filter", "third"]);
     expect_all(&filtered, &["third"]);
     assert!(!filtered.contains("second"), "{filtered}");
-    let top = report(&PEAK, &["--top", "1", "--sort", "peak"]);
+    let top = report(&PEAK, &["--top", "1", "--metric", "peak"]);
     expect_all(&top, &["second"]);
     report(&PEAK, &["--process", "0"]);
     let unknown = support::allotrope([

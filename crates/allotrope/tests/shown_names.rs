@@ -114,13 +114,7 @@ fn reports_comparisons_and_exports() {
             &["report", "before.allotrope"][..],
             &["report", "before.allotrope", "--all-frames"],
             &["report", "before.allotrope", "--tree"],
-            &[
-                "report",
-                "before.allotrope",
-                "--tree",
-                "--direction",
-                "inwards",
-            ],
+            &["report", "before.allotrope", "--tree", "top-down"],
             &["report", "before.allotrope", "--format", "json"],
             &["report", "before.allotrope", "--source"],
             &[

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{Budget, BudgetError};
-use crate::metric::Metric;
+use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-budgets/1";
 
@@ -102,8 +102,10 @@ impl Section {
             if let Some(iterations) = budget.iterations {
                 let _ = writeln!(text, "iterations = {iterations}");
             }
-            for (metric, figure) in &budget.figures {
-                let _ = writeln!(text, "{metric} = {figure}");
+            for metric in Metric::OF_RUNS {
+                if let Some(figure) = budget.figures.get(&metric) {
+                    let _ = writeln!(text, "{metric} = {figure}");
+                }
             }
         }
     }
@@ -120,8 +122,8 @@ fn budget(
         match (name.get_ref().as_str(), u64::try_from(figure)) {
             ("iterations", Ok(iterations)) => budget.iterations = Some(iterations),
             (name, _) => {
-                let metric = Metric::named(name).ok_or_else(|| {
-                    let known = Metric::ALL.map(Metric::name).join(", ");
+                let metric = Metric::named(name, &Metric::OF_RUNS).ok_or_else(|| {
+                    let known = Metric::OF_RUNS.map(Metric::name).join(", ");
                     let problem = format!("\"{name}\" is no metric; there are {known}");
                     wrong(text, file, at, problem)
                 })?;

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BudgetError;
@@ -40,17 +40,17 @@ const HEAD: &str = "\
 /// The figures that are kept, and their names.
 const NAMES: [(Metric, &str); 7] = [
     (Metric::Allocations, "allocations"),
-    (Metric::AllocatedBytes, "bytes"),
-    (Metric::TemporaryAllocations, "temporary"),
+    (Metric::Bytes, "bytes"),
+    (Metric::Temporary, "temporary"),
     (Metric::LeakedAllocations, "remaining"),
     (Metric::LeakedBytes, "remaining_bytes"),
-    (Metric::AllocationsAtPeak, "at_peak"),
-    (Metric::BytesAtPeak, "bytes_at_peak"),
+    (Metric::PeakAllocations, "at_peak"),
+    (Metric::PeakBytes, "bytes_at_peak"),
 ];
 
 #[derive(Default)]
 struct Node<'a> {
-    figures: Figures,
+    figures: MetricValues,
     callees: BTreeMap<&'a StackFrame, Node<'a>>,
 }
 
@@ -85,7 +85,7 @@ fn others() -> StackFrame {
     }
 }
 
-fn add(sums: &mut Figures, figures: &Figures) {
+fn add(sums: &mut MetricValues, figures: &MetricValues) {
     for (sum, figure) in sums.iter_mut().zip(figures) {
         *sum = sum.saturating_add(*figure);
     }
@@ -115,7 +115,7 @@ fn write_tree(root: &Node<'_>, text: &mut String) {
     let mut pending: Vec<(usize, &StackFrame, &str, &Node<'_>)> = Vec::new();
     let callees = root.callees.iter().rev();
     pending.extend(callees.map(|(frame, node)| (0, *frame, "", node)));
-    if root.figures != Figures::default() {
+    if root.figures != MetricValues::default() {
         let _ = writeln!(text, "[no stack]\t\t\t{}", figures_text(&root.figures));
     }
     while let Some((depth, frame, caller, node)) = pending.pop() {
@@ -144,7 +144,7 @@ fn write_tree(root: &Node<'_>, text: &mut String) {
     }
 }
 
-fn figures_text(figures: &Figures) -> String {
+fn figures_text(figures: &MetricValues) -> String {
     let figures = NAMES.iter().filter_map(|(metric, name)| {
         let figure = figures[*metric as usize];
         (figure > 0).then(|| format!("{name}={figure}"))
@@ -211,7 +211,7 @@ impl Reading {
         Self {
             name: name.to_owned(),
             set: StackSet {
-                known: Known::of(&NAMES.map(|(metric, _)| metric)),
+                known: MetricSet::of(&NAMES.map(|(metric, _)| metric)),
                 ..StackSet::default()
             },
             numbers: FxHashMap::default(),
@@ -290,8 +290,8 @@ impl Reading {
     }
 }
 
-fn read_figures(text: &str) -> Result<Figures, &'static str> {
-    let mut figures = Figures::default();
+fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
+    let mut figures = MetricValues::default();
     for word in text.split(' ') {
         let (name, figure) = word.split_once('=').ok_or("a figure has no `=`")?;
         let (metric, _) = NAMES
@@ -333,7 +333,7 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
         stacks: Vec::new(),
         ..now.clone()
     };
-    let mut rest = Figures::default();
+    let mut rest = MetricValues::default();
     for stack in by_size(now) {
         let known =
             there.contains(&frames(now, stack)) || take_one(&mut changed, &functions(now, stack));

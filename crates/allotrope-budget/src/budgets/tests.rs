@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::made_with::Dependencies;
-use allotrope_profile::stack_set::{self, CountedStack, StackFrame};
+use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame};
 
 fn made_with(compiler: &str) -> MadeWith {
     let lock = Dependencies {
@@ -44,13 +44,13 @@ fn frame(function: &str, file: &str, line: u32) -> StackFrame {
 fn set(stacks: &[(&str, u64)]) -> StackSet {
     let mut set = StackSet {
         frames: vec![frame("main", "src/main.c", 3)],
-        known: stack_set::Known::ALL,
+        known: MetricSet::OF_STACKS,
         ..StackSet::default()
     };
     for (index, (name, allocations)) in stacks.iter().enumerate() {
         set.frames.push(frame(name, "src/a b.c", 7));
-        let mut figures = stack_set::Figures::default();
-        figures[stack_set::Metric::Allocations as usize] = *allocations;
+        let mut figures = MetricValues::default();
+        figures[Metric::Allocations as usize] = *allocations;
         set.stacks.push(CountedStack {
             frames: Box::new([index as u32 + 1, 0]),
             figures,
@@ -67,7 +67,7 @@ fn plainly(set: &StackSet) -> Vec<(String, u64)> {
         .map(|stack| {
             let frames = stack.frames.iter().rev();
             let names = frames.map(|f| set.frames[*f as usize].function.as_str());
-            let allocations = stack.figures[stack_set::Metric::Allocations as usize];
+            let allocations = stack.figures[Metric::Allocations as usize];
             (names.collect::<Vec<_>>().join(";"), allocations)
         })
         .collect();
@@ -144,15 +144,15 @@ fn a_deep_stack_is_read_as_it_was_written() {
     let frames: Vec<StackFrame> = (0..300)
         .map(|n| frame(&format!("f{n}"), "f.c", n))
         .collect();
-    let mut figures = stack_set::Figures::default();
-    figures[stack_set::Metric::AllocatedBytes as usize] = 8;
+    let mut figures = MetricValues::default();
+    figures[Metric::Bytes as usize] = 8;
     let deep = StackSet {
         stacks: vec![CountedStack {
             frames: (0..300).collect(),
             figures,
         }],
         frames,
-        known: stack_set::Known::ALL,
+        known: MetricSet::OF_STACKS,
         ..StackSet::default()
     };
     let text = profile::text(&[("deep".to_owned(), deep.clone())].into(), 100);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::document::{Document, Section, below};
 use super::{Changes, Configuration, ConfigurationError, Protocol, Test};
-use crate::metric::Metric;
 use crate::tolerance::Tolerance;
+use allotrope_profile::Metric;
 
 const ROOT: &[&str] = &[
     "build",
@@ -212,8 +212,8 @@ fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError
     }
     let mut gate = Vec::new();
     for (name, at) in names {
-        let metric = Metric::named(&name).ok_or_else(|| {
-            let known = Metric::ALL.map(Metric::name).join(", ");
+        let metric = Metric::named(&name, &Metric::OF_RUNS).ok_or_else(|| {
+            let known = Metric::OF_RUNS.map(Metric::name).join(", ");
             let problem = format!("\"{name}\" is no metric; there are {known}");
             section.error_at(at.clone(), "gate", problem)
         })?;
@@ -231,9 +231,9 @@ fn tolerance(
     let Some(table) = section.table("tolerance")? else {
         return Ok(None);
     };
-    table.only(&Metric::ALL.map(Metric::name))?;
+    table.only(&Metric::OF_RUNS.map(Metric::name))?;
     let mut tolerances = BTreeMap::new();
-    for metric in Metric::ALL {
+    for metric in Metric::OF_RUNS {
         if let Some(text) = table.text(metric.name())? {
             let tolerance = Tolerance::parse(&text)
                 .map_err(|error| table.wrong(metric.name(), error.to_string()))?;
@@ -252,7 +252,9 @@ fn check(
 ) -> Result<(), ConfigurationError> {
     let counted = |metric: &&Metric| !protocol.counts_only || metric.is_counted();
     if let Some(metric) = protocol.gate.iter().find(|metric| !counted(metric)) {
-        let known = Metric::ALL.into_iter().filter(|metric| metric.is_counted());
+        let known = Metric::OF_RUNS
+            .into_iter()
+            .filter(|metric| metric.is_counted());
         let known: Vec<&str> = known.map(Metric::name).collect();
         let problem = format!(
             "`counts-only` does not know {metric}; it knows {}",
@@ -337,7 +339,7 @@ runs = 7
         assert!(protocol.counts_only);
         let net = protocol.tolerance_of(Metric::Net);
         assert_eq!(net, Tolerance::absolute(5, 5));
-        assert!(protocol.tolerance_of(Metric::Peak).is_exact());
+        assert!(protocol.tolerance_of(Metric::PeakBytes).is_exact());
         assert_eq!(test.protocol_on("other").runs, 7);
     }
 
@@ -348,7 +350,7 @@ runs = 7
         for key in ROOT.iter().chain(PROTOCOL).chain(TEST) {
             assert!(STARTING_FILE.contains(key), "{key}");
         }
-        for metric in Metric::ALL {
+        for metric in Metric::OF_RUNS {
             assert!(STARTING_FILE.contains(metric.name()), "{metric}");
         }
     }

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::wording;
-use crate::metric::Metric;
 use crate::result::{CaseResult, Report, Responsible, TestResult};
+use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-test/1";
 
@@ -129,8 +129,8 @@ struct FrameForm<'a> {
     line: u32,
 }
 
-impl<'a> From<&'a allotrope_profile::stack_set::StackFrame> for FrameForm<'a> {
-    fn from(frame: &'a allotrope_profile::stack_set::StackFrame) -> Self {
+impl<'a> From<&'a allotrope_profile::StackFrame> for FrameForm<'a> {
+    fn from(frame: &'a allotrope_profile::StackFrame) -> Self {
         Self {
             function: &frame.function,
             module: &frame.module,
@@ -213,7 +213,7 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         allowed: judgement.tolerance.to_string(),
     });
     let samples = case.samples.iter().map(|sample| {
-        let figures = Metric::ALL.into_iter();
+        let figures = Metric::OF_RUNS.into_iter();
         figures
             .filter_map(|metric| Some((metric.name(), sample.figure(metric)?)))
             .collect()

@@ -18,9 +18,9 @@ use std::path::Path;
 
 use allotrope_text::Shown;
 
-use crate::metric::Metric;
 use crate::result::{CaseResult, Report, TestResult};
 use crate::sample::Sample;
+use allotrope_profile::Metric;
 
 /// Which form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

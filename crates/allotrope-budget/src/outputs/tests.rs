@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use allotrope_profile::stack_set::{self, CountedStack, Known, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame, StackSet};
 use allotrope_report::Style;
 
 use super::nio::Generation;
@@ -12,13 +12,13 @@ use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::fluctuation::fluctuations;
 use crate::made_with::Suspect;
-use crate::metric::Metric;
 use crate::nio_log::NioLog;
 use crate::protocol::{Case, Problem};
 use crate::result::{CaseResult, Leak, Report, Responsible, TestResult};
 use crate::sample::Sample;
 use crate::tolerance::Tolerance;
 use crate::verdict::judge;
+use allotrope_profile::Metric;
 
 fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     StackFrame {
@@ -32,8 +32,8 @@ fn frame(function: &str, file: &str, line: u32) -> StackFrame {
 
 /// One stack of a function that `Loop::run` and `main` call.
 fn stacks(function: &str, allocations: u64) -> StackSet {
-    let mut figures = stack_set::Figures::default();
-    figures[stack_set::Metric::Allocations as usize] = allocations;
+    let mut figures = MetricValues::default();
+    figures[Metric::Allocations as usize] = allocations;
     StackSet {
         frames: vec![
             frame("malloc", "", 0),
@@ -45,7 +45,7 @@ fn stacks(function: &str, allocations: u64) -> StackSet {
             frames: Box::new([0, 1, 2, 3]),
             figures,
         }],
-        known: Known::ALL,
+        known: MetricSet::OF_STACKS,
         ..StackSet::default()
     }
 }

@@ -12,10 +12,10 @@ use allotrope_report::diff::{DiffTextOptions, Selection};
 
 use super::wording;
 use crate::fluctuation::Fluctuation;
-use crate::metric::Metric;
 use crate::protocol::Problem;
 use crate::result::{CaseResult, Outcome, Report, Responsible, TestResult};
 use crate::verdict::{Judgement, Verdict};
+use allotrope_profile::Metric;
 
 /// What the text shows.
 #[derive(Debug, Clone, Copy)]
@@ -307,7 +307,7 @@ impl Text<'_> {
 
     /// Each run's numbers.
     fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
-        for metric in Metric::ALL {
+        for metric in Metric::OF_RUNS {
             let figures = case.samples.iter().map(|sample| sample.figure(metric));
             let figures: Option<Vec<String>> = figures.map(|it| it.map(wording::number)).collect();
             if let Some(figures) = figures {

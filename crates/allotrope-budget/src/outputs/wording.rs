@@ -1,15 +1,15 @@
 //! The words that all forms share: numbers, verdicts, sentences.
 
 use allotrope_diff::{Diff, Entry, Kind};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
 use crate::made_with::Suspect;
-use crate::metric::Metric;
 use crate::result::{CaseResult, Leak, Outcome, Report, Responsible, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::tolerance::Tolerance;
 use crate::verdict::{Judgement, Verdict};
+use allotrope_profile::Metric;
 
 /// `1,234`, `-5`.
 pub fn number(number: i64) -> String {

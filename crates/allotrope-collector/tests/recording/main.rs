@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use allotrope_collector::protocol::{FirstExit, FromFront, ToFront};
+use allotrope_collector::protocol::{FirstExit, FromLauncher, ToLauncher};
 use allotrope_trace::model::{
     EntryPoint, EpochMark, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Quiet, Record,
     StackNode, Window, stack_end,
@@ -416,7 +416,7 @@ fn a_recording_can_be_stopped_while_the_program_runs() {
     let mut session = Session::start();
     let mut child = stay(&mut session);
     std::thread::sleep(Duration::from_millis(100));
-    session.say(&FromFront::Stop);
+    session.say(&FromLauncher::Stop);
     let recorded = session.finish();
     assert_eq!(recorded.exits(), [(0, Exit::Running)]);
     assert_eq!(recorded.done.events, 1);
@@ -433,7 +433,7 @@ fn stay(session: &mut Session) -> std::process::Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    session.say(&FromFront::FirstStarted { pid: child.id() });
+    session.say(&FromLauncher::FirstStarted { pid: child.id() });
     // It says hello on its output once it is known.
     let mut hello = [0];
     let output = child.stdout.as_mut().unwrap();
@@ -448,10 +448,10 @@ fn the_front_hears_which_processes_are_waited_for() {
     let mut session = Session::start();
     let mut command = program(session.arena(), "orphan");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    session.say(&FromFront::FirstStarted { pid: child.id() });
+    session.say(&FromLauncher::FirstStarted { pid: child.id() });
     let mut input = child.stdin.take().unwrap();
     session.wait_for(child);
-    let ToFront::Waiting { pids } = session.hear() else {
+    let ToLauncher::Waiting { pids } = session.hear() else {
         panic!("nobody is waited for");
     };
     assert_eq!(pids.len(), 1);
@@ -479,7 +479,7 @@ fn a_front_that_is_gone_does_not_end_the_recording() {
 #[test]
 fn a_program_that_never_reports_leaves_no_image() {
     let mut session = Session::start();
-    session.say(&FromFront::FirstEnded(FirstExit::Status(0)));
+    session.say(&FromLauncher::FirstEnded(FirstExit::Status(0)));
     let begin = Instant::now();
     let recorded = session.finish();
     assert_eq!((recorded.done.images, recorded.done.events), (0, 0));
@@ -490,7 +490,7 @@ fn a_program_that_never_reports_leaves_no_image() {
 fn a_trace_that_can_not_be_begun_is_said() {
     let (input, mut to) = std::io::pipe().unwrap();
     let start = allotrope_collector::protocol::Start::new("/dev/full", vec![]);
-    let mut line = serde_json::to_vec(&FromFront::Start(start)).unwrap();
+    let mut line = serde_json::to_vec(&FromLauncher::Start(start)).unwrap();
     line.push(b'\n');
     to.write_all(&line).unwrap();
     let mut output = Vec::new();
@@ -499,8 +499,8 @@ fn a_trace_that_can_not_be_begun_is_said() {
     let last = output.split(|byte| *byte == b'\n').rev().nth(1).unwrap();
     let message = error.to_string();
     assert_eq!(
-        serde_json::from_slice::<ToFront>(last).unwrap(),
-        ToFront::Failed { message }
+        serde_json::from_slice::<ToLauncher>(last).unwrap(),
+        ToLauncher::Failed { message }
     );
 }
 
@@ -525,7 +525,7 @@ fn a_trace_that_can_not_be_written_further_is_said_and_the_program_runs_on() {
     let mut child = program(session.arena(), "pairs-until-stopped")
         .spawn()
         .unwrap();
-    session.say(&FromFront::FirstStarted { pid: child.id() });
+    session.say(&FromLauncher::FirstStarted { pid: child.id() });
     let message = session.failure();
     assert!(message.contains(path.to_str().unwrap()), "{message}");
     assert!(child.wait().unwrap().success());

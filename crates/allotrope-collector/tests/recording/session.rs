@@ -9,7 +9,7 @@ use std::process::{Child, Command};
 use std::thread::JoinHandle;
 
 use allotrope_collector::CollectorError;
-use allotrope_collector::protocol::{Done, FirstExit, FromFront, Start, ToFront};
+use allotrope_collector::protocol::{Done, FirstExit, FromLauncher, Start, ToLauncher};
 use allotrope_trace::model::{Event, Exit, ImageId, Record, StreamId};
 use allotrope_trace::{Entry, TraceReader};
 use tempfile::TempDir;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::program::{ARENA_VARIABLE, SCRIPT_VARIABLE};
 
 pub struct Session {
-    /// `None` once the front has hung up.
+    /// `None` once the launcher has hung up.
     to: Option<PipeWriter>,
     from: BufReader<PipeReader>,
     collector: Collector,
@@ -59,13 +59,13 @@ pub struct Recorded {
     pub peak_kilobytes: Option<u64>,
 }
 
-fn say(to: &mut PipeWriter, message: &FromFront) {
+fn say(to: &mut PipeWriter, message: &FromLauncher) {
     let mut line = serde_json::to_string(message).unwrap();
     line.push('\n');
     to.write_all(line.as_bytes()).unwrap();
 }
 
-fn hear(from: &mut impl BufRead) -> ToFront {
+fn hear(from: &mut impl BufRead) -> ToLauncher {
     let mut line = String::new();
     from.read_line(&mut line).unwrap();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
@@ -126,10 +126,10 @@ impl Session {
         let (input, mut to) = std::io::pipe().unwrap();
         let (from, answers) = std::io::pipe().unwrap();
         let collector = collect(input, answers, folder.path());
-        say(&mut to, &FromFront::Start(start));
+        say(&mut to, &FromLauncher::Start(start));
         let mut from = BufReader::new(from);
         let arena = match hear(&mut from) {
-            ToFront::Ready { arena } => arena,
+            ToLauncher::Ready { arena } => arena,
             other => panic!("{other:?}"),
         };
         Self {
@@ -142,7 +142,7 @@ impl Session {
         }
     }
 
-    pub fn say(&mut self, message: &FromFront) {
+    pub fn say(&mut self, message: &FromLauncher) {
         say(self.to.as_mut().unwrap(), message);
     }
 
@@ -156,30 +156,30 @@ impl Session {
         &self.output
     }
 
-    /// Closes the front's end, as its death does.
+    /// Closes the launcher's end, as its death does.
     pub fn hang_up(mut self) -> Self {
         self.to = None;
         self
     }
 
-    pub fn hear(&mut self) -> ToFront {
+    pub fn hear(&mut self) -> ToLauncher {
         hear(&mut self.from)
     }
 
     pub fn spawn(&mut self, script: &str) -> Child {
         let child = program(&self.arena, script).spawn().unwrap();
-        self.say(&FromFront::FirstStarted { pid: child.id() });
+        self.say(&FromLauncher::FirstStarted { pid: child.id() });
         child
     }
 
-    /// Waits for the first process, as the front does, and says how it ended.
+    /// Waits for the first process, as the launcher does, and says how it ended.
     pub fn wait_for(&mut self, mut child: Child) {
         let status = child.wait().unwrap();
         let exit = match (status.code(), status.signal()) {
             (Some(status), _) => FirstExit::Status(status),
             (None, signal) => FirstExit::Signal(signal.unwrap()),
         };
-        self.say(&FromFront::FirstEnded(exit));
+        self.say(&FromLauncher::FirstEnded(exit));
     }
 
     /// Runs `script` from its start to its end.
@@ -194,7 +194,7 @@ impl Session {
     pub fn failure(mut self) -> String {
         loop {
             match self.hear() {
-                ToFront::Failed { message } => {
+                ToLauncher::Failed { message } => {
                     let Collector::Thread(collector) = self.collector else {
                         panic!("a thread can be asked why");
                     };
@@ -202,7 +202,7 @@ impl Session {
                     assert_eq!(error.to_string(), message);
                     return message;
                 }
-                ToFront::Done(done) => panic!("{done:?}"),
+                ToLauncher::Done(done) => panic!("{done:?}"),
                 _ => {}
             }
         }
@@ -212,8 +212,8 @@ impl Session {
     pub fn finish(mut self) -> Recorded {
         let done = loop {
             match self.hear() {
-                ToFront::Done(done) => break done,
-                ToFront::Failed { message } => panic!("{message}"),
+                ToLauncher::Done(done) => break done,
+                ToLauncher::Failed { message } => panic!("{message}"),
                 _ => {}
             }
         };

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use allotrope_diff::{Diff, DiffOptions, Entry, Kind, compare};
-use allotrope_profile::stack_set::{CountedStack, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, StackFrame, StackSet};
 
 /// Stacks in the making.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,12 +18,12 @@ impl Stacks {
     /// all but the function optional. Every metric is `count`, times a number
     /// of its own.
     pub fn add<S: AsRef<str>>(&mut self, count: u64, frames: &[S]) {
-        self.set.known = Known::ALL;
+        self.set.known = MetricSet::OF_STACKS;
         let frames = frames
             .iter()
             .map(|text| self.number(frame(text.as_ref())))
             .collect();
-        let figures = Metric::ALL.map(|metric| count * (metric as u64 + 1));
+        let figures = Metric::OF_STACKS.map(|metric| count * (metric as u64 + 1));
         self.set.stacks.push(CountedStack { frames, figures });
     }
 
@@ -67,7 +67,7 @@ pub fn check(before: &[Stacks], after: &[Stacks]) -> Diff {
             .collect::<Vec<_>>()
     };
     let (before, after) = (sets(before), sets(after));
-    for metric in Metric::ALL {
+    for metric in Metric::OF_STACKS {
         let options = DiffOptions {
             metric,
             ..DiffOptions::default()

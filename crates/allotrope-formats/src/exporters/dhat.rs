@@ -21,7 +21,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::stack_set::{Figures, Metric, StackFrame, StackSet};
+use allotrope_profile::{Metric, MetricValues, StackFrame, StackSet};
 use rustc_hash::FxHashMap;
 
 use super::groups::groups;
@@ -134,9 +134,9 @@ fn text(address: u64, frame: &StackFrame) -> String {
 }
 
 /// Microseconds that the run took at least.
-fn least_duration(points: &[(Box<[u32]>, Figures)]) -> u64 {
-    let mean = |figures: &Figures| {
-        let lifetimes = figures[Metric::LifetimeMicroseconds as usize];
+fn least_duration(points: &[(Box<[u32]>, MetricValues)]) -> u64 {
+    let mean = |figures: &MetricValues| {
+        let lifetimes = figures[Metric::Lifetime as usize];
         lifetimes.div_ceil(figures[Metric::Allocations as usize].max(1))
     };
     points
@@ -161,18 +161,18 @@ struct Form {
 impl Form {
     fn of(set: &StackSet) -> Self {
         let knows = |metrics: &[Metric]| metrics.iter().all(|metric| set.known.has(*metric));
-        let bytes = knows(&[Metric::AllocatedBytes]);
+        let bytes = knows(&[Metric::Bytes]);
         let live = bytes
             && knows(&[
                 Metric::LeakedAllocations,
                 Metric::LeakedBytes,
-                Metric::AllocationsAtPeak,
-                Metric::BytesAtPeak,
+                Metric::PeakAllocations,
+                Metric::PeakBytes,
             ]);
         Self {
             bytes,
             live,
-            lifetimes: live && knows(&[Metric::LifetimeMicroseconds]),
+            lifetimes: live && knows(&[Metric::Lifetime]),
         }
     }
 
@@ -204,23 +204,20 @@ impl Form {
         write!(out, ",\"pps\":\n [")
     }
 
-    fn point(&self, frames: &[u32], figures: &Figures, out: &mut dyn Write) -> io::Result<()> {
+    fn point(&self, frames: &[u32], figures: &MetricValues, out: &mut dyn Write) -> io::Result<()> {
         let figure = |metric: Metric| figures[metric as usize];
         let blocks = figure(Metric::Allocations);
         let bytes = if self.bytes {
-            figure(Metric::AllocatedBytes)
+            figure(Metric::Bytes)
         } else {
             blocks
         };
         write!(out, "{{\"tb\":{bytes},\"tbk\":{blocks}")?;
         if self.lifetimes {
-            write!(out, ",\"tl\":{}", figure(Metric::LifetimeMicroseconds))?;
+            write!(out, ",\"tl\":{}", figure(Metric::Lifetime))?;
         }
         if self.live {
-            let (peak, peak_blocks) = (
-                figure(Metric::BytesAtPeak),
-                figure(Metric::AllocationsAtPeak),
-            );
+            let (peak, peak_blocks) = (figure(Metric::PeakBytes), figure(Metric::PeakAllocations));
             let (end, end_blocks) = (
                 figure(Metric::LeakedBytes),
                 figure(Metric::LeakedAllocations),

@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, name, on_one_line};

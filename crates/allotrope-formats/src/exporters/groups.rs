@@ -1,7 +1,7 @@
 //! Physical frames: a function's frame with what was inlined into it. DHAT and
 //! pprof have one address for all of them.
 
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 
 /// The frames of a stack in groups, innermost first: each ends in the frame
 /// that is not inlined, or where the stack ends.

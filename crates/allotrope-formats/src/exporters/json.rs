@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::stack_set::{CountedStack, Metric, StackSet};
+use allotrope_profile::{CountedStack, Metric, StackSet};
 
 use super::{ExportOptions, Exporter};
 use crate::error::ExportError;
-use crate::stacks_json::{FORMAT, FrameForm, metric_name};
+use crate::stacks_json::{FORMAT, FrameForm};
 
 /// See the module.
 pub(super) struct Json;
@@ -31,11 +31,11 @@ impl Exporter for Json {
         _options: &ExportOptions,
         out: &mut dyn Write,
     ) -> Result<(), ExportError> {
-        let metrics: Vec<Metric> = Metric::ALL
+        let metrics: Vec<Metric> = Metric::OF_STACKS
             .into_iter()
             .filter(|m| set.known.has(*m))
             .collect();
-        let names: Vec<&str> = metrics.iter().copied().map(metric_name).collect();
+        let names: Vec<&str> = metrics.iter().copied().map(Metric::key).collect();
         write!(out, "{{\"format\":\"{FORMAT}\",\n \"title\":")?;
         value(out, &set.title)?;
         write!(out, ",\n \"metrics\":")?;

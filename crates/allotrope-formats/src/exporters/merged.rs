@@ -2,14 +2,14 @@
 //! frames say less than ours would else show one stack several times, and
 //! DHAT's viewer refuses such a file.
 
-use allotrope_profile::stack_set::{Figures, StackFrame, StackSet};
+use allotrope_profile::{MetricValues, StackFrame, StackSet};
 use rustc_hash::FxHashMap;
 
 /// Texts, each once, and the stacks made of them, in the order of the set.
 pub(super) struct Merged {
     pub texts: Vec<String>,
     /// Indexes into `texts`, innermost first, and the figures' sums.
-    pub stacks: Vec<(Box<[u32]>, Figures)>,
+    pub stacks: Vec<(Box<[u32]>, MetricValues)>,
 }
 
 impl Merged {
@@ -35,10 +35,10 @@ impl Merged {
 
 /// Sums the figures of equal stacks.
 pub(super) fn merge(
-    stacks: impl Iterator<Item = (Box<[u32]>, Figures)>,
-) -> Vec<(Box<[u32]>, Figures)> {
+    stacks: impl Iterator<Item = (Box<[u32]>, MetricValues)>,
+) -> Vec<(Box<[u32]>, MetricValues)> {
     let mut indexes: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
-    let mut sums: Vec<Figures> = Vec::new();
+    let mut sums: Vec<MetricValues> = Vec::new();
     for (frames, figures) in stacks {
         let index = *indexes.entry(frames).or_insert(sums.len());
         match sums.get_mut(index) {
@@ -81,7 +81,7 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allotrope_profile::stack_set::CountedStack;
+    use allotrope_profile::CountedStack;
 
     #[test]
     fn stacks_that_read_alike_become_one() {
@@ -91,7 +91,7 @@ mod tests {
             ..StackFrame::default()
         };
         let stack = |frames: &[u32], count| {
-            let mut figures = Figures::default();
+            let mut figures = MetricValues::default();
             figures[0] = count;
             CountedStack {
                 frames: frames.into(),

@@ -12,7 +12,7 @@ mod stacks;
 
 use std::io::Write;
 
-use allotrope_profile::stack_set::{Metric, StackSet};
+use allotrope_profile::{Metric, StackSet};
 
 use crate::error::ExportError;
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 use allotrope_text::{is_shown, shown};
 
 /// Stands for the frames of a stack that has none.

@@ -13,7 +13,7 @@ mod builder;
 
 use std::io::Write;
 
-use allotrope_profile::stack_set::{Metric, StackSet};
+use allotrope_profile::{Metric, StackSet};
 use flate2::{Compression, write::GzEncoder};
 
 use super::{ExportOptions, Exporter};
@@ -24,7 +24,7 @@ use builder::Builder;
 /// Kinds of samples: metric, type, unit.
 const KINDS: [(Metric, &str, &str); 4] = [
     (Metric::Allocations, "alloc_objects", "count"),
-    (Metric::AllocatedBytes, "alloc_space", "bytes"),
+    (Metric::Bytes, "alloc_space", "bytes"),
     (Metric::LeakedAllocations, "inuse_objects", "count"),
     (Metric::LeakedBytes, "inuse_space", "bytes"),
 ];

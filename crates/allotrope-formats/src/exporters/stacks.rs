@@ -5,7 +5,7 @@
 
 use std::io::Write;
 
-use allotrope_profile::stack_set::{StackFrame, StackSet};
+use allotrope_profile::{StackFrame, StackSet};
 
 use super::merged::Merged;
 use super::naming::{NO_STACK, on_one_line};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use proptest::prelude::*;
 
 use super::*;
@@ -93,11 +93,11 @@ fn frame() -> impl Strategy<Value = StackFrame> {
 /// whose inlined frames are in the module of what they are inlined into.
 fn set() -> impl Strategy<Value = StackSet> {
     let stack = proptest::collection::vec(frame(), 2..6);
-    let figures = proptest::collection::vec(0..1000_u64, Metric::ALL.len());
+    let figures = proptest::collection::vec(0..1000_u64, Metric::OF_STACKS.len());
     proptest::collection::vec((stack, figures), 1..8).prop_map(|stacks| {
         let mut set = StackSet {
             title: "./prog 1".into(),
-            known: Known::ALL,
+            known: MetricSet::OF_STACKS,
             ..StackSet::default()
         };
         for (mut frames, figures) in stacks {
@@ -108,7 +108,7 @@ fn set() -> impl Strategy<Value = StackSet> {
                     frames[at - 1].module = frames[at].module.clone();
                 }
             }
-            let mut figures: Figures = figures.try_into().unwrap();
+            let mut figures: MetricValues = figures.try_into().unwrap();
             // No text format shows a stack that did not allocate.
             figures[0] += 1;
             add(&mut set, frames, figures);
@@ -133,7 +133,7 @@ fn end_groups_at_repetitions(frames: &mut [StackFrame]) {
     }
 }
 
-fn add(set: &mut StackSet, frames: Vec<StackFrame>, figures: Figures) {
+fn add(set: &mut StackSet, frames: Vec<StackFrame>, figures: MetricValues) {
     let indexes = frames.into_iter().map(|frame| {
         let known = set.frames.iter().position(|other| *other == frame);
         known.unwrap_or_else(|| {
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn folded_gives_names_and_the_metric_back(set in set(), metric in proptest::sample::select(&Metric::ALL[..])) {
+    fn folded_gives_names_and_the_metric_back(set in set(), metric in proptest::sample::select(&Metric::OF_STACKS[..])) {
         let expected = stacks(&set, &[metric], named);
         prop_assume!(!expected.is_empty());
         let read = read_back("folded", &set, metric);
@@ -170,7 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn stacks_give_names_modules_and_offsets_back(set in set(), metric in proptest::sample::select(&Metric::ALL[..])) {
+    fn stacks_give_names_modules_and_offsets_back(set in set(), metric in proptest::sample::select(&Metric::OF_STACKS[..])) {
         let show = |frame: &StackFrame| StackFrame {
             module: frame.module.clone(),
             offset: frame.offset,
@@ -188,7 +188,7 @@ proptest! {
         let read = read_back("dhat", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Dhat);
         let metrics: Vec<Metric> =
-            Metric::ALL.into_iter().filter(|metric| *metric != Metric::TemporaryAllocations).collect();
+            Metric::OF_STACKS.into_iter().filter(|metric| *metric != Metric::Temporary).collect();
         // A place in a file or, without one, in a module.
         let show = |frame: &StackFrame| StackFrame {
             module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
@@ -227,7 +227,7 @@ proptest! {
 /// One stack, of which only allocations are known.
 fn counted() -> StackSet {
     let mut set = StackSet {
-        known: Known::of(&[Metric::Allocations]),
+        known: MetricSet::of(&[Metric::Allocations]),
         ..StackSet::default()
     };
     let frames = ["f", "main"].map(|function| StackFrame {
@@ -245,7 +245,7 @@ fn what_is_not_known_is_not_written() {
         let read = read_back(name, &set, Metric::Allocations);
         assert_eq!(read.set.known, set.known, "{name}");
         assert_eq!(read.set.total(Metric::Allocations), 17, "{name}");
-        assert_eq!(read.set.total(Metric::AllocatedBytes), 0, "{name}");
+        assert_eq!(read.set.total(Metric::Bytes), 0, "{name}");
     }
     for name in ["folded", "stacks"] {
         let options = ExportOptions {
@@ -272,7 +272,7 @@ fn what_is_not_known_is_not_written() {
 #[test]
 fn dhat_says_how_long_the_run_took_at_least() {
     let mut set = counted();
-    set.known = Known::ALL;
+    set.known = MetricSet::OF_STACKS;
     // Five blocks that lived 21 microseconds together, one of them 5 or more.
     set.stacks[0].figures = [5, 50, 0, 0, 0, 0, 0, 21];
     let text = written("dhat", &set, Metric::Allocations);
@@ -283,13 +283,13 @@ fn dhat_says_how_long_the_run_took_at_least() {
 #[test]
 fn dhat_keeps_what_was_live_where_lifetimes_are_not_known() {
     let mut set = counted();
-    set.known = Known::of(&[
+    set.known = MetricSet::of(&[
         Metric::Allocations,
-        Metric::AllocatedBytes,
+        Metric::Bytes,
         Metric::LeakedAllocations,
         Metric::LeakedBytes,
-        Metric::AllocationsAtPeak,
-        Metric::BytesAtPeak,
+        Metric::PeakAllocations,
+        Metric::PeakBytes,
     ]);
     set.stacks[0].figures = [17, 170, 0, 3, 30, 5, 50, 0];
     let read = read_back("dhat", &set, Metric::Allocations).set;

@@ -20,7 +20,7 @@
 
 use std::collections::BTreeSet;
 
-use allotrope_profile::stack_set::{Known, Metric, StackFrame};
+use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
@@ -57,7 +57,7 @@ fn metric(name: &str) -> Option<Metric> {
     if says("free") || says("dealloc") {
         None
     } else if says("byte") || says("size") {
-        Some(Metric::AllocatedBytes)
+        Some(Metric::Bytes)
     } else {
         Some(Metric::Allocations)
     }
@@ -144,7 +144,7 @@ impl Reader {
         }
         let known: Vec<Metric> = self.known.into_iter().collect();
         Parsed {
-            set: self.gathering.finish(String::new(), Known::of(&known)),
+            set: self.gathering.finish(String::new(), MetricSet::of(&known)),
             notes,
         }
     }
@@ -216,8 +216,8 @@ hello from the program
             panic!("{:?}", parsed.set)
         };
         assert_eq!(stack.figures[Metric::Allocations as usize], 10);
-        assert_eq!(stack.figures[Metric::AllocatedBytes as usize], 640);
-        assert!(parsed.set.known.has(Metric::AllocatedBytes));
+        assert_eq!(stack.figures[Metric::Bytes as usize], 640);
+        assert!(parsed.set.known.has(Metric::Bytes));
         assert_eq!(parsed.notes.len(), 1);
     }
 

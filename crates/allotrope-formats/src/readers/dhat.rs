@@ -20,7 +20,7 @@ mod frame;
 use std::fmt;
 use std::io::BufRead;
 
-use allotrope_profile::stack_set::{Figures, Known, Metric};
+use allotrope_profile::{Metric, MetricSet, MetricValues};
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -58,8 +58,8 @@ struct Document {
     /// Some point does not say what was live at the peak and at the end.
     without_live: bool,
     command: String,
-    /// Figures of each point, and where its frames end in `indexes`.
-    points: Vec<(Figures, usize)>,
+    /// MetricValues of each point, and where its frames end in `indexes`.
+    points: Vec<(MetricValues, usize)>,
     indexes: Vec<u32>,
     frames: Vec<Text>,
 }
@@ -116,13 +116,13 @@ fn malformed(what: String) -> Problem {
 
 impl Document {
     fn point(&mut self, point: Point) -> Result<(), Problem> {
-        let mut figures = Figures::default();
+        let mut figures = MetricValues::default();
         for (metric, figure) in [
-            (Metric::AllocatedBytes, Some(point.tb)),
+            (Metric::Bytes, Some(point.tb)),
             (Metric::Allocations, Some(point.tbk)),
-            (Metric::LifetimeMicroseconds, point.tl),
-            (Metric::BytesAtPeak, point.gb),
-            (Metric::AllocationsAtPeak, point.gbk),
+            (Metric::Lifetime, point.tl),
+            (Metric::PeakBytes, point.gb),
+            (Metric::PeakAllocations, point.gbk),
             (Metric::LeakedBytes, point.eb),
             (Metric::LeakedAllocations, point.ebk),
         ] {
@@ -130,7 +130,7 @@ impl Document {
         }
         let live = [point.gb, point.gbk, point.eb, point.ebk];
         self.without_live |= live.contains(&None);
-        let kept = size_of::<(Figures, usize)>() + size_of_val(&*point.fs);
+        let kept = size_of::<(MetricValues, usize)>() + size_of_val(&*point.fs);
         self.gathering.budget.take(kept)?;
         self.indexes.extend(point.fs);
         self.points.push((figures, self.indexes.len()));
@@ -149,7 +149,7 @@ impl Document {
         let points = std::mem::take(&mut self.points);
         let mut start = 0;
         for (number, (mut figures, end)) in points.into_iter().enumerate() {
-            for metric in Metric::ALL {
+            for metric in Metric::OF_STACKS {
                 if !known.has(metric) {
                     figures[metric as usize] = 0;
                 }
@@ -187,24 +187,24 @@ impl Document {
         self.block_unit == ALLOCATIONS_ONLY
     }
 
-    fn known(&self) -> Known {
+    fn known(&self) -> MetricSet {
         let mut known = vec![Metric::Allocations];
         if !self.counts_allocations_only() {
-            known.push(Metric::AllocatedBytes);
+            known.push(Metric::Bytes);
         }
         if !self.without_live {
             known.extend([
-                Metric::BytesAtPeak,
-                Metric::AllocationsAtPeak,
+                Metric::PeakBytes,
+                Metric::PeakAllocations,
                 Metric::LeakedBytes,
                 Metric::LeakedAllocations,
             ]);
         }
         // "µ" has two code points; the dhat crate writes the first.
         if self.lifetimes && matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us") {
-            known.push(Metric::LifetimeMicroseconds);
+            known.push(Metric::Lifetime);
         }
-        Known::of(&known)
+        MetricSet::of(&known)
     }
 
     fn notes(&self) -> Vec<String> {

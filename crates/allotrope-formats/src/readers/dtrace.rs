@@ -18,7 +18,7 @@
 //! Source: the dtrace manual, "Output formatting" and `ustack`; SwiftNIO's
 //! "How to debug allocation regressions".
 
-use allotrope_profile::stack_set::{Known, Metric, StackFrame};
+use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::error::{Fault, Problem};
 use crate::gathering::Gathering;
@@ -112,7 +112,7 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
         ));
     }
     Ok(Parsed {
-        set: gathering.finish(String::new(), Known::of(&[Metric::Allocations])),
+        set: gathering.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
         notes,
     })
 }

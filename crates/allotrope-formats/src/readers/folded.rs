@@ -14,7 +14,7 @@
 //!
 //! Source: Brendan Gregg's FlameGraph, `stackcollapse.pl` and `flamegraph.pl`.
 
-use allotrope_profile::stack_set::{Known, Metric, StackFrame};
+use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
@@ -68,7 +68,7 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
         }
     }
     Ok(Parsed {
-        set: gathering.finish(String::new(), Known::of(&[Metric::Allocations])),
+        set: gathering.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
         notes: vec![
             "folded stacks do not say what they count; the numbers are taken as allocations"
                 .to_owned(),

@@ -26,7 +26,7 @@
 
 mod label;
 
-use allotrope_profile::stack_set::{Figures, Known, Metric, StackFrame};
+use allotrope_profile::{Metric, MetricSet, MetricValues, StackFrame};
 use rustc_hash::FxHashMap;
 
 use crate::budget::check_depth;
@@ -69,7 +69,7 @@ enum Under {
 
 struct Reader {
     gathering: Gathering,
-    stacks: FxHashMap<Box<[u32]>, [Figures; List::ALL.len()]>,
+    stacks: FxHashMap<Box<[u32]>, [MetricValues; List::ALL.len()]>,
     order: Vec<Box<[u32]>>,
     seen: [bool; List::ALL.len()],
     place: Block,
@@ -211,7 +211,7 @@ impl Reader {
     fn add(&mut self, frames: Vec<u32>, label: Label) -> Result<(), Problem> {
         let frames: Box<[u32]> = frames.into();
         if !self.stacks.contains_key(&frames) {
-            let lists = size_of::<[Figures; List::ALL.len()]>();
+            let lists = size_of::<[MetricValues; List::ALL.len()]>();
             self.gathering
                 .budget
                 .take(2 * size_of_val(&*frames) + lists)?;
@@ -229,7 +229,7 @@ impl Reader {
         let mut shown = 0;
         for frames in &self.order {
             let lists = &self.stacks[frames];
-            let figures: Figures = std::array::from_fn(|metric| {
+            let figures: MetricValues = std::array::from_fn(|metric| {
                 lists.iter().map(|list| list[metric]).max().unwrap_or(0)
             });
             shown += figures[Metric::Allocations as usize];
@@ -247,17 +247,17 @@ impl Reader {
         }
         let mut known = vec![Metric::Allocations];
         for (list, metric) in [
-            (List::Calls, Metric::BytesAtPeak),
-            (List::Peaks, Metric::BytesAtPeak),
+            (List::Calls, Metric::PeakBytes),
+            (List::Peaks, Metric::PeakBytes),
             (List::Leaks, Metric::LeakedBytes),
-            (List::Temporary, Metric::TemporaryAllocations),
+            (List::Temporary, Metric::Temporary),
         ] {
             if self.seen[list as usize] {
                 known.push(metric);
             }
         }
         Ok(Parsed {
-            set: self.gathering.finish(self.title, Known::of(&known)),
+            set: self.gathering.finish(self.title, MetricSet::of(&known)),
             notes,
         })
     }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::io::BufRead;
 
-use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
@@ -14,7 +14,7 @@ use crate::budget::Budget;
 use crate::error::{Fault, Problem};
 use crate::read::Parsed;
 use crate::recognise::Format;
-use crate::stacks_json::{FORMAT, FrameForm, metric_name};
+use crate::stacks_json::{FORMAT, FrameForm};
 
 #[derive(Deserialize)]
 struct StackForm {
@@ -30,7 +30,7 @@ struct Document {
     format: String,
     metrics: Vec<Metric>,
     set: StackSet,
-    totals: Figures,
+    totals: MetricValues,
 }
 
 /// Reads the whole file.
@@ -85,9 +85,9 @@ fn malformed(what: String) -> Problem {
 
 impl Document {
     fn metric(&mut self, name: &str) -> Result<(), Problem> {
-        let metric = Metric::ALL
+        let metric = Metric::OF_STACKS
             .into_iter()
-            .find(|metric| metric_name(*metric) == name);
+            .find(|metric| metric.key() == name);
         let metric = metric.filter(|metric| !self.metrics.contains(metric));
         let metric =
             metric.ok_or_else(|| malformed(format!("\"{name}\" is no metric, or named twice")))?;
@@ -106,7 +106,7 @@ impl Document {
 
     /// Keeps the figures in the file's order until all metrics are known.
     fn stack(&mut self, form: StackForm) -> Result<(), Problem> {
-        let mut figures = Figures::default();
+        let mut figures = MetricValues::default();
         for ((kept, total), figure) in figures.iter_mut().zip(&mut self.totals).zip(form.figures) {
             *kept = figure;
             *total = total.checked_add(figure).ok_or(Problem::CountsOverflow)?;
@@ -133,7 +133,7 @@ impl Document {
                 stack.figures[*metric as usize] = figure;
             }
         }
-        self.set.known = Known::of(&self.metrics);
+        self.set.known = MetricSet::of(&self.metrics);
         Ok(Parsed {
             set: self.set,
             notes: Vec::new(),

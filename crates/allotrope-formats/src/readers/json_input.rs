@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::marker::PhantomData;
 
-use allotrope_profile::stack_set::Metric;
+use allotrope_profile::Metric;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
 use crate::budget::check_depth;
@@ -162,7 +162,7 @@ pub(super) fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u3
 pub(super) fn stack_figures<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<u64>, D::Error> {
-    let most = Metric::ALL.len();
+    let most = Metric::OF_STACKS.len();
     let mut figures = Vec::with_capacity(most);
     Each::new(|figure: u64| {
         figures.push(figure);

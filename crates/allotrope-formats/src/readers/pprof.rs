@@ -17,7 +17,7 @@ mod tables;
 
 use std::io::BufRead;
 
-use allotrope_profile::stack_set::{Figures, Known, Metric};
+use allotrope_profile::{Metric, MetricSet, MetricValues};
 use prost::Message;
 
 use crate::budget::check_depth;
@@ -156,7 +156,7 @@ impl Reader {
             ));
         }
         Ok(Parsed {
-            set: self.gathering.finish(String::new(), Known::of(&known)),
+            set: self.gathering.finish(String::new(), MetricSet::of(&known)),
             notes,
         })
     }
@@ -169,7 +169,7 @@ impl Reader {
         }
         let exact = positions(&names, |name, _| match name {
             "alloc_objects" => Some(Metric::Allocations),
-            "alloc_space" => Some(Metric::AllocatedBytes),
+            "alloc_space" => Some(Metric::Bytes),
             "inuse_objects" => Some(Metric::LeakedAllocations),
             "inuse_space" => Some(Metric::LeakedBytes),
             _ => None,
@@ -179,7 +179,7 @@ impl Reader {
         }
         let loose = positions(&names, |name, unit| match (name, unit) {
             ("objects" | "allocations", "count") => Some(Metric::Allocations),
-            ("space" | "bytes" | "allocated_bytes", "bytes") => Some(Metric::AllocatedBytes),
+            ("space" | "bytes" | "allocated_bytes", "bytes") => Some(Metric::Bytes),
             _ => None,
         });
         if !loose.is_empty() {
@@ -209,8 +209,8 @@ fn positions(
     found
 }
 
-fn figures(metrics: &[(usize, Metric)], values: &[i64]) -> Result<Figures, Problem> {
-    let mut figures = Figures::default();
+fn figures(metrics: &[(usize, Metric)], values: &[i64]) -> Result<MetricValues, Problem> {
+    let mut figures = MetricValues::default();
     for (position, metric) in metrics {
         figures[*metric as usize] = u64::try_from(values[*position]).map_err(|_| {
             malformed("a sample is negative: this is the difference of two profiles; give the two profiles themselves")

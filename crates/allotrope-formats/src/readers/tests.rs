@@ -1,6 +1,6 @@
 //! What the readers' tests share: reading a text, and stacks in one line each.
 
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 
 use crate::error::Fault;
 use crate::lines::Lines;

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 
 use allotrope_formats::{ExportOptions, Format, Read, exporter, read};
-use allotrope_profile::stack_set::{Metric, StackSet};
+use allotrope_profile::{Metric, StackSet};
 
 use program::{LEAK_SIZE, LEAKS, PEAK_SIZE, PEAKS, TEMPORARY, TEMPORARY_SIZE};
 use tool::{is_root, output, skip, tool};
@@ -31,22 +31,18 @@ fn figure(set: &StackSet, function: &str, metric: Metric) -> u64 {
 fn check_truth(set: &StackSet, metrics: &[Metric]) {
     for (function, metric, expected) in [
         ("make_temporary", Metric::Allocations, TEMPORARY),
-        (
-            "make_temporary",
-            Metric::AllocatedBytes,
-            TEMPORARY * TEMPORARY_SIZE,
-        ),
-        ("make_temporary", Metric::TemporaryAllocations, TEMPORARY),
+        ("make_temporary", Metric::Bytes, TEMPORARY * TEMPORARY_SIZE),
+        ("make_temporary", Metric::Temporary, TEMPORARY),
         ("make_temporary", Metric::LeakedAllocations, 0),
-        ("make_temporary", Metric::BytesAtPeak, 0),
+        ("make_temporary", Metric::PeakBytes, 0),
         ("leak", Metric::Allocations, LEAKS),
         ("leak", Metric::LeakedAllocations, LEAKS),
         ("leak", Metric::LeakedBytes, LEAKS * LEAK_SIZE),
-        ("leak", Metric::BytesAtPeak, LEAKS * LEAK_SIZE),
+        ("leak", Metric::PeakBytes, LEAKS * LEAK_SIZE),
         ("hold", Metric::Allocations, PEAKS),
         ("hold", Metric::LeakedBytes, 0),
-        ("hold", Metric::AllocationsAtPeak, PEAKS),
-        ("hold", Metric::BytesAtPeak, PEAKS * PEAK_SIZE),
+        ("hold", Metric::PeakAllocations, PEAKS),
+        ("hold", Metric::PeakBytes, PEAKS * PEAK_SIZE),
     ] {
         if metrics.contains(&metric) {
             assert!(set.known.has(metric), "{metric:?}");
@@ -86,7 +82,7 @@ fn heaptrack_data_is_read() {
     };
     assert_eq!(read.format, Format::Heaptrack);
     assert!(read.notes.is_empty(), "{:?}", read.notes);
-    check_truth(&read.set, &Metric::ALL[..7]);
+    check_truth(&read.set, &Metric::OF_STACKS[..7]);
     let leaf = read
         .set
         .frames
@@ -120,11 +116,7 @@ fn heaptrack_print_is_read() {
         // The program's sizes are whole in the digits that are printed.
         check_truth(
             &printed.set,
-            &[
-                Metric::Allocations,
-                Metric::LeakedBytes,
-                Metric::BytesAtPeak,
-            ],
+            &[Metric::Allocations, Metric::LeakedBytes, Metric::PeakBytes],
         );
         assert_eq!(
             printed.set.total(Metric::Allocations),
@@ -174,11 +166,11 @@ fn valgrinds_dhat_is_read() {
         &read.set,
         &[
             Metric::Allocations,
-            Metric::AllocatedBytes,
+            Metric::Bytes,
             Metric::LeakedAllocations,
             Metric::LeakedBytes,
-            Metric::AllocationsAtPeak,
-            Metric::BytesAtPeak,
+            Metric::PeakAllocations,
+            Metric::PeakBytes,
         ],
     );
     let inlined: Vec<_> = read
@@ -237,10 +229,7 @@ fn gos_own_heap_profile_is_read() {
     assert_eq!(read.format, Format::Pprof);
     let figure = |metric| figure(&read.set, "main.keep", metric);
     assert_eq!(figure(Metric::Allocations), program::GO_KEPT);
-    assert_eq!(
-        figure(Metric::AllocatedBytes),
-        program::GO_KEPT * program::GO_SIZE
-    );
+    assert_eq!(figure(Metric::Bytes), program::GO_KEPT * program::GO_SIZE);
     assert_eq!(
         figure(Metric::LeakedBytes),
         program::GO_KEPT * program::GO_SIZE

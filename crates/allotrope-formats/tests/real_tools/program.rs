@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 
 use super::tool::{output, tool};
 
@@ -100,7 +100,7 @@ func main() {
 pub fn as_set() -> StackSet {
     let mut set = StackSet {
         title: format!("./{NAME}"),
-        known: Known::ALL,
+        known: MetricSet::OF_STACKS,
         ..StackSet::default()
     };
     for function in ["allocate", "main", "make_temporary", "leak", "hold"] {
@@ -126,15 +126,15 @@ pub fn as_set() -> StackSet {
         (3, leaked, 0, leaked, leaked),
         (4, held, 0, none, held),
     ] {
-        let mut figures = Figures::default();
+        let mut figures = MetricValues::default();
         figures[Metric::Allocations as usize] = made.0;
-        figures[Metric::AllocatedBytes as usize] = made.1;
-        figures[Metric::TemporaryAllocations as usize] = temporary;
+        figures[Metric::Bytes as usize] = made.1;
+        figures[Metric::Temporary as usize] = temporary;
         figures[Metric::LeakedAllocations as usize] = end.0;
         figures[Metric::LeakedBytes as usize] = end.1;
-        figures[Metric::AllocationsAtPeak as usize] = peak.0;
-        figures[Metric::BytesAtPeak as usize] = peak.1;
-        figures[Metric::LifetimeMicroseconds as usize] = made.0 * 3;
+        figures[Metric::PeakAllocations as usize] = peak.0;
+        figures[Metric::PeakBytes as usize] = peak.1;
+        figures[Metric::Lifetime as usize] = made.0 * 3;
         set.stacks.push(CountedStack {
             frames: [0, frame, 1].into(),
             figures,
@@ -146,7 +146,7 @@ pub fn as_set() -> StackSet {
 /// The same, of which only allocations are known.
 pub fn counted_set() -> StackSet {
     let mut set = as_set();
-    set.known = Known::of(&[Metric::Allocations]);
+    set.known = MetricSet::of(&[Metric::Allocations]);
     for stack in &mut set.stacks {
         stack.figures[1..].fill(0);
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Entry, EntryStack, Kind};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
 use super::wording::{each, function, kind_word, offset, place, plural, short_place, signed};

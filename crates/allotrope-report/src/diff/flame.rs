@@ -10,12 +10,12 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Kind};
-use allotrope_profile::stack_set::{StackFrame, StackSet};
+use allotrope_profile::{StackFrame, StackSet};
 use inferno::flamegraph::color::{Color, PaletteMap};
 use inferno::flamegraph::{self, Options, TextTruncateDirection};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::wording::{function, metric_words, signed};
+use super::wording::{function, signed};
 use crate::numbers::count;
 
 /// Narrower frames than one in this many are not drawn: no screen shows them.
@@ -74,7 +74,7 @@ pub fn write(diff: &Diff, after: &[StackSet], out: &mut dyn Write) -> io::Result
     let mut options = Options::default();
     options.title = format!(
         "{}: {} before, {} after ({})",
-        metric_words(diff.metric),
+        diff.metric.words(),
         count(diff.before),
         count(diff.after),
         signed(diff.difference)
@@ -83,7 +83,7 @@ pub fn write(diff: &Diff, after: &[StackSet], out: &mut dyn Write) -> io::Result
         "red: more than before, blue: less; as wide as the larger of both, so that what vanished is seen"
             .to_owned(),
     );
-    options.count_name = format!("{} wide", metric_words(diff.metric));
+    options.count_name = format!("{} wide", diff.metric.words());
     options.deterministic = true;
     options.text_truncate_direction = TextTruncateDirection::Right;
     options.palette_map = Some(&mut palette);

@@ -10,11 +10,11 @@
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Entry, EntryStack};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 use serde::Serialize;
 
 use super::selection::{Selection, sum};
-use super::wording::{kind_word, metric_word};
+use super::wording::kind_word;
 
 #[derive(Serialize)]
 struct FrameForm<'a> {
@@ -51,7 +51,7 @@ pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Res
     let mut out = io::BufWriter::new(out);
     let out: &mut dyn Write = &mut out;
     let entries = selection.asked_for(diff);
-    let (before, after, difference) = if selection.stack.is_some() {
+    let (before, after, difference) = if selection.filter.is_some() {
         let sum = sum(entries.iter().copied());
         (sum.before, sum.after, sum.difference())
     } else {
@@ -60,7 +60,7 @@ pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Res
     write!(
         out,
         "{{\"format\":\"allotrope-diff/1\",\"metric\":\"{}\",\"before\":{before},\"after\":{after},\"difference\":{difference},\n\"frames\":",
-        metric_word(diff.metric)
+        diff.metric.name()
     )?;
     list(out, &diff.frames, frame_form)?;
     out.write_all(b",\n\"entries\":")?;

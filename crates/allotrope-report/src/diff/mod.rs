@@ -16,7 +16,6 @@ mod wording;
 
 pub use selection::Selection;
 pub use text::DiffTextOptions;
-pub use wording::{metric_word, metric_words};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use allotrope_diff::{Diff, Entry, Kind};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 use super::selection::Selection;
 use crate::shorten::clean;

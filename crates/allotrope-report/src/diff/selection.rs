@@ -1,14 +1,14 @@
 //! Which entries of a comparison are shown, and what they add up to.
 
 use allotrope_diff::{Diff, Entry, Kind};
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 
 /// Which entries to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Only entries with a stack that has a function whose name contains this;
-    /// upper and lower case differ, no character is special.
-    pub stack: Option<String>,
+    /// Only entries with a stack that has a frame that
+    /// [matches](allotrope_profile::StackFrame::matches).
+    pub filter: Option<String>,
     /// Only entries whose difference is at least this large. It hides entries
     /// from people; sums know them all.
     pub min: u64,
@@ -41,15 +41,13 @@ impl Sum {
 }
 
 impl Selection {
-    /// The entries with the wanted function, large and small, in their order.
+    /// The entries that match, large and small, in their order.
     pub fn asked_for<'a>(&self, diff: &'a Diff) -> Vec<&'a Entry> {
-        let Some(pattern) = &self.stack else {
+        let Some(pattern) = &self.filter else {
             return diff.entries.iter().collect();
         };
-        let functions = diff.frames.iter();
-        let wanted: Vec<bool> = functions
-            .map(|frame| frame.function.contains(pattern.as_str()))
-            .collect();
+        let wanted = diff.frames.iter().map(|frame| frame.matches(pattern));
+        let wanted: Vec<bool> = wanted.collect();
         let has = |frames: &[u32]| frames.iter().any(|&frame| wanted[frame as usize]);
         let in_entry = |entry: &&Entry| {
             entry
@@ -71,7 +69,7 @@ impl Selection {
 
     /// The figure before of everything that was asked for, changed or not.
     pub fn before(&self, diff: &Diff, runs: &[StackSet]) -> u64 {
-        let Some(pattern) = &self.stack else {
+        let Some(pattern) = &self.filter else {
             return diff.before;
         };
         let stands = runs
@@ -80,10 +78,8 @@ impl Selection {
         let Some(run) = stands else {
             return 0;
         };
-        let functions = run.frames.iter();
-        let wanted: Vec<bool> = functions
-            .map(|frame| frame.function.contains(pattern.as_str()))
-            .collect();
+        let wanted = run.frames.iter().map(|frame| frame.matches(pattern));
+        let wanted: Vec<bool> = wanted.collect();
         let has = |frames: &[u32]| {
             let mut frames = frames.iter();
             frames.any(|&frame| wanted.get(frame as usize) == Some(&true))

@@ -7,7 +7,7 @@ use allotrope_diff::{Diff, Entry, Kind, Noise};
 
 use super::selection::{Sum, sum, sum_of};
 use super::text::DiffTextOptions;
-use super::wording::{each, kind_word, metric_words, plural, signed};
+use super::wording::{each, kind_word, plural, signed};
 use crate::numbers::count;
 use crate::shorten::{clean, columns, middle, path, wrap};
 use crate::style::Role;
@@ -38,7 +38,7 @@ pub(super) fn write(
     }
     table(diff, options, out)?;
     noise(diff, options, out)?;
-    if let Some(pattern) = &options.selection.stack {
+    if let Some(pattern) = &options.selection.filter {
         let sum = sum(asked_for.iter().copied());
         let text = format!(
             "with `{}` in the stack: {} before, {} after, {}{} in {}",
@@ -69,7 +69,7 @@ pub(super) fn line(
 }
 
 fn table(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let words = metric_words(diff.metric);
+    let words = diff.metric.words();
     let mut title = format!("{}{}", words[..1].to_uppercase(), &words[1..]);
     if let Some(per) = diff.per {
         title.push_str(&format!(" (each: divided by {per})"));

@@ -1,7 +1,7 @@
 //! What people read of a comparison, and that all forms say the same.
 
 use allotrope_diff::{Diff, DiffOptions, Kind, compare};
-use allotrope_profile::stack_set::{CountedStack, Figures, Known, Metric, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
 
 use super::text::DiffTextOptions;
 use super::{Selection, flame, json, sections, text};
@@ -10,11 +10,11 @@ use crate::Style;
 /// Stacks as `module`function+offset`, innermost first, separated by blanks.
 fn set(stacks: &[(u64, &str)]) -> StackSet {
     let mut set = StackSet {
-        known: Known::of(&[Metric::Allocations]),
+        known: MetricSet::of(&[Metric::Allocations]),
         ..StackSet::default()
     };
     for (allocations, stack) in stacks {
-        let mut figures = Figures::default();
+        let mut figures = MetricValues::default();
         figures[Metric::Allocations as usize] = *allocations;
         let frames = stack.split_whitespace().map(|word| {
             let (module, rest) = word.split_once('`').expect("a module");
@@ -134,7 +134,7 @@ fn any_width_will_do() {
     for width in [0, 40, 50, 79, 200] {
         for all_frames in [false, true] {
             let selection = Selection {
-                stack: Some("Server".into()),
+                filter: Some("Server".into()),
                 expand: all_frames,
                 ..Selection::default()
             };
@@ -218,7 +218,7 @@ fn chance_is_no_rise() {
     let all = Selection::default();
     assert_eq!(all.rise(&diff), 1_001 - 999 + 4_000 + 100 - 250);
     let accepts = Selection {
-        stack: Some("accept".into()),
+        filter: Some("accept".into()),
         ..Selection::default()
     };
     assert_eq!(accepts.rise(&diff), 1_001 - 999);

@@ -55,7 +55,7 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
     let is_moved = |entry: &&Entry| entry.kind == Kind::Moved;
     let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = asked_for.into_iter().partition(is_moved);
     if changed.is_empty() {
-        let what = match &options.selection.stack {
+        let what = match &options.selection.filter {
             Some(_) => "Nothing that was asked for is different.",
             None => "Nothing is different.",
         };

@@ -1,38 +1,10 @@
 //! What metrics, kinds, numbers and places are called in a comparison.
 
 use allotrope_diff::{Diff, Kind};
-use allotrope_profile::stack_set::{Metric, StackFrame};
+use allotrope_profile::StackFrame;
 
 use crate::numbers::count;
 use crate::shorten::{clean, columns, path};
-
-/// A metric's name on the command line and in `allotrope-diff/1`.
-pub fn metric_word(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Allocations => "allocations",
-        Metric::AllocatedBytes => "bytes",
-        Metric::TemporaryAllocations => "temporary",
-        Metric::LeakedAllocations => "leaked-allocations",
-        Metric::LeakedBytes => "leaked",
-        Metric::AllocationsAtPeak => "peak-allocations",
-        Metric::BytesAtPeak => "peak",
-        Metric::LifetimeMicroseconds => "lifetime",
-    }
-}
-
-/// What a metric counts, in words for people.
-pub fn metric_words(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Allocations => "allocations",
-        Metric::AllocatedBytes => "allocated bytes",
-        Metric::TemporaryAllocations => "temporary allocations",
-        Metric::LeakedAllocations => "leaked allocations",
-        Metric::LeakedBytes => "leaked bytes",
-        Metric::AllocationsAtPeak => "allocations at the peak",
-        Metric::BytesAtPeak => "bytes at the peak",
-        Metric::LifetimeMicroseconds => "microseconds of lifetime",
-    }
-}
 
 pub(super) fn kind_word(kind: Kind) -> &'static str {
     match kind {

@@ -1,25 +1,25 @@
-//! The top sites by one key: two lines each, numbers and the user's function,
+//! The top sites by one metric: two lines each, numbers and the user's function,
 //! then the place and the callers.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_profile::{Frame, Profile};
+use allotrope_profile::{Frame, Metric, Profile};
 
 use crate::numbers::{bytes, count, share};
-use crate::selection::{Figures, Key, Row, sum};
+use crate::selection::{Figures, Row, sum};
 use crate::shorten::{callers, columns, end, middle, name, path};
 use crate::style::Role;
-use crate::text::{TextOptions, describe};
+use crate::text::{TextOptions, amount, describe};
 
 /// Columns before the second line.
 const INDENT: usize = 8;
 
-/// Writes the list of one key.
+/// Writes the list of one metric.
 pub(super) fn write(
     profile: &Profile,
     rows: &[Row<'_>],
-    key: Key,
+    metric: Metric,
     many_processes: bool,
     options: &TextOptions,
     out: &mut dyn Write,
@@ -28,27 +28,24 @@ pub(super) fn write(
     let whole = sum(rows);
     let mut ranked: Vec<&Row<'_>> = rows
         .iter()
-        .filter(|row| row.figures.number(key) > 0)
+        .filter(|row| row.figures.blocks(metric) > 0)
         .collect();
     ranked.sort_by_key(|row| {
         let figures = &row.figures;
         (
-            Reverse(figures.value(key)),
-            Reverse(figures.number(key)),
+            Reverse(figures.value(metric)),
+            Reverse(figures.blocks(metric)),
             row.number(),
         )
     });
-    let title = title(key, &whole, ranked.len(), options);
+    let title = title(metric, &whole, ranked.len(), options);
     writeln!(
         out,
         "\n{}",
         style.paint(Role::Title, &middle(&title, style.columns()))
     )?;
     let shown = &ranked[..ranked.len().min(options.top)];
-    let cells: Vec<[String; 4]> = shown
-        .iter()
-        .map(|row| cells(row, key, &whole, options))
-        .collect();
+    let cells: Vec<[String; 4]> = shown.iter().map(|row| cells(row, metric, &whole)).collect();
     let width = |column: usize| cells.iter().map(|c| columns(&c[column])).max().unwrap_or(0);
     let widths = [0, 1, 2, 3].map(width);
     for (row, cells) in shown.iter().zip(&cells) {
@@ -74,13 +71,8 @@ pub(super) fn write(
     }
     let rest = &ranked[shown.len()..];
     if !rest.is_empty() {
-        let value: u64 = rest.iter().map(|row| row.figures.value(key)).sum();
-        let (_, are_bytes) = describe(key, options);
-        let value = if are_bytes {
-            bytes(value)
-        } else {
-            count(value)
-        };
+        let value: u64 = rest.iter().map(|row| row.figures.value(metric)).sum();
+        let value = amount(metric, value);
         writeln!(out, "  … {} more with {value}", count(rest.len() as u64))?;
     }
     Ok(())
@@ -115,14 +107,9 @@ fn write_source(
     Ok(())
 }
 
-fn title(key: Key, whole: &Figures, sites: usize, options: &TextOptions) -> String {
-    let (what, are_bytes) = describe(key, options);
-    let value = whole.value(key);
-    let value = if are_bytes {
-        bytes(value)
-    } else {
-        count(value)
-    };
+fn title(metric: Metric, whole: &Figures, sites: usize, options: &TextOptions) -> String {
+    let what = describe(metric, options);
+    let value = amount(metric, whole.value(metric));
     let places = if sites == 1 { "site" } else { "sites" };
     if sites == 0 {
         return format!("By {what}: none");
@@ -131,23 +118,18 @@ fn title(key: Key, whole: &Figures, sites: usize, options: &TextOptions) -> Stri
 }
 
 /// Number, value, share, and what else tells.
-fn cells(row: &Row<'_>, key: Key, whole: &Figures, options: &TextOptions) -> [String; 4] {
+fn cells(row: &Row<'_>, metric: Metric, whole: &Figures) -> [String; 4] {
     let figures = &row.figures;
-    let value = figures.value(key);
-    let (_, are_bytes) = describe(key, options);
+    let value = figures.value(metric);
     let times = |number| format!("{} ×", count(number));
     [
         format!("#{}", row.number()),
-        if are_bytes {
-            bytes(value)
-        } else {
-            count(value)
-        },
-        share(value, whole.value(key)),
-        match key {
-            Key::Allocations => bytes(figures.bytes),
-            Key::Temporary => format!("of {}", count(figures.allocations)),
-            _ => times(figures.number(key)),
+        amount(metric, value),
+        share(value, whole.value(metric)),
+        match metric {
+            Metric::Allocations => bytes(figures.value(Metric::Bytes)),
+            Metric::Temporary => format!("of {}", count(figures.value(Metric::Allocations))),
+            _ => times(figures.blocks(metric)),
         },
     ]
 }

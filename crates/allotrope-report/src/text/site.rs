@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::{Lifetimes, Profile, Site};
+use allotrope_profile::{Lifetimes, Metric, Profile, Site};
 
 use crate::numbers::{bytes, count, duration, share};
 use crate::selection::{Row, row_of};
@@ -73,27 +73,27 @@ fn figures(row: &Row<'_>) -> Vec<(&'static str, String)> {
         (
             "allocations",
             counted(
-                figures.allocations,
+                figures.value(Metric::Allocations),
                 totals.allocations,
-                figures.bytes,
+                figures.value(Metric::Bytes),
                 totals.allocated_bytes,
             ),
         ),
-        ("temporary", count(figures.temporary)),
+        ("temporary", count(figures.value(Metric::Temporary))),
         (
             "leaked",
             format!(
                 "{}, {}",
-                count(figures.leaked_allocations),
-                bytes(figures.leaked_bytes)
+                count(figures.value(Metric::LeakedAllocations)),
+                bytes(figures.value(Metric::LeakedBytes))
             ),
         ),
         (
             "at peak",
             format!(
                 "{}, {}",
-                count(figures.peak_allocations),
-                bytes(figures.peak_bytes)
+                count(figures.value(Metric::PeakAllocations)),
+                bytes(figures.value(Metric::PeakBytes))
             ),
         ),
     ];

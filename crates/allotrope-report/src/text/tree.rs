@@ -1,17 +1,17 @@
-//! The call tree: all shown stacks laid over each other, weighed by one key,
+//! The call tree: all shown stacks laid over each other, weighed by one metric,
 //! without the branches that hardly matter.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
-use allotrope_profile::Profile;
+use allotrope_profile::{Metric, Profile};
 use rustc_hash::FxHashMap;
 
-use crate::numbers::{bytes, count, share};
-use crate::selection::{Key, Row, sum};
+use crate::numbers::{count, share};
+use crate::selection::{Row, sum};
 use crate::shorten::{columns, middle, name};
 use crate::style::Role;
-use crate::text::{Direction, TextOptions, describe, lists};
+use crate::text::{TextOptions, TreeOrder, amount, describe, lists};
 
 /// Columns of one step of indentation.
 const STEP: usize = 2;
@@ -36,26 +36,20 @@ struct Node {
 pub(super) fn write(
     profile: &Profile,
     rows: &[Row<'_>],
-    key: Key,
-    direction: Direction,
+    metric: Metric,
+    order: TreeOrder,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let style = options.style;
-    let whole = sum(rows).value(key);
-    let tree = Tree::grow(profile, rows, key, direction);
-    let (what, are_bytes) = describe(key, options);
-    let from = match direction {
-        Direction::FromAllocation => "from the allocation outwards",
-        Direction::FromMain => "from main inwards",
+    let whole = sum(rows).value(metric);
+    let tree = Tree::grow(profile, rows, metric, order);
+    let what = describe(metric, options);
+    let from = match order {
+        TreeOrder::BottomUp => "bottom-up: branches are callers",
+        TreeOrder::TopDown => "top-down, from main",
     };
-    let amount = |value| {
-        if are_bytes {
-            bytes(value)
-        } else {
-            count(value)
-        }
-    };
+    let amount = |value| amount(metric, value);
     let title = format!("Call tree {from}, by {what}: {}", amount(whole));
     writeln!(
         out,
@@ -134,17 +128,17 @@ impl Line {
 }
 
 impl Tree {
-    fn grow(profile: &Profile, rows: &[Row<'_>], key: Key, direction: Direction) -> Self {
+    fn grow(profile: &Profile, rows: &[Row<'_>], metric: Metric, order: TreeOrder) -> Self {
         let functions = functions(profile);
         let mut tree = Self {
             nodes: vec![Node::new(None)],
             edges: FxHashMap::default(),
         };
-        for row in rows.iter().filter(|row| row.figures.value(key) > 0) {
-            let value = row.figures.value(key);
-            let leaf = match direction {
-                Direction::FromAllocation => tree.add(&functions, row.stack.iter(), value),
-                Direction::FromMain => tree.add(&functions, row.stack.iter().rev(), value),
+        for row in rows.iter().filter(|row| row.figures.value(metric) > 0) {
+            let value = row.figures.value(metric);
+            let leaf = match order {
+                TreeOrder::BottomUp => tree.add(&functions, row.stack.iter(), value),
+                TreeOrder::TopDown => tree.add(&functions, row.stack.iter().rev(), value),
             };
             let leaf = &mut tree.nodes[leaf];
             leaf.ends += 1;

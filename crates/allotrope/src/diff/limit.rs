@@ -3,15 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
-use allotrope_profile::stack_set::Metric;
-use clap::ValueEnum;
+use allotrope_profile::Metric;
 
-use crate::source::Figure;
+use crate::metric;
 
 /// A rise above which a comparison fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limit {
-    figure: Figure,
+    metric: Metric,
     rise: Rise,
     text: String,
 }
@@ -27,7 +26,7 @@ enum Rise {
 impl Limit {
     /// What it limits.
     pub fn metric(&self) -> Metric {
-        self.figure.into()
+        self.metric
     }
 
     /// Whether a rise from `before` is more than allowed.
@@ -55,8 +54,7 @@ impl FromStr for Limit {
         let wrong =
             || "write METRIC>+N or METRIC>+N%, as in allocations>+0 or bytes>+2%".to_owned();
         let (metric, rise) = text.split_once('>').ok_or_else(wrong)?;
-        let figure = Figure::from_str(metric.trim(), false)
-            .map_err(|_| format!("there is no metric {}", metric.trim()))?;
+        let metric = metric::named(metric.trim())?;
         let rise = rise.trim().strip_prefix('+').ok_or_else(wrong)?;
         let rise = match rise.strip_suffix('%') {
             Some(percent) => {
@@ -69,7 +67,7 @@ impl FromStr for Limit {
             None => Rise::By(rise.parse().map_err(|_| wrong())?),
         };
         Ok(Self {
-            figure,
+            metric,
             rise,
             text: text.to_owned(),
         })
@@ -98,7 +96,7 @@ mod tests {
     #[test]
     fn a_share_is_one_of_what_was_there() {
         let two = limit("bytes > +2%");
-        assert_eq!(two.metric(), Metric::AllocatedBytes);
+        assert_eq!(two.metric(), Metric::Bytes);
         assert!(!two.is_exceeded(2, 100));
         assert!(two.is_exceeded(3, 100));
         // Anything is more than a share of nothing.

@@ -1,11 +1,11 @@
-//! The collector's process as the front sees it: started before the program,
-//! told what happens to it, listened to by a thread. What is said is defined
-//! in `allotrope_collector::protocol`; what it means, the front decides.
+//! The collector's process, seen from the launcher: starting it, sending it
+//! messages, reading its messages. `allotrope_collector::protocol` defines the
+//! messages; `record` acts on them.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use allotrope_collector::protocol::{FromFront, Start, ToFront};
+use allotrope_collector::protocol::{FromLauncher, Start, ToLauncher};
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use anyhow::{Context, Result, bail};
 
@@ -23,7 +23,7 @@ pub struct CollectorProcess {
     arena: String,
 }
 
-/// What the collector says, line by line.
+/// The collector's messages, one a line.
 #[derive(Debug)]
 pub struct Messages(BufReader<ChildStdout>);
 
@@ -33,41 +33,43 @@ impl CollectorProcess {
         // The same file as this process, even if it was replaced meanwhile.
         let mut process = Command::new("/proc/self/exe")
             .arg(NAME)
-            // It records and must not be recorded, by nobody.
+            // The collector itself must not be recorded.
             .env_remove("LD_PRELOAD")
             .env_remove(ENVIRONMENT_VARIABLE)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // It outlives a killed front, and would keep open a pipe that
-            // somebody reads to the end. What it has to say is a message.
+            // The collector outlives a killed launcher: an inherited stderr would
+            // keep a pipe open that somebody reads to its end. Errors are messages.
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start the collector process")?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
-            bail!("cannot talk to the collector process");
+            bail!("cannot open the pipes to the collector process");
         };
         let mut messages = Messages(BufReader::new(output));
         let mut input = Some(input);
         let sent = input
             .as_mut()
-            .map_or(Ok(()), |input| send(input, &FromFront::Start(start)));
+            .map_or(Ok(()), |input| send(input, &FromLauncher::Start(start)));
         if sent.is_err() {
-            // It would wait for the rest of what was sent.
+            // An open pipe would let the collector wait for the rest.
             input = None;
         }
-        // One that does not listen may have said why.
+        // A collector that does not read may have sent the reason.
         let first = messages.read().and_then(|first| match first {
             None => sent.map(|()| None),
             first => Ok(first),
         });
         let (input, arena) = match (first, input) {
-            (Ok(Some(ToFront::Ready { arena })), Some(input)) => (input, arena),
+            (Ok(Some(ToLauncher::Ready { arena })), Some(input)) => (input, arena),
             (other, input) => {
                 drop(input);
                 let status = process.wait().context("cannot wait for the collector")?;
                 match other {
-                    Ok(Some(ToFront::Failed { message })) => bail!(message),
-                    Ok(Some(other)) => bail!("the collector began with {other:?}"),
+                    Ok(Some(ToLauncher::Failed { message })) => bail!(message),
+                    Ok(Some(other)) => {
+                        bail!("the collector began with an unexpected message: {other:?}")
+                    }
                     Ok(None) => bail!(
                         "the collector ended before it was ready ({status}); `allotrope doctor` may say why"
                     ),
@@ -88,13 +90,13 @@ impl CollectorProcess {
         &self.arena
     }
 
-    /// Says something. A collector that is gone can not be told; that it is,
-    /// its messages' end says.
-    pub fn tell(&mut self, message: &FromFront) {
+    /// Sends a message. An error is ignored: it means that the collector has
+    /// ended, which its messages' end shows.
+    pub fn send(&mut self, message: &FromLauncher) {
         let _ = send(&mut self.input, message);
     }
 
-    /// Waits for its end, which its last message has announced.
+    /// Waits for its end, which follows its last message.
     pub fn wait(self) {
         let Self {
             mut process, input, ..
@@ -106,7 +108,7 @@ impl CollectorProcess {
 
 impl Messages {
     /// The next message; `None` if the collector is gone.
-    pub fn read(&mut self) -> Result<Option<ToFront>> {
+    pub fn read(&mut self) -> Result<Option<ToLauncher>> {
         let mut line = String::new();
         let read = std::io::Read::take(&mut self.0, MAX_LINE)
             .read_line(&mut line)
@@ -114,17 +116,21 @@ impl Messages {
         if read == 0 {
             return Ok(None);
         }
-        let message = serde_json::from_str(&line)
-            .with_context(|| format!("the collector said what is no message: {}", line.trim()))?;
+        let message = serde_json::from_str(&line).with_context(|| {
+            format!(
+                "the collector sent a line that is no message: {}",
+                line.trim()
+            )
+        })?;
         Ok(Some(message))
     }
 }
 
-fn send(input: &mut ChildStdin, message: &FromFront) -> Result<()> {
+fn send(input: &mut ChildStdin, message: &FromLauncher) -> Result<()> {
     let mut line =
         serde_json::to_string(message).context("cannot make a message for the collector")?;
     line.push('\n');
     input
         .write_all(line.as_bytes())
-        .context("the collector does not listen")
+        .context("the collector does not read its messages")
 }

@@ -17,7 +17,7 @@ use rustix::fs::Access;
 use crate::allocator::{BuiltInAllocator, OF_PRIVATE, OF_REPLACING};
 use crate::executable::{self, Executable, Kind};
 use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
-use crate::{launch, loaded_libraries};
+use crate::{exec_program, loaded_libraries};
 
 /// Where execvp(3) looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
@@ -77,7 +77,7 @@ impl Program {
     }
 
     /// Why little of what the program allocates may be seen, if that is known.
-    pub fn reservation(&self) -> Option<String> {
+    pub fn caveat(&self) -> Option<String> {
         let executable = Executable::inspect(&self.path).ok()?;
         let image = &executable.image().path;
         let built_in = BuiltInAllocator::find(image).ok()?;
@@ -135,8 +135,8 @@ impl Program {
         }
         // The usual way resets the signals that this process was started with
         // and sorts the environment; a process between puts them back.
-        let started = if launch::is_possible() {
-            launch::start(path, &arguments, additions)
+        let started = if exec_program::is_possible() {
+            exec_program::start(path, &arguments, additions)
         } else {
             let mut command = Command::new(path);
             command.arg0(&arguments[0]).args(&arguments[1..]);

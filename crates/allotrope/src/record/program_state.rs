@@ -1,6 +1,6 @@
 //! What the recorded program, a child of this process, does as a job: that it
 //! ended, stopped or was continued, by waitid(2). One thread waits for the next
-//! change and leaves it in place; the front's own thread takes it, so that it
+//! change and leaves it in place; the launcher's own thread takes it, so that it
 //! knows what came before what. The kernel keeps the latest change only.
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 /// What a program did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It ended, and is left for the front to reap, so that its id stays its own
+    /// It ended, and is left for the launcher to reap, so that its id stays its own
     /// while signals are passed on to it.
     Ended,
     /// It stopped, by this signal. A debugger that holds it does not count.

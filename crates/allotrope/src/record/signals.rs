@@ -1,17 +1,17 @@
-//! Signals to the front process: which are caught, and which of them the
+//! Signals to the launcher process: which are caught, and which of them the
 //! program has to be told of. Those that the terminal makes (Ctrl-C, Ctrl-\)
-//! reach the program by themselves, for it shares the front's process group;
-//! those that a process sent to the front alone are meant for the program.
+//! reach the program by themselves, for it shares the launcher's process group;
+//! those that a process sent to the launcher alone are meant for the program.
 //!
-//! The front stops when the program stops and not by itself, so that a shell
+//! The launcher stops when the program stops and not by itself, so that a shell
 //! sees one job: a program may ignore Ctrl-Z, or clean up before it stops.
 //! `SIGTSTP`, `SIGTTIN` and `SIGTTOU` are therefore blocked in every thread and
 //! read from a signalfd(2) while the program lives; [`stop_like`] lets one
-//! through. `SIGSTOP` can not be caught: sent to the front alone, it stops the
-//! front alone.
+//! through. `SIGSTOP` can not be caught: sent to the launcher alone, it stops the
+//! launcher alone.
 //!
 //! Not caught are the signals of faults, and those that were ignored when the
-//! front was started (nohup).
+//! launcher was started (nohup).
 
 use std::fs;
 use std::io;
@@ -27,9 +27,9 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-use crate::dispositions::{self, Signals};
+use crate::signal_state::{self, Signals};
 
-/// What would end the front, or is customarily sent to a program.
+/// What would end the launcher, or is customarily sent to a program.
 const CAUGHT: [i32; 14] = [
     number::SIGHUP,
     number::SIGINT,
@@ -82,7 +82,7 @@ impl Received {
     }
 }
 
-/// The front as a shell's job, which stops and goes on with the program; of the
+/// The launcher as a shell's job, which stops and goes on with the program; of the
 /// thread that follows the program.
 #[derive(Debug)]
 pub struct Job {
@@ -182,7 +182,7 @@ pub fn stop_like(signal: i32) {
     let Ok(signal) = nix::sys::signal::Signal::try_from(signal) else {
         return;
     };
-    if dispositions::ignored().contains(signal as i32) {
+    if signal_state::ignored().contains(signal as i32) {
         let _ = raise(nix::sys::signal::Signal::SIGSTOP);
         return;
     }

@@ -15,7 +15,7 @@ const OF_TRACES: &[&str] = &[
     "report MUTANT",
     "report --format json MUTANT",
     "report --tree MUTANT",
-    "report --tree --direction inwards --all-frames MUTANT",
+    "report --tree top-down --all-frames MUTANT",
     "report --site 1 MUTANT",
     "report --site 2 --events MUTANT",
     "report --window w MUTANT",

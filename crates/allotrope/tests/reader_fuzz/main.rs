@@ -20,7 +20,7 @@ mod views;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use allotrope_formats::read_bytes;
-use allotrope_profile::stack_set::StackSet;
+use allotrope_profile::StackSet;
 use allotrope_profile::{Options, replay};
 use allotrope_trace::{Compression, TraceReader};
 

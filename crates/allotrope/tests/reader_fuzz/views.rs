@@ -5,14 +5,14 @@ use std::io::{self, Write};
 
 use allotrope_diff::{DiffOptions, compare};
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, read_bytes};
-use allotrope_profile::stack_set::{Metric, StackSet};
 use allotrope_profile::{
     Helpers, Options, Profile, ReplayError, WindowKey, blocks_of_sites, replay, replay_readable,
     replay_windows,
 };
+use allotrope_profile::{Metric, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json as diff_json, sections};
-use allotrope_report::text::{self, BlockList, Direction, TextOptions};
-use allotrope_report::{Key, Part, Style, json, sites_alike};
+use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
+use allotrope_report::{Blocks, LISTED, Style, json, sites_alike};
 use allotrope_trace::model::Record;
 use allotrope_trace::{Entry, ReadError, TraceReader, TraceWriter};
 
@@ -21,9 +21,9 @@ use super::numbers::Numbers;
 /// Figures to compare and to write.
 const METRICS: [Metric; 4] = [
     Metric::Allocations,
-    Metric::AllocatedBytes,
+    Metric::Bytes,
     Metric::LeakedBytes,
-    Metric::BytesAtPeak,
+    Metric::PeakBytes,
 ];
 
 fn options(helpers: Helpers) -> Options<'static> {
@@ -72,7 +72,7 @@ fn show(
     let text_options = TextOptions {
         top: 1 + numbers.below(20),
         all_frames: numbers.once_in(2),
-        part: *numbers.one_of(&[Part::All, Part::All, Part::Persisted, Part::Destroyed]),
+        blocks: *numbers.one_of(&[Blocks::All, Blocks::All, Blocks::Leaked, Blocks::Freed]),
         filter: numbers.once_in(8).then(|| "work".to_owned()),
         process: numbers.once_in(8).then_some(0),
         ..TextOptions::default()
@@ -90,10 +90,10 @@ fn show(
             if profile.is_counts_only() {
                 return Ok(());
             }
-            let direction = *numbers.one_of(&[Direction::FromAllocation, Direction::FromMain]);
+            let direction = *numbers.one_of(&[TreeOrder::BottomUp, TreeOrder::TopDown]);
             let options = TextOptions {
                 tree: Some(direction),
-                sort: Some(*numbers.one_of(&Key::ALL)),
+                metric: Some(*numbers.one_of(&LISTED)),
                 ..text_options
             };
             text::write(profile, &options, out)

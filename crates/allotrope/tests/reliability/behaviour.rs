@@ -62,7 +62,7 @@ fn errno() {
 
 #[test]
 fn signals() {
-    unchanged("signal mask, dispositions, alternate stack", "signals");
+    unchanged("signal mask, signal_state, alternate stack", "signals");
 }
 
 #[test]

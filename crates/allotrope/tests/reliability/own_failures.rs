@@ -47,12 +47,12 @@ impl Waiting {
         }
     }
 
-    /// The collector of this recording: the front's child that says so.
+    /// The collector of this recording: the launcher's child that says so.
     fn collector(&self) -> Pid {
         self.child_of_front(true)
     }
 
-    /// The front's other child.
+    /// The launcher's other child.
     fn program(&self) -> Pid {
         self.child_of_front(false)
     }
@@ -115,8 +115,8 @@ fn status(pid: i32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
 }
 
-fn is_child(pid: i32, front: u32) -> bool {
-    let parent = format!("PPid:\t{front}");
+fn is_child(pid: i32, launcher: u32) -> bool {
+    let parent = format!("PPid:\t{launcher}");
     status(pid).lines().any(|line| line == parent)
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_profile::stack_set::{Metric, StackFrame, StackSet};
+use allotrope_profile::{Metric, StackFrame, StackSet};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
 use rustc_hash::FxHashMap;
@@ -49,9 +49,7 @@ impl<'a> Builder<'a> {
             self.message(field::SAMPLE_TYPE, &value_type)?;
         }
         // What pprof shows unless told otherwise; its own default is the last.
-        let preferred = kinds
-            .iter()
-            .find(|(metric, ..)| *metric == Metric::AllocatedBytes);
+        let preferred = kinds.iter().find(|(metric, ..)| *metric == Metric::Bytes);
         let preferred = preferred.or(kinds.first()).map(|(_, kind, _)| *kind);
         let preferred = self.string(preferred.unwrap_or_default());
         self.number(field::DEFAULT_SAMPLE_TYPE, preferred)?;

@@ -1,6 +1,6 @@
 //! The text of one DHAT frame, and which frames of a stack were inlined.
 
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 use crate::spelling::{file_name, is_raw_address, spell};
 

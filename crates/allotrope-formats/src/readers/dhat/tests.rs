@@ -25,13 +25,13 @@ fn figures_and_frames_are_read() {
     assert_eq!(set.title, "./p 1");
     assert_eq!(set.stacks[0].figures, [10, 160, 0, 3, 48, 2, 32, 45]);
     assert!(set.frames[1].inlined && !set.frames[2].inlined);
-    assert!(!set.known.has(Metric::TemporaryAllocations));
+    assert!(!set.known.has(Metric::Temporary));
 }
 
 #[test]
 fn lifetimes_in_instructions_are_no_times() {
     let set = parse(&document("instrs", POINT)).unwrap().set;
-    assert!(!set.known.has(Metric::LifetimeMicroseconds));
+    assert!(!set.known.has(Metric::Lifetime));
     assert_eq!(set.stacks[0].figures[7], 0);
 }
 
@@ -42,7 +42,7 @@ fn without_lifetimes_only_totals_are_known() {
     let parsed = parse(text).unwrap();
     assert_eq!(
         parsed.set.known,
-        Known::of(&[Metric::Allocations, Metric::AllocatedBytes])
+        MetricSet::of(&[Metric::Allocations, Metric::Bytes])
     );
     assert_eq!(parsed.notes.len(), 1, "ad hoc events are no allocations");
 }

@@ -1,7 +1,7 @@
 //! What the events of a heaptrack file cost each stack: totals, what was live
 //! at the peak, what is live at the end.
 
-use allotrope_profile::stack_set::{Figures, Metric};
+use allotrope_profile::{Metric, MetricValues};
 
 use super::tables::Info;
 use crate::error::Problem;
@@ -108,7 +108,7 @@ impl Costs {
     }
 
     /// The traces that allocated, with their figures.
-    pub fn into_traces(self) -> impl Iterator<Item = (u32, Figures)> {
+    pub fn into_traces(self) -> impl Iterator<Item = (u32, MetricValues)> {
         let peak = self.peak;
         let traces = (0..).zip(self.costs);
         let used = traces.filter(|(_, cost)| cost.allocations > 0);
@@ -119,16 +119,16 @@ impl Costs {
     }
 }
 
-fn figures(cost: &Cost) -> Figures {
-    let mut figures = Figures::default();
+fn figures(cost: &Cost) -> MetricValues {
+    let mut figures = MetricValues::default();
     for (metric, figure) in [
         (Metric::Allocations, cost.allocations),
-        (Metric::AllocatedBytes, cost.bytes),
-        (Metric::TemporaryAllocations, cost.temporary),
+        (Metric::Bytes, cost.bytes),
+        (Metric::Temporary, cost.temporary),
         (Metric::LeakedAllocations, cost.live.allocations),
         (Metric::LeakedBytes, cost.live.bytes),
-        (Metric::AllocationsAtPeak, cost.at_peak.allocations),
-        (Metric::BytesAtPeak, cost.at_peak.bytes),
+        (Metric::PeakAllocations, cost.at_peak.allocations),
+        (Metric::PeakBytes, cost.at_peak.bytes),
     ] {
         figures[metric as usize] = figure;
     }

@@ -28,7 +28,7 @@
 mod costs;
 mod tables;
 
-use allotrope_profile::stack_set::{Known, Metric};
+use allotrope_profile::{Metric, MetricSet};
 
 use crate::error::{Fault, Problem};
 use crate::gathering::Gathering;
@@ -187,14 +187,14 @@ impl Reader {
                     .to_owned(),
             );
         }
-        let known = Known::of(&[
+        let known = MetricSet::of(&[
             Metric::Allocations,
-            Metric::AllocatedBytes,
-            Metric::TemporaryAllocations,
+            Metric::Bytes,
+            Metric::Temporary,
             Metric::LeakedAllocations,
             Metric::LeakedBytes,
-            Metric::AllocationsAtPeak,
-            Metric::BytesAtPeak,
+            Metric::PeakAllocations,
+            Metric::PeakBytes,
         ]);
         Ok(Parsed {
             set: self.gathering.finish(self.command, known),

@@ -1,7 +1,7 @@
 //! The tables that heaptrack's lines fill: strings, instruction pointers,
 //! traces, allocation infos, and the stacks that they make together.
 
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 use super::{Numbers, malformed, to_index};
 use crate::budget::{Budget, check_depth};

@@ -21,7 +21,7 @@ a 10 2
 a 64 3
 ";
 
-fn figures(set: &allotrope_profile::stack_set::StackSet, stack: usize) -> Figures7 {
+fn figures(set: &allotrope_profile::StackSet, stack: usize) -> Figures7 {
     let figures = set.stacks[stack].figures;
     std::array::from_fn(|metric| figures[metric])
 }

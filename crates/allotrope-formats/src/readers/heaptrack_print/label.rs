@@ -1,6 +1,6 @@
 //! The lines over the frames: which list they belong to and their figures.
 
-use allotrope_profile::stack_set::{Figures, Metric};
+use allotrope_profile::{Metric, MetricValues};
 
 use super::malformed;
 use crate::error::Problem;
@@ -24,7 +24,7 @@ pub(super) struct Label {
     pub list: List,
     /// Over a place with stacks below it, not over a stack.
     pub of_place: bool,
-    pub figures: Figures,
+    pub figures: MetricValues,
 }
 
 /// Whether a line is a label, however its numbers read.
@@ -37,10 +37,10 @@ pub(super) fn parse(line: &str) -> Result<Option<Label>, Problem> {
     let Some((list, pairs)) = numbers(line) else {
         return Ok(None);
     };
-    let mut figures = Figures::default();
+    let mut figures = MetricValues::default();
     for (metric, text) in pairs {
         figures[metric as usize] = match metric {
-            Metric::Allocations | Metric::TemporaryAllocations => count(text)?,
+            Metric::Allocations | Metric::Temporary => count(text)?,
             _ => bytes(text)?,
         };
     }
@@ -78,11 +78,11 @@ fn numbers(line: &str) -> Option<(List, [(Metric, &str); 2])> {
         ] => {
             return Some((
                 List::Calls,
-                [(Metric::Allocations, first), (Metric::BytesAtPeak, bytes)],
+                [(Metric::Allocations, first), (Metric::PeakBytes, bytes)],
             ));
         }
         ["peak", "memory", "consumed", "over", calls, "calls", "from"]
-        | ["consumed", "over", calls, "calls", "from"] => (List::Peaks, Metric::BytesAtPeak, calls),
+        | ["consumed", "over", calls, "calls", "from"] => (List::Peaks, Metric::PeakBytes, calls),
         ["leaked", "over", calls, "calls", "from"] => (List::Leaks, Metric::LeakedBytes, calls),
         [
             "temporary",
@@ -94,7 +94,7 @@ fn numbers(line: &str) -> Option<(List, [(Metric, &str); 2])> {
             "total",
             _,
             "from",
-        ] => (List::Temporary, Metric::TemporaryAllocations, calls),
+        ] => (List::Temporary, Metric::Temporary, calls),
         _ => return None,
     };
     Some((list, [(metric, first), (Metric::Allocations, second)]))

@@ -66,9 +66,9 @@ fn stacks_stand_below_their_place() {
     );
     assert_eq!(parsed.set.title, "./p");
     let figure = |stack: usize, metric: Metric| parsed.set.stacks[stack].figures[metric as usize];
-    assert_eq!(figure(0, Metric::TemporaryAllocations), 100);
-    assert_eq!(figure(1, Metric::BytesAtPeak), 50_000);
-    assert!(parsed.set.known.has(Metric::TemporaryAllocations));
+    assert_eq!(figure(0, Metric::Temporary), 100);
+    assert_eq!(figure(1, Metric::PeakBytes), 50_000);
+    assert!(parsed.set.known.has(Metric::Temporary));
     assert!(!parsed.set.known.has(Metric::LeakedBytes));
 }
 

@@ -1,6 +1,6 @@
 //! The tables of a profile, and the frames that they make together.
 
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
 use super::malformed;

@@ -3,7 +3,7 @@
 //! `SIGPIPE` ignored, and nohup(1) ignores `SIGHUP`.
 //!
 //! Rust's run-time system ignores `SIGPIPE` before `main`, so that the state
-//! has to be read before it. What is made of it is the launch's business.
+//! has to be read before it. `exec_program` restores it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,15 +1,15 @@
-//! The hidden subcommand `__launch`: becomes the program to record with the
-//! signal mask, the ignored `SIGPIPE`, the closed standard streams and the order
-//! of the environment that `allotrope record` was started with, none of which outlives the usual way to
-//! start a program.
+//! The hidden subcommand `__exec`: a process between `allotrope record` and the
+//! program, which restores what `allotrope record` was started with and then
+//! execs the program: the signal mask, an ignored `SIGPIPE`, closed standard
+//! streams and the order of the environment. Rust's way to start a program
+//! (`std::process::Command`) keeps none of them.
 //!
-//! It is not recorded itself: the recorder comes into the environment with the
-//! last exec only.
-
+//! This process is not recorded: the recorder enters the environment with the
+//! last exec.
 //!
-//! What it is to do it reads from a file in memory that it inherits: arguments
-//! are there for every user to see (`/proc/PID/cmdline`), and count towards the
-//! limit of what an exec takes.
+//! The request is a file in memory that the process inherits. Arguments would
+//! be visible to every user (`/proc/PID/cmdline`) and count towards the limit
+//! of an exec.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,11 +29,11 @@ use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
 use crate::closed_streams;
-use crate::dispositions::{self, Signals};
 use crate::exit_status::{Failure, NOT_EXECUTABLE};
+use crate::signal_state::{self, Signals};
 
 /// Name of the subcommand.
-pub const NAME: &str = "__launch";
+pub const NAME: &str = "__exec";
 
 const SIGPIPE: i32 = Signal::SIGPIPE as i32;
 
@@ -48,7 +48,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// What the process between puts back, and adds.
+/// The state to restore and the variables to add.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Request {
     /// Signals to be blocked, as a mask.
@@ -59,13 +59,14 @@ struct Request {
     closed: u8,
     /// `NAME=VALUE` to be added to the environment.
     additions: Vec<OsString>,
-    /// Names in the order that the environment is to have, if it is another.
+    /// Names of the environment in their order, if it has to be restored.
     order: Vec<OsString>,
 }
 
 impl Request {
-    /// Fields that end with a zero byte, which no variable holds: the three
-    /// numbers, how many additions there are, these, the names.
+    /// Writes the fields, each terminated by a zero byte, which no variable
+    /// contains: the three numbers, the number of additions, the additions,
+    /// the names.
     fn write(&self, mut into: impl Write) -> io::Result<()> {
         let numbers = [
             self.blocked,
@@ -104,35 +105,36 @@ impl Request {
         })
     }
 
-    /// In a file in memory that a child inherits.
+    /// Writes it to a file in memory that a child inherits.
     fn to_file(&self) -> io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::empty();
-        let file = rustix::fs::memfd_create("allotrope-launch", flags)?;
+        let file = rustix::fs::memfd_create("allotrope-exec", flags)?;
         let mut file = io::BufWriter::new(File::from(file));
         self.write(&mut file)?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         Ok(file.into())
     }
 
-    /// From such a file, which is closed then: it is not for the program.
+    /// Reads it from such a file and closes the file: the program must not
+    /// inherit it.
     fn take(descriptor: i32) -> Result<Self> {
         let mut bytes = Vec::new();
         let path = format!("/proc/self/fd/{descriptor}");
         File::open(path)
             .and_then(|mut file| file.read_to_end(&mut bytes))
-            .context("cannot read what to launch")?;
+            .context("cannot read which program to execute")?;
         nix::unistd::close(descriptor).context("cannot close what was read")?;
-        Self::parse(&bytes).ok_or_else(|| anyhow!("what to launch is not understood"))
+        Self::parse(&bytes).ok_or_else(|| anyhow!("the request to execute a program is damaged"))
     }
 }
 
 /// This program's own file, as long as it runs.
 const SELF: &str = "/proc/self/exe";
-/// What the loader loads into every program: it is for the program to record,
-/// not for the process between.
+/// The variable by which the loader loads a library into every program. It is
+/// set for the program to record, not for the process between.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Whether a process can be put between.
+/// Whether a process can be started between.
 pub fn is_possible() -> bool {
     Path::new(SELF).exists()
 }
@@ -145,8 +147,8 @@ pub fn start(
     additions: &[(&str, OsString)],
 ) -> io::Result<Child> {
     let mut request = Request {
-        blocked: dispositions::blocked().0,
-        ignores_pipe: dispositions::ignored().contains(SIGPIPE),
+        blocked: signal_state::blocked().0,
+        ignores_pipe: signal_state::ignored().contains(SIGPIPE),
         closed: closed_streams::closed(),
         ..Request::default()
     };
@@ -155,16 +157,16 @@ pub fn start(
         assignment.push(value);
         request.additions.push(assignment);
     }
-    let mut launch = Command::new(SELF);
-    launch.arg(NAME);
+    let mut process = Command::new(SELF);
+    process.arg(NAME);
     if std::env::var_os(PRELOAD).is_some() {
         // A changed environment is handed on sorted.
-        launch.env_remove(PRELOAD);
+        process.env_remove(PRELOAD);
         request.order = std::env::vars_os().map(|(name, _)| name).collect();
     }
     let file = request.to_file()?;
-    launch.arg(format!("--request={}", file.as_raw_fd()));
-    launch.arg("--").arg(path).args(arguments).spawn()
+    process.arg(format!("--request={}", file.as_raw_fd()));
+    process.arg("--").arg(path).args(arguments).spawn()
 }
 
 /// Becomes the program.
@@ -180,7 +182,7 @@ fn become_program(arguments: &Arguments) -> Result<Infallible> {
     let (path, command) = arguments
         .command
         .split_first()
-        .ok_or_else(|| anyhow!("no program to launch"))?;
+        .ok_or_else(|| anyhow!("no program to execute"))?;
     if !request.ignores_pipe {
         // A handler, unlike an ignored signal, does not outlive the exec: the
         // program finds the default.
