@@ -28,7 +28,7 @@ const LIBRARIES: [(&str, &str, &str); 2] = [
     (
         "allotrope-cxx-hooks",
         "liballotrope_cxx_hooks.so",
-        "ALLOTROPE_OPERATORS",
+        "ALLOTROPE_CXX_HOOKS",
     ),
 ];
 

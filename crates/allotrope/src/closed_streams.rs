@@ -1,7 +1,7 @@
 //! Which of the standard streams were closed when this command was started.
-//! Rust's run-time system opens `/dev/null` in their places before `main`, so
-//! that no other file gets their numbers and our messages; the recorded program
-//! is to find them closed again.
+//! Rust's runtime opens `/dev/null` in their stead before `main`, so that no
+//! other file gets their numbers and our messages. The recorded program must
+//! find them closed again.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,19 +21,19 @@ pub fn closed() -> u8 {
     CLOSED.load(Ordering::Relaxed)
 }
 
-/// Has the next program that this process becomes find these streams closed.
+/// Closes these streams at the next exec of this process.
 pub fn close_on_exec(closed: u8) {
     for (number, stream) in streams().into_iter().enumerate() {
         if closed >> number & 1 != 0 {
-            // Fails for a closed one only.
+            // Fails only for a closed stream.
             let _ = fcntl_setfd(stream, FdFlags::CLOEXEC);
         }
     }
 }
 
-// Only asks the kernel; see `signal_state`.
+// A constructor may only ask the kernel; see `signal_state`.
 #[ctor::ctor(unsafe)]
-fn look() {
+fn read() {
     let mut closed = 0;
     for (number, stream) in streams().into_iter().enumerate() {
         if fcntl_getfd(stream) == Err(rustix::io::Errno::BADF) {

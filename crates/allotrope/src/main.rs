@@ -1,9 +1,9 @@
 //! The command `allotrope`: records a program's heap allocations and shows
-//! where they come from. Here it is decided which subcommand runs and how it
-//! ends; each subcommand is a file of its own, and thin: it parses, calls a
-//! library and prints.
-// `forbid` would refuse the code that `#[ctor]` makes in `signal_state`; nothing
-// else overrides this.
+//! where they come from. This file dispatches to the subcommands and turns
+//! their results into exit statuses. Each subcommand is a thin file of its own:
+//! it parses its arguments, calls a library and prints.
+// Not `forbid`: it would refuse the code that `#[ctor]` generates in
+// `signal_state` and `closed_streams`.
 #![deny(unsafe_code)]
 
 mod allocator;
@@ -76,22 +76,22 @@ fn main() -> ExitCode {
 
 /// Prints help, a version or what is wrong with the command line.
 fn usage(error: &clap::Error) -> ExitCode {
-    // It repeats arguments, and where a shell expands `*` a file's name may be one:
-    // what is wrong is said of the arguments as they may be shown.
+    // The message repeats arguments, and an argument may be a hostile file name
+    // that a shell expanded from `*`: parse them again in their escaped form.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let shown: Vec<OsString> = arguments
         .iter()
         .map(|argument| argument.shown().into_owned().into())
         .collect();
-    let of_shown = CommandLine::try_parse_from(&shown);
-    let _ = match &of_shown {
+    let of_escaped = CommandLine::try_parse_from(&shown);
+    let _ = match &of_escaped {
         Err(error) if shown != arguments => error.print(),
         _ => error.print(),
     };
     if !error.use_stderr() {
         return ExitCode::from(FINE);
     }
-    // Statuses below 125 are the program's own there.
+    // `record` returns the program's own status below 125.
     let of_record = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("record"));
     ExitCode::from(if of_record { RECORD_FAILED } else { BAD_INPUT })
 }

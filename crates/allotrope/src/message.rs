@@ -1,17 +1,17 @@
-//! What the command says on the standard error output. Messages name files,
-//! programs and tests, whose names may hold anything: they are shown and never
-//! obeyed.
+//! Messages on the standard error output. They contain names of files, programs
+//! and tests, and a name may contain escape sequences: control characters are
+//! escaped.
 
 use std::fmt::Display;
 
 use allotrope_text::{shown, shown_lines};
 
-/// Says it on one line.
+/// Prints a message of one line.
 pub fn say(message: impl Display) {
     eprintln!("allotrope: {}", shown(&message.to_string()));
 }
 
-/// Says what may have lines of its own, such as a build's output.
+/// Prints a message that may have several lines, such as a build's output.
 pub fn say_lines(message: impl Display) {
     eprintln!("allotrope: {}", shown_lines(&message.to_string()));
 }

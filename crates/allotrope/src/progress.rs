@@ -1,4 +1,4 @@
-//! How far long work has come: a bar on a terminal, nothing elsewhere.
+//! Progress of long work: a bar on a terminal, nothing elsewhere.
 
 use std::io::IsTerminal;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Work that is done sooner is not worth a bar.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// Work that takes less time shows no bar.
+const SHOWN_AFTER: Duration = Duration::from_millis(300);
 
-/// A bar on stderr that shows itself only when the work takes long.
+/// A bar on stderr that appears only when the work takes long.
 pub struct Progress {
     wanted: bool,
     shown: Mutex<Shown>,
@@ -30,13 +30,13 @@ impl Progress {
         }
     }
 
-    /// Says that `done` parts of `total` are done.
+    /// Shows that `done` parts of `total` are done.
     pub fn show(&self, what: &'static str, done: u64, total: u64) {
         if !self.wanted {
             return;
         }
         let mut shown = self.shown();
-        if shown.started.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+        if shown.started.get_or_insert_with(Instant::now).elapsed() < SHOWN_AFTER {
             return;
         }
         let bar = shown.bar.get_or_insert_with(new_bar);
@@ -45,7 +45,7 @@ impl Progress {
         bar.set_position(done);
     }
 
-    /// Shows that work is going on which cannot say how far it has come.
+    /// Shows a spinner during work that has no measure of its progress.
     pub fn during<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
         const TURN: Duration = Duration::from_millis(150);
         if !self.wanted {
@@ -61,7 +61,7 @@ impl Progress {
         result
     }
 
-    /// Takes the bar away; the next work shows it anew.
+    /// Removes the bar; the next work shows a new one.
     pub fn finish(&self) {
         if let Some(bar) = std::mem::take(&mut *self.shown()).bar {
             bar.finish_and_clear();
@@ -69,14 +69,14 @@ impl Progress {
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        // Whoever panicked with it left a bar that can still be drawn.
+        // A panic while the lock was held left a bar that can still be drawn.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Naming functions: `done` of `total` modules, and of the next one a part
-/// (how much, of how much). One scale for both, so that the bar moves within a
-/// large module, too.
+/// Position and length of the bar while functions are named: `done` of `total`
+/// modules, and `part` (done, total) of the next one. Modules and their parts
+/// share one scale, so that the bar moves within a large module, too.
 pub fn naming(done: u64, total: u64, part: (u64, u64)) -> (u64, u64) {
     const STEPS: u64 = 1000;
     let within = match part {
@@ -87,9 +87,9 @@ pub fn naming(done: u64, total: u64, part: (u64, u64)) -> (u64, u64) {
     (reached, total.saturating_mul(STEPS))
 }
 
-/// What is shown while a debug file comes from a server.
+/// Label of the bar while a debug file is fetched from a server.
 pub const FETCHING: &str = "fetching debug files";
-/// What is shown while debug information is read.
+/// Label of the bar while debug information is read.
 pub const NAMING: &str = "naming functions";
 
 fn new_bar() -> ProgressBar {
@@ -108,7 +108,7 @@ mod tests {
     fn the_bar_moves_within_a_module() {
         assert_eq!(naming(0, 2, (0, 0)), (0, 2000));
         assert_eq!(naming(1, 2, (1, 4)), (1250, 2000));
-        assert_eq!(naming(1, 2, (9, 4)), (2000, 2000), "more than was said");
+        assert_eq!(naming(1, 2, (9, 4)), (2000, 2000), "more than announced");
         assert_eq!(naming(2, 2, (0, 0)), (2000, 2000));
     }
 }

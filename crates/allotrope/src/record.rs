@@ -306,7 +306,7 @@ impl Launcher {
         match self.take_change() {
             None => {}
             Some(Change::Ended) => self.program_ended()?,
-            Some(Change::GoneOn) => self.stopped = false,
+            Some(Change::Continued) => self.stopped = false,
             Some(Change::Stopped(signal)) => self.stop_with_program(signal),
         }
         Ok(())
@@ -345,7 +345,7 @@ impl Launcher {
                 self.stopped = true;
                 signals::go_on(self.child.id());
             }
-            (Some(Change::GoneOn), _) => self.stopped = false,
+            (Some(Change::Continued), _) => self.stopped = false,
             (Some(Change::Ended), _) => self.program_ended()?,
             (None, false) => {}
         }

@@ -1,9 +1,8 @@
-//! The recorder on disk: the libraries that the build embedded into this command
-//! are unpacked under names that contain their hash, and verified before every
-//! use. Whoever could replace it would run code in every recorded program, so
-//! neither the file nor its folder may be writable by anybody else.
-//!
-//! Building it is `build.rs`'s work, preloading it `exec_program`'s.
+//! The recorder on disk. The build embeds the recorder's libraries into this
+//! command (`build.rs`); here they are unpacked into files whose names contain
+//! their hash, and verified before every use. Whoever replaced such a file would
+//! run code in every recorded program: no other user may be able to write the
+//! file or its folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -24,7 +23,7 @@ pub struct Library {
     bytes: &'static [u8],
     /// SHA-256 of `bytes`, in hexadecimal.
     hash: &'static str,
-    /// How the file's name begins, whatever its version.
+    /// First part of the file's name, the same for all versions.
     prefix: &'static str,
 }
 
@@ -35,21 +34,21 @@ static RECORDER: Library = Library {
     prefix: "liballotrope_recorder",
 };
 
-/// What stands before C++ operators and jemalloc's calls.
-static OPERATORS: Library = Library {
-    bytes: include_bytes!(env!("ALLOTROPE_OPERATORS")),
-    hash: env!("ALLOTROPE_OPERATORS_SHA256"),
+/// The hooks for C++ operators and for jemalloc's own functions.
+static CXX_HOOKS: Library = Library {
+    bytes: include_bytes!(env!("ALLOTROPE_CXX_HOOKS")),
+    hash: env!("ALLOTROPE_CXX_HOOKS_SHA256"),
     prefix: "liballotrope_cxx_hooks",
 };
 
-/// How the names of our libraries begin.
+/// First part of the names of all our libraries.
 const PREFIX: &str = "liballotrope_";
 
 /// A folder that may hold the recorder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Candidate {
     folder: PathBuf,
-    /// The mode that it is made with.
+    /// The mode that it is created with.
     mode: u32,
 }
 
@@ -61,9 +60,9 @@ pub fn provide(given: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// The path of the library with hooks for C++ operators.
+/// The path of the library with the hooks for C++ operators.
 pub fn provide_cxx_hooks() -> Result<PathBuf> {
-    unpack_into_first(&OPERATORS, &candidates())
+    unpack_into_first(&CXX_HOOKS, &candidates())
 }
 
 fn check_given(path: &Path) -> Result<PathBuf> {
@@ -93,8 +92,8 @@ fn is_preloadable(path: &Path) -> bool {
 
 fn candidates() -> Vec<Candidate> {
     let user = rustix::process::geteuid();
-    // Programs that root starts may drop their user id and then load the
-    // library for an image of theirs: it must be readable for them.
+    // A program that root starts may drop its user id and exec another one,
+    // which loads the library: any user must be able to read it.
     let mode = if user.is_root() { 0o755 } else { 0o700 };
     let in_environment = |name: &str| {
         let path = PathBuf::from(std::env::var_os(name)?);
@@ -144,7 +143,7 @@ fn unpack(library: &Library, candidate: &Candidate) -> Result<PathBuf> {
         .recursive(true)
         .mode(candidate.mode)
         .create(folder)
-        .context("cannot be made")?;
+        .context("cannot be created")?;
     check_folder(folder)?;
     let path = folder.join(format!("{}-{}.so", library.prefix, &library.hash[..16]));
     if verify(library, &path).is_ok() {
@@ -182,7 +181,7 @@ fn check_owner(metadata: &fs::Metadata) -> Result<()> {
     Ok(())
 }
 
-/// Whether the file is what the build embedded, and nobody else's.
+/// Fails unless the file has the embedded bytes and belongs to this user.
 fn verify(library: &Library, path: &Path) -> Result<()> {
     let mut file = OpenOptions::new()
         .read(true)
@@ -197,8 +196,8 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
     (&mut file)
         .take(library.bytes.len() as u64)
         .read_to_end(&mut bytes)?;
-    // The name's hash tells versions apart; what is loaded must be the same to
-    // the byte, which is cheaper to see by comparing than by hashing.
+    // The hash in the name distinguishes versions. Comparing all bytes is
+    // cheaper than hashing them.
     if bytes != library.bytes {
         bail!(
             "{} is not the recorder that it is named after",
@@ -208,27 +207,28 @@ fn verify(library: &Library, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Written under a name of its own, then renamed: another run may do the same
-/// now, and a half-written library must never be loaded.
+/// Writes the library under a random name and renames it: another process may do
+/// the same at this moment, and nobody must load a half-written library.
 fn write(library: &Library, folder: &Path, path: &Path) -> io::Result<()> {
-    // Whatever the umask would take away.
+    // The mode does not depend on the umask.
     let mut file = NewFile::in_folder(folder)?.with_mode(0o755);
     file.write_all(library.bytes)?;
     file.finish(path)
 }
 
-/// `LD_PRELOAD` for a program to be recorded: the recorder first, for behind
-/// another library it sees nothing, the hooks for operators if they are needed,
-/// then the user's own list, free of the recorder of a recording around this one.
+/// The value of `LD_PRELOAD` for a program to record: the recorder first, since
+/// an allocator before it would hide all calls; the hooks for C++ operators if
+/// they are needed; then the user's own list, without the recorder of an outer
+/// recording.
 pub fn preload_list(
     recorder: &Path,
-    operators: Option<&Path>,
+    cxx_hooks: Option<&Path>,
     users: Option<&OsStr>,
 ) -> std::ffi::OsString {
     let mut list = recorder.as_os_str().to_owned();
-    if let Some(operators) = operators {
+    if let Some(cxx_hooks) = cxx_hooks {
         list.push(":");
-        list.push(operators);
+        list.push(cxx_hooks);
     }
     for entry in users
         .unwrap_or_default()
@@ -325,9 +325,9 @@ mod tests {
             preload_list(Path::new("/r.so"), None, Some(users)),
             "/r.so:liba.so:libb.so"
         );
-        let operators = Some(Path::new("/o.so"));
+        let cxx_hooks = Some(Path::new("/o.so"));
         assert_eq!(
-            preload_list(Path::new("/r.so"), operators, Some(users)),
+            preload_list(Path::new("/r.so"), cxx_hooks, Some(users)),
             "/r.so:/o.so:liba.so:libb.so"
         );
         assert_eq!(preload_list(Path::new("/r.so"), None, None), "/r.so");

@@ -56,7 +56,8 @@ pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
     print(&page)
 }
 
-/// Made in a folder of our own: clap_mangen follows what links it meets.
+/// Writes the pages into a private folder first: clap_mangen follows symbolic
+/// links in the folder that it writes into.
 fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
     let made = tempfile::tempdir()?;
     clap_mangen::generate_to(command, made.path())?;
@@ -67,7 +68,8 @@ fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The commands that processes of ours call each other by are nobody's to type.
+/// The command line without the hidden subcommands, by which Allotrope's own
+/// processes start each other.
 fn without_hidden() -> clap::Command {
     let whole = CommandLine::command();
     let shown: Vec<_> = whole

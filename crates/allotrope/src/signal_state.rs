@@ -1,9 +1,9 @@
-//! How signals were to be treated when this command was started. The recorded
-//! program must find the same: systemd, for one, starts services with
-//! `SIGPIPE` ignored, and nohup(1) ignores `SIGHUP`.
+//! The signals that were ignored and blocked when this command was started. The
+//! recorded program must start with the same: systemd, for one, starts services
+//! with `SIGPIPE` ignored, and nohup(1) ignores `SIGHUP`.
 //!
-//! Rust's run-time system ignores `SIGPIPE` before `main`, so that the state
-//! has to be read before it. `exec_program` restores it.
+//! Rust's runtime ignores `SIGPIPE` before `main`, so that a constructor has to
+//! read the state. `exec_program` restores it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,8 +36,8 @@ pub fn blocked() -> Signals {
     Signals(BLOCKED.load(Ordering::Relaxed))
 }
 
-// glibc is ready for everything when it calls an executable's constructors, and
-// only files are read here; nothing of the standard library that `main` sets up.
+// A constructor of an executable may use all of glibc. This one reads a file
+// and uses nothing that Rust's runtime sets up before `main`.
 #[ctor::ctor(unsafe)]
 fn read() {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else {

@@ -1,5 +1,5 @@
-//! What the command prints for its reader. A reader that has read enough (`|
-//! head`) ends the printing quietly; anything else that stops it is a failure.
+//! Printing to the standard output. A reader that closes its end of the pipe
+//! (`| head`) ends the printing without an error; any other error is a failure.
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
 
@@ -8,14 +8,14 @@ use rustix::io::Errno;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
 
-/// The standard output without what [`StdoutLock`] does for lines: it looks for the
-/// last newline in all that it is given, which for JSON is one long line.
+/// The standard output without the line buffer of [`StdoutLock`], which searches
+/// all bytes for the last newline: JSON is one long line.
 struct Unbuffered(StdoutLock<'static>);
 
 impl Write for Unbuffered {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match rustix::io::write(&self.0, bytes) {
-            // There is nobody to read it, which is no failure for `StdoutLock` either.
+            // The stream is closed. `StdoutLock` ignores that as well.
             Err(Errno::BADF) => Ok(bytes.len()),
             written => Ok(written?),
         }
@@ -26,15 +26,15 @@ impl Write for Unbuffered {
     }
 }
 
-/// Lets `write` print.
+/// Calls `write` with a buffered standard output.
 pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut output = Unbuffered(io::stdout().lock());
-    // What was printed otherwise comes first.
+    // What was printed through `print!` comes first.
     let _ = output.flush();
     let mut output = BufWriter::new(output);
     match write(&mut output).and_then(|()| output.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-            // What is still in the buffer is not to be tried again.
+            // Dropping the writer would write the rest of its buffer.
             let _ = output.into_parts();
             Ok(())
         }

@@ -1,13 +1,12 @@
-//! The trace's place. Its default name holds the program's process id, which
-//! is not known before the program runs, and the collector must be ready by
-//! then. So the file begins under a random hidden name (`.allotrope-….partial`)
-//! in the folder where it will lie, and gets its name as soon as the
-//! program has started: long before anything can happen to the recording, and
-//! not before it is certain that there is one. What fails earlier leaves
-//! nothing behind and destroys no earlier trace.
+//! The trace file: its name, and when it gets it. The default name contains the
+//! program's process id, which is unknown until the program runs, and the
+//! collector must be ready before that. So the file begins under a random hidden
+//! name (`.allotrope-….partial`) in its final folder and is renamed as soon as
+//! the program has started. A failure before that leaves no file behind and
+//! replaces no earlier trace.
 //!
 //! Until the trace is complete only its owner can read it. A file that is no
-//! trace is replaced only if the user insists.
+//! trace is replaced only with `--force`.
 
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
@@ -28,17 +27,17 @@ pub struct OutputFile {
     folder: PathBuf,
     /// The name that the user gave.
     given: Option<PathBuf>,
-    /// Where the file began.
+    /// The hidden name.
     partial: PathBuf,
-    /// Until it has its name.
+    /// The file, until it is renamed.
     file: Option<NewFile>,
     published: Option<PathBuf>,
-    /// Whatever is there may be replaced.
+    /// Any regular file may be replaced.
     force: bool,
 }
 
 impl OutputFile {
-    /// Makes the file, empty.
+    /// Creates the file, empty.
     pub fn create(given: Option<&Path>, force: bool) -> Result<Self> {
         let target = given.map(|given| replaceable(given, force)).transpose()?;
         let given = target.as_ref().map(|target| target.path().to_owned());
@@ -68,12 +67,12 @@ impl OutputFile {
         })
     }
 
-    /// Where the collector is to write.
+    /// The path to which the collector writes.
     pub fn partial(&self) -> &Path {
         &self.partial
     }
 
-    /// What tells the file from any other of its name.
+    /// The file's identity: the collector writes into no other file of that name.
     pub fn made(&self) -> Result<Option<MadeFile>> {
         let Some(file) = &self.file else {
             return Ok(None);
@@ -103,7 +102,7 @@ impl OutputFile {
             Some(name) => self.folder.join(name),
             None => path.clone(),
         };
-        // What was there when the recording began may be another file by now.
+        // Another file may have appeared there since the recording began.
         let named = match replaceable(&place, self.force) {
             Ok(_) => file
                 .name(&place)
@@ -115,7 +114,7 @@ impl OutputFile {
             self.published = Some(path);
             return Ok(());
         };
-        // The recording goes on; it is not to be deleted with this.
+        // The recording continues: dropping `file` must not delete it.
         file.keep().context("cannot keep the trace")?;
         self.published = Some(self.partial.clone());
         Err(error.context(format!(
@@ -130,14 +129,14 @@ impl OutputFile {
         self.published.as_deref().unwrap_or(&self.partial)
     }
 
-    /// Takes a file away in which nothing was recorded.
+    /// Deletes a file in which nothing was recorded.
     pub fn remove(&mut self) {
         let _ = fs::remove_file(self.path());
     }
 }
 
-/// The file that is meant, if a trace may be written there: nothing, an empty
-/// file, or an earlier trace; anything in a regular file if the user insists.
+/// The target of a path, if a trace may be written there: no file yet, an empty
+/// file or an earlier trace; with `force` any regular file.
 pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
     let target = Target::of(given)
         .with_context(|| format!("the trace cannot be written to {}", shown_path(given)))?;

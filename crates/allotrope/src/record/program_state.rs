@@ -1,36 +1,36 @@
-//! What the recorded program, a child of this process, does as a job: that it
-//! ended, stopped or was continued, by waitid(2). One thread waits for the next
-//! change and leaves it in place; the launcher's own thread takes it, so that it
-//! knows what came before what. The kernel keeps the latest change only.
+//! State changes of the recorded program, a child of this process: it ended,
+//! stopped or was continued (waitid(2)). One thread waits for a change without
+//! consuming it; the launcher's main thread consumes it, so that it knows the
+//! order of changes and signals. The kernel keeps only the latest change.
 
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitIdStatus, waitid};
 
-/// What a program did.
+/// A state change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It ended, and is left for the launcher to reap, so that its id stays its own
-    /// while signals are passed on to it.
+    /// The program ended. The launcher has not reaped it yet: its process id stays
+    /// valid while signals are forwarded to it.
     Ended,
-    /// It stopped, by this signal. A debugger that holds it does not count.
+    /// This signal stopped it. A stop by a debugger is no change.
     Stopped(i32),
-    /// It goes on after a stop.
-    GoneOn,
+    /// It was continued after a stop.
+    Continued,
 }
 
-/// Returns when there is a change to be taken. `false`: there will be none, for
-/// it has been waited for.
+/// Waits until there is a change to take; `false` if there will be none because
+/// the program was reaped.
 pub fn wait_for_change(pid: u32) -> bool {
     let changes = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
     wait(pid, changes | WaitIdOptions::NOWAIT).is_some()
 }
 
-/// The latest change, if there is one that was not taken yet.
+/// Takes the latest change; `None` if it was taken already.
 pub fn take_change(pid: u32) -> Option<Change> {
     let stops = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
     if let Some(status) = wait(pid, stops | WaitIdOptions::NOHANG) {
         return Some(match status.stopping_signal() {
             Some(signal) => Change::Stopped(signal),
-            None => Change::GoneOn,
+            None => Change::Continued,
         });
     }
     let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(take_change(pid), None);
         for (signal, change) in [
             (Signal::STOP, Change::Stopped(Signal::STOP.as_raw())),
-            (Signal::CONT, Change::GoneOn),
+            (Signal::CONT, Change::Continued),
             (Signal::KILL, Change::Ended),
         ] {
             kill_process(Pid::from_child(&child), signal).unwrap();

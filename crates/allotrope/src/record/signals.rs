@@ -1,7 +1,7 @@
-//! Signals to the launcher process: which are caught, and which of them the
-//! program has to be told of. Those that the terminal makes (Ctrl-C, Ctrl-\)
-//! reach the program by themselves, for it shares the launcher's process group;
-//! those that a process sent to the launcher alone are meant for the program.
+//! Signals to the launcher process: which it catches, and which it forwards to
+//! the program. The terminal sends its signals (Ctrl-C, Ctrl-\) to the whole
+//! process group, so that they reach the program without the launcher; a signal
+//! that a process sends to the launcher alone is meant for the program.
 //!
 //! The launcher stops when the program stops and not by itself, so that a shell
 //! sees one job: a program may ignore Ctrl-Z, or clean up before it stops.
@@ -10,8 +10,8 @@
 //! through. `SIGSTOP` can not be caught: sent to the launcher alone, it stops the
 //! launcher alone.
 //!
-//! Not caught are the signals of faults, and those that were ignored when the
-//! launcher was started (nohup).
+//! The launcher does not catch the signals of faults, nor those that were
+//! ignored when it was started (nohup).
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use crate::signal_state::{self, Signals};
 
-/// What would end the launcher, or is customarily sent to a program.
+/// Signals that would end the launcher, or that people send to programs.
 const CAUGHT: [i32; 14] = [
     number::SIGHUP,
     number::SIGINT,
@@ -47,18 +47,18 @@ const CAUGHT: [i32; 14] = [
     SIGPWR,
 ];
 const SIGPWR: i32 = 30;
-/// Real-time signals that programs can use; glibc keeps 32 and 33.
+/// Real-time signals that programs can use; glibc reserves 32 and 33.
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
-/// What stops a process unless it handles or ignores it.
+/// Signals that stop a process unless it handles or ignores them.
 const STOPPING: [nix::sys::signal::Signal; 3] = [
     nix::sys::signal::Signal::SIGTSTP,
     nix::sys::signal::Signal::SIGTTIN,
     nix::sys::signal::Signal::SIGTTOU,
 ];
-/// More generations than this are not searched for a sender's ancestors.
+/// Most generations that the search for a sender's ancestors visits.
 const GENERATIONS: usize = 1024;
 
-/// A signal that came.
+/// A received signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     /// Its number.
@@ -82,8 +82,8 @@ impl Received {
     }
 }
 
-/// The launcher as a shell's job, which stops and goes on with the program; of the
-/// thread that follows the program.
+/// The launcher as a shell's job, which stops and continues with the program. It
+/// belongs to the thread that handles the program's state changes.
 #[derive(Debug)]
 pub struct Job {
     /// The thread's signal mask before [`catch`].
@@ -93,38 +93,38 @@ pub struct Job {
 }
 
 impl Job {
-    /// From here on the calling thread, and no other, takes `SIGCONT`: when it
-    /// runs on after a stop it knows at once that somebody continued it.
+    /// From here on only the calling thread receives `SIGCONT`: when it runs on
+    /// after a stop it knows at once that somebody continued it.
     pub fn begin(&self) {
         // Fails for a bad argument only; likewise below.
         let _ = SigSet::from(nix::sys::signal::Signal::SIGCONT).thread_unblock();
     }
 
-    /// Whether somebody continued this process and [`Self::was_continued`] has
-    /// not said so yet.
+    /// Whether somebody continued this process since the last
+    /// [`Self::was_continued`].
     pub fn is_continued(&self) -> bool {
         self.continued.load(Ordering::Acquire)
     }
 
-    /// Whether somebody continued this process since this was asked last.
+    /// As [`Self::is_continued`], and clears it.
     pub fn was_continued(&self) -> bool {
         self.continued.swap(false, Ordering::AcqRel)
     }
 
-    /// The program has ended. Lets this process be stopped by itself again, as
-    /// any process is that writes to a terminal in the background.
+    /// The program has ended. Lets the terminal stop this process again, like
+    /// any process that writes to it in the background.
     pub fn end(&self) {
         let _ = self.requests_to_stop.set_mask(&SigSet::empty());
-        // What nobody has read yet was meant for the program. The kernel takes
-        // every pending request to stop back when a process is continued.
+        // Pending requests to stop were meant for the program. The kernel
+        // discards them when a process is continued.
         let _ = kill_process(rustix::process::getpid(), Signal::CONT);
         let _ = self.mask.thread_set_mask();
     }
 }
 
-/// Catches the signals and gives each to `received`, in threads of their own,
+/// Catches the signals and calls `received` with each, in threads of its own,
 /// until `unprotected` is set: from then on a request to end ends this process.
-/// To be called before there are other threads.
+/// Must be called before other threads are started.
 pub fn catch(
     ignored: Signals,
     unprotected: Arc<AtomicBool>,
@@ -167,7 +167,7 @@ fn read_requests_to_stop(
 }
 
 fn from_information(information: &siginfo) -> Received {
-    // Positive codes are the kernel's (sigaction(2)).
+    // The kernel's own codes are positive (sigaction(2)).
     let sent = information.ssi_code <= 0;
     Received {
         signal: information.ssi_signo.cast_signed(),
@@ -175,9 +175,9 @@ fn from_information(information: &siginfo) -> Received {
     }
 }
 
-/// Stops this process by the signal that stopped another, so that its parent is
-/// told the same; returns when it goes on. A `SIGCONT` that comes in between
-/// takes the stop back. In an orphaned process group only `SIGSTOP` stops.
+/// Stops this process by the signal that stopped the program, so that its parent
+/// sees the same; returns when it is continued. A `SIGCONT` that arrives in
+/// between cancels the stop. In an orphaned process group only `SIGSTOP` stops.
 pub fn stop_like(signal: i32) {
     let Ok(signal) = nix::sys::signal::Signal::try_from(signal) else {
         return;
@@ -186,7 +186,7 @@ pub fn stop_like(signal: i32) {
         let _ = raise(nix::sys::signal::Signal::SIGSTOP);
         return;
     }
-    // Where it is blocked it waits for this thread to let it through.
+    // The signal is blocked: it stays pending until this thread unblocks it.
     let _ = raise(signal);
     let alone = SigSet::from(signal);
     if let Ok(before) = alone.thread_swap_mask(SigmaskHow::SIG_UNBLOCK) {
@@ -204,7 +204,7 @@ fn catch_others(
         .chain(REAL_TIME)
         .filter(|signal| !ignored.contains(*signal));
     let mut signals = SignalsInfo::<WithOrigin>::new(caught)?;
-    // With SIGCHLD ignored a child's status could not be had.
+    // With SIGCHLD ignored the kernel would discard the child's status.
     signals.add_signal(number::SIGCHLD)?;
     std::thread::Builder::new()
         .name("signals".into())
@@ -231,8 +231,8 @@ fn from_origin(origin: &Origin) -> Received {
     }
 }
 
-/// Passes a signal on to the program, if it is meant for it and did not reach
-/// it already. The program must not have been waited for yet.
+/// Forwards a signal to the program if it is meant for it and did not reach it
+/// already. The program must not have been reaped.
 pub fn pass_on(received: Received, program: u32) {
     let Some(sender) = received.sender else {
         return;
@@ -240,7 +240,7 @@ pub fn pass_on(received: Received, program: u32) {
     let Ok(program) = i32::try_from(program) else {
         return;
     };
-    // What the program sends to its own process group has reached it.
+    // A signal that the program sent to its own process group reached it.
     if descends_from(sender, program) {
         return;
     }
@@ -254,15 +254,15 @@ pub fn pass_on(received: Received, program: u32) {
     }
 }
 
-/// Continues the stopped program, which must not have been waited for yet.
+/// Continues the stopped program, which must not have been reaped.
 pub fn go_on(program: u32) {
     if let Some(program) = i32::try_from(program).ok().and_then(Pid::from_raw) {
         let _ = kill_process(program, Signal::CONT);
     }
 }
 
-/// rustix sends no signal that has no name; a shell does. Its `kill` is a
-/// builtin, and this happens hardly ever.
+/// rustix sends no signal without a name. The shell's builtin `kill` does; such
+/// signals are rare.
 fn send_real_time(signal: i32, program: Pid) {
     let pid = program.as_raw_nonzero();
     let _ = Command::new("/bin/sh")

@@ -1,6 +1,6 @@
-//! What `record` says at its end: what the program did by its trace, what is
-//! missing, and the command to run next. All of it goes to stderr, for stdout
-//! is the program's.
+//! The summary at the end of `record`: the totals of the trace, what is missing
+//! from it, and the command to run next. It goes to stderr, since stdout belongs
+//! to the program.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::message;
 use crate::progress::Progress;
 use crate::trace;
 
-/// More warnings than this are for the report.
+/// Most warnings in the summary; the report shows all.
 const MAX_WARNINGS: usize = 10;
 
-/// Why a recording without a single image has none.
+/// Why a recording has no process image.
 pub fn nothing_recorded(done: &Done) -> anyhow::Error {
     match done.unrecorded.first() {
         Some(image) => anyhow!(
@@ -41,7 +41,7 @@ pub fn print(path: &Path, done: &Done, progress: &Progress) {
         trace::open(path).and_then(|mut trace| trace::profile(path, &mut trace, progress));
     match profile {
         Ok(profile) => eprint!("{}", summary(path, done, &profile)),
-        // The recording is as good as it is; only reading it back failed.
+        // The recording itself succeeded; only reading it back failed.
         Err(failure) => message::say(format_args!(
             "the trace was written, but cannot be summed up: {:#}",
             failure.error
@@ -120,7 +120,7 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     text
 }
 
-/// The largest peak of a process, and when it was by that process's clock.
+/// The largest peak of a process and its time by that process's clock.
 fn peak(profile: &Profile) -> Option<String> {
     let process = profile
         .processes
