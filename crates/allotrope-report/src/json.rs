@@ -4,23 +4,21 @@
 //! figures and the sites of a recording that only counted. Such a recording has
 //! `threads` and `entries` for each process.
 //!
-//! `cut` is there only if the trace could not be read to its end, and says in a
-//! sentence where that part ends, why, and how much is missing.
+//! `cut` is present only if the trace could not be read to its end: a sentence
+//! with the position, the reason and the amount that is missing.
 //!
 //! A stable contract: no field is renamed, removed or given another meaning
-//! without a new format number; fields may be added. Sites, of which there may be
-//! very many, are written by `json_sites`.
+//! without a new format number; fields may be added.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use allotrope_profile::{Frame, Process, Profile, Totals};
+use allotrope_profile::{Frame, Metric, Process, Profile, Site, Totals};
 use allotrope_text::text_of_os;
 use allotrope_trace::model::Exit;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-use crate::json_sites::{self, Digits};
 use crate::json_windows::WindowForm;
 use crate::signal::signal_name;
 use crate::source_lines::SourceLines;
@@ -37,11 +35,10 @@ pub fn write(
     out.write_all(b"{\"format\":\"allotrope-report/1\",\"frames\":")?;
     allotrope_text::to_json_writer(&mut out, &Frames(profile, source))?;
     out.write_all(b",\"processes\":[")?;
-    let digits = Digits::of(profile);
     let mut separator = "";
     for process in &profile.processes {
         out.write_all(separator.as_bytes())?;
-        write_process(process, profile.is_counts_only(), &digits, &mut out)?;
+        write_process(process, profile.is_counts_only(), &mut out)?;
         separator = ",";
     }
     out.write_all(b"]")?;
@@ -53,12 +50,7 @@ pub fn write(
     out.flush()
 }
 
-fn write_process(
-    process: &Process,
-    counts_only: bool,
-    digits: &Digits,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write_process(process: &Process, counts_only: bool, out: &mut dyn Write) -> io::Result<()> {
     let mut head = Vec::new();
     allotrope_text::to_json_writer(&mut head, &process_form(process, counts_only))?;
     if counts_only {
@@ -68,13 +60,45 @@ fn write_process(
     head.pop();
     out.write_all(&head)?;
     out.write_all(b",\"sites\":[")?;
-    json_sites::write(&process.sites, digits, out)?;
+    write_sites(&process.sites, out)?;
     out.write_all(b"]}")
 }
 
+/// Writes the sites with commas between them. There may be hundreds of thousands
+/// of them, with ten million frames in their stacks: they are serialized into
+/// memory, so that `out` receives large pieces and not every number.
+fn write_sites(sites: &[Site], out: &mut dyn Write) -> io::Result<()> {
+    const PIECE_BYTES: usize = 64 << 10;
+    let mut text = Vec::new();
+    for (index, site) in sites.iter().enumerate() {
+        if index > 0 {
+            text.push(b',');
+        }
+        serde_json::to_writer(&mut text, &SiteForm(site))?;
+        if text.len() >= PIECE_BYTES {
+            out.write_all(&text)?;
+            text.clear();
+        }
+    }
+    out.write_all(&text)
+}
+
+/// The metrics of a site, in the order of its fields.
+const SITE_METRICS: [Metric; 7] = [
+    Metric::Allocations,
+    Metric::Bytes,
+    Metric::Temporary,
+    Metric::LeakedAllocations,
+    Metric::LeakedBytes,
+    Metric::PeakBytes,
+    Metric::PeakAllocations,
+];
+
+struct SiteForm<'a>(&'a Site);
+
 struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
 
-/// And whether calls were only counted.
+/// The windows of a process; the flag: calls were only counted.
 struct Windows<'a>(&'a Process, bool);
 
 struct ExitForm(Exit);
@@ -116,7 +140,7 @@ struct ProcessForm<'a> {
     counted: Option<CountedForm<'a>>,
 }
 
-/// What is told of a recording that only counted.
+/// The part of a recording that only counted.
 #[derive(Serialize)]
 struct CountedForm<'a> {
     /// Null: there are none.
@@ -157,6 +181,20 @@ struct TotalsForm {
     inherited_allocations: Option<u64>,
     inherited_bytes: Option<u64>,
     inherited_deallocations: Option<u64>,
+}
+
+impl Serialize for SiteForm<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(site) = self;
+        let metrics = site.metrics();
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("stack", &*site.stack)?;
+        for metric in SITE_METRICS {
+            map.serialize_entry(metric.key(), &metrics[metric as usize])?;
+        }
+        map.serialize_entry("lifetime_mean_us", &site.lifetimes.mean_us())?;
+        map.end()
+    }
 }
 
 impl Serialize for Frames<'_> {

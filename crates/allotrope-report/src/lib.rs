@@ -2,13 +2,12 @@
 //!
 //! [`json::write`] is a stable contract: its fields and their meaning do not
 //! change within a format number. [`text`] is for people and changes when it
-//! can be made clearer; do not parse it. Neither reads traces nor knows about
-//! command lines and terminals: width and colour are told.
+//! can be made clearer; do not parse it. The caller reads the trace, and passes the
+//! width and whether to use colours.
 #![forbid(unsafe_code)]
 
 pub mod diff;
 pub mod json;
-mod json_sites;
 mod json_windows;
 pub mod numbers;
 mod selection;
@@ -19,7 +18,7 @@ mod style;
 pub mod text;
 mod warnings;
 
-pub use selection::{Blocks, LISTED, sites_alike};
+pub use selection::{Blocks, LISTED, sites_of_row};
 pub use signal::signal_name;
 pub use source_lines::SourceLines;
 pub use style::Style;

@@ -1,5 +1,5 @@
-//! Which sites a text shows, what of them counts, and which of them read alike
-//! and are shown as one.
+//! Selects the sites that a text shows and merges those that would read the
+//! same into one row.
 
 use allotrope_diff::Glue;
 use allotrope_profile::{Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
@@ -90,10 +90,10 @@ impl Figures {
     }
 }
 
-/// Sites of one process that read alike.
+/// A row of a list: sites of one process that read the same.
 pub(crate) struct Row<'a> {
     pub process: &'a Process,
-    /// The first has the smallest number, which stands for all.
+    /// In order of their numbers; the row shows the first one's.
     pub sites: Vec<&'a Site>,
     /// The frames that are shown.
     pub stack: &'a [u32],
@@ -106,21 +106,23 @@ impl Row<'_> {
     }
 }
 
-/// What is known of every frame before sites are looked at.
-struct Reading<'a> {
+/// Properties of every frame, computed once: whether it is glue, and numbers by
+/// which stacks are compared.
+struct FrameTable<'a> {
     profile: &'a Profile,
     glue: Vec<bool>,
-    /// Frames with the same number read alike as headline, or as caller.
+    /// By frame: frames with equal numbers read the same as a headline, …
     headline: Vec<u32>,
+    /// … and as a caller.
     caller: Vec<u32>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> FrameTable<'a> {
     fn new(profile: &'a Profile) -> Self {
         let glue = Glue::default();
         let mut headlines = FxHashMap::default();
         let mut callers = FxHashMap::default();
-        let mut reading = Self {
+        let mut table = Self {
             profile,
             glue: Vec::new(),
             headline: Vec::new(),
@@ -128,18 +130,16 @@ impl<'a> Reading<'a> {
         };
         for frame in &profile.frames {
             let glue = glue.has_function(&profile.module_name(frame), &frame.function);
-            reading.glue.push(glue);
+            table.glue.push(glue);
             let next = headlines.len() as u32;
-            let place = (&frame.function, &frame.file, frame.line, frame.module);
-            reading
-                .headline
-                .push(*headlines.entry(place).or_insert(next));
+            let line = (&frame.function, &frame.file, frame.line, frame.module);
+            table.headline.push(*headlines.entry(line).or_insert(next));
             let next = callers.len() as u32;
-            reading
+            table
                 .caller
                 .push(*callers.entry(&frame.function).or_insert(next));
         }
-        reading
+        table
     }
 
     /// The stack without the glue at its inner end; whole if it is all glue.
@@ -152,7 +152,8 @@ impl<'a> Reading<'a> {
         &stack[hidden..]
     }
 
-    fn alike(&self, shown: &[u32]) -> Box<[u32]> {
+    /// The key of a shown stack: stacks with equal keys read the same.
+    fn key(&self, shown: &[u32]) -> Box<[u32]> {
         let number = |of: &[u32], frame: u32| of.get(frame as usize).copied().unwrap_or(u32::MAX);
         let head = shown.iter().take(1).map(|&f| number(&self.headline, f));
         let callers = shown.iter().skip(1).map(|&f| number(&self.caller, f));
@@ -173,21 +174,21 @@ impl<'a> Reading<'a> {
 
 /// The rows that the options ask for, in order of their numbers.
 pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'a>> {
-    let reading = Reading::new(profile);
+    let table = FrameTable::new(profile);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for process in processes(profile, options) {
-        let mut alike: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
+        let mut by_key: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
         for site in &process.sites {
             let pattern = options.filter.as_deref();
-            if pattern.is_some_and(|pattern| !reading.matches(&site.stack, pattern)) {
+            if pattern.is_some_and(|pattern| !table.matches(&site.stack, pattern)) {
                 continue;
             }
             let figures = Figures::of(site, options.blocks);
             if figures.value(Metric::Allocations) == 0 {
                 continue;
             }
-            let stack = reading.shown(&site.stack, options.all_frames);
-            let row = *alike.entry(reading.alike(stack)).or_insert(rows.len());
+            let stack = table.shown(&site.stack, options.all_frames);
+            let row = *by_key.entry(table.key(stack)).or_insert(rows.len());
             match rows.get_mut(row) {
                 Some(row) => {
                     row.figures.add(&figures);
@@ -224,9 +225,9 @@ pub(crate) fn sum(rows: &[Row<'_>]) -> Figures {
     sum
 }
 
-/// The sites (image, stack id) that a text shows under this number: those that
-/// read like the one that has it. Empty if there is none.
-pub fn sites_alike(profile: &Profile, number: u32, all_frames: bool) -> Vec<(ImageId, StackId)> {
+/// The sites (image, stack id) of the row that has this number; empty if no site
+/// has it.
+pub fn sites_of_row(profile: &Profile, number: u32, all_frames: bool) -> Vec<(ImageId, StackId)> {
     let Some(row) = row_of(profile, number, all_frames) else {
         return Vec::new();
     };

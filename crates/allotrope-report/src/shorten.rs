@@ -1,8 +1,8 @@
-//! Makes names, paths and stacks fit a number of columns, and keeps what a
-//! program was called from steering the reader's terminal.
+//! Shortens names, paths and stacks to a number of columns and escapes control
+//! characters in them, so that a hostile name cannot control the terminal.
 
-/// The text as it may be shown within a line: a name comes from a file that
-/// anybody may have written.
+/// The text with control characters escaped: names come from files that anybody
+/// may have written.
 pub(crate) fn clean(text: &str) -> String {
     allotrope_text::shown(text).into_owned()
 }
@@ -12,8 +12,8 @@ pub(crate) fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// A function's name in at most `room` columns: first the template arguments
-/// go, the outermost ones last, then the middle.
+/// A function's name in at most `room` columns: template arguments are left out
+/// first, the most deeply nested ones before the outer ones, then the middle.
 pub(crate) fn name(function: &str, room: usize) -> String {
     let function = clean(function);
     if columns(&function) <= room {
@@ -28,7 +28,7 @@ pub(crate) fn name(function: &str, room: usize) -> String {
     middle(&collapse(&function, 1), room)
 }
 
-/// A path in at most `room` columns: its end says most.
+/// A path in at most `room` columns: its start is left out.
 pub(crate) fn path(path: &str, room: usize) -> String {
     let path = clean(path);
     let length = columns(&path);
@@ -36,14 +36,14 @@ pub(crate) fn path(path: &str, room: usize) -> String {
         return path;
     }
     let tail: String = path.chars().skip(length + 1 - room.max(1)).collect();
-    // From a folder's name on, where that costs little.
+    // Begins with a whole folder name if that drops less than half.
     match tail.find('/') {
         Some(slash) if slash < tail.len() / 2 => format!("…{}", &tail[slash..]),
         _ => format!("…{tail}"),
     }
 }
 
-/// The text with its end left out.
+/// The text, its end left out if it does not fit.
 pub(crate) fn start(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -52,7 +52,7 @@ pub(crate) fn start(text: &str, room: usize) -> String {
     format!("{head}…")
 }
 
-/// The text with its end left out.
+/// As [`start`], without blanks before the ellipsis.
 pub(crate) fn end(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -61,7 +61,7 @@ pub(crate) fn end(text: &str, room: usize) -> String {
     format!("{}…", head.trim_end())
 }
 
-/// The text with its middle left out.
+/// The text, its middle left out if it does not fit.
 pub(crate) fn middle(text: &str, room: usize) -> String {
     let length = columns(text);
     if length <= room {
@@ -74,8 +74,8 @@ pub(crate) fn middle(text: &str, room: usize) -> String {
     format!("{head}…{tail}")
 }
 
-/// Template arguments nested `depth` deep or deeper made `<…>`. The brackets of
-/// operators and arrows are none.
+/// Replaces template arguments at nesting depth `depth` and deeper by `<…>`.
+/// Brackets in operators and arrows do not count.
 fn collapse(function: &str, depth: usize) -> String {
     let mut out = String::with_capacity(function.len());
     let mut open = 0_usize;
@@ -105,8 +105,7 @@ fn collapse(function: &str, depth: usize) -> String {
     if open == 0 { out } else { function.to_owned() }
 }
 
-/// Whether the character goes on with an operator's name at the end of what was
-/// read. (Demanglers put a space between `operator<` and template arguments.)
+/// Whether `next` continues an operator's name at the end of `read`. (Demanglers put a space between `operator<` and template arguments.)
 fn continues_operator(read: &str, next: char) -> bool {
     const NAMES: [&str; 5] = ["<=>", "<<=", ">>=", "->*", "<="];
     let word = read.trim_end_matches(['<', '>', '=', '-']);
@@ -115,8 +114,8 @@ fn continues_operator(read: &str, next: char) -> bool {
     word.ends_with("operator") && NAMES.iter().any(|known| known.starts_with(&name))
 }
 
-/// A line of callers in at most `room` columns: as many as fit from the
-/// innermost on, then the outermost.
+/// A line of callers in at most `room` columns: the innermost ones that fit,
+/// then the outermost.
 pub(crate) fn callers(names: &[&str], room: usize) -> String {
     const ARROW: &str = "← ";
     const LONGEST: usize = 48;

@@ -1,6 +1,6 @@
-//! Lines of source code, read from where the debug information says they are,
-//! or from where somebody says they are now. What is not at hand is remembered,
-//! so that it can be said once.
+//! Lines of source code. Files are read from the paths of the debug information,
+//! or from other folders that the user names. Files that are missing, or newer
+//! than the recording, are collected for one warning each.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -21,12 +21,12 @@ const MOST_BYTES_IN_ALL: u64 = 512 << 20;
 /// Characters of a line that are kept.
 const MOST_COLUMNS: usize = 400;
 
-/// Where source files are, and those that were read.
+/// The source files that were read, and where to find others.
 #[derive(Debug, Default)]
 pub struct SourceLines {
-    /// A path that begins with the first is below the second.
+    /// Path prefixes and the folders that replace them, longest prefix first.
     moved: Vec<(PathBuf, PathBuf)>,
-    /// When the program ran: a file that was written later may differ.
+    /// When the program ran: a file modified later may differ.
     recorded: Option<SystemTime>,
     state: RefCell<State>,
 }
@@ -40,9 +40,8 @@ struct State {
 }
 
 impl SourceLines {
-    /// Source files where the debug information says they are; a path that
-    /// begins with the first of a pair is sought below the second (the longest
-    /// such pair counts). `recorded`: when the program ran.
+    /// `moved`: pairs of a path prefix and the folder that replaces it; the
+    /// longest matching prefix counts. `recorded`: when the program ran.
     pub fn new(mut moved: Vec<(PathBuf, PathBuf)>, recorded: Option<SystemTime>) -> Self {
         moved.sort_by_key(|(from, _)| std::cmp::Reverse(from.as_os_str().len()));
         Self {
@@ -52,8 +51,8 @@ impl SourceLines {
         }
     }
 
-    /// The frame's line of code without the blanks around it; `None` where it
-    /// is not at hand.
+    /// The frame's line of code, trimmed; `None` if the file or the line is
+    /// missing.
     pub fn line(&self, frame: &Frame) -> Option<String> {
         if frame.file.is_empty() || frame.line == 0 {
             return None;
@@ -66,7 +65,7 @@ impl SourceLines {
         let text = state.files.get(&frame.file)?.as_ref()?;
         let line = text.lines().nth(frame.line as usize - 1)?.trim();
         let line: String = line.chars().take(MOST_COLUMNS).collect();
-        // Tabs and what a terminal would take for a command.
+        // Replaces tabs and escapes control characters.
         let line = clean(&line.replace('\t', " "));
         (!line.is_empty()).then_some(line)
     }
@@ -80,7 +79,7 @@ impl SourceLines {
     }
 
     fn text(&self, file: &str, state: &mut State) -> Option<String> {
-        let path = self.place(Path::new(file));
+        let path = self.current_path(Path::new(file));
         let opened = allotrope_files::open_regular(&path).ok()?;
         let metadata = opened.metadata().ok()?;
         let room = MOST_BYTES.min(MOST_BYTES_IN_ALL - state.bytes);
@@ -97,15 +96,14 @@ impl SourceLines {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn place(&self, file: &Path) -> PathBuf {
+    fn current_path(&self, file: &Path) -> PathBuf {
         let moved = self.moved.iter();
         let mut moved = moved.filter_map(|(from, to)| Some(to.join(file.strip_prefix(from).ok()?)));
         moved.next().unwrap_or_else(|| file.to_owned())
     }
 
-    /// Sentences on what was asked for and is not at hand, or may not be what
-    /// the program was built from.
-    pub fn remarks(&self) -> Vec<String> {
+    /// Sentences about the files that are missing or newer than the recording.
+    pub fn warnings(&self) -> Vec<String> {
         let state = self.state.borrow();
         let files = |files: &BTreeSet<String>| {
             let first = files.first().map(|file| clean(file))?;
@@ -114,18 +112,18 @@ impl SourceLines {
                 many => format!("{} files, such as {first}", count(many as u64)),
             })
         };
-        let mut remarks = Vec::new();
+        let mut warnings = Vec::new();
         if let Some(files) = files(&state.missing) {
-            remarks.push(format!(
-                "No source at hand of {files}; --source-path PREFIX=DIR says where it is now."
+            warnings.push(format!(
+                "The source of {files} was not found; --source-path PREFIX=DIR names its folder."
             ));
         }
         if let Some(files) = files(&state.newer) {
-            remarks.push(format!(
+            warnings.push(format!(
                 "Written after the recording, so that lines may differ: {files}."
             ));
         }
-        remarks
+        warnings
     }
 }
 
@@ -159,13 +157,13 @@ mod tests {
         assert_eq!(line(&here, &path, 4).as_deref(), Some("last"));
         assert_eq!(line(&here, &path, 5), None);
         assert_eq!(line(&here, &path, 0), None);
-        assert_eq!(here.remarks(), Vec::<String>::new());
+        assert_eq!(here.warnings(), Vec::<String>::new());
 
         let built = Path::new("/build/src/a.c");
         assert_eq!(line(&here, built, 1), None);
         assert_eq!(line(&here, built, 2), None);
-        assert_eq!(here.remarks().len(), 1, "once");
-        assert!(here.remarks()[0].contains("/build/src/a.c"));
+        assert_eq!(here.warnings().len(), 1, "once");
+        assert!(here.warnings()[0].contains("/build/src/a.c"));
         let moved = vec![
             (PathBuf::from("/build"), folder.path().join("elsewhere")),
             (PathBuf::from("/build/src"), folder.path().join("kept")),
@@ -176,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_written_later_is_said() {
+    fn a_file_that_was_written_later_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.c");
         fs::write(&path, "int a;").unwrap();
         let before = SystemTime::now() - Duration::from_secs(60);
         let lines = SourceLines::new(Vec::new(), Some(before));
         assert!(lines.line(&frame(&path, 1)).is_some());
-        assert!(lines.remarks()[0].contains("Written after"));
+        assert!(lines.warnings()[0].contains("Written after"));
     }
 }

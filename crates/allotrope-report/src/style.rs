@@ -1,7 +1,7 @@
-//! How text may look: how wide, and whether in colour. Whoever calls knows the
-//! terminal; this does not ask it.
+//! Width and colours of text. The caller knows the terminal; this file does not
+//! ask it.
 
-/// How text may look.
+/// Width and colours of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Whether ANSI colours may be used.
@@ -19,12 +19,12 @@ impl Default for Style {
     }
 }
 
-/// What a piece of text is.
+/// The role of a piece of text, which has a colour.
 #[derive(Clone, Copy)]
 pub(crate) enum Role {
     Title,
     Function,
-    Place,
+    Location,
     Warning,
 }
 
@@ -41,7 +41,7 @@ impl Style {
         let code = match role {
             Role::Title => "1",
             Role::Function => "36",
-            Role::Place => "2",
+            Role::Location => "2",
             Role::Warning => "33",
         };
         format!("\x1b[{code}m{text}\x1b[0m")

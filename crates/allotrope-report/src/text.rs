@@ -37,10 +37,10 @@ pub enum TreeOrder {
     TopDown,
 }
 
-/// What a text shows.
+/// What a text shows, and its width and colours.
 #[derive(Debug, Clone)]
 pub struct TextOptions {
-    /// How it may look.
+    /// Width and colours.
     pub style: Style,
     /// One list, ranked by this; without, the lists of [`LISTED`].
     pub metric: Option<Metric>,
@@ -48,7 +48,7 @@ pub struct TextOptions {
     pub top: usize,
     /// A call tree in place of lists.
     pub tree: Option<TreeOrder>,
-    /// Branches with less than this share of the whole are summed up.
+    /// Branches with less than this share of the whole are summed up in one line.
     pub least_share: f64,
     /// Only sites with a frame whose function, file or module's file name
     /// contains this text; upper and lower case differ, no character is special.
@@ -57,11 +57,11 @@ pub struct TextOptions {
     pub process: Option<ImageId>,
     /// Which blocks count.
     pub blocks: Blocks,
-    /// The allocator's and the standard libraries' frames too.
+    /// Show frames of allocators and standard libraries, too.
     pub all_frames: bool,
-    /// The profile is that of windows: which, in a line.
+    /// If the profile is that of windows: a line that names them.
     pub window: Option<String>,
-    /// Where lines of code come from, if they are to be shown.
+    /// Reads the lines of code, if they are shown.
     pub source: Option<Rc<SourceLines>>,
 }
 
@@ -110,15 +110,15 @@ pub fn write(profile: &Profile, options: &TextOptions, out: &mut dyn Write) -> i
             lists::write(profile, &rows, metric, many, options, out)?;
         }
     }
-    write_source_remarks(options, out)?;
+    write_source_warnings(options, out)?;
     out.flush()
 }
 
-/// Says once what source was not at hand.
-fn write_source_remarks(options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
-    let remarks = options.source.iter().flat_map(|source| source.remarks());
-    for remark in remarks {
-        let lines = crate::shorten::wrap(&remark, options.style.columns() - 2);
+/// Writes the warnings about source files.
+fn write_source_warnings(options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
+    let warnings = options.source.iter().flat_map(|source| source.warnings());
+    for warning in warnings {
+        let lines = crate::shorten::wrap(&warning, options.style.columns() - 2);
         writeln!(out)?;
         for (index, line) in lines.iter().enumerate() {
             let mark = if index == 0 { "! " } else { "  " };

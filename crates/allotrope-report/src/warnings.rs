@@ -1,4 +1,5 @@
-//! What a reader must know before trusting the figures, in sentences.
+//! Warnings about a profile, in sentences: what limits the meaning of its
+//! figures.
 
 use std::path::Path;
 
@@ -8,8 +9,8 @@ use allotrope_trace::model::LossReason;
 
 use crate::numbers::{count, duration};
 
-/// Every reservation about the profile, the gravest first. One sentence each,
-/// on one line, without colour.
+/// All warnings about the profile, the most serious first: one sentence each, on
+/// one line, without colour.
 pub fn warnings(profile: &Profile) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(cut) = &profile.cut {
@@ -64,8 +65,8 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
     all
 }
 
-/// Which processes waited for the recording, a sentence each: figures are
-/// right, times are too long.
+/// A sentence for each process that waited for the recording: its counts are
+/// exact, its times are too long.
 pub fn waits(profile: &Profile) -> Vec<String> {
     let waited = profile.processes.iter().filter(|process| process.waits > 0);
     let sentence = |process: &Process| {
@@ -84,7 +85,7 @@ pub fn waits(profile: &Profile) -> Vec<String> {
     waited.map(sentence).collect()
 }
 
-/// How often something happened, in words.
+/// `once`, `3 times`.
 pub fn times(number: u64) -> String {
     match number {
         1 => "once".to_owned(),
@@ -167,7 +168,7 @@ fn blocks(number: u64) -> String {
 
 fn reason_text(reason: LossReason) -> &'static str {
     match reason {
-        LossReason::RingFull => "the buffer was full and the recording was told to drop",
+        LossReason::RingFull => "the buffer was full and --on-full drop was given",
         LossReason::NoRing => "there was no buffer for a thread",
         LossReason::CollectorGone => "the recording process was gone",
         LossReason::Corrupt => "a buffer was overwritten by the program",

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use allotrope_profile::{MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
-use allotrope_report::{Blocks, Style, json, sites_alike, text, warnings};
+use allotrope_report::{Blocks, Style, json, sites_of_row, text, warnings};
 use allotrope_trace::model::*;
 
 const APP: u64 = 0x10_0000;
@@ -459,7 +459,7 @@ fn one_site_with_its_single_allocations() {
     let mut out = Vec::new();
     assert!(write_site(&profile, number, &wide(80), &mut out).expect("memory"));
     writeln!(out).expect("memory");
-    let sites = sites_alike(&profile, number, false);
+    let sites = sites_of_row(&profile, number, false);
     let mut list = BlockList::new(&profile, Style::default(), &mut out).expect("memory");
     blocks_of_sites(&trace, &Options::default(), &sites, &mut |block| {
         list.write(block).expect("memory");

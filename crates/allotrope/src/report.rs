@@ -1,6 +1,6 @@
-//! `allotrope report`: what a trace says, as text for people or as JSON. The
-//! layout is `allotrope-report`'s; here it is decided what is shown and how the
-//! terminal is.
+//! `allotrope report`: shows a trace as text or writes it as JSON. This file
+//! maps options to what `allotrope-report` lays out, and asks the terminal for
+//! its width.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use allotrope_text::Shown;
 
 use allotrope_profile::{Metric, Options, Profile, blocks_of_sites};
 use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
-use allotrope_report::{Blocks, SourceLines, Style, json, sites_alike};
+use allotrope_report::{Blocks, SourceLines, Style, json, sites_of_row};
 use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
@@ -161,8 +161,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             .retain(|process| wanted.is_none_or(|id| process.id == id));
         let source = options.source.as_deref();
         standard_output::print(|output| json::write(&profile, source, output))?;
-        for remark in source.iter().flat_map(|source| source.remarks()) {
-            message::say(format_args!("warning: {remark}"));
+        for warning in source.iter().flat_map(|source| source.warnings()) {
+            message::say(format_args!("warning: {warning}"));
         }
         // The process ends: hundreds of thousands of sites need not be given back.
         std::mem::forget(profile);
@@ -303,8 +303,8 @@ fn site(
     options: &TextOptions,
 ) -> Result<(), Failure> {
     let path = &arguments.trace;
-    let alike = sites_alike(profile, number, arguments.all_frames);
-    if alike.is_empty() {
+    let sites = sites_of_row(profile, number, arguments.all_frames);
+    if sites.is_empty() {
         let sentence = anyhow!(
             "there is no site {number} in {}; `allotrope report` shows their numbers",
             path.shown()
@@ -319,7 +319,7 @@ fn site(
         Ok(())
     })?;
     if arguments.events {
-        events(path, trace, profile, options.style, &alike)?;
+        events(path, trace, profile, options.style, &sites)?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! One entry of the comparison as text: what it is, who answers for it, its
-//! figures and its stacks.
+//! One entry of a comparison as text: its kind, its blamed frame, its figures and
+//! its stacks.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use allotrope_diff::{Diff, Entry, EntryStack, Kind};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
-use super::wording::{each, function, kind_word, offset, place, plural, short_place, signed};
+use super::wording::{each, function, kind_word, location, offset, plural, short_location, signed};
 use crate::numbers::count;
 use crate::shorten::{callers, columns, middle, name};
 use crate::style::Role;
 
-/// Columns before everything but an entry's first line.
+/// Indentation of all lines of an entry but the first.
 const INDENT: usize = 6;
 /// Most abbreviated stacks of an entry.
 const MOST: usize = 3;
@@ -68,23 +68,24 @@ pub(super) fn write(
             count(rest.len() as u64),
             signed(sum)
         );
-        writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Place, &text))?;
+        writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Location, &text))?;
     }
     Ok(())
 }
 
-/// Stacks of an entry that read alike once abbreviated: they differ inside
+/// Stacks of an entry that read the same once abbreviated: they differ inside
 /// libraries, or in callers' lines.
 struct Alike {
-    /// Where in the blamed function; empty if that is unknown or said above.
-    place: String,
-    /// The functions, from the user's innermost or the blamed one's caller on.
+    /// The line in the blamed function; empty if it is unknown or printed above.
+    location: String,
+    /// The functions outwards, from the user's innermost one or the caller of the
+    /// blamed one.
     names: Vec<String>,
     /// Whether the first function is the blamed one's caller.
     below_blamed: bool,
     before: u64,
     after: u64,
-    /// Whether these are all there are.
+    /// The list is complete.
     only: bool,
 }
 
@@ -94,14 +95,14 @@ impl Alike {
     }
 }
 
-/// The stacks of an entry by what is shown of them, those that differ most
-/// first.
+/// Groups the stacks of an entry by their abbreviated form; the largest difference
+/// comes first.
 fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
     let blamed = function(frame(diff, entry.blame));
     let mut numbers: HashMap<(String, Vec<String>), usize> = HashMap::new();
     let mut all: Vec<Alike> = Vec::new();
     for stack in &entry.stacks {
-        let place = places(diff, entry, stack, &blamed);
+        let location = locations(diff, entry, stack, &blamed);
         let mut names: Vec<String> = own_frames(diff, entry, stack, options)
             .iter()
             .map(|&index| function(frame(diff, index)))
@@ -111,11 +112,11 @@ fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
             names.remove(0);
         }
         let number = *numbers
-            .entry((place.clone(), names.clone()))
+            .entry((location.clone(), names.clone()))
             .or_insert(all.len());
         if number == all.len() {
             all.push(Alike {
-                place,
+                location,
                 names,
                 below_blamed,
                 before: 0,
@@ -133,7 +134,7 @@ fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
             .iter()
             .all(|stack| stack.frames_before.is_none())
         {
-            only.place.clear();
+            only.location.clear();
         }
     }
     all.sort_by_key(|alike| Reverse(alike.difference().unsigned_abs()));
@@ -149,8 +150,10 @@ fn write_alike(alike: &Alike, options: &DiffTextOptions, out: &mut dyn Write) ->
     if !alike.only {
         head = format!("{} → {}", count(alike.before), count(alike.after));
     }
-    if !alike.place.is_empty() {
-        head = format!("{head} at {}", alike.place).trim_start().to_owned();
+    if !alike.location.is_empty() {
+        head = format!("{head} at {}", alike.location)
+            .trim_start()
+            .to_owned();
     }
     let head = middle(&head, room / 2);
     let gap = if head.is_empty() { "" } else { "  " };
@@ -166,11 +169,11 @@ fn write_alike(alike: &Alike, options: &DiffTextOptions, out: &mut dyn Write) ->
     if head.is_empty() && calls.is_empty() {
         return Ok(());
     }
-    let calls = style.paint(Role::Place, &middle(&calls, room));
+    let calls = style.paint(Role::Location, &middle(&calls, room));
     writeln!(out, "{:INDENT$}{head}{gap}{calls}", "")
 }
 
-/// Writes a moved entry in one line or two: what it was and what it is.
+/// Writes a moved entry in one line or two: its form before and after.
 pub(super) fn write_folded(
     diff: &Diff,
     entry: &Entry,
@@ -185,13 +188,13 @@ pub(super) fn write_folded(
         .saturating_sub(columns(&head) + columns(&tail));
     let text = differing(diff, entry).unwrap_or_else(|| function(frame(diff, entry.blame)));
     if columns(&text) <= room {
-        return writeln!(out, "{head}{text}{}", style.paint(Role::Place, &tail));
+        return writeln!(out, "{head}{text}{}", style.paint(Role::Location, &tail));
     }
     let (was, is) = differing_parts(diff, entry);
     let room = style.columns().saturating_sub(columns(&head));
     let Some(was) = was else {
         let text = middle(&text, room);
-        let tail = style.paint(Role::Place, tail.trim_start());
+        let tail = style.paint(Role::Location, tail.trim_start());
         return writeln!(out, "{head}{text}\n{:INDENT$}{tail}", "");
     };
     writeln!(out, "{head}{}", middle(&was, room))?;
@@ -201,20 +204,20 @@ pub(super) fn write_folded(
         out,
         "{:INDENT$}→ {is}{}",
         "",
-        style.paint(Role::Place, &tail)
+        style.paint(Role::Location, &tail)
     )
 }
 
-/// The figures, the place of the blamed frame, and how sure it is.
+/// The figures, the line of the blamed frame, and the certainty of the match.
 fn facts(diff: &Diff, entry: &Entry, room: usize) -> String {
     let mut facts = vec![format!(
         "{} before, {} after",
         count(entry.before),
         count(entry.after)
     )];
-    let place = place(frame(diff, entry.blame), room / 2);
-    if entry.kind != Kind::Jitter && !place.is_empty() {
-        facts.push(place);
+    let location = location(frame(diff, entry.blame), room / 2);
+    if entry.kind != Kind::Jitter && !location.is_empty() {
+        facts.push(location);
     }
     if entry.stacks.len() > 1 {
         facts.push(plural(entry.stacks.len(), "stack", "stacks"));
@@ -244,11 +247,11 @@ fn differing_parts(diff: &Diff, entry: &Entry) -> (Option<String>, Option<String
     let frames = [differs.before, differs.after].map(|index| index.map(|i| frame(diff, i)));
     match frames {
         [Some(was), Some(is)] if function(was) == function(is) => {
-            let place = |frame| match short_place(frame) {
-                place if place.is_empty() => String::new(),
-                place => format!(" {place}"),
+            let location = |frame| match short_location(frame) {
+                location if location.is_empty() => String::new(),
+                location => format!(" {location}"),
             };
-            let both = [place(was), place(is)];
+            let both = [location(was), location(is)];
             if both[0] == both[1] && was.module != is.module {
                 let of = |frame: &StackFrame| Some(format!("{}`{}", frame.module, function(frame)));
                 return (of(was), of(is));
@@ -295,46 +298,49 @@ fn write_whole(
     for &index in &stack.frames {
         let frame = frame(diff, index);
         let room = style.columns() - INDENT - 2;
-        let place = place(frame, room / 2);
-        let function = name(&function(frame), room.saturating_sub(columns(&place) + 2));
+        let location = location(frame, room / 2);
+        let function = name(
+            &function(frame),
+            room.saturating_sub(columns(&location) + 2),
+        );
         let line = format!(
             "{}  {}",
             style.paint(Role::Function, &function),
-            style.paint(Role::Place, &place)
+            style.paint(Role::Location, &location)
         );
         writeln!(out, "{:INDENT$}  {}", "", line.trim_end())?;
     }
     Ok(())
 }
 
-/// What tells a stack from the others of its entry.
+/// The label that distinguishes a stack from the others of its entry.
 fn stack_head(diff: &Diff, entry: &Entry, stack: &EntryStack, room: usize) -> String {
     let mut head = String::new();
     if entry.stacks.len() > 1 {
         head = format!("{} → {}", count(stack.before), count(stack.after));
     }
-    let places = places(diff, entry, stack, &function(frame(diff, entry.blame)));
-    if !places.is_empty() {
-        head = format!("{head} at {places}").trim_start().to_owned();
+    let found = locations(diff, entry, stack, &function(frame(diff, entry.blame)));
+    if !found.is_empty() {
+        head = format!("{head} at {found}").trim_start().to_owned();
     }
     middle(&head, room)
 }
 
 /// Where in the blamed function a stack is, and where it was if elsewhere;
-/// empty if that is unknown or the entry's only place.
-fn places(diff: &Diff, entry: &Entry, stack: &EntryStack, blamed: &str) -> String {
+/// empty if that is unknown or the entry's only location.
+fn locations(diff: &Diff, entry: &Entry, stack: &EntryStack, blamed: &str) -> String {
     let is_blamed = |index: &&u32| function(frame(diff, **index)) == blamed;
     match &stack.frames_before {
         Some(before) => elsewhere(diff, before, &stack.frames, blamed).unwrap_or_default(),
         None if entry.stacks.len() > 1 => {
             let blamed = stack.frames.iter().find(is_blamed);
-            blamed.map_or_else(String::new, |&index| short_place(frame(diff, index)))
+            blamed.map_or_else(String::new, |&index| short_location(frame(diff, index)))
         }
         None => String::new(),
     }
 }
 
-/// Where a stack that reads alike is at another place: in the blamed function
+/// Where a stack that reads alike is at another location: in the blamed function
 /// if it is there, else in the innermost that differs.
 fn elsewhere(diff: &Diff, before: &[u32], after: &[u32], blamed: &str) -> Option<String> {
     let pairs = || {
@@ -343,7 +349,7 @@ fn elsewhere(diff: &Diff, before: &[u32], after: &[u32], blamed: &str) -> Option
     };
     let of_blamed = pairs().find(|[_, is]| function(is) == blamed);
     let [was, is] = of_blamed.or_else(|| pairs().next())?;
-    let (mut from, mut to) = (short_place(was), short_place(is));
+    let (mut from, mut to) = (short_location(was), short_location(is));
     if from == to {
         (from, to) = (offset(was), offset(is));
     }

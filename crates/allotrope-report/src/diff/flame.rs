@@ -1,10 +1,10 @@
 //! A differential flame graph as SVG.
 //!
-//! The usual ones draw what is there after, so that a stack that vanished has
-//! no width and is not seen. Here a stack is as wide as the larger of its two
-//! figures, every frame says what it was and what it is, and its colour says
-//! whether that is more or less. What was only moved or renamed stands once,
-//! under its name after.
+//! The usual ones draw the stacks after the change, so that a vanished stack has
+//! no width and cannot be seen. Here the larger of its two figures is the width
+//! of a stack; every frame is labelled with both, and coloured by the direction of
+//! the change. A stack that was only moved or renamed is drawn once, under its
+//! name after the change.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -23,7 +23,7 @@ const FINEST: u64 = 4000;
 /// Deeper frames are not drawn.
 const DEEPEST: usize = 1000;
 
-/// A stack: names from the outermost on, and what was counted.
+/// A stack: names from the outermost one inwards, and its two figures.
 struct Line {
     names: Box<[u32]>,
     before: u64,
@@ -53,8 +53,8 @@ impl Names {
     }
 }
 
-/// Writes the graph: the entries, and the stacks of `after` (the runs that were
-/// compared) that are in none of them.
+/// Writes the graph: the entries, and the stacks of `after` (the compared runs)
+/// that belong to no entry.
 pub fn write(diff: &Diff, after: &[StackSet], out: &mut dyn Write) -> io::Result<()> {
     let mut names = Names::default();
     let mut lines = changed(diff, &mut names);
@@ -141,8 +141,8 @@ fn unchanged(diff: &Diff, run: &StackSet, names: &mut Names, lines: &mut Vec<Lin
     }
 }
 
-/// Stacks of the same names become one; the rest is in order, so that what
-/// shares its outer frames stands together.
+/// Merges stacks of equal names and sorts them, so that stacks with common outer
+/// frames are neighbours.
 fn merged(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.names.cmp(&b.names));
     lines.dedup_by(|line, kept| {
@@ -156,7 +156,7 @@ fn merged(mut lines: Vec<Line>) -> Vec<Line> {
     lines
 }
 
-/// Makes folded stacks whose frames say what they were and are.
+/// Makes folded stacks whose frames are labelled with both figures.
 struct Drawing<'a> {
     names: &'a [String],
     whole: u64,

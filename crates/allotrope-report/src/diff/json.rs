@@ -2,10 +2,10 @@
 //!
 //! A stable contract: no field is renamed, removed or given another meaning
 //! without a new number. The differences of the entries sum to `difference`,
-//! so that no threshold applies here; where only some stacks are asked for,
-//! the totals are those of the entries given. An `offset` of 0 may be an
+//! so that no threshold applies here; with a filter, the totals are those of the
+//! entries that match. An `offset` of 0 may be an
 //! unknown one. A stack that is at other offsets or lines after is given twice,
-//! once a side. Entries are written as they come.
+//! once a side. Entries are written one by one.
 
 use std::io::{self, Write};
 
@@ -46,11 +46,11 @@ struct StackForm<'a> {
     stack: &'a [u32],
 }
 
-/// Writes the entries that were asked for, and a newline.
+/// Writes the entries that match the filter, and a newline.
 pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let out: &mut dyn Write = &mut out;
-    let entries = selection.asked_for(diff);
+    let entries = selection.matching(diff);
     let (before, after, difference) = if selection.filter.is_some() {
         let sum = sum(entries.iter().copied());
         (sum.before, sum.after, sum.difference())

@@ -2,8 +2,8 @@
 //! programs, as the sections that `stackdiff` scripts print, and as a flame
 //! graph.
 //!
-//! What is compared and how entries come about is `allotrope-profile`'s; here
-//! it is laid out. Thresholds apply here and nowhere before.
+//! `allotrope-diff` computes the entries; this folder lays them out and applies
+//! thresholds.
 
 mod entry;
 pub mod flame;

@@ -11,14 +11,14 @@ use allotrope_profile::StackFrame;
 use super::selection::Selection;
 use crate::shorten::clean;
 
-/// Frames of a headline: as many as the scripts show.
+/// Frames of a headline, the same number as in the scripts.
 const HEADLINE: usize = 8;
 
-/// Writes the entries that are asked for and large enough.
+/// Writes the entries that match the filter and reach the minimum.
 pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let out: &mut dyn Write = &mut out;
-    let asked_for = selection.asked_for(diff);
+    let asked_for = selection.matching(diff);
     let of = |kind| {
         let entries = asked_for.iter().copied();
         entries.filter(move |entry| entry.kind == kind && selection.shows(entry))

@@ -1,4 +1,4 @@
-//! Which entries of a comparison are shown, and what they add up to.
+//! The entries of a comparison that are shown, and their sums.
 
 use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackSet;
@@ -9,17 +9,17 @@ pub struct Selection {
     /// Only entries with a stack that has a frame that
     /// [matches](allotrope_profile::StackFrame::matches).
     pub filter: Option<String>,
-    /// Only entries whose difference is at least this large. It hides entries
-    /// from people; sums know them all.
+    /// Only entries whose difference is at least this large. Sums include the
+    /// hidden entries.
     pub min: u64,
-    /// Unfold what was only moved or renamed.
+    /// Show the stacks of entries that were only moved or renamed.
     pub expand: bool,
 }
 
-/// What entries add up to.
+/// The sums of some entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many they are.
+    /// Number of entries.
     pub entries: u64,
     /// Their figures before.
     pub before: u64,
@@ -42,7 +42,7 @@ impl Sum {
 
 impl Selection {
     /// The entries that match, large and small, in their order.
-    pub fn asked_for<'a>(&self, diff: &'a Diff) -> Vec<&'a Entry> {
+    pub fn matching<'a>(&self, diff: &'a Diff) -> Vec<&'a Entry> {
         let Some(pattern) = &self.filter else {
             return diff.entries.iter().collect();
         };
@@ -58,16 +58,16 @@ impl Selection {
         diff.entries.iter().filter(in_entry).collect()
     }
 
-    /// By how much the figures of what was asked for rose, chance set aside.
+    /// The sum of the differences of the matching entries, jitter excluded.
     pub fn rise(&self, diff: &Diff) -> i64 {
-        let entries = self.asked_for(diff).into_iter();
+        let entries = self.matching(diff).into_iter();
         entries
             .filter(|entry| entry.kind != Kind::Jitter)
             .map(|entry| entry.difference)
             .sum()
     }
 
-    /// The figure before of everything that was asked for, changed or not.
+    /// The figure before the change of all matching stacks, changed or not.
     pub fn before(&self, diff: &Diff, runs: &[StackSet]) -> u64 {
         let Some(pattern) = &self.filter else {
             return diff.before;
@@ -100,12 +100,12 @@ impl Selection {
     }
 }
 
-/// What the entries of one kind add up to.
+/// The sums of the entries of one kind.
 pub(super) fn sum_of(entries: &[&Entry], kind: Kind) -> Sum {
     sum(entries.iter().copied().filter(|entry| entry.kind == kind))
 }
 
-/// What entries add up to.
+/// The sums of entries.
 pub(super) fn sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> Sum {
     let mut sum = Sum::default();
     entries.for_each(|entry| sum.add(entry));

@@ -1,5 +1,5 @@
-//! The head of the text: what was compared, the totals, and how new, gone and
-//! changed add up to them.
+//! The head of the text: the files, the totals, and a table of new, gone and
+//! changed entries that adds up to the totals.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::numbers::count;
 use crate::shorten::{clean, columns, middle, path, wrap};
 use crate::style::Role;
 
-/// A line of the table: its name, three figures, a remark.
+/// A line of the table: its name, three figures, a note.
 struct Row {
     name: &'static str,
     figures: [String; 3],
@@ -30,7 +30,7 @@ pub(super) fn write(
         let names: Vec<String> = titles.iter().map(|title| path(title, room)).collect();
         if !names.is_empty() {
             let text = format!("{side:<7} {}", names.join(", "));
-            line(&text, Role::Place, options, out)?;
+            line(&text, Role::Location, options, out)?;
         }
     }
     if !options.titles.iter().all(Vec::is_empty) {
@@ -170,7 +170,7 @@ fn noise(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Res
         ),
     };
     for text in wrap(&text, options.style.columns()) {
-        writeln!(out, "{}", options.style.paint(Role::Place, &text))?;
+        writeln!(out, "{}", options.style.paint(Role::Location, &text))?;
     }
     Ok(())
 }

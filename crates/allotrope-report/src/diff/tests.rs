@@ -18,16 +18,16 @@ fn set(stacks: &[(u64, &str)]) -> StackSet {
         figures[Metric::Allocations as usize] = *allocations;
         let frames = stack.split_whitespace().map(|word| {
             let (module, rest) = word.split_once('`').expect("a module");
-            let (function, place) = rest.split_once('@').unwrap_or((rest, "0"));
+            let (function, location) = rest.split_once('@').unwrap_or((rest, "0"));
             set.frames.push(StackFrame {
                 function: function.into(),
                 module: module.into(),
-                file: if place == "0" {
+                file: if location == "0" {
                     String::new()
                 } else {
                     "/src/app/server.cc".into()
                 },
-                line: place.parse().expect("a line"),
+                line: location.parse().expect("a line"),
                 offset: Some(0x10),
                 ..StackFrame::default()
             });

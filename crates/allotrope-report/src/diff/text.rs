@@ -49,7 +49,7 @@ impl Default for DiffTextOptions {
 pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let out: &mut dyn Write = &mut out;
-    let asked_for = options.selection.asked_for(diff);
+    let asked_for = options.selection.matching(diff);
     summary::write(diff, &asked_for, options, out)?;
     let large = |entry: &&Entry| options.selection.shows(entry);
     let is_moved = |entry: &&Entry| entry.kind == Kind::Moved;
@@ -80,7 +80,7 @@ pub fn write_entries(
     options: &DiffTextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let asked_for = options.selection.asked_for(diff);
+    let asked_for = options.selection.matching(diff);
     let is_changed = |entry: &&Entry| entry.kind != Kind::Moved;
     let changed: Vec<&Entry> = asked_for.into_iter().filter(is_changed).collect();
     let large = |entry: &&Entry| options.selection.shows(entry);
@@ -111,7 +111,7 @@ fn write_rest(
             plural(entries.len(), "more entry", "more entries"),
             signed(rest.difference())
         );
-        writeln!(out, "\n{}", options.style.paint(Role::Place, &line))?;
+        writeln!(out, "\n{}", options.style.paint(Role::Location, &line))?;
     }
     Ok(())
 }
@@ -149,7 +149,7 @@ fn write_moved(
     let rest = moved.len() - shown.len().min(options.top);
     if rest > 0 {
         let line = format!("  … {} more", count(rest as u64));
-        writeln!(out, "{}", options.style.paint(Role::Place, &line))?;
+        writeln!(out, "{}", options.style.paint(Role::Location, &line))?;
     }
     Ok(())
 }

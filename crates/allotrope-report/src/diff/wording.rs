@@ -1,4 +1,4 @@
-//! What metrics, kinds, numbers and places are called in a comparison.
+//! Words for kinds, numbers and code locations in a comparison.
 
 use allotrope_diff::{Diff, Kind};
 use allotrope_profile::StackFrame;
@@ -45,7 +45,7 @@ pub(super) fn plural(number: usize, one: &str, many: &str) -> String {
     )
 }
 
-/// What a frame reads as: its function, or the place in its module.
+/// The name of a frame: its function, or its offset in the module.
 pub(super) fn function(frame: &StackFrame) -> String {
     if !frame.function.is_empty() {
         clean(&frame.function)
@@ -60,9 +60,9 @@ pub(super) fn function(frame: &StackFrame) -> String {
     }
 }
 
-/// Where a frame is, in at most `room` columns: file and line, or module and
+/// The location of a frame in at most `room` columns: file and line, or module and
 /// offset; empty if nothing is known.
-pub(super) fn place(frame: &StackFrame, room: usize) -> String {
+pub(super) fn location(frame: &StackFrame, room: usize) -> String {
     if frame.file.is_empty() {
         if frame.function.is_empty() {
             return String::new();
@@ -83,9 +83,9 @@ pub(super) fn place(frame: &StackFrame, room: usize) -> String {
     format!("{}{line}", path(&frame.file, room))
 }
 
-/// The shortest text that tells two places in one function apart: a line, or
+/// The shortest text that distinguishes two locations in one function: a line, or
 /// an offset.
-pub(super) fn short_place(frame: &StackFrame) -> String {
+pub(super) fn short_location(frame: &StackFrame) -> String {
     match (frame.line, offset(frame)) {
         (0, offset) => offset,
         (line, _) => format!("line {line}"),
@@ -112,22 +112,22 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_the_best_that_is_known() {
+    fn a_location_is_the_best_that_is_known() {
         let mut frame = StackFrame::default();
         assert_eq!(
-            (function(&frame), place(&frame, 40)),
+            (function(&frame), location(&frame, 40)),
             ("??".into(), String::new())
         );
         frame.module = "app".into();
         frame.offset = Some(0x66);
         assert_eq!(
-            (function(&frame), place(&frame, 40)),
+            (function(&frame), location(&frame, 40)),
             ("app+0x66".into(), String::new())
         );
         frame.function = "f".into();
-        assert_eq!(place(&frame, 40), "in app at +0x66");
+        assert_eq!(location(&frame, 40), "in app at +0x66");
         frame.file = "/src/f.c".into();
         frame.line = 7;
-        assert_eq!(place(&frame, 40), "/src/f.c:7");
+        assert_eq!(location(&frame, 40), "/src/f.c:7");
     }
 }

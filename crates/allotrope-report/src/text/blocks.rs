@@ -1,4 +1,4 @@
-//! The single allocations of a site, one line each, as they come.
+//! The single allocations of a site, one line each.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use crate::numbers::{count, duration};
 use crate::shorten::{clean, middle};
 use crate::style::{Role, Style};
 
-/// Writes single allocations. Nothing is held back: a site may have millions.
+/// Writes single allocations as it receives them: a site may have millions.
 pub struct BlockList<'a> {
     profile: &'a Profile,
     style: Style,
@@ -42,7 +42,7 @@ impl<'a> BlockList<'a> {
         writeln!(self.out, "{line}")
     }
 
-    /// Writes how many there were.
+    /// Writes the number of allocations.
     pub fn finish(self) -> io::Result<()> {
         writeln!(self.out, "{} allocations", count(self.written))
     }

@@ -1,5 +1,5 @@
-//! What a recording that only counted has in the place of call stacks: what
-//! came through each entry point, and what each thread did.
+//! The tables of a recording made with `--counts-only`, which has no call stacks:
+//! allocations by entry point and by thread.
 
 use std::io::{self, Write};
 
@@ -11,10 +11,10 @@ use crate::shorten::{clean, columns, middle, wrap};
 use crate::style::{Role, Style};
 use crate::text::TextOptions;
 
-/// What is missing and how to get it.
+/// What is missing, and how to record it.
 const WHY: &str = "Recorded with --counts-only: what is temporary, leaked or at the peak and the call stacks were not measured; record without it to see them.";
 
-/// A name and what was counted.
+/// A name and its counts.
 type Row = (String, [u64; 3]);
 
 /// Writes the tables of the processes that are shown.
@@ -34,7 +34,7 @@ pub(super) fn write(
             false => String::new(),
         };
         table(&format!("Entry points{of}"), entries(process), options, out)?;
-        // One thread's figures are the totals.
+        // The counts of a single thread are the totals.
         if process.threads.len() > 1 {
             table(&format!("Threads{of}"), threads(process), options, out)?;
         }
@@ -62,7 +62,8 @@ fn threads(process: &Process) -> Vec<Row> {
         .collect()
 }
 
-/// The rows with the most allocations, the most first; the rest as one.
+/// Writes the rows with the most allocations in descending order, the rest as one
+/// row.
 fn table(
     title: &str,
     mut rows: Vec<Row>,

@@ -1,5 +1,5 @@
 //! The top sites by one metric: two lines each, numbers and the user's function,
-//! then the place and the callers.
+//! then the location and the callers.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -65,7 +65,12 @@ pub(super) fn write(
         writeln!(out, "{numbers}  {function}")?;
         let second = second_line(profile, row, many_processes, style.columns() - INDENT);
         if !second.is_empty() {
-            writeln!(out, "{:INDENT$}{}", "", style.paint(Role::Place, &second))?;
+            writeln!(
+                out,
+                "{:INDENT$}{}",
+                "",
+                style.paint(Role::Location, &second)
+            )?;
         }
         write_source(profile, row, options, out)?;
     }
@@ -94,15 +99,15 @@ fn write_source(
     let lines: Vec<(String, String)> = frames
         .filter_map(|frame| {
             let code = source.line(frame)?;
-            Some((place(profile, frame, room / 3).unwrap_or_default(), code))
+            Some((location(profile, frame, room / 3).unwrap_or_default(), code))
         })
         .collect();
-    let width = lines.iter().map(|(place, _)| columns(place)).max();
-    for (place, code) in lines {
-        let pad = width.unwrap_or(0) - columns(&place);
+    let width = lines.iter().map(|(location, _)| columns(location)).max();
+    for (location, code) in lines {
+        let pad = width.unwrap_or(0) - columns(&location);
         let code = end(&code, room.saturating_sub(width.unwrap_or(0) + 3));
-        let place = options.style.paint(Role::Place, &place).to_string();
-        writeln!(out, "{:INDENT$}  {place}{:pad$} │ {code}", "", "")?;
+        let location = options.style.paint(Role::Location, &location).to_string();
+        writeln!(out, "{:INDENT$}  {location}{:pad$} │ {code}", "", "")?;
     }
     Ok(())
 }
@@ -141,7 +146,7 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
     }
     let frame = |&index: &u32| profile.frames.get(index as usize);
     if let Some(head) = row.stack.first().and_then(frame) {
-        parts.extend(place(profile, head, room / 2));
+        parts.extend(location(profile, head, room / 2));
     }
     let names: Vec<&str> = (row.stack.iter().skip(1).filter_map(frame))
         .map(|frame| frame.function.as_str())
@@ -155,7 +160,7 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
 }
 
 /// Where a frame is: file and line, or its module.
-pub(super) fn place(profile: &Profile, frame: &Frame, room: usize) -> Option<String> {
+pub(super) fn location(profile: &Profile, frame: &Frame, room: usize) -> Option<String> {
     if frame.file.is_empty() {
         let module = profile.module_name(frame);
         // `module+0x1f` has said it.

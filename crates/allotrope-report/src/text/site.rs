@@ -53,7 +53,7 @@ pub fn write_site(
             count((row.sites.len() - MOST) as u64)
         )?;
     }
-    super::write_source_remarks(options, out)?;
+    super::write_source_warnings(options, out)?;
     Ok(true)
 }
 
@@ -136,13 +136,13 @@ fn write_stack(
             continue;
         };
         let room = style.columns() - 4;
-        let place = lists::place(profile, frame, room / 2).unwrap_or_default();
-        let function = name(&frame.function, room.saturating_sub(columns(&place) + 2));
-        let (function, place) = (
+        let location = lists::location(profile, frame, room / 2).unwrap_or_default();
+        let function = name(&frame.function, room.saturating_sub(columns(&location) + 2));
+        let (function, location) = (
             style.paint(Role::Function, &function),
-            style.paint(Role::Place, &place),
+            style.paint(Role::Location, &location),
         );
-        writeln!(out, "{}", format!("    {function}  {place}").trim_end())?;
+        writeln!(out, "{}", format!("    {function}  {location}").trim_end())?;
         if let Some(code) = options.source.as_ref().and_then(|it| it.line(frame)) {
             writeln!(out, "      │ {}", end(&code, room.saturating_sub(4)))?;
         }
@@ -150,7 +150,7 @@ fn write_stack(
     if hidden > 0 {
         let frames = if hidden == 1 { "frame" } else { "frames" };
         let line = format!("    ({hidden} inner {frames} of libraries hidden)");
-        writeln!(out, "{}", style.paint(Role::Place, &line))?;
+        writeln!(out, "{}", style.paint(Role::Location, &line))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The totals: in full for one process, a line each for several.
+//! The totals: a table for a single process, a line each for several.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::shorten::{clean, columns, middle, start};
 use crate::style::Role;
 use crate::text::{TextOptions, header};
 
-/// In the place of a figure that a recording does not have.
+/// Shown for a figure that a recording does not have.
 const NOT_MEASURED: &str = "not measured";
 
 /// Most processes in the table.
@@ -40,7 +40,7 @@ fn write_one(
     writeln!(out, "\n{}", style.paint(Role::Title, "Totals"))?;
     let mut lines = lines(process, options.window.is_some());
     if counts_only {
-        lines.iter_mut().for_each(Line::say_if_not_measured);
+        lines.iter_mut().for_each(Line::mark_if_not_measured);
     }
     let most = |of: fn(&Line) -> &str| lines.iter().map(|l| columns(of(l))).max().unwrap_or(0);
     let widths = [
@@ -77,8 +77,8 @@ struct Line {
 }
 
 impl Line {
-    /// In a recording that only counted.
-    fn say_if_not_measured(&mut self) {
+    /// For a recording that only counted.
+    fn mark_if_not_measured(&mut self) {
         if matches!(self.word, "temporary" | "leaked" | "peak") {
             *self = Self {
                 word: self.word,
@@ -122,7 +122,7 @@ fn lines(process: &Process, is_window: bool) -> Vec<Line> {
             ..Line::default()
         },
         Line {
-            // What is live at a window's close is not lost yet.
+            // What is live when a window closes is not lost yet.
             word: if is_window { "remaining" } else { "leaked" },
             count: count(totals.leaked_allocations),
             share: of_all(totals.leaked_allocations),
@@ -149,7 +149,7 @@ fn lines(process: &Process, is_window: bool) -> Vec<Line> {
     lines
 }
 
-/// The exact bytes, and what a window's iteration came to.
+/// The exact bytes, and a window's allocations for each iteration.
 fn allocations_note(process: &Process, is_window: bool, exact: String) -> String {
     match process.windows.first() {
         Some(run) if is_window && run.iterations > 0 => {

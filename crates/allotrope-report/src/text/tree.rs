@@ -118,8 +118,8 @@ impl Line {
                 let room = room.saturating_sub(columns(&mark));
                 let function = name(&frame.function, room);
                 let left = room.saturating_sub(columns(&function) + 2);
-                match lists::place(profile, frame, left) {
-                    Some(place) if left >= 12 => format!("{function}  {place}{mark}"),
+                match lists::location(profile, frame, left) {
+                    Some(location) if left >= 12 => format!("{function}  {location}{mark}"),
                     _ => format!("{function}{mark}"),
                 }
             }

@@ -1,4 +1,4 @@
-//! The windows of the program: a line for each name, however many runs it had.
+//! The windows of the program: a line for each name, whatever its number of runs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -86,20 +86,20 @@ pub(super) fn write(
     Ok(())
 }
 
-/// What is shown of a name.
+/// The line of a name.
 struct Named {
     label: String,
     cells: [String; 6],
     notes: Vec<String>,
 }
 
-/// The runs of each name, the name that was opened first at the top.
+/// The runs of each name, in the order in which the names were first opened.
 fn by_name(process: &Process) -> Vec<(&Process, Vec<&WindowRun>)> {
-    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut indexes: BTreeMap<&str, usize> = BTreeMap::new();
     let mut named: Vec<(&Process, Vec<&WindowRun>)> = Vec::new();
     for run in &process.windows {
-        let place = *places.entry(&run.name).or_insert(named.len());
-        match named.get_mut(place) {
+        let index = *indexes.entry(&run.name).or_insert(named.len());
+        match named.get_mut(index) {
             Some((_, runs)) => runs.push(run),
             None => named.push((process, vec![run])),
         }
@@ -115,7 +115,7 @@ fn label(process: &Process, runs: &[&WindowRun], many: bool) -> String {
     }
 }
 
-/// What has to be known of the runs before their figures are believed.
+/// Notes that limit the meaning of the runs' figures.
 fn notes(runs: &[&WindowRun], counts_only: bool) -> Vec<String> {
     let how_many = |is: &dyn Fn(&WindowRun) -> bool| runs.iter().filter(|run| is(run)).count();
     let unmeasured = match counts_only {
@@ -182,7 +182,7 @@ fn cells(runs: &[&WindowRun], counts_only: bool) -> [String; 6] {
     ]
 }
 
-/// From the least to the most; a dash if there is none.
+/// `least–most`; a dash if there is no value.
 fn span(least: Option<String>, most: Option<String>) -> String {
     match (least, most) {
         (Some(least), Some(most)) if least == most => least,

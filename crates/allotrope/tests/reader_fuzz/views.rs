@@ -12,7 +12,7 @@ use allotrope_profile::{
 use allotrope_profile::{Metric, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json as diff_json, sections};
 use allotrope_report::text::{self, BlockList, TextOptions, TreeOrder};
-use allotrope_report::{Blocks, LISTED, Style, json, sites_alike};
+use allotrope_report::{Blocks, LISTED, Style, json, sites_of_row};
 use allotrope_trace::model::Record;
 use allotrope_trace::{Entry, ReadError, TraceReader, TraceWriter};
 
@@ -130,7 +130,7 @@ fn site(
         return Ok(());
     }
     let number = 1 + numbers.below(sites) as u32;
-    let alike = sites_alike(profile, number, options.all_frames);
+    let alike = sites_of_row(profile, number, options.all_frames);
     assert!(!alike.is_empty(), "the profile has this site");
     text::write_site(profile, number, options, out)?;
     let mut list = BlockList::new(profile, Style::default(), out)?;
