@@ -7,10 +7,11 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use allotrope_target::NotRecordable;
+use allotrope_target::file::judge_path;
 use allotrope_trace::model::Unrecorded;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::executable::{Obstacle, obstacle};
 use crate::process;
 use crate::watch::Search;
 
@@ -160,7 +161,14 @@ impl Family {
             Some(pid) => {
                 self.unrecorded.entry(pid).or_insert(noted);
             }
-            None => self.unfound.push(noted),
+            // A recorder may report what the program before it reported already.
+            None => {
+                let path = &noted.image.executable;
+                let mut known = self.unfound.iter();
+                if !known.any(|it| it.is_of(process.own, path) && it.image.reason == reason) {
+                    self.unfound.push(noted);
+                }
+            }
         }
     }
 
@@ -174,14 +182,15 @@ impl Family {
         });
     }
 
-    /// Notes what a recorder says of a process that is about to run, or of its
-    /// own: see [`Obstacle::of_remark`].
+    /// Notes the reason that a recorder reports for a program that is about to
+    /// run, or for its own process.
     pub(crate) fn note_remark(&mut self, process: Process, what: u32, path: &[u8]) {
-        let obstacle = Obstacle::of_remark(what, path);
+        let found = NotRecordable::of_code(what);
+        let reason = found.sentence(&String::from_utf8_lossy(path));
         let path = PathBuf::from(OsString::from_vec(path.to_vec()));
-        if !obstacle.is_within() {
+        if !found.is_within() {
             if self.follows {
-                self.note_unrecorded(process, Some(path), &obstacle.sentence());
+                self.note_unrecorded(process, Some(path), &reason);
             }
             return;
         }
@@ -189,8 +198,8 @@ impl Family {
         let remark = Unrecorded {
             pid: process.pid(),
             executable: executable.unwrap_or_default(),
-            reason: obstacle.sentence(),
-            partly: obstacle.is_partial(),
+            reason,
+            partly: found.is_partial(),
         };
         if self.others.len() < MOST_UNRECORDED && !self.others.contains(&remark) {
             self.others.push(remark);
@@ -201,9 +210,9 @@ impl Family {
     pub(crate) fn note_unrecordable(&mut self, process: Process) {
         if self.follows {
             let pid = process.pid();
-            let reason = process_obstacle(pid)
-                .unwrap_or(Obstacle::Unknown)
-                .sentence();
+            let reason = judge_process(pid)
+                .unwrap_or(NotRecordable::Unknown)
+                .sentence("");
             self.note_unrecorded(process, process::executable_path(pid), &reason);
         }
     }
@@ -220,8 +229,8 @@ impl Family {
                 noted.has_ended = true;
                 return;
             }
-            let found = obstacle(&executable).ok().flatten();
-            let reason = found.unwrap_or(Obstacle::Unknown).sentence();
+            let found = judge_path(&executable).ok().flatten();
+            let reason = found.unwrap_or(NotRecordable::Unknown).sentence("");
             self.note_unrecorded(process, Some(executable), &reason);
         }
     }
@@ -329,35 +338,29 @@ fn runs_without_recorder(pid: u32, search: &Search) -> bool {
     search.maps_arena(pid) != Some(true) && process::stat(pid).is_some_and(|stat| !stat.is_dead())
 }
 
-/// What speaks against recording a process: its executable, its rights, where
-/// it runs.
-fn process_obstacle(pid: u32) -> Option<Obstacle> {
+/// Why a process has no recorder: by its executable, its rights, its namespaces.
+fn judge_process(pid: u32) -> Option<NotRecordable> {
     let path = process::executable_path(pid);
-    let judge = |path: &Path| obstacle(path).ok().flatten();
-    let found = match judge(&process::executable(pid)) {
-        // Of a privileged process even the link is closed to us.
-        None | Some(Obstacle::Unreadable) => path.as_deref().and_then(judge),
+    let judge = |path: &Path| judge_path(path).ok().flatten();
+    let by_file = match judge(&process::executable(pid)) {
+        // Even the link in /proc of a privileged process is closed to us.
+        None | Some(NotRecordable::Unreadable) => path.as_deref().and_then(judge),
         found => found,
     };
-    let distrust = || process::credentials(pid)?.seem_distrusted();
-    let found = found.or_else(|| distrust().map(Obstacle::of_distrust));
-    let is_privileged = path.is_none() && !process::is_own(pid);
-    let found = found.or(is_privileged.then_some(Obstacle::Privileged));
-    found.or_else(|| (!process::other_namespaces(pid).is_empty()).then_some(Obstacle::Elsewhere))
+    let by_rights = || {
+        let found = process::credentials(pid)?.of_privileged_program();
+        let is_closed = path.is_none() && !process::is_own(pid);
+        found.or(is_closed.then_some(NotRecordable::Privileged))
+    };
+    let is_elsewhere = || !process::other_namespaces(pid).is_empty();
+    by_file
+        .or_else(by_rights)
+        .or_else(|| is_elsewhere().then_some(NotRecordable::OtherNamespaces))
 }
 
-/// Whether the executable leaves no doubt: no time will bring a recorder. (A
-/// setuid program may be run by its owner, and then it is none.)
+/// Whether the executable leaves no doubt: no time will bring a recorder.
 fn can_not_load(pid: u32) -> bool {
-    matches!(
-        process_obstacle(pid),
-        Some(
-            Obstacle::Static
-                | Obstacle::OtherLoader(_)
-                | Obstacle::ThirtyTwoBit
-                | Obstacle::OtherMachine(_)
-        )
-    )
+    judge_process(pid).is_some_and(NotRecordable::is_certain)
 }
 
 #[cfg(test)]
@@ -427,7 +430,7 @@ mod tests {
         let unrecorded = family.take_unrecorded();
         assert_eq!(unrecorded.len(), 1);
         assert_eq!(unrecorded[0].pid, child.id());
-        assert_eq!(unrecorded[0].reason, Obstacle::Unknown.sentence());
+        assert_eq!(unrecorded[0].reason, NotRecordable::Unknown.sentence(""));
         child.kill().unwrap();
         child.wait().unwrap();
     }

@@ -38,7 +38,6 @@ mod departures;
 mod descriptors;
 mod drain;
 mod error;
-pub mod executable;
 mod family;
 mod image;
 mod launcher;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use allotrope_shm::layout::PAGE;
-use allotrope_shm::secure_execution::Credentials;
+use allotrope_target::privileges::Credentials;
 use rustc_hash::FxHashMap;
 
 /// Which file an executable is.

@@ -11,7 +11,8 @@
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use allotrope_shm::layout::{self, remark};
+use allotrope_shm::layout;
+use allotrope_target::NotRecordable;
 
 use crate::definitions::{self, LinkMap};
 use crate::modules;
@@ -100,7 +101,7 @@ fn lead_to_recorder() {
             .chain(&OTHERS)
             .all(|function| lead(library, recorder, *function));
     if !is_led {
-        remarks::make(system::process_id(), remark::DEEP_BINDING, b"");
+        remarks::make(system::process_id(), NotRecordable::DeepBinding, b"");
     }
 }
 

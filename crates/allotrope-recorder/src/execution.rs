@@ -1,14 +1,17 @@
-//! The functions that replace this program by another, or start one beside it.
+//! Hooks of the functions that replace this program by another one (the exec
+//! family) or start one beside it (`posix_spawn`).
 //!
-//! A program that cannot be recorded is remarked on before it runs: it may end
-//! before anybody looks. Where its loader could not load the recorder, and
-//! would say so into the program's output, the recorder is taken out of the
-//! `LD_PRELOAD` that it gets; nothing else of its environment is touched.
+//! If the new program cannot be recorded, a diagnostic is posted before it runs,
+//! because it may end before the collector finds the process. If its loader
+//! could not load the recorder and would complain on the program's standard
+//! error, the recorder is taken out of the program's `LD_PRELOAD`; the rest of
+//! its environment is not touched.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, remark};
+use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
+use allotrope_target::{NotRecordable, Start};
 
 use crate::arch::entry::ExecRegisters;
 use crate::next::{self, Function};
@@ -19,21 +22,23 @@ type Strings = *const *const c_char;
 
 /// Beginning of the file names of our libraries.
 const PREFIX: &[u8] = b"liballotrope_";
-const VARIABLE: &[u8] = b"LD_PRELOAD";
+const PRELOAD: &[u8] = b"LD_PRELOAD";
+const ASAN_OPTIONS: &[u8] = b"ASAN_OPTIONS";
 
-/// Where an exec function has what it is called with.
+/// The arguments of an exec or spawn function that matter here.
 struct Call {
     directory: c_int,
     path: *const c_char,
-    /// The path is looked for in `PATH`.
+    /// The path is searched for in `PATH`.
     searches: bool,
-    /// The file is an open descriptor.
+    /// The program is this open file.
     descriptor: Option<c_int>,
     environment: Strings,
 }
 
-/// Prepares an exec: `registers` are the arguments as they came, in which this
-/// may change what the next function gets. Gives that function's address.
+/// Prepares an exec. `registers` are the caller's arguments, which this may
+/// change for the next function of the exec family; the result is that
+/// function's address.
 pub unsafe extern "C" fn prepare(registers: *mut ExecRegisters, function: usize) -> usize {
     // SAFETY: the entry stub gives its own; the arguments are the caller's,
     // who promises what the function asks for.
@@ -46,9 +51,9 @@ pub unsafe extern "C" fn prepare(registers: *mut ExecRegisters, function: usize)
         };
         hooks::note_exec(shown);
         let mut target = function;
-        if let Some(verdict) = judge(&call) {
-            verdict.tell(system::process_id());
-            if let Some(environment) = verdict.environment {
+        if let Some(refusal) = judge(&call) {
+            refusal.post(system::process_id());
+            if let Some(environment) = refusal.environment {
                 target = replace_environment(registers, function, environment);
             }
         }
@@ -100,7 +105,7 @@ unsafe fn read_call(registers: *const ExecRegisters, function: usize) -> Call {
     call
 }
 
-/// How many of the strings behind the path there are, up to the null pointer.
+/// The number of strings behind the path, up to the null pointer.
 unsafe fn arguments(registers: *const ExecRegisters) -> usize {
     let mut count = 0;
     // SAFETY: the caller ends them with a null pointer.
@@ -111,80 +116,72 @@ unsafe fn arguments(registers: *const ExecRegisters) -> usize {
 }
 
 /// A program that cannot be recorded.
-struct Verdict {
-    /// Why, one of [`remark`].
-    what: u32,
+struct Refusal {
+    reason: NotRecordable,
     path: Path,
-    /// The environment it is to have instead, if its loader must not see the
-    /// recorder.
+    /// A copy of its environment without the recorder, if its loader would
+    /// complain about that.
     environment: Option<Strings>,
 }
 
-impl Verdict {
-    fn tell(&self, process_id: u32) {
-        remarks::make(process_id, self.what, self.path.as_c_str().to_bytes());
+impl Refusal {
+    fn post(&self, process_id: u32) {
+        remarks::make(process_id, self.reason, self.path.as_c_str().to_bytes());
     }
 }
 
-/// Whether the program can be recorded; `None` if it can, or is not meant to be.
-unsafe fn judge(call: &Call) -> Option<Verdict> {
+/// Why the program cannot be recorded; `None` if it can be, or is not found.
+unsafe fn judge(call: &Call) -> Option<Refusal> {
     // SAFETY: the caller's arguments, see `prepare`.
     unsafe {
-        let preload = find_variable(call.environment, VARIABLE);
-        let recorder = preload.and_then(|preload| ours(value(preload)).next());
+        let preload = find_variable(call.environment, PRELOAD);
+        let list = preload.map_or(&b""[..], |entry| value(entry, PRELOAD));
+        let recorder = libraries(list).find(|library| is_ours(library));
         let (directory, path) = match call.descriptor {
             Some(descriptor) => (libc::AT_FDCWD, Path::of_descriptor(descriptor)?),
             None if call.path.is_null() => return None,
             None if call.searches => (libc::AT_FDCWD, Path::search(call.path)?),
             None => (call.directory, Path::given(call.path)?),
         };
-        let what = match program::look_at(directory, path.as_c_str()) {
-            Program::NotExecutable => return None,
-            Program::Obstacle(remark::ADDRESS_SANITIZER) if !insists(call.environment) => {
-                missing(call, recorder)?
-            }
-            Program::Obstacle(what) => what,
-            Program::Fine => match missing(call, recorder) {
-                None if preloads_address_sanitizer(preload) && insists(call.environment) => {
-                    remark::ADDRESS_SANITIZER
-                }
-                missing => missing?,
-            },
+        let options = find_variable(call.environment, ASAN_OPTIONS);
+        let start = Start {
+            preload: behind_recorder(list),
+            asan_options: options.map(|entry| value(entry, ASAN_OPTIONS)),
         };
-        let complains = matches!(
-            what,
-            remark::THIRTY_TWO_BIT
-                | remark::OTHER_MACHINE
-                | remark::NO_RECORDER
-                | remark::ADDRESS_SANITIZER
-        );
-        let preload = preload.filter(|_| complains && recorder.is_some());
+        let reason = match program::inspect(directory, path.as_c_str(), &start) {
+            Program::NotExecutable => return None,
+            Program::Executable(Some(reason)) => reason,
+            Program::Executable(None) => missing(call, recorder)?,
+        };
+        let complains = reason.breaks_with_recorder() && recorder.is_some();
+        let preload = preload.filter(|_| complains);
         let environment = preload.and_then(|it| without_recorder(call.environment, it));
-        Some(Verdict {
-            what,
+        Some(Refusal {
+            reason,
             path,
             environment,
         })
     }
 }
 
-/// What a program lacks that could be recorded by its file.
-unsafe fn missing(call: &Call, recorder: Option<&[u8]>) -> Option<u32> {
+/// What a recordable program lacks in its environment or its surroundings.
+unsafe fn missing(call: &Call, recorder: Option<&[u8]>) -> Option<NotRecordable> {
     // SAFETY: the caller's arguments, see `prepare`.
     let arena = unsafe { find_variable(call.environment, ENVIRONMENT_VARIABLE.as_bytes()) };
     let (Some(recorder), Some(_)) = (recorder, arena) else {
-        return Some(remark::CLEARED);
+        return Some(NotRecordable::EnvironmentCleared);
     };
     if system::is_missing(recorder) {
-        Some(remark::NO_RECORDER)
+        Some(NotRecordable::NoRecorder)
     } else if namespaces::has_left() {
-        Some(remark::ELSEWHERE)
+        Some(NotRecordable::OtherNamespaces)
     } else {
         None
     }
 }
 
-/// Has the exec pass `environment` on; gives the function that can.
+/// Changes the arguments so that the program gets `environment`, and returns the
+/// function of the exec family that takes one.
 unsafe fn replace_environment(
     registers: *mut ExecRegisters,
     function: usize,
@@ -231,37 +228,7 @@ unsafe fn argument_list(registers: *const ExecRegisters) -> Option<Strings> {
     }
 }
 
-/// Whether AddressSanitizer's library stands behind the recorder in `LD_PRELOAD`.
-unsafe fn preloads_address_sanitizer(preload: Option<Strings>) -> bool {
-    let Some(preload) = preload else {
-        return false;
-    };
-    // SAFETY: passed on.
-    let mut list = libraries(unsafe { value(preload) });
-    list.by_ref().any(is_ours) && list.any(program::is_address_sanitizer)
-}
-
-/// Whether AddressSanitizer insists on being a program's first library, where it
-/// is shared. The last of several flags counts; they are set off as in
-/// `sanitizer_flag_parser.cpp` of compiler-rt.
-unsafe fn insists(environment: Strings) -> bool {
-    const OPTIONS: &[u8] = b"ASAN_OPTIONS";
-    // SAFETY: passed on; `find_variable` gives a C string that begins with the
-    // name.
-    let options = unsafe {
-        match find_variable(environment, OPTIONS) {
-            Some(entry) => &CStr::from_ptr(*entry).to_bytes()[OPTIONS.len() + 1..],
-            None => return true,
-        }
-    };
-    let flags = options.split(|byte| b" ,:\n\t\r".contains(byte));
-    let last = flags
-        .filter_map(|flag| flag.strip_prefix(b"verify_asan_link_order="))
-        .next_back();
-    !matches!(last, Some(b"0" | b"no" | b"false"))
-}
-
-/// The place of a variable in an environment.
+/// The entry of a variable in an environment.
 unsafe fn find_variable(environment: Strings, name: &[u8]) -> Option<Strings> {
     if environment.is_null() {
         return None;
@@ -280,9 +247,11 @@ unsafe fn find_variable(environment: Strings, name: &[u8]) -> Option<Strings> {
     None
 }
 
-unsafe fn value<'a>(entry: Strings) -> &'a [u8] {
-    // SAFETY: `find_variable` gave it.
-    unsafe { &CStr::from_ptr(*entry).to_bytes()[VARIABLE.len() + 1..] }
+/// The value in an entry that [`find_variable`] returned for `name`.
+unsafe fn value<'a>(entry: Strings, name: &[u8]) -> &'a [u8] {
+    // SAFETY: the entry is a C string of the caller's environment; `find_variable`
+    // found the name and `=` at its beginning.
+    unsafe { &CStr::from_ptr(*entry).to_bytes()[name.len() + 1..] }
 }
 
 fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -295,12 +264,18 @@ fn is_ours(library: &[u8]) -> bool {
     name.is_some_and(|name| name.starts_with(PREFIX)) || modules::is_own_path(library)
 }
 
-fn ours(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    libraries(list).filter(|library| is_ours(library))
+/// The part of a list of libraries behind the first one of ours; empty if there
+/// is none of ours.
+fn behind_recorder(list: &[u8]) -> &[u8] {
+    let recorder = libraries(list).find(|library| is_ours(library));
+    // Parts of a slice: the distance of their beginnings is a position in it.
+    let end = recorder.map(|it| it.as_ptr().addr() - list.as_ptr().addr() + it.len());
+    end.and_then(|end| list.get(end..)).unwrap_or_default()
 }
 
-/// A copy of the environment without our libraries. It is given to the exec and
-/// gone with this program; should the exec fail, a few pages stay mapped.
+/// A copy of the environment without our libraries in `LD_PRELOAD`. It is passed
+/// to the exec and ends with this program; if the exec fails, a few pages stay
+/// mapped.
 unsafe fn without_recorder(environment: Strings, preload: Strings) -> Option<Strings> {
     // SAFETY: as `find_variable`; the mapping has room for the pointers, then
     // for the variable, which becomes no longer.
@@ -309,20 +284,20 @@ unsafe fn without_recorder(environment: Strings, preload: Strings) -> Option<Str
         while !(*environment.add(count)).is_null() {
             count += 1;
         }
-        let list = value(preload);
+        let list = value(preload, PRELOAD);
         let pointers = (count + 1) * size_of::<usize>();
-        let memory = system::map_private(pointers + VARIABLE.len() + list.len() + 2);
+        let memory = system::map_private(pointers + PRELOAD.len() + list.len() + 2);
         if memory.is_null() {
             return None;
         }
         let copy = memory.cast::<*const c_char>();
         let text =
-            core::slice::from_raw_parts_mut(memory.add(pointers), VARIABLE.len() + list.len() + 2);
+            core::slice::from_raw_parts_mut(memory.add(pointers), PRELOAD.len() + list.len() + 2);
         let mut writer = image::Digits {
             bytes: text,
             used: 0,
         };
-        writer.text(VARIABLE);
+        writer.text(PRELOAD);
         writer.text(b"=");
         let empty = writer.used;
         for library in libraries(list).filter(|library| !is_ours(library)) {
@@ -332,17 +307,17 @@ unsafe fn without_recorder(environment: Strings, preload: Strings) -> Option<Str
             writer.text(library);
         }
         let is_empty = writer.used == empty;
-        let mut kept = 0;
+        let mut copied = 0;
         for index in 0..count {
             let entry = environment.add(index);
             if entry != preload {
-                copy.add(kept).write(*entry);
+                copy.add(copied).write(*entry);
             } else if is_empty {
                 continue;
             } else {
-                copy.add(kept).write(memory.add(pointers).cast());
+                copy.add(copied).write(memory.add(pointers).cast());
             }
-            kept += 1;
+            copied += 1;
         }
         Some(copy.cast_const())
     }
@@ -390,8 +365,8 @@ macro_rules! spawn {
             // are the caller's.
             unsafe {
                 let next = core::mem::transmute::<usize, Spawn>(address);
-                let verdict = judge(&call);
-                let replaced = verdict.as_ref().and_then(|verdict| verdict.environment);
+                let refusal = judge(&call);
+                let replaced = refusal.as_ref().and_then(|refusal| refusal.environment);
                 let mut child = 0;
                 let pid = if pid.is_null() { &raw mut child } else { pid };
                 let error = next(
@@ -402,11 +377,13 @@ macro_rules! spawn {
                     arguments,
                     replaced.unwrap_or(environment),
                 );
-                // What only may be so is to be said before the program runs,
-                // and its process id is known when it does.
-                let verdict = verdict.filter(|it| error == 0 && it.what != remark::ELSEWHERE);
-                if let Some(verdict) = verdict {
-                    verdict.tell(pid.read() as u32);
+                // The process id is known only now. `OtherNamespaces` is only
+                // a suspicion, which must come before the program's image, and
+                // the image may have begun.
+                let refusal =
+                    refusal.filter(|it| error == 0 && it.reason != NotRecordable::OtherNamespaces);
+                if let Some(refusal) = refusal {
+                    refusal.post(pid.read() as u32);
                 }
                 error
             }

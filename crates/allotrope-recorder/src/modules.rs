@@ -5,8 +5,8 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
-use allotrope_shm::layout::remark;
 use allotrope_shm::words::{self, NO_MAPPING, head, kind};
+use allotrope_target::NotRecordable;
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};
@@ -360,10 +360,14 @@ pub fn remark_on_unseen() {
     if let (Some(own), Some(first)) = (own, first)
         && !first.is_at(&own)
     {
-        remarks::make(system::process_id(), remark::OWN_MALLOC, first.path());
+        remarks::make(system::process_id(), NotRecordable::OwnMalloc, first.path());
     }
     if runs_under_valgrind() {
-        remarks::make(system::process_id(), remark::VALGRIND, image::executable());
+        remarks::make(
+            system::process_id(),
+            NotRecordable::Valgrind,
+            image::executable(),
+        );
     }
     let allocator = at_address(next::address(Function::Malloc) as u64);
     // `operator new(unsigned long)`.
@@ -371,7 +375,11 @@ pub fn remark_on_unseen() {
     if let (Some(allocator), Some(operators)) = (allocator, operators)
         && allocator.is_at(&operators)
     {
-        remarks::make(system::process_id(), remark::OPERATORS, operators.path());
+        remarks::make(
+            system::process_id(),
+            NotRecordable::AllocatorOperators,
+            operators.path(),
+        );
     }
 }
 
@@ -438,7 +446,7 @@ fn remark_on_namespaces() {
             if number > REMARKED.load(Relaxed) {
                 REMARKED.store(number, Relaxed);
                 let path = CStr::from_ptr((*maps).name).to_bytes();
-                remarks::make(system::process_id(), remark::NAMESPACE, path);
+                remarks::make(system::process_id(), NotRecordable::LinkMapNamespace, path);
             }
             namespace = (&raw const (*namespace).next).read_volatile();
         }

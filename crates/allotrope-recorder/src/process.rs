@@ -6,8 +6,9 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use allotrope_shm::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared, remark};
+use allotrope_shm::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared};
 use allotrope_shm::words::origin;
+use allotrope_target::NotRecordable;
 
 use crate::arch::{self, entry};
 use crate::arena::{self, Refusal};
@@ -256,7 +257,7 @@ pub fn start() -> bool {
         image::remember_self();
         remarks::make(
             system::process_id(),
-            remark::OTHER_LIBC,
+            NotRecordable::OtherLibc,
             image::executable(),
         );
         turn_off();

@@ -4,12 +4,13 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use allotrope_shm::layout::{REMARK_PATH, remark_state};
+use allotrope_target::NotRecordable;
 
 use crate::{events, process};
 
 /// Makes a remark about the process `pid`; of a long path the end is told.
 #[cold]
-pub fn make(pid: u32, what: u32, path: &[u8]) {
+pub fn make(pid: u32, what: NotRecordable, path: &[u8]) {
     if !process::has_arena() {
         return;
     }
@@ -28,7 +29,7 @@ pub fn make(pid: u32, what: u32, path: &[u8]) {
         return;
     };
     remark.pid.store(pid, Relaxed);
-    remark.what.store(what, Relaxed);
+    remark.what.store(what.code(), Relaxed);
     remark.length.store(path.len() as u32, Relaxed);
     for (place, chunk) in remark.path.iter().zip(path.chunks(8)) {
         let mut word = [0; 8];

@@ -160,48 +160,6 @@ pub mod remark_state {
     pub const READY: u32 = 2;
 }
 
-/// What a remark says of a process. The first ones say that it is not
-/// recorded at all, those from [`remark::OPERATORS`]
-/// on that not everything is.
-pub mod remark {
-    /// It becomes the static program at the path.
-    pub const STATIC: u32 = 1;
-    /// It becomes the 32-bit program at the path.
-    pub const THIRTY_TWO_BIT: u32 = 2;
-    /// It becomes the program at the path, which is for another processor.
-    pub const OTHER_MACHINE: u32 = 3;
-    /// It becomes the program at the path, and from where it runs the recorder's
-    /// file can not be read.
-    pub const NO_RECORDER: u32 = 4;
-    /// Its C library is not glibc.
-    pub const OTHER_LIBC: u32 = 5;
-    /// The module at the path defines `malloc` and stands before the recorder.
-    pub const OWN_MALLOC: u32 = 6;
-    /// It becomes the program at the path, which runs with rights of others.
-    pub const PRIVILEGED: u32 = 7;
-    /// It runs under a tool of valgrind's that has its own `malloc`.
-    pub const VALGRIND: u32 = 8;
-    /// It becomes the program at the path, in which AddressSanitizer's library
-    /// insists on being the first.
-    pub const ADDRESS_SANITIZER: u32 = 9;
-    /// It becomes the program at the path, whose environment does not name the
-    /// recorder.
-    pub const CLEARED: u32 = 16;
-    /// It becomes the program at the path, in other namespaces than those in
-    /// which the collector was last reached. It may still be reached; if so, an
-    /// image of the process follows.
-    pub const ELSEWHERE: u32 = 17;
-    /// It becomes the program at the path, which has file capabilities.
-    pub const CAPABILITIES: u32 = 18;
-    /// The allocator at the path defines C++'s operators, and the library that
-    /// records them is not loaded.
-    pub const OPERATORS: u32 = 32;
-    /// The module at the path was opened in a namespace of its own (`dlmopen`).
-    pub const NAMESPACE: u32 = 33;
-    /// Libraries that it opens with `RTLD_DEEPBIND` do not find the recorder.
-    pub const DEEP_BINDING: u32 = 34;
-}
-
 /// Longest path in a remark, in bytes; of longer ones the end is told.
 pub const REMARK_PATH: usize = 240;
 
@@ -213,7 +171,7 @@ pub struct Remark {
     pub state: AtomicU32,
     /// Process id in its own namespace.
     pub pid: AtomicU32,
-    /// One of [`remark`].
+    /// Number of a reason (`NotRecordable` of `allotrope-target`).
     pub what: AtomicU32,
     /// Bytes of the path.
     pub length: AtomicU32,

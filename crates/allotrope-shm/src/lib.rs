@@ -52,5 +52,4 @@ mod liveness;
 pub mod location;
 #[cfg(feature = "test-support")]
 pub mod producer;
-pub mod secure_execution;
 pub mod words;

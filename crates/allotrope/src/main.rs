@@ -6,7 +6,6 @@
 // `signal_state` and `closed_streams`.
 #![deny(unsafe_code)]
 
-mod allocator;
 mod client_header;
 mod closed_streams;
 mod collect;
@@ -16,17 +15,14 @@ mod debug_files;
 mod diff;
 mod doctor;
 mod exec_program;
-mod executable;
 mod exit_status;
 mod export;
-mod loaded_libraries;
 mod message;
 mod metric;
 mod progress;
 mod record;
 mod recorder_library;
 mod report;
-mod sanitizer;
 mod shell_files;
 mod signal_state;
 mod source;

@@ -1,19 +1,18 @@
-//! What can be told about a program before it is recorded: whether it can be,
-//! which allocator it uses, what its stacks will look like.
+//! The checks of a program before it is recorded: whether it can be, which
+//! allocator it uses, what its stacks will show.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
+use allotrope_symbols::{Locator, ModuleSymbols};
+use allotrope_target::allocator::{Allocator, OF_PRIVATE, OF_REPLACING, SymbolFacts};
+use allotrope_target::executable::{Executable, Kind, Program};
 use allotrope_text::Shown;
 
-use allotrope_symbols::{Locator, ModuleSymbols};
-
 use super::finding::{Finding, Level};
-use crate::allocator::{Allocator, BuiltInAllocator, OF_PRIVATE, OF_REPLACING};
-use crate::executable::{Executable, Kind, Linkage, Program};
 use crate::record;
 
-/// Looks at the program of this name.
+/// Checks the program of this name.
 pub fn check(name: &OsStr) -> Vec<Finding> {
     let path = match record::search(name) {
         Ok(path) => path,
@@ -37,7 +36,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
     };
     let mut findings = vec![what_it_is(&executable)];
     if let Kind::Program(program) = &executable.image().kind
-        && executable.obstacle().is_none()
+        && executable.refusal().is_none()
     {
         findings.push(allocator(&executable.image().path, program));
         findings.push(symbols(program));
@@ -48,12 +47,9 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
 
 fn what_it_is(executable: &Executable) -> Finding {
     let path = executable.path.shown();
-    if let Some(obstacle) = executable.obstacle() {
-        return Finding::problem(
-            "program",
-            format!("{path}: {}", obstacle.reason),
-            obstacle.remedy,
-        );
+    if let Some(refusal) = executable.refusal() {
+        let text = format!("{path}: {}", refusal.why);
+        return Finding::problem("program", text, refusal.remedy);
     }
     match &executable.kind {
         Kind::Script(_) => {
@@ -67,11 +63,11 @@ fn what_it_is(executable: &Executable) -> Finding {
             "program",
             format!("{path} is a text; /bin/sh runs it and is recorded"),
         ),
-        Kind::Program(program) if program.linkage() == Linkage::Other => Finding::note(
+        Kind::Program(program) if program.has_unknown_loader() => Finding::note(
             "program",
             format!(
                 "{path} is loaded by {}",
-                program.loader.as_deref().unwrap_or("nothing")
+                program.loader.as_deref().unwrap_or(Path::new("")).shown()
             ),
             "this loader is not known; it must be glibc's for a recording",
         ),
@@ -81,11 +77,11 @@ fn what_it_is(executable: &Executable) -> Finding {
 
 fn allocator(path: &Path, program: &Program) -> Finding {
     let topic = "allocator";
-    let built_in = BuiltInAllocator::find(path).unwrap_or_default();
-    match Allocator::of(program, &built_in) {
+    let symbols = SymbolFacts::of(path).unwrap_or_default();
+    match Allocator::of(program, &symbols) {
         None => Finding::ok(topic, "the C library's, or one that is loaded later"),
         Some(Allocator::Library { name, file }) => Finding::ok(topic, format!("{name} ({file})")),
-        Some(Allocator::Replacing(_) | Allocator::Private(_)) if built_in.reported => Finding::ok(
+        Some(Allocator::Replacing(_) | Allocator::Private(_)) if symbols.reported => Finding::ok(
             topic,
             "linked into the program, which reports its blocks (allotrope-client's Recorded)",
         ),

@@ -9,26 +9,26 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
+use allotrope_target::allocator::{OF_PRIVATE, OF_REPLACING, SymbolFacts};
+use allotrope_target::executable::{Executable, Kind};
+use allotrope_target::loaded_libraries;
 use allotrope_text::Shown;
-
 use anyhow::anyhow;
 use rustix::fs::Access;
 
-use crate::allocator::{BuiltInAllocator, OF_PRIVATE, OF_REPLACING};
-use crate::executable::{self, Executable, Kind};
+use crate::exec_program;
 use crate::exit_status::{Failure, NOT_EXECUTABLE, NOT_FOUND, RECORD_FAILED};
-use crate::{exec_program, loaded_libraries};
 
 /// Where execvp(3) looks if there is no `PATH`.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// A program that can be recorded, as far as its file tells.
+/// A program whose file shows nothing that prevents a recording.
 #[derive(Debug)]
 pub struct Program {
     path: PathBuf,
     command: Vec<OsString>,
-    /// execve(2) refuses texts without an interpreter line; a shell runs them.
-    by_shell: bool,
+    /// What its file holds; `None` if that cannot be read.
+    executable: Option<Executable>,
 }
 
 impl Program {
@@ -36,38 +36,32 @@ impl Program {
     pub fn find(command: Vec<OsString>) -> Result<Self, Failure> {
         let name = command.first().cloned().unwrap_or_default();
         let path = search(&name)?;
-        let executable = Executable::inspect(&path).map_err(|error| unreadable(&path, &error));
-        let by_shell = match executable {
-            Ok(executable) => {
-                if let Some(obstacle) = executable.obstacle() {
-                    return Err(Failure::new(
-                        RECORD_FAILED,
-                        anyhow!(
-                            "cannot record {}: {}; {}",
-                            path.shown(),
-                            obstacle.reason,
-                            obstacle.remedy
-                        ),
-                    ));
-                }
-                if let Kind::Program(executable::Program {
-                    loader: Some(loader),
-                    ..
-                }) = &executable.image().kind
-                    && !Path::new(loader).exists()
-                {
-                    return Err(no_loader(&path));
-                }
-                executable.kind == Kind::ShellText
+        let executable = match Executable::inspect(&path) {
+            Ok(executable) => executable,
+            // It may be executed although it cannot be read.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Self {
+                    path,
+                    command,
+                    executable: None,
+                });
             }
-            Err(Some(failure)) => return Err(failure),
-            // It may be executed although it can not be read.
-            Err(None) => false,
+            Err(error) => return Err(unreadable(&path, &error)),
         };
+        if let Some(refusal) = executable.refusal() {
+            let (path, why, remedy) = (path.shown(), refusal.why, refusal.remedy);
+            let sentence = anyhow!("cannot record {path}: {why}; {remedy}");
+            return Err(Failure::new(RECORD_FAILED, sentence));
+        }
+        if let Kind::Program(program) = &executable.image().kind
+            && program.loader.as_ref().is_some_and(|it| !it.exists())
+        {
+            return Err(no_loader(&path));
+        }
         Ok(Self {
             path,
             command,
-            by_shell,
+            executable: Some(executable),
         })
     }
 
@@ -76,19 +70,17 @@ impl Program {
         self.command.clone()
     }
 
-    /// Why little of what the program allocates may be seen, if that is known.
+    /// Why little of what the program allocates may be recorded, if that is known.
     pub fn caveat(&self) -> Option<String> {
-        let executable = Executable::inspect(&self.path).ok()?;
-        let image = &executable.image().path;
-        let built_in = BuiltInAllocator::find(image).ok()?;
-        let exported = BuiltInAllocator::find_exported(image).ok()?;
-        let remedy = match built_in.name {
-            _ if built_in.reported => return None,
-            _ if exported.defines_malloc => OF_REPLACING,
+        let image = &self.executable.as_ref()?.image().path;
+        let symbols = SymbolFacts::of(image).ok()?;
+        let remedy = match symbols.name {
+            _ if symbols.reported => return None,
+            _ if symbols.exports_malloc => OF_REPLACING,
             Some(_) => OF_PRIVATE,
             None => return None,
         };
-        let name = built_in.name.unwrap_or("an allocator of its own");
+        let name = symbols.name.unwrap_or("an allocator of its own");
         Some(format!(
             "{} has {name} linked into it, whose blocks can not be seen; {remedy}",
             image.shown()
@@ -98,21 +90,24 @@ impl Program {
     /// Whether the program will load an allocator that defines C++'s operators
     /// too, so that calls of them do not pass through `malloc`.
     pub fn allocator_defines_operators(&self, preload: Option<&OsStr>) -> bool {
-        let Ok(executable) = Executable::inspect(&self.path) else {
-            return false;
-        };
-        let image = executable.image();
-        let Kind::Program(program) = &image.kind else {
+        let image = self.executable.as_ref().map(Executable::image);
+        let Some((path, Kind::Program(program))) = image.map(|it| (&it.path, &it.kind)) else {
             return false;
         };
         let Some(loader) = &program.loader else {
             return false;
         };
-        let libraries = loaded_libraries::of(loader, &image.path, preload);
+        let libraries = loaded_libraries::of(loader, path, preload);
         libraries.iter().any(|library| {
-            BuiltInAllocator::find_exported(library)
+            SymbolFacts::exported_by(library)
                 .is_ok_and(|found| found.defines_malloc && found.defines_operator_new)
         })
+    }
+
+    /// execve(2) refuses texts without an interpreter line; a shell runs them.
+    fn needs_shell(&self) -> bool {
+        let executable = self.executable.as_ref();
+        executable.is_some_and(|it| it.kind == Kind::ShellText)
     }
 
     /// The program's name without its folders.
@@ -129,7 +124,7 @@ impl Program {
     pub fn start(&self, additions: &[(&str, OsString)]) -> Result<Child, Failure> {
         let mut arguments = self.command.clone();
         let mut path = self.path.as_path();
-        if self.by_shell {
+        if self.needs_shell() {
             path = Path::new("/bin/sh");
             arguments.splice(..1, ["sh".into(), self.path.clone().into_os_string()]);
         }
@@ -205,17 +200,13 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> Option<Failure> {
-    if error.kind() == io::ErrorKind::PermissionDenied {
-        return None;
-    }
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let status = if is_missing(error) {
         NOT_FOUND
     } else {
         NOT_EXECUTABLE
     };
-    let sentence = anyhow!("cannot execute {}: {error}", path.shown());
-    Some(Failure::new(status, sentence))
+    Failure::new(status, anyhow!("cannot execute {}: {error}", path.shown()))
 }
 
 fn no_loader(path: &Path) -> Failure {
@@ -266,7 +257,7 @@ mod tests {
         fs::write(&file, "exit 3\n").unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
         let program = Program::find(vec![file.into_os_string()]).unwrap();
-        assert!(program.by_shell);
+        assert!(program.needs_shell());
         assert_eq!(program.name(), "text");
     }
 }

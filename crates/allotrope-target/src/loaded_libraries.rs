@@ -1,5 +1,5 @@
-//! The libraries that the loader will load for a program, as the loader itself
-//! says (ld.so(8), `--list`): nothing of the program is run.
+//! The libraries that the loader will load for a program, as the loader lists
+//! them (ld.so(8), `--list`). Nothing of the program is run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Paths of the libraries, preloaded ones included, that `loader` finds for the
-/// program at `path` with this list of libraries to preload; none if it can
-/// not say.
-pub fn of(loader: &str, path: &Path, preload: Option<&OsStr>) -> Vec<PathBuf> {
+/// program at `path` with this value of `LD_PRELOAD`; empty if the loader cannot
+/// be run or fails.
+pub fn of(loader: &Path, path: &Path, preload: Option<&OsStr>) -> Vec<PathBuf> {
     let mut command = Command::new(loader);
     command.arg("--list").arg(path);
     command.stdin(Stdio::null()).stderr(Stdio::null());
@@ -52,7 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn a_loader_that_can_not_be_run_says_nothing() {
-        assert!(of("/nonexistent/ld.so", Path::new("/bin/true"), None).is_empty());
+    fn a_loader_that_cannot_be_run_lists_nothing() {
+        assert!(
+            of(
+                Path::new("/nonexistent/ld.so"),
+                Path::new("/bin/true"),
+                None
+            )
+            .is_empty()
+        );
     }
 }

@@ -1,16 +1,15 @@
-//! Compilers' sanitizers, whose run-time libraries replace `malloc`: which one a
-//! program has, and whether it can be recorded with it.
+//! Compilers' sanitizers, whose run-time libraries replace `malloc`.
 //!
-//! A shared one is an allocator library like others, and what it is asked for is
-//! recorded; but AddressSanitizer's ends the program if another library is loaded
-//! before it. Linked into the program, it is called past the recorder.
-
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+//! A shared run-time library is an allocator library like others, and what it is
+//! asked for is recorded. AddressSanitizer's, however, ends a program in which
+//! another library is loaded before it, unless `ASAN_OPTIONS` has
+//! `verify_asan_link_order=0`. A run-time library that is linked into the program
+//! is called in place of the recorder's `malloc`.
 
 /// How the names of AddressSanitizer's shared libraries begin: gcc's, clang's.
 const ADDRESS_LIBRARIES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
-/// Function by which each run-time library is known, if it is linked in.
+/// A function that each run-time library defines, and the sanitizer's name.
+#[cfg(feature = "std")]
 const FUNCTIONS: [(&[u8], &str); 6] = [
     (b"__asan_init", "AddressSanitizer"),
     (b"__hwasan_init", "HWAddressSanitizer"),
@@ -19,11 +18,12 @@ const FUNCTIONS: [(&[u8], &str); 6] = [
     (b"__tsan_init", "ThreadSanitizer"),
     (b"dfsan_set_label", "DataFlowSanitizer"),
 ];
-const OPTIONS: &str = "ASAN_OPTIONS";
+/// The flag by which AddressSanitizer checks that it is the first library.
 const LINK_ORDER: &[u8] = b"verify_asan_link_order=";
 
 /// The name of the sanitizer whose run-time library defines this function.
-pub fn defining(function: &[u8]) -> Option<&'static str> {
+#[cfg(feature = "std")]
+pub(crate) fn defining(function: &[u8]) -> Option<&'static str> {
     let known = FUNCTIONS.iter().find(|(known, _)| *known == function);
     known.map(|(_, name)| *name)
 }
@@ -37,20 +37,16 @@ pub fn is_address_library(path: &[u8]) -> bool {
 }
 
 /// Whether one of the libraries in a value of `LD_PRELOAD` is AddressSanitizer's.
-pub fn preloads_address_library(list: &OsStr) -> bool {
-    let mut libraries = list.as_bytes().split(|byte| matches!(byte, b' ' | b':'));
+pub fn preloads_address_library(list: &[u8]) -> bool {
+    let mut libraries = list.split(|byte| matches!(byte, b' ' | b':'));
     libraries.any(is_address_library)
 }
 
-/// Whether AddressSanitizer will insist on being the first library of a program
-/// that this process starts.
-pub fn insists_on_being_first() -> bool {
-    std::env::var_os(OPTIONS).is_none_or(|options| verifies_link_order(options.as_bytes()))
-}
-
-/// The last of several counts. Flags are set off by blanks, commas or colons, and
-/// read as `sanitizer_flag_parser.cpp` of compiler-rt does.
-fn verifies_link_order(options: &[u8]) -> bool {
+/// Whether AddressSanitizer checks the order of libraries in a program with this
+/// `ASAN_OPTIONS`. The last of several flags counts; they are separated as
+/// `sanitizer_flag_parser.cpp` of compiler-rt separates them.
+pub fn insists_on_being_first(options: Option<&[u8]>) -> bool {
+    let options = options.unwrap_or_default();
     let flags = options.split(|byte| b" ,:\n\t\r".contains(byte));
     let last = flags
         .filter_map(|flag| flag.strip_prefix(LINK_ORDER))
@@ -67,22 +63,18 @@ mod tests {
         assert!(is_address_library(b"libasan.so.8"));
         assert!(is_address_library(b"/usr/lib/libclang_rt.asan-x86_64.so"));
         assert!(!is_address_library(b"/libasan.so/libubsan.so.1"));
-        assert!(preloads_address_library(OsStr::new(
-            "libm.so.6:/x/libasan.so.6"
-        )));
-        assert!(!preloads_address_library(OsStr::new(
-            "libm.so.6 libtsan.so.2"
-        )));
+        assert!(preloads_address_library(b"libm.so.6:/x/libasan.so.6"));
+        assert!(!preloads_address_library(b"libm.so.6 libtsan.so.2"));
     }
 
     #[test]
     fn the_last_flag_counts() {
-        assert!(verifies_link_order(b"detect_leaks=0"));
-        assert!(!verifies_link_order(
-            b"detect_leaks=0:verify_asan_link_order=0"
-        ));
-        assert!(!verifies_link_order(b"verify_asan_link_order=false"));
-        assert!(verifies_link_order(
+        let insists = |options: &[u8]| insists_on_being_first(Some(options));
+        assert!(insists_on_being_first(None));
+        assert!(insists(b"detect_leaks=0"));
+        assert!(!insists(b"detect_leaks=0:verify_asan_link_order=0"));
+        assert!(!insists(b"verify_asan_link_order=false"));
+        assert!(insists(
             b"verify_asan_link_order=0,verify_asan_link_order=1"
         ));
     }

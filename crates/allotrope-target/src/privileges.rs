@@ -1,13 +1,14 @@
-//! Whether the kernel tells the loader of a program to distrust its environment
-//! (`AT_SECURE`), so that it preloads nothing: a rule on what the kernel says of
-//! a process and of a file. Getting hold of either is for others.
+//! Whether the loader of a program ignores `LD_PRELOAD`, because the kernel sets
+//! `AT_SECURE` for it: the program gets rights by its exec that its caller does
+//! not have.
 //!
 //! The rule is the kernel's `bprm_fill_uid` (fs/exec.c) and
 //! `cap_bprm_creds_from_file` (security/commoncap.c); see also capabilities(7),
-//! "Transformation of capabilities during execve()". Two cases in which a
-//! program is said to be distrusted although it is not, are left in: a file
-//! whose owner the process's user namespace does not know, and file
-//! capabilities for another user namespace.
+//! "Transformation of capabilities during execve()". It returns a reason although
+//! there is none in two cases: a file whose owner the process's user namespace
+//! does not map, and file capabilities that were set for another user namespace.
+
+use crate::not_recordable::NotRecordable;
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
@@ -20,7 +21,7 @@ pub const CAPABILITY_BYTES: usize = 24;
 /// Name of that attribute.
 pub const CAPABILITY_ATTRIBUTE: &core::ffi::CStr = c"security.capability";
 
-/// What a process is and may do.
+/// The users, groups and capabilities of a process, from `/proc/PID/status`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credentials {
     real_user: u32,
@@ -32,7 +33,8 @@ pub struct Credentials {
     bounding: u64,
     ambient: u64,
     no_new_privileges: bool,
-    /// A system call filter (seccomp) may forbid it what others may do.
+    /// A system call filter (seccomp) is installed, which may punish system calls
+    /// that the program itself would not make.
     pub is_filtered: bool,
 }
 
@@ -43,7 +45,7 @@ impl Credentials {
             let mut lines = status.split(|byte| *byte == b'\n');
             lines.find_map(|line| line.strip_prefix(name))
         };
-        // The real id, then the effective one, then two others.
+        // The real id, the effective one, the saved one, the file system's.
         let ids = |name: &[u8]| {
             let words = field(name)?.split(u8::is_ascii_whitespace);
             let mut words = words.filter(|word| !word.is_empty());
@@ -69,17 +71,15 @@ impl Credentials {
         })
     }
 
-    /// Whether a program that runs with these, and was just started, seems to be
-    /// distrusted.
-    pub fn seem_distrusted(&self) -> Option<Reason> {
-        if self.effective_user != self.real_user {
-            Some(Reason::User)
-        } else if self.effective_group != self.real_group {
-            Some(Reason::Group)
-        } else {
-            let grew = self.permitted & !self.ambient != 0;
-            (self.real_user != 0 && grew).then_some(Reason::Capabilities)
+    /// Why the loader of a program that was just started and runs with these
+    /// credentials has probably ignored `LD_PRELOAD`.
+    pub fn of_privileged_program(&self) -> Option<NotRecordable> {
+        let changed = self.effective_user != self.real_user;
+        if changed || self.effective_group != self.real_group {
+            return Some(NotRecordable::Privileged);
         }
+        let grew = self.permitted & !self.ambient != 0;
+        (self.real_user != 0 && grew).then_some(NotRecordable::Capabilities)
     }
 }
 
@@ -93,7 +93,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     })
 }
 
-/// A file that is to be executed.
+/// What of a file that is to be executed the rule depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct File<'a> {
     /// `st_mode`, `st_uid` and `st_gid`.
@@ -108,20 +108,9 @@ pub struct File<'a> {
     pub is_nosuid: bool,
 }
 
-/// Why a program is distrusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// Its effective user is not the real one: set-user-ID, or it was so before.
-    User,
-    /// Likewise its group.
-    Group,
-    /// It gains capabilities by its file.
-    Capabilities,
-}
-
-/// Why the program in `file` is distrusted if a process with `credentials`
-/// executes it; `None`: it is not.
-pub fn reason(credentials: &Credentials, file: &File<'_>) -> Option<Reason> {
+/// Why the loader ignores `LD_PRELOAD` if a process with `credentials` executes
+/// `file`; `None` if it does not.
+pub fn judge(credentials: &Credentials, file: &File<'_>) -> Option<NotRecordable> {
     let changes_ids = !file.is_nosuid && !credentials.no_new_privileges;
     let user = match changes_ids && file.mode & SET_USER_ID != 0 {
         true => file.user,
@@ -132,13 +121,10 @@ pub fn reason(credentials: &Credentials, file: &File<'_>) -> Option<Reason> {
         true => file.group,
         false => credentials.effective_group,
     };
-    if user != credentials.real_user {
-        return Some(Reason::User);
+    if user != credentials.real_user || group != credentials.real_group {
+        return Some(NotRecordable::Privileged);
     }
-    if group != credentials.real_group {
-        return Some(Reason::Group);
-    }
-    // Whoever is root in truth is trusted with any capabilities.
+    // A real user of root may have any capabilities.
     if credentials.real_user == 0 || file.is_nosuid {
         return None;
     }
@@ -146,7 +132,7 @@ pub fn reason(credentials: &Credentials, file: &File<'_>) -> Option<Reason> {
     if credentials.no_new_privileges {
         permitted &= credentials.permitted;
     }
-    (effective || permitted != 0).then_some(Reason::Capabilities)
+    (effective || permitted != 0).then_some(NotRecordable::Capabilities)
 }
 
 /// Whether the file's capabilities become effective at once, and which ones the
@@ -218,7 +204,7 @@ mod tests {
         assert_eq!(credentials.real_group, 100);
         assert_eq!(credentials.bounding, 0x1ff_ffff_ffff);
         assert!(!credentials.is_filtered && !credentials.no_new_privileges);
-        assert_eq!(credentials.seem_distrusted(), None);
+        assert_eq!(credentials.of_privileged_program(), None);
         let cut = &STATUS.as_bytes()[..STATUS.len() - 80];
         assert_eq!(Credentials::parse(cut), None);
         let own = std::fs::read("/proc/self/status").unwrap();
@@ -227,12 +213,18 @@ mod tests {
 
     #[test]
     fn set_ids_count_where_they_change_something() {
-        let of = |credentials, file: File<'_>| reason(&credentials, &file);
+        let of = |credentials, file: File<'_>| judge(&credentials, &file);
         assert_eq!(of(user(), file(0o755, 0, 0)), None);
-        assert_eq!(of(user(), file(0o4755, 0, 0)), Some(Reason::User));
+        assert_eq!(
+            of(user(), file(0o4755, 0, 0)),
+            Some(NotRecordable::Privileged)
+        );
         assert_eq!(of(user(), file(0o4755, 1000, 0)), None);
         assert_eq!(of(root(), file(0o4755, 0, 0)), None);
-        assert_eq!(of(user(), file(0o2755, 0, 0)), Some(Reason::Group));
+        assert_eq!(
+            of(user(), file(0o2755, 0, 0)),
+            Some(NotRecordable::Privileged)
+        );
         assert_eq!(of(user(), file(0o2745, 0, 0)), None);
         assert_eq!(of(user(), file(0o2755, 0, 100)), None);
         let nosuid = File {
@@ -247,15 +239,21 @@ mod tests {
         assert_eq!(of(confined, file(0o6755, 0, 0)), None);
     }
 
-    /// A server of root's that acts as a user (`seteuid`) starts a program.
+    /// A server of root's that runs as a user (`seteuid`) starts a program.
     #[test]
     fn an_effective_user_that_is_not_the_real_one_is_enough() {
         let acting = Credentials {
             effective_user: 1000,
             ..root()
         };
-        assert_eq!(reason(&acting, &file(0o755, 0, 0)), Some(Reason::User));
-        assert_eq!(acting.seem_distrusted(), Some(Reason::User));
+        assert_eq!(
+            judge(&acting, &file(0o755, 0, 0)),
+            Some(NotRecordable::Privileged)
+        );
+        assert_eq!(
+            acting.of_privileged_program(),
+            Some(NotRecordable::Privileged)
+        );
     }
 
     #[test]
@@ -264,31 +262,32 @@ mod tests {
         let permitted = value(2 << 24, RAW, 0);
         let inheritable = value(2 << 24, 0, RAW);
         let none = value(2 << 24, 0, 0);
-        let found = Some(Reason::Capabilities);
-        assert_eq!(reason(&user(), &capable(&effective)), found);
-        assert_eq!(reason(&user(), &capable(&permitted)), found);
-        assert_eq!(reason(&user(), &capable(&inheritable)), None);
-        assert_eq!(reason(&user(), &capable(&none)), None);
-        assert_eq!(reason(&user(), &capable(&effective[..7])), None);
-        assert_eq!(reason(&root(), &capable(&effective)), None);
+        let found = Some(NotRecordable::Capabilities);
+        assert_eq!(judge(&user(), &capable(&effective)), found);
+        assert_eq!(judge(&user(), &capable(&permitted)), found);
+        assert_eq!(judge(&user(), &capable(&inheritable)), None);
+        assert_eq!(judge(&user(), &capable(&none)), None);
+        assert_eq!(judge(&user(), &capable(&effective[..7])), None);
+        assert_eq!(judge(&root(), &capable(&effective)), None);
         let inherits = Credentials {
             inheritable: RAW.into(),
             ..user()
         };
-        assert_eq!(reason(&inherits, &capable(&inheritable)), found);
+        assert_eq!(judge(&inherits, &capable(&inheritable)), found);
         let bounded = Credentials {
             bounding: 0,
             ..user()
         };
-        assert_eq!(reason(&bounded, &capable(&permitted)), None);
+        assert_eq!(judge(&bounded, &capable(&permitted)), None);
         let nosuid = File {
             is_nosuid: true,
             ..capable(&effective)
         };
-        assert_eq!(reason(&user(), &nosuid), None);
+        assert_eq!(judge(&user(), &nosuid), None);
     }
 
-    /// The flag alone is enough: such a program gains nothing and is distrusted.
+    /// The flag alone is enough: such a program gains nothing, and yet its loader
+    /// ignores `LD_PRELOAD`.
     #[test]
     fn without_new_privileges_the_effective_flag_still_counts() {
         let confined = Credentials {
@@ -296,7 +295,7 @@ mod tests {
             ..user()
         };
         let effective = value(2 << 24 | 1, RAW, 0);
-        assert!(reason(&confined, &capable(&effective)).is_some());
-        assert!(reason(&confined, &capable(&value(2 << 24, RAW, 0))).is_none());
+        assert!(judge(&confined, &capable(&effective)).is_some());
+        assert!(judge(&confined, &capable(&value(2 << 24, RAW, 0))).is_none());
     }
 }

@@ -1,0 +1,221 @@
+//! Which allocator a program has, by the libraries that it names and the symbols
+//! that it defines.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use object::read::elf::{FileHeader, Sym};
+use object::{Endianness, ReadCache, elf};
+
+use crate::executable::Program;
+use crate::sanitizer;
+
+/// An allocator other than the C library's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Allocator {
+    /// A shared library: recorded like the C library's.
+    Library {
+        /// What it is called.
+        name: &'static str,
+        /// The library's file name.
+        file: String,
+    },
+    /// Linked into the program, which defines `malloc`; its name if known.
+    Replacing(Option<&'static str>),
+    /// Linked into the program under names of its own, as Rust's
+    /// `#[global_allocator]` crates do: calls to it are not recorded.
+    Private(&'static str),
+}
+
+/// What the symbols that an ELF file defines show about allocators in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SymbolFacts {
+    /// It exports a `malloc`. One that is linked into a program is exported, for
+    /// the C library has one too.
+    pub exports_malloc: bool,
+    /// It defines `malloc` itself, exported or not.
+    pub defines_malloc: bool,
+    /// It defines C++'s `operator new(size_t)` itself.
+    pub defines_operator_new: bool,
+    /// Allocator whose characteristic symbols it defines.
+    pub name: Option<&'static str>,
+    /// It reports the blocks of its global allocator, by `allotrope-client`'s
+    /// `Recorded`.
+    pub reported: bool,
+    /// Sanitizer whose characteristic symbols it defines.
+    sanitizer: Option<&'static str>,
+}
+
+/// What to do about an allocator that is linked into a program as its `malloc`.
+pub const OF_REPLACING: &str = "link it as a shared library or leave it out of the recorded build; \
+                                in Rust, wrap it in allotrope-client's Recorded";
+/// What to do about one that is linked into it under names of its own.
+pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
+                              in C and C++, report its blocks with allotrope.h";
+
+/// How the symbols of methods in `allotrope-client`'s module `recorded` begin,
+/// and what they contain, in rustc's two manglings.
+const METHODS: [&[u8]; 2] = [b"_ZN16allotrope_client", b"_RNvM"];
+const IN_METHODS: [&[u8]; 2] = [b"16allotrope_client", b"8recorded"];
+
+const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
+    ("libjemalloc", "jemalloc"),
+    ("libtcmalloc", "tcmalloc"),
+    ("libmimalloc", "mimalloc"),
+    ("libsnmalloc", "snmalloc"),
+    ("librpmalloc", "rpmalloc"),
+    ("libhoard", "Hoard"),
+    ("libtbbmalloc", "tbbmalloc"),
+    ("libscudo", "Scudo"),
+];
+
+/// Symbols by which a linked-in allocator is known.
+const ALLOCATOR_SYMBOLS: [(&[u8], &str); 10] = [
+    (b"mallctl", "jemalloc"),
+    (b"je_mallctl", "jemalloc"),
+    (b"_rjem_mallctl", "jemalloc"),
+    (b"_rjem_malloc", "jemalloc"),
+    (b"_rjem_sdallocx", "jemalloc"),
+    (b"mi_malloc", "mimalloc"),
+    (b"mi_heap_malloc", "mimalloc"),
+    (b"_mi_malloc_generic", "mimalloc"),
+    (b"tc_malloc", "tcmalloc"),
+    (b"sn_malloc", "snmalloc"),
+];
+
+impl Allocator {
+    /// The program's allocator, if it is another than the C library's: one of
+    /// its libraries, or one linked into it.
+    pub fn of(program: &Program, symbols: &SymbolFacts) -> Option<Self> {
+        for needed in &program.needed {
+            let mut known = ALLOCATOR_LIBRARIES.iter();
+            if let Some((_, name)) = known.find(|(prefix, _)| needed.starts_with(prefix)) {
+                return Some(Self::Library {
+                    name,
+                    file: needed.clone(),
+                });
+            }
+        }
+        if symbols.defines_malloc {
+            return Some(Self::Replacing(symbols.name));
+        }
+        symbols.name.map(Self::Private)
+    }
+}
+
+impl SymbolFacts {
+    /// Reads all symbols of an ELF file. Symbol tables that cannot be read count
+    /// as empty.
+    ///
+    /// # Errors
+    /// If there is no regular file that can be opened.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let file = allotrope_files::open_regular(path)?;
+        Ok(Self::among(&file, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB]))
+    }
+
+    /// Reads the exported symbols only, which are few.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn exported_by(path: &Path) -> io::Result<Self> {
+        let file = allotrope_files::open_regular(path)?;
+        Ok(Self::among(&file, &[elf::SHT_DYNSYM]))
+    }
+
+    /// As [`of`](Self::of), but of a file without exported `malloc` only the
+    /// exported symbols.
+    pub(crate) fn of_file(file: &File) -> Self {
+        let exported = Self::among(file, &[elf::SHT_DYNSYM]);
+        match exported.exports_malloc && exported.sanitizer.is_none() {
+            true => Self::among(file, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB]),
+            false => exported,
+        }
+    }
+
+    /// The sanitizer that is linked in with a `malloc`. A static run-time library
+    /// exports that; gcc's export nothing else.
+    pub(crate) fn linked_sanitizer(&self) -> Option<&'static str> {
+        self.sanitizer.filter(|_| self.exports_malloc)
+    }
+
+    fn among(file: &File, tables: &[elf::SectionType]) -> Self {
+        let cache = ReadCache::new(file);
+        let mut facts = Self::default();
+        for table in tables {
+            let _ = facts.read_symbols(&cache, *table);
+        }
+        facts
+    }
+
+    fn read_symbols(
+        &mut self,
+        data: &ReadCache<&File>,
+        table: elf::SectionType,
+    ) -> object::Result<()> {
+        let header = elf::FileHeader64::<Endianness>::parse(data)?;
+        let endian = header.endian()?;
+        let symbols = header
+            .sections(endian, data)?
+            .symbols(endian, data, table)?;
+        for symbol in symbols.iter() {
+            if !symbol.is_definition(endian, symbols.strings()) {
+                continue;
+            }
+            let Ok(name) = symbols.symbol_name(endian, symbol) else {
+                continue;
+            };
+            if name == b"malloc" {
+                self.defines_malloc = true;
+                self.exports_malloc |= table == elf::SHT_DYNSYM;
+            }
+            self.defines_operator_new |= name == b"_Znwm";
+            self.reported |= METHODS.iter().any(|begin| name.starts_with(begin))
+                && IN_METHODS.iter().all(|part| contains(name, part));
+            let known = ALLOCATOR_SYMBOLS.iter().find(|(known, _)| *known == name);
+            self.name = self.name.or(known.map(|(_, allocator)| *allocator));
+            self.sanitizer = self.sanitizer.or_else(|| sanitizer::defining(name));
+        }
+        Ok(())
+    }
+}
+
+fn contains(name: &[u8], part: &[u8]) -> bool {
+    name.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_linked_in_allocator_is_told_from_a_library() {
+        let mut program = Program::default();
+        let private = SymbolFacts {
+            name: Some("mimalloc"),
+            ..SymbolFacts::default()
+        };
+        assert_eq!(
+            Allocator::of(&program, &private),
+            Some(Allocator::Private("mimalloc"))
+        );
+        let replacing = SymbolFacts {
+            defines_malloc: true,
+            ..SymbolFacts::default()
+        };
+        assert_eq!(
+            Allocator::of(&program, &replacing),
+            Some(Allocator::Replacing(None))
+        );
+        assert_eq!(Allocator::of(&program, &SymbolFacts::default()), None);
+        program.needed.push("libjemalloc.so.2".into());
+        assert!(matches!(
+            Allocator::of(&program, &private),
+            Some(Allocator::Library {
+                name: "jemalloc",
+                ..
+            })
+        ));
+    }
+}

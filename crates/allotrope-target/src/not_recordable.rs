@@ -1,0 +1,144 @@
+//! The reasons for which a program is not recorded, or not recorded whole.
+
+/// Why a program is not recorded, or why part of it is not.
+///
+/// The numbers are written into shared memory by the recorder and read by the
+/// collector. Both are of one build, so a number may change between versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+#[non_exhaustive]
+pub enum NotRecordable {
+    /// Nothing explains it.
+    Unknown = 0,
+    /// It has no loader that could load the recorder.
+    Static = 1,
+    /// An ELF file of 32 bits, x32 included.
+    ThirtyTwoBit = 2,
+    /// Its machine is not x86-64.
+    OtherMachine = 3,
+    /// The recorder's file cannot be read from where the program runs.
+    NoRecorder = 4,
+    /// Its C library is not glibc.
+    OtherLibc = 5,
+    /// The program or a library of it defines a `malloc` that is called in place
+    /// of the recorder's.
+    OwnMalloc = 6,
+    /// It gets another user or group by its exec, or had one before (`AT_SECURE`).
+    Privileged = 7,
+    /// It runs under a tool of valgrind's that has its own `malloc`.
+    Valgrind = 8,
+    /// It needs AddressSanitizer's shared library, which insists on being first.
+    AddressSanitizer = 9,
+    /// The same with that library in `LD_PRELOAD`.
+    PreloadedAddressSanitizer = 10,
+    /// A static program of Go's.
+    StaticGo = 11,
+    /// A sanitizer's run-time library, with a `malloc`, is linked into it.
+    LinkedSanitizer = 12,
+    /// Its file cannot be read.
+    Unreadable = 13,
+    /// Its environment does not name the recorder or the arena.
+    EnvironmentCleared = 16,
+    /// It runs in other namespaces than those in which the collector was last
+    /// reached. The collector may still be reachable; an image then follows.
+    OtherNamespaces = 17,
+    /// Its file has capabilities (`AT_SECURE`).
+    Capabilities = 18,
+    /// Its allocator defines C++'s operators, and the library that hooks them is
+    /// not loaded.
+    AllocatorOperators = 32,
+    /// A module was opened in a link-map namespace of its own (`dlmopen`).
+    LinkMapNamespace = 33,
+    /// Libraries that it opens with `RTLD_DEEPBIND` do not find the recorder.
+    DeepBinding = 34,
+}
+
+/// From this number on only part of the program is not recorded.
+const PARTIAL: u32 = NotRecordable::AllocatorOperators as u32;
+
+impl NotRecordable {
+    const ALL: [Self; 20] = [
+        Self::Unknown,
+        Self::Static,
+        Self::ThirtyTwoBit,
+        Self::OtherMachine,
+        Self::NoRecorder,
+        Self::OtherLibc,
+        Self::OwnMalloc,
+        Self::Privileged,
+        Self::Valgrind,
+        Self::AddressSanitizer,
+        Self::PreloadedAddressSanitizer,
+        Self::StaticGo,
+        Self::LinkedSanitizer,
+        Self::Unreadable,
+        Self::EnvironmentCleared,
+        Self::OtherNamespaces,
+        Self::Capabilities,
+        Self::AllocatorOperators,
+        Self::LinkMapNamespace,
+        Self::DeepBinding,
+    ];
+
+    /// The number in shared memory.
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The reason with this number; [`Unknown`](Self::Unknown) for any other.
+    pub fn of_code(code: u32) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|reason| reason.code() == code)
+            .unwrap_or(Self::Unknown)
+    }
+
+    /// Whether the process is recorded and only part of it is missing.
+    pub const fn is_partial(self) -> bool {
+        self.code() >= PARTIAL
+    }
+
+    /// Whether a recorder inside the process found this out, so that the process
+    /// is known to the collector.
+    pub const fn is_within(self) -> bool {
+        matches!(self, Self::OwnMalloc | Self::Valgrind) || self.is_partial()
+    }
+
+    /// Whether no process can ever load a recorder with this program. (A setuid
+    /// program can, if its owner runs it.)
+    pub const fn is_certain(self) -> bool {
+        matches!(
+            self,
+            Self::Static
+                | Self::StaticGo
+                | Self::OtherLibc
+                | Self::ThirtyTwoBit
+                | Self::OtherMachine
+        )
+    }
+
+    /// Whether the program's loader, or a library in it, would write a complaint
+    /// or end the program if the recorder stayed in `LD_PRELOAD`.
+    pub const fn breaks_with_recorder(self) -> bool {
+        matches!(
+            self,
+            Self::ThirtyTwoBit
+                | Self::OtherMachine
+                | Self::NoRecorder
+                | Self::AddressSanitizer
+                | Self::PreloadedAddressSanitizer
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_means_one_reason() {
+        for reason in NotRecordable::ALL {
+            assert_eq!(NotRecordable::of_code(reason.code()), reason);
+        }
+        assert_eq!(NotRecordable::of_code(999), NotRecordable::Unknown);
+    }
+}
