@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use allotrope_shm::words::{MappingWords, NO_MAPPING, bytes};
+use allotrope_symbolize::FileAddress;
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,9 +22,6 @@ const MOST_MODULES: usize = 1 << 16;
 const MOST_ADDRESSES: usize = 8 << 20;
 /// Mappings of an image over its life.
 const MOST_MAPPINGS: usize = 1 << 18;
-
-/// A code address of a module file, and whether it is to be looked up as it is.
-pub(crate) type FileAddress = (u64, bool);
 
 /// A module of the recording.
 #[derive(Debug)]

@@ -7,9 +7,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 use std::time::SystemTime;
 
+use allotrope_symbolize::FrameTable;
 use allotrope_symbols::{JitClock, JitDump, PerfMap, RuntimeCode};
-use allotrope_trace::model::{Frame, ImageId, Location, RuntimeSymbols};
-use rustc_hash::{FxHashMap, FxHashSet};
+use allotrope_trace::model::{ImageId, Location, RuntimeSymbols};
+use rustc_hash::FxHashSet;
 
 use super::Begin;
 use crate::clock::Conversion;
@@ -275,7 +276,7 @@ impl Process {
 /// Answers by the time from which on they hold.
 struct Answers {
     image: ImageId,
-    by_tick: BTreeMap<u64, (RuntimeSymbols, FxHashMap<Frame, u32>)>,
+    by_tick: BTreeMap<u64, (Vec<Location>, FrameTable)>,
 }
 
 impl Answers {
@@ -287,44 +288,22 @@ impl Answers {
     }
 
     fn add(&mut self, tick: u64, asked: &Asked, code: &RuntimeCode) {
-        let (record, indexes) = self.by_tick.entry(tick).or_insert_with(|| {
-            let record = RuntimeSymbols {
-                image: self.image,
-                tick,
-                ..RuntimeSymbols::default()
-            };
-            (record, FxHashMap::default())
-        });
-        let frame = frame(code.frame(asked.address));
-        let index = *indexes.entry(frame).or_insert_with_key(|frame| {
-            record.frames.push(frame.clone());
-            (record.frames.len() - 1) as u32
-        });
-        record.locations.push(Location {
-            address: asked.address,
-            exact: asked.exact,
-            frames: vec![index],
-        });
+        let (locations, frames) = self.by_tick.entry(tick).or_default();
+        let address = (asked.address, asked.exact);
+        locations.push(frames.location(address, &[code.frame(asked.address)]));
     }
 
     fn records(self) -> Vec<RuntimeSymbols> {
-        let mut records: Vec<RuntimeSymbols> =
-            self.by_tick.into_values().map(|(it, _)| it).collect();
-        for record in &mut records {
-            record.locations.sort_unstable_by_key(|it| it.address);
-        }
-        records
-    }
-}
-
-fn frame(frame: allotrope_symbols::Frame) -> Frame {
-    Frame {
-        function: frame.function.to_string(),
-        signature: frame.signature.to_string(),
-        file: frame.file.to_string(),
-        line: frame.line,
-        column: frame.column,
-        offset: frame.offset,
-        inlined: frame.inlined,
+        let image = self.image;
+        let record = |(tick, (mut locations, frames)): (u64, (Vec<Location>, FrameTable))| {
+            locations.sort_unstable_by_key(|it| it.address);
+            RuntimeSymbols {
+                image,
+                tick,
+                frames: frames.into_frames(),
+                locations,
+            }
+        };
+        self.by_tick.into_iter().map(record).collect()
     }
 }

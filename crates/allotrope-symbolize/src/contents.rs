@@ -1,0 +1,219 @@
+//! What of a trace the names depend on, and names found for it anew.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+
+use allotrope_symbols::{Frame, Locator, ModuleSymbols, Resolved, SymbolError, Work};
+use allotrope_trace::model::{ImageId, MappingId, Module, ModuleId, NO_MAPPING, Record, Symbols};
+use allotrope_trace::{Entry, ReadError, TraceReader};
+
+use crate::frames::{FileAddress, SymbolsBuilder, from_trace};
+
+/// The modules of a trace, the addresses in them that its stacks hold, and the
+/// names that it has.
+#[derive(Debug, Default)]
+pub struct Contents {
+    modules: Vec<Module>,
+    wanted: BTreeMap<ModuleId, BTreeSet<FileAddress>>,
+    known: HashMap<(ModuleId, FileAddress), Vec<Frame>>,
+    unoptimised: HashMap<ModuleId, Option<bool>>,
+}
+
+/// The names of all modules of a trace.
+#[derive(Debug, Default)]
+pub struct Naming {
+    /// To be written in place of the trace's own.
+    pub symbols: Vec<Symbols>,
+    /// Addresses in modules.
+    pub addresses: usize,
+    /// How many of them the trace names.
+    pub named_before: usize,
+    /// How many of them have a name now.
+    pub named: usize,
+    /// Modules that got no names.
+    pub warnings: Vec<Warning>,
+}
+
+/// Why a module got no names.
+#[derive(Debug)]
+pub enum Warning {
+    /// It was recorded without a build id, so no file can be verified.
+    NoBuildId(PathBuf),
+    /// Its symbols could not be read.
+    Unreadable(SymbolError),
+}
+
+impl Contents {
+    /// Reads the records of a trace.
+    ///
+    /// # Errors
+    /// If the trace cannot be read or is damaged.
+    pub fn read(trace: &TraceReader) -> Result<Self, ReadError> {
+        let mut contents = Self::default();
+        let mut mappings: HashMap<(ImageId, MappingId), (ModuleId, u64)> = HashMap::new();
+        // Nodes may come before the mapping they lie in.
+        let mut addresses: HashMap<(ImageId, MappingId), BTreeSet<FileAddress>> = HashMap::new();
+        for entry in trace.entries() {
+            match entry? {
+                Entry::Record(Record::Module(module)) => contents.modules.push(module),
+                Entry::Record(Record::Mapping(it)) => {
+                    mappings.insert((it.image, it.mapping), (it.module, it.bias));
+                }
+                Entry::Record(Record::Stacks { image, nodes, .. }) => {
+                    for node in nodes.iter().filter(|node| node.mapping != NO_MAPPING) {
+                        let known = addresses.entry((image, node.mapping)).or_default();
+                        known.insert((node.address, node.exact));
+                    }
+                }
+                Entry::Record(Record::Symbols(symbols)) => contents.add_known(&symbols),
+                Entry::Record(_) | Entry::Events(_) => {}
+            }
+        }
+        for (mapping, addresses) in addresses {
+            if let Some((module, bias)) = mappings.get(&mapping) {
+                let wanted = contents.wanted.entry(*module).or_default();
+                let in_file = |(address, exact): FileAddress| (address.wrapping_sub(*bias), exact);
+                wanted.extend(addresses.into_iter().map(in_file));
+            }
+        }
+        Ok(contents)
+    }
+
+    fn add_known(&mut self, symbols: &Symbols) {
+        let unoptimised = self.unoptimised.entry(symbols.module).or_default();
+        *unoptimised = unoptimised.or(symbols.unoptimised);
+        for location in &symbols.locations {
+            let frames = location.frames.iter();
+            let frames = frames.filter_map(|index| symbols.frames.get(*index as usize));
+            let key = (symbols.module, (location.address, location.exact));
+            self.known.insert(key, frames.map(from_trace).collect());
+        }
+    }
+
+    /// The trace's modules.
+    pub fn modules(&self) -> &[Module] {
+        &self.modules
+    }
+
+    /// Finds names for every module. A name of the trace is replaced only by one
+    /// that holds at least as much. `unverified`: files are used for modules that
+    /// were recorded without a build id, too.
+    ///
+    /// `progress` is called with the number of modules done and, during long work
+    /// on the next one, with what that is, how much is done and of how much (0:
+    /// unknown).
+    pub fn name(
+        &self,
+        locator: &Locator,
+        unverified: bool,
+        progress: impl Fn(usize, Option<(Work, u64, u64)>) + Clone + Send + Sync + 'static,
+    ) -> Naming {
+        let mut naming = Naming::default();
+        for (done, module) in self.modules.iter().enumerate() {
+            progress(done, None);
+            let mut wanted = self.wanted.get(&module.module).cloned().unwrap_or_default();
+            let known = self.known.keys().filter(|(id, _)| *id == module.module);
+            wanted.extend(known.map(|(_, address)| *address));
+            if wanted.is_empty() {
+                continue;
+            }
+            let progress = progress.clone();
+            let report = move |work, part, parts| progress(done, Some((work, part, parts)));
+            let locator = locator.clone().with_progress(report);
+            let symbols = load(module, &locator, unverified).unwrap_or_else(|warning| {
+                naming.warnings.push(warning);
+                None
+            });
+            self.name_module(module.module, wanted, symbols, &mut naming);
+        }
+        naming
+    }
+
+    fn name_module(
+        &self,
+        module: ModuleId,
+        wanted: BTreeSet<FileAddress>,
+        symbols: Option<ModuleSymbols>,
+        naming: &mut Naming,
+    ) {
+        let wanted: Vec<FileAddress> = wanted.into_iter().collect();
+        let resolved = match &symbols {
+            Some(symbols) => symbols.resolve(&wanted),
+            None => vec![Resolved::default(); wanted.len()],
+        };
+        let before = self.unoptimised.get(&module).copied().flatten();
+        let now = symbols.and_then(|symbols| symbols.unoptimised());
+        let mut record = SymbolsBuilder::new(module, now.or(before));
+        for (address, resolved) in wanted.into_iter().zip(resolved) {
+            let known = self.known.get(&(module, address));
+            let known = known.map_or(&[][..], |frames| frames);
+            let frames = better(known, &resolved.frames);
+            naming.addresses += 1;
+            naming.named_before += usize::from(!known.is_empty());
+            naming.named += usize::from(!frames.is_empty());
+            record.add(address, frames);
+        }
+        // The writer splits a record that is too large.
+        naming.symbols.push(record.take());
+    }
+}
+
+/// The module's symbols; `None` if it lies in no file.
+fn load(
+    module: &Module,
+    locator: &Locator,
+    unverified: bool,
+) -> Result<Option<ModuleSymbols>, Warning> {
+    // Code that is in no file has no absolute path (`linux-vdso.so.1`).
+    if !module.path.is_absolute() {
+        return Ok(None);
+    }
+    if module.build_id.is_empty() && !unverified {
+        return Err(Warning::NoBuildId(module.path.clone()));
+    }
+    match ModuleSymbols::load(locator, &module.path, &module.build_id, None) {
+        Ok(symbols) => Ok(Some(symbols)),
+        Err(SymbolError::NotAFile { .. }) => Ok(None),
+        Err(error) => Err(Warning::Unreadable(error)),
+    }
+}
+
+/// The frames found now, unless those known before are more, or have more source
+/// positions.
+fn better<'a>(known: &'a [Frame], found: &'a [Frame]) -> &'a [Frame] {
+    let worth = |frames: &[Frame]| {
+        let with_file = frames.iter().filter(|frame| !frame.file.is_empty());
+        (with_file.count(), frames.len())
+    };
+    if worth(found) >= worth(known) {
+        found
+    } else {
+        known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(names: &[(&str, &str)]) -> Vec<Frame> {
+        let frame = |(function, file): &(&str, &str)| Frame {
+            function: (*function).into(),
+            file: (*file).into(),
+            ..Frame::default()
+        };
+        names.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn a_name_is_replaced_only_by_one_that_holds_as_much() {
+        let symbol = frames(&[("outer", "")]);
+        let inlined = frames(&[("inner", "a.c"), ("outer", "a.c")]);
+        let renamed = frames(&[("inner", "b.c"), ("outer", "b.c")]);
+        assert_eq!(better(&[], &symbol), symbol);
+        assert_eq!(better(&symbol, &inlined), inlined);
+        assert_eq!(better(&inlined, &symbol), inlined);
+        assert_eq!(better(&inlined, &[]), inlined);
+        assert_eq!(better(&inlined, &renamed), renamed);
+    }
+}

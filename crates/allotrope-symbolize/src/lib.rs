@@ -1,0 +1,19 @@
+//! Puts the names that `allotrope-symbols` finds into traces of
+//! `allotrope-trace`.
+//!
+//! The collector writes names when a recording ends ([`SymbolsBuilder`]) and for
+//! JIT code while it runs ([`FrameTable`]). `allotrope symbolize` names a trace
+//! again afterwards, where other debug files are at hand ([`Contents`],
+//! [`rewrite`]).
+//!
+//! Not here: where debug files are searched for and how they are read
+//! (`allotrope-symbols`), and which file a trace is written to (the command).
+#![forbid(unsafe_code)]
+
+mod contents;
+mod frames;
+mod rewrite;
+
+pub use contents::{Contents, Naming, Warning};
+pub use frames::{FileAddress, FrameTable, SymbolsBuilder};
+pub use rewrite::{RewriteError, rewrite};
