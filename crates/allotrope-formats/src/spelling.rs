@@ -18,7 +18,7 @@ pub(crate) struct Spelling {
 pub(crate) fn spell(printed: &str, file: &str) -> Spelling {
     let name = printed.trim();
     if let Some(mangled) = mangled(name) {
-        let names = allotrope_symbols::demangle(mangled);
+        let names = allotrope_demangle::demangle(mangled);
         if names.function != mangled {
             return Spelling {
                 function: names.function,
@@ -28,7 +28,7 @@ pub(crate) fn spell(printed: &str, file: &str) -> Spelling {
     }
     if is_c_identifier(name) {
         return Spelling {
-            function: allotrope_symbols::demangle(name).function,
+            function: allotrope_demangle::demangle(name).function,
             signature: String::new(),
         };
     }

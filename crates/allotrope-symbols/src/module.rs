@@ -6,9 +6,9 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
+use allotrope_demangle::{Names, demangle, is_mangled};
 use rustc_hash::FxHashMap;
 
-use crate::demangle::{Names, demangle, is_mangled};
 use crate::dwarf::{DebugInformation, Location, Name, SplitFiles};
 use crate::elf::ElfFile;
 use crate::error::{SymbolError, hexadecimal};

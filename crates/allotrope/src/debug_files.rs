@@ -1,5 +1,4 @@
-//! Where debug files are sought beside the usual places: the options of
-//! `record` and `symbolize` that say so.
+//! The options of `record` and `symbolize` for where debug files are searched.
 
 use std::path::PathBuf;
 
@@ -24,10 +23,15 @@ pub struct DebugFiles {
 }
 
 impl DebugFiles {
-    /// The servers to ask: none without `--debuginfod`.
+    /// The servers to fetch from: none without `--debuginfod`.
     pub fn servers(&self) -> anyhow::Result<Vec<String>> {
         if !self.debuginfod {
             return Ok(Vec::new());
+        }
+        if cfg!(not(feature = "debuginfod")) {
+            bail!(
+                "--debuginfod: this allotrope was built without the feature `debuginfod` and fetches nothing; leave the option out (what debuginfod-find has fetched is used), or build allotrope with that feature"
+            );
         }
         let servers = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
         let servers: Vec<_> = servers.split_whitespace().map(str::to_owned).collect();
@@ -37,7 +41,7 @@ impl DebugFiles {
         Ok(servers)
     }
 
-    /// A locator that looks there.
+    /// A locator with these options.
     pub fn locator(&self) -> anyhow::Result<Locator> {
         let folders = self.debug_path.iter().rev();
         let mut locator = folders.fold(Locator::new(), |locator, folder| {
@@ -49,7 +53,7 @@ impl DebugFiles {
         Ok(locator.with_debuginfod_servers(self.servers()?))
     }
 
-    /// The folders as paths that hold wherever the collector works.
+    /// The folders as absolute paths, for the collector may work in another folder.
     pub fn absolute(&self) -> anyhow::Result<(Vec<PathBuf>, Option<PathBuf>)> {
         let absolute = |path: &PathBuf| {
             let problem = |error| anyhow!("{} can not be used: {error}", path.shown());

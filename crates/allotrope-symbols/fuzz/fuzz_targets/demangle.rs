@@ -5,6 +5,6 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|name: &str| {
-    let names = allotrope_symbols::demangle(name);
+    let names = allotrope_demangle::demangle(name);
     assert_eq!(names.function.is_empty(), name.is_empty(), "{name:?}");
 });

@@ -5,13 +5,13 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use allotrope_demangle::demangle;
 use gimli::{AttributeValue, DebugInfoOffset, UnitOffset};
 use rustc_hash::FxHashMap;
 
 use super::budget::Budget;
 use super::scopes::{Scope, ScopeTable};
 use super::units::{Slice, UnitRef, Units};
-use crate::demangle::demangle;
 
 /// References from entry to entry that are followed; compilers make two.
 const MAX_REFERENCES: usize = 16;

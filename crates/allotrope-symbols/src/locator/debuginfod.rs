@@ -1,30 +1,23 @@
-//! Debug files by way of debuginfod (elfutils, debuginfod(8)): what its client
-//! has fetched before, and, where servers are given, what they have. Both lie
-//! in the client's own cache folder, so that other tools find it too.
+//! Debug files by debuginfod (elfutils, debuginfod(8)): from its client's cache, and
+//! from servers, which fill that cache, so that other tools find the files too.
+
+#[cfg(feature = "debuginfod")]
+mod http;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use allotrope_files::NewFile;
-use ureq::Agent;
-use ureq::tls::{RootCerts, TlsConfig};
-
+#[cfg(feature = "debuginfod")]
+use self::http::fetch;
 use crate::elf::ElfFile;
 use crate::error::hexadecimal;
-use crate::progress::{Progress, Work};
+use crate::progress::Progress;
 
-/// The largest debug file that is fetched.
-const MAX_BYTES: u64 = 16 << 30;
-/// Seconds for one file, unless `DEBUGINFOD_MAXTIME` says otherwise.
-const MAX_SECONDS: u64 = 300;
-/// Longer build ids are none: they become file names.
+/// Longest build id in bytes: it becomes a file name.
 const MAX_BUILD_ID: usize = 64;
 
-/// The client's cache, and servers that fill it.
+/// The client's cache, and the servers that fill it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Debuginfod {
     cache: Option<PathBuf>,
@@ -32,18 +25,18 @@ pub(super) struct Debuginfod {
     log: Arc<Mutex<Log>>,
 }
 
-/// What happened with the servers so far.
+/// The failures so far.
 #[derive(Debug, Default)]
 struct Log {
-    /// Servers that could not be asked; they are not asked again.
+    /// Servers that could not be reached; they get no further request.
     failed: BTreeSet<String>,
     complaints: Vec<String>,
-    /// What no server has.
+    /// Build ids that no server has.
     absent: BTreeSet<Vec<u8>>,
 }
 
 impl Debuginfod {
-    /// The cache where the environment says it is, and no server.
+    /// The client's default cache by the environment, and no server.
     pub(super) fn from_environment() -> Self {
         Self {
             cache: cache_folder(
@@ -62,7 +55,7 @@ impl Debuginfod {
         self.servers.extend(servers);
     }
 
-    /// What went wrong with servers since this was last asked.
+    /// What went wrong with servers since the last call.
     pub(super) fn take_complaints(&self) -> Vec<String> {
         std::mem::take(&mut self.log().complaints)
     }
@@ -119,7 +112,7 @@ impl Debuginfod {
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
-        // Whoever panicked with the lock held left lists that still hold.
+        // After a panic with the lock held the lists are still valid.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -144,76 +137,10 @@ fn cache_folder(
     Some(caches.join("debuginfod_client"))
 }
 
-/// Fetches to `path`, under another name until it is whole. `false`: the
-/// server does not have it.
-fn fetch(url: &str, path: &Path, progress: &Progress) -> Result<bool, String> {
-    let seconds = std::env::var("DEBUGINFOD_MAXTIME")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .filter(|seconds| *seconds > 0)
-        .unwrap_or(MAX_SECONDS);
-    let trusted = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier);
-    let agent: Agent = Agent::config_builder()
-        .user_agent(concat!("allotrope/", env!("CARGO_PKG_VERSION")))
-        .timeout_global(Some(Duration::from_secs(seconds)))
-        .max_redirects(8)
-        .max_response_header_size(64 << 10)
-        .http_status_as_error(false)
-        .tls_config(trusted.build())
-        .build()
-        .into();
-    let response = agent.get(url).call().map_err(|error| error.to_string())?;
-    match response.status().as_u16() {
-        200 => {}
-        404 => return Ok(false),
-        status => return Err(format!("the server answered with status {status}")),
-    }
-    let length = response.headers().get("content-length");
-    let expected = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    let response = response.into_body().into_reader();
-    save(response, expected, path, progress).map_err(|error| error.to_string())?;
-    Ok(true)
-}
-
-fn save(
-    from: impl Read,
-    expected: Option<u64>,
-    path: &Path,
-    progress: &Progress,
-) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::create_dir_all(folder)?;
-    let mut new = NewFile::in_folder(folder)?;
-    copy(from, expected, &mut new, progress)?;
-    new.finish(path)
-}
-
-fn copy(
-    mut from: impl Read,
-    expected: Option<u64>,
-    file: &mut NewFile,
-    progress: &Progress,
-) -> io::Result<()> {
-    let mut buffer = vec![0; 64 << 10];
-    let mut length = 0;
-    loop {
-        let count = from.read(&mut buffer)?;
-        if count == 0 {
-            break;
-        }
-        length += count as u64;
-        if length > MAX_BYTES {
-            return Err(io::Error::other("the file has more than 16 GiB"));
-        }
-        file.write_all(&buffer[..count])?;
-        progress.tell(Work::Fetching, length, expected.unwrap_or(0));
-    }
-    match expected {
-        Some(expected) if expected != length => Err(io::Error::other(format!(
-            "the connection ended after {length} of {expected} bytes"
-        ))),
-        _ => Ok(()),
-    }
+/// What this build can do: nothing.
+#[cfg(not(feature = "debuginfod"))]
+fn fetch(_: &str, _: &Path, _: &Progress) -> Result<bool, String> {
+    Err("this build of allotrope fetches nothing (feature `debuginfod`)".to_owned())
 }
 
 #[cfg(test)]
@@ -249,16 +176,5 @@ mod tests {
             Some("/home/u/.cache/debuginfod_client".into())
         );
         assert_eq!(folder(&[("HOME", "")], false), None);
-    }
-
-    #[test]
-    fn what_was_cut_off_on_the_way_is_not_kept() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("id/debuginfo");
-        let error = save(&b"half"[..], Some(8), &path, &Progress::default()).unwrap_err();
-        assert!(error.to_string().contains("after 4 of 8 bytes"), "{error}");
-        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 0);
-        save(&b"the whole"[..], Some(9), &path, &Progress::default()).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"the whole");
     }
 }

@@ -10,7 +10,7 @@ use symbolic_demangle::{Demangle, DemangleOptions};
 
 use super::Names;
 
-/// The C++ recurses as deep as the name says; compilers stay far below.
+/// Longest name in bytes: the C++ recurses as deep as a name nests.
 const MAX_LENGTH: usize = 4 << 10;
 
 /// `None` where the name is not Swift's.

@@ -33,7 +33,7 @@ fn without_last(name: &str) -> Option<&str> {
         return Some(before.trim_end()).filter(|before| !before.is_empty());
     }
     let (before, last) = name.rsplit_once('.')?;
-    // A name that ends in a dot or is all suffix is somebody's own.
+    // A name that ends in a dot or is all suffix is no compiler's.
     let numbered = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     (!before.is_empty() && (numbered || WORDS.contains(&last))).then_some(before)
 }

@@ -12,8 +12,8 @@ pub(super) fn demangle(name: &str) -> Option<Names> {
     Some(Names::plain(&format!("{demangled:#}")))
 }
 
-/// Legacy names look like C++ ones; what tells them apart is the last part of
-/// the path, `h` and sixteen hexadecimal digits. `rustc-demangle` would take
+/// Legacy names look like C++ ones; they differ from them in the last part of the
+/// path, `h` and sixteen hexadecimal digits. `rustc-demangle` would take
 /// C++ data members too.
 fn is_legacy(name: &str) -> bool {
     let Some(path) = name.strip_prefix("_ZN").and_then(|n| n.strip_suffix('E')) else {

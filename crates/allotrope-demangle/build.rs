@@ -1,7 +1,7 @@
 //! How Swift's demangler, the one part of a build that is C++, is linked: from
 //! the archive of the C++ library, so that a command needs no library of the
 //! machine it is copied to; and not at all where there is no C++ compiler
-//! (`scripts/cxx` then stands in for it), which is told.
+//! (`scripts/cxx` then stands in for it), with a warning.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ fn main() {
         println!(
             "cargo::warning=there is no C++ compiler: Swift's names will stay as they are in the \
              symbol table. To have them readable, install one (Debian: g++), then \
-             `cargo clean --release -p symbolic-demangle -p allotrope-symbols` and build again"
+             `cargo clean --release -p symbolic-demangle -p allotrope-demangle` and build again"
         );
         println!("cargo::rustc-cfg=without_cxx");
         stand_in_for_libstdcxx("/* there is no C++ in this build */\n");

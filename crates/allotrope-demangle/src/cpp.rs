@@ -1,4 +1,4 @@
-//! The Itanium C++ ABI's scheme, by `cpp_demangle`, held within bounds.
+//! C++: the Itanium ABI's scheme, by `cpp_demangle`, with bounds on stack and output.
 
 use std::fmt;
 
@@ -22,9 +22,9 @@ const DEEP: u32 = 1024;
 /// the parser's default would not fit the stack of a thread.
 const DEEP_STACK: usize = 64 << 20;
 
-/// `None` where the name does not follow the scheme or leaves the bounds.
+/// `None` if the name does not follow the scheme or exceeds the bounds.
 pub(super) fn demangle(name: &str) -> Option<Names> {
-    // Unlike the parser: `_GLOBAL__sub_I_x` is a name people know as it is.
+    // The parser also takes `_GLOBAL__sub_I_x`, which people know as it is.
     if !name.starts_with("_Z") {
         return None;
     }
@@ -121,7 +121,7 @@ fn demangle_within(name: &str, recursion_limit: u32) -> Outcome {
             function: without_qualifiers(name, &function).to_owned(),
             signature,
         }),
-        // The formatter does not say why it gave up.
+        // The formatter does not return the cause of its error.
         _ => Outcome::TooDeep,
     }
 }

@@ -1,6 +1,9 @@
-//! The two spellings of a function's name that a profile shows, from the name
-//! a linker knows: which language's scheme a name follows is decided here, the
-//! schemes are in the files beside.
+//! Demangles linkage names of C++, Rust and Swift into the two spellings that a
+//! profile shows.
+//!
+//! [`demangle`] decides which language's scheme a name follows; each scheme is in a
+//! file of its own. Names may be hostile: time, memory and stack are bounded.
+#![forbid(unsafe_code)]
 
 mod cpp;
 mod rust;
@@ -15,17 +18,17 @@ pub struct Names {
     /// template arguments stay.
     pub function: String,
     /// The full demangled form; for C the plain name. Compiler suffixes are
-    /// dropped here too: debug information does not have them, and how a
-    /// name was found must not change how it reads.
+    /// dropped here too: names from debug information have none, and a name must
+    /// read the same from the symbol table.
     pub signature: String,
 }
 
-/// Longer names stay as they are: compilers make some of 10 KiB, and work on a
-/// hostile one can grow much faster than its length.
+/// Longest name in bytes that is demangled. Compilers write names of 10 KiB, and
+/// the work on a hostile one can grow much faster than its length.
 const MAX_RAW_NAME: usize = 64 << 10;
 
 /// The spellings of a linkage name or symbol. A name of no known scheme is
-/// taken as a C name.
+/// returned as a C name.
 pub fn demangle(raw: &str) -> Names {
     let name = suffix::without_compiler_suffix(raw);
     if name.len() > MAX_RAW_NAME {
@@ -34,7 +37,7 @@ pub fn demangle(raw: &str) -> Names {
     rust::demangle(name)
         .or_else(|| cpp::demangle(name))
         .or_else(|| swift(name))
-        // `_RC0` is a crate whose name is empty: a raw name says more than none.
+        // `_RC0` is a crate whose name is empty: the raw name is more useful.
         .filter(|names| !names.function.is_empty())
         .unwrap_or_else(|| Names::plain(name))
 }
@@ -50,7 +53,7 @@ fn swift(_: &str) -> Option<Names> {
 }
 
 /// Whether a name follows a scheme that [`demangle`] knows.
-pub(crate) fn is_mangled(raw: &[u8]) -> bool {
+pub fn is_mangled(raw: &[u8]) -> bool {
     let schemes: &[&[u8]] = match cfg!(feature = "swift") {
         true => &[b"_Z", b"_R", b"$s", b"$S"],
         false => &[b"_Z", b"_R"],
@@ -60,7 +63,7 @@ pub(crate) fn is_mangled(raw: &[u8]) -> bool {
 
 impl Names {
     /// A name that is both its own spellings.
-    pub(crate) fn plain(name: &str) -> Self {
+    pub fn plain(name: &str) -> Self {
         Self {
             function: name.to_owned(),
             signature: name.to_owned(),
