@@ -4,15 +4,15 @@
 use allotrope_trace::model::{ImageId, StreamId, ThreadId};
 
 use crate::clock::CoarseClock;
+use crate::jit_symbols::JitSymbols;
 use crate::modules::Modules;
-use crate::runtime_names::RuntimeNames;
 use crate::stacks::StackBudget;
 use crate::trace_file::TraceFile;
 
 pub(crate) struct Book {
     pub(crate) trace: TraceFile,
     pub(crate) modules: Modules,
-    pub(crate) runtime_names: RuntimeNames,
+    pub(crate) jit_symbols: JitSymbols,
     pub(crate) budget: StackBudget,
     pub(crate) coarse_clock: CoarseClock,
     pub(crate) next_image: ImageId,
@@ -29,7 +29,7 @@ impl Book {
         Self {
             trace,
             modules: Modules::default(),
-            runtime_names: RuntimeNames::default(),
+            jit_symbols: JitSymbols::default(),
             budget: StackBudget::default(),
             coarse_clock: CoarseClock::default(),
             next_image: 0,

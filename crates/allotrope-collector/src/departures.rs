@@ -138,7 +138,7 @@ impl Recording {
         if let Watch::Process(process) = &image.watch {
             self.watcher.remove(process);
         }
-        self.book.runtime_names.end(image.id);
+        self.book.jit_symbols.end(image.id);
         self.ancestors.remember(slot, image.ancestor());
         // One that only fell silent out of sight may yet write to its lanes.
         let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();

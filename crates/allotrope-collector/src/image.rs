@@ -10,9 +10,9 @@ use allotrope_shm::layout::{ImageSlot, LOSS_REASONS};
 use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::jit_symbols::{Begin, JitSymbols};
 use crate::modules::ImageMappings;
 use crate::process::FileIdentity;
-use crate::runtime_names::{Begin, RuntimeNames};
 use crate::stacks::ImageStacks;
 use crate::threads::Threads;
 use crate::trace_file::TraceFile;
@@ -144,7 +144,7 @@ impl Image {
 
     /// Has the code at an address named that lies in no module.
     #[cold]
-    pub(crate) fn want_runtime(&mut self, address: u64, exact: bool, names: &mut RuntimeNames) {
+    pub(crate) fn want_jit(&mut self, address: u64, exact: bool, names: &mut JitSymbols) {
         if self.runtime_addresses.is_empty() {
             names.begin(Begin {
                 image: self.id,

@@ -162,7 +162,7 @@ fn finish(
     for image in &unrecorded {
         book.trace.write(&Record::Unrecorded(image.clone()));
     }
-    book.runtime_names.finish(&mut book.trace);
+    book.jit_symbols.finish(&mut book.trace);
     book.trace.flush();
     let locator = locator(start);
     let modules = book.modules.into_known();
@@ -360,7 +360,7 @@ impl Recording {
             // Records without events wait in the writer otherwise.
             self.book.trace.flush();
         }
-        self.book.runtime_names.round(&mut self.book.trace);
+        self.book.jit_symbols.round(&mut self.book.trace);
         self.tell_who_is_waited_for();
         drained.max(u64::from(arrived))
     }

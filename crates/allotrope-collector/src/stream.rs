@@ -415,7 +415,7 @@ impl Stream {
         let stack = match image.stacks.intern(node, &mut book.budget) {
             Some((stack, is_new)) => {
                 if is_new && mapping == words::NO_MAPPING {
-                    image.want_runtime(node.address, node.exact, &mut book.runtime_names);
+                    image.want_jit(node.address, node.exact, &mut book.jit_symbols);
                 } else if is_new {
                     let modules = &mut book.modules;
                     image

@@ -1,11 +1,11 @@
-//! Where the bytes of an ELF file come from: a file, of which only what is
-//! asked for is read, or memory. What the bytes mean is not known here.
+//! The bytes of an ELF file: in a file, of which only the requested parts are
+//! read, or in memory. The bytes are not interpreted here.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes that can be read at any place.
+/// Bytes that can be read at any offset.
 #[derive(Debug)]
 pub(crate) enum Content {
     File(File),

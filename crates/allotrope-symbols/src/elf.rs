@@ -1,8 +1,8 @@
 //! The parts of an ELF file that symbols need: its sections, their contents
 //! (decompressed), its build id and its links to debug files.
 //!
-//! Only what is asked for is read, by position: a debug file of hundreds of
-//! megabytes never has to be in memory as a whole. Layouts are those of the
+//! Only requested sections are read: a debug file of hundreds of megabytes is
+//! never in memory as a whole. Layouts are those of the
 //! System V gABI, chapter 4, for ELFCLASS64 and ELFDATA2LSB. Symbols and DWARF
 //! are read elsewhere.
 
@@ -108,8 +108,8 @@ impl ElfFile {
         Self::from_file(file, path)
     }
 
-    /// Reads the headers of an open file; `path` serves messages and as the
-    /// place from which relative links are followed.
+    /// Reads the headers of an open file. `path` is shown in messages, and
+    /// relative links are resolved against it.
     pub(crate) fn from_file(file: File, path: &Path) -> Result<Self, SymbolError> {
         let unreadable = |source| SymbolError::Unreadable {
             path: path.to_owned(),
@@ -126,7 +126,7 @@ impl ElfFile {
 
     /// The ELF file that `.gnu_debugdata` holds: the symbols of functions that
     /// a distribution stripped from the file itself ("MiniDebugInfo" in GDB's
-    /// manual). What is said of it is said of this file.
+    /// manual). Its errors name this file.
     pub(crate) fn embedded(&self) -> Option<Self> {
         let section = self.section(b".gnu_debugdata")?;
         let compressed = self.section_contents(section)?;
@@ -337,7 +337,7 @@ impl ElfFile {
         })
     }
 
-    /// The supplementary file, made by dwz, that `.gnu_debugaltlink` names.
+    /// The supplementary file, written by dwz, that `.gnu_debugaltlink` names.
     pub(crate) fn alternate_link(&self) -> Option<AlternateLink> {
         let bytes = self.contents(".gnu_debugaltlink");
         let end = bytes.iter().position(|byte| *byte == 0)?;
@@ -366,7 +366,7 @@ impl ElfFile {
 fn parse_section(header: &[u8], names: &[u8]) -> Option<Section> {
     let name = names.get(u32_at(header, 0)? as usize..).unwrap_or_default();
     let end = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-    // Longer than any name this crate looks for, and sections may share text.
+    // Longer than any name that this crate searches for. Names may share text.
     let end = end.min(64);
     Some(Section {
         name: name[..end].to_vec(),

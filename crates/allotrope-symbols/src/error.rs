@@ -14,7 +14,7 @@ pub enum SymbolError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The path does not name a regular file.
@@ -33,7 +33,7 @@ pub enum SymbolError {
         /// What is wrong there.
         problem: &'static str,
     },
-    /// A file given by name cannot be told to belong to any module.
+    /// A file given by name has no build id, so it cannot be matched with a module.
     #[error("{} has no build id, so nothing tells whose it is; name a file linked with --build-id", path.shown())]
     NoBuildId {
         /// The file.

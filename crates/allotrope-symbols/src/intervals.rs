@@ -1,5 +1,8 @@
-//! Which of many address ranges hold an address, where ranges may nest and,
-//! in damaged files, overlap in any way.
+//! Finds the address ranges that contain an address. Ranges may nest and, in
+//! damaged files, overlap in any way.
+//!
+//! A sorted array in which each entry links to the nearest earlier one that it
+//! begins in. A look-up is a binary search and a walk along the links.
 
 use std::ops::Range;
 
@@ -71,8 +74,8 @@ impl<T> Intervals<T> {
             .entries
             .partition_point(|entry| entry.range.start <= address);
         let first = after.checked_sub(1);
-        // Whatever holds the address was still open when the last entry before
-        // it was added, and the links lead through all that was open then.
+        // Every range with the address was open when the last entry before the
+        // address was added, and the links lead through all ranges open then.
         std::iter::successors(first, |index| {
             self.entries[*index].enclosing.map(|index| index as usize)
         })

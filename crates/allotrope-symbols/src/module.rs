@@ -1,5 +1,5 @@
-//! One module's symbols: which files they come from, and how what the symbol
-//! tables and the debug information say about an address becomes frames.
+//! One module's symbols: which files they are read from, and how the symbol tables
+//! and the debug information are combined into the frames of an address.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub struct ModuleSymbols {
     progress: Progress,
 }
 
-/// What the names come from.
+/// The source of the names.
 #[derive(Debug)]
 enum Source {
     Files {
@@ -40,10 +40,10 @@ impl ModuleSymbols {
     /// Finds and reads the symbols of a module.
     ///
     /// `path` is the path as the program's loader knew it; `build_id` the one
-    /// the running image had, empty if none. `file` is the image's file if it
-    /// is still open somewhere, and preferred: the path may have been deleted
-    /// or replaced since. A file with another build id is refused; debug files
-    /// found by the build id alone then stand in.
+    /// the running image had, empty if none. `file` is the image's file if it is
+    /// still open; it is preferred, because the path may have been deleted or
+    /// replaced since. A file with another build id is refused; debug files that
+    /// are found by the build id alone are then used.
     ///
     /// # Errors
     /// Where neither the module nor a debug file of it can be read.
@@ -106,8 +106,8 @@ impl ModuleSymbols {
     /// file's program headers (run-time address minus load bias); with `false`
     /// it is a return address, and the byte before it is looked up.
     ///
-    /// Debug information is read anew by each call, so that nothing of it
-    /// stays in memory: ask for all addresses at once.
+    /// Each call reads the debug information again, so that none of it stays in
+    /// memory: pass all addresses at once.
     pub fn resolve(&self, addresses: &[(u64, bool)]) -> Vec<Resolved> {
         let mut lookups: Vec<u64> = addresses.iter().filter_map(lookup).collect();
         lookups.sort_unstable();
@@ -144,8 +144,8 @@ impl ModuleSymbols {
     }
 
     /// Whether most of the module's code was compiled without optimisation;
-    /// `None` where the compilers did not leave word of it: gcc does, clang
-    /// only with `-grecord-command-line`, rustc does not.
+    /// `None` where the compilers did not record it: gcc does, clang only with
+    /// `-grecord-command-line`, rustc does not.
     pub fn unoptimised(&self) -> Option<bool> {
         match &self.source {
             Source::Files {
@@ -156,18 +156,18 @@ impl ModuleSymbols {
     }
 }
 
-/// The byte that is looked up for an address.
+/// The address to search for: of a return address, a byte of the call.
 fn lookup((address, exact): &(u64, bool)) -> Option<u64> {
     address.checked_sub(u64::from(!exact))
 }
 
-/// Asks `resolve` for each address, with its index among the sorted `lookups`.
+/// Calls `resolve` for each address, with its index among the sorted `lookups`.
 fn in_order(
     addresses: &[(u64, bool)],
     lookups: &[u64],
     mut resolve: impl FnMut(u64, usize) -> Resolved,
 ) -> Vec<Resolved> {
-    // In the order of the lookups, so that what is near is read together.
+    // Sorted, so that neighbouring parts of the file are read together.
     let mut order: Vec<(u64, usize)> = Vec::with_capacity(addresses.len());
     for (index, address) in addresses.iter().enumerate() {
         order.extend(lookup(address).map(|lookup| (lookup, index)));
@@ -184,8 +184,8 @@ fn in_order(
     all
 }
 
-/// Makes and keeps the index of a module with much debug information. That it
-/// can not be kept is no harm: the files are there.
+/// Writes the index of a module with much debug information into the cache. If
+/// that fails the files are read directly.
 fn make_index(
     cache: &IndexCache,
     build_id: &[u8],
@@ -216,7 +216,7 @@ fn read_symbols(files: &[&ElfFile]) -> SymbolTable {
     SymbolTable::read(&files)
 }
 
-/// Puts frames together, each name demangled once.
+/// Builds frames; each name is demangled once.
 struct Resolver<'a> {
     strings: SharedStrings,
     names: FxHashMap<Name<'a>, (Arc<str>, Arc<str>)>,
@@ -257,7 +257,7 @@ impl<'a> Resolver<'a> {
             } else {
                 from.name
             };
-            // A frame that nothing names is no frame; the others still hold.
+            // A frame without a name is left out; the others are still right.
             let Some(name) = name else { continue };
             frames.push(Frame {
                 file: from.file,
@@ -302,8 +302,8 @@ fn linkage_name(text: Cow<'_, [u8]>) -> Name<'_> {
     }
 }
 
-/// The name of a function that is not inlined: the linker's name for it if
-/// there is one, which alone is the same whoever tells it.
+/// The name of a function that is not inlined: the linkage name if there is one,
+/// which is the same in the symbol table and in every compiler's DWARF.
 fn function_name<'a>(described: Option<Name<'a>>, symbol: Option<Name<'a>>) -> Option<Name<'a>> {
     match (described, symbol) {
         (Some(name), Some(symbol)) if !name.is_linkage && is_mangled(&symbol.text) => Some(symbol),
@@ -331,7 +331,8 @@ fn open_module(path: &Path, build_id: &[u8], file: Option<File>) -> Result<ElfFi
     let from_path = || ElfFile::open(path).and_then(same_build);
     match from_file {
         Some(Ok(module)) => Ok(module),
-        // The image's own file tells more than the path, which may be gone.
+        // The error about the image's own file is the more useful one: the
+        // path may be gone.
         Some(Err(error)) => from_path().map_err(|_| error),
         None => from_path(),
     }

@@ -1,4 +1,4 @@
-//! How far long work on one module has come, for whoever wants to show it.
+//! Progress of long work on one module, for display.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ pub enum Work {
     Reading,
 }
 
-/// Is told what is done, how much of it, of how much in all (0: unknown).
+/// Receives the kind of work, how much is done, and of how much (0: unknown).
 type Listener = dyn Fn(Work, u64, u64) + Send + Sync;
 
-/// Somebody who is told, or nobody.
+/// Calls a listener, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct Progress(Option<Arc<Listener>>);
 
@@ -33,7 +33,7 @@ impl Progress {
 
 impl fmt::Debug for Progress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = if self.0.is_some() { "told" } else { "nobody" };
+        let text = if self.0.is_some() { "listener" } else { "none" };
         formatter.write_str(text)
     }
 }

@@ -1,10 +1,10 @@
-//! One copy of each string, however many frames show it.
+//! String interning: one copy of each string, shared by all frames that have it.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-/// Hands out the same `Arc` for equal strings.
+/// Interns strings: returns the same `Arc` for equal ones.
 #[derive(Debug, Default)]
 pub(crate) struct SharedStrings {
     known: FxHashSet<Arc<str>>,

@@ -1,5 +1,5 @@
-//! Functions as the ELF symbol tables name them: which one holds an address,
-//! and where it starts. Lines and inlined frames are DWARF's business.
+//! Functions from the ELF symbol tables: which one contains an address, and where
+//! it starts. Lines and inlined frames come from DWARF.
 
 use crate::elf::{ElfFile, Section, u16_at, u32_at, u64_at};
 use crate::intervals::Intervals;
@@ -13,7 +13,7 @@ const STT_GNU_IFUNC: u8 = 10;
 const STB_GLOBAL: u8 = 1;
 const STB_WEAK: u8 = 2;
 
-/// Bytes of a name; a symbol with a longer one stays without.
+/// Longest name in bytes; a symbol with a longer one counts as nameless.
 const MAX_NAME: usize = 64 << 10;
 
 /// A function's symbol.
@@ -67,8 +67,8 @@ impl SymbolTable {
         Self::new(strings, entries)
     }
 
-    /// Sorts, keeps the best symbol of each address, gives symbols without a
-    /// size theirs and links each to the one around it.
+    /// Sorts the symbols and keeps the best one of each address. A symbol without
+    /// a size reaches to the next one.
     fn new(strings: Vec<Vec<u8>>, mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|a, b| {
             let by_name = || name_order(name_of(&strings, a), name_of(&strings, b));
@@ -98,7 +98,7 @@ impl SymbolTable {
         }
     }
 
-    /// Every address at which the answer to [`Self::containing`] may change,
+    /// Every address at which the result of [`Self::containing`] may change,
     /// sorted.
     pub(crate) fn boundaries(&self) -> Vec<u64> {
         let ranges = self.functions.iter().map(|(range, _)| range);

@@ -1,9 +1,9 @@
 //! A bound on the work that debug information may cause.
 //!
-//! Honest DWARF is read about once. Entries of damaged or hostile DWARF can
-//! share range lists, line programs and subtrees, so that a megabyte of it
-//! stands for more work than a machine can do; when the budget is used up,
-//! the names found so far are all there are.
+//! Ordinary DWARF is read about once. Entries of damaged or hostile DWARF can share
+//! range lists, line programs and subtrees, so that a megabyte of it causes more
+//! work than a machine can do. When the budget is used up, the names found so far
+//! are the result.
 
 use std::cell::Cell;
 

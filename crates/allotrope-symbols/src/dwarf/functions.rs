@@ -29,14 +29,13 @@ pub(super) struct Inlined {
     /// The entry in the unit that names it: that of the function inlined, the
     /// same for all of its calls, or the call's own.
     pub(super) entry: UnitOffset,
-    /// Where the call stood, by the unit's file table.
+    /// The call's source file, in the unit's file table.
     pub(super) call_file: Option<u64>,
     pub(super) call_line: u32,
     pub(super) call_column: u32,
 }
 
-/// The functions of the unit by their code. What stands before a damaged entry
-/// is found.
+/// The functions of the unit by their code, up to the first damaged entry.
 pub(super) fn functions(unit: UnitRef<'_, '_>, budget: &Budget) -> Intervals<Function> {
     let mut ranges = Vec::new();
     let _ = scan_functions(unit, budget, &mut ranges);
@@ -99,8 +98,8 @@ pub(super) fn inlined_ranges(
 }
 
 /// For each of the sorted `addresses`, the calls inlined around it, outermost
-/// first. An address is within an inlined call only if it is within all that
-/// surround it; the number found so far tells.
+/// first. An address is in an inlined call only if it is in all calls around it,
+/// so a call counts if its level is the number of calls found so far.
 pub(super) fn chains_at(calls: &[InlinedRange], addresses: &[u64]) -> Vec<Vec<Inlined>> {
     let mut chains: Vec<Vec<Inlined>> = vec![Vec::new(); addresses.len()];
     for call in calls {

@@ -1,7 +1,7 @@
 //! Source positions from a unit's line program.
 //!
-//! The rows are not kept: one pass over the program picks out those that the
-//! addresses asked for fall on.
+//! The rows are not stored: one pass over the program picks those that contain a
+//! requested address.
 
 use gimli::{ColumnType, LineRow};
 
@@ -24,7 +24,7 @@ pub(super) fn positions(
     budget: &Budget,
 ) -> Vec<Option<Position>> {
     let mut found = vec![None; addresses.len()];
-    // Sequences before a damaged one count.
+    // Sequences before a damaged one are used.
     let _ = run_program(unit, addresses, budget, &mut found);
     found
 }
@@ -39,7 +39,7 @@ pub(super) fn boundaries(unit: UnitRef<'_, '_>, budget: &Budget) -> Vec<u64> {
             if budget.spend(1).is_none() {
                 break;
             }
-            // Rows that say the same again are no boundary.
+            // A row with the same position as the one before is no boundary.
             let new = (!row.end_sequence()).then(|| position(row));
             if new != last || found.is_empty() || new.is_none() {
                 found.push(row.address());

@@ -1,10 +1,10 @@
-//! What DWARF says of code addresses: function names, source positions and
-//! inlined calls, for many addresses in one pass.
+//! Function names, source positions and inlined calls of code addresses, from
+//! DWARF, for many addresses in one pass.
 //!
-//! Built on `gimli` rather than `addr2line`, which keeps every line and
-//! function of a unit it has met (gigabytes for a large program), recurses as
-//! deep as the file says and lets a file repeat work without bound. The tests
-//! hold the two to the same answers.
+//! Built on `gimli` rather than `addr2line`, which caches every line and function
+//! of each unit it reads (gigabytes for a large program), recurses as deep as the
+//! file demands and lets a file repeat work without bound. The tests compare the
+//! results of both.
 
 mod budget;
 mod functions;
@@ -48,7 +48,7 @@ pub(crate) struct DebugInformation {
     size: u64,
 }
 
-/// What is known of an address.
+/// What DWARF holds on an address.
 #[derive(Debug, Clone)]
 pub(crate) struct Location<'a> {
     /// Innermost first; all but the last are inlined into the next. The last
@@ -81,7 +81,7 @@ impl DebugInformation {
         }
     }
 
-    /// What is known of each of `addresses`, which are sorted.
+    /// The location of each of `addresses`, which are sorted.
     pub(crate) fn locate(
         &self,
         addresses: &[u64],
@@ -131,7 +131,7 @@ impl DebugInformation {
 
 fn borrow_sections(sections: &Sections) -> Dwarf<'_> {
     let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
-    // Units that dwz or link-time optimisation made share their abbreviations.
+    // Units written by dwz or link-time optimisation share their abbreviations.
     dwarf.populate_abbreviations_cache(AbbreviationsCacheStrategy::Duplicates);
     dwarf
 }
@@ -167,7 +167,7 @@ fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// One search for many addresses.
+/// The search for many addresses in all units.
 struct Search<'s, 'd, 'a> {
     units: &'d Units<'d, 'a>,
     split: &'s SplitFiles,
@@ -193,7 +193,7 @@ impl<'a> Search<'_, '_, 'a> {
             progress.tell(Work::Reading, done, total);
             let _ = self.search_unit(unit, &wanted);
         }
-        // Some assemblers do not say where a unit's code is.
+        // Some assemblers write no ranges for a unit.
         for unit in without_ranges {
             let missing = |index: &usize| self.found[*index].is_none();
             let wanted: Vec<usize> = (0..self.addresses.len()).filter(missing).collect();
@@ -204,7 +204,7 @@ impl<'a> Search<'_, '_, 'a> {
         }
     }
 
-    /// Looks the addresses of these indexes up in one unit.
+    /// Searches one unit for the addresses with these indexes.
     fn search_unit(&mut self, unit: usize, wanted: &[usize]) -> Option<()> {
         let unit = self.units.unit(unit)?;
         let unit = UnitRef::new(self.units.dwarf(), &unit);
@@ -233,7 +233,7 @@ impl<'a> Search<'_, '_, 'a> {
         Some(())
     }
 
-    /// A unit that knows the function beats one that knows only a line.
+    /// A location with a function replaces one with only a line.
     fn keep(&mut self, index: usize, location: Option<Location<'a>>) {
         let known = &mut self.found[index];
         let better = match (&known, &location) {
@@ -247,7 +247,7 @@ impl<'a> Search<'_, '_, 'a> {
     }
 }
 
-/// The code of each unit that says where it is, and the units that do not.
+/// The address ranges of each unit that has some, and the units without.
 fn ranges_of_units(
     units: &Units<'_, '_>,
     budget: &Budget,
@@ -304,8 +304,8 @@ impl Location<'_> {
     }
 }
 
-/// Turns what is found in one unit into locations. The unit that has the line
-/// table and the one that has the functions are two if the latter is split off.
+/// Builds locations from one unit. The line table and the functions are in two
+/// units if the functions are in a split file.
 struct Describe<'s, 'u, 'n, 'l, 'a> {
     lines: UnitRef<'u, 'l>,
     functions: UnitRef<'u, 'a>,
@@ -351,7 +351,7 @@ impl<'a> Describe<'_, '_, '_, '_, 'a> {
                 line,
                 column,
             });
-            // The caller stands where the call stood.
+            // The caller's position is that of the call.
             (file, line, column) = (inlined.call_file, inlined.call_line, inlined.call_column);
         }
         frames.push(LocationFrame {

@@ -23,7 +23,7 @@ const MAX_ENCLOSING: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Name<'a> {
     pub(crate) text: Cow<'a, [u8]>,
-    /// It is the name the linker knows, not the one in the source.
+    /// It is the linkage name, not the one in the source.
     pub(crate) is_linkage: bool,
 }
 
@@ -95,7 +95,7 @@ impl<'d, 'a> Names<'d, 'a> {
                     is_linkage: true,
                 });
             }
-            // The declaration, which is followed to, stands in its scope.
+            // The reference leads to the declaration, which is in its scope.
             in_source = entry.name.map(|name| (name, place)).or(in_source);
             match entry.origin {
                 Some(origin) => place = origin,
@@ -164,7 +164,7 @@ impl<'d, 'a> Names<'d, 'a> {
 
     fn read(&self, place: Place) -> Entry<'a> {
         let mut entry = Entry::default();
-        // A damaged entry has what stands before the damage.
+        // A damaged entry has the attributes before the damage.
         let _ = self.read_into(place, &mut entry);
         entry
     }
@@ -195,7 +195,7 @@ impl<'d, 'a> Names<'d, 'a> {
     }
 }
 
-/// What an entry says of its name.
+/// The attributes of an entry that give its name.
 #[derive(Default)]
 struct Entry<'a> {
     linkage_name: Option<&'a [u8]>,

@@ -5,14 +5,14 @@ use super::budget::Budget;
 use super::split::{SplitFiles, WithUnit};
 use super::units::{Root, UnitRef, Units, read_root};
 
-/// DWARF 5, 7.12; assembly has no optimisation, so it has no say.
+/// DWARF 5, 7.12. Assembly has no optimisation, so its units are not counted.
 const ASSEMBLER: gimli::DwLang = gimli::DW_LANG_Mips_Assembler;
 
 /// Split files that are opened only to learn this.
 const MAX_OPENED: usize = 256;
 
 /// Whether units with more than half of the code were compiled without
-/// optimisation; `None` where units that say nothing could turn it.
+/// optimisation; `None` if the units without that information could decide it.
 pub(super) fn unoptimised(
     units: &Units<'_, '_>,
     split: &SplitFiles,
@@ -55,7 +55,7 @@ pub(super) fn unoptimised(
     }
 }
 
-/// What the rest of a skeleton unit says.
+/// Reads the root entry of the split part of a skeleton unit.
 struct ReadRoot<'b>(&'b Budget);
 
 impl WithUnit<Option<bool>> for ReadRoot<'_> {
@@ -83,7 +83,7 @@ fn says_unoptimised(producer: &str) -> Option<bool> {
     let mut options = producer
         .split_ascii_whitespace()
         .filter(|word| word.starts_with('-'));
-    // Without any option the compiler was told not to record them.
+    // No option at all: the compiler did not record them (`-gno-record-gcc-switches`).
     options.clone().next()?;
     // The last one counts; `-O` alone is `-O1`.
     let level = options.rfind(|option| {

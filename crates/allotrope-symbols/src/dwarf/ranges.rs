@@ -7,7 +7,7 @@ use gimli::{Attribute, AttributeValue};
 use super::budget::Budget;
 use super::units::{Slice, UnitRef};
 
-/// The attributes of one entry that say where its code is.
+/// The attributes of one entry that give the addresses of its code.
 #[derive(Default)]
 pub(super) struct RangeAttributes<'a> {
     low: Option<u64>,
@@ -17,7 +17,7 @@ pub(super) struct RangeAttributes<'a> {
 }
 
 impl<'a> RangeAttributes<'a> {
-    /// Takes note of an attribute if it is one of these.
+    /// Stores an attribute if it is one of these.
     pub(super) fn note(&mut self, unit: UnitRef<'_, 'a>, attribute: &Attribute<Slice<'a>>) {
         let address = |value| unit.attr_address(value).ok().flatten();
         match attribute.name() {

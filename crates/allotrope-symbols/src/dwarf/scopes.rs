@@ -1,4 +1,4 @@
-//! The namespaces, classes and functions that an entry stands in.
+//! The namespaces, classes and functions around an entry.
 
 use gimli::UnitOffset;
 use rustc_hash::FxHashMap;
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::budget::Budget;
 use super::units::{Slice, UnitRef};
 
-/// Scopes deeper than this are not told.
+/// Scopes deeper than this are left out.
 const MAX_SCOPES: usize = 64;
 
 /// One scope.
@@ -35,7 +35,7 @@ struct ScopeEntry {
 }
 
 impl ScopeTable {
-    /// Reads a unit; of a damaged one, what stands before the damage.
+    /// Reads a unit, up to the damage in a damaged one.
     pub(super) fn read(unit: UnitRef<'_, '_>, budget: &Budget) -> Self {
         let mut table = Self::default();
         let _ = table.scan(unit, budget);

@@ -1,9 +1,9 @@
-//! All that DWARF says of a module's code at once, for an index: the code cut
-//! into segments within which every address has the same frames.
+//! The frames of all of a module's code, for an index: the code is cut into
+//! segments within which every address has the same frames.
 //!
-//! The cuts are wherever a row of a line table, a function or an inlined call
-//! begins or ends; what holds at a cut holds up to the next. It is asked for in
-//! the same way as for single addresses, so that both always agree.
+//! A cut is wherever a row of a line table, a function or an inlined call begins or
+//! ends. The frames of a segment are those of its first address, found in the same
+//! way as for single addresses, so that both always agree.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use super::{DebugInformation, by_function, ranges_of_units};
 use crate::intervals::Intervals;
 use crate::progress::{Progress, Work};
 
-/// Stands for "none" where a number names something.
+/// "None" in place of an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Segments of several units that overlap at one address are looked at up to
-/// this number. Every unit that has a template's code describes the one copy
-/// of it that the linker kept, so that a hundred may well agree.
+/// Most overlapping segments that are examined at one address. Every unit that
+/// instantiates a template describes the one copy that the linker chose, so a
+/// hundred units may describe one address.
 const MAX_OVERLAPPING: usize = 64;
 
 /// A frame, shared by all addresses and inner frames that have it.
@@ -98,7 +98,8 @@ impl DebugInformation {
             }
             collector.unit(UnitRef::new(&dwarf, &unit), index as u32, ranges);
         }
-        // Cut short by the budget it would hide names for good.
+        // A table cut short by the budget would hide names for as long as the
+        // index exists.
         budget.spend(1)?;
         let Collector {
             mut table, pieces, ..
@@ -283,7 +284,7 @@ struct Merged {
 }
 
 impl Merged {
-    /// Emits what the open pieces say of the addresses below `limit`.
+    /// Emits the segments of the open pieces below `limit`.
     fn up_to(&mut self, limit: u64, open: &mut Vec<Piece>) {
         while self.at < limit {
             open.retain(|piece| piece.end > self.at);

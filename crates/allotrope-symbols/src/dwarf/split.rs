@@ -27,7 +27,7 @@ pub(crate) struct SplitFiles {
     package: OnceCell<Option<Package>>,
 }
 
-/// What is done with the unit that was found and the file's units.
+/// Called with the unit that was found and the units of its file.
 pub(super) trait WithUnit<T> {
     fn with<'x>(self, units: &Units<'_, 'x>, unit: UnitRef<'_, 'x>) -> T;
 }
@@ -42,7 +42,7 @@ impl SplitFiles {
         }
     }
 
-    /// Lets `then` have the split part of a skeleton unit, if it is found.
+    /// Calls `then` with the split part of a skeleton unit, if it is found.
     pub(super) fn find<T>(&self, unit: UnitRef<'_, '_>, then: impl WithUnit<T>) -> Option<T> {
         let skeleton = Skeleton::of(unit)?;
         let package = self.package.get_or_init(|| self.load_package());
@@ -59,13 +59,13 @@ impl SplitFiles {
             let sections = load(&file)?;
             let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
             dwarf.make_dwo(&skeleton.parent());
-            // One that does not have the unit does not use `then` up.
+            // A file without the unit must not consume `then`.
             skeleton.unit_in(&Units::new(&dwarf))?;
             skeleton.complete(&dwarf, then.take()?)
         })
     }
 
-    /// Whether finding a unit's part takes no opening of files.
+    /// Whether a unit's part is found without opening files.
     pub(super) fn is_packaged(&self) -> bool {
         let package = self.package.get_or_init(|| self.load_package());
         package.is_some()
@@ -102,8 +102,8 @@ impl Package {
     }
 }
 
-/// What a skeleton unit says of the part that was split off, and what that
-/// needs of the file it was split from.
+/// The attributes of a skeleton unit by which its split part is found, and the
+/// sections of the skeleton's file that the split part refers to.
 #[derive(Clone, Copy)]
 struct Skeleton<'x> {
     id: DwoId,

@@ -1,5 +1,5 @@
-//! The units of a file's `.debug_info`: where each begins, what its root entry
-//! says, which of them have code at an address.
+//! The units of a file's `.debug_info`: where each begins, its root entry, and which
+//! units have code at an address.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -16,7 +16,7 @@ pub(super) type Dwarf<'a> = gimli::Dwarf<Slice<'a>>;
 pub(super) type Unit<'a> = gimli::Unit<Slice<'a>>;
 pub(super) type UnitRef<'u, 'a> = gimli::UnitRef<'u, Slice<'a>>;
 
-/// The units of one file, parsed when first asked for.
+/// The units of one file, each parsed on first use.
 pub(super) struct Units<'d, 'a> {
     dwarf: &'d Dwarf<'a>,
     /// In order of their offsets.
@@ -24,7 +24,7 @@ pub(super) struct Units<'d, 'a> {
     parsed: RefCell<FxHashMap<usize, Option<Rc<Unit<'a>>>>>,
 }
 
-/// What a unit's root entry says.
+/// A unit's root entry.
 pub(super) struct Root<'a> {
     /// It describes code: it is a compile unit, or the skeleton of one.
     pub(super) is_compile_unit: bool,
@@ -65,14 +65,14 @@ impl<'d, 'a> Units<'d, 'a> {
         self.headers.len()
     }
 
-    /// The unit, kept for the next time.
+    /// The unit, which is then cached.
     pub(super) fn unit(&self, index: usize) -> Option<Rc<Unit<'a>>> {
         let mut parsed = self.parsed.borrow_mut();
         let parse = || self.parse(index).map(Rc::new);
         parsed.entry(index).or_insert_with(parse).clone()
     }
 
-    /// The unit, not kept.
+    /// The unit, without caching it.
     pub(super) fn parse(&self, index: usize) -> Option<Unit<'a>> {
         self.dwarf.unit(*self.headers.get(index)?).ok()
     }
@@ -83,13 +83,13 @@ impl<'d, 'a> Units<'d, 'a> {
         self.headers.partition_point(starts_before).checked_sub(1)
     }
 
-    /// The unit's root entry; the unit is not kept.
+    /// The unit's root entry; the unit is not cached.
     pub(super) fn root(&self, index: usize, budget: &Budget) -> Option<Root<'a>> {
         read_root(UnitRef::new(self.dwarf, &self.parse(index)?), budget)
     }
 }
 
-/// What the root entry of a unit says.
+/// Reads the root entry of a unit.
 pub(super) fn read_root<'a>(unit: UnitRef<'_, 'a>, budget: &Budget) -> Option<Root<'a>> {
     let mut entries = unit.entries_raw(None).ok()?;
     let abbreviation = entries.read_abbreviation().ok()??;

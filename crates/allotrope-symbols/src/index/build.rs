@@ -1,4 +1,4 @@
-//! Writing an index.
+//! Writes an index.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -70,7 +70,7 @@ pub(crate) fn write(
     Ok(true)
 }
 
-/// What each text takes of the table of texts.
+/// The text table under construction: offset and length of each text.
 #[derive(Default)]
 struct Text {
     length: u64,
@@ -78,7 +78,7 @@ struct Text {
 
 impl Text {
     fn place(&mut self, length: usize) -> (u32, u32) {
-        // That all of it fits is checked once, at the end.
+        // Whether all of it fits is checked once, at the end.
         let place = (self.length as u32, length as u32 & !LINKAGE);
         self.length += length as u64;
         place
@@ -99,14 +99,14 @@ fn base(table: &SegmentTable, symbols: &[(u64, u64, u32)]) -> Option<u64> {
     fits.then_some(lowest)
 }
 
-/// Segments within which the same symbol holds: start, start of the symbol,
-/// name.
+/// Segments of code within which one symbol contains every address: start of the
+/// segment, start of the symbol, name.
 fn symbol_segments(symbols: &SymbolTable, names: &mut Vec<Name<'static>>) -> Vec<(u64, u64, u32)> {
     let mut segments: Vec<(u64, u64, u32)> = Vec::new();
     for cut in symbols.boundaries() {
         let segment = match symbols.containing(cut) {
             None => (cut, cut, NONE),
-            // A function goes on behind one nested in it: the name is there.
+            // A function continues behind one nested in it: its name exists.
             Some(symbol) => {
                 let known = segments.iter().rev().take(8);
                 let mut known = known.filter(|it| it.1 == symbol.address && it.2 != NONE);

@@ -1,6 +1,6 @@
-//! The folder that indexes are kept in. It may be deleted at any time, and
-//! several processes may use it at once: an index gets its name when it is
-//! whole, and one that is deleted while it is read can be read to the end.
+//! The cache folder of indexes. It may be deleted at any time, and several
+//! processes may use it at once: an index gets its name when it is complete, and
+//! one that is deleted while a process reads it stays readable for that process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -12,12 +12,12 @@ use allotrope_files::NewFile;
 use super::{Index, VERSION};
 use crate::error::hexadecimal;
 
-/// Bytes of indexes kept, unless told otherwise.
+/// Default limit of the cache in bytes.
 const LIMIT: u64 = 2 << 30;
-/// Unfinished files older than this many seconds are nobody's any more.
+/// Unfinished files older than this many seconds were left by a dead process.
 const ABANDONED: u64 = 3600;
 
-/// Where indexes of large modules are kept from one run to the next.
+/// A folder with the indexes of large modules, for later runs.
 #[derive(Debug, Clone)]
 pub struct IndexCache {
     folder: PathBuf,
@@ -38,7 +38,7 @@ impl IndexCache {
         Some(Self::at(caches.join("allotrope/symbols")))
     }
 
-    /// In this folder, which is made when it is needed.
+    /// A cache in this folder, which is created when it is needed.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
@@ -47,15 +47,16 @@ impl IndexCache {
         }
     }
 
-    /// Keeps at most this many bytes; those used longest ago go first.
+    /// Limits the cache to this many bytes; the least recently used index is
+    /// deleted first.
     #[must_use]
     pub fn with_limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
         self
     }
 
-    /// Makes indexes only of modules with at least this many bytes of debug
-    /// information; 16 MiB unless told otherwise.
+    /// Writes indexes only of modules with at least this many bytes of debug
+    /// information [default: 16 MiB].
     #[must_use]
     pub fn with_least_size(mut self, bytes: u64) -> Self {
         self.worthwhile = bytes;
@@ -66,25 +67,25 @@ impl IndexCache {
         bytes >= self.worthwhile
     }
 
-    /// The index of a build, if it is there and whole.
+    /// The index of a build, if there is a complete one.
     pub(crate) fn open(&self, build_id: &[u8]) -> Option<Index> {
         let path = self.path(build_id);
         let file = File::open(&path).ok()?;
         let index = Index::open(file, build_id);
         match &index {
-            // It was used: it goes later.
+            // Marks it as recently used.
             Some(_) => {
                 let file = OpenOptions::new().append(true).open(&path);
                 let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
             }
-            // Damaged or of another version: it would only take room.
+            // Damaged or of another version: useless.
             None => drop(fs::remove_file(&path)),
         }
         index
     }
 
-    /// Keeps what `write` writes as the index of a build; it says whether that
-    /// is one.
+    /// Stores what `write` writes as the index of a build, unless `write` returns
+    /// `false`.
     pub(crate) fn keep(
         &self,
         build_id: &[u8],
@@ -106,7 +107,7 @@ impl IndexCache {
         self.folder.join(name)
     }
 
-    /// Deletes what was used longest ago until the rest is within the limit.
+    /// Deletes the least recently used indexes until the rest is within the limit.
     fn shrink(&self, newest: &Path) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;

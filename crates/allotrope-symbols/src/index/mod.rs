@@ -1,14 +1,21 @@
-//! The index of a module: all that its symbol tables and debug information say
-//! of its code, laid out so that a few addresses cost a few reads. It is kept
-//! in the user's cache by build id ([`IndexCache`]), and can be deleted at any
-//! time.
+//! The index of a module: names and source positions of all its code, from its
+//! symbol tables and debug information, in a file in which a few addresses cost a
+//! few reads. Indexes lie in the user's cache by build id ([`IndexCache`]) and can
+//! be deleted at any time.
 //!
-//! Layout, little-endian: a header (magic, version, checksums, build id, where
-//! the tables are), then the tables, each an array of records of one size:
-//! segments (start, node), nodes, symbol segments (start, symbol start, name),
-//! names and files (place in the text), the text. Addresses are relative to
-//! the lowest one and have 32 bits: larger modules get no index. Names are as
-//! linkers know them; they are demangled when they are asked for.
+//! Layout, little-endian: a header (magic, version, checksums, build id, offsets
+//! of the tables), then the tables, each an array of records of one size:
+//!
+//! | table | record | sorted by |
+//! | --- | --- | --- |
+//! | segments | start, node | start |
+//! | nodes (a frame and the frame it is inlined into) | name, file, line, column, parent, start | |
+//! | symbol segments | start, symbol start, name | start |
+//! | names, files | offset and length in the text | |
+//! | text | bytes | |
+//!
+//! Addresses are relative to the lowest one and have 32 bits: larger modules get no
+//! index. Names are linkage names and are demangled on look-up.
 
 mod build;
 mod cache;
@@ -20,19 +27,19 @@ pub use cache::IndexCache;
 pub(crate) use read::Index;
 
 const MAGIC: [u8; 8] = *b"ALTINDEX";
-/// Changes with the layout and with what is read from debug information, so
-/// that what an older version found is not taken for what this one would find.
+/// Changes with the layout and with what is read from debug information, so that
+/// the index of an older version is not used.
 const VERSION: u32 = 1;
 
 /// Magic, version, checksum of what follows in the header, checksum of the
 /// tables, whether unoptimised, length of the build id, build id, base address,
 /// and for each table its offset and its length in bytes.
 const HEADER: usize = 8 + 4 + 4 + 4 + 1 + 1 + MAX_BUILD_ID + 8 + TABLES * 16;
-/// Where what the header's own checksum covers begins.
+/// Offset from which on the header's own checksum covers it.
 const CHECKED: usize = 16;
 const MAX_BUILD_ID: usize = 32;
 
-/// The tables, in the order in which they lie in the file.
+/// The tables, in the order of the file.
 #[derive(Debug, Clone, Copy)]
 enum Table {
     Segments = 0,
@@ -52,5 +59,5 @@ const NODE: usize = 24;
 const SYMBOL: usize = 12;
 /// Offset in the text, length; the highest bit of a name's: see `LINKAGE`.
 const PLACE: usize = 8;
-/// The name is one that the linker knows.
+/// Flag in the length of a name: it is a linkage name.
 const LINKAGE: u32 = 1 << 31;

@@ -1,4 +1,4 @@
-//! Parts of a file, kept in memory up to a bound.
+//! A bounded cache of a file's pages.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use rustc_hash::FxHashMap;
 
 const PAGE: u64 = 32 << 10;
-/// Pages kept: 48 MiB.
+/// Most pages in the cache: 48 MiB.
 const MAX_PAGES: usize = 1536;
 
-/// A file of which pages are kept.
+/// A file and its cached pages.
 #[derive(Debug)]
 pub(super) struct Pages {
     file: File,
@@ -45,7 +45,7 @@ impl Pages {
     fn copy(&self, number: u64, within: usize, into: &mut [u8]) -> Option<usize> {
         let mut pages = self.pages.borrow_mut();
         if !pages.contains_key(&number) {
-            // Addresses come sorted: old pages are hardly wanted again.
+            // Addresses come sorted: old pages are seldom needed again.
             if pages.len() >= MAX_PAGES {
                 pages.clear();
             }

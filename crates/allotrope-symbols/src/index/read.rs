@@ -1,5 +1,5 @@
-//! Reading an index: opening checks all of it, then a look-up reads only what
-//! it needs. What it gives is what [`crate::dwarf`] and the symbol tables would.
+//! Reads an index. Opening verifies all of it, then a look-up reads only what it
+//! needs. The results are those of [`crate::dwarf`] and the symbol tables.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -20,7 +20,7 @@ use crate::symbol_table::NamedSymbol;
 /// Nodes of one address; the debug information is read with the same bound.
 const MAX_DEPTH: usize = 520;
 
-/// An index that was checked.
+/// A verified index.
 #[derive(Debug)]
 pub(crate) struct Index {
     pages: Pages,
@@ -90,7 +90,7 @@ impl Index {
         })
     }
 
-    /// What the debug information says of an address.
+    /// The frames of an address, from the debug information.
     pub(crate) fn location(
         &self,
         address: u64,
@@ -126,8 +126,8 @@ impl Index {
         (relative != NONE).then(|| self.base.wrapping_add(relative.into()))
     }
 
-    /// The last record of a table sorted by its first word that does not begin
-    /// behind the address.
+    /// The last record that begins at or before the address, of a table that is
+    /// sorted by its first word (binary search).
     fn segment<const SIZE: usize>(&self, table: Table, address: u64) -> Option<[u8; SIZE]> {
         let address = u32::try_from(address.checked_sub(self.base)?).ok()?;
         let (mut low, mut high) = (0, (self.tables[table as usize].1 / SIZE as u64) as u32);

@@ -1,6 +1,6 @@
-//! Where the debug files of a module may lie, and which of those found there
-//! is really the module's. Each kind of place is one function that yields
-//! candidates; what a candidate holds is not read here.
+//! Finds the debug files of a module: where they may lie, and which candidate
+//! belongs to the module. Each kind of location is one function that returns
+//! candidates; their contents are read elsewhere.
 
 mod debuginfod;
 mod split;
@@ -46,15 +46,14 @@ impl Default for Locator {
 const SYSTEM_FOLDER: &str = "/usr/lib/debug";
 
 impl Locator {
-    /// Looks in `/usr/lib/debug` and in what the debuginfod client has fetched
-    /// before (`$DEBUGINFOD_CACHE_PATH`, or where that is by default). Asks no
-    /// server.
+    /// Searches `/usr/lib/debug` and the cache of the debuginfod client
+    /// (`$DEBUGINFOD_CACHE_PATH` or its default). Sends no request to a server.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks in `folder`, laid out like `/usr/lib/debug`, before the folders
-    /// it already looks in.
+    /// Searches `folder`, laid out like `/usr/lib/debug`, before the folders that
+    /// were added earlier.
     #[must_use]
     pub fn with_debug_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.debug_folders.insert(0, folder.into());
@@ -85,15 +84,17 @@ impl Locator {
         Ok(self)
     }
 
-    /// Looks for what the debuginfod client has fetched in `folder`.
+    /// Uses `folder` as the cache of the debuginfod client.
     #[must_use]
     pub fn with_debuginfod_cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.debuginfod.set_cache(folder.into());
         self
     }
 
-    /// Asks these debuginfod servers (`http://host:port`) for debug files that
-    /// are nowhere else, and keeps what they send in the client's cache.
+    /// Fetches debug files that are nowhere else from these debuginfod servers
+    /// (`http://host:port`) into the client's cache. Without the feature
+    /// `debuginfod` each request fails with a sentence in
+    /// [`take_complaints`](Self::take_complaints).
     #[must_use]
     pub fn with_debuginfod_servers<T>(mut self, servers: T) -> Self
     where
@@ -104,17 +105,17 @@ impl Locator {
         self
     }
 
-    /// Keeps indexes of modules with much debug information in this cache, and
-    /// uses those that are there: the first time a module is read takes
-    /// longer, each later time a fraction.
+    /// Stores indexes of modules with much debug information in this cache and
+    /// uses those in it: reading a module takes longer the first time, and a
+    /// fraction of that later.
     #[must_use]
     pub fn with_index_cache(mut self, cache: impl Into<Option<IndexCache>>) -> Self {
         self.index_cache = cache.into();
         self
     }
 
-    /// Tells `listener` how far the work on a module has come: what, how much is
-    /// done, of how much (0: unknown). It is told often and must not take long.
+    /// Reports progress on a module to `listener`: the kind of work, how much is
+    /// done, of how much (0: unknown). Called often; it must be quick.
     #[must_use]
     pub fn with_progress(
         mut self,
@@ -138,8 +139,8 @@ impl Locator {
         given.map(|(build_id, path)| (&build_id[..], path.as_path()))
     }
 
-    /// Sentences on what went wrong with debuginfod servers since this was
-    /// last asked; none of it is fatal.
+    /// Sentences on what went wrong with debuginfod servers since the last call.
+    /// None of it is fatal.
     pub fn take_complaints(&self) -> Vec<String> {
         self.debuginfod.take_complaints()
     }
@@ -210,7 +211,7 @@ impl Locator {
             return Vec::new();
         };
         let mut candidates = vec![folder.join(name), folder.join(".debug").join(name)];
-        // The folder as the recorded program saw it.
+        // The folder in the recorded program's file system.
         let seen = self
             .sysroot
             .as_ref()

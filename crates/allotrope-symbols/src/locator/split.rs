@@ -1,6 +1,6 @@
-//! Where split DWARF may lie: the `.dwo` file that a unit names, and the
-//! `.dwp` file that holds all of a module's. Whether a file found there is the
-//! right one its reader decides, by the unit's id.
+//! Finds split DWARF: the `.dwo` file that a unit names, or the `.dwp` file with
+//! all of a module's. The reader checks by the unit's id whether a file is the
+//! right one.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +11,9 @@ use crate::elf::ElfFile;
 use crate::error::hexadecimal;
 
 impl Locator {
-    /// Files that may be the `.dwo` file of this name, which the compiler
-    /// wrote when it worked in `folder`; the likeliest first. `files` are the
-    /// module and its debug file.
+    /// Files that may be the `.dwo` file of this name, the likeliest first.
+    /// `folder` is the compiler's working folder, `files` are the module and its
+    /// debug file.
     pub(crate) fn dwo_files(&self, folder: &[u8], name: &[u8], files: &[PathBuf]) -> Vec<PathBuf> {
         let name = Path::new(OsStr::from_bytes(name));
         // An absolute name replaces the folder it is joined to.
@@ -22,8 +22,8 @@ impl Locator {
         places.extend(self.rooted(&built));
         places.push(built.clone());
         let own = files.iter().flat_map(|file| module_folders(file));
-        // Build machines' folders are seldom here; programs are moved together
-        // with their .dwo files, in the same arrangement or all in one folder.
+        // The build machine's folders seldom exist here. Programs are moved
+        // together with their .dwo files, with or without their folders.
         for folder in own.chain(self.debug_folders.iter().cloned()) {
             places.push(folder.join(name.strip_prefix("/").unwrap_or(name)));
             places.extend(name.file_name().map(|name| folder.join(name)));
@@ -57,7 +57,7 @@ impl Locator {
         places
     }
 
-    /// The first of `places` that is an ELF file and that `accept` takes.
+    /// The first of `paths` that is an ELF file and that `accept` takes.
     pub(crate) fn first_of<T>(
         places: &[PathBuf],
         accept: impl FnMut(ElfFile) -> Option<T>,

@@ -1,7 +1,6 @@
-//! The thread that reads what programs write of the code they make: takes
-//! questions in the order in which they come, and looks at the files again at
-//! most every 10 ms, and when an image ends. It may wait for files; nobody
-//! waits for it.
+//! The thread that reads the files in which runtimes describe their JIT code. It
+//! receives requests in order and reads the files again at most every 10 ms, and
+//! when an image ends. It may block on files; no other thread waits for it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -10,48 +9,48 @@ use allotrope_trace::model::{ImageId, Record};
 use rustc_hash::FxHashMap;
 
 use super::process::{Process, Sources};
-use super::{Begin, Question};
+use super::{Begin, Request};
 use crate::clock::Conversion;
 
-/// How often files are looked at: new code has a name after this time.
+/// How often files are read: new code has a name after this time.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Images whose code is named at one time.
+/// Most images whose code is named at one time.
 const MOST_IMAGES: usize = 256;
-/// Pieces of code that are known of all images together: about 500 MiB with
-/// names of the usual length.
+/// Most pieces of code of all images together: about 500 MiB with names of the
+/// usual length.
 const MOST_PIECES: usize = 4 << 20;
-/// Questions that are taken before files are looked at again.
-const QUESTIONS_AT_ONCE: usize = 4096;
+/// Requests that are received before files are read again.
+const REQUESTS_AT_ONCE: usize = 4096;
 
-/// Answers questions until nobody can ask any more and every image was looked
-/// at for the last time.
-pub(super) fn read(questions: &Receiver<Question>, answers: &SyncSender<Record>) {
+/// Serves requests until the other end is closed and the files of every image were
+/// read for the last time.
+pub(super) fn read(requests: &Receiver<Request>, records: &SyncSender<Record>) {
     let mut reader = Reader {
-        answers,
+        records,
         processes: FxHashMap::default(),
         clock: Conversion::begin(),
-        next_look: Instant::now(),
+        next_read: Instant::now(),
     };
     loop {
-        // What has come is to be looked up now.
+        // With living images, until their files are due.
         let wait = if reader.processes.values().any(Process::is_living) {
-            reader.next_look.saturating_duration_since(Instant::now())
+            reader.next_read.saturating_duration_since(Instant::now())
         } else {
             Duration::from_secs(3600)
         };
-        match questions.recv_timeout(wait) {
-            Ok(question) => {
-                reader.take(question);
-                for question in questions.try_iter().take(QUESTIONS_AT_ONCE) {
-                    reader.take(question);
+        match requests.recv_timeout(wait) {
+            Ok(request) => {
+                reader.take(request);
+                for request in requests.try_iter().take(REQUESTS_AT_ONCE) {
+                    reader.take(request);
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if Instant::now() >= reader.next_look {
+        if Instant::now() >= reader.next_read {
             reader.clock.read_again();
-            reader.look();
+            reader.read_all();
         }
     }
     let left: Vec<ImageId> = reader.processes.keys().copied().collect();
@@ -61,17 +60,17 @@ pub(super) fn read(questions: &Receiver<Question>, answers: &SyncSender<Record>)
 }
 
 struct Reader<'a> {
-    answers: &'a SyncSender<Record>,
+    records: &'a SyncSender<Record>,
     processes: FxHashMap<ImageId, Process>,
     clock: Conversion,
-    next_look: Instant,
+    next_read: Instant,
 }
 
 impl Reader<'_> {
-    fn take(&mut self, question: Question) {
-        match question {
-            Question::Begin(begin) => self.begin(begin),
-            Question::Address {
+    fn take(&mut self, request: Request) {
+        match request {
+            Request::Begin(begin) => self.begin(begin),
+            Request::Address {
                 image,
                 address,
                 exact,
@@ -80,7 +79,7 @@ impl Reader<'_> {
                     process.ask(address, exact);
                 }
             }
-            Question::End(image) => self.end(image),
+            Request::End(image) => self.end(image),
         }
     }
 
@@ -89,7 +88,7 @@ impl Reader<'_> {
             return;
         }
         if let Some((image, pid)) = begin.parent {
-            // Its own addresses may never have been asked for.
+            // No address of the parent itself may have been requested.
             self.processes
                 .entry(image)
                 .or_insert_with(|| Process::parent(image, pid));
@@ -99,17 +98,17 @@ impl Reader<'_> {
             .insert(begin.image, Process::new(&begin, since));
     }
 
-    /// Looks at the files of all living images.
-    fn look(&mut self) {
+    /// Reads the files of all living images.
+    fn read_all(&mut self) {
         let living = self.processes.values().filter(|it| it.is_living());
         let images: Vec<ImageId> = living.map(|it| it.image).collect();
         for image in images {
-            self.look_at(image, false);
+            self.read_image(image, false);
         }
-        self.next_look = Instant::now() + INTERVAL;
+        self.next_read = Instant::now() + INTERVAL;
     }
 
-    fn look_at(&mut self, image: ImageId, is_last: bool) {
+    fn read_image(&mut self, image: ImageId, is_last: bool) {
         let Some(mut process) = self.processes.remove(&image) else {
             return;
         };
@@ -119,7 +118,7 @@ impl Reader<'_> {
         }
         let parent = process.parent_image();
         if let Some(parent) = parent.and_then(|parent| self.processes.get_mut(&parent))
-            && !parent.was_asked()
+            && !parent.was_requested()
         {
             parent.refresh(&self.clock);
         }
@@ -128,19 +127,19 @@ impl Reader<'_> {
             clock: &self.clock,
             parent,
         };
-        for record in process.answers(&sources, is_last) {
-            // Fails when the recording has failed: then nobody asks either.
-            if self.answers.send(Record::RuntimeSymbols(record)).is_err() {
+        for record in process.records(&sources, is_last) {
+            // Fails when the recording has failed: then no request follows either.
+            if self.records.send(Record::RuntimeSymbols(record)).is_err() {
                 break;
             }
         }
         self.processes.insert(image, process);
     }
 
-    /// Looks at the image's files once more and forgets it, unless a forked
-    /// child runs on with its code.
+    /// Reads the image's files once more and removes it, unless a forked child
+    /// still runs with its code.
     fn end(&mut self, image: ImageId) {
-        self.look_at(image, true);
+        self.read_image(image, true);
         if let Some(process) = self.processes.get_mut(&image) {
             process.end();
         }

@@ -49,7 +49,7 @@ fn written(path: &Path) -> Vec<RuntimeSymbols> {
 }
 
 /// (image, address, function, its first time) of every name.
-fn told(records: &[RuntimeSymbols]) -> Vec<(ImageId, u64, String, bool)> {
+fn sent(records: &[RuntimeSymbols]) -> Vec<(ImageId, u64, String, bool)> {
     let mut all = Vec::new();
     for record in records {
         for location in &record.locations {
@@ -64,11 +64,11 @@ fn told(records: &[RuntimeSymbols]) -> Vec<(ImageId, u64, String, bool)> {
 
 /// One test, for the process has one map.
 #[test]
-fn names_are_told_once_and_again_when_other_code_stands_there() {
+fn names_are_sent_once_and_again_when_other_code_replaces_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut trace = TraceFile::create(&path, None).unwrap();
-    let mut names = RuntimeNames::default();
+    let mut names = JitSymbols::default();
     names.round(&mut trace);
     assert!(names.thread.is_none(), "nobody needs it");
 
@@ -81,14 +81,14 @@ fn names_are_told_once_and_again_when_other_code_stands_there() {
     names.begin(begin(1, Some((0, std::process::id()))));
     names.ask(1, 0x1020, true);
     let mut records = 0;
-    let mut wait_for = |names: &mut RuntimeNames, count| {
+    let mut wait_for = |names: &mut JitSymbols, count| {
         let deadline = Instant::now() + Duration::from_secs(60);
         while records < count {
-            assert!(Instant::now() < deadline, "no answer");
+            assert!(Instant::now() < deadline, "no record");
             let thread = names.thread.as_ref().unwrap();
-            if let Ok(answer) = thread.answers.try_recv() {
+            if let Ok(record) = thread.records.try_recv() {
                 records += 1;
-                trace.write(&answer);
+                trace.write(&record);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -104,7 +104,7 @@ fn names_are_told_once_and_again_when_other_code_stands_there() {
     trace.finish().unwrap();
     let of = |image, address, function: &str, first| (image, address, function.to_owned(), first);
     assert_eq!(
-        told(&written(&path)),
+        sent(&written(&path)),
         [
             of(0, 0x1010, "first", true),
             of(0, 0x1010, "second", false),
@@ -117,11 +117,11 @@ fn names_are_told_once_and_again_when_other_code_stands_there() {
 
 #[test]
 fn what_the_queue_has_no_room_for_waits_its_turn() {
-    let (questions, asked) = sync_channel(2);
-    let (_answer, answers) = sync_channel(1);
-    let mut names = RuntimeNames {
-        thread: Some(Thread { questions, answers }),
-        ..RuntimeNames::default()
+    let (requests, asked) = sync_channel(2);
+    let (_record, records) = sync_channel(1);
+    let mut names = JitSymbols {
+        thread: Some(Thread { requests, records }),
+        ..JitSymbols::default()
     };
     let folder = tempfile::tempdir().unwrap();
     let mut trace = TraceFile::create(&folder.path().join("trace"), None).unwrap();
@@ -131,8 +131,8 @@ fn what_the_queue_has_no_room_for_waits_its_turn() {
     assert_eq!(names.unsent.len(), 3);
     let mut seen = Vec::new();
     for _ in 0..3 {
-        seen.extend(asked.try_iter().map(|question| match question {
-            Question::Address { address, .. } => address,
+        seen.extend(asked.try_iter().map(|request| match request {
+            Request::Address { address, .. } => address,
             other => panic!("{other:?}"),
         }));
         names.round(&mut trace);

@@ -1,5 +1,5 @@
 //! `jit-PID.dump` (Linux, tools/perf/Documentation/jitdump-specification.txt):
-//! records of code with the time at which it was there. Written by Node with
+//! records of code with the time at which it was added. Written by Node with
 //! `--perf-prof`, Java with perf's agent, wasmtime, LLVM's JITs.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::{MAX_NAME, MAX_PIECES, RuntimeCode};
+use super::{JitCode, MAX_NAME, MAX_PIECES};
 use crate::elf::{u32_at, u64_at};
 
 const MAGIC: u32 = 0x4a69_5444;
@@ -22,14 +22,14 @@ const CODE_MOVE: u32 = 1;
 const DEBUG_INFO: u32 = 2;
 /// Times are the time stamp counter's, not the monotonic clock's.
 const ARCH_TIMESTAMP: u64 = 1;
-/// Of a record, what is looked at; the code itself, behind the name, is not.
+/// Bytes of a record that are read; the code itself, behind the name, is not.
 const MAX_READ: usize = 1 << 20;
-/// Lines of all code together.
+/// Most line entries of all code together.
 const MAX_LINES: usize = 16 << 20;
-/// Pieces of code that began before an address and are looked at for it.
-const MAX_LOOKED_AT: usize = 1024;
+/// Pieces of code that begin before an address and are examined for it.
+const MAX_EXAMINED: usize = 1024;
 
-/// What the times of a dump are.
+/// The clock of a dump's times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JitClock {
     /// `CLOCK_MONOTONIC` in nanoseconds.
@@ -73,8 +73,8 @@ struct LineEntry {
 }
 
 impl JitDump {
-    /// Whether a mapped file is the mark that a runtime leaves to say that it
-    /// writes a dump: it maps the dump's first page, executable.
+    /// Whether a mapped file is a dump, by its name. A runtime that writes a dump
+    /// maps its first page as executable, so that profilers find it.
     pub fn is_marker(path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or(path);
         let id = name
@@ -86,7 +86,7 @@ impl JitDump {
     /// Opens a dump and reads what is there.
     ///
     /// # Errors
-    /// Where it cannot be read or is none of this machine's.
+    /// Where it cannot be read, is no dump, or is of another machine.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::new(allotrope_files::open_regular(path)?)
     }
@@ -126,12 +126,12 @@ impl JitDump {
         Ok(dump)
     }
 
-    /// What the times that [`Self::code`] takes are.
+    /// The clock of the times that [`Self::code`] takes.
     pub fn clock(&self) -> JitClock {
         self.clock
     }
 
-    /// Reads the records that were added and are whole.
+    /// Reads the complete records that were added.
     ///
     /// # Errors
     /// Where the file cannot be read; what was read before stays.
@@ -177,7 +177,7 @@ impl JitDump {
                 u64_at(&header, 8)?,
             ))
         };
-        // Behind a record of no size nothing can be found.
+        // A record without a size hides where the next one begins.
         Ok(fields().filter(|fields| fields.1 as usize >= RECORD_HEADER))
     }
 
@@ -247,7 +247,7 @@ impl JitDump {
             let line = u32_at(record, at + 8)?;
             let name = bytes_at(record, at + 16)?;
             at += 16 + name.len() + 1;
-            // This mark: the file is that of the entry before.
+            // This name means the file of the entry before.
             if name != b"\xff" {
                 let known = String::from_utf8_lossy(name);
                 if *file != *known {
@@ -266,13 +266,13 @@ impl JitDump {
         Some(())
     }
 
-    /// The code that held `address` at `time` (see [`Self::clock`]): of all
-    /// that had come by then, the last that covers it.
-    pub fn code(&self, address: u64, time: u64) -> Option<RuntimeCode> {
+    /// The code at `address` at `time` (see [`Self::clock`]): the last that was
+    /// added by then and contains the address.
+    pub fn code(&self, address: u64, time: u64) -> Option<JitCode> {
         let lowest = address.saturating_sub(self.longest);
         let before = self.by_start.range(lowest..=address).rev();
         let pieces = before.flat_map(|(_, pieces)| pieces.iter().rev());
-        let covering = pieces.take(MAX_LOOKED_AT).filter(|index| {
+        let covering = pieces.take(MAX_EXAMINED).filter(|index| {
             let piece = &self.pieces[**index as usize];
             piece.from <= time && address < piece.end
         });
@@ -280,14 +280,14 @@ impl JitDump {
         Some(self.pieces[*last as usize].code_at(address))
     }
 
-    /// All code that ever held `address`, with the times from which on it did
-    /// (see [`Self::clock`]), in their order.
-    pub fn history(&self, address: u64) -> Vec<(u64, RuntimeCode)> {
+    /// All code that was ever at `address`, each with the time at which it was added
+    /// (see [`Self::clock`]), sorted by time.
+    pub fn history(&self, address: u64) -> Vec<(u64, JitCode)> {
         let lowest = address.saturating_sub(self.longest);
         let before = self.by_start.range(lowest..=address).rev();
         let pieces = before.flat_map(|(_, pieces)| pieces.iter().rev());
         let mut covering: Vec<(u64, u32)> = pieces
-            .take(MAX_LOOKED_AT)
+            .take(MAX_EXAMINED)
             .map(|index| (self.pieces[*index as usize].from, *index))
             .filter(|(_, index)| address < self.pieces[*index as usize].end)
             .collect();
@@ -296,12 +296,12 @@ impl JitDump {
         covering.into_iter().map(code).collect()
     }
 
-    /// How many pieces of code there have been.
+    /// The number of pieces of code so far.
     pub fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// There has been no code.
+    /// Whether there was no code so far.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -309,12 +309,12 @@ impl JitDump {
 
 impl Piece {
     /// The piece, with the line of an address in it.
-    fn code_at(&self, address: u64) -> RuntimeCode {
+    fn code_at(&self, address: u64) -> JitCode {
         let after = self
             .lines
             .partition_point(|line| line.offset <= address - self.start);
         let line = after.checked_sub(1).map(|index| &self.lines[index]);
-        RuntimeCode {
+        JitCode {
             start: self.start,
             end: self.end,
             name: self.name.clone(),

@@ -1,5 +1,5 @@
-//! The code that one process makes: which of its addresses are asked for, what
-//! is known of them, what was told.
+//! The JIT code of one process: which of its addresses were requested, what its
+//! files hold on them, and what was sent for the trace.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::SystemTime;
 
 use allotrope_symbolize::FrameTable;
-use allotrope_symbols::{JitClock, JitDump, PerfMap, RuntimeCode};
+use allotrope_symbols::{JitClock, JitCode, JitDump, PerfMap};
 use allotrope_trace::model::{ImageId, Location, RuntimeSymbols};
 use rustc_hash::FxHashSet;
 
@@ -16,16 +16,16 @@ use super::Begin;
 use crate::clock::Conversion;
 use crate::process::rooted;
 
-/// Addresses of a process that are asked for.
+/// Most requested addresses of a process.
 const MOST_ADDRESSES: usize = 1 << 20;
-/// Dumps of a process: one for each runtime in it.
+/// Most dumps of a process: one for each runtime in it.
 const MOST_DUMPS: usize = 4;
-/// How often the process's mappings are searched for new dumps, in looks.
-const LOOKS_BETWEEN_SEARCHES: u32 = 50;
-/// Bytes of a process's list of mappings that are read.
+/// Reads between two searches of the process's mappings for new dumps.
+const READS_BETWEEN_SEARCHES: u32 = 50;
+/// Bytes of `/proc/PID/maps` that are read.
 const MOST_MAPS_BYTES: u64 = 16 << 20;
 
-/// What answers depend on beside the process itself.
+/// What the records depend on beside the process itself.
 pub(super) struct Sources<'a> {
     pub(super) clock: &'a Conversion,
     pub(super) parent: Option<&'a Process>,
@@ -40,17 +40,17 @@ pub(super) struct Process {
     is_living: bool,
     map: PerfMap,
     dumps: Vec<Dump>,
-    looks: u32,
-    /// What is asked for, by the byte that is looked up.
-    asked: BTreeMap<u64, Vec<Asked>>,
-    asked_count: usize,
-    fresh: Vec<u64>,
-    /// Ranges of the map that changed since the last answers.
+    reads: u32,
+    /// The requested addresses, by the address that is looked up.
+    requested: BTreeMap<u64, Vec<Requested>>,
+    requested_count: usize,
+    unnamed: Vec<u64>,
+    /// Ranges of the map that changed since the last records.
     changes: Vec<Range<u64>>,
-    /// The map changed after this tick (its own last look), at the latest when
-    /// it was written last.
+    /// When the map changed: between the read before the last one and its
+    /// modification time.
     changed_at: u64,
-    last_look: u64,
+    last_read: u64,
 }
 
 #[derive(Debug)]
@@ -60,15 +60,15 @@ struct Dump {
     has_grown: bool,
 }
 
-/// An address as it stands in stacks, and what was told of it.
+/// A requested address, as stacks contain it, and what was sent on it.
 #[derive(Debug)]
-struct Asked {
+struct Requested {
     address: u64,
     exact: bool,
-    /// The start and name of the code that a map told last.
-    told: Option<(u64, std::sync::Arc<str>)>,
-    /// Pieces of code of each dump that were told: its own, then the parent's.
-    told_of_dumps: [u32; 2 * MOST_DUMPS],
+    /// The start and name of the code that was last sent from a map.
+    sent: Option<(u64, std::sync::Arc<str>)>,
+    /// Pieces of code sent from each dump: the process's own, then the parent's.
+    sent_from_dumps: [u32; 2 * MOST_DUMPS],
 }
 
 impl Process {
@@ -76,13 +76,13 @@ impl Process {
         let mut process = Self::parent(begin.image, begin.pid);
         process.map = PerfMap::of_process(begin.pid).written_since(since);
         process.parent = begin.parent.map(|(image, _)| image);
-        // Its end is told, and may still be to come.
+        // Its end is reported later.
         process.is_living = true;
         process
     }
 
-    /// One that is known only as another's parent; its end may have been
-    /// before anybody asked.
+    /// A process that is known only as another's parent. It may have ended
+    /// already.
     pub(super) fn parent(image: ImageId, pid: u32) -> Self {
         Self {
             image,
@@ -91,13 +91,13 @@ impl Process {
             is_living: std::path::Path::new(&format!("/proc/{pid}")).exists(),
             map: PerfMap::of_process(pid),
             dumps: Vec::new(),
-            looks: 0,
-            asked: BTreeMap::new(),
-            asked_count: 0,
-            fresh: Vec::new(),
+            reads: 0,
+            requested: BTreeMap::new(),
+            requested_count: 0,
+            unnamed: Vec::new(),
             changes: Vec::new(),
             changed_at: 0,
-            last_look: 0,
+            last_read: 0,
         }
     }
 
@@ -105,56 +105,56 @@ impl Process {
         self.is_living
     }
 
-    pub(super) fn was_asked(&self) -> bool {
-        self.asked_count > 0
+    pub(super) fn was_requested(&self) -> bool {
+        self.requested_count > 0
     }
 
     pub(super) fn parent_image(&self) -> Option<ImageId> {
         self.parent
     }
 
-    /// Nothing of it changes any more.
+    /// The process has ended: its code does not change any more.
     pub(super) fn end(&mut self) {
         self.is_living = false;
-        self.asked = BTreeMap::new();
+        self.requested = BTreeMap::new();
     }
 
-    /// Pieces of code that are known.
+    /// The number of pieces of code that were read.
     pub(super) fn pieces(&self) -> usize {
         let dumps = self.dumps.iter().map(|dump| dump.dump.len());
         self.map.len() + dumps.sum::<usize>()
     }
 
-    /// A stack holds this address.
+    /// Requests an address that a stack contains.
     pub(super) fn ask(&mut self, address: u64, exact: bool) {
         let lookup = address.wrapping_sub(u64::from(!exact));
-        let asked = self.asked.entry(lookup).or_default();
-        if self.asked_count >= MOST_ADDRESSES || asked.iter().any(|it| it.exact == exact) {
+        let requested = self.requested.entry(lookup).or_default();
+        if self.requested_count >= MOST_ADDRESSES || requested.iter().any(|it| it.exact == exact) {
             return;
         }
-        self.asked_count += 1;
-        self.fresh.push(lookup);
-        asked.push(Asked {
+        self.requested_count += 1;
+        self.unnamed.push(lookup);
+        requested.push(Requested {
             address,
             exact,
-            told: None,
-            told_of_dumps: [0; 2 * MOST_DUMPS],
+            sent: None,
+            sent_from_dumps: [0; 2 * MOST_DUMPS],
         });
     }
 
-    /// Reads what the process has written since the last time.
+    /// Reads what the process has written since the last call.
     pub(super) fn refresh(&mut self, clock: &Conversion) {
-        let before = self.last_look;
-        self.last_look = Conversion::now();
-        // What can not be read names nothing.
+        let before = self.last_read;
+        self.last_read = Conversion::now();
+        // A map that cannot be read names nothing.
         let _ = self.map.refresh();
         self.changes.extend(self.map.take_changes());
         let written = self.map.written().map_or(0, |time| clock.tick_of(time));
-        self.changed_at = written.clamp(before, self.last_look);
-        if self.looks.is_multiple_of(LOOKS_BETWEEN_SEARCHES) || self.has_nameless() {
+        self.changed_at = written.clamp(before, self.last_read);
+        if self.reads.is_multiple_of(READS_BETWEEN_SEARCHES) || self.has_nameless() {
             self.find_dumps();
         }
-        self.looks = self.looks.wrapping_add(1);
+        self.reads = self.reads.wrapping_add(1);
         for dump in &mut self.dumps {
             let known = dump.dump.len();
             let _ = dump.dump.refresh();
@@ -162,13 +162,13 @@ impl Process {
         }
     }
 
-    /// A new address has no name in what is known.
+    /// Whether a new address has no name in the files read so far.
     fn has_nameless(&self) -> bool {
-        let mut fresh = self.fresh.iter();
-        fresh.any(|lookup| self.map.code(*lookup).is_none()) && self.dumps.is_empty()
+        let mut unnamed = self.unnamed.iter();
+        unnamed.any(|lookup| self.map.code(*lookup).is_none()) && self.dumps.is_empty()
     }
 
-    /// Looks for the marks of dumps among the process's mappings.
+    /// Searches the process's mappings for dumps.
     fn find_dumps(&mut self) {
         if self.dumps.len() >= MOST_DUMPS {
             return;
@@ -198,36 +198,36 @@ impl Process {
         }
     }
 
-    /// What is new of what is asked for.
-    pub(super) fn answers(&mut self, sources: &Sources<'_>, is_last: bool) -> Vec<RuntimeSymbols> {
-        let fresh = std::mem::take(&mut self.fresh);
+    /// Records for what is new on the requested addresses.
+    pub(super) fn records(&mut self, sources: &Sources<'_>, is_last: bool) -> Vec<RuntimeSymbols> {
+        let unnamed = std::mem::take(&mut self.unnamed);
         let changes = std::mem::take(&mut self.changes);
         let has_grown = self.dumps.iter().any(|dump| dump.has_grown);
-        let mut lookups: FxHashSet<u64> = fresh.iter().copied().collect();
+        let mut lookups: FxHashSet<u64> = unnamed.iter().copied().collect();
         if has_grown || is_last {
-            lookups.extend(self.asked.keys());
+            lookups.extend(self.requested.keys());
         } else {
             for range in changes {
-                lookups.extend(self.asked.range(range).map(|(lookup, _)| *lookup));
+                lookups.extend(self.requested.range(range).map(|(lookup, _)| *lookup));
             }
         }
-        let mut answers = Answers::new(self.image);
+        let mut records = RecordBuilder::new(self.image);
         for lookup in lookups {
-            self.answer_by_dumps(lookup, sources, &mut answers);
-            // A dump says more than a map, but may say it later: programs write
-            // it in large pieces.
+            self.name_by_dumps(lookup, sources, &mut records);
+            // A dump holds more than a map, but may be later: programs write it in
+            // large pieces.
             if self.dumps.is_empty() || is_last {
-                self.answer_by_map(lookup, sources, &mut answers);
+                self.name_by_map(lookup, sources, &mut records);
             }
         }
         for dump in &mut self.dumps {
             dump.has_grown = false;
         }
-        answers.records()
+        records.build()
     }
 
-    fn answer_by_dumps(&mut self, lookup: u64, sources: &Sources<'_>, answers: &mut Answers) {
-        let Some(asked) = self.asked.get_mut(&lookup) else {
+    fn name_by_dumps(&mut self, lookup: u64, sources: &Sources<'_>, records: &mut RecordBuilder) {
+        let Some(requested) = self.requested.get_mut(&lookup) else {
             return;
         };
         let tick = |clock, time| match clock {
@@ -239,18 +239,18 @@ impl Process {
         let inherited = inherited.enumerate().map(|(at, it)| (at + MOST_DUMPS, it));
         for (source, Dump { dump, .. }) in own.chain(inherited) {
             let history = dump.history(lookup);
-            for asked in asked.iter_mut() {
-                let told = asked.told_of_dumps[source];
-                for (time, code) in history.iter().skip(told as usize) {
-                    answers.add(tick(dump.clock(), *time), asked, code);
+            for requested in requested.iter_mut() {
+                let sent = requested.sent_from_dumps[source];
+                for (time, code) in history.iter().skip(sent as usize) {
+                    records.add(tick(dump.clock(), *time), requested, code);
                 }
-                asked.told_of_dumps[source] = told.max(history.len() as u32);
+                requested.sent_from_dumps[source] = sent.max(history.len() as u32);
             }
         }
     }
 
-    fn answer_by_map(&mut self, lookup: u64, sources: &Sources<'_>, answers: &mut Answers) {
-        let Some(asked) = self.asked.get_mut(&lookup) else {
+    fn name_by_map(&mut self, lookup: u64, sources: &Sources<'_>, records: &mut RecordBuilder) {
+        let Some(requested) = self.requested.get_mut(&lookup) else {
             return;
         };
         let own = self.map.code(lookup);
@@ -258,28 +258,29 @@ impl Process {
         let Some(code) = own.or_else(inherited) else {
             return;
         };
-        let nameless = |asked: &&mut Asked| asked.told_of_dumps.iter().all(|told| *told == 0);
-        for asked in asked.iter_mut().filter(nameless) {
-            let is_same = |told: &(u64, _)| told == &(code.start, code.name.clone());
-            if asked.told.as_ref().is_some_and(is_same) {
+        let nameless =
+            |requested: &&mut Requested| requested.sent_from_dumps.iter().all(|sent| *sent == 0);
+        for requested in requested.iter_mut().filter(nameless) {
+            let is_same = |sent: &(u64, _)| sent == &(code.start, code.name.clone());
+            if requested.sent.as_ref().is_some_and(is_same) {
                 continue;
             }
-            // The first name an address has had from the beginning, as far as
-            // one can know.
-            let tick = asked.told.as_ref().map_or(0, |_| self.changed_at);
-            asked.told = Some((code.start, code.name.clone()));
-            answers.add(tick, asked, &code);
+            // The first name counts from the beginning: nothing shows that the
+            // address had another one before.
+            let tick = requested.sent.as_ref().map_or(0, |_| self.changed_at);
+            requested.sent = Some((code.start, code.name.clone()));
+            records.add(tick, requested, &code);
         }
     }
 }
 
-/// Answers by the time from which on they hold.
-struct Answers {
+/// Names by the time from which on they are valid.
+struct RecordBuilder {
     image: ImageId,
     by_tick: BTreeMap<u64, (Vec<Location>, FrameTable)>,
 }
 
-impl Answers {
+impl RecordBuilder {
     fn new(image: ImageId) -> Self {
         Self {
             image,
@@ -287,13 +288,13 @@ impl Answers {
         }
     }
 
-    fn add(&mut self, tick: u64, asked: &Asked, code: &RuntimeCode) {
+    fn add(&mut self, tick: u64, requested: &Requested, code: &JitCode) {
         let (locations, frames) = self.by_tick.entry(tick).or_default();
-        let address = (asked.address, asked.exact);
-        locations.push(frames.location(address, &[code.frame(asked.address)]));
+        let address = (requested.address, requested.exact);
+        locations.push(frames.location(address, &[code.frame(requested.address)]));
     }
 
-    fn records(self) -> Vec<RuntimeSymbols> {
+    fn build(self) -> Vec<RuntimeSymbols> {
         let image = self.image;
         let record = |(tick, (mut locations, frames)): (u64, (Vec<Location>, FrameTable))| {
             locations.sort_unstable_by_key(|it| it.address);

@@ -1,10 +1,10 @@
-//! Names of code that a process made while it ran (JavaScript, Java, .NET),
-//! from what its runtime writes down: a [`PerfMap`] or a [`JitDump`].
+//! Names of JIT code (JavaScript, Java, .NET), from the files that runtimes write:
+//! a [`PerfMap`] or a [`JitDump`].
 //!
-//! Such code is moved, dropped and written over, so an address has a name only
-//! at a time. A map has no times: ask when the address was just seen running,
-//! as a collector can when it first meets a stack. A dump says when each piece
-//! of code came; ask it with the time of the allocation.
+//! JIT code is moved, freed and overwritten, so the name of an address depends on
+//! time. A map has no times: look an address up soon after it ran, as a collector
+//! can when it first reads a stack. A dump has the time at which each piece of code
+//! was added: look an address up with the time of the allocation.
 //!
 //! Both files grow while the process runs: [`PerfMap::refresh`] and
 //! [`JitDump::refresh`] read what was added since.
@@ -20,14 +20,14 @@ pub use perf_map::PerfMap;
 
 use crate::frame::Frame;
 
-/// Bytes of a name that are kept.
+/// Longest name in bytes; a longer one is cut.
 const MAX_NAME: usize = 16 << 10;
-/// Pieces of code that are kept of one process.
+/// Most pieces of code of one process.
 const MAX_PIECES: usize = 1 << 20;
 
-/// A piece of code that was made at run time.
+/// A piece of JIT code.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuntimeCode {
+pub struct JitCode {
     /// Where it starts.
     pub start: u64,
     /// Where it ends (exclusive).
@@ -40,10 +40,10 @@ pub struct RuntimeCode {
     pub line: u32,
 }
 
-impl RuntimeCode {
-    /// The code as a frame for `address`. The function is the name without
-    /// what V8 says of its compilation, and without its source position, which
-    /// the frame has of its own.
+impl JitCode {
+    /// The code as a frame for `address`. The function is the name without V8's
+    /// mark for the compiler and without the source position, which becomes the
+    /// frame's file and line.
     pub fn frame(&self, address: u64) -> Frame {
         let spelled = spelling::spell(&self.name);
         let is_known = !self.file.is_empty();

@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::{MAX_NAME, MAX_PIECES, RuntimeCode};
+use super::{JitCode, MAX_NAME, MAX_PIECES};
 
-/// Longer lines are no lines of a map.
+/// Longest line in bytes; a longer one is skipped.
 const MAX_LINE: usize = MAX_NAME + 64;
-/// Bytes of names that are kept of one map.
+/// Most bytes of names of one map.
 const MAX_NAME_BYTES: usize = 256 << 20;
-/// Changes that are told one by one; more of them are one large one.
+/// Most changed ranges that are reported one by one; more become one range.
 const MAX_CHANGES: usize = 1 << 16;
 /// `O_NOFOLLOW | O_NONBLOCK` of x86-64 Linux (`asm-generic/fcntl.h`).
 const NEITHER_LINK_NOR_FIFO: i32 = 0o400_000 | 0o4_000;
@@ -31,11 +31,11 @@ pub struct PerfMap {
     /// By start; none overlaps another.
     pieces: BTreeMap<u64, (u64, Arc<str>)>,
     name_bytes: usize,
-    /// The process's root folder, and where the map is when that is gone.
+    /// The process's root folder, and the map's path once that has gone.
     after_end: Option<(PathBuf, PathBuf)>,
-    /// Whose file it must be, if not root's.
+    /// The user that must own the file, if not root.
     owner: Option<u32>,
-    /// A file that was last written before is somebody else's.
+    /// A file that was last written before this belongs to an earlier process.
     not_before: Option<SystemTime>,
     changes: Vec<Range<u64>>,
     written: Option<SystemTime>,
@@ -46,7 +46,7 @@ struct Open {
     file: File,
     identity: (u64, u64),
     read: u64,
-    /// The beginning of a line whose end was not there yet.
+    /// The beginning of a line whose end was not yet written.
     rest: Vec<u8>,
     /// What follows up to the next end of a line is part of one too long.
     skipping: bool,
@@ -71,14 +71,15 @@ impl PerfMap {
             (root, format!("/tmp/perf-{pid}.map").into())
         };
         map.after_end = (!is_elsewhere).then(after_end);
-        // Anybody may put a file there: the process's (effective) user must have.
+        // Any user may create a file in /tmp: the owner must be the process's
+        // effective user.
         let own = || fs::metadata("/proc/self").map(|own| own.uid()).ok();
         map.owner = numbers("Uid:").get(1).copied().or_else(own);
         map
     }
 
-    /// A map that was not written since then is left unread: ids of processes
-    /// are used again, and maps are left lying about.
+    /// Ignores a map that was not written since `time`: process ids are reused, and
+    /// runtimes do not delete their maps.
     pub fn written_since(mut self, time: SystemTime) -> Self {
         self.not_before = Some(time);
         self
@@ -99,8 +100,8 @@ impl PerfMap {
         }
     }
 
-    /// Reads what was added since the last time; all of it if the file is
-    /// another one or has become shorter. That there is no map is no error.
+    /// Reads what was added since the last call; all of it if the file was replaced
+    /// or has become shorter. A missing map is no error.
     ///
     /// # Errors
     /// Where a map that is there cannot be read; what was read before stays.
@@ -108,7 +109,7 @@ impl PerfMap {
         let metadata = match fs::symlink_metadata(&self.path) {
             Ok(metadata) if self.is_its_own(&metadata) => metadata,
             Ok(_) => return self.read_on(),
-            // The process may be gone, and its /proc folder with it.
+            // The process may have ended, and its /proc folder with it.
             Err(_) => {
                 let is_gone = |(root, _): &mut (PathBuf, PathBuf)| fs::metadata(root).is_err();
                 let Some((_, path)) = self.after_end.take_if(is_gone) else {
@@ -127,7 +128,7 @@ impl PerfMap {
             let mut options = OpenOptions::new();
             options.read(true).custom_flags(NEITHER_LINK_NOR_FIFO);
             let file = options.open(&self.path)?;
-            // Another file may stand there by now.
+            // Another file may be there by now.
             let metadata = file.metadata()?;
             if !self.is_its_own(&metadata) {
                 return self.read_on();
@@ -177,23 +178,23 @@ impl PerfMap {
         result
     }
 
-    /// The address ranges that got names since this was asked last, in no
-    /// order; what was there before in them is gone.
+    /// The address ranges that got names since the last call, unsorted. The code that
+    /// was in them before is gone.
     pub fn take_changes(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.changes)
     }
 
-    /// When the file had been written last when it was read last.
+    /// The modification time of the file when it was last read.
     pub fn written(&self) -> Option<SystemTime> {
         self.written
     }
 
-    /// How many pieces of code have names.
+    /// The number of pieces of code with names.
     pub fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// No code has a name.
+    /// Whether no code has a name.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
@@ -222,7 +223,7 @@ impl PerfMap {
         let Some((start, end, name)) = parse_line(line) else {
             return;
         };
-        // New code stands where old code was.
+        // New code replaces the old code in its range.
         let before = self.pieces.range(..start).next_back();
         let reaching = before.filter(|(_, (end, _))| *end > start).map(|it| *it.0);
         let covered: Vec<u64> = self.pieces.range(start..end).map(|it| *it.0).collect();
@@ -246,10 +247,10 @@ impl PerfMap {
         }
     }
 
-    /// The code that holds `address` now.
-    pub fn code(&self, address: u64) -> Option<RuntimeCode> {
+    /// The code at `address` now.
+    pub fn code(&self, address: u64) -> Option<JitCode> {
         let (start, (end, name)) = self.pieces.range(..=address).next_back()?;
-        (address < *end).then(|| RuntimeCode {
+        (address < *end).then(|| JitCode {
             start: *start,
             end: *end,
             name: name.clone(),
@@ -258,7 +259,7 @@ impl PerfMap {
         })
     }
 
-    /// Where the map is.
+    /// The path of the map.
     pub fn path(&self) -> &Path {
         &self.path
     }
