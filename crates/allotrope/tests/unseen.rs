@@ -64,6 +64,34 @@ fn a_static_child() {
     assert!(said.contains("it is statically linked"), "{said}");
 }
 
+/// The command, the recorder and `doctor` have one answer: this program has the
+/// section by which a Go program is known.
+#[test]
+fn a_static_program_of_gos() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let program = folder.path().join("go");
+    let section = folder.path().join("section");
+    std::fs::write(&section, "go").expect("the folder is ours");
+    let made = Command::new("objcopy")
+        .arg("--add-section")
+        .arg(format!(".go.buildinfo={}", section.display()))
+        .arg(compiled_with("showing.c", &["-static"]))
+        .arg(&program)
+        .status();
+    assert!(made.expect("objcopy is installed").success());
+    let why = "it is a static Go program, whose memory does not come from malloc; use the Go \
+               run-time system's own heap profile (runtime/pprof)";
+    for way in ["execv", "vfork", "posix_spawn"] {
+        expect_said(way, &program, why);
+    }
+    let refused = record(&program).run();
+    assert_eq!(refused.status.code(), Some(125));
+    assert!(refused.stderr.contains(why), "{}", refused.stderr);
+    let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("it is a static Go program"), "{doctor}");
+}
+
 /// A program that becomes a static one ends as an image, which is recorded.
 #[test]
 fn a_program_that_becomes_a_static_one() {
