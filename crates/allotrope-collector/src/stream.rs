@@ -55,7 +55,7 @@ pub(crate) struct Stream {
 pub(crate) struct Corrupt;
 
 const NOTHING: Event = Event {
-    kind: EventKind::Anchor,
+    kind: EventKind::Timestamp,
     entry: EntryPoint::Malloc,
     alignment_log2: 0,
     stack: 0,
@@ -266,10 +266,10 @@ impl Stream {
         if let Some(left) = book.coarse_clock.left(clock)
             && (self.last_tick..tick).contains(&left)
         {
-            self.pending.push(mark(EventKind::Anchor, left));
+            self.pending.push(mark(EventKind::Timestamp, left));
         }
         self.last_tick = tick;
-        self.pending.push(mark(EventKind::Anchor, tick));
+        self.pending.push(mark(EventKind::Timestamp, tick));
     }
 
     #[cold]

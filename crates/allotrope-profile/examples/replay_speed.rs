@@ -81,7 +81,7 @@ fn program(threads: usize, live: usize, foreign: u64, lost: u64, marked: usize) 
         };
         let stream = &mut streams[thread];
         if stream.len().is_multiple_of(marked) {
-            stream.push(event(EventKind::Anchor, 0, tick * 20, 0));
+            stream.push(event(EventKind::Timestamp, 0, tick * 20, 0));
         }
         if blocks[owner].len() >= live {
             let at = (random >> 16) as usize % blocks[owner].len();

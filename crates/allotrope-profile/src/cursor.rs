@@ -315,7 +315,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     fn pass_mark(&mut self, mark: &Event) {
         match mark.kind {
-            EventKind::Anchor => self.pass_anchor(mark.address),
+            EventKind::Timestamp => self.pass_anchor(mark.address),
             EventKind::Thread => self.enter_thread(mark.address),
             _ => self.enter_epoch(mark.address),
         }
@@ -375,7 +375,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let seen = search.reached.saturating_sub(here).min(LOOK_AHEAD as u64) as usize;
         for (event, at) in coming.iter().take(LOOK_AHEAD).zip(here..).skip(seen) {
             let found = match event.kind {
-                EventKind::Anchor if event.address > search.until => {
+                EventKind::Timestamp if event.address > search.until => {
                     search.never = true;
                     return Outlook::Never;
                 }
@@ -444,7 +444,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let mut other_marks = 0;
         for &mark in &self.buffer.marks {
             let event = &self.buffer.events[mark as usize];
-            if event.kind == EventKind::Anchor {
+            if event.kind == EventKind::Timestamp {
                 anchor = Some(event.address);
                 end = mark as usize;
                 break;

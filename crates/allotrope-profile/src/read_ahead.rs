@@ -365,7 +365,7 @@ mod tests {
     /// Two streams of runs of 1,000 events whose addresses tell the run.
     fn trace(runs: u32) -> MemoryTrace {
         of_runs((0..runs).map(|run| {
-            let mut events = vec![event(EventKind::Anchor, u64::from(run) * 10)];
+            let mut events = vec![event(EventKind::Timestamp, u64::from(run) * 10)];
             events.resize(1_000, event(EventKind::Allocation, u64::from(run)));
             (run % 2, events)
         }))

@@ -160,7 +160,7 @@ impl TraceSource for MemoryTrace {
                     first_tick: run
                         .events
                         .iter()
-                        .find(|e| e.kind == allotrope_trace::model::EventKind::Anchor)
+                        .find(|e| e.kind == allotrope_trace::model::EventKind::Timestamp)
                         .map(|e| e.address),
                     handle,
                 }),

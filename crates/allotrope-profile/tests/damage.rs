@@ -66,7 +66,7 @@ fn written(streams: u64) -> (Vec<u8>, Vec<usize>) {
         begins.push(writer.bytes_written() as usize);
         let mut events = vec![
             event(EventKind::Thread, 0, 0, 0),
-            event(EventKind::Anchor, 0, 1_000 * chunk, 0),
+            event(EventKind::Timestamp, 0, 1_000 * chunk, 0),
         ];
         let addresses = (0..ALLOCATIONS).map(|block| (chunk * ALLOCATIONS + block) * 16);
         let stack = stack_end::FIRST_NODE;

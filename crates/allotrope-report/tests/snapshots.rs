@@ -180,7 +180,7 @@ fn event(kind: EventKind, entry: EntryPoint, stack: u32, address: u64, size: u64
 }
 
 fn parent_events() -> Vec<Event> {
-    use EventKind::{Allocation, Anchor, Deallocation, Thread};
+    use EventKind::{Allocation, Deallocation, Thread, Timestamp};
     let mut events = vec![event(Thread, EntryPoint::Malloc, 0, 0, 0)];
     let mut next = 0x1000;
     let mut make = |stack, size, times, keep: bool| {
@@ -212,7 +212,7 @@ fn parent_events() -> Vec<Event> {
         last.iter()
             .map(|&at| event(Deallocation, EntryPoint::Free, 0, at, 0)),
     );
-    events.push(event(Anchor, EntryPoint::Malloc, 0, 2_000_000_000, 0));
+    events.push(event(Timestamp, EntryPoint::Malloc, 0, 2_000_000_000, 0));
     events
 }
 
@@ -336,7 +336,13 @@ fn troubled() -> MemoryTrace {
             event(EventKind::Allocation, EntryPoint::Malloc, 12, 0x50, 2_000),
             event(EventKind::Allocation, EntryPoint::Malloc, 12, 0x50, 1_000),
             event(EventKind::Deallocation, EntryPoint::Free, 0, 0x77, 0),
-            event(EventKind::Anchor, EntryPoint::Malloc, 0, 1_400_000_000, 0),
+            event(
+                EventKind::Timestamp,
+                EntryPoint::Malloc,
+                0,
+                1_400_000_000,
+                0,
+            ),
         ],
     }));
     records.push(end(1, 1_500_000_000, Exit::Signal(9)));

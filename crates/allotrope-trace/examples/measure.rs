@@ -48,7 +48,7 @@ impl Program {
         if self.events.len().is_multiple_of(ANCHOR) {
             // Some 40 to 60 cycles an event, as a busy program has.
             self.tick += ANCHOR as u64 * 50 + self.random.next() % 1000;
-            let (kind, entry) = (EventKind::Anchor, EntryPoint::Malloc);
+            let (kind, entry) = (EventKind::Timestamp, EntryPoint::Malloc);
             let address = self.tick;
             self.events.push(Event {
                 kind,

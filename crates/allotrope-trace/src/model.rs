@@ -320,7 +320,7 @@ pub enum EventKind {
     ReallocationFreed = 5,
     /// `address` is a tick: what precedes in the stream happened before it,
     /// what follows after it.
-    Anchor = 6,
+    Timestamp = 6,
     /// The events that follow are those of thread `address`.
     Thread = 7,
     /// `address` is an [`EpochMark`]: the epoch of the events that follow in
@@ -469,7 +469,7 @@ pub struct Event {
 impl Event {
     /// Whether the event has an ordinal: all but anchors, thread and epoch marks.
     pub const fn is_counted(&self) -> bool {
-        (self.kind as u8) < EventKind::Anchor as u8
+        (self.kind as u8) < EventKind::Timestamp as u8
     }
 }
 

@@ -90,7 +90,7 @@ impl Sums {
             }
             EventKind::ReallocationFailed => self.reallocations_failed += 1,
             EventKind::ReallocationFreed => self.reallocations_freed += 1,
-            EventKind::Anchor => {
+            EventKind::Timestamp => {
                 let first = self.ticks.map_or(event.address, |(first, _)| first);
                 self.ticks = Some((first, event.address));
             }
@@ -254,14 +254,14 @@ mod tests {
     fn counts_what_the_run_holds() {
         let events = [
             event(EventKind::Thread, 3, 0),
-            event(EventKind::Anchor, 100, 0),
+            event(EventKind::Timestamp, 100, 0),
             event(EventKind::Allocation, 0x10, 7),
             event(EventKind::ReallocationStart, 0x10, 0),
             event(EventKind::ReallocationEnd, 0x20, 50),
             event(EventKind::ReallocationStart, 0x20, 0),
             event(EventKind::ReallocationFailed, 0, 0),
             event(EventKind::Deallocation, 0x20, 0),
-            event(EventKind::Anchor, 90, 0),
+            event(EventKind::Timestamp, 90, 0),
         ];
         let sums = sums(&events);
         assert_eq!(sums.address_bits(), 0x30);

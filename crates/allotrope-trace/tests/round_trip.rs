@@ -44,8 +44,8 @@ proptest! {
         prop_assert_eq!(at.allocations, count(EventKind::Allocation) + count(EventKind::ReallocationEnd));
         prop_assert_eq!(at.deallocations, count(EventKind::Deallocation) + count(EventKind::ReallocationStart));
         prop_assert_eq!(at.reallocations_failed, count(EventKind::ReallocationFailed));
-        prop_assert_eq!(at.first_tick, marks(EventKind::Anchor).next());
-        prop_assert_eq!(at.last_tick, marks(EventKind::Anchor).next_back());
+        prop_assert_eq!(at.first_tick, marks(EventKind::Timestamp).next());
+        prop_assert_eq!(at.last_tick, marks(EventKind::Timestamp).next_back());
         prop_assert_eq!(at.last_thread, marks(EventKind::Thread).next_back());
         prop_assert_eq!(at.last_epoch, marks(EventKind::Epoch).next_back());
     }

@@ -140,7 +140,7 @@ impl Decoded {
 
 /// Gives an anchor its nanoseconds.
 fn set_time(mark: &mut Event, times: &mut Walk<'_>) {
-    if mark.kind == EventKind::Anchor {
+    if mark.kind == EventKind::Timestamp {
         mark.address = times.ns(mark.address);
     }
 }

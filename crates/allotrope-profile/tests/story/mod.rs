@@ -79,7 +79,7 @@ pub fn realloc_freed() -> Event {
 
 pub fn anchor(tick: u64) -> Event {
     Event {
-        kind: EventKind::Anchor,
+        kind: EventKind::Timestamp,
         address: tick,
         ..NOTHING
     }

@@ -36,7 +36,7 @@ const KINDS: [EventKind; 9] = [
     EventKind::ReallocationEnd,
     EventKind::ReallocationFailed,
     EventKind::ReallocationFreed,
-    EventKind::Anchor,
+    EventKind::Timestamp,
     EventKind::Thread,
     EventKind::Epoch,
 ];
@@ -204,7 +204,7 @@ impl Run {
             EventKind::ReallocationStart => return self.deallocation(columns, told, true, into),
             EventKind::ReallocationFailed => self.blocks.fail_open(),
             EventKind::ReallocationFreed => self.blocks.free_open(),
-            EventKind::Anchor | EventKind::Thread | EventKind::Epoch => {
+            EventKind::Timestamp | EventKind::Thread | EventKind::Epoch => {
                 let last = &mut self.last_marks[mark_position(into.kind)];
                 *last = columns[MARKS].delta(*last)?;
                 into.address = *last;

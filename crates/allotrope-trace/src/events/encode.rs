@@ -208,7 +208,7 @@ impl Encoder {
             EventKind::ReallocationEnd => return self.allocation(event, true),
             EventKind::Deallocation => return self.deallocation(event),
             EventKind::ReallocationStart => return self.reallocation_start(event),
-            EventKind::Anchor | EventKind::Thread | EventKind::Epoch => return self.mark(event),
+            EventKind::Timestamp | EventKind::Thread | EventKind::Epoch => return self.mark(event),
             EventKind::ReallocationFailed => self.blocks.fail_open(),
             EventKind::ReallocationFreed => self.blocks.free_open(),
         }

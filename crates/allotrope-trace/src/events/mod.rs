@@ -103,7 +103,7 @@ pub(crate) const fn is_allocation(kind: EventKind) -> bool {
 /// Position of a mark's kind among the three that have a value.
 pub(crate) const fn mark_position(kind: EventKind) -> usize {
     match kind {
-        EventKind::Anchor => 0,
+        EventKind::Timestamp => 0,
         EventKind::Thread => 1,
         _ => 2,
     }

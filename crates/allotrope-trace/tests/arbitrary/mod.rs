@@ -49,7 +49,7 @@ pub fn event() -> impl Strategy<Value = Event> {
         1 => Just(EventKind::ReallocationEnd),
         1 => Just(EventKind::ReallocationFailed),
         1 => Just(EventKind::ReallocationFreed),
-        1 => Just(EventKind::Anchor),
+        1 => Just(EventKind::Timestamp),
         1 => Just(EventKind::Thread),
         1 => Just(EventKind::Epoch),
     ];

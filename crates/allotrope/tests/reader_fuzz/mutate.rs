@@ -207,7 +207,7 @@ fn events(events: &mut Vec<Event>, numbers: &mut Numbers) {
         EventKind::ReallocationEnd,
         EventKind::ReallocationFailed,
         EventKind::ReallocationFreed,
-        EventKind::Anchor,
+        EventKind::Timestamp,
         EventKind::Thread,
         EventKind::Epoch,
     ];

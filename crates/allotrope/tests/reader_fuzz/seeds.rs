@@ -160,7 +160,7 @@ impl Program {
         for step in 0..count {
             self.tick += 1 + self.numbers.below(40) as u64;
             if step % 9 == 0 {
-                events.push(event(Anchor, marks, 0, self.tick, 0));
+                events.push(event(Timestamp, marks, 0, self.tick, 0));
             }
             let entry = *self.numbers.one_of(&[
                 plain,
