@@ -7,8 +7,9 @@ use std::time::Instant;
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::words::{self, Malformed, NodeWords, Sums, Word};
 use allotrope_trace::model::{
-    Counts, EntryPoint, EpochMark, Event, EventKind, Loss, LossReason, Record, StackId, StackNode,
-    StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums, stack_end,
+    Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, Record, StackId,
+    StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums,
+    stack_end,
 };
 
 use crate::book::Book;
@@ -286,7 +287,7 @@ impl Stream {
                 opted_out,
             } => {
                 self.pass_time(tick, 0, book);
-                let told = EpochMark { epoch, opted_out }.to_word();
+                let told = EpochChange { epoch, opted_out }.to_word();
                 self.pending.push(mark(EventKind::Epoch, told));
             }
             Word::Descriptors => self.descriptors = OpenDescriptors::of(image.pid_if_seen()),

@@ -11,7 +11,7 @@ mod segment;
 
 use std::cell::{Cell, RefCell};
 
-use allotrope_trace::model::{EntryPoint, EpochMark, Event, EventKind, StackId};
+use allotrope_trace::model::{EntryPoint, EpochChange, Event, EventKind, StackId};
 
 use crate::clock::Timeline;
 use crate::error::ReplayError;
@@ -513,7 +513,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     fn enter_epoch(&mut self, word: u64) {
-        let mark = EpochMark::from_word(word);
+        let mark = EpochChange::from_word(word);
         self.rank = self.windows.rank(mark.epoch);
         self.opted_out = mark.opted_out;
     }

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use window::{
-    Descriptors, EpochMark, LeftOpen, Quiet, Window, WindowCounts, WindowEnd, WindowSums,
+    Descriptors, EpochChange, LeftOpen, Quiet, Window, WindowCounts, WindowEnd, WindowSums,
 };
 
 /// Number of a process image, in order of start; unique in a trace.
@@ -323,7 +323,7 @@ pub enum EventKind {
     Timestamp = 6,
     /// The events that follow are those of thread `address`.
     Thread = 7,
-    /// `address` is an [`EpochMark`]: the epoch of the events that follow in
+    /// `address` is an [`EpochChange`]: the epoch of the events that follow in
     /// the stream, and whether they belong to no window.
     Epoch = 8,
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use allotrope_collector::protocol::{FirstExit, FromLauncher, ToLauncher};
 use allotrope_trace::model::{
-    EntryPoint, EpochMark, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Quiet, Record,
+    EntryPoint, EpochChange, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Quiet, Record,
     StackNode, Window, stack_end,
 };
 
@@ -230,14 +230,14 @@ fn windows_are_in_the_trace_and_strange_ones_are_harmless() {
     assert_eq!(strange.name, "\u{fffd}".repeat(255));
     assert_eq!(strange.quiet, Quiet::NotAsked, "there is no such outcome");
     assert_eq!(ends, [(1, 2), (77, 3), (u64::MAX, 0)]);
-    let marks: Vec<EpochMark> = recorded
+    let marks: Vec<EpochChange> = recorded
         .events
         .values()
         .flatten()
         .filter(|event| event.kind == EventKind::Epoch)
-        .map(|event| EpochMark::from_word(event.address))
+        .map(|event| EpochChange::from_word(event.address))
         .collect();
-    let mark = |opted_out| EpochMark {
+    let mark = |opted_out| EpochChange {
         epoch: 1,
         opted_out,
     };

@@ -3,7 +3,7 @@
 
 use allotrope_profile::{MemoryTrace, Options, Process, Profile, Site, replay};
 use allotrope_trace::model::{
-    EntryPoint, EpochMark, Event, EventKind, Events, Exit, ForkPoint, ImageEnd, ImageId,
+    EntryPoint, EpochChange, Event, EventKind, Events, Exit, ForkPoint, ImageEnd, ImageId,
     ImageStart, NO_MAPPING, Origin, Quiet, Record, Recording, StackNode, StreamId, ThreadId,
     ThreadStart, Window, WindowEnd,
 };
@@ -100,7 +100,7 @@ pub fn epoch(epoch: u64) -> Event {
 pub fn epoch_mark(epoch: u64, opted_out: bool) -> Event {
     Event {
         kind: EventKind::Epoch,
-        address: EpochMark { epoch, opted_out }.to_word(),
+        address: EpochChange { epoch, opted_out }.to_word(),
         ..NOTHING
     }
 }

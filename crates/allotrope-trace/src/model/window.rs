@@ -12,14 +12,14 @@ use super::{ImageId, ThreadId};
 
 /// What an [`EventKind::Epoch`](super::EventKind::Epoch) holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct EpochMark {
+pub struct EpochChange {
     /// The epoch of the events that follow.
     pub epoch: u64,
     /// They belong to no window: their thread opted out.
     pub opted_out: bool,
 }
 
-impl EpochMark {
+impl EpochChange {
     /// As the event's `address` holds it: twice the epoch, plus 1 if opted out.
     pub const fn to_word(self) -> u64 {
         self.epoch << 1 | self.opted_out as u64
@@ -168,8 +168,8 @@ mod tests {
     fn an_epoch_mark_comes_back_from_its_word() {
         for epoch in [0, 1, u64::from(u32::MAX)] {
             for opted_out in [false, true] {
-                let mark = EpochMark { epoch, opted_out };
-                assert_eq!(EpochMark::from_word(mark.to_word()), mark);
+                let mark = EpochChange { epoch, opted_out };
+                assert_eq!(EpochChange::from_word(mark.to_word()), mark);
             }
         }
     }

@@ -369,7 +369,7 @@ fn windows() -> Seed {
         })
     };
     let epoch = |epoch, opted_out| {
-        let mark = EpochMark { epoch, opted_out };
+        let mark = EpochChange { epoch, opted_out };
         event(EventKind::Epoch, EntryPoint::Malloc, 0, mark.to_word(), 0)
     };
     for (at, name) in [(1, "outer"), (2, "w"), (3, "w"), (4, "outer")] {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use allotrope_trace::model::{EpochMark, EventKind, Record, Window};
+use allotrope_trace::model::{EpochChange, EventKind, Record, Window};
 use allotrope_trace::{Entry, TraceReader};
 
 use super::Recording;
@@ -18,7 +18,7 @@ pub struct Counted {
 /// Where a stream has come to.
 #[derive(Default, Clone, Copy)]
 struct Place {
-    mark: EpochMark,
+    mark: EpochChange,
     thread: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ pub fn windows(recording: &Recording) -> Vec<Counted> {
                 reader.read_events(&at, &mut events).expect("it is whole");
                 for event in events {
                     match event.kind {
-                        EventKind::Epoch => place.mark = EpochMark::from_word(event.address),
+                        EventKind::Epoch => place.mark = EpochChange::from_word(event.address),
                         EventKind::Thread => place.thread = Some(event.address),
                         EventKind::Allocation | EventKind::ReallocationEnd
                             if !place.mark.opted_out =>
