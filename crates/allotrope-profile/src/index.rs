@@ -224,7 +224,7 @@ impl<H> Index<H> {
             Record::Mapping(mapping) => {
                 image.mappings.insert(mapping.mapping, mapping);
             }
-            Record::RuntimeSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
+            Record::JitSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
             Record::Window(window) => image.windows.add(window),
             Record::WindowEnd(end) => image.windows.add_end(end),
             Record::WindowCounts(counts) => image.windows.add_counts(counts),
@@ -295,7 +295,7 @@ fn image_of(record: &Record) -> Option<ImageId> {
         Record::Counts(counts) => Some(counts.image),
         Record::Loss(loss) => Some(loss.image),
         Record::Waits(waits) => Some(waits.image),
-        Record::RuntimeSymbols(symbols) => Some(symbols.image),
+        Record::JitSymbols(symbols) => Some(symbols.image),
         Record::Window(window) => Some(window.image),
         Record::WindowEnd(end) => Some(end.image),
         Record::WindowCounts(counts) => Some(counts.image),

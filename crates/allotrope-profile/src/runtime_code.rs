@@ -4,7 +4,7 @@
 //! their own here, behind those of the trace.
 
 use allotrope_trace::model::{
-    Frame, Location, NO_MAPPING, RuntimeSymbols, StackId, StackNode, stack_end,
+    Frame, JitSymbols, Location, NO_MAPPING, StackId, StackNode, stack_end,
 };
 use rustc_hash::FxHashMap;
 
@@ -20,7 +20,7 @@ type Address = (u64, bool);
 /// An image's names of code in no module.
 #[derive(Default)]
 pub(crate) struct RuntimeCode {
-    records: Vec<RuntimeSymbols>,
+    records: Vec<JitSymbols>,
     /// In order of time: since when (ns), record, location.
     names: FxHashMap<Address, Vec<(u64, u32, u32)>>,
     /// When some address got another name than it had.
@@ -36,7 +36,7 @@ pub(crate) struct RuntimeCode {
 
 impl RuntimeCode {
     /// Takes a record of the trace.
-    pub(crate) fn add(&mut self, record: RuntimeSymbols) {
+    pub(crate) fn add(&mut self, record: JitSymbols) {
         self.records.push(record);
     }
 

@@ -321,7 +321,7 @@ fn many_stacks(more: Option<Record>) -> Profile {
 #[test]
 fn stacks_made_during_the_replay_are_those_made_behind_it() {
     // Where an image makes code itself, its stacks wait for the end of the replay.
-    let code = Record::RuntimeSymbols(RuntimeSymbols {
+    let code = Record::JitSymbols(JitSymbols {
         image: 0,
         tick: 0,
         frames: vec![],

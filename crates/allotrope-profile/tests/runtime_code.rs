@@ -21,7 +21,7 @@ fn node(parent: u32, address: u64) -> StackNode {
 }
 
 fn named(tick: u64, address: u64, function: &str) -> Record {
-    Record::RuntimeSymbols(RuntimeSymbols {
+    Record::JitSymbols(JitSymbols {
         image: 0,
         tick,
         frames: vec![Frame {

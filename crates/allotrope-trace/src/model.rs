@@ -112,7 +112,7 @@ pub enum Record {
     /// Names for addresses of a module.
     Symbols(Symbols),
     /// Names of code addresses that lie in no module.
-    RuntimeSymbols(RuntimeSymbols),
+    JitSymbols(JitSymbols),
     /// An image that ran in the family and could not be recorded.
     Unrecorded(Unrecorded),
 }
@@ -585,7 +585,7 @@ pub struct Symbols {
 /// later, that one's from its own tick on. What is before the first holds the
 /// first's, for it became known only then.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RuntimeSymbols {
+pub struct JitSymbols {
     /// The image.
     pub image: ImageId,
     /// Since when.

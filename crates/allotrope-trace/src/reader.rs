@@ -351,7 +351,7 @@ impl<S: Source> Entries<'_, S> {
                 Record::Module(_)
                     | Record::Mapping(_)
                     | Record::Symbols(_)
-                    | Record::RuntimeSymbols(_)
+                    | Record::JitSymbols(_)
                     | Record::ThreadName(_)
             )
     }

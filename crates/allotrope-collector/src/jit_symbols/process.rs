@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use allotrope_symbolize::FrameTable;
 use allotrope_symbols::{JitClock, JitCode, JitDump, PerfMap};
-use allotrope_trace::model::{ImageId, Location, RuntimeSymbols};
+use allotrope_trace::model::{ImageId, Location, JitSymbols};
 use rustc_hash::FxHashSet;
 
 use super::Begin;
@@ -199,7 +199,7 @@ impl Process {
     }
 
     /// Records for what is new on the requested addresses.
-    pub(super) fn records(&mut self, sources: &Sources<'_>, is_last: bool) -> Vec<RuntimeSymbols> {
+    pub(super) fn records(&mut self, sources: &Sources<'_>, is_last: bool) -> Vec<JitSymbols> {
         let unnamed = std::mem::take(&mut self.unnamed);
         let changes = std::mem::take(&mut self.changes);
         let has_grown = self.dumps.iter().any(|dump| dump.has_grown);
@@ -294,11 +294,11 @@ impl RecordBuilder {
         locations.push(frames.location(address, &[code.frame(requested.address)]));
     }
 
-    fn build(self) -> Vec<RuntimeSymbols> {
+    fn build(self) -> Vec<JitSymbols> {
         let image = self.image;
         let record = |(tick, (mut locations, frames)): (u64, (Vec<Location>, FrameTable))| {
             locations.sort_unstable_by_key(|it| it.address);
-            RuntimeSymbols {
+            JitSymbols {
                 image,
                 tick,
                 frames: frames.into_frames(),

@@ -129,7 +129,7 @@ impl Reader<'_> {
         };
         for record in process.records(&sources, is_last) {
             // Fails when the recording has failed: then no request follows either.
-            if self.records.send(Record::RuntimeSymbols(record)).is_err() {
+            if self.records.send(Record::JitSymbols(record)).is_err() {
                 break;
             }
         }

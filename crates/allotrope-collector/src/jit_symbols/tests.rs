@@ -3,7 +3,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use allotrope_trace::model::RuntimeSymbols;
+use allotrope_trace::model::JitSymbols;
 use allotrope_trace::{Entry, TraceReader};
 
 use super::*;
@@ -37,19 +37,19 @@ fn begin(image: ImageId, parent: Option<(ImageId, u32)>) -> Begin {
     }
 }
 
-fn written(path: &Path) -> Vec<RuntimeSymbols> {
+fn written(path: &Path) -> Vec<JitSymbols> {
     let trace = TraceReader::open(path).unwrap();
     let entries = trace.entries().map(|entry| entry.unwrap());
     entries
         .filter_map(|entry| match entry {
-            Entry::Record(Record::RuntimeSymbols(symbols)) => Some(symbols),
+            Entry::Record(Record::JitSymbols(symbols)) => Some(symbols),
             _ => None,
         })
         .collect()
 }
 
 /// (image, address, function, its first time) of every name.
-fn sent(records: &[RuntimeSymbols]) -> Vec<(ImageId, u64, String, bool)> {
+fn sent(records: &[JitSymbols]) -> Vec<(ImageId, u64, String, bool)> {
     let mut all = Vec::new();
     for record in records {
         for location in &record.locations {

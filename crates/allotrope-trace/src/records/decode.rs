@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStringExt;
 use super::{contradicting_nodes, contradiction, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
-    ImageStart, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet, Record,
-    Recording, RuntimeSymbols, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
-    Unrecorded, Waits, Window, WindowCounts, WindowEnd, WindowSums,
+    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet,
+    Record, Recording, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
+    Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -124,7 +124,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             of_thread: window_sums(from)?,
         }),
         tag::SYMBOLS => Record::Symbols(symbols(from)?),
-        tag::RUNTIME_SYMBOLS => Record::RuntimeSymbols(runtime_symbols(from)?),
+        tag::JIT_SYMBOLS => Record::JitSymbols(runtime_symbols(from)?),
         tag::UNRECORDED => Record::Unrecorded(Unrecorded {
             pid: from.varint_u32()?,
             executable: raw(from)?,
@@ -401,10 +401,10 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
     })
 }
 
-fn runtime_symbols(from: &mut Cursor<'_>) -> Result<RuntimeSymbols, Malformed> {
+fn runtime_symbols(from: &mut Cursor<'_>) -> Result<JitSymbols, Malformed> {
     let (image, tick) = (from.varint_u32()?, from.varint()?);
     let (frames, locations) = frames_and_locations(from)?;
-    Ok(RuntimeSymbols {
+    Ok(JitSymbols {
         image,
         tick,
         frames,

@@ -93,10 +93,10 @@ fn fields(record: &Record, out: &mut Vec<u8>) -> Option<u64> {
         Record::WindowEnd(it) => window_end(it, out),
         Record::WindowCounts(it) => window_counts(it, out),
         Record::Symbols(it) => symbols(it, out),
-        Record::RuntimeSymbols(it) => {
-            numbers(out, tag::RUNTIME_SYMBOLS, &[it.image.into(), it.tick]);
+        Record::JitSymbols(it) => {
+            numbers(out, tag::JIT_SYMBOLS, &[it.image.into(), it.tick]);
             frames_and_locations(&it.frames, &it.locations, out);
-            tag::RUNTIME_SYMBOLS
+            tag::JIT_SYMBOLS
         }
         Record::Unrecorded(it) => {
             put(out, it.pid.into());

@@ -31,7 +31,7 @@ pub(crate) mod tag {
     pub(crate) const SYMBOLS: u64 = 15;
     pub(crate) const UNRECORDED: u64 = 16;
     pub(crate) const WINDOW_END: u64 = 17;
-    pub(crate) const RUNTIME_SYMBOLS: u64 = 18;
+    pub(crate) const JIT_SYMBOLS: u64 = 18;
     pub(crate) const COUNTS: u64 = 19;
     pub(crate) const WINDOW_COUNTS: u64 = 20;
     pub(crate) const WAITS: u64 = 21;
@@ -44,7 +44,7 @@ pub(crate) fn contradiction(record: &Record) -> Option<&'static str> {
     match record {
         Record::Stacks { first, nodes, .. } => contradicting_nodes(*first, nodes),
         Record::Symbols(it) => nameless(&it.frames, &it.locations),
-        Record::RuntimeSymbols(it) => nameless(&it.frames, &it.locations),
+        Record::JitSymbols(it) => nameless(&it.frames, &it.locations),
         _ => None,
     }
 }

@@ -418,7 +418,7 @@ fn symbols() -> impl Strategy<Value = Record> {
 
 fn runtime_symbols() -> impl Strategy<Value = Record> {
     (id(), number(), frames_and_locations()).prop_map(|(image, tick, (frames, locations))| {
-        Record::RuntimeSymbols(RuntimeSymbols {
+        Record::JitSymbols(JitSymbols {
             image,
             tick,
             frames,

@@ -172,7 +172,7 @@ fn record(record: &mut Record, numbers: &mut Numbers) {
             0 => symbols.module = change32(numbers, symbols.module),
             _ => names(&mut symbols.frames, &mut symbols.locations, numbers),
         },
-        Record::RuntimeSymbols(symbols) => match which {
+        Record::JitSymbols(symbols) => match which {
             0 => symbols.tick = change(numbers, symbols.tick),
             _ => names(&mut symbols.frames, &mut symbols.locations, numbers),
         },

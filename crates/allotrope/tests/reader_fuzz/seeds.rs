@@ -452,7 +452,7 @@ fn runtime_code() -> Seed {
     program.start(0, None, &[]);
     program.thread(0, 0);
     for round in 0..4 {
-        let names = RuntimeSymbols {
+        let names = JitSymbols {
             image: 0,
             tick: program.tick,
             frames: vec![frame(["jit_a", "jit_b"][round % 2], 7)],
@@ -465,7 +465,7 @@ fn runtime_code() -> Seed {
                 })
                 .collect(),
         };
-        program.push(Record::RuntimeSymbols(names));
+        program.push(Record::JitSymbols(names));
         program.events(0, 0, &[mark(EventKind::Thread, 0)], 40);
     }
     program.end(0);
