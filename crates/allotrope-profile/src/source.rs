@@ -1,7 +1,7 @@
 //! Where a replay gets a trace from: a file, or records in memory.
 
 use allotrope_trace::model::{Event, ImageId, Record, StackId, StackNode, StreamId};
-use allotrope_trace::{Entry, EventsRef, Outlined, Source, StacksRef, TraceReader};
+use allotrope_trace::{Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
 
 use crate::error::ReplayError;
 
@@ -86,8 +86,8 @@ impl<S: Source> TraceSource for TraceReader<S> {
     fn visit(&self, visitor: &mut Visitor<'_, EventsRef, StacksRef>) -> Result<(), ReplayError> {
         for entry in self.outline() {
             visitor(match entry? {
-                Outlined::Entry(Entry::Record(record)) => SourceEntry::Record(record),
-                Outlined::Entry(Entry::Events(at)) => SourceEntry::Run(Run {
+                OutlineEntry::Entry(Entry::Record(record)) => SourceEntry::Record(record),
+                OutlineEntry::Entry(Entry::Events(at)) => SourceEntry::Run(Run {
                     image: at.image,
                     stream: at.stream,
                     first_ordinal: at.first_ordinal,
@@ -96,7 +96,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
                     first_tick: at.first_tick,
                     handle: at,
                 }),
-                Outlined::Stacks(at) => SourceEntry::Stacks(StackPart {
+                OutlineEntry::Stacks(at) => SourceEntry::Stacks(StackPart {
                     image: at.image,
                     nodes: at.nodes,
                     handle: at,

@@ -46,7 +46,7 @@ mod writer;
 
 pub use chunk::MAGIC;
 pub use error::{Cut, CutReason, ReadError, Shortfall, WriteError};
-pub use reader::{Entries, Entry, Outline, Outlined, TraceReader};
+pub use reader::{Entries, Entry, Outline, OutlineEntry, TraceReader};
 pub use source::Source;
 pub use stack_nodes::{StackNodes, StacksRef};
 pub use summary::EventsRef;

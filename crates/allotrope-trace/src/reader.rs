@@ -40,7 +40,7 @@ pub enum Entry {
 
 /// What follows next in a trace whose stack nodes are left for later.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Outlined {
+pub enum OutlineEntry {
     /// All else.
     Entry(Entry),
     /// Stack nodes, to be had from [`TraceReader::stack_nodes`].
@@ -393,7 +393,7 @@ enum Opened {
 pub struct Outline<'a, S>(Entries<'a, S>);
 
 impl<S: Source> Iterator for Outline<'_, S> {
-    type Item = Result<Outlined, ReadError>;
+    type Item = Result<OutlineEntry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.advance().transpose();
@@ -405,23 +405,23 @@ impl<S: Source> Iterator for Outline<'_, S> {
 }
 
 impl<S: Source> Outline<'_, S> {
-    fn advance(&mut self) -> Result<Option<Outlined>, ReadError> {
+    fn advance(&mut self) -> Result<Option<OutlineEntry>, ReadError> {
         loop {
             if let Some(stacks) = self.0.open.pass_stacks()? {
                 if self.0.only_names {
                     continue;
                 }
-                return Ok(Some(Outlined::Stacks(stacks)));
+                return Ok(Some(OutlineEntry::Stacks(stacks)));
             }
             match self.0.open.next()? {
                 Some(Some(record)) if self.0.is_wanted(&record) => {
-                    return Ok(Some(Outlined::Entry(Entry::Record(record))));
+                    return Ok(Some(OutlineEntry::Entry(Entry::Record(record))));
                 }
                 Some(_) => {}
                 None => match self.0.next_chunk()? {
                     Opened::Records => {}
                     Opened::Events(events) => {
-                        return Ok(Some(Outlined::Entry(Entry::Events(events))));
+                        return Ok(Some(OutlineEntry::Entry(Entry::Events(events))));
                     }
                     Opened::Nothing => return Ok(None),
                 },

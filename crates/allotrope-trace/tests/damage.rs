@@ -5,7 +5,7 @@ mod arbitrary;
 
 use allotrope_trace::model::*;
 use allotrope_trace::{
-    Compression, Cut, CutReason, Entry, Outlined, ReadError, TraceReader, TraceWriter,
+    Compression, Cut, CutReason, Entry, OutlineEntry, ReadError, TraceReader, TraceWriter,
 };
 use arbitrary::{event, record, records_of, written};
 use proptest::collection::vec;
@@ -436,7 +436,7 @@ fn read_all(bytes: &[u8]) {
         }
         let (mut stack_nodes, mut nodes) = (reader.stack_nodes(), Vec::new());
         for entry in reader.outline().flatten() {
-            if let Outlined::Stacks(at) = entry {
+            if let OutlineEntry::Stacks(at) = entry {
                 let read = stack_nodes.read(&at, &mut nodes);
                 assert!(read.is_err() || nodes.len() == at.nodes);
             }

@@ -8,7 +8,7 @@
 //! ```
 #![no_main]
 
-use allotrope_trace::{Entry, Outlined, TraceReader};
+use allotrope_trace::{Entry, OutlineEntry, TraceReader};
 use libfuzzer_sys::fuzz_target;
 
 const FILE_HEADER: usize = 16;
@@ -26,7 +26,7 @@ fn read_all(bytes: &[u8]) {
     }
     let (mut stack_nodes, mut nodes) = (reader.stack_nodes(), Vec::new());
     for entry in reader.outline().flatten() {
-        if let Outlined::Stacks(at) = entry {
+        if let OutlineEntry::Stacks(at) = entry {
             let read = stack_nodes.read(&at, &mut nodes);
             assert!(read.is_err() || nodes.len() == at.nodes);
         }

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use allotrope_trace::model::*;
-use allotrope_trace::{Compression, Entry, Outlined, ReadError, TraceReader, TraceWriter};
+use allotrope_trace::{Compression, Entry, OutlineEntry, ReadError, TraceReader, TraceWriter};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -480,7 +480,7 @@ pub fn written(records: &[Record], compression: Compression) -> Vec<u8> {
 /// Every record in the readable part, up to the first error. Read with stack nodes
 /// apart, which gives the same.
 pub fn records_of(reader: &TraceReader<&[u8]>) -> (Vec<Record>, Option<ReadError>) {
-    let entries = reader.entries().map(|entry| entry.map(Outlined::Entry));
+    let entries = reader.entries().map(|entry| entry.map(OutlineEntry::Entry));
     let (records, error) = records_from(reader, entries);
     let (outlined, outline_error) = records_from(reader, reader.outline());
     assert_eq!(outlined, records);
@@ -491,14 +491,14 @@ pub fn records_of(reader: &TraceReader<&[u8]>) -> (Vec<Record>, Option<ReadError
 
 fn records_from(
     reader: &TraceReader<&[u8]>,
-    entries: impl Iterator<Item = Result<Outlined, ReadError>>,
+    entries: impl Iterator<Item = Result<OutlineEntry, ReadError>>,
 ) -> (Vec<Record>, Option<ReadError>) {
     let mut records = Vec::new();
     let mut stack_nodes = reader.stack_nodes();
     for entry in entries {
         let record = match entry {
-            Ok(Outlined::Entry(Entry::Record(record))) => record,
-            Ok(Outlined::Stacks(at)) => {
+            Ok(OutlineEntry::Entry(Entry::Record(record))) => record,
+            Ok(OutlineEntry::Stacks(at)) => {
                 let mut nodes = Vec::new();
                 match stack_nodes.read(&at, &mut nodes) {
                     Err(error) => return (records, Some(error)),
@@ -512,7 +512,7 @@ fn records_from(
                     }
                 }
             }
-            Ok(Outlined::Entry(Entry::Events(at))) => {
+            Ok(OutlineEntry::Entry(Entry::Events(at))) => {
                 let mut events = Vec::new();
                 if let Err(error) = reader.read_events(&at, &mut events) {
                     return (records, Some(error));
