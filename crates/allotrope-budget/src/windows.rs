@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_profile::{Options, Profile, Quiet, StackSet, WindowKey, WindowRun, replay_windows};
+use allotrope_profile::{
+    Options, Profile, QuietWait, StackSet, WindowKey, WindowRun, replay_windows,
+};
 use allotrope_trace::TraceReader;
 
 use allotrope_text::Shown;
@@ -64,7 +66,7 @@ impl Windows {
                 .map(|(index, run)| WindowSample {
                     name: run.name.clone(),
                     sample: sample(&stacks, index, run, project),
-                    disquiet: run.quiet.contains(&Quiet::TimedOut),
+                    disquiet: run.quiet.contains(&QuietWait::TimedOut),
                 })
                 .collect(),
             profile: Some(stacks),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use allotrope_shm::words::{WindowWords, bytes, window_flag};
-use allotrope_trace::model::{ImageId, Quiet, ThreadId, Window, WindowEnd};
+use allotrope_trace::model::{ImageId, QuietWait, ThreadId, Window, WindowEnd};
 
 use crate::descriptors::OpenDescriptors;
 
@@ -73,10 +73,10 @@ impl Windows {
     }
 }
 
-fn quiet(flags: u8) -> Quiet {
+fn quiet(flags: u8) -> QuietWait {
     let number = flags >> window_flag::QUIET_SHIFT & window_flag::QUIET_MASK;
     // Words may hold what no recorder writes.
-    Quiet::from_number(number.into()).unwrap_or_default()
+    QuietWait::from_number(number.into()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -128,6 +128,10 @@ mod tests {
         let name = [u64::from_le_bytes(*b"\xff\x1b[2J\xc3ab")];
         let window = windows.open(0, None, &words(0, 0xff, (&name, 8)), None);
         assert_eq!(window.name, "\u{fffd}\u{1b}[2J\u{fffd}ab");
-        assert_eq!(window.quiet, Quiet::NotAsked, "there is no outcome 3");
+        assert_eq!(
+            window.quiet,
+            QuietWait::NotRequested,
+            "there is no outcome 3"
+        );
     }
 }

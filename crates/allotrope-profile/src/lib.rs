@@ -46,7 +46,7 @@ mod window_replay;
 mod window_table;
 pub mod windows;
 
-pub use allotrope_trace::model::{Descriptors, LeftOpen, Quiet};
+pub use allotrope_trace::model::{Descriptors, LeftOpen, QuietWait};
 pub use error::ReplayError;
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};

@@ -173,7 +173,7 @@ fn difference(opened: WindowSums, closed: WindowSums) -> Option<WindowFigures> {
 
 #[cfg(test)]
 mod tests {
-    use allotrope_trace::model::Quiet;
+    use allotrope_trace::model::QuietWait;
 
     use super::*;
 
@@ -185,7 +185,7 @@ mod tests {
             this_thread_only: false,
             name: String::new(),
             iterations: 0,
-            quiet: Quiet::NotAsked,
+            quiet: QuietWait::NotRequested,
             tick: 0,
         }
     }
@@ -195,7 +195,7 @@ mod tests {
             image: 0,
             opened,
             closed,
-            quiet: Quiet::NotAsked,
+            quiet: QuietWait::NotRequested,
             tick: 0,
             descriptors: None,
         }

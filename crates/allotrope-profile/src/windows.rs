@@ -7,7 +7,7 @@
 //! had not opted out. Time does not matter, so that the figures are exact;
 //! only `peak` depends on the order that was found among threads.
 
-use allotrope_trace::model::{Descriptors, Exit, ImageId, Quiet};
+use allotrope_trace::model::{Descriptors, Exit, ImageId, QuietWait};
 
 use crate::model::{Process, Totals};
 
@@ -45,7 +45,7 @@ pub struct WindowRun {
     /// a thread alone and another thread closed it.
     pub measured: bool,
     /// What came of waiting for quiet before it opened, and before it closed.
-    pub quiet: [Quiet; 2],
+    pub quiet: [QuietWait; 2],
     /// Its figures.
     pub figures: WindowFigures,
     /// The file descriptors that it left open; `None` if that was not asked
@@ -119,7 +119,7 @@ impl Process {
             duration_us: self.duration_us,
             closed: self.exit != Exit::Running,
             measured: true,
-            quiet: [Quiet::NotAsked; 2],
+            quiet: [QuietWait::NotRequested; 2],
             figures: WindowFigures::from(&self.totals),
             descriptors: None,
         }

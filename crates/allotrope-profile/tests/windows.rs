@@ -5,7 +5,7 @@ mod story;
 use allotrope_profile::{
     Options, Process, Profile, ReplayError, StackSet, WindowFigures, WindowKey, replay_windows,
 };
-use allotrope_trace::model::{Descriptors, Event, LeftOpen, Quiet, Record, Window, WindowEnd};
+use allotrope_trace::model::{Descriptors, Event, LeftOpen, QuietWait, Record, Window, WindowEnd};
 use story::*;
 
 /// Windows (opened, closed) named `w`, and the events of threads 1, 2, ….
@@ -240,12 +240,12 @@ fn runs_of_a_name_are_counted_and_carry_what_their_records_say() {
     });
     for (name, opened) in [("a", 1), ("b", 3), ("a", 5)] {
         story.push(Record::Window(Window {
-            quiet: Quiet::TimedOut,
+            quiet: QuietWait::TimedOut,
             tick: opened * 1000,
             ..window(name, opened)
         }));
         story.push(Record::WindowEnd(WindowEnd {
-            quiet: Quiet::Reached,
+            quiet: QuietWait::Reached,
             tick: opened * 1000 + 500_000,
             descriptors: descriptors.clone(),
             ..window_end(opened, opened + 1)
@@ -259,7 +259,7 @@ fn runs_of_a_name_are_counted_and_carry_what_their_records_say() {
         .collect();
     assert_eq!(told, [("a", 1), ("b", 1), ("a", 2)]);
     let last = &process.windows[2];
-    assert_eq!(last.quiet, [Quiet::TimedOut, Quiet::Reached]);
+    assert_eq!(last.quiet, [QuietWait::TimedOut, QuietWait::Reached]);
     assert_eq!((last.opened_us, last.duration_us), (5, 500));
     assert_eq!(last.descriptors.as_ref().map(Descriptors::leaked), Some(3));
 }

@@ -1,7 +1,7 @@
 //! The windows of a process in the JSON report.
 
 use allotrope_profile::windows::WindowRun;
-use allotrope_profile::{Descriptors, Process, Quiet};
+use allotrope_profile::{Descriptors, Process, QuietWait};
 use serde::Serialize;
 
 /// One occurrence of a window.
@@ -79,11 +79,11 @@ impl<'a> WindowForm<'a> {
 }
 
 /// `None` if nobody waited.
-fn quiet(quiet: Quiet) -> Option<bool> {
+fn quiet(quiet: QuietWait) -> Option<bool> {
     match quiet {
-        Quiet::NotAsked => None,
-        Quiet::Reached => Some(true),
-        Quiet::TimedOut => Some(false),
+        QuietWait::NotRequested => None,
+        QuietWait::Reached => Some(true),
+        QuietWait::TimedOut => Some(false),
     }
 }
 

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use window::{
-    Descriptors, EpochChange, LeftOpen, Quiet, Window, WindowCounts, WindowEnd, WindowSums,
+    Descriptors, EpochChange, LeftOpen, QuietWait, Window, WindowCounts, WindowEnd, WindowSums,
 };
 
 /// Number of a process image, in order of start; unique in a trace.

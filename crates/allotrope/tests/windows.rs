@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use allotrope_profile::{Options, Process, Profile, Quiet, WindowFigures, WindowRun, replay};
+use allotrope_profile::{Options, Process, Profile, QuietWait, WindowFigures, WindowRun, replay};
 use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 use support::{Recording, compiled, record};
@@ -202,8 +202,10 @@ fn a_window_can_wait_for_quiet() {
     let quiet = window(&profile.processes[0], "quiet");
     // Two seconds are enough for a tenth of one, unless the machine is worn out.
     match quiet.quiet {
-        [Quiet::Reached, Quiet::NotAsked] => assert_eq!(quiet.figures, kept(5, 8)),
-        [Quiet::TimedOut, Quiet::NotAsked] => eprintln!("skipped: it never became quiet"),
+        [QuietWait::Reached, QuietWait::NotRequested] => assert_eq!(quiet.figures, kept(5, 8)),
+        [QuietWait::TimedOut, QuietWait::NotRequested] => {
+            eprintln!("skipped: it never became quiet")
+        }
         other => panic!("{other:?}"),
     }
     let said = String::from_utf8_lossy(&recording.stdout);

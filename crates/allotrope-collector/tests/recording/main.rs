@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use allotrope_collector::protocol::{FirstExit, FromLauncher, ToLauncher};
 use allotrope_trace::model::{
-    EntryPoint, EpochChange, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, Quiet, Record,
-    StackNode, Window, stack_end,
+    EntryPoint, EpochChange, Event, EventKind, Exit, ForkPoint, NO_MAPPING, Origin, QuietWait,
+    Record, StackNode, Window, stack_end,
 };
 
 use program::{BUILD_ID, CODE, HEAP, MODULE, PAIRS, STACK, STATUS};
@@ -226,9 +226,13 @@ fn windows_are_in_the_trace_and_strange_ones_are_harmless() {
         ("encode", 1, 1000)
     );
     assert!(window.this_thread_only && window.thread.is_some());
-    assert_eq!(window.quiet, Quiet::Reached);
+    assert_eq!(window.quiet, QuietWait::Reached);
     assert_eq!(strange.name, "\u{fffd}".repeat(255));
-    assert_eq!(strange.quiet, Quiet::NotAsked, "there is no such outcome");
+    assert_eq!(
+        strange.quiet,
+        QuietWait::NotRequested,
+        "there is no such outcome"
+    );
     assert_eq!(ends, [(1, 2), (77, 3), (u64::MAX, 0)]);
     let marks: Vec<EpochChange> = recorded
         .events

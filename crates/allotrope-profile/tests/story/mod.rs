@@ -4,7 +4,7 @@
 use allotrope_profile::{MemoryTrace, Options, Process, Profile, Site, replay};
 use allotrope_trace::model::{
     EntryPoint, EpochChange, Event, EventKind, Events, Exit, ForkPoint, ImageEnd, ImageId,
-    ImageStart, NO_MAPPING, Origin, Quiet, Record, Recording, StackNode, StreamId, ThreadId,
+    ImageStart, NO_MAPPING, Origin, QuietWait, Record, Recording, StackNode, StreamId, ThreadId,
     ThreadStart, Window, WindowEnd,
 };
 
@@ -114,7 +114,7 @@ pub fn window(name: &str, opened: u64) -> Window {
         this_thread_only: false,
         name: name.into(),
         iterations: 0,
-        quiet: Quiet::NotAsked,
+        quiet: QuietWait::NotRequested,
         tick: 0,
     }
 }
@@ -124,7 +124,7 @@ pub fn window_end(opened: u64, closed: u64) -> WindowEnd {
         image: 0,
         opened,
         closed,
-        quiet: Quiet::NotAsked,
+        quiet: QuietWait::NotRequested,
         tick: 0,
         descriptors: None,
     }

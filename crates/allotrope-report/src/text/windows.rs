@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use allotrope_profile::windows::{WindowFigures, WindowRun};
-use allotrope_profile::{Process, Profile, Quiet};
+use allotrope_profile::{Process, Profile, QuietWait};
 
 use crate::numbers::{bytes, count};
 use crate::selection::processes;
@@ -125,7 +125,7 @@ fn notes(runs: &[&WindowRun], counts_only: bool) -> Vec<String> {
     let facts = [
         (how_many(&|run| !run.closed), "never closed"),
         (
-            how_many(&|run| run.quiet.contains(&Quiet::TimedOut)),
+            how_many(&|run| run.quiet.contains(&QuietWait::TimedOut)),
             "although other threads were not quiet",
         ),
         (how_many(&|run| !run.measured), unmeasured),

@@ -50,7 +50,7 @@ pub struct Window {
     /// Iterations the program says it makes; 0 if it does not say.
     pub iterations: u64,
     /// What came of waiting for quiet before.
-    pub quiet: Quiet,
+    pub quiet: QuietWait,
     /// When.
     pub tick: u64,
 }
@@ -66,7 +66,7 @@ pub struct WindowEnd {
     /// The epoch that its closing made.
     pub closed: u64,
     /// What came of waiting for quiet before.
-    pub quiet: Quiet,
+    pub quiet: QuietWait,
     /// When.
     pub tick: u64,
     /// The file descriptors, if they were asked for and could be read.
@@ -106,21 +106,21 @@ pub struct WindowSums {
 /// What came of waiting until no other thread of the image made an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
-pub enum Quiet {
+pub enum QuietWait {
     /// Nobody waited.
     #[default]
-    NotAsked = 0,
+    NotRequested = 0,
     /// It became quiet.
     Reached = 1,
     /// It did not, in the time given.
     TimedOut = 2,
 }
 
-impl Quiet {
+impl QuietWait {
     /// By its number.
     pub const fn from_number(number: u64) -> Option<Self> {
         match number {
-            0 => Some(Self::NotAsked),
+            0 => Some(Self::NotRequested),
             1 => Some(Self::Reached),
             2 => Some(Self::TimedOut),
             _ => None,

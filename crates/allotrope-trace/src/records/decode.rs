@@ -7,9 +7,9 @@ use std::os::unix::ffi::OsStringExt;
 use super::{contradicting_nodes, contradiction, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
-    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin, Quiet,
-    Record, Recording, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart, Unrecorded,
-    Waits, Window, WindowCounts, WindowEnd, WindowSums,
+    ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin,
+    QuietWait, Record, Recording, StackId, StackNode, Symbols, ThreadEnd, ThreadName, ThreadStart,
+    Unrecorded, Waits, Window, WindowCounts, WindowEnd, WindowSums,
 };
 use crate::varint::{Cursor, Malformed};
 
@@ -346,8 +346,8 @@ fn window(from: &mut Cursor<'_>) -> Result<Window, Malformed> {
     })
 }
 
-fn quiet(from: &mut Cursor<'_>) -> Result<Quiet, Malformed> {
-    Quiet::from_number(from.varint()?).ok_or(Malformed("an outcome of waiting does not exist"))
+fn quiet(from: &mut Cursor<'_>) -> Result<QuietWait, Malformed> {
+    QuietWait::from_number(from.varint()?).ok_or(Malformed("an outcome of waiting does not exist"))
 }
 
 fn window_end(from: &mut Cursor<'_>) -> Result<WindowEnd, Malformed> {

@@ -277,11 +277,11 @@ fn waits() -> impl Strategy<Value = Record> {
     )
 }
 
-fn quiet() -> impl Strategy<Value = Quiet> {
+fn quiet() -> impl Strategy<Value = QuietWait> {
     prop_oneof![
-        Just(Quiet::NotAsked),
-        Just(Quiet::Reached),
-        Just(Quiet::TimedOut)
+        Just(QuietWait::NotRequested),
+        Just(QuietWait::Reached),
+        Just(QuietWait::TimedOut)
     ]
 }
 

@@ -346,7 +346,7 @@ fn windows() -> Seed {
             this_thread_only: opened == 3,
             name: name.into(),
             iterations: 5,
-            quiet: Quiet::Reached,
+            quiet: QuietWait::Reached,
             tick,
         })
     };
@@ -355,7 +355,7 @@ fn windows() -> Seed {
             image: 0,
             opened,
             closed,
-            quiet: Quiet::TimedOut,
+            quiet: QuietWait::TimedOut,
             tick,
             descriptors: Some(Descriptors {
                 before: 3,
@@ -417,7 +417,7 @@ fn counts_only() -> Seed {
         this_thread_only: false,
         name: "w".into(),
         iterations: 0,
-        quiet: Quiet::NotAsked,
+        quiet: QuietWait::NotRequested,
         tick: 1_100,
     }));
     for (epoch, allocations) in [(1, 4), (2, 20)] {
@@ -439,7 +439,7 @@ fn counts_only() -> Seed {
         image: 0,
         opened: 1,
         closed: 2,
-        quiet: Quiet::NotAsked,
+        quiet: QuietWait::NotRequested,
         tick: 1_300,
         descriptors: None,
     }));
