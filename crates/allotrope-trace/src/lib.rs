@@ -1,7 +1,9 @@
-//! The trace file: what a recording writes and every view reads.
+//! The trace file: the collector writes it, and every command that shows or
+//! compares a recording reads it.
 //!
-//! [`model`] is what a trace says; [`TraceWriter`] and [`TraceReader`] turn it
-//! into bytes and back. The format is written down in `docs/trace-format.md`.
+//! [`model`] defines the records of a trace. [`TraceWriter`] encodes records into
+//! chunks, and [`TraceReader`] decodes them again. `docs/trace-format.md`
+//! specifies the bytes.
 //!
 //! ```
 //! use allotrope_trace::model::{Clock, Record};
@@ -13,20 +15,20 @@
 //! let file = writer.finish()?;
 //!
 //! let mut reader = TraceReader::new(&file[..])?;
-//! reader.verify()?; // reads it once; damage becomes a cut instead of an error
+//! reader.verify()?; // reads the file once; ends the readable part before the first damage
 //! assert!(reader.is_complete());
 //! let mut events = Vec::new();
 //! for entry in reader.entries() {
 //!     match entry? {
 //!         Entry::Record(record) => assert_eq!(record, clock),
-//!         Entry::Events(run) => reader.read_events(&run, &mut events)?,
+//!         Entry::Events(chunk) => reader.read_events(&chunk, &mut events)?,
 //!     }
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Not for: what the events amount to (that is the profile's business), files
-//! that grow while they are read, or sinks that are read back.
+//! This crate does not interpret events (`allotrope-profile` does), does not read
+//! files that still grow, and never reads back what it wrote to a sink.
 #![forbid(unsafe_code)]
 
 mod chunk;

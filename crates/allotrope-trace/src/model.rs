@@ -1,9 +1,15 @@
-//! What a trace says, free of how it is coded: the records that a collector
-//! writes and that every view reads.
+//! The records of a trace, independent of their encoding.
 //!
-//! Times are *ticks* of the recording machine's time stamp counter; the
-//! [`Clock`] records of a trace turn them into microseconds since the start of
-//! the recording. Ids are dense and start at 0 within what they name.
+//! Terms:
+//! - A *process image* is one program in one process: it begins with `exec` or
+//!   `fork` and ends with the process or the next `exec`.
+//! - An *event stream* is the sequence of events that one per-thread ring of an
+//!   image delivered. Threads may use the same ring one after another.
+//! - A *block* is a piece of memory that an allocation returned.
+//! - A *tick* is a reading of the recording machine's time stamp counter.
+//!   [`Clock`] records convert ticks to the monotonic clock.
+//!
+//! Ids are dense numbers from 0.
 
 mod window;
 
@@ -14,17 +20,18 @@ pub use window::{
     Descriptors, EpochChange, LeftOpen, QuietWait, Window, WindowCounts, WindowEnd, WindowSums,
 };
 
-/// Number of a process image, in order of start; unique in a trace.
+/// Id of a process image, in order of start; unique in a trace.
 pub type ImageId = u32;
-/// Number of an event stream; unique in a trace.
+/// Id of an event stream; unique in a trace.
 pub type StreamId = u32;
-/// Number of a thread; unique in a trace.
+/// Id of a thread; unique in a trace.
 pub type ThreadId = u32;
-/// Number of a module *file* (path and build id); unique in a trace.
+/// Id of a module *file* (path and build id); unique in a trace.
 pub type ModuleId = u32;
-/// Number of one mapping of a module into one image; unique in that image.
+/// Id of one mapping of a module into one image; unique in that image.
 pub type MappingId = u32;
-/// Number of a call stack, that is of its innermost node; unique in its image.
+/// Id of a call stack: the id of its innermost node in the image's stack trie
+/// ([`StackNode`]), or one of [`stack_end`]. Unique in its image.
 pub type StackId = u32;
 
 /// The stack ids below [`stack_end::FIRST_NODE`] are no nodes but say how a stack ends:
@@ -42,42 +49,43 @@ pub mod stack_end {
     pub const FIRST_NODE: u32 = 8;
 }
 
-/// One record of a trace, in the order in which a collector wrote it.
+/// One record of a trace. The file has the records in the order in which the
+/// collector wrote them.
 ///
-/// A record is written before any other that refers to it, with two
-/// exceptions: [`Record::Events`] may refer to threads, and [`StackNode`]s to
-/// mappings, that follow later in the file.
+/// A record precedes every record that refers to it, with two exceptions: the
+/// threads of [`Record::Events`] and the mappings of [`StackNode`]s may follow
+/// later in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// Once, first in the file.
+    /// The recording as a whole: the first record of the file, and only there.
     Recording(Recording),
-    /// A pair of simultaneous readings of the two clocks.
+    /// Simultaneous readings of the time stamp counter and the monotonic clock.
     Clock(Clock),
     /// A process image began.
     ImageStart(ImageStart),
-    /// A process image ended, or the recording of it did.
+    /// A process image ended, or its recording did.
     ImageEnd(ImageEnd),
-    /// A thread made its first recorded event.
+    /// A thread emitted its first event.
     ThreadStart(ThreadStart),
-    /// What a thread is called; the last one counts.
+    /// A thread's name. The last record of a thread is valid.
     ThreadName(ThreadName),
-    /// A thread was seen to be gone; `tick` is when that was noticed.
+    /// The collector noticed that a thread had ended.
     ThreadEnd(ThreadEnd),
     /// A module file.
     Module(Module),
     /// A module was mapped into an image.
     Mapping(Mapping),
-    /// The module at this mapping was unloaded, noticed at `tick`.
+    /// A module was unmapped.
     Unmapped {
         /// The image.
         image: ImageId,
-        /// Its mapping.
+        /// The mapping that ended.
         mapping: MappingId,
         /// When it was noticed.
         tick: u64,
     },
-    /// Nodes of an image's stack tree. Their ids follow one another from
-    /// `first`; a node's parent is always a smaller id or a stack end.
+    /// Consecutive nodes of an image's stack trie. The node at index `i` has the
+    /// id `first + i`. A node's parent has a smaller id or is a stack end.
     Stacks {
         /// The image.
         image: ImageId,
@@ -86,34 +94,34 @@ pub enum Record {
         /// The nodes.
         nodes: Vec<StackNode>,
     },
-    /// A run of a stream's events.
+    /// Consecutive events of one stream.
     Events(Events),
-    /// Memory of a process that is in use by the kernel's count.
+    /// Resident set size of a process, as the kernel reports it.
     ResidentSet {
         /// The image.
         image: ImageId,
-        /// When it was read.
+        /// When the collector read it.
         tick: u64,
         /// Resident bytes.
         bytes: u64,
     },
-    /// Calls that were counted and not recorded.
+    /// Counted calls, where the recording has no events ([`Recording::counts_only`]).
     Counts(Counts),
     /// Events that could not be recorded.
     Loss(Loss),
-    /// How often and how long a thread waited for the recording.
+    /// How often and how long a thread waited for room in its ring.
     Waits(Waits),
-    /// A span of the program with a name begins.
+    /// A window, a named span of the program, opened.
     Window(Window),
-    /// It ends.
+    /// A window closed.
     WindowEnd(WindowEnd),
-    /// What was counted at one of a window's ends.
+    /// Totals at the opening or closing of a window, where the recording has no events.
     WindowCounts(WindowCounts),
-    /// Names for addresses of a module.
+    /// Function names and lines for addresses of a module.
     Symbols(Symbols),
-    /// Names of code addresses that lie in no module.
+    /// Function names and lines for JIT code: code addresses outside all modules.
     JitSymbols(JitSymbols),
-    /// An image that ran in the family and could not be recorded.
+    /// An image of the process tree that could not be recorded.
     Unrecorded(Unrecorded),
 }
 
@@ -132,30 +140,30 @@ pub struct Recording {
     pub system: String,
     /// Architecture, e.g. `x86_64`.
     pub architecture: String,
-    /// Depth at which stacks are cut.
+    /// Largest number of frames of a stack; the recorder truncates deeper ones.
     pub depth_limit: u32,
-    /// Calls were counted ([`Record::Counts`]) and not recorded: there are no
-    /// events, and nobody knows what is temporary, live, leaked or at the peak.
+    /// The recorder counted calls ([`Record::Counts`]) and emitted no events. Such
+    /// a trace has no temporary, live, leaked or peak figures.
     pub counts_only: bool,
 }
 
-/// Ticks against the monotonic clock.
+/// Simultaneous readings of two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clock {
-    /// Time stamp counter.
+    /// Time stamp counter, in ticks.
     pub tick: u64,
-    /// `CLOCK_MONOTONIC`, nanoseconds.
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
     pub monotonic_ns: u64,
 }
 
-/// How an image came to be.
+/// How an image began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The recorded command itself.
     First,
-    /// By `fork`: the parent's live blocks are inherited.
+    /// `fork`: the image inherits the live blocks of its parent.
     Fork,
-    /// By `exec` in a process whose earlier image may be recorded too.
+    /// `exec`. The trace may contain the previous image of the process, too.
     Exec,
 }
 
@@ -168,27 +176,27 @@ pub struct ImageStart {
     pub pid: u32,
     /// The parent's process id.
     pub parent_pid: u32,
-    /// How it came to be.
+    /// How it began.
     pub origin: Origin,
-    /// The image forked from, if that is recorded and `origin` is `Fork`.
+    /// The parent image, if `origin` is `Fork` and the trace contains the parent.
     pub forked_from: Option<ImageId>,
-    /// Where the fork cut the parent's streams, the forking thread's first:
-    /// the events below `ordinal` happened before it.
+    /// The positions in the parent's streams at the fork, the forking thread's
+    /// stream first. Events before a position happened before the fork.
     pub fork_points: Vec<ForkPoint>,
     /// Path of the executable.
     pub executable: PathBuf,
     /// The command line.
     pub command: Vec<OsString>,
-    /// When the recorder came up in it.
+    /// When the recorder started in it.
     pub tick: u64,
 }
 
-/// A point in a stream.
+/// A position in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkPoint {
     /// The stream.
     pub stream: StreamId,
-    /// How many of its counted events (see [`Event::is_counted`]) lie before.
+    /// Number of counted events ([`Event::is_counted`]) before the position.
     pub ordinal: u64,
 }
 
@@ -197,13 +205,13 @@ pub struct ForkPoint {
 pub enum Exit {
     /// Normal exit with this status.
     Status(i32),
-    /// Death by this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// Replaced by another image.
+    /// `exec` replaced it by another image.
     Exec,
     /// Still running when the recording stopped.
     Running,
-    /// It ended and nobody could say how.
+    /// It ended, and the collector could not find out how.
     Unknown,
 }
 
@@ -212,11 +220,11 @@ pub enum Exit {
 pub struct ImageEnd {
     /// The image.
     pub image: ImageId,
-    /// When the end was noticed.
+    /// When the collector noticed the end.
     pub tick: u64,
     /// How it ended.
     pub exit: Exit,
-    /// All that its recorder wrote is in the file.
+    /// The trace contains all events that its recorder emitted.
     pub complete: bool,
 }
 
@@ -229,7 +237,7 @@ pub struct ThreadStart {
     pub thread: ThreadId,
     /// The kernel's thread id.
     pub tid: u32,
-    /// When.
+    /// When the thread emitted it.
     pub tick: u64,
 }
 
@@ -238,7 +246,7 @@ pub struct ThreadStart {
 pub struct ThreadName {
     /// The thread.
     pub thread: ThreadId,
-    /// Its name (`comm`).
+    /// Its name (`/proc/PID/task/TID/comm`).
     pub name: String,
 }
 
@@ -247,7 +255,7 @@ pub struct ThreadName {
 pub struct ThreadEnd {
     /// The thread.
     pub thread: ThreadId,
-    /// When it was noticed.
+    /// When the collector noticed it.
     pub tick: u64,
 }
 
@@ -256,9 +264,9 @@ pub struct ThreadEnd {
 pub struct Module {
     /// The module.
     pub module: ModuleId,
-    /// Path as the program's loader knew it.
+    /// Path as the dynamic loader of the program knew it.
     pub path: PathBuf,
-    /// GNU build id; empty where there is none.
+    /// GNU build id (`NT_GNU_BUILD_ID`); empty if the file has none.
     pub build_id: Vec<u8>,
 }
 
@@ -277,24 +285,26 @@ pub struct Mapping {
     pub end: u64,
     /// Load bias: run-time address minus address in the file's program headers.
     pub bias: u64,
-    /// When the recorder first met it.
+    /// When the recorder first found it.
     pub tick: u64,
 }
 
-/// Mapping id of an address that lies in no known module.
+/// Mapping id of an address outside all known modules.
 pub const NO_MAPPING: MappingId = u32::MAX;
 
-/// One frame below its caller.
+/// One node of an image's stack trie: a call stack as its innermost frame and a
+/// link to the stack of the caller. Stacks with the same outer frames share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackNode {
     /// The caller's node, or a `stack_end`.
     pub parent: StackId,
-    /// Run-time return address, or the interrupted address itself if `exact`.
+    /// Run-time code address: a return address, or the interrupted instruction if
+    /// `exact`.
     pub address: u64,
-    /// The mapping it lies in, or [`NO_MAPPING`].
+    /// The mapping that contains the address, or [`NO_MAPPING`].
     pub mapping: MappingId,
-    /// The address is the one that was executing when a signal came (look it
-    /// up as it is), not a return address (look up the byte before it).
+    /// `address` is the instruction that a signal interrupted. Symbolize `address`
+    /// itself. Otherwise it is a return address: symbolize `address - 1`.
     pub exact: bool,
 }
 
@@ -302,29 +312,30 @@ pub struct StackNode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum EventKind {
-    /// A block was handed out: `address`, `size`, `alignment`, `stack`, `entry`.
+    /// An allocation. Uses `address`, `size`, `alignment_log2`, `stack`, `entry`.
     Allocation = 0,
-    /// A block was given back: `address`, `entry`. Recorded before the call.
+    /// A deallocation. Uses `address`, `entry`, `alignment_log2`. The recorder emits
+    /// it before the call.
     Deallocation = 1,
-    /// `realloc` of the block at `address` begins; recorded before the call.
-    /// Counts as a deallocation unless [`EventKind::ReallocationFailed`]
-    /// answers it in the same stream.
+    /// `realloc` of the block at `address` begins; the recorder emits it before the
+    /// call. One of the next three kinds ends it in the same stream; calls nest.
+    /// It counts as a deallocation unless [`EventKind::ReallocationFailed`] ends it.
     ReallocationStart = 2,
-    /// `realloc` handed out `address`, `size`, `stack`; answers the innermost
-    /// open start in the same stream. It is an allocation.
+    /// `realloc` returned the block `address`, `size`, `stack`; ends the innermost
+    /// open start. It counts as an allocation.
     ReallocationEnd = 3,
-    /// `realloc` failed: the block of the innermost open start is alive.
+    /// `realloc` failed: the block of the innermost open start stays live.
     ReallocationFailed = 4,
-    /// The block of the innermost open start was freed: `realloc(p, 0)`. The
-    /// start stands as a deallocation and no reallocation is counted.
+    /// `realloc(p, 0)` freed the block of the innermost open start. The start
+    /// counts as a deallocation, and no reallocation is counted.
     ReallocationFreed = 5,
-    /// `address` is a tick: what precedes in the stream happened before it,
-    /// what follows after it.
+    /// `address` is a tick: the preceding events of the stream happened before it,
+    /// the following ones after it.
     Timestamp = 6,
-    /// The events that follow are those of thread `address`.
+    /// The following events of the stream belong to the thread with id `address`.
     Thread = 7,
-    /// `address` is an [`EpochChange`]: the epoch of the events that follow in
-    /// the stream, and whether they belong to no window.
+    /// `address` is an encoded [`EpochChange`]: the epoch of the following events of
+    /// the stream, and whether their thread opted out of windows.
     Epoch = 8,
 }
 
@@ -448,60 +459,62 @@ impl EntryPoint {
     }
 }
 
-/// One event of a stream. Fields that its kind does not name are 0
-/// (`entry`: `Malloc`).
+/// One event of a stream. Fields that its kind does not use are 0 (`entry`:
+/// `Malloc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// Through which call.
+    /// The function that the program called.
     pub entry: EntryPoint,
-    /// Base-2 logarithm of the alignment asked for; 0 where none was.
+    /// Base-2 logarithm of the requested alignment; 0 if the call has none.
     pub alignment_log2: u8,
-    /// The stack, for allocations.
+    /// The call stack, for allocations.
     pub stack: StackId,
-    /// See [`EventKind`].
+    /// Address of the block; for other kinds see [`EventKind`].
     pub address: u64,
     /// Requested bytes, for allocations.
     pub size: u64,
 }
 
 impl Event {
-    /// Whether the event has an ordinal: all but anchors, thread and epoch marks.
+    /// Whether the event is an allocation, a deallocation or a step of a
+    /// reallocation. Only these have an ordinal in their stream. The others
+    /// (timestamp, thread, epoch) are *control events*.
     pub const fn is_counted(&self) -> bool {
         (self.kind as u8) < EventKind::Timestamp as u8
     }
 }
 
-/// A run of consecutive events of one stream. One stream's records follow one
-/// another in the file in the stream's order.
+/// Consecutive events of one stream. The file has the records of one stream in
+/// the stream's order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Events {
     /// The image whose stream it is.
     pub image: ImageId,
     /// The stream.
     pub stream: StreamId,
-    /// Number of counted events in the stream before this run.
+    /// Number of counted events of the stream before these.
     pub first_ordinal: u64,
     /// The events.
     pub events: Vec<Event>,
 }
 
-/// What a thread did since the record of its before; where calls are only
-/// counted.
+/// Calls of a thread since its previous record of this type. Only in traces of
+/// recordings with [`Recording::counts_only`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counts {
     /// The image.
     pub image: ImageId,
     /// The thread.
     pub thread: ThreadId,
-    /// When the counters were read.
+    /// When the collector read the counters.
     pub tick: u64,
-    /// By entry point, each at most once.
+    /// Counts by entry point, each entry point at most once.
     pub entries: Vec<EntryCounts>,
 }
 
-/// What came through one entry point.
+/// Calls through one entry point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryCounts {
     /// The entry point.
@@ -512,24 +525,24 @@ pub struct EntryCounts {
     pub allocated_bytes: u64,
     /// Deallocations.
     pub deallocations: u64,
-    /// Calls of realloc that gave a block for a block: each is one of the
-    /// allocations and one of the deallocations, too.
+    /// Calls that resized a block. Each also counts as an allocation and as a
+    /// deallocation.
     pub reallocations: u64,
 }
 
-/// A thread waited for its events to be taken, since it makes them faster than
-/// they are written: what it did since the record of its before.
+/// Waits of a thread for room in its ring since its previous record of this type.
+/// A thread waits if it emits events faster than the collector reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waits {
     /// The image.
     pub image: ImageId,
-    /// The thread, if that is known.
+    /// The thread, if known.
     pub thread: Option<ThreadId>,
-    /// When that was noticed.
+    /// When the collector read the counters.
     pub tick: u64,
-    /// How often it waited.
+    /// Number of waits.
     pub waits: u64,
-    /// How long in all, in ticks.
+    /// Their total duration, in ticks.
     pub waited_ticks: u64,
 }
 
@@ -558,62 +571,62 @@ pub struct Loss {
     pub image: ImageId,
     /// Why.
     pub reason: LossReason,
-    /// How many events, added to what was reported before.
+    /// Number of events, in addition to those of earlier records.
     pub events: u64,
-    /// When it was noticed.
+    /// When the collector noticed it.
     pub tick: u64,
 }
 
-/// What is known of a module's symbols.
+/// Names of code addresses of a module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Symbols {
     /// The module.
     pub module: ModuleId,
-    /// Whether its main part was compiled without optimisation, if known
-    /// (`DW_AT_producer`).
+    /// Whether most of the module was compiled without optimisation, if known
+    /// (from `DW_AT_producer`).
     pub unoptimised: Option<bool>,
-    /// Frames that `locations` refers to.
+    /// Frames that `locations` refers to by index.
     pub frames: Vec<Frame>,
-    /// Code addresses as in the file (run-time address minus bias) with
-    /// indexes into `frames`, innermost first; all but the last are inlined
-    /// into the next.
+    /// Code addresses as in the module file (run-time address minus bias).
     pub locations: Vec<Location>,
 }
 
-/// Names of code that a process made while it ran: of addresses that lie in
-/// no module. They hold from `tick` on; where another record names an address
-/// later, that one's from its own tick on. What is before the first holds the
-/// first's, for it became known only then.
+/// Names of JIT code: run-time code addresses outside all modules.
+///
+/// The names of an address are valid from `tick` until the tick of the image's next
+/// record that names the same address. Before the tick of the first record, the
+/// names of the first record are valid: the collector learns of JIT code late.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct JitSymbols {
     /// The image.
     pub image: ImageId,
-    /// Since when.
+    /// When the names become valid.
     pub tick: u64,
-    /// Frames that `locations` refers to.
+    /// Frames that `locations` refers to by index.
     pub frames: Vec<Frame>,
-    /// Run-time code addresses, as in [`Symbols::locations`]. Without frames:
-    /// what was there is gone.
+    /// Run-time code addresses. A location without frames says that the code at
+    /// the address was removed.
     pub locations: Vec<Location>,
 }
 
 /// Names of one code address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// Address as it stands in the stack node, minus the mapping's bias.
+    /// [`StackNode::address`] minus the mapping's bias (JIT code has no bias).
     pub address: u64,
     /// As in [`StackNode::exact`].
     pub exact: bool,
-    /// Indexes into [`Symbols::frames`], innermost first.
+    /// Indexes into the record's `frames`, innermost first. Each frame but the last
+    /// is inlined into the next.
     pub frames: Vec<u32>,
 }
 
 /// One named frame.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Frame {
-    /// Qualified name without parameters, return type and compiler suffix.
+    /// Qualified function name without parameters, return type and compiler suffix.
     pub function: String,
-    /// The full demangled form.
+    /// The full demangled name.
     pub signature: String,
     /// Source file; empty if unknown.
     pub file: String,
@@ -621,9 +634,9 @@ pub struct Frame {
     pub line: u32,
     /// Column from 1; 0 if unknown.
     pub column: u32,
-    /// Bytes from the start of the (outermost, not inlined) function.
+    /// Offset of the address in the outermost, not inlined function, in bytes.
     pub offset: u64,
-    /// The frame was inlined into the next one.
+    /// The function was inlined into that of the next frame.
     pub inlined: bool,
 }
 
@@ -634,8 +647,8 @@ pub struct Unrecorded {
     pub pid: u32,
     /// The executable.
     pub executable: PathBuf,
-    /// Why, as a sentence with a remedy.
+    /// Why, and what to do about it: a sentence to show to the user.
     pub reason: String,
-    /// It was recorded, but not all of what it allocated.
+    /// It was recorded, but some of its allocations are missing.
     pub partly: bool,
 }

@@ -1,31 +1,32 @@
 //! Windows: named spans of the program, and which events belong to them.
 //!
-//! An image counts the openings and closings of its windows: that count is its
-//! *epoch*. A thread notes in its stream when it sees another one, before the
-//! next event ([`EventKind::Epoch`](super::EventKind::Epoch)), so that every
-//! event has an epoch: that of the last mark before it in its stream, 0 before
-//! the first. An event belongs to a window if its epoch is at least
-//! [`Window::opened`] and below [`WindowEnd::closed`]. That follows what the
-//! program's own synchronisation says came first, never time.
+//! The *epoch* of an image is a counter that each opening and each closing of a
+//! window increments. When a thread finds that the epoch changed since its last
+//! event, it emits [`EventKind::Epoch`](super::EventKind::Epoch) before its next
+//! one. So every event has an epoch: that of the last epoch event before it in its
+//! stream, or 0. An event belongs to a window if its epoch is at least
+//! [`Window::opened`] and below [`WindowEnd::closed`]. The order of events is that
+//! of the program's own synchronisation; no clock is involved.
 
 use super::{ImageId, ThreadId};
 
-/// What an [`EventKind::Epoch`](super::EventKind::Epoch) holds.
+/// The value of an [`EventKind::Epoch`](super::EventKind::Epoch) event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct EpochChange {
-    /// The epoch of the events that follow.
+    /// The epoch of the following events of the stream.
     pub epoch: u64,
-    /// They belong to no window: their thread opted out.
+    /// Their thread opted out of windows: they belong to none.
     pub opted_out: bool,
 }
 
 impl EpochChange {
-    /// As the event's `address` holds it: twice the epoch, plus 1 if opted out.
+    /// The event's `address`: the epoch shifted left by one bit, and `opted_out` in
+    /// bit 0.
     pub const fn to_word(self) -> u64 {
         self.epoch << 1 | self.opted_out as u64
     }
 
-    /// From the event's `address`.
+    /// Undoes [`Self::to_word`].
     pub const fn from_word(word: u64) -> Self {
         Self {
             epoch: word >> 1,
@@ -39,58 +40,60 @@ impl EpochChange {
 pub struct Window {
     /// The image.
     pub image: ImageId,
-    /// The epoch that its opening made; no two windows of an image share it.
+    /// The image's epoch after the opening. It identifies the window in its image.
     pub opened: u64,
-    /// The thread that opened it, if that is known.
+    /// The thread that opened it, if known.
     pub thread: Option<ThreadId>,
-    /// Only that thread's events belong to it.
+    /// Only events of that thread belong to it.
     pub this_thread_only: bool,
-    /// Its name, up to 255 bytes.
+    /// Its name, at most 255 bytes.
     pub name: String,
-    /// Iterations the program says it makes; 0 if it does not say.
+    /// How often the program repeats the measured work in the window; 0 if unknown.
     pub iterations: u64,
-    /// What came of waiting for quiet before.
+    /// Result of waiting for the other threads before the opening.
     pub quiet: QuietWait,
-    /// When.
+    /// When it opened.
     pub tick: u64,
 }
 
-/// A window closed. One without this is open to the end of its image; of
-/// several the one with the smallest `closed` above `opened` counts.
+/// A window closed. A window without this record is open until its image ends. If
+/// there are several, the one with the smallest `closed` above `opened` is valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowEnd {
     /// The image.
     pub image: ImageId,
     /// [`Window::opened`] of the window.
     pub opened: u64,
-    /// The epoch that its closing made.
+    /// The image's epoch after the closing.
     pub closed: u64,
-    /// What came of waiting for quiet before.
+    /// Result of waiting for the other threads before the closing.
     pub quiet: QuietWait,
-    /// When.
+    /// When it closed.
     pub tick: u64,
-    /// The file descriptors, if they were asked for and could be read.
+    /// The open file descriptors, if the program requested them and the collector
+    /// could read them.
     pub descriptors: Option<Descriptors>,
 }
 
-/// What was counted when a window opened or closed, where calls are only
-/// counted. The difference between a window's ends is the window's; what threads
-/// did that had opted out of windows is in neither.
+/// Totals at the opening or closing of a window, where the recorder only counts
+/// calls. The totals of a window are those at its closing minus those at its
+/// opening. Calls of threads that opted out of windows are not included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowCounts {
     /// The image.
     pub image: ImageId,
-    /// The epoch that the opening or closing made.
+    /// The image's epoch after the opening or closing.
     pub epoch: u64,
-    /// The thread that opened or closed, if that is known.
+    /// The thread that opened or closed the window, if known.
     pub thread: Option<ThreadId>,
-    /// What the image's threads had done up to then.
+    /// Totals of all threads of the image.
     pub all: WindowSums,
-    /// What that thread had done, from some moment before all its windows on.
+    /// Totals of that thread.
     pub of_thread: WindowSums,
 }
 
-/// Counted since some moment before the image's first window.
+/// Totals since an arbitrary moment before the image's first window. Only
+/// differences between two of them have a meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowSums {
     /// Allocations.
@@ -99,7 +102,7 @@ pub struct WindowSums {
     pub allocated_bytes: u64,
     /// Deallocations.
     pub deallocations: u64,
-    /// Those of the allocations that answered a reallocation.
+    /// Reallocations; the allocations include them.
     pub reallocations: u64,
 }
 
@@ -128,35 +131,35 @@ impl QuietWait {
     }
 }
 
-/// A window's open file descriptors at its close, held against those at its
-/// opening by what they refer to: a path, or the kind of what has none
-/// (`socket:`, `pipe:`, `anon_inode:[eventfd]`).
+/// The open file descriptors of a process at the closing of a window, compared with
+/// those at its opening. Descriptors are compared by what they refer to: a path, or a
+/// type for objects without a path (`socket:`, `pipe:`, `anon_inode:[eventfd]`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Descriptors {
-    /// Descriptors open at the opening.
+    /// Number of descriptors at the opening.
     pub before: u32,
-    /// Descriptors open at the close.
+    /// Number of descriptors at the closing.
     pub after: u32,
-    /// What more are open of than there were, by name.
+    /// The names that have more descriptors at the closing than at the opening.
     pub left: Vec<LeftOpen>,
-    /// Further ones that are left open, of names that are not told.
+    /// Additional descriptors of names that are missing in `left`.
     pub more: u64,
 }
 
 impl Descriptors {
-    /// How many were left open.
+    /// Number of descriptors that the window left open.
     pub fn leaked(&self) -> u64 {
-        let told = self.left.iter().map(|left| u64::from(left.count));
-        told.fold(self.more, u64::saturating_add)
+        let listed = self.left.iter().map(|left| u64::from(left.count));
+        listed.fold(self.more, u64::saturating_add)
     }
 }
 
-/// Descriptors that a window left open.
+/// Descriptors that a window left open, of one name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOpen {
-    /// What they refer to.
+    /// The path or type that they refer to.
     pub name: String,
-    /// How many more there are than at the opening.
+    /// Number of descriptors at the closing minus that at the opening.
     pub count: u32,
 }
 
@@ -165,17 +168,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_mark_comes_back_from_its_word() {
+    fn an_epoch_change_round_trips_through_its_word() {
         for epoch in [0, 1, u64::from(u32::MAX)] {
             for opted_out in [false, true] {
-                let mark = EpochChange { epoch, opted_out };
-                assert_eq!(EpochChange::from_word(mark.to_word()), mark);
+                let change = EpochChange { epoch, opted_out };
+                assert_eq!(EpochChange::from_word(change.to_word()), change);
             }
         }
     }
 
     #[test]
-    fn descriptors_left_open_are_those_told_and_the_others() {
+    fn leaked_descriptors_are_those_listed_and_the_others() {
         let left = |name: &str, count| LeftOpen {
             name: name.into(),
             count,
