@@ -1,55 +1,58 @@
-//! What the header of an event chunk says about the events in it, so that a
-//! reader can pick chunks without decoding them.
+//! The summary of an event chunk: stream, position and totals of its events. It
+//! follows the chunk header, so that a reader can select chunks without decoding
+//! them.
 
 use crate::chunk::Header;
 use crate::model::{Event, EventKind, ImageId, StreamId};
 use crate::varint::{Cursor, Malformed};
 
-/// Bytes of a summary; a later minor version may append to it.
+/// Bytes of an encoded summary. A later minor version may append fields.
 pub(crate) const SUMMARY: usize = 76;
 
-/// Bits of the summary's flags: which of its optional fields hold something.
+// Bits of the summary's flags: they mark the optional fields that are set.
 const HAS_TICKS: u32 = 1;
 const HAS_THREAD: u32 = 2;
 const HAS_EPOCH: u32 = 4;
 
-/// A run of a stream's events that has not been decoded yet.
+/// A reference to an event chunk, with its summary. Decode the events with
+/// [`TraceReader::read_events`](crate::TraceReader::read_events).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventsRef {
-    /// The image whose stream it is.
+    /// The image of the stream.
     pub image: ImageId,
     /// The stream.
     pub stream: StreamId,
-    /// Number of counted events in the stream before this run.
+    /// Number of counted events of the stream before this chunk.
     pub first_ordinal: u64,
     /// Number of events.
     pub events: u32,
-    /// Number of events that have an ordinal (see [`Event::is_counted`]).
+    /// Number of counted events ([`Event::is_counted`]).
     pub counted: u32,
-    /// Tick of the first anchor in the run.
+    /// Tick of the first timestamp in the chunk.
     pub first_tick: Option<u64>,
-    /// Tick of the last anchor in the run.
+    /// Tick of the last timestamp in the chunk.
     pub last_tick: Option<u64>,
-    /// Thread named by the last thread mark in the run: who makes the events
-    /// of the stream's next run, unless that says otherwise.
+    /// Value of the last thread event in the chunk: the thread of the first events
+    /// of the stream's next chunk.
     pub last_thread: Option<u64>,
-    /// The last epoch mark in the run, as its event holds it.
+    /// Value of the last epoch event in the chunk, an encoded
+    /// [`EpochChange`](crate::model::EpochChange).
     pub last_epoch: Option<u64>,
-    /// Allocations, reallocations among them.
+    /// Number of allocations, including ends of reallocations.
     pub allocations: u32,
-    /// Deallocations and starts of reallocations.
+    /// Number of deallocations, including starts of reallocations.
     pub deallocations: u32,
-    /// Reallocations that failed: as many starts were no deallocations.
+    /// Number of failed reallocations. Their starts are not deallocations.
     pub reallocations_failed: u32,
-    /// Bytes of the allocations; `u64::MAX` if they are more.
+    /// Requested bytes of the allocations, at most `u64::MAX`.
     pub allocated_bytes: u64,
-    /// Where the chunk begins.
+    /// Offset of the chunk in the file.
     pub(crate) offset: u64,
-    /// Its header.
+    /// Header of the chunk.
     pub(crate) header: Header,
 }
 
-/// What a run of events amounts to; added up while they are coded.
+/// Totals over the events of a chunk. The encoder adds each event to them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Sums {
     allocations: u32,
@@ -60,7 +63,8 @@ pub(crate) struct Sums {
     ticks: Option<(u64, u64)>,
     last_thread: Option<u64>,
     last_epoch: Option<u64>,
-    /// Bits that the address of any block has.
+    /// Bitwise or of the block addresses: its trailing zeros are their common
+    /// alignment.
     address_bits: u64,
 }
 
@@ -79,8 +83,8 @@ impl Sums {
         self.address_bits |= address;
     }
 
-    /// An event of another kind.
-    pub(crate) fn add_rare(&mut self, event: &Event) {
+    /// An event of any kind.
+    pub(crate) fn add(&mut self, event: &Event) {
         match event.kind {
             EventKind::Allocation | EventKind::ReallocationEnd => {
                 self.add_allocation(event.address, event.size);
@@ -99,7 +103,7 @@ impl Sums {
         }
     }
 
-    /// Events that have an ordinal.
+    /// Number of counted events.
     pub(crate) fn counted(&self) -> u32 {
         self.allocations + self.deallocations + self.reallocations_failed + self.reallocations_freed
     }
@@ -109,7 +113,7 @@ impl Sums {
     }
 }
 
-/// The part of an [`EventsRef`] that stands in the file as the summary.
+/// The part of an [`EventsRef`] that the file has as the summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Summary {
     image: ImageId,
@@ -142,7 +146,7 @@ impl Summary {
         }
     }
 
-    /// The summary as it stands in the file.
+    /// The bytes of the summary in the file.
     pub(crate) fn to_bytes(self) -> [u8; SUMMARY] {
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(self.ticks.is_some(), HAS_TICKS)
@@ -198,7 +202,7 @@ impl Summary {
 }
 
 impl EventsRef {
-    /// What the header and summary of the event chunk at `offset` say.
+    /// Combines the header and the summary of the event chunk at `offset`.
     pub(crate) fn from_chunk(
         offset: u64,
         header: Header,
@@ -246,12 +250,12 @@ mod tests {
 
     fn sums(events: &[Event]) -> Sums {
         let mut sums = Sums::default();
-        events.iter().for_each(|event| sums.add_rare(event));
+        events.iter().for_each(|event| sums.add(event));
         sums
     }
 
     #[test]
-    fn counts_what_the_run_holds() {
+    fn a_summary_counts_the_events() {
         let events = [
             event(EventKind::Thread, 3, 0),
             event(EventKind::Timestamp, 100, 0),
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_beyond_64_bits_stay_at_the_largest_number() {
+    fn allocated_bytes_saturate() {
         let huge = event(EventKind::Allocation, 0x10, u64::MAX);
         assert_eq!(sums(&[huge, huge]).allocated_bytes, u64::MAX);
     }
@@ -292,7 +296,7 @@ mod tests {
     #[test]
     fn a_later_version_may_append_fields() {
         let sums = sums(&[event(EventKind::Epoch, 5, 0)]);
-        assert_eq!(sums.address_bits(), 0, "an epoch has no address");
+        assert_eq!(sums.address_bits(), 0, "an epoch event has no address");
         let summary = Summary::new(1, 2, 3, &sums);
         let mut longer = summary.to_bytes().to_vec();
         longer.extend([1, 2, 3]);

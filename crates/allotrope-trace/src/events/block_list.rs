@@ -1,13 +1,12 @@
-//! The blocks of a chunk by number, and a list of those that are live, the newest
-//! first. Which of them is given back next is guessed elsewhere.
+//! The blocks that the events of a chunk allocate, by number, and a doubly linked
+//! list of the live ones, in order of allocation.
 
-use super::successors::ShapeNumber;
+use super::shape_predictor::ShapeNumber;
 use super::zeroed;
 
-/// Number of a block: how many allocations of the chunk came before it; there
-/// are never more than events.
+/// Number of a block: the number of allocations before it in the chunk.
 pub(crate) type BlockNumber = u16;
-/// No block: a chunk holds fewer events than this.
+/// No block. [`crate::chunk::MAX_EVENTS`] keeps this number unused.
 pub(crate) const NONE: BlockNumber = BlockNumber::MAX;
 
 const NUMBERS: usize = 1 << BlockNumber::BITS;
@@ -16,17 +15,18 @@ const NUMBERS: usize = 1 << BlockNumber::BITS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block {
     pub address: u64,
-    pub of: BlockKind,
+    pub info: BlockInfo,
 }
 
-/// The shape of a block's allocation, the class of its size, and whether it is live.
+/// Properties of a block in 32 bits, from the low bits: the shape of its allocation
+/// (16), its size class (8), unused (7), whether it is live (1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BlockKind(u32);
+pub(crate) struct BlockInfo(u32);
 
 const LIVE: u32 = 1 << 31;
 
-impl BlockKind {
-    /// That of a live block.
+impl BlockInfo {
+    /// The properties of a live block.
     #[inline(always)]
     pub(crate) const fn new(shape: ShapeNumber, class: u8) -> Self {
         Self(shape as u32 | (class as u32) << 16 | LIVE)
@@ -43,19 +43,21 @@ impl BlockKind {
     }
 }
 
-/// The blocks of a chunk.
+/// The blocks of a chunk: a table of their properties by block number, as a struct
+/// of arrays, and the doubly linked list of the live ones.
 ///
-/// There is room for every number, so that none is looked at for being within, in
-/// arrays of plain numbers: new memory is zero already, and what no chunk needs
-/// never becomes resident.
+/// The arrays have an element for every possible number, so that no access needs a
+/// bounds check. They begin as zeroed memory; pages that no chunk uses never become
+/// resident.
 #[derive(Debug)]
 pub(crate) struct BlockList {
     addresses: Box<[u64; NUMBERS]>,
-    kinds: Box<[u32; NUMBERS]>,
-    /// The next older live block of each, and the next newer one. Those of
-    /// [`NONE`], which is never live, are the newest live block and the oldest, so
-    /// that no end of the list is special.
+    infos: Box<[u32; NUMBERS]>,
+    /// The links of the list: for each live block, the next older and the next newer
+    /// live block. [`NONE`] is the sentinel that closes the list to a ring: its links
+    /// are the newest and the oldest live block.
     neighbours: Box<[[BlockNumber; 2]; NUMBERS]>,
+    /// Number of blocks, live or freed.
     length: BlockNumber,
 }
 
@@ -66,7 +68,7 @@ impl Default for BlockList {
     fn default() -> Self {
         let mut list = Self {
             addresses: zeroed(),
-            kinds: zeroed(),
+            infos: zeroed(),
             neighbours: zeroed(),
             length: 0,
         };
@@ -76,65 +78,64 @@ impl Default for BlockList {
 }
 
 impl BlockList {
-    /// Forgets everything, keeps the memory.
+    /// Removes all blocks. Reuses the memory.
     pub(crate) fn reset(&mut self) {
         self.length = 0;
         self.neighbours[usize::from(NONE)] = [NONE; 2];
     }
 
-    /// Number of blocks, live or not.
+    /// Number of blocks, live or freed.
     #[inline(always)]
     pub(crate) fn len(&self) -> u16 {
         self.length
     }
 
-    /// The newest live block.
+    /// The newest live block, or [`NONE`].
     #[inline(always)]
     pub(crate) fn newest(&self) -> BlockNumber {
         self.neighbours[usize::from(NONE)][OLDER]
     }
 
-    /// The block, if it is live as far as the chunk tells. The number is one that
-    /// was given out since the last [`Self::reset`], or [`NONE`].
+    /// The block, if it is live. `number` is below [`Self::len`], or [`NONE`].
     #[inline(always)]
     pub(crate) fn live(&self, number: BlockNumber) -> Option<Block> {
-        let kind = self.kinds[usize::from(number)];
-        (kind & LIVE != 0).then(|| Block {
+        let info = self.infos[usize::from(number)];
+        (info & LIVE != 0).then(|| Block {
             address: self.addresses[usize::from(number)],
-            of: BlockKind(kind),
+            info: BlockInfo(info),
         })
     }
 
-    /// Appends a live block and gives its number.
+    /// Adds a live block and returns its number.
     #[inline(always)]
-    pub(crate) fn push(&mut self, address: u64, of: BlockKind) -> BlockNumber {
+    pub(crate) fn push(&mut self, address: u64, info: BlockInfo) -> BlockNumber {
         let (number, older) = (self.length, self.newest());
-        self.put(address, of.0);
+        self.append(address, info.0);
         self.neighbours[usize::from(number)] = [older, NONE];
         self.neighbours[usize::from(older)][NEWER] = number;
         self.neighbours[usize::from(NONE)][OLDER] = number;
         number
     }
 
-    /// Appends one that is live no longer.
+    /// Adds a block that is already freed.
     #[inline(always)]
-    pub(crate) fn push_retired(&mut self, address: u64, of: BlockKind) {
-        self.put(address, of.0 & !LIVE);
+    pub(crate) fn push_freed(&mut self, address: u64, info: BlockInfo) {
+        self.append(address, info.0 & !LIVE);
     }
 
     #[inline(always)]
-    fn put(&mut self, address: u64, kind: u32) {
+    fn append(&mut self, address: u64, info: u32) {
         let number = usize::from(self.length);
         self.addresses[number] = address;
-        self.kinds[number] = kind;
+        self.infos[number] = info;
         self.length = self.length.wrapping_add(1);
     }
 
-    /// A live block is live no longer; gives the next older live one and the next
-    /// newer one.
+    /// Marks a live block as freed. Returns the next older and the next newer live
+    /// block.
     #[inline(always)]
-    pub(crate) fn retire(&mut self, number: BlockNumber) -> [BlockNumber; 2] {
-        self.kinds[usize::from(number)] &= !LIVE;
+    pub(crate) fn free(&mut self, number: BlockNumber) -> [BlockNumber; 2] {
+        self.infos[usize::from(number)] &= !LIVE;
         let neighbours = self.neighbours[usize::from(number)];
         let [older, newer] = neighbours;
         self.neighbours[usize::from(newer)][OLDER] = older;
@@ -150,23 +151,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_live_blocks_are_listed_by_age(deeds in prop::collection::vec(0..8_u16, 0..200)) {
+        fn live_blocks_are_listed_in_order_of_allocation(operations in prop::collection::vec(0..8_u16, 0..200)) {
             let mut list = BlockList::default();
             let mut live: Vec<BlockNumber> = Vec::new();
-            for (address, deed) in (100_u16..).zip(deeds) {
-                let kind = BlockKind::new(deed, 200 + deed as u8);
-                match deed {
-                    0 => list.push_retired(address.into(), kind),
-                    1..4 => live.push(list.push(address.into(), kind)),
+            for (address, operation) in (100_u16..).zip(operations) {
+                let info = BlockInfo::new(operation, 200 + operation as u8);
+                match operation {
+                    0 => list.push_freed(address.into(), info),
+                    1..4 => live.push(list.push(address.into(), info)),
                     _ if live.is_empty() => {}
                     _ => {
                         let at = usize::from(address) * 7 % live.len();
                         let number = live.remove(at);
                         let block = list.live(number).expect("a live block");
-                        prop_assert_eq!(block.of.class(), 200 + block.of.shape() as u8);
+                        prop_assert_eq!(block.info.class(), 200 + block.info.shape() as u8);
                         let older = live[..at].last().copied().unwrap_or(NONE);
                         let newer = live.get(at).copied().unwrap_or(NONE);
-                        prop_assert_eq!(list.retire(number), [older, newer]);
+                        prop_assert_eq!(list.free(number), [older, newer]);
                         prop_assert_eq!(list.live(number), None);
                     }
                 }

@@ -1,75 +1,75 @@
-//! A column while it is written. Its memory is set aside for the most that the
-//! events of a chunk can need, so that a number is written without asking for
-//! room and without a branch for each of its bytes.
+//! The output buffer of a column. It has space for the largest possible column of
+//! the chunk, so that writing a number needs neither a capacity check nor a loop
+//! over its bytes.
 
 use crate::varint::{spread, zigzag};
 
-/// A varint of up to 56 bits is written as eight bytes, of which those that
-/// it does not need are overwritten by the next.
+/// A varint of up to 56 bits is stored as eight bytes. The next number overwrites
+/// the bytes that it does not use.
 const SLACK: usize = 8;
 
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    room: Vec<u8>,
+    buffer: Vec<u8>,
     length: usize,
 }
 
 impl Column {
-    /// Empties the column; `most` bytes will be written at most.
-    pub(crate) fn reset(&mut self, most: usize) {
+    /// Empties the column and reserves space for `capacity` bytes.
+    pub(crate) fn reset(&mut self, capacity: usize) {
         self.length = 0;
-        if self.room.len() < most + SLACK {
-            // New memory that is zero already, of which only what is written
-            // to becomes resident.
-            self.room = vec![0; most + SLACK];
+        if self.buffer.len() < capacity + SLACK {
+            // Zeroed memory: only the pages that are written become resident.
+            self.buffer = vec![0; capacity + SLACK];
         }
     }
 
-    /// What was written.
+    /// The bytes written since the last reset.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.room[..self.length]
+        &self.buffer[..self.length]
     }
 
-    /// The column's room, to be written from its beginning.
-    pub(crate) fn lend(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.room)
+    /// Takes the buffer out, for a caller that writes to it directly, from its start.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.buffer)
     }
 
-    /// Gives the room back, `length` bytes written.
-    pub(crate) fn give_back(&mut self, room: Vec<u8>, length: usize) {
-        self.room = room;
+    /// Puts the buffer back, with `length` bytes written.
+    pub(crate) fn put_buffer(&mut self, buffer: Vec<u8>, length: usize) {
+        self.buffer = buffer;
         self.length = length;
     }
 
     #[inline(always)]
     pub(crate) fn byte(&mut self, byte: u8) {
-        self.room[self.length] = byte;
+        self.buffer[self.length] = byte;
         self.length += 1;
     }
 
+    /// Writes a varint. Fast for numbers of at most 14 bits.
     #[inline(always)]
     pub(crate) fn varint(&mut self, value: u64) {
         if value < 1 << 14 {
-            // Most numbers by far; how many of them need a second byte is hard
-            // to foresee, so both are written.
+            // Nearly all numbers. Writes two bytes without a branch on the length,
+            // because the CPU would mispredict it.
             let more = value >= 1 << 7;
             let low = value & 0x7f | u64::from(more) << 7;
             let bytes = (low | (value >> 7) << 8) as u16;
-            self.room[self.length..self.length + 2].copy_from_slice(&bytes.to_le_bytes());
+            self.buffer[self.length..self.length + 2].copy_from_slice(&bytes.to_le_bytes());
             self.length += 1 + usize::from(more);
         } else if let Some((bytes, length)) = spread(value) {
-            self.room[self.length..self.length + SLACK].copy_from_slice(&bytes.to_le_bytes());
+            self.buffer[self.length..self.length + SLACK].copy_from_slice(&bytes.to_le_bytes());
             self.length += length;
         } else {
             self.long_varint(value);
         }
     }
 
-    /// As [`Self::varint`], where numbers need any number of bytes.
+    /// Like [`Self::varint`]. Faster if the lengths of the numbers vary.
     #[inline(always)]
     pub(crate) fn wide_varint(&mut self, value: u64) {
         if let Some((bytes, length)) = spread(value) {
-            self.room[self.length..self.length + SLACK].copy_from_slice(&bytes.to_le_bytes());
+            self.buffer[self.length..self.length + SLACK].copy_from_slice(&bytes.to_le_bytes());
             self.length += length;
         } else {
             self.long_varint(value);
@@ -85,7 +85,8 @@ impl Column {
         self.byte(value as u8);
     }
 
-    /// Writes what must be added to `from` (modulo 2⁶⁴) to get `to`.
+    /// Writes the delta from `from` to `to`: the zigzag varint of `to - from`
+    /// (modulo 2⁶⁴).
     #[inline(always)]
     pub(crate) fn delta(&mut self, from: u64, to: u64) {
         self.wide_varint(zigzag(to.wrapping_sub(from) as i64));
@@ -100,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_stand_as_varints(values in proptest::collection::vec((any::<u64>(), 0..64_u32, any::<bool>()), 0..50)) {
+        fn numbers_are_written_as_varints(values in proptest::collection::vec((any::<u64>(), 0..64_u32, any::<bool>()), 0..50)) {
             let mut column = Column::default();
             column.reset(values.len() * 10);
             let mut expected = Vec::new();

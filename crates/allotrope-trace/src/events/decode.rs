@@ -1,24 +1,25 @@
-//! Columns to events. The columns come from a file nobody vouches for.
+//! Decodes the columns of an event chunk to events. The columns are untrusted bytes.
 
 use std::hint::select_unpredictable;
 
-use super::block_list::{BlockKind, BlockNumber};
-use super::freed::class_of;
-use super::prediction::Blocks;
-use super::successors::{Foreseen, ShapeNumber, Successors};
+use super::allocator_model::AllocatorModel;
+use super::block_list::{BlockInfo, BlockNumber};
+use super::free_lists::class_of;
+use super::shape_predictor::{Prediction, ShapeNumber, ShapePredictor};
 use super::{
-    ADDRESSES, COLUMNS, DISTANCES, FAR, FOREIGN, MARKS, PLACES, SHAPES, SIZES, STACKS, SYMBOLS,
-    allocation, deallocation, field, is_allocation, mark_position,
+    ADDRESSES, COLUMNS, CONTROL_VALUES, DISTANCES, FOREIGN_ADDRESSES, FREE_LIST_INDEXES,
+    NEW_SHAPES, SHAPE_NUMBERS, SIZES, STACKS, SYMBOLS, allocation, control_index, deallocation,
+    field, is_allocation,
 };
 use crate::model::{EntryPoint, Event, EventKind, StackId};
 use crate::varint::{Cursor, Malformed};
 
-/// Events that are decoded before they are copied to where they are wanted.
+/// Number of events that are decoded before they are copied to the caller's vector.
 ///
-/// The memory there was mostly read by another processor before, and each cache
-/// line of it has to be taken from there: stored to event by event, each is
-/// waited for, in a copy of many they come at the same time.
-const PIECE: usize = 512;
+/// Another CPU usually read the vector's memory last, so each cache line must be
+/// fetched from that CPU before a store. A copy of many events fetches several
+/// lines at the same time; stores event by event would wait for each.
+const BATCH: usize = 512;
 
 const NO_EVENT: Event = Event {
     kind: EventKind::Allocation,
@@ -41,61 +42,62 @@ const KINDS: [EventKind; 9] = [
     EventKind::Epoch,
 ];
 
-const UNTOLD: Malformed = Malformed("an event has a shape that was not told");
-const NOT_LIVE: Malformed = Malformed("a block is deallocated that is not live");
+const NO_SUCH_SHAPE: Malformed = Malformed("an event has a shape that is not defined");
+const NOT_LIVE: Malformed = Malformed("a deallocated block is not live");
+const NO_SUCH_INDEX: Malformed = Malformed("a free-list index exceeds the length of the list");
 
-const NO_PLACE: Malformed = Malformed("an address is at a place where there is none");
-
-/// Turns columns into events; keeps its memory from chunk to chunk.
+/// Decodes one chunk after another, and reuses its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    run: Run,
-    /// The last [`PIECE`].
-    piece: Vec<Event>,
+    state: State,
+    /// The last [`BATCH`] decoded events.
+    batch: Vec<Event>,
 }
 
-/// The state of decoding one chunk, but for its columns.
+/// The state of decoding one chunk, without the positions in its columns.
 #[derive(Debug, Default)]
-struct Run {
+struct State {
     shapes: Vec<Shape>,
-    successors: Successors,
-    blocks: Blocks,
+    predictor: ShapePredictor,
+    model: AllocatorModel,
+    /// Addresses in columns are shifted right by this.
     shift: u32,
     last_stack: StackId,
     last_foreign: u64,
     last_address: u64,
-    last_marks: [u64; 3],
-    /// How many events were marks.
-    marks: usize,
+    /// Last value of each kind of control event, by [`control_index`].
+    last_controls: [u64; 3],
+    /// Number of control events.
+    controls: usize,
 }
 
 type Columns<'a> = [Cursor<'a>; COLUMNS];
 
-/// What events have in common that come from one place of the program.
+/// What events from one location in the program have in common.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
-    /// Its events, but for address and size.
+    /// An event of the shape, without address and size.
     event: Event,
-    /// Their kind once more, so that the event is copied as a whole.
+    /// `event.kind`. A copy, so that the compiler copies `event` as a whole.
     kind: EventKind,
     /// Size of its last allocation.
     last_size: u64,
-    /// What that says of its block.
-    of: BlockKind,
+    /// Shape and size class of the block of its last allocation.
+    info: BlockInfo,
 }
 
-/// What an event's symbol tells.
+/// The decoded symbol of an event.
 #[derive(Clone, Copy)]
-struct Told {
-    /// Its shape.
+struct Symbol {
+    /// The event's shape.
     number: ShapeNumber,
-    /// What was to be expected.
-    foreseen: Foreseen,
-    /// The lower two bits.
+    /// The prediction of the shape.
+    predicted: Prediction,
+    /// The lower two bits of the symbol.
     bits: u8,
 }
 
-/// The address shift of a payload, and its columns.
+/// Splits a payload. Returns the shift of its addresses, and its columns.
 pub(crate) fn columns_of(payload: &[u8]) -> Result<(u32, [Cursor<'_>; COLUMNS]), Malformed> {
     let mut head = Cursor::new(payload);
     let shift = u32::from(head.byte()?);
@@ -115,8 +117,8 @@ pub(crate) fn columns_of(payload: &[u8]) -> Result<(u32, [Cursor<'_>; COLUMNS]),
 
 impl Decoder {
     /// Appends the `count` events of the payload (at most
-    /// [`crate::chunk::MAX_EVENTS`]) to `into`, and gives how many of them are
-    /// counted (see [`Event::is_counted`]).
+    /// [`crate::chunk::MAX_EVENTS`]) to `into`. Returns the number of counted events
+    /// ([`Event::is_counted`]).
     pub(crate) fn decode(
         &mut self,
         payload: &[u8],
@@ -125,40 +127,43 @@ impl Decoder {
     ) -> Result<usize, Malformed> {
         let (shift, mut columns) = columns_of(payload)?;
         if columns[SYMBOLS].left() != count {
-            return Err(Malformed("there are not as many symbols as events"));
+            return Err(Malformed(
+                "the number of symbols is not the number of events",
+            ));
         }
         let symbols = columns[SYMBOLS].take(count)?;
-        self.run.begin(shift);
-        self.piece.resize(PIECE, NO_EVENT);
+        self.state.begin(shift);
+        self.batch.resize(BATCH, NO_EVENT);
         into.reserve(count);
-        for symbols in symbols.chunks(PIECE) {
-            let piece = &mut self.piece[..symbols.len()];
-            for (&symbol, event) in symbols.iter().zip(&mut *piece) {
-                self.run.event(&mut columns, symbol, event)?;
+        for symbols in symbols.chunks(BATCH) {
+            let batch = &mut self.batch[..symbols.len()];
+            for (&symbol, event) in symbols.iter().zip(&mut *batch) {
+                self.state.event(&mut columns, symbol, event)?;
             }
-            into.extend_from_slice(piece);
+            into.extend_from_slice(batch);
         }
         if columns.iter().any(|column| column.left() != 0) {
             return Err(Malformed("a column is longer than its events need"));
         }
-        Ok(count - self.run.marks)
+        Ok(count - self.state.controls)
     }
 }
 
-impl Run {
-    /// Forgets everything, keeps the memory.
+impl State {
+    /// Starts a new chunk. Reuses the memory.
     fn begin(&mut self, shift: u32) {
         self.shapes.clear();
-        self.successors.reset();
-        self.blocks.reset();
+        self.predictor.reset();
+        self.model.reset();
         self.shift = shift;
         self.last_stack = 0;
         self.last_foreign = 0;
         self.last_address = 0;
-        self.last_marks = [0; 3];
-        self.marks = 0;
+        self.last_controls = [0; 3];
+        self.controls = 0;
     }
 
+    /// Decodes the event with this symbol byte.
     #[inline(always)]
     fn event(
         &mut self,
@@ -166,93 +171,95 @@ impl Run {
         symbol: u8,
         into: &mut Event,
     ) -> Result<(), Malformed> {
-        let foreseen = self.successors.foreseen();
-        let number = self.shape_number(columns, symbol >> 2, foreseen)?;
-        let shape = self.shapes.get(usize::from(number)).ok_or(UNTOLD)?;
+        let predicted = self.predictor.predict();
+        let number = self.shape_number(columns, symbol >> 2, predicted)?;
+        let shape = self.shapes.get(usize::from(number)).ok_or(NO_SUCH_SHAPE)?;
         *into = shape.event;
-        let told = Told {
+        let symbol = Symbol {
             number,
-            foreseen,
+            predicted,
             bits: symbol & 3,
         };
         match shape.kind {
-            EventKind::Allocation => self.allocation(columns, told, false, into),
-            EventKind::Deallocation => self.deallocation(columns, told, false, into),
-            _ => self.rare_event(columns, (number, told.bits), into),
+            EventKind::Allocation => self.allocation(columns, symbol, false, into),
+            EventKind::Deallocation => self.deallocation(columns, symbol, false, into),
+            _ => self.other_event(columns, (number, symbol.bits), into),
         }
     }
 
-    /// An event of any kind but the two frequent ones.
+    /// Decodes an event of a less frequent kind.
     #[inline(never)]
-    fn rare_event(
+    fn other_event(
         &mut self,
         columns: &mut Columns<'_>,
         (number, bits): (ShapeNumber, u8),
         into: &mut Event,
     ) -> Result<(), Malformed> {
-        // What is to be expected is asked for again: handed over, it would be put
-        // into memory with every event.
-        let told = Told {
+        // Predicts again: if the caller passed the prediction, it would store it to
+        // memory for every event.
+        let symbol = Symbol {
             number,
-            foreseen: self.successors.foreseen(),
+            predicted: self.predictor.predict(),
             bits,
         };
         match into.kind {
-            EventKind::Allocation => return self.allocation(columns, told, false, into),
-            EventKind::ReallocationEnd => return self.allocation(columns, told, true, into),
-            EventKind::Deallocation => return self.deallocation(columns, told, false, into),
-            EventKind::ReallocationStart => return self.deallocation(columns, told, true, into),
-            EventKind::ReallocationFailed => self.blocks.fail_open(),
-            EventKind::ReallocationFreed => self.blocks.free_open(),
+            EventKind::Allocation => return self.allocation(columns, symbol, false, into),
+            EventKind::ReallocationEnd => return self.allocation(columns, symbol, true, into),
+            EventKind::Deallocation => return self.deallocation(columns, symbol, false, into),
+            EventKind::ReallocationStart => return self.deallocation(columns, symbol, true, into),
+            EventKind::ReallocationFailed => self.model.fail_open(),
+            EventKind::ReallocationFreed => self.model.free_open(),
             EventKind::Timestamp | EventKind::Thread | EventKind::Epoch => {
-                let last = &mut self.last_marks[mark_position(into.kind)];
-                *last = columns[MARKS].delta(*last)?;
+                let last = &mut self.last_controls[control_index(into.kind)];
+                *last = columns[CONTROL_VALUES].delta(*last)?;
                 into.address = *last;
-                self.marks += 1;
+                self.controls += 1;
                 return Ok(());
             }
         }
-        self.successors.came(told.foreseen, told.number);
+        self.predictor.update(symbol.predicted, symbol.number);
         Ok(())
     }
 
-    /// Position of the symbol's shape, which is read if it is a new one.
+    /// The number of an event's shape. Decodes the shape if it is new. `field` is that
+    /// of the symbol.
     #[inline(always)]
     fn shape_number(
         &mut self,
         columns: &mut Columns<'_>,
-        told: u8,
-        foreseen: Foreseen,
+        field: u8,
+        predicted: Prediction,
     ) -> Result<ShapeNumber, Malformed> {
-        if told == field::FAR || told == field::NEW {
-            return self.untold_shape(columns, told);
+        if field == field::EXPLICIT || field == field::NEW {
+            return self.explicit_shape(columns, field);
         }
-        // Without a branch: which it is, is hard to foresee.
-        let is_first = told == field::FIRST;
-        let foreseen = select_unpredictable(is_first, foreseen.first(), foreseen.second());
+        // No branch, because the CPU would mispredict it.
+        let is_first = field == field::FIRST;
+        let predicted = select_unpredictable(is_first, predicted.first(), predicted.second());
         Ok(select_unpredictable(
-            told < field::NEAR,
-            told.into(),
-            foreseen,
+            field < field::INLINE_NUMBERS,
+            field.into(),
+            predicted,
         ))
     }
 
+    /// The number of a shape that is in a column: a new shape, or a large number.
     #[inline(never)]
-    fn untold_shape(
+    fn explicit_shape(
         &mut self,
         columns: &mut Columns<'_>,
-        told: u8,
+        field: u8,
     ) -> Result<ShapeNumber, Malformed> {
-        if told == field::NEW {
+        if field == field::NEW {
             return self.new_shape(columns);
         }
-        let above = columns[FAR].varint()?;
-        let number = above.saturating_add(field::NEAR.into());
-        ShapeNumber::try_from(number).map_err(|_| UNTOLD)
+        let number = columns[SHAPE_NUMBERS].varint()?;
+        let number = number.saturating_add(field::INLINE_NUMBERS.into());
+        ShapeNumber::try_from(number).map_err(|_| NO_SUCH_SHAPE)
     }
 
     fn new_shape(&mut self, columns: &mut Columns<'_>) -> Result<ShapeNumber, Malformed> {
-        let column = &mut columns[SHAPES];
+        let column = &mut columns[NEW_SHAPES];
         let kind = *KINDS
             .get(usize::from(column.byte()?))
             .ok_or(Malformed("there is no such kind of event"))?;
@@ -277,75 +284,82 @@ impl Run {
             },
             kind,
             last_size: 0,
-            of: BlockKind::new(number, class_of(0)),
+            info: BlockInfo::new(number, class_of(0)),
         });
-        self.successors.add_shape();
+        self.predictor.add_shape();
         Ok(number)
     }
 
-    /// Address and size of an event that hands out a block.
+    /// Decodes address and size of an allocation. `reallocation`: it ends a
+    /// reallocation.
     #[inline(always)]
     fn allocation(
         &mut self,
         columns: &mut Columns<'_>,
-        told: Told,
+        symbol: Symbol,
         reallocation: bool,
         into: &mut Event,
     ) -> Result<(), Malformed> {
-        let Told { number, bits, .. } = told;
-        self.successors.came(told.foreseen, number);
-        self.successors.allocated(number);
+        let Symbol { number, bits, .. } = symbol;
+        self.predictor.update(symbol.predicted, number);
+        self.predictor.after_allocation(number);
         let shape = &mut self.shapes[usize::from(number)];
         if bits & allocation::OTHER_SIZE != 0 {
             shape.last_size = columns[SIZES].varint()?;
-            shape.of = BlockKind::new(number, class_of(shape.last_size));
+            shape.info = BlockInfo::new(number, class_of(shape.last_size));
         }
-        let Shape { last_size, of, .. } = *shape;
+        let Shape {
+            last_size, info, ..
+        } = *shape;
         into.size = last_size;
-        let guess = self.blocks.guess(of.class(), reallocation);
+        let predicted = self.model.predict_address(info.class(), reallocation);
         let address = if bits & allocation::OTHER_ADDRESS == 0 {
-            self.blocks.confirm(guess);
-            guess.address
+            self.model.confirm(predicted);
+            predicted.address
         } else {
-            let place = columns[PLACES].byte()?;
-            if place == 0 {
+            let index = columns[FREE_LIST_INDEXES].byte()?;
+            if index == 0 {
                 self.last_address = columns[ADDRESSES].delta(self.last_address)?;
                 self.last_address << self.shift
             } else {
-                self.blocks.take(guess, place).ok_or(NO_PLACE)?
+                self.model
+                    .remove_at(predicted, index)
+                    .ok_or(NO_SUCH_INDEX)?
             }
         };
         into.address = address;
-        self.blocks.allocate(address, last_size, of, reallocation);
+        self.model.allocate(address, last_size, info, reallocation);
         Ok(())
     }
 
-    /// The address of an event that gives a block back.
+    /// Decodes the address of a deallocation. `reallocation`: it starts a
+    /// reallocation.
     #[inline(always)]
     fn deallocation(
         &mut self,
         columns: &mut Columns<'_>,
-        told: Told,
+        symbol: Symbol,
         reallocation: bool,
         into: &mut Event,
     ) -> Result<(), Malformed> {
-        self.successors.came(told.foreseen, told.number);
-        if told.bits == deallocation::FOREIGN {
-            into.address = self.foreign(&mut columns[FOREIGN], reallocation)?;
+        self.predictor.update(symbol.predicted, symbol.number);
+        if symbol.bits == deallocation::FOREIGN {
+            into.address = self.foreign(&mut columns[FOREIGN_ADDRESSES], reallocation)?;
             return Ok(());
         }
-        let number = self.block_number(columns, told.bits)?;
-        let block = self.blocks.live(number).ok_or(NOT_LIVE)?;
+        let number = self.block_number(columns, symbol.bits)?;
+        let block = self.model.live(number).ok_or(NOT_LIVE)?;
         into.address = block.address;
-        self.successors.deallocated(block.of.shape());
+        self.predictor.after_deallocation(block.info.shape());
         if reallocation {
-            self.blocks.start_reallocation(number, &block);
+            self.model.start_reallocation(number, &block);
         } else {
-            self.blocks.deallocate(number, &block);
+            self.model.deallocate(number, &block);
         }
         Ok(())
     }
 
+    /// The number of a deallocated block of the chunk.
     #[inline(always)]
     fn block_number(
         &mut self,
@@ -354,12 +368,12 @@ impl Run {
     ) -> Result<BlockNumber, Malformed> {
         if bits == deallocation::DISTANCE {
             let distance = columns[DISTANCES].varint()?;
-            return u64::from(self.blocks.len())
+            return u64::from(self.model.len())
                 .checked_sub(distance.saturating_add(1))
                 .map(|number| number as BlockNumber)
-                .ok_or(Malformed("a block lies before the chunk"));
+                .ok_or(Malformed("a block distance exceeds the number of blocks"));
         }
-        let [first, second] = self.blocks.slots();
+        let [first, second] = self.model.candidates();
         Ok(if bits == deallocation::FIRST {
             first
         } else {
@@ -367,15 +381,16 @@ impl Run {
         })
     }
 
+    /// Decodes the address of a deallocated block that was not allocated in the chunk.
     #[inline(always)]
     fn foreign(&mut self, column: &mut Cursor<'_>, reallocation: bool) -> Result<u64, Malformed> {
         self.last_foreign = column.delta(self.last_foreign)?;
         let address = self.last_foreign << self.shift;
-        self.successors.deallocated_foreign();
+        self.predictor.after_foreign_deallocation();
         if reallocation {
-            self.blocks.start_foreign_reallocation(address);
+            self.model.start_foreign_reallocation(address);
         } else {
-            self.blocks.deallocate_foreign(address);
+            self.model.deallocate_foreign(address);
         }
         Ok(address)
     }

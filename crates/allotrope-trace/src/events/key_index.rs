@@ -1,19 +1,22 @@
-//! A map from 64-bit keys to positions that is emptied in no time, because an
-//! encoder needs two of them for each chunk. Linear probing; entries of an
-//! earlier chunk are told by their generation. Keys are never removed.
+//! An approximate hash map from 64-bit keys to 16-bit positions, for the encoder:
+//! open addressing with linear probing. Keys are never removed one by one.
 //!
-//! A slot is eight bytes and holds half of its key's hash instead of the key:
-//! of two keys with the same half, which hardly ever happens, only the later
-//! one is found. So what is found must be looked at, and what is not found may
-//! be there all the same; an encoder lives with both.
+//! Emptying the map is O(1), because the encoder empties two maps for each chunk: a
+//! slot has the generation in which it was written, and slots of earlier generations
+//! count as empty.
 //!
-//! It is only as large as its keys need: most chunks have few shapes and few
-//! addresses, and what is looked up for each event should stay in the cache.
+//! A slot has eight bytes. It stores 32 bits of the key's hash instead of the key.
+//! If two keys have the same hash, the later one replaces the earlier one. So the
+//! caller must compare the key of a result with its own, and a key may be missing
+//! although it was inserted. The encoder then writes a few more bytes.
+//!
+//! The map shrinks and grows with the number of keys, so that the map of a chunk
+//! with few keys stays in the CPU cache.
 
-/// Slots of a map that was not used yet.
-const FEWEST_SLOTS: usize = 256;
+/// Smallest number of slots.
+const MIN_SLOTS: usize = 256;
 
-/// From the high bits: tag (32), generation (16), position (16).
+/// From the high bits: hash (32), generation (16), position (16).
 type Slot = u64;
 
 const fn generation_of(slot: Slot) -> u16 {
@@ -22,19 +25,21 @@ const fn generation_of(slot: Slot) -> u16 {
 
 #[derive(Debug)]
 pub(crate) struct KeyIndex {
-    /// A power of two of them.
+    /// Their number is a power of two.
     slots: Vec<Slot>,
-    /// 32 less the bits of a slot's number.
+    /// 32 minus the base-2 logarithm of the number of slots. The upper bits of a hash,
+    /// shifted down by this, are the first slot to probe.
     shift: u32,
     generation: u16,
+    /// Number of keys of the current generation.
     keys: usize,
 }
 
 impl Default for KeyIndex {
     fn default() -> Self {
         Self {
-            slots: vec![0; FEWEST_SLOTS],
-            shift: 32 - FEWEST_SLOTS.trailing_zeros(),
+            slots: vec![0; MIN_SLOTS],
+            shift: 32 - MIN_SLOTS.trailing_zeros(),
             generation: 1,
             keys: 0,
         }
@@ -42,10 +47,9 @@ impl Default for KeyIndex {
 }
 
 impl KeyIndex {
-    /// Empties the map. One that has become much larger than its last keys
-    /// needed becomes smaller.
+    /// Empties the map. Halves it if less than an eighth of the slots were used.
     pub(crate) fn reset(&mut self) {
-        if self.keys * 8 < self.slots.len() && self.slots.len() > FEWEST_SLOTS {
+        if self.keys * 8 < self.slots.len() && self.slots.len() > MIN_SLOTS {
             self.resize(self.slots.len() / 2);
         } else if self.generation == u16::MAX {
             self.resize(self.slots.len());
@@ -55,7 +59,7 @@ impl KeyIndex {
         self.keys = 0;
     }
 
-    /// Empties the map and gives it that many slots.
+    /// Empties the map and sets the number of slots.
     fn resize(&mut self, slots: usize) {
         self.slots.clear();
         self.slots.resize(slots, 0);
@@ -63,27 +67,29 @@ impl KeyIndex {
         self.generation = 1;
     }
 
-    /// Fibonacci hashing: the high bits of the product depend on all bits of
-    /// the key, and neighbouring addresses are spread evenly.
+    /// Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, section
+    /// 6.4): the high bits of the product depend on all bits of the key, and keys at
+    /// regular distances are spread evenly.
     #[inline(always)]
-    fn tag(key: u64) -> u32 {
+    fn hash(key: u64) -> u32 {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
     }
 
-    /// What a slot of this tag holds in its upper bits.
+    /// The upper 48 bits of a slot with this hash.
     #[inline(always)]
-    fn entry(&self, tag: u32) -> u64 {
-        u64::from(tag) << 16 | u64::from(self.generation)
+    fn entry(&self, hash: u32) -> u64 {
+        u64::from(hash) << 16 | u64::from(self.generation)
     }
 
-    /// The position last inserted for the key, or for one that is taken for it.
+    /// The position that was last inserted for the key, or for another key with the
+    /// same hash.
     #[inline(always)]
     pub(crate) fn get(&self, key: u64) -> Option<u16> {
-        let tag = Self::tag(key);
-        let entry = self.entry(tag);
+        let hash = Self::hash(key);
+        let entry = self.entry(hash);
         let slots = &self.slots[..];
         let mask = slots.len() - 1;
-        let mut at = (tag >> self.shift) as usize;
+        let mut at = (hash >> self.shift) as usize;
         loop {
             let slot = slots[at & mask];
             if slot >> 16 == entry {
@@ -96,20 +102,20 @@ impl KeyIndex {
         }
     }
 
-    /// Sets the key's position.
+    /// Sets the position of the key.
     #[inline(always)]
     pub(crate) fn insert(&mut self, key: u64, position: u16) {
-        let tag = Self::tag(key);
-        let entry = self.entry(tag);
+        let hash = Self::hash(key);
+        let entry = self.entry(hash);
         let slots = &mut self.slots[..];
         let mask = slots.len() - 1;
-        let mut at = (tag >> self.shift) as usize;
+        let mut at = (hash >> self.shift) as usize;
         loop {
             let slot = &mut slots[at & mask];
             let is_new = generation_of(*slot) != self.generation;
             if is_new || *slot >> 16 == entry {
                 *slot = entry << 16 | u64::from(position);
-                // Without a branch: which keys are new is hard to foresee.
+                // No branch, because the CPU would mispredict it.
                 self.keys += usize::from(is_new);
                 break;
             }
@@ -130,12 +136,12 @@ impl KeyIndex {
             .into_iter()
             .filter(|&slot| generation_of(slot) == generation)
         {
-            self.put_back(slot);
+            self.reinsert(slot);
         }
     }
 
-    /// Puts the entry of a smaller map into the first slot that is free for it.
-    fn put_back(&mut self, entry: Slot) {
+    /// Inserts the slot of a smaller map.
+    fn reinsert(&mut self, entry: Slot) {
         let mask = self.slots.len() - 1;
         let mut at = ((entry >> 32) as u32 >> self.shift) as usize;
         while generation_of(self.slots[at & mask]) == self.generation {
@@ -158,7 +164,7 @@ mod tests {
             index.reset();
             let mut map = HashMap::new();
             for i in 0..keys * 2 {
-                // Every key twice, close together as addresses are.
+                // Every key twice; distances of 16, as addresses have.
                 let key = (i % keys) * 16 + round as u64;
                 index.insert(key, i as u16);
                 map.insert(key, i as u16);
@@ -167,12 +173,12 @@ mod tests {
                 assert_eq!(index.get(key), map.get(&key).copied());
             }
         }
-        // Half full at most with 5000 keys, and once halved since.
+        // Large enough for 5000 keys at half load, then halved once.
         assert_eq!(index.slots.len(), 10_000_usize.next_power_of_two() / 2);
     }
 
     #[test]
-    fn generations_that_are_used_up_begin_anew() {
+    fn the_last_generation_is_followed_by_an_empty_map() {
         let mut index = KeyIndex::default();
         index.insert(7, 1);
         index.generation = u16::MAX;

@@ -1,107 +1,118 @@
-//! The payload of an event chunk: columns, in which each field of the events
-//! stands in a sequence of its own, predicted from what came before.
+//! The payload of an event chunk: a column store. Each field of the events is in a
+//! column of its own, and most fields are predicted from the preceding events.
 //!
-//! Encoder and decoder run the same [`prediction::Blocks`] and
-//! [`successors::Successors`] over the events, so that most of them need one
-//! symbol byte and nothing else. What the columns hold is in
-//! `docs/trace-format.md`, "Events".
+//! ```text
+//! events ──► symbols (1 byte per event): predictions correct?
+//!        └─► other columns: what was predicted wrong
+//! ```
+//!
+//! Two models predict: [`shape_predictor`] the shape of an event (what events from
+//! one location in the program have in common), and [`allocator_model`] the address
+//! or block. Encoder and decoder run the same models over the same events, so most
+//! events need only their symbol byte. The models start anew with each chunk, so each
+//! chunk can be decoded by itself. `docs/trace-format.md`, section "Event chunks",
+//! specifies the columns and the models.
 
+mod allocator_model;
 mod block_list;
 mod column;
 mod decode;
 mod encode;
-mod freed;
+mod free_lists;
 mod key_index;
-mod prediction;
-mod successors;
+mod shape_predictor;
 
 pub(crate) use decode::{Decoder, columns_of};
 pub(crate) use encode::Encoder;
 
 use crate::model::EventKind;
 
-/// Columns of an event chunk, in the order in which they stand in the payload.
+/// Number of columns. The constants below are their positions in the payload.
 pub(crate) const COLUMNS: usize = 10;
-/// One byte an event: [`field`] times 4 plus two [`allocation`] or
-/// [`deallocation`] bits.
+/// One byte per event: a [`field`] in the upper six bits, and two bits as in
+/// [`allocation`] or [`deallocation`].
 pub(crate) const SYMBOLS: usize = 0;
-/// Shape numbers from [`field::NEAR`] on, less that.
-pub(crate) const FAR: usize = 1;
-/// A shape at its first use: kind, entry, alignment.
-pub(crate) const SHAPES: usize = 2;
-/// Its stack, if its events carry one.
+/// Shape numbers that do not fit into the symbol: varints, minus
+/// [`field::INLINE_NUMBERS`].
+pub(crate) const SHAPE_NUMBERS: usize = 1;
+/// New shapes: kind, entry point and alignment, one byte each.
+pub(crate) const NEW_SHAPES: usize = 2;
+/// Stacks of new shapes of allocations: deltas.
 pub(crate) const STACKS: usize = 3;
-/// Deallocations of a block of the chunk: how many allocations ago it was made.
+/// Deallocated blocks that are no candidates: varints, the number of allocations
+/// between.
 pub(crate) const DISTANCES: usize = 4;
-/// Deallocations of other blocks: address.
-pub(crate) const FOREIGN: usize = 5;
-/// Of addresses that were guessed wrong: at which place of the guessing stack
-/// they are.
-pub(crate) const PLACES: usize = 6;
-/// Addresses that are at no place of it.
+/// Addresses of deallocated blocks that were not allocated in the chunk: deltas.
+pub(crate) const FOREIGN_ADDRESSES: usize = 5;
+/// Wrongly predicted addresses of allocations: one byte, the index in the free list
+/// (1 is the top), or 0 if the address is in [`ADDRESSES`]. A variant of
+/// move-to-front coding: an address that was freed recently has a small index.
+pub(crate) const FREE_LIST_INDEXES: usize = 6;
+/// Addresses of allocations that are neither predicted nor have an index: deltas.
 pub(crate) const ADDRESSES: usize = 7;
-/// Sizes of allocations that differ from the last of the same shape.
+/// Sizes that differ from that of the last allocation of the same shape: varints.
 pub(crate) const SIZES: usize = 8;
-/// Ticks, threads and epochs.
-pub(crate) const MARKS: usize = 9;
+/// Values of control events (ticks, threads, epochs): deltas from the last value of
+/// the same kind.
+pub(crate) const CONTROL_VALUES: usize = 9;
 
-/// The columns' names, for those who measure them.
+/// The names of the columns, for measurements.
 pub(crate) const COLUMN_NAMES: [&str; COLUMNS] = [
     "symbols",
-    "far shapes",
-    "shapes",
+    "shape numbers",
+    "new shapes",
     "stacks",
     "distances",
-    "foreign",
-    "places",
+    "foreign addresses",
+    "free-list indexes",
     "addresses",
     "sizes",
-    "marks",
+    "control values",
 ];
 
-/// Most bytes that an event adds to each column.
-const MOST_BYTES: [usize; COLUMNS] = [1, 3, 3, 5, 3, 10, 1, 10, 10, 10];
+/// Largest number of bytes that one event adds to each column.
+const MAX_BYTES: [usize; COLUMNS] = [1, 3, 3, 5, 3, 10, 1, 10, 10, 10];
 
-/// Values of the upper six bits of a symbol; below [`field::NEAR`] it is the
-/// shape's number.
+/// The upper six bits of a symbol. A value below [`field::INLINE_NUMBERS`] is the
+/// number of the shape.
 pub(crate) mod field {
-    /// Numbers from this one on do not fit the symbol.
-    pub(crate) const NEAR: u8 = 60;
-    /// The number stands in the column `FAR`.
-    pub(crate) const FAR: u8 = 60;
-    /// The shape is told in the columns `SHAPES` and `STACKS`.
+    /// Shape numbers from this one on do not fit into the symbol.
+    pub(crate) const INLINE_NUMBERS: u8 = 60;
+    /// The number is in the column `SHAPE_NUMBERS`.
+    pub(crate) const EXPLICIT: u8 = 60;
+    /// A new shape; it is in the columns `NEW_SHAPES` and `STACKS`.
     pub(crate) const NEW: u8 = 61;
-    /// The second of the foreseen shapes.
+    /// The second predicted shape.
     pub(crate) const SECOND: u8 = 62;
-    /// The first of the foreseen shapes.
+    /// The first predicted shape.
     pub(crate) const FIRST: u8 = 63;
 }
 
-/// Bits of an allocation's symbol.
+/// The lower two bits of an allocation's symbol, each set if a prediction was wrong.
 pub(crate) mod allocation {
     pub(crate) const OTHER_SIZE: u8 = 1;
     pub(crate) const OTHER_ADDRESS: u8 = 2;
 }
 
-/// Values of the two bits of a deallocation's symbol.
+/// The lower two bits of a deallocation's symbol.
 pub(crate) mod deallocation {
-    /// The block in the first slot (see [`super::prediction::Blocks`]).
+    /// The first candidate (see [`super::allocator_model::AllocatorModel`]).
     pub(crate) const FIRST: u8 = 0;
-    /// The block in the second slot.
+    /// The second candidate.
     pub(crate) const SECOND: u8 = 1;
-    /// A block of this chunk, by distance.
+    /// Another block that was allocated in the chunk; column `DISTANCES`.
     pub(crate) const DISTANCE: u8 = 2;
-    /// A block that was not allocated in this chunk, by address.
+    /// A block that was not allocated in the chunk; column `FOREIGN_ADDRESSES`.
     pub(crate) const FOREIGN: u8 = 3;
 }
 
-/// Whether events of the kind carry a stack and a size.
+/// Whether events of the kind have a stack and a size.
 pub(crate) const fn is_allocation(kind: EventKind) -> bool {
     matches!(kind, EventKind::Allocation | EventKind::ReallocationEnd)
 }
 
-/// Position of a mark's kind among the three that have a value.
-pub(crate) const fn mark_position(kind: EventKind) -> usize {
+/// Index of a control event's kind among the three kinds of control events.
+pub(crate) const fn control_index(kind: EventKind) -> usize {
     match kind {
         EventKind::Timestamp => 0,
         EventKind::Thread => 1,
@@ -109,10 +120,10 @@ pub(crate) const fn mark_position(kind: EventKind) -> usize {
     }
 }
 
-/// An array that becomes resident where it is written to.
+/// An array in zeroed memory; its pages become resident when they are first written.
 fn zeroed<T: Copy + Default, const LENGTH: usize>() -> Box<[T; LENGTH]> {
     let Ok(zeroed) = vec![T::default(); LENGTH].into_boxed_slice().try_into() else {
-        unreachable!("as many as were made");
+        unreachable!("the vector has LENGTH elements");
     };
     zeroed
 }
