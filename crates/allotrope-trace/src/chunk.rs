@@ -1,39 +1,45 @@
-//! The container: file header, chunk header and their limits. What a chunk's
-//! payload means is no business of this file.
+//! The container format: file header, chunk header, and their limits. Payloads are
+//! the business of [`crate::records`] and [`crate::events`].
+//!
+//! ```text
+//! file  = file header (16 bytes), chunk*, closing chunk
+//! chunk = chunk header (28 bytes), summary, payload
+//! ```
 
 use crate::error::{CutReason, ReadError};
 
-/// What a trace begins with.
+/// The first bytes of a trace.
 pub const MAGIC: [u8; 8] = *b"ALLOTROP";
-/// Changes when an older reader would misread a newer file.
+/// Incremented when a reader of the old version would misread a new file.
 pub(crate) const MAJOR: u16 = 2;
-/// Changes when something is added that an older reader may skip.
+/// Incremented when the format gets an addition that old readers may skip.
 pub(crate) const MINOR: u16 = 0;
 /// Bytes of the file header: magic, major, minor, flags.
 pub(crate) const FILE_HEADER: usize = 16;
 /// Bytes of a chunk header without its summary.
 pub(crate) const CHUNK_HEADER: usize = 28;
-/// Bytes of the chunk header that its checksum covers, beside the summary.
+/// The header checksum covers this many bytes of the header, and the summary.
 const CHECKED: usize = 24;
 
-/// Most bytes a payload may have, coded or not. Bounds a reader's memory.
+/// Largest payload in bytes, stored or decoded. Bounds the memory of a reader.
 pub(crate) const MAX_PAYLOAD: u32 = 32 << 20;
-/// Most bytes the expanded payload of a record chunk may have: less, because a
-/// record takes up to thirty times its coded length in memory.
+/// Largest decoded payload of a record chunk in bytes. It is smaller because a
+/// record takes up to thirty times its encoded length in memory.
 pub(crate) const MAX_RECORDS: u32 = 8 << 20;
-/// Most events a chunk may have: shapes and blocks of a chunk have numbers of
-/// 16 bits, of which the largest says "none". Bounds the decoded events to
-/// 1.5 MiB.
+/// Largest number of events in a chunk. Shapes and blocks of a chunk have 16-bit
+/// numbers, and the number 65,535 means "none". Bounds the decoded events of a
+/// chunk to 1.5 MiB.
 pub(crate) const MAX_EVENTS: u32 = (1 << 16) - 1;
-/// A zstd block takes at least 4 bytes and gives at most 128 KiB: a chunk that
-/// promises to grow by more lies, and is refused before memory is set aside.
+/// Largest possible compression ratio of zstd: a block of at least 4 bytes expands
+/// to at most 128 KiB (RFC 8878, section 3.1.1.2). A reader rejects a chunk whose
+/// header claims more before it allocates memory.
 const MAX_GROWTH: u64 = (128 << 10) / 4;
 
-/// Chunk kinds; a reader skips those it does not know.
+/// Chunk kinds. A reader skips chunks of an unknown kind.
 pub(crate) mod kind {
-    /// A sequence of small records.
+    /// A sequence of records other than events.
     pub(crate) const RECORDS: u16 = 1;
-    /// A run of one stream's events.
+    /// Consecutive events of one stream.
     pub(crate) const EVENTS: u16 = 2;
     /// The closing chunk, with totals.
     pub(crate) const END: u16 = 3;
@@ -55,8 +61,8 @@ pub(crate) fn file_header() -> [u8; FILE_HEADER] {
     header
 }
 
-/// Says whether a file that begins with `start` (all of it, if it is shorter
-/// than the header) can be read.
+/// Checks the file header. `start` is the beginning of the file, or the whole file
+/// if it is shorter than the header.
 pub(crate) fn check_file_header(start: &[u8]) -> Result<(), ReadError> {
     if start.is_empty() {
         return Err(ReadError::Empty);
@@ -89,7 +95,7 @@ pub(crate) fn check_file_header(start: &[u8]) -> Result<(), ReadError> {
     }
 }
 
-/// A chunk's header, without its summary.
+/// A chunk header, without the summary that follows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub kind: u16,
@@ -97,15 +103,15 @@ pub(crate) struct Header {
     pub summary_length: u16,
     /// Bytes of the payload in the file.
     pub stored: u32,
-    /// Bytes of the payload once expanded.
+    /// Bytes of the payload after decompression.
     pub decoded: u32,
-    /// Events or records in it.
+    /// Number of events or records in the payload.
     pub items: u32,
     pub payload_crc: u32,
 }
 
 impl Header {
-    /// The header as it stands in the file, before `summary`.
+    /// The bytes of the header in the file, with the checksum over it and `summary`.
     pub(crate) fn to_bytes(self, summary: &[u8]) -> [u8; CHUNK_HEADER] {
         let mut bytes = [0; CHUNK_HEADER];
         bytes[0..2].copy_from_slice(&self.kind.to_le_bytes());
@@ -120,8 +126,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the fields; whether they are what was written is for
-    /// [`Header::check`] to say, once the summary has been read too.
+    /// Reads the fields without checks: [`Header::check`] needs the summary, too.
     pub(crate) fn from_bytes(bytes: &[u8; CHUNK_HEADER]) -> Self {
         let u16_at = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let u32_at = |at: usize| u32_at(bytes, at);
@@ -136,7 +141,7 @@ impl Header {
         }
     }
 
-    /// Bytes from the beginning of the chunk to its payload.
+    /// Offset of the payload in the chunk, in bytes.
     pub(crate) fn payload_offset(&self) -> u64 {
         CHUNK_HEADER as u64 + u64::from(self.summary_length)
     }
@@ -146,7 +151,7 @@ impl Header {
         self.payload_offset() + u64::from(self.stored)
     }
 
-    /// Whether header and summary are what was written, and within the limits.
+    /// Checks the checksum over header and summary, and the lengths.
     pub(crate) fn check(bytes: &[u8; CHUNK_HEADER], summary: &[u8]) -> Result<Self, CutReason> {
         if header_crc(bytes, summary) != u32_at(bytes, CHECKED) {
             return Err(CutReason::HeaderChecksum);
@@ -158,7 +163,7 @@ impl Header {
         Ok(header)
     }
 
-    /// How the payload of a chunk of a known kind is stored.
+    /// The coding of the payload, for chunks of a known kind.
     pub(crate) fn coding(&self) -> Result<Coding, CutReason> {
         match self.coding {
             0 if self.stored == self.decoded => Ok(Coding::Raw),
@@ -206,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_comes_back() {
+    fn a_header_round_trips() {
         let bytes = header().to_bytes(b"sum");
         assert_eq!(Header::check(&bytes, b"sum"), Ok(header()));
         assert_eq!(header().length(), 28 + 3 + 40);
@@ -246,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_promises_to_grow_more_than_zstd_can_is_refused() {
+    fn a_compression_ratio_beyond_zstd_is_refused() {
         let bomb = Header {
             stored: 1,
             decoded: 32_769,
@@ -262,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_empty_short_and_newer_files_are_told_apart() {
+    fn foreign_empty_short_newer_and_older_files_have_errors_of_their_own() {
         let good = file_header();
         assert!(check_file_header(&good).is_ok());
         assert!(matches!(check_file_header(b""), Err(ReadError::Empty)));

@@ -1,5 +1,5 @@
-//! What can be wrong with a trace file or with writing one, in sentences.
-//! Where damage lies is said in byte offsets from the start of the file.
+//! Errors of reading and writing traces, with messages for the user. All offsets
+//! are bytes from the start of the file.
 
 use std::io;
 
@@ -8,32 +8,32 @@ use thiserror::Error;
 /// A trace could not be written.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The sink refused the bytes. What was written before it stays readable.
+    /// The sink returned an error. Everything before `offset` stays readable.
     #[error("cannot write the trace at byte {offset}: {source}")]
     Io {
         /// Length of the intact part of the file.
         offset: u64,
-        /// What the sink said.
+        /// The sink's error.
         source: io::Error,
     },
-    /// An earlier write failed, perhaps half-way through a chunk: what would be
-    /// written behind it could not be read.
+    /// An earlier write failed, maybe in the middle of a chunk. A reader could not
+    /// get past it, so nothing more is written.
     #[error("the trace ends at byte {offset}, where an earlier write failed")]
     Broken {
         /// Length of the intact part of the file.
         offset: u64,
     },
-    /// One record is larger than a chunk may be and can not be split.
+    /// One record is larger than a chunk may be, and it cannot be split.
     #[error(
         "a record of {bytes} bytes is larger than the {limit} bytes that a chunk of a trace may hold"
     )]
     TooLarge {
-        /// Coded length of the record.
+        /// Encoded length of the record.
         bytes: u64,
-        /// The limit.
+        /// Largest length of an encoded record.
         limit: u64,
     },
-    /// The record contradicts itself; a reader would refuse it.
+    /// The record is inconsistent; a reader would reject it.
     #[error("a record cannot be written to the trace: {0}")]
     Contradiction(&'static str),
     /// The compressor failed.
@@ -41,7 +41,7 @@ pub enum WriteError {
     Compress {
         /// Where the chunk would have begun.
         offset: u64,
-        /// What the compressor said.
+        /// The compressor's error.
         source: io::Error,
     },
 }
@@ -54,15 +54,15 @@ pub enum ReadError {
     Io {
         /// Where reading failed.
         offset: u64,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The file has no bytes.
+    /// The file is empty.
     #[error(
         "the file is empty: the recording was stopped before it began, or this is not its output"
     )]
     Empty,
-    /// The file begins like a trace and ends within the file header.
+    /// The file begins like a trace but ends within the file header.
     #[error(
         "the file ends at byte {length}, within the {header} bytes of a trace's header; nothing was recorded in it"
     )]
@@ -72,12 +72,12 @@ pub enum ReadError {
         /// Length of a whole header.
         header: u64,
     },
-    /// The file does not begin as a trace does.
+    /// The file does not begin with [`MAGIC`](crate::MAGIC).
     #[error(
         "this is not an Allotrope trace: it does not begin with the bytes `ALLOTROP`; name a file that `allotrope record` wrote"
     )]
     Foreign,
-    /// The file was written in a later format than this reader knows.
+    /// The file has a newer major format version than this reader supports.
     #[error(
         "the trace has format version {found_major}.{found_minor} and this program reads version {known_major}.x; use the version of allotrope that wrote it, or a newer one"
     )]
@@ -86,10 +86,10 @@ pub enum ReadError {
         found_major: u16,
         /// Minor version in the file.
         found_minor: u16,
-        /// The major version that can be read.
+        /// The major version that this reader supports.
         known_major: u16,
     },
-    /// The file was written in an earlier format, which is read no longer.
+    /// The file has an older major format version, which is no longer supported.
     #[error(
         "the trace has format version {found_major}.{found_minor} and this program reads version {known_major}.x; use the version of allotrope that wrote it, or record again"
     )]
@@ -98,13 +98,13 @@ pub enum ReadError {
         found_major: u16,
         /// Minor version in the file.
         found_minor: u16,
-        /// The major version that can be read.
+        /// The major version that this reader supports.
         known_major: u16,
     },
-    /// Not one chunk of the file can be read.
+    /// The file has no readable chunk.
     #[error("nothing can be read from the trace: {0}")]
     Nothing(Cut),
-    /// A chunk is not what was written, or what was written is not a trace.
+    /// A chunk is damaged, or its writer did not follow the format.
     #[error(
         "the trace is damaged in the chunk at byte {offset}: {reason}; what precedes it can be read"
     )]
@@ -116,10 +116,10 @@ pub enum ReadError {
     },
 }
 
-/// Where the readable part of a trace ends, if that is not where it was closed.
+/// The end of the readable part of a trace that is incomplete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cut {
-    /// Length of the readable part in bytes.
+    /// Length of the readable part, in bytes.
     pub offset: u64,
     /// Why it ends there.
     pub reason: CutReason,
@@ -135,14 +135,14 @@ impl std::fmt::Display for Cut {
     }
 }
 
-/// A [`Cut`], and what is missing for it.
+/// A [`Cut`] and the amount of data after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortfall {
     /// Where the readable part ends and why.
     pub cut: Cut,
-    /// Bytes of the file behind it.
+    /// Bytes of the file after the cut.
     pub bytes: u64,
-    /// Events in the chunks behind it that are there, if that is known.
+    /// Counted events in the whole chunks after the cut, if known.
     pub events: Option<u64>,
 }
 
@@ -165,38 +165,38 @@ impl std::fmt::Display for Shortfall {
     }
 }
 
-/// What ends the readable part of a trace.
+/// Why the readable part of a trace ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CutReason {
-    /// The file ends between two chunks and was never closed.
+    /// The file ends between two chunks, without a closing chunk.
     #[error("it ends there without having been closed")]
     NotClosed,
     /// The file ends within a chunk.
     #[error("the file ends within a chunk")]
     Truncated,
-    /// The chunk's header is not what was written.
-    #[error("the checksum of the chunk's header does not fit")]
+    /// The header or summary of a chunk is damaged.
+    #[error("the checksum of the chunk's header does not match")]
     HeaderChecksum,
-    /// The chunk's payload is not what was written.
-    #[error("the checksum of the chunk's contents does not fit")]
+    /// The payload of a chunk is damaged.
+    #[error("the checksum of the chunk's contents does not match")]
     PayloadChecksum,
-    /// The chunk claims to be larger than chunks may be.
+    /// A length in the chunk's header exceeds the limits of the format.
     #[error("the chunk is larger than the format allows")]
     TooLarge,
-    /// The chunk is coded in an unknown way.
-    #[error("the chunk is coded in a way that this version does not know")]
+    /// The coding in the chunk's header is unknown.
+    #[error("this version does not know the coding of the chunk")]
     UnknownCoding,
-    /// The compressed data can not be expanded to the length that the header says.
-    #[error("the chunk's compressed contents can not be expanded")]
+    /// The payload cannot be decompressed to the length in the header.
+    #[error("the chunk's contents cannot be decompressed")]
     Compression,
-    /// The contents contradict themselves or the header.
+    /// The payload is inconsistent, or does not match the header.
     #[error("the chunk's contents are malformed: {0}")]
     Malformed(&'static str),
-    /// The closing chunk counts other totals than there are.
-    #[error("the closing totals do not fit the chunks before: some are missing")]
+    /// The totals in the closing chunk differ from those of the chunks before it.
+    #[error("the closing totals do not match the chunks before: some are missing")]
     Totals,
-    /// Bytes follow the closing chunk.
+    /// The file has bytes after the closing chunk.
     #[error("bytes follow the end of the trace")]
     TrailingBytes,
 }

@@ -1,5 +1,5 @@
-//! From a chunk's place in the file to its expanded payload: reading, checksum,
-//! decompression. Bounded by the limits of [`crate::chunk`].
+//! Reads the payload of a chunk from the file, verifies its checksum and
+//! decompresses it. Memory is bounded by the limits of [`crate::chunk`].
 
 use std::io;
 
@@ -9,7 +9,7 @@ use crate::chunk::{Coding, Header};
 use crate::error::{CutReason, ReadError};
 use crate::source::Source;
 
-/// Memory to read payloads with, kept from chunk to chunk.
+/// Buffers for the payload of one chunk, reused from chunk to chunk.
 #[derive(Default)]
 pub(crate) struct PayloadBuffer {
     stored: Vec<u8>,
@@ -18,7 +18,7 @@ pub(crate) struct PayloadBuffer {
 }
 
 impl PayloadBuffer {
-    /// Reads the payload as it is stored and holds it against its checksum.
+    /// Reads the stored payload of the chunk at `offset` and verifies its checksum.
     pub(crate) fn read<S: Source>(
         &mut self,
         source: &S,
@@ -39,7 +39,7 @@ impl PayloadBuffer {
         Ok(())
     }
 
-    /// As [`Self::read`]; gives the payload, expanded if need be.
+    /// Reads the payload like [`Self::read`], and returns it decompressed.
     pub(crate) fn load<S: Source>(
         &mut self,
         source: &S,
@@ -59,7 +59,7 @@ impl PayloadBuffer {
         }
     }
 
-    /// What [`Self::load`] gave for this header, which it had last.
+    /// The payload that the last [`Self::load`], with this header, returned.
     pub(crate) fn payload(&self, header: &Header) -> &[u8] {
         match header.coding() {
             Ok(Coding::Zstd) => &self.expanded,

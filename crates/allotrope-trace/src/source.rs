@@ -1,15 +1,15 @@
-//! What a trace is read from.
+//! Random access to the bytes of a trace: a file, or a slice in tests.
 
 use std::fs::File;
 use std::io;
 
-/// Bytes that can be read at any position by several threads at once.
+/// Bytes with random access, for several threads at the same time.
 pub trait Source: Sync {
-    /// Number of bytes there are.
+    /// Number of bytes.
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills `into` with the bytes from `offset` on; an error of kind
-    /// `UnexpectedEof` if there are fewer.
+    /// Fills `into` with the bytes from `offset` on. If there are fewer, the error
+    /// has the kind `UnexpectedEof`.
     fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
 }
 

@@ -1,5 +1,5 @@
-//! Reads stack nodes, of which a trace may have millions, apart from its other
-//! records: [`crate::TraceReader::outline`] says where they are.
+//! Reads stack nodes separately from the other records, because a trace may have
+//! millions of them. [`crate::TraceReader::outline`] returns their positions.
 
 use crate::chunk::Header;
 use crate::error::{CutReason, ReadError};
@@ -9,26 +9,27 @@ use crate::records;
 use crate::source::Source;
 use crate::varint::Cursor;
 
-/// Where a record of stack nodes is.
+/// The position of a [`Record::Stacks`](crate::model::Record::Stacks) in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StacksRef {
-    /// The image whose nodes they are.
+    /// The image of the nodes.
     pub image: ImageId,
-    /// How many there are.
+    /// Number of nodes in the record.
     pub nodes: usize,
-    /// Of the chunk.
+    /// Offset of the chunk in the file.
     pub(crate) offset: u64,
+    /// Header of the chunk.
     pub(crate) header: Header,
-    /// Where the record begins in the chunk's payload.
+    /// Offset of the record in the decoded payload of the chunk.
     pub(crate) at: usize,
 }
 
-/// See [`crate::TraceReader::stack_nodes`]. A chunk is expanded once for all its
-/// records that are asked for one after another.
+/// Decodes records of stack nodes; from [`crate::TraceReader::stack_nodes`]. It
+/// decompresses a chunk once for consecutive calls with records of that chunk.
 pub struct StackNodes<'a, S> {
     source: &'a S,
     buffer: PayloadBuffer,
-    /// Offset of the chunk that is in the buffer.
+    /// Offset of the chunk whose payload is in the buffer.
     open: Option<u64>,
 }
 
@@ -41,8 +42,8 @@ impl<'a, S: Source> StackNodes<'a, S> {
         }
     }
 
-    /// Replaces what is in `into` by the nodes of the record; gives the id of the
-    /// first one. After an error the contents of `into` mean nothing.
+    /// Replaces the contents of `into` with the nodes of the record and returns the
+    /// id of the first one. After an error the contents of `into` are unspecified.
     pub fn read(
         &mut self,
         stacks: &StacksRef,
@@ -60,7 +61,8 @@ impl<'a, S: Source> StackNodes<'a, S> {
         };
         let payload = self.buffer.payload(header);
         let record = payload.get(stacks.at..);
-        let record = record.ok_or_else(|| malformed("a record begins behind its chunk's end"))?;
+        let record =
+            record.ok_or_else(|| malformed("a record begins after the end of its chunk"))?;
         let decoded = records::decode_stacks(&mut Cursor::new(record), into);
         decoded.map_err(|reason| malformed(reason.0))
     }

@@ -1,9 +1,9 @@
-//! The payload of the closing chunk: what the chunks before it amount to, so
-//! that a missing one is noticed.
+//! The payload of the closing chunk: totals over the chunks before it. A reader
+//! compares them with its own totals to detect missing chunks.
 
 use crate::varint::{Cursor, Malformed};
 
-/// Bytes of the totals; a later minor version may append to them.
+/// Bytes of the encoded totals. A later minor version may append fields.
 pub(crate) const TOTALS: usize = 32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -15,7 +15,7 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// Another chunk, of whatever kind but the closing one.
+    /// Counts a chunk of any kind but the closing one.
     pub(crate) fn add_chunk(&mut self) {
         self.chunks += 1;
     }

@@ -1,14 +1,16 @@
-//! Whole numbers in as few bytes as they need: LEB128 varints, zigzag for
-//! signed ones, and the cursor that reads them from bytes nobody vouches for.
+//! Integer codings: LEB128 varints (DWARF 5, section 7.6), zigzag for signed
+//! numbers (as in Protocol Buffers), and deltas, which are zigzag varints of
+//! differences. [`Cursor`] decodes them from untrusted bytes.
 
-/// Contents that contradict themselves; says how.
+/// The bytes do not follow the format. The text describes the violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub &'static str);
 
-const SHORT: Malformed = Malformed("a field ends behind the end of its column");
+const SHORT: Malformed = Malformed("the bytes end within a field");
 const TOO_LONG: Malformed = Malformed("a number has more than 64 bits");
 
-/// Appends `value`, seven bits a byte, least significant first.
+/// Appends `value` as a varint: seven bits per byte, least significant first; the
+/// high bit of a byte is set if another byte follows.
 #[inline]
 pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -18,23 +20,24 @@ pub(crate) fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Bits that [`spread`] takes.
+/// Numbers with more bits do not fit into the eight bytes of [`spread`].
 const SPREAD_BITS: u32 = 56;
 
-/// The varint of a number of at most 56 bits, without a loop: its bytes from
-/// the lowest on, and how many they are.
+/// Encodes a number of at most 56 bits as a varint without a loop. Returns the
+/// bytes, the first one lowest, and their number. Spreads the seven-bit groups to
+/// bytes, as the instruction `pdep` with the mask `0x7f7f…` does.
 #[inline(always)]
 pub(crate) const fn spread(value: u64) -> Option<(u64, usize)> {
     let bits = 64 - (value | 1).leading_zeros();
     if bits > SPREAD_BITS {
         return None;
     }
-    // Each step halves the groups and moves the upper halves up by what their
-    // seven-bit groups lack to bytes.
+    // Each step splits groups into halves and shifts the upper halves up: by 4, 2
+    // and 1 bits, so that in the end each seven-bit group begins at a byte.
     let halves = value & 0x0fff_ffff | (value & 0x00ff_ffff_f000_0000) << 4;
     let quarters = halves & 0x0000_3fff_0000_3fff | (halves & 0x0fff_c000_0fff_c000) << 2;
     let groups = quarters & 0x007f_007f_007f_007f | (quarters & 0x3f80_3f80_3f80_3f80) << 1;
-    // `bits / 7`, rounded up; exact up to 56.
+    // `bits / 7`, rounded up; exact for up to 56 bits.
     let length = (bits * 9 + 64) >> 6;
     let all_but_last = (1 << (8 * (length - 1))) - 1;
     Some((
@@ -43,24 +46,26 @@ pub(crate) const fn spread(value: u64) -> Option<(u64, usize)> {
     ))
 }
 
-/// Undoes [`spread`]: the number that the eight bytes begin with, and how many
-/// of them it takes; `None` if it takes more.
+/// Decodes the varint at the start of eight bytes, the inverse of [`spread`].
+/// Returns the number and the length of its varint in bytes, or `None` if the
+/// varint is longer than eight bytes.
 #[inline(always)]
 const fn gather(bytes: u64) -> Option<(u64, usize)> {
     let ends = !bytes & 0x8080_8080_8080_8080;
     if ends == 0 {
         return None;
     }
-    // The bytes up to the first that no other follows.
-    let kept = bytes & (ends ^ (ends - 1));
-    let groups = kept & 0x7f7f_7f7f_7f7f_7f7f;
+    // Clears the bytes after the first one without the high bit.
+    let varint = bytes & (ends ^ (ends - 1));
+    let groups = varint & 0x7f7f_7f7f_7f7f_7f7f;
     let quarters = groups & 0x007f_007f_007f_007f | (groups & 0x7f00_7f00_7f00_7f00) >> 1;
     let halves = quarters & 0x0000_3fff_0000_3fff | (quarters & 0x3fff_0000_3fff_0000) >> 2;
     let value = halves & 0x0fff_ffff | (halves & 0x0fff_ffff_0000_0000) >> 4;
     Some((value, (ends.trailing_zeros() / 8 + 1) as usize))
 }
 
-/// Maps small numbers of either sign to small numbers: 0, -1, 1, -2 → 0, 1, 2, 3.
+/// Maps signed numbers of small magnitude to small unsigned ones: 0, -1, 1, -2 →
+/// 0, 1, 2, 3.
 #[inline]
 pub(crate) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -72,13 +77,14 @@ pub(crate) const fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// Appends what must be added to `from` (modulo 2⁶⁴) to get `to`.
+/// Appends the delta from `from` to `to`: the zigzag varint of `to - from`
+/// (modulo 2⁶⁴).
 #[inline]
 pub(crate) fn put_delta(out: &mut Vec<u8>, from: u64, to: u64) {
     put(out, zigzag(to.wrapping_sub(from) as i64));
 }
 
-/// The unread rest of some bytes.
+/// The bytes that are not decoded yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -89,12 +95,12 @@ impl<'a> Cursor<'a> {
         Self { bytes }
     }
 
-    /// Number of bytes not read yet.
+    /// Number of bytes not decoded yet.
     pub(crate) const fn left(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes not read yet.
+    /// The bytes not decoded yet.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -112,11 +118,11 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// For numbers that most often need one byte or two.
+    /// Decodes a varint. Fast for varints of one or two bytes.
     #[inline(always)]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         if let Some((&[first, second], _)) = self.bytes.split_first_chunk() {
-            // Without a branch on how many: that is hard to foresee.
+            // No branch on the length, because the CPU would mispredict it.
             let more = first >> 7;
             if more & (second >> 7) == 0 {
                 self.bytes = &self.bytes[usize::from(1 + more)..];
@@ -127,7 +133,7 @@ impl<'a> Cursor<'a> {
         self.wide_varint()
     }
 
-    /// As [`Self::varint`], for numbers that need any number of bytes.
+    /// Like [`Self::varint`]. Faster if the lengths of the varints vary.
     #[inline(always)]
     pub(crate) fn wide_varint(&mut self) -> Result<u64, Malformed> {
         if let Some((ahead, _)) = self.bytes.split_first_chunk()
@@ -139,7 +145,8 @@ impl<'a> Cursor<'a> {
         self.varint_by_bytes()
     }
 
-    /// Near the end of the bytes, or of more than eight.
+    /// Decodes a varint byte by byte: one near the end of the bytes, or one of more
+    /// than eight bytes.
     #[cold]
     fn varint_by_bytes(&mut self) -> Result<u64, Malformed> {
         let first = self.byte()?;
@@ -160,34 +167,35 @@ impl<'a> Cursor<'a> {
         Err(TOO_LONG)
     }
 
-    /// A varint that must fit 32 bits.
+    /// Decodes a varint of at most 32 bits.
     pub(crate) fn varint_u32(&mut self) -> Result<u32, Malformed> {
         u32::try_from(self.varint()?).map_err(|_| Malformed("a number has more than 32 bits"))
     }
 
-    /// A varint that must fit the bytes that are left: the length of a list or
-    /// string whose elements take at least a byte each.
+    /// Decodes the length of a list or text whose elements take at least one byte
+    /// each. A length larger than the number of remaining bytes is malformed.
     pub(crate) fn length(&mut self) -> Result<usize, Malformed> {
         let length = self.varint()?;
         usize::try_from(length)
             .ok()
             .filter(|&length| length <= self.left())
-            .ok_or(Malformed("a list is longer than what is left of the chunk"))
+            .ok_or(Malformed("a list is longer than the rest of the chunk"))
     }
 
+    /// Decodes a delta from `from`; the inverse of [`put_delta`].
     #[inline]
     pub(crate) fn delta(&mut self, from: u64) -> Result<u64, Malformed> {
         Ok(from.wrapping_add(unzigzag(self.wide_varint()?) as u64))
     }
 
-    /// Little-endian.
+    /// Decodes four little-endian bytes.
     pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(self.take(4)?);
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Little-endian.
+    /// Decodes eight little-endian bytes.
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(self.take(8)?);
@@ -200,7 +208,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn coded(value: u64) -> Vec<u8> {
+    fn encoded(value: u64) -> Vec<u8> {
         let mut out = Vec::new();
         put(&mut out, value);
         out
@@ -208,10 +216,10 @@ mod tests {
 
     #[test]
     fn seven_bits_a_byte_least_significant_first() {
-        assert_eq!(coded(0), [0]);
-        assert_eq!(coded(0x7f), [0x7f]);
-        assert_eq!(coded(0x80), [0x80, 0x01]);
-        assert_eq!(coded(0b101_0000011), [0b1000_0011, 0b101]);
+        assert_eq!(encoded(0), [0]);
+        assert_eq!(encoded(0x7f), [0x7f]);
+        assert_eq!(encoded(0x80), [0x80, 0x01]);
+        assert_eq!(encoded(0b101_0000011), [0b1000_0011, 0b101]);
     }
 
     #[test]
@@ -239,21 +247,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn varints_come_back(value: u64, shift in 0..64_u32, behind in 0..9_usize) {
+        fn varints_round_trip(value: u64, shift in 0..64_u32, more in 0..9_usize) {
             let value = value >> shift;
-            let mut bytes = coded(value);
-            bytes.resize(bytes.len() + behind, 0xff);
+            let mut bytes = encoded(value);
+            bytes.resize(bytes.len() + more, 0xff);
             for read in [Cursor::varint, Cursor::wide_varint] {
                 let mut cursor = Cursor::new(&bytes);
                 prop_assert_eq!(read(&mut cursor), Ok(value));
-                prop_assert_eq!(cursor.left(), behind);
+                prop_assert_eq!(cursor.left(), more);
             }
         }
 
         #[test]
         fn spread_is_the_varint_and_gather_undoes_it(value: u64, shift in 0..64_u32) {
             let value = value >> shift;
-            let expected = coded(value);
+            let expected = encoded(value);
             let Some((bytes, length)) = spread(value) else {
                 prop_assert!(expected.len() > 8);
                 return Ok(());
@@ -264,12 +272,12 @@ mod tests {
         }
 
         #[test]
-        fn zigzag_comes_back(value: i64) {
+        fn zigzag_round_trips(value: i64) {
             prop_assert_eq!(unzigzag(zigzag(value)), value);
         }
 
         #[test]
-        fn deltas_come_back(from: u64, to: u64) {
+        fn deltas_round_trip(from: u64, to: u64) {
             let mut out = Vec::new();
             put_delta(&mut out, from, to);
             prop_assert_eq!(Cursor::new(&out).delta(from), Ok(to));

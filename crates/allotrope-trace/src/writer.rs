@@ -1,6 +1,6 @@
-//! Writing a trace: records in, chunks out, each in one call to the sink. How
-//! records and events are coded is for [`crate::records`] and
-//! [`crate::events`] to say.
+//! Writes a trace: groups records into chunks, compresses them, and writes each
+//! chunk with one call to the sink. [`crate::records`] and [`crate::events`] encode
+//! the payloads.
 
 use std::io::{self, Write};
 
@@ -9,74 +9,77 @@ use zstd::zstd_safe::{CParameter, compress_bound};
 
 use crate::chunk::{self, CHUNK_HEADER, Coding, Header, MAX_EVENTS, MAX_RECORDS, kind};
 use crate::error::WriteError;
-use crate::events::Encoder;
+use crate::events::{COLUMNS, Encoder};
 use crate::model::{Event, Events, ImageId, Record, StreamId};
 use crate::records;
 use crate::summary::Summary;
 use crate::totals::Totals;
 
-/// Behind the columns, level 3 saves 1 % more bytes for 13 % more time
-/// (`examples/measure.rs`).
+/// Compression level of zstd. On column-encoded events, level 3 saves another 1 % of
+/// the bytes and takes 13 % more time (`examples/measure.rs`).
 const LEVEL: i32 = 1;
-/// Shortest repetition that zstd looks for in the columns of events. Shorter
-/// ones cost more than their bytes one by one: with the level's own 5 or 6 it is
-/// 0.3 % more bytes, and 7 % more of the time that compression takes.
-const SHORTEST_MATCH: u32 = 7;
-/// Record chunks are written when they have grown to this many bytes.
+/// Shortest match that zstd searches for in event chunks (`ZSTD_c_minMatch`). The
+/// level's default of 5 or 6 gives 0.3 % more bytes and takes 7 % more time: in the
+/// columns a shorter match costs more than its literals.
+const MIN_MATCH: u32 = 7;
+/// `ZSTD_c_minMatch` value for the default of the level.
+const DEFAULT_MIN_MATCH: u32 = 0;
+/// The writer writes a record chunk when its payload reaches this many bytes.
 const RECORDS_BYTES: usize = 64 << 10;
-/// Below this, compression saves less than it costs to undo.
-const WORTH_COMPRESSING: usize = 128;
-/// A column of at least this many bytes gets a zstd frame, and so statistics,
-/// of its own.
-const OWN_FRAME: usize = 1 << 10;
+/// Smaller payloads stay uncompressed: decompression would cost more than the bytes.
+const MIN_COMPRESSED: usize = 128;
+/// A column of at least this many bytes gets a zstd frame of its own, with its own
+/// Huffman table.
+const MIN_FRAME: usize = 1 << 10;
 
-/// Has zstd choose a parameter by the level and the length.
-const LEVELS_OWN: u32 = 0;
-
-/// How hard chunks are compressed.
+/// How chunks are compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compression {
-    /// Column-coded, then zstd at a fast level.
+    /// With zstd at a fast level.
     #[default]
     Fast,
-    /// Column-coded only: for when the collector is under pressure.
+    /// Not at all: for a collector that cannot keep up with the program.
     None,
 }
 
 /// Writes the records of a trace to a sink.
 ///
-/// What has not been [flushed](Self::flush) is lost when the writer is dropped;
-/// without [`Self::finish`] the file counts as cut. After an error of the sink
-/// nothing more is written: readers would not get past the broken chunk.
+/// Dropping the writer loses the records that were not [flushed](Self::flush).
+/// Without [`Self::finish`] a reader reports the trace as incomplete. After an error
+/// of the sink the writer writes nothing more: readers would not get past the
+/// incomplete chunk.
 pub struct TraceWriter<W: Write> {
     sink: W,
+    /// Number of bytes written.
     offset: u64,
-    broken: bool,
+    /// The sink returned an error.
+    failed: bool,
     compression: Compression,
     encoder: Encoder,
     records: Pending,
-    /// A payload before compression.
+    /// The payload of the current chunk before compression.
     payload: Vec<u8>,
     chunk: ChunkBuffer,
     totals: Totals,
 }
 
-/// Records that wait for their chunk.
+/// The encoded records of the next record chunk.
 #[derive(Default)]
 struct Pending {
     payload: Vec<u8>,
     count: u32,
+    /// Scratch space of [`records::encode`].
     body: Vec<u8>,
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Writes the file header. The sink need not buffer: each chunk is given
-    /// to it in one call.
+    /// Writes the file header. The sink needs no buffer: it gets each chunk with one
+    /// call.
     pub fn new(sink: W) -> Result<Self, WriteError> {
         let mut writer = Self {
             sink,
             offset: 0,
-            broken: false,
+            failed: false,
             compression: Compression::Fast,
             encoder: Encoder::default(),
             records: Pending::default(),
@@ -85,15 +88,15 @@ impl<W: Write> TraceWriter<W> {
                 .map_err(|source| WriteError::Compress { offset: 0, source })?,
             totals: Totals::default(),
         };
-        writer.give(&chunk::file_header())?;
+        writer.write_to_sink(&chunk::file_header())?;
         Ok(writer)
     }
 
-    /// Writes a record. Events reach the sink at once, behind everything that
-    /// was written before them; other records may wait for [`Self::flush`].
+    /// Writes a record. Events, and all records before them, reach the sink at once.
+    /// Other records may stay in memory until [`Self::flush`].
     ///
-    /// Fields of an event that its kind does not name are not kept. Large
-    /// [`Record::Stacks`] and [`Record::Symbols`] may become several records.
+    /// Fields of an event that its kind does not use are lost. Large
+    /// [`Record::Stacks`] and [`Record::Symbols`] become several records.
     pub fn write(&mut self, record: &Record) -> Result<(), WriteError> {
         if let Record::Events(Events {
             image,
@@ -109,13 +112,15 @@ impl<W: Write> TraceWriter<W> {
             return Err(WriteError::Contradiction(contradiction));
         }
         for part in records::split(record) {
-            self.write_small(&part)?;
+            self.add_record(&part)?;
         }
         Ok(())
     }
 
-    /// As [`Self::write`] of a [`Record::Events`]. They make one chunk, or
-    /// several if there are more than 65,535. Gives the number of counted ones.
+    /// Writes consecutive events of a stream, like [`Self::write`] with
+    /// [`Record::Events`], in chunks of at most 65,535 events. `first_ordinal` is the
+    /// number of counted events of the stream before these. Returns the number of
+    /// counted events.
     pub fn write_events(
         &mut self,
         image: ImageId,
@@ -127,32 +132,33 @@ impl<W: Write> TraceWriter<W> {
         let mut ordinal = first_ordinal;
         let mut rest = events;
         loop {
-            let (run, behind) = rest.split_at(rest.len().min(MAX_EVENTS as usize));
-            ordinal = ordinal.wrapping_add(self.write_run(image, stream, ordinal, run)?);
-            rest = behind;
+            let (chunk, more) = rest.split_at(rest.len().min(MAX_EVENTS as usize));
+            let counted = self.write_event_chunk(image, stream, ordinal, chunk)?;
+            ordinal = ordinal.wrapping_add(counted);
+            rest = more;
             if rest.is_empty() {
                 return Ok(ordinal.wrapping_sub(first_ordinal));
             }
         }
     }
 
-    /// Chooses the compression of the chunks that follow.
+    /// Sets the compression of the following chunks.
     pub fn set_compression(&mut self, compression: Compression) {
         self.compression = compression;
     }
 
-    /// Gives everything written so far to the sink, and flushes the sink.
+    /// Writes all pending records to the sink, and flushes the sink.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.write_records()?;
-        self.sink.flush().map_err(|source| self.broke(source))
+        self.sink.flush().map_err(|source| self.fail(source))
     }
 
-    /// Bytes given to the sink so far.
+    /// Number of bytes written to the sink.
     pub fn bytes_written(&self) -> u64 {
         self.offset
     }
 
-    /// Writes the closing chunk, which says that the trace is complete.
+    /// Writes the closing chunk, which marks the trace as complete.
     pub fn finish(mut self) -> Result<W, WriteError> {
         self.write_records()?;
         self.payload.clear();
@@ -162,13 +168,15 @@ impl<W: Write> TraceWriter<W> {
         Ok(self.sink)
     }
 
-    /// Gives the sink back without closing the trace, which counts as cut.
+    /// Flushes and returns the sink without the closing chunk. Readers report the
+    /// trace as incomplete.
     pub fn into_unfinished(mut self) -> Result<W, WriteError> {
         self.flush()?;
         Ok(self.sink)
     }
 
-    fn write_small(&mut self, record: &Record) -> Result<(), WriteError> {
+    /// Adds a record to the pending chunk, and writes chunks that are full.
+    fn add_record(&mut self, record: &Record) -> Result<(), WriteError> {
         let before = self.records.payload.len();
         records::encode(record, &mut self.records.body, &mut self.records.payload);
         let length = self.records.payload.len() - before;
@@ -180,7 +188,7 @@ impl<W: Write> TraceWriter<W> {
             });
         }
         if self.records.payload.len() > MAX_RECORDS as usize {
-            // Too much together with what waits: that goes first.
+            // Too large together with the pending records: write those first.
             self.records.payload.truncate(before);
             self.write_records()?;
             records::encode(record, &mut self.records.body, &mut self.records.payload);
@@ -192,7 +200,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes the records that wait, if any.
+    /// Writes the pending records, if any, as a chunk.
     fn write_records(&mut self) -> Result<(), WriteError> {
         if self.records.count == 0 {
             return Ok(());
@@ -204,8 +212,9 @@ impl<W: Write> TraceWriter<W> {
         self.write_chunk(self.coding(), kind::RECORDS, &[], count, &[])
     }
 
-    /// Writes a chunk of events; gives the number of counted ones.
-    fn write_run(
+    /// Writes at most [`MAX_EVENTS`] events as a chunk. Returns the number of counted
+    /// events.
+    fn write_event_chunk(
         &mut self,
         image: ImageId,
         stream: StreamId,
@@ -214,22 +223,20 @@ impl<W: Write> TraceWriter<W> {
     ) -> Result<u64, WriteError> {
         self.payload.clear();
         let sums = self.encoder.encode(events, &mut self.payload);
-        // Columns differ in what bytes they hold: a long one is compressed on
-        // its own, short ones share what a zstd frame costs.
-        let mut cuts = [0; crate::events::COLUMNS];
-        for (cut, column) in cuts.iter_mut().zip(self.encoder.columns()) {
-            *cut = if column.len() >= OWN_FRAME {
-                self.payload.len()
-            } else {
-                0
-            };
+        // Columns have different byte statistics. So a long column begins a zstd
+        // frame of its own; short ones share a frame, because frames have overhead.
+        let mut frames = Vec::with_capacity(COLUMNS);
+        for column in self.encoder.columns() {
+            if column.len() >= MIN_FRAME {
+                frames.push(self.payload.len());
+            }
             self.payload.extend_from_slice(column);
         }
         let counted = u64::from(sums.counted());
         self.totals.add_events(events.len() as u64, counted);
         let summary = Summary::new(image, stream, first_ordinal, &sums).to_bytes();
         let count = events.len() as u32;
-        self.write_chunk(self.coding(), kind::EVENTS, &summary, count, &cuts)?;
+        self.write_chunk(self.coding(), kind::EVENTS, &summary, count, &frames)?;
         Ok(counted)
     }
 
@@ -240,17 +247,17 @@ impl<W: Write> TraceWriter<W> {
         }
     }
 
-    /// Writes `self.payload` as a chunk; compressed, if at all, in frames that
-    /// begin at `cuts`.
+    /// Writes `self.payload` as a chunk. If it gets compressed, a new zstd frame
+    /// begins at each of the offsets `frames`, which ascend.
     fn write_chunk(
         &mut self,
         coding: Coding,
         kind: u16,
         summary: &[u8],
         items: u32,
-        cuts: &[usize],
+        frames: &[usize],
     ) -> Result<(), WriteError> {
-        if self.broken {
+        if self.failed {
             return Err(WriteError::Broken {
                 offset: self.offset,
             });
@@ -259,28 +266,28 @@ impl<W: Write> TraceWriter<W> {
         let compress = |source| WriteError::Compress { offset, source };
         let length = self
             .chunk
-            .fill(coding, kind, summary, items, &self.payload, cuts)
+            .fill(coding, kind, summary, items, &self.payload, frames)
             .map_err(compress)?;
         if kind != kind::END {
             self.totals.add_chunk();
         }
         let chunk = std::mem::take(&mut self.chunk.bytes);
-        let given = self.give(&chunk[..length]);
+        let written = self.write_to_sink(&chunk[..length]);
         self.chunk.bytes = chunk;
-        given
+        written
     }
 
-    fn give(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
+    fn write_to_sink(&mut self, bytes: &[u8]) -> Result<(), WriteError> {
         self.sink
             .write_all(bytes)
-            .map_err(|source| self.broke(source))?;
+            .map_err(|source| self.fail(source))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
 
     #[cold]
-    fn broke(&mut self, source: io::Error) -> WriteError {
-        self.broken = true;
+    fn fail(&mut self, source: io::Error) -> WriteError {
+        self.failed = true;
         WriteError::Io {
             offset: self.offset,
             source,
@@ -292,23 +299,24 @@ impl<W: Write> std::fmt::Debug for TraceWriter<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("TraceWriter")
             .field("bytes_written", &self.offset)
-            .field("broken", &self.broken)
+            .field("failed", &self.failed)
             .field("totals", &self.totals)
             .finish_non_exhaustive()
     }
 }
 
-/// Where a chunk is put together, so that the sink gets it in one piece.
+/// Compresses a chunk and assembles its bytes, so that the sink gets them with one
+/// call.
 struct ChunkBuffer {
     compressor: Compressor<'static>,
-    /// Long enough for the largest chunk so far.
+    /// The chunk; as long as the largest chunk so far.
     bytes: Vec<u8>,
 }
 
 impl ChunkBuffer {
     fn new() -> io::Result<Self> {
         let mut compressor = Compressor::new(LEVEL)?;
-        // Chunks have a checksum and a length of their own.
+        // The chunk header has the checksum and the length.
         compressor.include_checksum(false)?;
         compressor.include_contentsize(false)?;
         compressor.include_dictid(false)?;
@@ -318,7 +326,7 @@ impl ChunkBuffer {
         })
     }
 
-    /// Puts the chunk at the beginning of `bytes`; gives its length.
+    /// Assembles a chunk at the beginning of `bytes` and returns its length.
     fn fill(
         &mut self,
         coding: Coding,
@@ -326,17 +334,17 @@ impl ChunkBuffer {
         summary: &[u8],
         items: u32,
         payload: &[u8],
-        cuts: &[usize],
+        frames: &[usize],
     ) -> io::Result<usize> {
-        let shortest = if kind == kind::EVENTS {
-            SHORTEST_MATCH
+        let min_match = if kind == kind::EVENTS {
+            MIN_MATCH
         } else {
-            LEVELS_OWN
+            DEFAULT_MIN_MATCH
         };
         self.compressor
-            .set_parameter(CParameter::MinMatch(shortest))?;
+            .set_parameter(CParameter::MinMatch(min_match))?;
         let start = CHUNK_HEADER + summary.len();
-        let (coding, stored) = self.store(coding, payload, start, cuts)?;
+        let (coding, stored) = self.store(coding, payload, start, frames)?;
         let end = start + stored;
         let header = Header {
             kind,
@@ -352,45 +360,41 @@ impl ChunkBuffer {
         Ok(end)
     }
 
-    /// Puts the payload at `start`, compressed if that is asked for and pays.
+    /// Stores the payload at `start`: compressed if `coding` requests it and it saves
+    /// bytes. Returns the coding and the number of bytes.
     fn store(
         &mut self,
         coding: Coding,
         payload: &[u8],
         start: usize,
-        cuts: &[usize],
+        frames: &[usize],
     ) -> io::Result<(Coding, usize)> {
-        if coding == Coding::Zstd && payload.len() >= WORTH_COMPRESSING {
-            let stored = self.compress(payload, start, cuts)?;
+        if coding == Coding::Zstd && payload.len() >= MIN_COMPRESSED {
+            let stored = self.compress(payload, start, frames)?;
             if stored < payload.len() {
                 return Ok((Coding::Zstd, stored));
             }
         }
-        self.make_room(start + payload.len());
+        self.grow_to(start + payload.len());
         self.bytes[start..start + payload.len()].copy_from_slice(payload);
         Ok((Coding::Raw, payload.len()))
     }
 
-    fn compress(&mut self, payload: &[u8], start: usize, cuts: &[usize]) -> io::Result<usize> {
+    fn compress(&mut self, payload: &[u8], start: usize, frames: &[usize]) -> io::Result<usize> {
         let mut at = start;
         let mut from = 0;
-        let ends = cuts
-            .iter()
-            .copied()
-            .filter(|&cut| cut > 0)
-            .chain([payload.len()]);
-        for end in ends {
-            let piece = &payload[from..end];
-            self.make_room(at + compress_bound(piece.len()));
+        for &end in frames.iter().chain([&payload.len()]) {
+            let frame = &payload[from..end];
+            self.grow_to(at + compress_bound(frame.len()));
             at += self
                 .compressor
-                .compress_to_buffer(piece, &mut self.bytes[at..])?;
+                .compress_to_buffer(frame, &mut self.bytes[at..])?;
             from = end;
         }
         Ok(at - start)
     }
 
-    fn make_room(&mut self, length: usize) {
+    fn grow_to(&mut self, length: usize) {
         if self.bytes.len() < length {
             self.bytes.resize(length, 0);
         }
