@@ -1,10 +1,10 @@
-//! Reading a trace: what is in it, in order, and the events of single chunks.
-//! Finding the chunks is [`crate::scan`]'s business.
+//! Reads a trace: iterates over its records in file order, and decodes the events
+//! of single chunks. [`crate::scan`] finds the chunks.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::chunk::{FILE_HEADER, Header};
 use crate::error::{Cut, CutReason, ReadError, Shortfall};
@@ -18,41 +18,48 @@ use crate::stack_nodes::{StackNodes, StacksRef};
 use crate::summary::EventsRef;
 use crate::varint::{Cursor, Malformed};
 
-/// A trace open for reading: a [`File`] or, for tests, a `&[u8]`.
+/// A trace open for reading: a [`File`] or, in tests, a `&[u8]`.
 ///
-/// Memory: an index of about 130 bytes a chunk; for each thread that reads at
-/// the same time, one chunk as it is stored and expanded (at most 32 MiB
-/// each).
+/// Memory: an index of about 130 bytes for each chunk and, for each thread that
+/// reads at the same time, a chunk's stored and its decoded payload (at most
+/// 32 MiB each).
 pub struct TraceReader<S = File> {
     source: S,
     scan: Scan,
-    idle: Mutex<Vec<Workspace>>,
+    /// Workspaces that no thread uses now.
+    workspaces: Mutex<Vec<Workspace>>,
 }
 
-/// What follows next in a trace.
+/// An entry of a trace: a record, or a chunk of events.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Entry {
-    /// A record that is no [`Record::Events`].
+    /// A record other than [`Record::Events`].
     Record(Record),
-    /// A run of events, to be had from [`TraceReader::read_events`].
+    /// A chunk of events; [`TraceReader::read_events`] decodes it.
     Events(EventsRef),
 }
 
-/// What follows next in a trace whose stack nodes are left for later.
+/// An entry of a trace, with stack nodes left undecoded.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutlineEntry {
-    /// All else.
+    /// Any entry except stack nodes.
     Entry(Entry),
-    /// Stack nodes, to be had from [`TraceReader::stack_nodes`].
+    /// Stack nodes; [`TraceReader::stack_nodes`] decodes them.
     Stacks(StacksRef),
 }
 
+impl From<Entry> for OutlineEntry {
+    fn from(entry: Entry) -> Self {
+        Self::Entry(entry)
+    }
+}
+
 impl TraceReader<File> {
-    /// Opens the file and scans its chunk headers; decodes no chunk.
+    /// Opens the file and reads its chunk headers; decodes no chunk.
     ///
-    /// The file being cut, or damaged in a header, is no error: see
-    /// [`Self::cut_at`]. Damage within a chunk shows when it is read, or in
-    /// [`Self::verify`].
+    /// It is no error if the file was truncated or a header is damaged: see
+    /// [`Self::cut_at`]. Damage in a payload is detected when the chunk is read, or
+    /// by [`Self::verify`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         let file = File::open(path).map_err(|source| ReadError::Io { offset: 0, source })?;
         Self::new(file)
@@ -60,75 +67,85 @@ impl TraceReader<File> {
 }
 
 impl<S: Source> TraceReader<S> {
-    /// As [`TraceReader::open`], from what is open already.
+    /// Like [`TraceReader::open`], for a source that is already open.
     pub fn new(source: S) -> Result<Self, ReadError> {
         let scan = scan(&source)?;
         Ok(Self {
             source,
             scan,
-            idle: Mutex::default(),
+            workspaces: Mutex::default(),
         })
     }
 
-    /// Checks the contents of every chunk against its checksum, which takes
-    /// reading the whole file once. Damage moves the cut there, as if the file
-    /// ended before it; [`Self::entries`] and [`Self::read_events`] then give
-    /// no checksum errors.
+    /// Verifies the checksum of every payload, which reads the whole file once.
+    /// A damaged chunk becomes the end of the readable part, as if the file ended
+    /// before it: [`Self::entries`] and [`Self::read_events`] then return no
+    /// checksum errors.
     pub fn verify(&mut self) -> Result<(), ReadError> {
-        let Some((position, cut)) = self.first_damage()? else {
-            return Ok(());
-        };
-        if cut.offset == FILE_HEADER as u64 {
-            return Err(ReadError::Nothing(cut));
+        let mut payload = PayloadBuffer::default();
+        let verify = |chunk: &Chunk| payload.read(&self.source, chunk.offset(), chunk.header());
+        if let Some((position, cut)) = self.first_damage(verify)? {
+            self.cut_before(position, cut)?;
         }
-        self.scan.chunks.truncate(position);
-        self.scan.end = cut.offset;
-        self.scan.cut = Some(cut);
         Ok(())
     }
 
-    /// As [`Self::verify`], but also decodes every chunk: afterwards whatever is
-    /// readable can be decoded. Chunks behind the damage are used for names only: of
-    /// functions, modules and threads, which a trace has at its end.
+    /// Like [`Self::verify`], but also decodes every chunk: afterwards all readable
+    /// chunks can be decoded. After the damage, [`Self::entries`] continues with
+    /// the names of functions, modules and threads, which a trace has at its end.
     pub fn cut_at_damage(&mut self) -> Result<(), ReadError> {
-        let mut damaged = None;
+        let damage = self.first_damage(|chunk| self.check(chunk))?;
+        let Some((position, cut)) = damage else {
+            return Ok(());
+        };
+        let mut after = self.cut_before(position, cut)?;
+        let counted = after.iter().map(|chunk| match chunk {
+            Chunk::Events(events) => u64::from(events.counted),
+            Chunk::Records { .. } => 0,
+        });
+        self.scan.counted_after_cut = Some(counted.sum());
+        after.retain(|chunk| matches!(chunk, Chunk::Records { .. }) && self.check(chunk).is_ok());
+        self.scan.records_after_cut = after;
+        Ok(())
+    }
+
+    /// The position of the first chunk for which `check` returns an error because
+    /// the chunk is damaged.
+    fn first_damage(
+        &self,
+        mut check: impl FnMut(&Chunk) -> Result<(), ReadError>,
+    ) -> Result<Option<(usize, Cut)>, ReadError> {
         for (position, chunk) in self.scan.chunks.iter().enumerate() {
-            match self.check(chunk) {
+            match check(chunk) {
                 Ok(()) => {}
                 Err(ReadError::Damaged { offset, reason }) => {
-                    damaged = Some((position, Cut { offset, reason }));
-                    break;
+                    return Ok(Some((position, Cut { offset, reason })));
                 }
                 Err(error) => return Err(error),
             }
         }
-        let Some((position, cut)) = damaged else {
-            return Ok(());
-        };
+        Ok(None)
+    }
+
+    /// Ends the readable part before the chunk at `position`, and returns the
+    /// chunks from there on.
+    fn cut_before(&mut self, position: usize, cut: Cut) -> Result<Vec<Chunk>, ReadError> {
         if cut.offset == FILE_HEADER as u64 {
             return Err(ReadError::Nothing(cut));
         }
-        let mut behind = self.scan.chunks.split_off(position);
-        let events = behind.iter().map(|chunk| match chunk {
-            Chunk::Events(events) => u64::from(events.counted),
-            Chunk::Records { .. } => 0,
-        });
-        self.scan.events_behind = Some(events.sum());
-        behind.retain(|chunk| matches!(chunk, Chunk::Records { .. }) && self.check(chunk).is_ok());
-        self.scan.behind = behind;
         self.scan.end = cut.offset;
         self.scan.cut = Some(cut);
-        Ok(())
+        Ok(self.scan.chunks.split_off(position))
     }
 
-    /// Whether the chunk can be decoded.
+    /// Decodes the chunk and drops the result.
     fn check(&self, chunk: &Chunk) -> Result<(), ReadError> {
         match chunk {
             Chunk::Events(events) => self.read_events(events, &mut Vec::new()),
             Chunk::Records { .. } => {
                 let mut records = Entries {
                     chunks: std::slice::from_ref(chunk).iter(),
-                    behind: [].iter(),
+                    after_cut: [].iter(),
                     ..self.entries()
                 };
                 records.try_for_each(|record| record.map(|_| ()))
@@ -136,22 +153,22 @@ impl<S: Source> TraceReader<S> {
         }
     }
 
-    /// The trace was closed and nothing of it is known to be damaged.
+    /// Whether the trace has its closing chunk and no damage was found.
     pub fn is_complete(&self) -> bool {
         self.scan.cut.is_none()
     }
 
-    /// Length of the part that can be read, in bytes.
+    /// Length of the readable part, in bytes.
     pub fn readable_bytes(&self) -> u64 {
         self.scan.end
     }
 
-    /// Where the readable part ends and why, unless the trace is complete.
+    /// Where and why the readable part ends, unless the trace is complete.
     pub fn cut_at(&self) -> Option<Cut> {
         self.scan.cut
     }
 
-    /// Copies what lies behind the readable part, as it is, and gives its length.
+    /// Copies the bytes after the readable part to `to` and returns their number.
     pub fn copy_unreadable(&self, to: &mut impl Write) -> io::Result<u64> {
         let length = self.source.length()?;
         let mut block = vec![0; 1 << 16];
@@ -165,54 +182,53 @@ impl<S: Source> TraceReader<S> {
         Ok(length.saturating_sub(self.scan.end))
     }
 
-    /// As [`Self::cut_at`], with what is missing.
+    /// Like [`Self::cut_at`], with the amount of data after the readable part.
     pub fn shortfall(&self) -> Option<Shortfall> {
         Some(Shortfall {
             cut: self.scan.cut?,
             bytes: self.scan.length.saturating_sub(self.scan.end),
-            events: self.scan.events_behind,
+            events: self.scan.counted_after_cut,
         })
     }
 
-    /// Everything in the readable part, in file order, and names behind it after
-    /// [`Self::cut_at_damage`]. Ends after an error.
+    /// All entries of the readable part, in file order; after
+    /// [`Self::cut_at_damage`] also the names after it. Ends after an error.
     pub fn entries(&self) -> Entries<'_, S> {
         Entries {
-            reader: self,
+            source: &self.source,
             chunks: self.scan.chunks.iter(),
-            behind: self.scan.behind.iter(),
+            after_cut: self.scan.records_after_cut.iter(),
             only_names: false,
-            buffer: PayloadBuffer::default(),
-            open: OpenRecords::default(),
+            current: RecordChunk::default(),
         }
     }
 
-    /// As [`Self::entries`], but stack nodes, of which there may be millions, are
-    /// only passed over.
+    /// Like [`Self::entries`], but does not decode stack nodes, because there may be
+    /// millions.
     pub fn outline(&self) -> Outline<'_, S> {
         Outline(self.entries())
     }
 
-    /// Reads the stack nodes that an outline passed over.
+    /// Decodes the stack nodes that [`Self::outline`] skipped.
     pub fn stack_nodes(&self) -> StackNodes<'_, S> {
         StackNodes::new(&self.source)
     }
 
-    /// Replaces what is in `into` by the events of the run. Several threads
+    /// Replaces the contents of `into` with the events of the chunk. Several threads
     /// may call it at the same time. After an error `into` is empty.
     pub fn read_events(&self, at: &EventsRef, into: &mut Vec<Event>) -> Result<(), ReadError> {
         into.clear();
-        let mut workspace = self.idle().pop().unwrap_or_default();
+        let mut workspace = self.workspaces().pop().unwrap_or_default();
         let read = self.decode_events(at, &mut workspace, into);
-        self.idle().push(workspace);
+        self.workspaces().push(workspace);
         if read.is_err() {
             into.clear();
         }
         read
     }
 
-    /// The columns of a run, name and expanded bytes, for those who measure
-    /// what an event takes (`examples/measure.rs`).
+    /// The names and decompressed bytes of an event chunk's columns, for
+    /// `examples/measure.rs`.
     #[doc(hidden)]
     pub fn columns(&self, at: &EventsRef) -> Result<Vec<(&'static str, Vec<u8>)>, ReadError> {
         let mut buffer = PayloadBuffer::default();
@@ -241,29 +257,16 @@ impl<S: Source> TraceReader<S> {
         if counted == at.counted as usize {
             Ok(())
         } else {
-            let malformed = Malformed("the summary counts other events than there are");
+            let malformed = Malformed("the summary counts more or fewer events than there are");
             Err(malformed_at(at.offset, malformed))
         }
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Workspace>> {
-        // Whoever panicked with the lock held left a list of workspaces.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The first chunk whose payload does not fit its checksum.
-    fn first_damage(&self) -> Result<Option<(usize, Cut)>, ReadError> {
-        let mut payload = PayloadBuffer::default();
-        for (position, chunk) in self.scan.chunks.iter().enumerate() {
-            match payload.read(&self.source, chunk.offset(), chunk.header()) {
-                Ok(()) => {}
-                Err(ReadError::Damaged { offset, reason }) => {
-                    return Ok(Some((position, Cut { offset, reason })));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+    fn workspaces(&self) -> MutexGuard<'_, Vec<Workspace>> {
+        // The list is valid even if a thread panicked while it held the lock.
+        self.workspaces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -277,7 +280,7 @@ impl<S> std::fmt::Debug for TraceReader<S> {
     }
 }
 
-/// What reading an event chunk needs beside the reader.
+/// Buffers and decoder state of one thread, reused from chunk to chunk.
 #[derive(Default)]
 struct Workspace {
     payload: PayloadBuffer,
@@ -291,176 +294,168 @@ fn malformed_at(offset: u64, malformed: Malformed) -> ReadError {
     }
 }
 
-/// See [`TraceReader::entries`].
+/// Iterates over the entries of a trace; from [`TraceReader::entries`].
 pub struct Entries<'a, S> {
-    reader: &'a TraceReader<S>,
+    source: &'a S,
+    /// Chunks of the readable part that follow the current one.
     chunks: std::slice::Iter<'a, Chunk>,
-    behind: std::slice::Iter<'a, Chunk>,
-    /// The open chunk lies behind the damage.
+    /// Record chunks after the cut; used when `chunks` is empty.
+    after_cut: std::slice::Iter<'a, Chunk>,
+    /// The current chunk lies after the cut.
     only_names: bool,
-    buffer: PayloadBuffer,
-    open: OpenRecords,
-}
-
-/// The record chunk whose records are being given out.
-#[derive(Default)]
-struct OpenRecords {
-    /// Where it stands, and its header.
-    chunk: Option<(u64, Header)>,
-    payload: Vec<u8>,
-    /// How far `payload` has been read.
-    at: usize,
-    /// Records still in it.
-    left: u32,
+    current: RecordChunk,
 }
 
 impl<S: Source> Iterator for Entries<'_, S> {
     type Item = Result<Entry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.advance().transpose();
-        if matches!(next, Some(Err(_))) {
-            self.end();
-        }
-        next
+        self.advance(None)
     }
 }
 
-impl<S: Source> Entries<'_, S> {
-    fn advance(&mut self) -> Result<Option<Entry>, ReadError> {
-        loop {
-            match self.open.next()? {
-                Some(Some(record)) if self.is_wanted(&record) => {
-                    return Ok(Some(Entry::Record(record)));
-                }
-                Some(_) => {}
-                None => match self.next_chunk()? {
-                    Opened::Records => {}
-                    Opened::Events(events) => return Ok(Some(Entry::Events(events))),
-                    Opened::Nothing => return Ok(None),
-                },
-            }
-        }
-    }
-
-    /// Whether a record says something of what is readable.
-    fn is_wanted(&self, record: &Record) -> bool {
-        !self.only_names
-            || matches!(
-                record,
-                Record::Module(_)
-                    | Record::Mapping(_)
-                    | Record::Symbols(_)
-                    | Record::JitSymbols(_)
-                    | Record::ThreadName(_)
-            )
-    }
-
-    fn next_chunk(&mut self) -> Result<Opened, ReadError> {
-        let next = self.chunks.next().or_else(|| {
-            self.only_names = true;
-            self.behind.next()
-        });
-        match next {
-            None => Ok(Opened::Nothing),
-            Some(Chunk::Events(events)) => Ok(Opened::Events(*events)),
-            Some(Chunk::Records { offset, header }) => {
-                let payload = self.buffer.load(&self.reader.source, *offset, header)?;
-                self.open.chunk = Some((*offset, *header));
-                self.open.payload.clear();
-                self.open.payload.extend_from_slice(payload);
-                self.open.at = 0;
-                self.open.left = header.items;
-                Ok(Opened::Records)
-            }
-        }
-    }
-
-    fn end(&mut self) {
-        (self.chunks, self.behind) = ([].iter(), [].iter());
-        self.open = OpenRecords::default();
-    }
-}
-
-/// What the next chunk turned out to be.
-enum Opened {
-    Records,
-    Events(EventsRef),
-    Nothing,
-}
-
-/// See [`TraceReader::outline`].
+/// Iterates over the entries of a trace without decoding stack nodes; from
+/// [`TraceReader::outline`].
 pub struct Outline<'a, S>(Entries<'a, S>);
 
 impl<S: Source> Iterator for Outline<'_, S> {
     type Item = Result<OutlineEntry, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = self.advance().transpose();
+        self.0.advance(Some(OutlineEntry::Stacks))
+    }
+}
+
+impl<S: Source> Entries<'_, S> {
+    /// The next entry; nothing after an error. With `stacks`, records of stack nodes
+    /// are not decoded, and the function converts their positions to entries.
+    fn advance<T: From<Entry>>(
+        &mut self,
+        stacks: Option<fn(StacksRef) -> T>,
+    ) -> Option<Result<T, ReadError>> {
+        let next = self.try_advance(stacks).transpose();
         if matches!(next, Some(Err(_))) {
-            self.0.end();
+            (self.chunks, self.after_cut) = ([].iter(), [].iter());
+            self.current = RecordChunk::default();
         }
         next
     }
-}
 
-impl<S: Source> Outline<'_, S> {
-    fn advance(&mut self) -> Result<Option<OutlineEntry>, ReadError> {
+    fn try_advance<T: From<Entry>>(
+        &mut self,
+        stacks: Option<fn(StacksRef) -> T>,
+    ) -> Result<Option<T>, ReadError> {
         loop {
-            if let Some(stacks) = self.0.open.pass_stacks()? {
-                if self.0.only_names {
+            if let Some(stacks) = stacks
+                && let Some(skipped) = self.current.skip_stacks()?
+            {
+                if self.only_names {
                     continue;
                 }
-                return Ok(Some(OutlineEntry::Stacks(stacks)));
+                return Ok(Some(stacks(skipped)));
             }
-            match self.0.open.next()? {
-                Some(Some(record)) if self.0.is_wanted(&record) => {
-                    return Ok(Some(OutlineEntry::Entry(Entry::Record(record))));
+            match self.current.next()? {
+                Some(Some(record)) if !self.only_names || is_name(&record) => {
+                    return Ok(Some(Entry::Record(record).into()));
                 }
-                Some(_) => {}
-                None => match self.0.next_chunk()? {
-                    Opened::Records => {}
-                    Opened::Events(events) => {
-                        return Ok(Some(OutlineEntry::Entry(Entry::Events(events))));
-                    }
-                    Opened::Nothing => return Ok(None),
-                },
+                Some(_) => continue,
+                None => {}
+            }
+            let next = self.chunks.next().or_else(|| {
+                self.only_names = true;
+                self.after_cut.next()
+            });
+            match next {
+                None => return Ok(None),
+                Some(Chunk::Events(events)) => return Ok(Some(Entry::Events(*events).into())),
+                Some(Chunk::Records { offset, header }) => {
+                    self.current.open(self.source, *offset, *header)?;
+                }
             }
         }
     }
 }
 
-impl OpenRecords {
-    /// The next record, or `None` in its place if its tag is unknown; `None` at the
-    /// end.
+/// Whether a record contributes to the names of functions, modules and threads.
+fn is_name(record: &Record) -> bool {
+    matches!(
+        record,
+        Record::Module(_)
+            | Record::Mapping(_)
+            | Record::Symbols(_)
+            | Record::JitSymbols(_)
+            | Record::ThreadName(_)
+    )
+}
+
+/// The record chunk that [`Entries`] currently decodes.
+#[derive(Default)]
+struct RecordChunk {
+    /// Offset in the file, and header.
+    chunk: Option<(u64, Header)>,
+    buffer: PayloadBuffer,
+    /// Offset of the next record in the payload.
+    at: usize,
+    /// Number of records not decoded yet.
+    left: u32,
+}
+
+impl RecordChunk {
+    /// Replaces the chunk.
+    fn open<S: Source>(
+        &mut self,
+        source: &S,
+        offset: u64,
+        header: Header,
+    ) -> Result<(), ReadError> {
+        self.buffer.load(source, offset, &header)?;
+        (self.chunk, self.at, self.left) = (Some((offset, header)), 0, header.items);
+        Ok(())
+    }
+
+    fn offset(&self) -> u64 {
+        self.chunk.map_or(0, |(offset, _)| offset)
+    }
+
+    fn payload(&self) -> &[u8] {
+        match &self.chunk {
+            Some((_, header)) => self.buffer.payload(header),
+            None => &[],
+        }
+    }
+
+    /// Decodes the next record; `Some(None)` if its tag is unknown, `None` at the
+    /// end of the chunk.
     fn next(&mut self) -> Result<Option<Option<Record>>, ReadError> {
+        let payload = self.payload();
         if self.left > 0 {
-            let mut cursor = Cursor::new(&self.payload[self.at..]);
+            let mut cursor = Cursor::new(&payload[self.at..]);
             let record = records::decode(&mut cursor)
                 .map_err(|malformed| malformed_at(self.offset(), malformed))?;
-            self.at = self.payload.len() - cursor.left();
+            self.at = payload.len() - cursor.left();
             self.left -= 1;
             return Ok(Some(record));
         }
-        if self.at == self.payload.len() {
+        if self.at == payload.len() {
             return Ok(None);
         }
-        let malformed = Malformed("a record chunk holds more than its records");
+        let malformed = Malformed("a record chunk has bytes after its last record");
         Err(malformed_at(self.offset(), malformed))
     }
 
-    /// Passes over the next record if it holds stack nodes.
-    fn pass_stacks(&mut self) -> Result<Option<StacksRef>, ReadError> {
+    /// Skips the next record if it holds stack nodes, and returns its position.
+    fn skip_stacks(&mut self) -> Result<Option<StacksRef>, ReadError> {
         let Some((offset, header)) = self.chunk.filter(|_| self.left > 0) else {
             return Ok(None);
         };
-        let mut cursor = Cursor::new(&self.payload[self.at..]);
-        let passed = records::pass_stacks(&mut cursor);
-        let Some(head) = passed.map_err(|malformed| malformed_at(offset, malformed))? else {
+        let payload = self.payload();
+        let mut cursor = Cursor::new(&payload[self.at..]);
+        let skipped = records::skip_stacks(&mut cursor);
+        let Some(head) = skipped.map_err(|malformed| malformed_at(offset, malformed))? else {
             return Ok(None);
         };
-        let at = self.at;
-        self.at = self.payload.len() - cursor.left();
+        let after = payload.len() - cursor.left();
+        let at = std::mem::replace(&mut self.at, after);
         self.left -= 1;
         Ok(Some(StacksRef {
             image: head.image,
@@ -469,9 +464,5 @@ impl OpenRecords {
             header,
             at,
         }))
-    }
-
-    fn offset(&self) -> u64 {
-        self.chunk.map_or(0, |(offset, _)| offset)
     }
 }

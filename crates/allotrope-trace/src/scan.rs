@@ -1,5 +1,5 @@
-//! The walk over a trace's chunk headers: what chunks there are, and where the
-//! readable part ends. Reads no payload but the closing chunk's few bytes.
+//! Finds the chunks of a trace and the end of its readable part. Reads the chunk
+//! headers with their summaries, and of the payloads only that of the closing chunk.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::source::Source;
 use crate::summary::{EventsRef, SUMMARY};
 use crate::totals::{TOTALS, Totals};
 
-/// A chunk that holds something for the reader.
+/// A chunk of a known kind, except the closing chunk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Chunk {
     Records { offset: u64, header: Header },
@@ -34,26 +34,29 @@ impl Chunk {
     }
 }
 
-/// What the headers tell.
+/// The result of [`scan`].
 #[derive(Debug)]
 pub(crate) struct Scan {
+    /// The chunks of the readable part, in file order.
     pub chunks: Vec<Chunk>,
-    /// Chunks of records behind damage, of which only names are used.
-    pub behind: Vec<Chunk>,
-    /// Length of the file.
+    /// Record chunks after the readable part. Readers use only the names in them.
+    /// Set by [`TraceReader::cut_at_damage`](crate::TraceReader::cut_at_damage).
+    pub records_after_cut: Vec<Chunk>,
+    /// Length of the file, in bytes.
     pub length: u64,
-    /// Counted events in whole chunks behind the readable part, if it was shortened.
-    pub events_behind: Option<u64>,
-    /// Where the readable part ends.
+    /// Number of counted events in the whole chunks after the readable part. Set by
+    /// [`TraceReader::cut_at_damage`](crate::TraceReader::cut_at_damage).
+    pub counted_after_cut: Option<u64>,
+    /// Length of the readable part, in bytes.
     pub end: u64,
-    /// Why it ends there, unless the trace is closed there.
+    /// Why the readable part ends there, unless the trace is complete.
     pub cut: Option<Cut>,
 }
 
-/// Bytes read at once: a chunk header and the summary of an event chunk.
+/// Bytes per read: a chunk header and the summary of an event chunk.
 const READ: usize = CHUNK_HEADER + SUMMARY;
 
-/// What ends the walk.
+/// Why the scan ends.
 enum Stop {
     Cut(CutReason),
     Failed(io::Error),
@@ -74,7 +77,7 @@ struct Walk<'a, S> {
     summary: Vec<u8>,
 }
 
-/// Walks over the whole file.
+/// Scans the whole file.
 pub(crate) fn scan<S: Source>(source: &S) -> Result<Scan, ReadError> {
     let failed = |source| ReadError::Io { offset: 0, source };
     let length = source.length().map_err(failed)?;
@@ -99,9 +102,9 @@ pub(crate) fn scan<S: Source>(source: &S) -> Result<Scan, ReadError> {
         Some(cut) if walk.offset == FILE_HEADER as u64 => Err(ReadError::Nothing(cut)),
         _ => Ok(Scan {
             chunks: walk.chunks,
-            behind: Vec::new(),
+            records_after_cut: Vec::new(),
             length,
-            events_behind: None,
+            counted_after_cut: None,
             end: walk.offset,
             cut,
         }),
@@ -109,7 +112,8 @@ pub(crate) fn scan<S: Source>(source: &S) -> Result<Scan, ReadError> {
 }
 
 impl<S: Source> Walk<'_, S> {
-    /// Goes on to the end of what can be read; says why it is not closed.
+    /// Scans to the end of the readable part. Returns why the trace is incomplete,
+    /// or `None` if it is complete.
     fn run(&mut self) -> Result<Option<CutReason>, ReadError> {
         loop {
             if self.offset == self.length {
@@ -132,7 +136,7 @@ impl<S: Source> Walk<'_, S> {
         }
     }
 
-    /// Goes over one chunk; says whether it was the closing one.
+    /// Scans one chunk. Returns whether it was the closing one.
     fn step(&mut self) -> Result<bool, Stop> {
         let header = self.header()?;
         match header.kind {
@@ -153,7 +157,7 @@ impl<S: Source> Walk<'_, S> {
                 self.offset += header.length();
                 return Ok(true);
             }
-            // Of a later minor version; it says nothing that must be known.
+            // A chunk of a later minor version. Readers may skip it.
             _ => {}
         }
         self.totals.add_chunk();
@@ -161,8 +165,8 @@ impl<S: Source> Walk<'_, S> {
         Ok(false)
     }
 
-    /// Reads and checks the header at `offset` and leaves its summary in
-    /// `summary`.
+    /// Reads and checks the chunk header at `offset`, and stores its summary in
+    /// `self.summary`.
     fn header(&mut self) -> Result<Header, Stop> {
         let left = self.length - self.offset;
         if left < CHUNK_HEADER as u64 {
@@ -189,6 +193,7 @@ impl<S: Source> Walk<'_, S> {
         Ok(header)
     }
 
+    /// Reads a summary that is longer than those of event chunks.
     #[cold]
     fn long_summary(&mut self, length: usize, left: u64) -> Result<(), Stop> {
         if (CHUNK_HEADER + length) as u64 > left {
@@ -216,7 +221,7 @@ impl<S: Source> Walk<'_, S> {
 
     fn end(&self, header: Header) -> Result<(), Stop> {
         if header.coding()? != Coding::Raw || (header.stored as usize) < TOTALS {
-            return Err(CutReason::Malformed("the closing chunk does not hold totals").into());
+            return Err(CutReason::Malformed("the closing chunk has no totals").into());
         }
         let mut payload = vec![0; header.stored as usize];
         let offset = self.offset + header.payload_offset();

@@ -1,5 +1,5 @@
-//! Bytes to records. The bytes come from a file nobody vouches for: lists are
-//! only as long as there are bytes for them, text is checked to be UTF-8.
+//! Decodes records from untrusted bytes. A list cannot have more elements than there
+//! are bytes left, and texts must be UTF-8.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -13,10 +13,10 @@ use crate::model::{
 };
 use crate::varint::{Cursor, Malformed};
 
-/// Bytes that a stack node has at least.
-const LEAST_NODE: usize = 3;
+/// Smallest encoded size of a stack node, in bytes.
+const MIN_NODE: usize = 3;
 
-/// Reads the next record; `None` if its tag is unknown.
+/// Decodes the next record. `None` if its tag is unknown.
 pub(crate) fn decode(payload: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> {
     let tag = payload.varint()?;
     let length = payload.length()?;
@@ -28,16 +28,16 @@ pub(crate) fn decode(payload: &mut Cursor<'_>) -> Result<Option<Record>, Malform
     }
 }
 
-/// What a record of stack nodes begins with.
+/// The fields of a record of stack nodes that precede the nodes.
 pub(crate) struct StacksHead {
     pub image: ImageId,
     pub first: StackId,
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: usize,
 }
 
-/// Passes over the next record if it holds stack nodes.
-pub(crate) fn pass_stacks(payload: &mut Cursor<'_>) -> Result<Option<StacksHead>, Malformed> {
+/// Skips the next record if it holds stack nodes.
+pub(crate) fn skip_stacks(payload: &mut Cursor<'_>) -> Result<Option<StacksHead>, Malformed> {
     let mut ahead = *payload;
     if ahead.varint()? != tag::STACKS {
         return Ok(None);
@@ -48,14 +48,14 @@ pub(crate) fn pass_stacks(payload: &mut Cursor<'_>) -> Result<Option<StacksHead>
     Ok(Some(head))
 }
 
-/// Replaces what is in `into` by the nodes of the next record, which holds such;
-/// gives the first one's id.
+/// Decodes the next record, which must hold stack nodes. Replaces the contents of
+/// `into` with the nodes and returns the id of the first one.
 pub(crate) fn decode_stacks(
     payload: &mut Cursor<'_>,
     into: &mut Vec<StackNode>,
 ) -> Result<StackId, Malformed> {
     if payload.varint()? != tag::STACKS {
-        return Err(Malformed("a record holds no stack nodes"));
+        return Err(Malformed("a record has no stack nodes"));
     }
     let length = payload.length()?;
     let head = stack_nodes(&mut Cursor::new(payload.take(length)?), into)?;
@@ -124,7 +124,7 @@ fn fields(tag: u64, from: &mut Cursor<'_>) -> Result<Option<Record>, Malformed> 
             of_thread: window_sums(from)?,
         }),
         tag::SYMBOLS => Record::Symbols(symbols(from)?),
-        tag::JIT_SYMBOLS => Record::JitSymbols(runtime_symbols(from)?),
+        tag::JIT_SYMBOLS => Record::JitSymbols(jit_symbols(from)?),
         tag::UNRECORDED => Record::Unrecorded(Unrecorded {
             pid: from.varint_u32()?,
             executable: raw(from)?,
@@ -147,12 +147,12 @@ fn string(from: &mut Cursor<'_>) -> Result<String, Malformed> {
         .map_err(|_| Malformed("a text is not UTF-8"))
 }
 
-/// A path or an argument, which may hold any bytes.
+/// Decodes a path or an argument, which may contain any bytes.
 fn raw<T: From<OsString>>(from: &mut Cursor<'_>) -> Result<T, Malformed> {
     Ok(OsString::from_vec(bytes(from)?.to_vec()).into())
 }
 
-/// A list whose elements take at least a byte each.
+/// Decodes a list whose elements take at least one byte each.
 fn list<T>(
     from: &mut Cursor<'_>,
     mut element: impl FnMut(&mut Cursor<'_>) -> Result<T, Malformed>,
@@ -165,7 +165,7 @@ fn boolean(from: &mut Cursor<'_>) -> Result<bool, Malformed> {
     match from.varint()? {
         0 => Ok(false),
         1 => Ok(true),
-        _ => Err(Malformed("a truth value is neither 0 nor 1")),
+        _ => Err(Malformed("a boolean is neither 0 nor 1")),
     }
 }
 
@@ -186,7 +186,7 @@ fn recording(from: &mut Cursor<'_>) -> Result<Recording, Malformed> {
         system: string(from)?,
         architecture: string(from)?,
         depth_limit: from.varint_u32()?,
-        // Older recordings do not say.
+        // Traces of older recorders end before this field.
         counts_only: from.left() > 0 && boolean(from)?,
     })
 }
@@ -219,16 +219,16 @@ fn image_end(from: &mut Cursor<'_>) -> Result<ImageEnd, Malformed> {
     let image = from.varint_u32()?;
     let tick = from.varint()?;
     let complete = boolean(from)?;
-    let how = from.varint()?;
+    let kind = from.varint()?;
     let number = i32::try_from(from.delta(0)? as i64)
         .map_err(|_| Malformed("an exit status has more than 32 bits"))?;
-    let exit = match how {
+    let exit = match kind {
         0 => Exit::Status(number),
         1 => Exit::Signal(number),
         2 => Exit::Exec,
         3 => Exit::Running,
         4 => Exit::Unknown,
-        _ => return Err(Malformed("an image ended in an unknown way")),
+        _ => return Err(Malformed("an image has an unknown exit")),
     };
     Ok(ImageEnd {
         image,
@@ -268,28 +268,29 @@ fn stacks_head(from: &mut Cursor<'_>) -> Result<StacksHead, Malformed> {
     })
 }
 
-/// Replaces what is in `into` by the nodes of a record.
+/// Decodes the fields of a record of stack nodes. Replaces the contents of `into`
+/// with the nodes.
 fn stack_nodes(from: &mut Cursor<'_>, into: &mut Vec<StackNode>) -> Result<StacksHead, Malformed> {
     let head = stacks_head(from)?;
     into.clear();
-    into.reserve(head.nodes.min(from.left() / LEAST_NODE));
+    into.reserve(head.nodes.min(from.left() / MIN_NODE));
     let first = u64::from(head.first);
     let mut address = 0;
-    // There may be millions. A loop, because nodes that `list` collects are put
-    // together in memory and waited for there, which takes three times as long.
+    // A record may have very many nodes. This loop takes a third of the time of
+    // `list`, which assembles each node in memory and waits for the stores.
     for id in first..first + head.nodes as u64 {
-        let caller = from.varint()?;
+        let distance = from.varint()?;
         address = from.delta(address)?;
         let parent = id
-            .checked_sub(caller >> 1)
+            .checked_sub(distance >> 1)
             .and_then(|parent| u32::try_from(parent).ok())
-            .ok_or(Malformed("a stack node's caller is no stack id"))?;
+            .ok_or(Malformed("a stack node's parent is no stack id"))?;
         let mapping = from.varint_u32()?.wrapping_sub(1);
         into.push(StackNode {
             parent,
             address,
             mapping,
-            exact: caller & 1 != 0,
+            exact: distance & 1 != 0,
         });
     }
     Ok(head)
@@ -325,7 +326,7 @@ fn entry_counts(from: &mut Cursor<'_>) -> Result<EntryCounts, Malformed> {
     let number = from.varint()?;
     let entry = u8::try_from(number).ok().and_then(EntryPoint::from_number);
     Ok(EntryCounts {
-        entry: entry.ok_or(Malformed("calls of an unknown entry point were counted"))?,
+        entry: entry.ok_or(Malformed("a count has an unknown entry point"))?,
         allocations: from.varint()?,
         allocated_bytes: from.varint()?,
         deallocations: from.varint()?,
@@ -341,13 +342,13 @@ fn window(from: &mut Cursor<'_>) -> Result<Window, Malformed> {
         this_thread_only: boolean(from)?,
         name: string(from)?,
         iterations: from.varint()?,
-        quiet: quiet(from)?,
+        quiet: quiet_wait(from)?,
         tick: from.varint()?,
     })
 }
 
-fn quiet(from: &mut Cursor<'_>) -> Result<QuietWait, Malformed> {
-    QuietWait::from_number(from.varint()?).ok_or(Malformed("an outcome of waiting does not exist"))
+fn quiet_wait(from: &mut Cursor<'_>) -> Result<QuietWait, Malformed> {
+    QuietWait::from_number(from.varint()?).ok_or(Malformed("the result of a wait is unknown"))
 }
 
 fn window_end(from: &mut Cursor<'_>) -> Result<WindowEnd, Malformed> {
@@ -355,7 +356,7 @@ fn window_end(from: &mut Cursor<'_>) -> Result<WindowEnd, Malformed> {
         image: from.varint_u32()?,
         opened: from.varint()?,
         closed: from.varint()?,
-        quiet: quiet(from)?,
+        quiet: quiet_wait(from)?,
         tick: from.varint()?,
         descriptors: boolean(from)?.then(|| descriptors(from)).transpose()?,
     })
@@ -390,7 +391,7 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
         0 => None,
         1 => Some(false),
         2 => Some(true),
-        _ => return Err(Malformed("a module is optimised in an unknown way")),
+        _ => return Err(Malformed("a module has an unknown optimisation state")),
     };
     let (frames, locations) = frames_and_locations(from)?;
     Ok(Symbols {
@@ -401,7 +402,7 @@ fn symbols(from: &mut Cursor<'_>) -> Result<Symbols, Malformed> {
     })
 }
 
-fn runtime_symbols(from: &mut Cursor<'_>) -> Result<JitSymbols, Malformed> {
+fn jit_symbols(from: &mut Cursor<'_>) -> Result<JitSymbols, Malformed> {
     let (image, tick) = (from.varint_u32()?, from.varint()?);
     let (frames, locations) = frames_and_locations(from)?;
     Ok(JitSymbols {

@@ -1,18 +1,18 @@
-//! Every record but events, coded one after another into the payload of a
-//! record chunk: tag, length, fields. A tag that a reader does not know is
-//! skipped by its length; fields behind the known ones are ignored.
+//! The payload of a record chunk: records other than events, one after another, each
+//! as tag, length and fields (type-length-value coding). A reader skips records with
+//! an unknown tag, and ignores bytes after the fields that it knows.
 
 mod decode;
 mod encode;
 mod split;
 
-pub(crate) use decode::{decode, decode_stacks, pass_stacks};
+pub(crate) use decode::{decode, decode_stacks, skip_stacks};
 pub(crate) use encode::encode;
 pub(crate) use split::split;
 
 use crate::model::{Frame, Location, Record, StackId, StackNode, stack_end};
 
-/// What a record begins with.
+/// The tags of the records.
 pub(crate) mod tag {
     pub(crate) const RECORDING: u64 = 1;
     pub(crate) const CLOCK: u64 = 2;
@@ -37,14 +37,15 @@ pub(crate) mod tag {
     pub(crate) const WAITS: u64 = 21;
 }
 
-/// Says what of a record contradicts itself. The writer asks so that it never
-/// writes what the reader, who asks too, refuses: views can then index without
-/// looking, and walking a stack outwards always ends.
+/// Describes the inconsistency of a record, if there is one. Writer and reader both
+/// check, so that the writer never writes what the reader rejects. Users of decoded
+/// records may index frames without a check, and following the parents of a stack
+/// node always ends.
 pub(crate) fn contradiction(record: &Record) -> Option<&'static str> {
     match record {
         Record::Stacks { first, nodes, .. } => contradicting_nodes(*first, nodes),
-        Record::Symbols(it) => nameless(&it.frames, &it.locations),
-        Record::JitSymbols(it) => nameless(&it.frames, &it.locations),
+        Record::Symbols(it) => missing_frame(&it.frames, &it.locations),
+        Record::JitSymbols(it) => missing_frame(&it.frames, &it.locations),
         _ => None,
     }
 }
@@ -63,8 +64,9 @@ fn contradicting_nodes(first: StackId, nodes: &[StackNode]) -> Option<&'static s
     child_first.then_some("a stack node comes before its caller")
 }
 
-fn nameless(frames: &[Frame], locations: &[Location]) -> Option<&'static str> {
+/// Whether a location refers to a frame that is not in the list.
+fn missing_frame(frames: &[Frame], locations: &[Location]) -> Option<&'static str> {
     let mut indexes = locations.iter().flat_map(|location| &location.frames);
     let outside = indexes.any(|&index| index as usize >= frames.len());
-    outside.then_some("a location names a frame that is not told")
+    outside.then_some("a location refers to a missing frame")
 }

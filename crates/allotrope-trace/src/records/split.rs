@@ -1,5 +1,5 @@
-//! Records that grow with the program (stack nodes, symbols) in parts, so that
-//! neither writer nor reader needs memory for all of them at once.
+//! Splits large records (stack nodes, symbols) into several, so that neither writer
+//! nor reader needs memory for all of their contents at once.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 
 use crate::model::{Frame, Location, Record, StackId, Symbols};
 
-/// Most stack nodes in one record.
+/// Largest number of stack nodes in one record.
 const NODES: usize = 1 << 16;
-/// Symbols are cut into parts of about this many bytes.
+/// Approximate size of a part of a symbols record, in bytes.
 const SYMBOL_BYTES: usize = 1 << 20;
 
-/// The record, or records that together say the same.
+/// The record itself, or several smaller records that together are equivalent to it.
 pub(crate) fn split(record: &Record) -> Vec<Cow<'_, Record>> {
     match record {
         Record::Stacks {
@@ -38,22 +38,24 @@ pub(crate) fn split(record: &Record) -> Vec<Cow<'_, Record>> {
     }
 }
 
+/// Approximate encoded size of a symbols record, in bytes.
 fn bytes_of(symbols: &Symbols) -> usize {
     let frames: usize = symbols.frames.iter().map(frame_bytes).sum();
     frames + symbols.locations.iter().map(location_bytes).sum::<usize>()
 }
 
-/// About what a frame takes in the file before compression.
+/// Approximate encoded size of a frame, in bytes.
 fn frame_bytes(frame: &Frame) -> usize {
     16 + frame.function.len() + frame.signature.len() + frame.file.len()
 }
 
+/// Approximate encoded size of a location, in bytes.
 fn location_bytes(location: &Location) -> usize {
     4 + 2 * location.frames.len()
 }
 
-/// Parts with some of the locations and the frames that these name. A frame
-/// that locations of several parts name stands in each of them.
+/// Splits symbols into parts. Each part has some of the locations and the frames that
+/// they refer to. A frame that several parts refer to is in each of them.
 fn symbol_parts(symbols: &Symbols) -> Vec<Symbols> {
     let empty = || Symbols {
         module: symbols.module,
@@ -62,6 +64,7 @@ fn symbol_parts(symbols: &Symbols) -> Vec<Symbols> {
     };
     let mut parts = vec![empty()];
     let mut bytes = 0;
+    // Maps a frame's index in `symbols` to its index in the current part.
     let mut moved = FxHashMap::default();
     for location in &symbols.locations {
         if bytes > SYMBOL_BYTES {
@@ -134,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_keep_the_names_of_every_address() {
+    fn split_symbols_have_the_names_of_every_address() {
         let frame = |i: u32| Frame {
             signature: format!("{i}").repeat(100),
             line: i,
