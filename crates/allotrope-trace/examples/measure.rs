@@ -1,12 +1,13 @@
-//! Measures the trace file on a synthetic program: bytes an event, nanoseconds
-//! an event to code and to decode. Run it with `--release`; the number of
-//! events a chunk may be given (65536 unless told).
+//! Measures the trace file on a synthetic program: bytes per event, and nanoseconds
+//! per event for encoding and decoding. Run it with `--release`. The optional argument
+//! is the number of events in a chunk (65,536 by default).
 //!
-//! With traces for arguments it measures those: bytes an event of each column,
-//! expanded and compressed on its own, and what coding them anew takes.
+//! With traces as arguments it measures these: bytes per event of each column, before
+//! and after compression of the column by itself, and the time to encode the events
+//! again.
 //!
-//! The addresses are real ones: the program's blocks are allocated from the
-//! allocator that runs this example, in the order of the events.
+//! The addresses are realistic: the example allocates the blocks of the synthetic
+//! program from its own allocator, in the order of the events.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,10 +16,10 @@ use allotrope_trace::model::{EntryPoint, Event, EventKind};
 use allotrope_trace::{Compression, Entry, TraceReader, TraceWriter};
 
 const EVENTS: usize = 4 << 20;
-/// Events between two anchors.
-const ANCHOR: usize = 64;
+/// Number of events between two timestamps.
+const TIMESTAMP_INTERVAL: usize = 64;
 
-/// xorshift64*: the same sequence in each run.
+/// A xorshift64* generator (Vigna 2016): the same sequence in each run.
 struct Random(u64);
 
 impl Random {
@@ -34,7 +35,7 @@ impl Random {
     }
 }
 
-/// Keeps its blocks alive and writes down what it does.
+/// A synthetic program, and the events that it emitted.
 struct Program {
     events: Vec<Event>,
     random: Random,
@@ -45,9 +46,9 @@ type Block = Vec<u8>;
 
 impl Program {
     fn push(&mut self, kind: EventKind, entry: EntryPoint, stack: u32, address: u64, size: u64) {
-        if self.events.len().is_multiple_of(ANCHOR) {
-            // Some 40 to 60 cycles an event, as a busy program has.
-            self.tick += ANCHOR as u64 * 50 + self.random.next() % 1000;
+        if self.events.len().is_multiple_of(TIMESTAMP_INTERVAL) {
+            // 50 to 66 cycles per event, as in a busy program.
+            self.tick += TIMESTAMP_INTERVAL as u64 * 50 + self.random.next() % 1000;
             let (kind, entry) = (EventKind::Timestamp, EntryPoint::Malloc);
             let address = self.tick;
             self.events.push(Event {
@@ -108,7 +109,8 @@ impl Program {
         }
     }
 
-    /// `std::map`, `std::list`: nodes of one size that live long and go in no order.
+    /// `std::map`, `std::list`: nodes of few sizes, with a long life, freed in random
+    /// order.
     fn nodes(&mut self, live: &mut Vec<Block>) {
         for _ in 0..self.random.below(16) {
             let kind = self.random.below(6);
@@ -186,47 +188,47 @@ fn churn() -> Vec<Event> {
 }
 
 fn measure(events: &[Event], chunk: usize, compression: Compression) {
-    let runs: Vec<_> = events.chunks(chunk).map(<[Event]>::to_vec).collect();
-    code(&runs, compression);
+    let chunks: Vec<_> = events.chunks(chunk).map(<[Event]>::to_vec).collect();
+    encode_and_decode(&chunks, compression);
 }
 
-fn code(runs: &[Vec<Event>], compression: Compression) {
-    let events: usize = runs.iter().map(Vec::len).sum();
+fn encode_and_decode(chunks: &[Vec<Event>], compression: Compression) {
+    let events: usize = chunks.iter().map(Vec::len).sum();
     let sink = Vec::with_capacity(64 << 20);
     let mut writer = TraceWriter::new(sink).expect("header");
     writer.set_compression(compression);
     let started = Instant::now();
-    for run in runs {
-        writer.write_events(0, 0, 0, run).expect("write");
+    for chunk in chunks {
+        writer.write_events(0, 0, 0, chunk).expect("write");
     }
     let file = writer.finish().expect("finish");
-    let coding = started.elapsed();
+    let encoding = started.elapsed();
     let reader = TraceReader::new(&file[..]).expect("open");
-    let mut run = Vec::new();
+    let mut chunk = Vec::new();
     let started = Instant::now();
     let mut read = 0;
     for entry in reader.entries() {
         if let Entry::Events(at) = entry.expect("entry") {
-            reader.read_events(&at, &mut run).expect("events");
-            read += run.len();
+            reader.read_events(&at, &mut chunk).expect("events");
+            read += chunk.len();
         }
     }
     let decoding = started.elapsed();
     assert_eq!(read, events);
     let each = |total: f64| total / events as f64;
     println!(
-        "{compression:?}: {:.2} bytes, {:.1} ns to code, {:.1} ns to decode an event",
+        "{compression:?}: {:.2} bytes, {:.1} ns to encode, {:.1} ns to decode per event",
         each(file.len() as f64),
-        each(coding.as_nanos() as f64),
+        each(encoding.as_nanos() as f64),
         each(decoding.as_nanos() as f64),
     );
 }
 
-/// Bytes an event of each column, and the times of all events coded anew.
+/// Prints the bytes per event of each column, and measures encoding all events again.
 fn measure_trace(path: &str) {
     let trace = TraceReader::open(path.as_ref()).expect("a trace");
     let mut sizes: Vec<(&str, usize, usize)> = Vec::new();
-    let mut runs = Vec::new();
+    let mut chunks = Vec::new();
     let mut events = 0;
     for entry in trace.entries() {
         let Entry::Events(at) = entry.expect("entry") else {
@@ -240,18 +242,18 @@ fn measure_trace(path: &str) {
             sizes[i].1 += bytes.len();
             sizes[i].2 += compressed.min(bytes.len());
         }
-        let mut run = Vec::new();
-        trace.read_events(&at, &mut run).expect("events");
-        events += run.len();
-        runs.push(run);
+        let mut chunk = Vec::new();
+        trace.read_events(&at, &mut chunk).expect("events");
+        events += chunk.len();
+        chunks.push(chunk);
     }
     println!("{path}: {events} events");
     let each = |bytes: usize| bytes as f64 / events.max(1) as f64;
     for (name, expanded, compressed) in sizes {
-        println!("  {name:12} {:.3} {:.3}", each(expanded), each(compressed));
+        println!("  {name:18} {:.3} {:.3}", each(expanded), each(compressed));
     }
     for _ in 0..3 {
-        code(&runs, Compression::Fast);
+        encode_and_decode(&chunks, Compression::Fast);
     }
 }
 
@@ -266,9 +268,9 @@ fn main() {
     let chunk = std::env::args()
         .nth(1)
         .map_or(Ok(1 << 16), |argument| argument.parse());
-    let chunk: usize = chunk.expect("a number of events a chunk");
+    let chunk: usize = chunk.expect("a number of events per chunk");
     let events = churn();
-    println!("{} events, {chunk} a chunk", events.len());
+    println!("{} events, {chunk} per chunk", events.len());
     for compression in [Compression::Fast, Compression::None] {
         measure(&events, chunk, compression);
         measure(&events, chunk, compression);

@@ -1,5 +1,5 @@
-//! Files that were cut, damaged, made by strangers or by other versions: a
-//! reader gives the readable part, says where it ends, and never panics.
+//! Files that were truncated, damaged, or written by other programs or versions: the
+//! reader returns the readable part, reports where it ends, and never panics.
 
 mod arbitrary;
 
@@ -17,7 +17,7 @@ const FILE_HEADER: usize = 16;
 const CHUNK_HEADER: usize = 28;
 /// The closing chunk: header and four 64-bit totals.
 const END_CHUNK: usize = CHUNK_HEADER + 32;
-/// Limits of the format, as `docs/trace-format.md` has them.
+/// Largest number of events in a chunk (`docs/trace-format.md`, section "Limits").
 const MAX_EVENTS: usize = (1 << 16) - 1;
 
 fn clock(tick: u64) -> Record {
@@ -27,7 +27,7 @@ fn clock(tick: u64) -> Record {
     })
 }
 
-/// The same records in each run.
+/// Arbitrary records, the same in each run of the tests.
 fn some_records(count: usize) -> Vec<Record> {
     let mut runner = TestRunner::deterministic();
     vec(record(), count)
@@ -36,8 +36,8 @@ fn some_records(count: usize) -> Vec<Record> {
         .current()
 }
 
-/// The records' file and, for each length at which a chunk ends, how many
-/// records the file holds up to there.
+/// Writes each record in a chunk of its own. Returns the file and, for each end of a
+/// chunk, its offset and the number of records before it.
 fn written_with_boundaries(records: &[Record]) -> (Vec<u8>, Vec<(usize, usize)>) {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     let mut boundaries = vec![(FILE_HEADER, 0)];
@@ -50,7 +50,7 @@ fn written_with_boundaries(records: &[Record]) -> (Vec<u8>, Vec<(usize, usize)>)
 }
 
 #[test]
-fn a_file_cut_anywhere_yields_every_whole_chunk_before_the_cut() {
+fn a_file_truncated_anywhere_yields_every_whole_chunk() {
     let records = some_records(40);
     let (file, boundaries) = written_with_boundaries(&records);
     for length in FILE_HEADER..file.len() {
@@ -107,9 +107,9 @@ fn a_flipped_byte_anywhere_ends_the_readable_part_there() {
     }
 }
 
-/// Names that stand behind the damage, and how many events are missing.
+/// After the damage the reader uses only names, and it counts the missing events.
 #[test]
-fn behind_damage_only_names_are_used() {
+fn after_damage_only_names_are_used() {
     let run = |stream| {
         let event = Event {
             kind: EventKind::Allocation,
@@ -152,7 +152,7 @@ fn behind_damage_only_names_are_used() {
     let (file, boundaries) = written_with_boundaries(&records);
     let damage = |repaired| {
         let mut file = file.clone();
-        // In the last column of the second run.
+        // In the last column of the second chunk of events.
         file[boundaries[3].0 - 1] ^= 0x80;
         if repaired {
             repair(&mut file);
@@ -165,7 +165,7 @@ fn behind_damage_only_names_are_used() {
         let undecoded = reader.entries().filter(Result::is_ok).count();
         assert_eq!(
             undecoded, verified,
-            "what is decoded only shows when it is read"
+            "`verify` detects wrong checksums, but decodes nothing"
         );
         let mut reader = TraceReader::new(&damaged[..]).unwrap();
         reader.cut_at_damage().unwrap();
@@ -180,7 +180,7 @@ fn behind_damage_only_names_are_used() {
 }
 
 #[test]
-fn without_verification_damage_shows_when_the_chunk_is_read() {
+fn without_verification_damage_is_reported_when_the_chunk_is_read() {
     let run = |first_ordinal| {
         let kind = EventKind::Allocation;
         let entry = EntryPoint::Malloc;
@@ -222,7 +222,7 @@ fn without_verification_damage_shows_when_the_chunk_is_read() {
 }
 
 #[test]
-fn a_chunk_taken_out_is_missed_by_the_totals() {
+fn the_totals_detect_a_removed_chunk() {
     let (file, boundaries) = written_with_boundaries(&[clock(1), clock(2), clock(3)]);
     let without = [&file[..boundaries[1].0], &file[boundaries[2].0..]].concat();
     let reader = TraceReader::new(&without[..]).unwrap();
@@ -238,7 +238,7 @@ fn a_chunk_taken_out_is_missed_by_the_totals() {
 }
 
 #[test]
-fn bytes_behind_the_end_are_told() {
+fn bytes_after_the_closing_chunk_are_reported() {
     let mut file = written(&[clock(1)], Compression::Fast);
     let offset = file.len() as u64;
     file.push(0);
@@ -253,7 +253,7 @@ fn bytes_behind_the_end_are_told() {
     assert_eq!(records_of(&reader).0, [clock(1)]);
 }
 
-/// A chunk as another program might write it, checksums right.
+/// A chunk with arbitrary contents and correct checksums.
 fn chunk(
     kind: u16,
     coding: u8,
@@ -276,7 +276,7 @@ fn chunk(
     [&bytes[..], summary, payload].concat()
 }
 
-/// A file header and one readable record, ready for more chunks.
+/// A file header and a chunk with one record, without a closing chunk.
 fn beginning() -> Vec<u8> {
     let (file, boundaries) = written_with_boundaries(&[clock(1)]);
     file[..boundaries[1].0].to_vec()
@@ -340,13 +340,13 @@ fn chunks_beyond_the_limits_end_the_readable_part() {
 }
 
 #[test]
-fn contents_that_are_no_records_are_told_as_damage() {
+fn malformed_records_are_reported_as_damage() {
     let cases: [(&[u8], u32); 5] = [
         (&[2], 1),                       // a tag without a length
         (&[2, 9, 0], 1),                 // longer than the chunk
         (&[6, 4, 0, 2, 0xff, 0xfe], 1),  // a thread's name that is not UTF-8
         (&[11, 3, 0, 8, 0xff, 0x7f], 1), // more stack nodes than bytes
-        (&[7, 2, 5, 6, 0], 1),           // a byte behind the last record
+        (&[7, 2, 5, 6, 0], 1),           // a byte after the last record
     ];
     for (payload, items) in cases {
         let mut file = beginning();
@@ -366,7 +366,7 @@ fn contents_that_are_no_records_are_told_as_damage() {
 }
 
 #[test]
-fn files_that_are_no_traces_are_told_apart() {
+fn files_that_are_no_traces_have_errors_of_their_own() {
     let open = |bytes: &[u8]| TraceReader::new(bytes).err().unwrap();
     assert!(matches!(open(b""), ReadError::Empty));
     assert!(matches!(
@@ -398,7 +398,7 @@ fn files_that_are_no_traces_are_told_apart() {
 }
 
 #[test]
-fn a_missing_file_is_an_error_that_says_so() {
+fn a_missing_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let error = TraceReader::open(&folder.path().join("none"))
         .err()
@@ -407,7 +407,7 @@ fn a_missing_file_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_file_on_disk_is_read_as_bytes_are() {
+fn a_file_on_disk_is_read_like_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut writer = TraceWriter::new(std::fs::File::create(&path).unwrap()).unwrap();
@@ -419,7 +419,7 @@ fn a_file_on_disk_is_read_as_bytes_are() {
     assert_eq!(entries, [Entry::Record(clock(7))]);
 }
 
-/// Reads everything, as a view would; checks that the limits hold.
+/// Reads everything, as the commands do, and checks the limits.
 fn read_all(bytes: &[u8]) {
     let Ok(mut reader) = TraceReader::new(bytes) else {
         return;
@@ -447,14 +447,14 @@ fn read_all(bytes: &[u8]) {
     }
 }
 
-/// A symbol of an event; those that get far, most often: new and few shapes,
-/// foreseen ones.
+/// A symbol of an event. New, small and predicted shape numbers are frequent, because
+/// others end the decoding.
 fn symbol() -> impl Strategy<Value = u8> {
     let field = prop_oneof![3 => Just(61_u8), 2 => 0..3_u8, 2 => 62..64_u8, 1 => 0..64_u8];
     (field, 0..4_u8).prop_map(|(field, bits)| field << 2 | bits)
 }
 
-/// Makes the checksums of the chunks right again, so that damage gets past them.
+/// Sets the checksums of all chunks, so that damage gets past their verification.
 fn repair(file: &mut [u8]) {
     let mut at = FILE_HEADER;
     while at + CHUNK_HEADER <= file.len() {
@@ -476,9 +476,9 @@ fn repair(file: &mut [u8]) {
     }
 }
 
-/// The short, repeatable form of the fuzz target `read_trace`.
+/// A short, repeatable form of the fuzz target `read_trace`.
 #[test]
-fn thousands_of_mutated_files_are_survived() {
+fn thousands_of_mutated_files_cause_no_panic() {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;
     let mut random = move |limit: usize| {
         seed ^= seed << 13;
@@ -528,7 +528,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn any_flip_of_any_file_is_survived(
+    fn no_changed_byte_of_any_file_causes_a_panic(
         records in vec(record(), 1..10),
         at: prop::sample::Index,
         byte: u8,
@@ -544,20 +544,20 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_as_an_event_payload_are_survived(payload in vec(any::<u8>(), 9..200), count in 0..64_u32) {
+    fn no_bytes_as_an_event_payload_cause_a_panic(payload in vec(any::<u8>(), 9..200), count in 0..64_u32) {
         let mut file = beginning();
         file.extend(chunk(2, 0, &[0; 76], &payload, payload.len() as u32, count));
         read_all(&file);
     }
 
     #[test]
-    fn any_bytes_as_event_columns_are_survived(
+    fn no_bytes_as_event_columns_cause_a_panic(
         shift in 0..6_u8,
         symbols in vec(symbol(), 1..100),
         columns in vec(vec(prop_oneof![0..10_u8, any::<u8>()], 0..100), 9),
     ) {
         let columns: Vec<&[u8]> = [&symbols].into_iter().chain(&columns).map(|column| &column[..]).collect();
-        // All lengths are below 128: one byte each.
+        // All lengths are below 128, so their varints have one byte each.
         let lengths: Vec<u8> = columns.iter().map(|column| column.len() as u8).collect();
         let payload = [&[shift], &lengths[..], &columns.concat()].concat();
         let mut file = beginning();

@@ -1,4 +1,4 @@
-//! What is written is what is read, whatever it is.
+//! Round trips: what the writer writes, the reader reads back.
 
 mod arbitrary;
 
@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn records_come_back_in_order(records in vec(record(), 1..30), compression in compression()) {
+    fn records_round_trip_in_order(records in vec(record(), 1..30), compression in compression()) {
         let file = written(&records, compression);
         let mut reader = TraceReader::new(&file[..]).unwrap();
         reader.verify().unwrap();
@@ -24,8 +24,8 @@ proptest! {
     }
 
     #[test]
-    fn long_runs_of_events_come_back(run in events(3000), compression in compression()) {
-        let records = [Record::Events(run)];
+    fn long_sequences_of_events_round_trip(written_events in events(3000), compression in compression()) {
+        let records = [Record::Events(written_events)];
         let file = written(&records, compression);
         let (read, error) = records_of(&TraceReader::new(&file[..]).unwrap());
         prop_assert!(error.is_none(), "{:?}", error);
@@ -33,21 +33,21 @@ proptest! {
     }
 
     #[test]
-    fn a_summary_says_what_the_run_holds(run in events(300)) {
-        let file = written(&[Record::Events(run.clone())], Compression::Fast);
+    fn a_summary_matches_the_events(written_events in events(300)) {
+        let file = written(&[Record::Events(written_events.clone())], Compression::Fast);
         let reader = TraceReader::new(&file[..]).unwrap();
         let Some(Ok(Entry::Events(at))) = reader.entries().next() else { panic!() };
-        let count = |kind| run.events.iter().filter(|event| event.kind == kind).count() as u32;
-        let marks = |kind| run.events.iter().filter(move |event| event.kind == kind).map(|event| event.address);
-        prop_assert_eq!(at.events as usize, run.events.len());
-        prop_assert_eq!(at.counted as usize, run.events.iter().filter(|event| event.is_counted()).count());
+        let count = |kind| written_events.events.iter().filter(|event| event.kind == kind).count() as u32;
+        let values = |kind| written_events.events.iter().filter(move |event| event.kind == kind).map(|event| event.address);
+        prop_assert_eq!(at.events as usize, written_events.events.len());
+        prop_assert_eq!(at.counted as usize, written_events.events.iter().filter(|event| event.is_counted()).count());
         prop_assert_eq!(at.allocations, count(EventKind::Allocation) + count(EventKind::ReallocationEnd));
         prop_assert_eq!(at.deallocations, count(EventKind::Deallocation) + count(EventKind::ReallocationStart));
         prop_assert_eq!(at.reallocations_failed, count(EventKind::ReallocationFailed));
-        prop_assert_eq!(at.first_tick, marks(EventKind::Timestamp).next());
-        prop_assert_eq!(at.last_tick, marks(EventKind::Timestamp).next_back());
-        prop_assert_eq!(at.last_thread, marks(EventKind::Thread).next_back());
-        prop_assert_eq!(at.last_epoch, marks(EventKind::Epoch).next_back());
+        prop_assert_eq!(at.first_tick, values(EventKind::Timestamp).next());
+        prop_assert_eq!(at.last_tick, values(EventKind::Timestamp).next_back());
+        prop_assert_eq!(at.last_thread, values(EventKind::Thread).next_back());
+        prop_assert_eq!(at.last_epoch, values(EventKind::Epoch).next_back());
     }
 }
 
@@ -58,7 +58,7 @@ fn clock(tick: u64) -> Record {
     })
 }
 
-fn run_of(events: usize) -> Record {
+fn events_of(events: usize) -> Record {
     let event = Event {
         kind: EventKind::Allocation,
         entry: EntryPoint::Malloc,
@@ -76,12 +76,12 @@ fn run_of(events: usize) -> Record {
 }
 
 #[test]
-fn records_wait_for_the_next_events_or_flush() {
+fn records_stay_in_memory_until_the_next_events_or_flush() {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     let header = writer.bytes_written();
     writer.write(&clock(1)).unwrap();
     assert_eq!(writer.bytes_written(), header);
-    writer.write(&run_of(1)).unwrap();
+    writer.write(&events_of(1)).unwrap();
     let with_events = writer.bytes_written();
     assert!(with_events > header);
     writer.write(&clock(2)).unwrap();
@@ -91,27 +91,27 @@ fn records_wait_for_the_next_events_or_flush() {
     let file = writer.finish().unwrap();
     let (records, error) = records_of(&TraceReader::new(&file[..]).unwrap());
     assert!(error.is_none());
-    assert_eq!(records, [clock(1), run_of(1), clock(2)]);
+    assert_eq!(records, [clock(1), events_of(1), clock(2)]);
 }
 
 #[test]
-fn more_events_than_a_chunk_may_hold_become_several_runs() {
+fn more_events_than_a_chunk_may_hold_become_several_chunks() {
     let most = (1 << 16) - 1;
-    let file = written(&[run_of(most + 5)], Compression::Fast);
+    let file = written(&[events_of(most + 5)], Compression::Fast);
     let reader = TraceReader::new(&file[..]).unwrap();
-    let runs: Vec<_> = reader
+    let chunks: Vec<_> = reader
         .entries()
         .map(|entry| match entry.unwrap() {
             Entry::Events(at) => (at.first_ordinal, at.events),
             Entry::Record(_) => panic!(),
         })
         .collect();
-    assert_eq!(runs, [(0, most as u32), (most as u64, 5)]);
+    assert_eq!(chunks, [(0, most as u32), (most as u64, 5)]);
 }
 
 #[test]
 fn events_can_be_read_by_several_threads_at_once() {
-    let records: Vec<_> = (1..40).map(|i| run_of(i * 10)).collect();
+    let records: Vec<_> = (1..40).map(|i| events_of(i * 10)).collect();
     let file = written(&records, Compression::Fast);
     let reader = TraceReader::new(&file[..]).unwrap();
     let entries: Vec<_> = reader.entries().map(Result::unwrap).collect();
@@ -120,11 +120,12 @@ fn events_can_be_read_by_several_threads_at_once() {
             scope.spawn(|| {
                 let mut events = Vec::new();
                 for (entry, record) in entries.iter().zip(&records) {
-                    let (Entry::Events(at), Record::Events(run)) = (entry, record) else {
+                    let (Entry::Events(at), Record::Events(written_events)) = (entry, record)
+                    else {
                         panic!()
                     };
                     reader.read_events(at, &mut events).unwrap();
-                    assert_eq!(events, run.events);
+                    assert_eq!(events, written_events.events);
                 }
             });
         }
@@ -132,7 +133,7 @@ fn events_can_be_read_by_several_threads_at_once() {
 }
 
 #[test]
-fn a_record_that_contradicts_itself_is_not_written() {
+fn an_inconsistent_record_is_not_written() {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     let node = |parent| StackNode {
         parent,
@@ -152,11 +153,11 @@ fn a_record_that_contradicts_itself_is_not_written() {
         exact: false,
         frames: vec![0],
     };
-    let nameless = Symbols {
+    let missing_frame = Symbols {
         locations: vec![location],
         ..Symbols::default()
     };
-    let refused = writer.write(&Record::Symbols(nameless));
+    let refused = writer.write(&Record::Symbols(missing_frame));
     assert!(matches!(refused, Err(WriteError::Contradiction(_))));
     writer.write(&clock(1)).unwrap();
     let file = writer.finish().unwrap();
@@ -178,7 +179,7 @@ fn a_record_larger_than_a_chunk_is_refused_and_nothing_else_is_lost() {
     writer.write(&named(10)).unwrap();
     let refused = writer.write(&named(limit));
     assert!(matches!(refused, Err(WriteError::TooLarge { .. })));
-    // Fits a chunk of its own, but not one with the record that waits.
+    // Fits into a chunk of its own, but not into one with the pending record.
     let largest = limit - 1 - 4 - 1 - 4;
     writer.write(&named(largest)).unwrap();
     let file = writer.finish().unwrap();
@@ -195,7 +196,7 @@ fn a_trace_of_a_recording_in_which_nothing_happened_is_complete() {
     assert_eq!(reader.entries().count(), 0);
 }
 
-/// Takes a number of bytes, then fails as a full disk does.
+/// Accepts a number of bytes, then fails like a full disk.
 struct FullDisk(usize);
 
 impl std::io::Write for FullDisk {
@@ -217,11 +218,11 @@ impl std::io::Write for FullDisk {
 fn after_a_failed_write_nothing_more_is_written() {
     let mut writer = TraceWriter::new(FullDisk(100)).unwrap();
     let offset = writer.bytes_written();
-    let first = writer.write(&run_of(100));
+    let first = writer.write(&events_of(100));
     assert!(
         matches!(first, Err(WriteError::Io { offset: at, .. }) if at == offset),
         "{first:?}"
     );
-    let second = writer.write(&run_of(1));
+    let second = writer.write(&events_of(1));
     assert!(matches!(second, Err(WriteError::Broken { offset: at }) if at == offset));
 }

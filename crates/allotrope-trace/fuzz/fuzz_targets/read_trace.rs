@@ -1,6 +1,6 @@
-//! Opens arbitrary bytes as a trace and reads all that is in it. Every input is
-//! read twice: as it is, and with its checksums made right, without which no
-//! fuzzer gets past them. Its short form is a test in `tests/damage.rs`.
+//! Opens arbitrary bytes as a trace and reads everything in it. Reads each input twice:
+//! unchanged, and with correct checksums, because a fuzzer cannot find them.
+//! `tests/damage.rs` has a short form of this as a test.
 //!
 //! ```sh
 //! cd crates/allotrope-trace && mkdir -p fuzz/corpus/read_trace
@@ -36,7 +36,7 @@ fn read_all(bytes: &[u8]) {
     }
 }
 
-/// Sets the file header and every chunk's checksums.
+/// Sets the file header and the checksums of all chunks.
 fn repair(file: &mut [u8]) {
     if file.len() < FILE_HEADER {
         return;

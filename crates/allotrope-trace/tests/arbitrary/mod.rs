@@ -1,6 +1,6 @@
-//! Any record that the model allows, as proptest strategies, and the ways to
-//! write and read whole traces that the tests share.
-#![allow(dead_code)] // each test file uses its own part
+//! Proptest strategies for every record of the model, and functions that write and
+//! read whole traces.
+#![allow(dead_code)] // each test file uses a part of it
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,12 +11,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-/// A path or an argument, which may hold any bytes.
+/// A path or an argument, which may contain any bytes.
 fn raw<T: From<OsString> + std::fmt::Debug>() -> impl Strategy<Value = T> {
     vec(any::<u8>(), 0..40).prop_map(|bytes| OsString::from_vec(bytes).into())
 }
 
-/// Text with more than ASCII in it.
+/// Text, not only ASCII.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
@@ -25,7 +25,7 @@ fn text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Numbers near nothing, near everything and in between.
+/// Numbers: small ones, the largest one, and any others.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
         0..300_u64,
@@ -35,12 +35,12 @@ fn number() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// As [`number`], for ids.
+/// Like [`number`], for ids.
 fn id() -> impl Strategy<Value = u32> {
     prop_oneof![0..300_u32, any::<u32>(), Just(u32::MAX)]
 }
 
-/// An event; addresses are few, so that blocks are reused and freed.
+/// An event. It has one of few addresses, so that blocks are freed and reused.
 pub fn event() -> impl Strategy<Value = Event> {
     let kind = prop_oneof![
         4 => Just(EventKind::Allocation),
@@ -61,7 +61,7 @@ pub fn event() -> impl Strategy<Value = Event> {
     (kind, entry, alignment, stack, address, size).prop_map(
         |(kind, entry, alignment_log2, stack, address, size)| {
             let is_allocation = matches!(kind, EventKind::Allocation | EventKind::ReallocationEnd);
-            let is_answer = matches!(
+            let has_no_address = matches!(
                 kind,
                 EventKind::ReallocationFailed | EventKind::ReallocationFreed
             );
@@ -70,7 +70,7 @@ pub fn event() -> impl Strategy<Value = Event> {
                 entry: EntryPoint::ALL[entry],
                 alignment_log2,
                 stack: if is_allocation { stack } else { 0 },
-                address: if is_answer { 0 } else { address },
+                address: if has_no_address { 0 } else { address },
                 size: if is_allocation { size } else { 0 },
             }
         },
@@ -277,7 +277,7 @@ fn waits() -> impl Strategy<Value = Record> {
     )
 }
 
-fn quiet() -> impl Strategy<Value = QuietWait> {
+fn quiet_wait() -> impl Strategy<Value = QuietWait> {
     prop_oneof![
         Just(QuietWait::NotRequested),
         Just(QuietWait::Reached),
@@ -313,8 +313,8 @@ fn counts() -> impl Strategy<Value = Record> {
 }
 
 fn window() -> impl Strategy<Value = Record> {
-    let told = (id(), number(), option::of(id()), any::<bool>());
-    (told, text(), number(), quiet(), number()).prop_map(
+    let opening = (id(), number(), option::of(id()), any::<bool>());
+    (opening, text(), number(), quiet_wait(), number()).prop_map(
         |((image, opened, thread, this_thread_only), name, iterations, quiet, tick)| {
             Record::Window(Window {
                 image,
@@ -341,8 +341,8 @@ fn window_end() -> impl Strategy<Value = Record> {
                 more,
             }
         });
-    let told = (id(), number(), number(), quiet(), number());
-    (told, option::of(descriptors)).prop_map(
+    let closing = (id(), number(), number(), quiet_wait(), number());
+    (closing, option::of(descriptors)).prop_map(
         |((image, opened, closed, quiet, tick), descriptors)| {
             Record::WindowEnd(WindowEnd {
                 image,
@@ -367,8 +367,8 @@ fn window_counts() -> impl Strategy<Value = Record> {
             },
         )
     };
-    let told = (id(), number(), option::of(id()), sums(), sums());
-    told.prop_map(|(image, epoch, thread, all, of_thread)| {
+    let fields = (id(), number(), option::of(id()), sums(), sums());
+    fields.prop_map(|(image, epoch, thread, all, of_thread)| {
         Record::WindowCounts(WindowCounts {
             image,
             epoch,
@@ -416,7 +416,7 @@ fn symbols() -> impl Strategy<Value = Record> {
     )
 }
 
-fn runtime_symbols() -> impl Strategy<Value = Record> {
+fn jit_symbols() -> impl Strategy<Value = Record> {
     (id(), number(), frames_and_locations()).prop_map(|(image, tick, (frames, locations))| {
         Record::JitSymbols(JitSymbols {
             image,
@@ -427,7 +427,7 @@ fn runtime_symbols() -> impl Strategy<Value = Record> {
     })
 }
 
-/// Any record, events among them.
+/// Any record, including events.
 pub fn record() -> impl Strategy<Value = Record> {
     prop_oneof![
         recording(),
@@ -451,7 +451,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         window_end(),
         window_counts(),
         symbols(),
-        runtime_symbols(),
+        jit_symbols(),
         (id(), raw(), text(), any::<bool>()).prop_map(|(pid, executable, reason, partly)| {
             Record::Unrecorded(Unrecorded {
                 pid,
@@ -467,7 +467,7 @@ pub fn compression() -> impl Strategy<Value = Compression> {
     prop_oneof![Just(Compression::Fast), Just(Compression::None)]
 }
 
-/// A closed trace of the records.
+/// A complete trace of the records.
 pub fn written(records: &[Record], compression: Compression) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new()).unwrap();
     writer.set_compression(compression);
@@ -477,8 +477,8 @@ pub fn written(records: &[Record], compression: Compression) -> Vec<u8> {
     writer.finish().unwrap()
 }
 
-/// Every record in the readable part, up to the first error. Read with stack nodes
-/// apart, which gives the same.
+/// Every record of the readable part, up to the first error. Checks that reading
+/// stack nodes separately gives the same.
 pub fn records_of(reader: &TraceReader<&[u8]>) -> (Vec<Record>, Option<ReadError>) {
     let entries = reader.entries().map(|entry| entry.map(OutlineEntry::Entry));
     let (records, error) = records_from(reader, entries);
