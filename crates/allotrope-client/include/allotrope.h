@@ -1,10 +1,12 @@
-/* allotrope.h: what a program tells Allotrope, the heap profiler, about itself.
+/* allotrope.h: the interface of Allotrope, the heap profiler, for recorded
+ * programs. They open windows, named spans whose allocations are counted
+ * exactly, and report blocks of their own allocators.
  *
- * One header for C (C99 and later) and C++ (C++11 and later) with nothing to
- * link. Under `allotrope record` or `allotrope test` these functions find the
- * recorder in their process; anywhere else they do nothing, except that what
- * is to be measured is still called. Without the recorder a call costs a load
- * and a comparison.
+ * One header for C (C99 and later) and C++ (C++11 and later); no library to
+ * link. Under `allotrope record` or `allotrope test` these functions call the
+ * recorder in their process. Otherwise they do nothing, except that
+ * allotrope_measure calls the measured function, and a call costs a load and
+ * a comparison.
  *
  *     #include "allotrope.h"
  *
@@ -16,10 +18,9 @@
  *
  *     allotrope::measure("encode", 1000, [&] { return encode(); });     // C++
  *
- * The recorder is looked for through a weak reference to dlsym, so that the
- * header needs no -ldl and works in programs that are linked statically, where
- * there is no dlsym: it then does nothing. With ALLOTROPE_DISABLE defined it
- * does nothing at all.
+ * The header finds the recorder by a weak reference to dlsym. So it needs no
+ * -ldl. In statically linked programs, which have no dlsym, and with
+ * ALLOTROPE_DISABLE defined, it does nothing.
  *
  * `allotrope client-header FOLDER` writes this file.
  */
@@ -35,14 +36,14 @@
 #define ALLOTROPE_ABI 1u
 
 /* Flags of a window. */
-/* Only what the opening thread does is in it. */
+/* Count only the opening thread. */
 #define ALLOTROPE_THIS_THREAD 1u
-/* Wait until the other threads are quiet: before it opens, before it closes. */
+/* Wait until the other threads are quiet before opening (closing) the window. */
 #define ALLOTROPE_WAIT_FOR_QUIET 2u
-/* Compare the open file descriptors at its ends. */
+/* Compare the open file descriptors at the opening and the closing. */
 #define ALLOTROPE_COMPARE_DESCRIPTORS 4u
 
-/* What allotrope_recording() gives. */
+/* Results of allotrope_recording(). */
 #define ALLOTROPE_NOT_RECORDING 0u
 #define ALLOTROPE_RECORDS_STACKS 1u
 #define ALLOTROPE_RECORDS_COUNTS 2u
@@ -52,7 +53,7 @@
 #endif
 
 #if defined(__GNUC__)
-/* Inlined always: a recorded stack begins in the function that calls. */
+/* Always inlined, so that a recorded stack begins in the program's function. */
 #define ALLOTROPE_INLINE_ static inline __attribute__((always_inline))
 #define ALLOTROPE_COLD_ static __attribute__((noinline, cold, unused))
 #else
@@ -75,8 +76,8 @@
 
 #ifdef ALLOTROPE_ENABLED_
 
-/* A weakref, not a weak declaration: it leaves the strength of the program's
- * own references to dlsym in the same file as it is. */
+/* A weakref and not a weak declaration, because the latter would make the
+ * program's own references to dlsym in the same file weak, too. */
 static void *allotrope_dlsym_(void *, const char *) __attribute__((weakref("dlsym")));
 
 enum {
@@ -94,8 +95,9 @@ enum {
 
 enum { ALLOTROPE_UNKNOWN_ = 0, ALLOTROPE_ABSENT_ = 1, ALLOTROPE_PRESENT_ = 2 };
 
-/* Looks every function up, so that no look-up falls into a window. Several
- * threads may do it at once: they find the same. */
+/* Looks up all functions at once, so that no look-up happens in a window.
+ * Several threads may do this at the same time, because all find the same
+ * addresses. */
 ALLOTROPE_COLD_ int allotrope_find_(void **functions, int *state)
 {
     static const char *const names[ALLOTROPE_FUNCTIONS_] = {
@@ -123,7 +125,7 @@ ALLOTROPE_COLD_ int allotrope_find_(void **functions, int *state)
     return found;
 }
 
-/* The address of one of the recorder's functions; null without it. */
+/* The address of a function of the recorder; null without the recorder. */
 ALLOTROPE_INLINE_ void *allotrope_function_(int index)
 {
     static void *functions[ALLOTROPE_FUNCTIONS_];
@@ -138,7 +140,7 @@ ALLOTROPE_INLINE_ void *allotrope_function_(int index)
     return __atomic_load_n(&functions[index], __ATOMIC_RELAXED);
 }
 
-/* Calls one of the recorder's functions, or goes on. */
+/* Calls a function of the recorder, if there is one. */
 #define ALLOTROPE_CALL_(index, type, arguments)                \
     do {                                                       \
         void *function_ = allotrope_function_(index);          \
@@ -146,7 +148,7 @@ ALLOTROPE_INLINE_ void *allotrope_function_(int index)
             ALLOTROPE_FUNCTION_(type, function_) arguments;    \
         }                                                      \
     } while (0)
-/* Gives its result, or goes on. */
+/* Returns the result of a function of the recorder, if there is one. */
 #define ALLOTROPE_RETURN_(index, type, arguments)                  \
     do {                                                           \
         void *function_ = allotrope_function_(index);              \
@@ -168,18 +170,20 @@ ALLOTROPE_INLINE_ void *allotrope_function_(int index)
 
 /* ---- What is recorded --------------------------------------------------- */
 
-/* Whether what this thread does is being recorded and counts in windows: one of
- * ALLOTROPE_NOT_RECORDING, ALLOTROPE_RECORDS_STACKS, ALLOTROPE_RECORDS_COUNTS. */
+/* Whether and how the events of this thread are recorded:
+ * ALLOTROPE_NOT_RECORDING (also if the thread has opted out of windows),
+ * ALLOTROPE_RECORDS_STACKS or ALLOTROPE_RECORDS_COUNTS. */
 ALLOTROPE_INLINE_ uint32_t allotrope_recording(void)
 {
     ALLOTROPE_RETURN_(ALLOTROPE_RECORDING_, uint32_t (*)(void), ());
     return ALLOTROPE_NOT_RECORDING;
 }
 
-/* Opens a window, a named span of the program, and gives its number for the
- * closing; 0 if it is not recorded. The name is UTF-8, of which up to 255 bytes
- * are kept. `iterations`: how often the window does what it measures; 0 if that
- * has no meaning. Windows may nest and overlap. */
+/* Opens a window, a named span of the program. Returns its number for
+ * allotrope_window_close, or 0 if it is not recorded. The name is UTF-8; the
+ * recorder truncates it to 255 bytes. `iterations` is how often the program
+ * repeats the measured work in the window; 0 if that has no meaning. `flags`
+ * are those above. Windows may nest and overlap. */
 ALLOTROPE_INLINE_ uint64_t allotrope_window_open(const char *name, size_t name_length,
                                                  uint64_t iterations, uint32_t flags)
 {
@@ -190,23 +194,23 @@ ALLOTROPE_INLINE_ uint64_t allotrope_window_open(const char *name, size_t name_l
     return 0;
 }
 
-/* The same with a name that ends in a zero. */
+/* Like allotrope_window_open, with a null-terminated name. */
 ALLOTROPE_INLINE_ uint64_t allotrope_open(const char *name, uint64_t iterations, uint32_t flags)
 {
     return allotrope_window_open(name, strlen(name), iterations, flags);
 }
 
-/* Closes it. Of the flags only ALLOTROPE_WAIT_FOR_QUIET counts. Of window 0,
- * and of one that was closed, nothing happens. */
+/* Closes a window. The only flag is ALLOTROPE_WAIT_FOR_QUIET. Ignores window 0
+ * and closed windows. */
 ALLOTROPE_INLINE_ void allotrope_window_close(uint64_t window, uint32_t flags)
 {
     (void)window, (void)flags;
     ALLOTROPE_CALL_(ALLOTROPE_WINDOW_CLOSE_, void (*)(uint64_t, uint32_t), (window, flags));
 }
 
-/* Waits until no other thread of this process has allocated or freed anything
- * for `quiet_milliseconds`, or until the time is out. 1: it is quiet (without
- * the recorder: at once); 0: the time is out. */
+/* Waits until no other thread of this process has allocated or freed memory
+ * for `quiet_milliseconds`, and returns 1; returns 0 if that does not happen
+ * within `timeout_milliseconds`. Without the recorder it returns 1 at once. */
 ALLOTROPE_INLINE_ uint32_t allotrope_quiet(uint32_t quiet_milliseconds,
                                            uint32_t timeout_milliseconds)
 {
@@ -216,8 +220,8 @@ ALLOTROPE_INLINE_ uint32_t allotrope_quiet(uint32_t quiet_milliseconds,
     return 1;
 }
 
-/* With 1: what this thread does from here on belongs to no window, though it is
- * recorded. With 0: it does again. Calls nest. */
+/* After a call with 1, the events of this thread are recorded, but belong to no
+ * window. A call with 0 ends that. Calls nest. */
 ALLOTROPE_INLINE_ void allotrope_opt_out(uint32_t on)
 {
     (void)on;
@@ -226,14 +230,15 @@ ALLOTROPE_INLINE_ void allotrope_opt_out(uint32_t on)
 
 /* ---- Blocks of a pool --------------------------------------------------- */
 
-/* A pool (an arena, a slab, an allocator under names of its own) hands out
- * blocks that the recorder can not see; these calls report them. They are
- * recorded beside the memory from which they are carved: a block of a pool
- * that the pool took from malloc is in both. Report one level of a pool only;
- * blocks within reported blocks would share addresses.
+/* These functions report the blocks of a pool (an arena, a slab, an allocator
+ * with function names of its own), whose calls the recorder cannot intercept.
+ * The recording contains them in addition to the memory from which the pool
+ * takes them: malloc's block and the pool's blocks inside of it. Do not report
+ * blocks inside of other reported blocks: their addresses would collide.
  *
- * Report a block after the pool handed it out, and before the pool takes it
- * back. `alignment` is what was asked for; 0 or 1 if nothing was. */
+ * Report an allocation after the pool has returned the block, and a
+ * deallocation before the pool frees it. `alignment` is the requested one; 0
+ * or 1 if none was requested. */
 ALLOTROPE_INLINE_ void allotrope_pool_allocation(const void *block, size_t size, size_t alignment)
 {
     (void)block, (void)size, (void)alignment;
@@ -241,15 +246,16 @@ ALLOTROPE_INLINE_ void allotrope_pool_allocation(const void *block, size_t size,
                     (block, size, alignment));
 }
 
-/* The pool is about to take the block back. Of a null pointer nothing happens. */
+/* Reports that the pool is about to free the block. Ignores null pointers. */
 ALLOTROPE_INLINE_ void allotrope_pool_deallocation(const void *block)
 {
     (void)block;
     ALLOTROPE_CALL_(ALLOTROPE_POOL_DEALLOCATION_, void (*)(const void *), (block));
 }
 
-/* The pool is about to resize the block; gives what the end of it must be told,
- * on the same thread. Of a null pointer it is an allocation. */
+/* Reports that the pool is about to resize the block. Returns a token for
+ * allotrope_pool_reallocation_end, which the same thread must call. With a null
+ * pointer it is an allocation. */
 ALLOTROPE_INLINE_ uint64_t allotrope_pool_reallocation_start(const void *block)
 {
     (void)block;
@@ -257,7 +263,8 @@ ALLOTROPE_INLINE_ uint64_t allotrope_pool_reallocation_start(const void *block)
     return 0;
 }
 
-/* It has resized it, or (a null pointer) failed to: the block is as it was. */
+/* Reports the resized block, or a null pointer if resizing failed and the old
+ * block is unchanged. */
 ALLOTROPE_INLINE_ void allotrope_pool_reallocation_end(uint64_t token, const void *block_or_null,
                                                        size_t size)
 {
@@ -268,8 +275,8 @@ ALLOTROPE_INLINE_ void allotrope_pool_reallocation_end(uint64_t token, const voi
 
 /* ---- Measuring ---------------------------------------------------------- */
 
-/* A decimal number from the environment, at most `most`; anything else there
- * counts as not set. */
+/* The decimal number in an environment variable, or `otherwise` if the variable
+ * is not set or contains anything else than a number of 32 bits. */
 ALLOTROPE_COLD_ uint32_t allotrope_setting_(const char *name, uint32_t otherwise)
 {
     const char *text = getenv(name);
@@ -289,7 +296,7 @@ ALLOTROPE_COLD_ uint32_t allotrope_setting_(const char *name, uint32_t otherwise
     return ALLOTROPE_CAST_(uint32_t, number);
 }
 
-/* How a measurement is made, after the environment had its say. */
+/* The settings of a measurement: arguments and environment variables. */
 typedef struct allotrope_protocol_ {
     uint32_t warmup;
     uint32_t runs;
@@ -311,11 +318,12 @@ ALLOTROPE_COLD_ allotrope_protocol_ allotrope_protocol_of_(uint32_t warmup, uint
 }
 
 /* Calls `function(context)` `warmup` times outside of any window, then `runs`
- * times (at least once), each in a window of this name that opens when the
- * other threads are quiet. The function does its `iterations` itself. The
- * environment, in which `allotrope test` puts its configuration, wins over the
- * arguments: ALLOTROPE_WARMUP, ALLOTROPE_RUNS; ALLOTROPE_WINDOW_FLAGS adds
- * flags. Without the recorder the calls are the same. */
+ * times (at least once), each in a window with this name that opens when the
+ * other threads are quiet. `iterations` is how often the function repeats the
+ * measured work. The environment variables ALLOTROPE_WARMUP and ALLOTROPE_RUNS,
+ * which `allotrope test` sets, take precedence over the arguments, and
+ * ALLOTROPE_WINDOW_FLAGS adds flags. Without the recorder it makes the same
+ * calls. */
 ALLOTROPE_INLINE_ void allotrope_measure(const char *name, uint32_t warmup, uint32_t runs,
                                          uint64_t iterations, void (*function)(void *),
                                          void *context)
@@ -355,7 +363,7 @@ public:
     window &operator=(window &&) = delete;
     ~window() { close(); }
 
-    /* Closes it now. */
+    /* Closes the window before the end of the scope. */
     void close() noexcept
     {
         if (number_ != 0) {
@@ -369,7 +377,7 @@ private:
     uint32_t close_flags_;
 };
 
-/* While it lives, what its thread does belongs to no window. */
+/* During its lifetime, the events of its thread belong to no window. */
 class opted_out {
 public:
     opted_out() { allotrope_opt_out(1); }
@@ -379,7 +387,7 @@ public:
 };
 
 /* Calls the function once, in a window that opens when the other threads are
- * quiet, and gives its result. */
+ * quiet, and returns its result. */
 template <typename Function>
 auto measure(const char *name, uint64_t iterations, Function &&function) -> decltype(function())
 {
@@ -388,7 +396,7 @@ auto measure(const char *name, uint64_t iterations, Function &&function) -> decl
     return function();
 }
 
-/* As allotrope_measure, for anything that can be called without arguments. */
+/* Like allotrope_measure, for anything that can be called without arguments. */
 template <typename Function>
 void measure(const char *name, uint32_t warmup, uint32_t runs, uint64_t iterations,
              Function &&function)

@@ -1,7 +1,8 @@
-//! The recorder's functions, found with `dlsym` at the first use: they are in
-//! the process if it was started under Allotrope, and nowhere else.
+//! Calls of the functions that the recorder exports (`docs/client-abi.md`). They exist
+//! only in a process that was started under Allotrope. `dlsym` looks them up at the first
+//! call.
 //!
-//! Nothing here allocates or takes a lock: an allocator calls it.
+//! Nothing here allocates or takes a lock, because an allocator calls it.
 
 pub(crate) mod recorded;
 
@@ -13,7 +14,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// A function of the recorder, in the order of [`NAMES`].
+/// The functions of the recorder; each is an index into [`NAMES`].
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Function {
@@ -60,7 +61,7 @@ static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
 static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 
-/// The function's address, if there is a recorder and it has this function.
+/// The address of the function, if the process has a recorder with this function.
 #[inline(always)]
 fn address(function: Function) -> Option<*mut c_void> {
     let mut state = STATE.load(Acquire);
@@ -74,7 +75,8 @@ fn address(function: Function) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Looks all of them up. Several threads may do so at once: they find the same.
+/// Looks up all functions. Several threads may do this at the same time, because all find
+/// the same addresses.
 #[cold]
 fn find() -> u8 {
     let mut state = ABSENT;
@@ -88,8 +90,8 @@ fn find() -> u8 {
     state
 }
 
-/// The recorder is a library for glibc's loader. A program that is linked
-/// statically has no loader.
+/// Looks up one function. The recorder is a shared library, which glibc's dynamic loader
+/// loads. Statically linked programs have no dynamic loader.
 #[cfg(all(
     target_os = "linux",
     target_env = "gnu",
@@ -112,13 +114,14 @@ fn look_up(_: &CStr) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Calls one of the recorder's functions; gives `$absent` without it.
+/// Calls a function of the recorder. Returns `$absent` if there is no recorder.
 macro_rules! call {
     ($function:ident as $type:ty, ($($argument:expr),*), $absent:expr) => {
         match address(Function::$function) {
-            // SAFETY: the recorder's function of this name has this type
-            // (docs/client-abi.md); it reads no memory but a name's bytes, and
-            // treats blocks as numbers.
+            // SAFETY: `address` is the recorder's function with this name, and its
+            // type is that in docs/client-abi.md. It reads no memory except the bytes
+            // of a window's name, which are a borrowed string, and it never
+            // dereferences the address of a block.
             Some(address) => unsafe {
                 transmute::<*mut c_void, $type>(address)($($argument),*)
             },

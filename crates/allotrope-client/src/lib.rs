@@ -1,8 +1,9 @@
-//! What a Rust program tells Allotrope, the heap profiler, about itself:
-//! *windows*, in which its allocations are counted exactly, and *blocks* that
-//! the recorder can not see ([`Recorded`], [`pool`]). It does nothing unless the
-//! program runs under `allotrope record` or `allotrope test`, except that what
-//! is to be measured is still called.
+//! The interface of Allotrope, the heap profiler, for recorded Rust programs: they open
+//! *windows*, named spans whose allocations are counted exactly, and report *blocks*
+//! that the recorder cannot intercept ([`Recorded`], [`pool`]).
+//!
+//! Unless the program runs under `allotrope record` or `allotrope test`, all functions
+//! do nothing, except that [`measure`] and [`measure_with`] call their closure.
 //!
 //! ```
 //! extern crate allotrope_client as allotrope; // or rename it in Cargo.toml
@@ -12,12 +13,12 @@
 //! # assert_eq!(bytes, 1000);
 //! ```
 //!
-//! Not suitable for finding out what was counted: `allotrope` shows that, after
-//! the program has ended. Other systems than Linux with glibc, and programs
-//! with `crt-static`, compile and are never recorded.
+//! The program cannot read its figures: `allotrope` shows them after the program has
+//! ended. On systems other than Linux with glibc, and with `crt-static`, programs compile
+//! and are never recorded.
 #![deny(unsafe_code)]
 
-// The recorder's functions, and what must be unsafe by its definition.
+// Calls of the recorder's functions, and implementations of unsafe traits.
 #[allow(unsafe_code)]
 mod ffi;
 mod measure;
@@ -33,16 +34,16 @@ pub use window::{Window, WindowOptions, opt_out, quiet};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Recording {
-    /// Nothing is recorded.
+    /// Not recorded.
     No,
     /// Every event, each allocation with its stack.
     Stacks,
-    /// Events are counted, without stacks.
+    /// Only the number of events, without stacks.
     Counts,
 }
 
-/// Whether what this thread does is being recorded and counts in windows, and
-/// how.
+/// Whether and how the events of this thread are recorded. [`Recording::No`] also if
+/// the thread has opted out of windows ([`opt_out`]).
 pub fn recording() -> Recording {
     match ffi::recording() {
         1 => Recording::Stacks,

@@ -1,11 +1,11 @@
-//! Calling what is to be measured, in windows.
+//! Measures a closure: calls it in windows.
 
 use crate::setting::setting;
 use crate::window::{WAIT_FOR_QUIET, Window, WindowOptions};
 
-/// Calls the closure once, in a window of this name, and gives its result. The
-/// window opens when the other threads are quiet; the closure does its
-/// `iterations` itself.
+/// Calls the closure once, in a window with this name, and returns its result. The window
+/// opens when the other threads are quiet. `iterations` is how often the closure repeats
+/// the measured work.
 ///
 /// ```
 /// # fn encode(_: u64) -> usize { 1 }
@@ -17,8 +17,8 @@ pub fn measure<R>(name: &str, iterations: u64, closure: impl FnOnce() -> R) -> R
     closure()
 }
 
-/// Calls the closure as the [`Protocol`] says, each run in a window, and gives
-/// the last run's result; earlier results are dropped outside of the windows.
+/// Calls the closure according to the [`Protocol`], each run in a window, and returns the
+/// result of the last run. Drops earlier results outside of the windows.
 ///
 /// ```
 /// use allotrope_client::{Protocol, measure_with};
@@ -45,7 +45,7 @@ pub fn measure_with<R>(protocol: Protocol<'_>, mut closure: impl FnMut() -> R) -
     run()
 }
 
-/// The window that every measurement makes.
+/// Adds the flags that every measurement uses.
 fn with_settings(mut options: WindowOptions<'_>) -> WindowOptions<'_> {
     let more = setting("ALLOTROPE_WINDOW_FLAGS").unwrap_or(0);
     options.flags |= more | WAIT_FOR_QUIET;
@@ -53,9 +53,8 @@ fn with_settings(mut options: WindowOptions<'_>) -> WindowOptions<'_> {
     options
 }
 
-/// How often [`measure_with`] calls its closure. The environment, in which
-/// `allotrope test` puts its configuration, wins: `ALLOTROPE_WARMUP`,
-/// `ALLOTROPE_RUNS`.
+/// How often [`measure_with`] calls its closure. The environment variables
+/// `ALLOTROPE_WARMUP` and `ALLOTROPE_RUNS`, which `allotrope test` sets, take precedence.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol<'a> {
     name: &'a str,
@@ -65,8 +64,8 @@ pub struct Protocol<'a> {
 }
 
 impl<'a> Protocol<'a> {
-    /// One run, no warm-up. `name` is the window's; the closure does its
-    /// `iterations` itself.
+    /// One run, no warm-up. `name` is that of the windows. `iterations` is how often the
+    /// closure repeats the measured work.
     pub const fn new(name: &'a str, iterations: u64) -> Self {
         Self {
             name,
@@ -76,14 +75,14 @@ impl<'a> Protocol<'a> {
         }
     }
 
-    /// Calls before the first run, outside of any window.
+    /// Sets the number of calls before the first run, outside of any window.
     #[must_use]
     pub const fn warm_up(mut self, calls: u32) -> Self {
         self.warm_up = calls;
         self
     }
 
-    /// Runs, at least one.
+    /// Sets the number of runs, at least one.
     #[must_use]
     pub const fn runs(mut self, runs: u32) -> Self {
         self.runs = runs;
@@ -97,7 +96,7 @@ mod tests {
 
     // No other test of this crate sets these variables.
     #[test]
-    fn the_closure_is_called_as_the_protocol_says() {
+    fn the_closure_is_called_according_to_the_protocol() {
         let mut calls = 0;
         let last = measure_with(Protocol::new("calls", 1).warm_up(2).runs(3), || {
             calls += 1;
@@ -105,7 +104,7 @@ mod tests {
         });
         assert_eq!((calls, last), (5, 5));
         assert_eq!(measure_with(Protocol::new("none", 1).runs(0), || 4), 4);
-        let moved = String::from("moved in, given back");
-        assert_eq!(measure("once", 1, || moved), "moved in, given back");
+        let moved = String::from("moved in and returned");
+        assert_eq!(measure("once", 1, || moved), "moved in and returned");
     }
 }

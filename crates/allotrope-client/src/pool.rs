@@ -1,25 +1,26 @@
-//! Blocks of a pool (an arena, a slab): the recorder can not see them, and
-//! these functions report them. They are recorded beside the memory from which
-//! they are carved. Report one level of a pool only.
+//! Reports the blocks of a pool (arena, slab), whose calls the recorder cannot intercept.
+//! The recording contains them in addition to the memory from which the pool takes them.
+//! Do not report blocks inside of other reported blocks.
 
 use std::alloc::Layout;
 
 use crate::ffi;
 
-/// The pool has handed out a block. Of a null pointer nothing happens.
+/// Reports that the pool has returned a block. Ignores null pointers.
 #[inline(always)]
 pub fn allocated<T: ?Sized>(block: *const T, layout: Layout) {
     ffi::pool_allocation(block.cast(), layout.size(), layout.align());
 }
 
-/// The pool is about to take the block back. Of a null pointer nothing happens.
+/// Reports that the pool is about to free a block. Ignores null pointers.
 #[inline(always)]
 pub fn deallocating<T: ?Sized>(block: *const T) {
     ffi::pool_deallocation(block.cast());
 }
 
-/// Resizes a block to `size` bytes with the closure and gives what it gives:
-/// the block where it is now, or null if that failed and it is as it was.
+/// Resizes a block to `size` bytes by calling the closure, and reports that. The closure
+/// returns the resized block, or null if resizing failed and the block is unchanged.
+/// Returns the closure's result.
 #[inline(always)]
 pub fn reallocate<T>(block: *const T, size: usize, resize: impl FnOnce() -> *mut T) -> *mut T {
     let token = ffi::pool_reallocation_start(block.cast());

@@ -1,12 +1,11 @@
-//! What the environment says about a measurement; `allotrope test` puts its
-//! configuration there.
+//! Settings of a measurement in environment variables, which `allotrope test` sets.
 
-/// The number in a variable, if it is one.
+/// The number in an environment variable, if the variable contains one.
 pub(crate) fn setting(name: &str) -> Option<u32> {
     number(std::env::var_os(name)?.to_str()?)
 }
 
-/// A decimal number and nothing else, as `allotrope.h` reads it.
+/// Parses a decimal number of 32 bits, in the same way as `allotrope.h`.
 fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?

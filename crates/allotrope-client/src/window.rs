@@ -1,5 +1,4 @@
-//! Windows: named spans of the program, of which Allotrope counts what was
-//! allocated in them.
+//! Windows: named spans of the program whose allocations Allotrope counts.
 
 use std::time::Duration;
 
@@ -9,8 +8,8 @@ pub(crate) const THIS_THREAD: u32 = 1;
 pub(crate) const WAIT_FOR_QUIET: u32 = 2;
 pub(crate) const COMPARE_DESCRIPTORS: u32 = 4;
 
-/// A window of the recording, open until it is dropped. Windows may nest and
-/// overlap. Without the recorder it is nothing.
+/// An open window of the recording. Dropping it closes the window. Windows may nest and
+/// overlap. Without the recorder it has no effect.
 ///
 /// ```
 /// # fn encode() {}
@@ -28,14 +27,14 @@ pub struct Window {
 }
 
 impl Window {
-    /// Opens a window over all threads. Of the name 255 bytes are kept;
-    /// `iterations` is how often the window does what it measures, 0 if that
-    /// has no meaning.
+    /// Opens a window that counts all threads. The recorder truncates the name to 255
+    /// bytes. `iterations` is how often the program repeats the measured work in the
+    /// window; 0 if that has no meaning.
     pub fn open(name: &str, iterations: u64) -> Self {
         Self::options(name).iterations(iterations).open()
     }
 
-    /// A window that is yet to be opened, with more to choose.
+    /// Returns options with which to open a window.
     pub fn options(name: &str) -> WindowOptions<'_> {
         WindowOptions {
             name,
@@ -52,9 +51,9 @@ impl Drop for Window {
     }
 }
 
-/// What can be chosen about a [`Window`].
+/// Options of a [`Window`] that is not open yet.
 #[derive(Debug, Clone, Copy)]
-#[must_use = "nothing is opened before `open`"]
+#[must_use = "only `open` opens the window"]
 pub struct WindowOptions<'a> {
     name: &'a str,
     iterations: u64,
@@ -63,33 +62,33 @@ pub struct WindowOptions<'a> {
 }
 
 impl WindowOptions<'_> {
-    /// How often the window does what it measures.
+    /// Sets how often the program repeats the measured work in the window.
     pub fn iterations(mut self, iterations: u64) -> Self {
         self.iterations = iterations;
         self
     }
 
-    /// Only what this thread does is in it.
+    /// Counts only this thread.
     pub fn this_thread(mut self) -> Self {
         self.flags |= THIS_THREAD;
         self
     }
 
-    /// Waits until the other threads are quiet before it opens, and before it
-    /// closes.
+    /// Waits until the other threads are quiet before opening and before closing the
+    /// window.
     pub fn wait_for_quiet(mut self) -> Self {
         self.flags |= WAIT_FOR_QUIET;
         self.close_flags |= WAIT_FOR_QUIET;
         self
     }
 
-    /// Compares the open file descriptors at its ends.
+    /// Compares the open file descriptors at the opening and the closing.
     pub fn compare_descriptors(mut self) -> Self {
         self.flags |= COMPARE_DESCRIPTORS;
         self
     }
 
-    /// Opens it.
+    /// Opens the window.
     pub fn open(self) -> Window {
         Window {
             number: ffi::window_open(self.name, self.iterations, self.flags),
@@ -98,8 +97,8 @@ impl WindowOptions<'_> {
     }
 }
 
-/// Calls the closure and gives its result; what this thread allocates and frees
-/// meanwhile belongs to no window, though it is recorded.
+/// Calls the closure and returns its result. The events of this thread in the meantime
+/// are recorded, but belong to no window.
 pub fn opt_out<R>(closure: impl FnOnce() -> R) -> R {
     struct Guard;
     impl Drop for Guard {
@@ -112,10 +111,10 @@ pub fn opt_out<R>(closure: impl FnOnce() -> R) -> R {
     closure()
 }
 
-/// Waits until no other thread of this process has allocated or freed anything
-/// for `quiet`, or until the time is out (`false`). Without the recorder it is
-/// quiet at once. Times are whole milliseconds, rounded up.
-#[must_use = "it may not have become quiet in time"]
+/// Waits until no other thread of this process has allocated or freed memory for the
+/// duration `quiet`. Returns `false` if that does not happen within `timeout`. Rounds
+/// times up to whole milliseconds. Without the recorder it returns `true` at once.
+#[must_use = "the wait may have timed out"]
 pub fn quiet(quiet: Duration, timeout: Duration) -> bool {
     ffi::quiet(milliseconds(quiet), milliseconds(timeout))
 }
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_recorder_everything_is_quiet_and_called() {
+    fn without_the_recorder_waits_end_at_once_and_closures_are_called() {
         assert!(quiet(Duration::from_secs(3600), Duration::from_secs(3600)));
         assert_eq!(opt_out(|| 7), 7);
         assert_eq!(crate::recording(), crate::Recording::No);

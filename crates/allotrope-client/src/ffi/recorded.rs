@@ -1,5 +1,5 @@
-//! A global allocator whose blocks the recorder learns of from this wrapper,
-//! because it can not see the calls: they do not leave the program.
+//! A wrapper around a global allocator that reports its blocks to the recorder. The
+//! recorder cannot intercept calls within the program.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::any::TypeId;
@@ -9,15 +9,16 @@ use std::alloc::System;
 
 use super::{Function, address};
 
-/// Alignment that every block of `malloc` has: not worth telling.
+/// Alignment of every block of `malloc`. Requests of at most this alignment are reported
+/// as requests without alignment.
 const USUAL_ALIGNMENT: usize = 16;
 
-/// Wraps the program's global allocator so that Allotrope sees its blocks.
+/// Wraps the program's global allocator so that Allotrope records its blocks.
 ///
-/// Allotrope stands before `malloc` and its relatives. An allocator that is
-/// linked into the program, as mimalloc's and jemalloc's crates are, is called
-/// past it; this wrapper reports what such an allocator hands out and takes
-/// back. Without the recorder a call costs a load and a comparison more.
+/// Allotrope intercepts `malloc` and related functions. It cannot intercept calls of an
+/// allocator that is linked into the program, as the crates of mimalloc and jemalloc
+/// are. This wrapper reports the blocks of such an allocator. Without the recorder it
+/// adds a load and a comparison to each call.
 ///
 /// ```
 /// # use std::alloc::System as MiMalloc;
@@ -27,12 +28,11 @@ const USUAL_ALIGNMENT: usize = 16;
 /// static GLOBAL: Recorded<MiMalloc> = Recorded::new(MiMalloc);
 /// ```
 ///
-/// Nothing is counted twice. Around [`System`] the wrapper does nothing at all:
-/// its blocks come from `malloc`, where they are seen, and the recording is the
-/// same with the wrapper as without. Around any other allocator each call is one
-/// allocation, reallocation or deallocation; what the allocator calls meanwhile
-/// on the same thread, be it `malloc`, `System` or this wrapper, is part of
-/// that call and not recorded again.
+/// No block is counted twice. Around [`System`] the wrapper does nothing, because the
+/// recorder intercepts the `malloc` that `System` calls. Around any other allocator each
+/// call is one allocation, reallocation or deallocation. Calls that the allocator makes
+/// on the same thread in the meantime, of `malloc`, `System` or this wrapper, are part of
+/// that call and are not recorded again.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recorded<A>(A);
 
@@ -42,28 +42,29 @@ impl<A> Recorded<A> {
         Self(allocator)
     }
 
-    /// The allocator.
+    /// The wrapped allocator.
     pub const fn get(&self) -> &A {
         &self.0
     }
 }
 
-/// Whether calls of this allocator are reported: it is one that the recorder
-/// can not see, and there is a recorder.
+/// Whether calls of this allocator are reported: the recorder cannot intercept them, and
+/// the process has a recorder.
 #[inline(always)]
 fn is_reported<A: 'static>() -> bool {
     TypeId::of::<A>() != TypeId::of::<System>() && address(Function::AllocatorEnter).is_some()
 }
 
-/// Calls one of the recorder's functions. No function of its own: a recorded
-/// stack begins in the frame that calls, and reports know the functions below,
+/// Calls a function of the recorder. A macro and no function, because a recorded stack
+/// begins in the frame that calls the recorder. Reports recognise the functions below,
 /// which are never inlined, by their names.
 macro_rules! report {
     ($function:ident as $type:ty, ($($argument:expr),*), $absent:expr) => {
         match address(Function::$function) {
-            // SAFETY: the recorder's function of this name has this type
-            // (docs/client-abi.md). It treats blocks as numbers; a token is what
-            // it gave this thread before.
+            // SAFETY: `address` is the recorder's function with this name, and its
+            // type is that in docs/client-abi.md. It never dereferences the address
+            // of a block. A token is the one that the recorder returned to this
+            // thread for the same call.
             Some(address) => unsafe {
                 transmute::<*mut c_void, $type>(address)($($argument),*)
             },
@@ -72,7 +73,7 @@ macro_rules! report {
     };
 }
 
-/// A call that allocates, between its two reports.
+/// Makes a call that allocates, between its two reports.
 macro_rules! report_allocation {
     ($layout:expr, $call:expr) => {{
         let token = report!(AllocatorEnter as unsafe extern "C" fn() -> u64, (), 0);
@@ -90,18 +91,18 @@ macro_rules! report_allocation {
     }};
 }
 
-/// The calls that are reported. `allotrope` knows by these functions' symbols
-/// that a program reports its allocator's blocks.
+/// Reported calls of the allocator. `allotrope` finds the symbols of these functions in
+/// programs that report the blocks of their allocator.
 impl<A: GlobalAlloc + 'static> Recorded<A> {
     #[inline(never)]
     unsafe fn alloc_reported(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is the allocator's.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc`.
         report_allocation!(layout, unsafe { self.0.alloc(layout) })
     }
 
     #[inline(never)]
     unsafe fn alloc_zeroed_reported(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::alloc_zeroed`.
         report_allocation!(layout, unsafe { self.0.alloc_zeroed(layout) })
     }
 
@@ -112,7 +113,7 @@ impl<A: GlobalAlloc + 'static> Recorded<A> {
             (block),
             0
         );
-        // SAFETY: as above.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::dealloc`.
         unsafe { self.0.dealloc(block, layout) };
         report!(AllocatorLeave as unsafe extern "C" fn(u64), (token), ());
     }
@@ -124,7 +125,7 @@ impl<A: GlobalAlloc + 'static> Recorded<A> {
             (block),
             0
         );
-        // SAFETY: as above.
+        // SAFETY: the caller fulfils the contract of `GlobalAlloc::realloc`.
         let result = unsafe { self.0.realloc(block, layout, size) };
         report!(
             AllocatorReallocationEnd as unsafe extern "C" fn(u64, *mut u8, *mut u8, usize),
@@ -135,13 +136,15 @@ impl<A: GlobalAlloc + 'static> Recorded<A> {
     }
 }
 
-// Never inlined either: with line tables as the only debug information an inlined
-// frame would be called `alloc` and nothing more.
-// SAFETY: every call is passed on unchanged, and so is its result.
+// Not inlined: if line tables are the only debug information, the name of an inlined
+// frame is only `alloc`, without type and module.
+// SAFETY: each method passes its arguments to the same method of the wrapped allocator
+// and returns its result, so the contract of `GlobalAlloc` holds as it does for that
+// allocator. The reports in between do not allocate and do not unwind.
 unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
     #[inline(never)]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract is the allocator's.
+        // SAFETY: the caller fulfils the contract of this method, which is the same.
         unsafe {
             if is_reported::<A>() {
                 self.alloc_reported(layout)
@@ -153,7 +156,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
 
     #[inline(never)]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller fulfils the contract of this method, which is the same.
         unsafe {
             if is_reported::<A>() {
                 self.alloc_zeroed_reported(layout)
@@ -165,7 +168,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
 
     #[inline(never)]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the caller fulfils the contract of this method, which is the same.
         unsafe {
             if is_reported::<A>() {
                 self.dealloc_reported(block, layout);
@@ -177,7 +180,7 @@ unsafe impl<A: GlobalAlloc + 'static> GlobalAlloc for Recorded<A> {
 
     #[inline(never)]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: as above.
+        // SAFETY: the caller fulfils the contract of this method, which is the same.
         unsafe {
             if is_reported::<A>() {
                 self.realloc_reported(block, layout, size)
