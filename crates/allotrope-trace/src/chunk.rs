@@ -1,5 +1,5 @@
-//! The container format: file header, chunk header, and their limits. Payloads are
-//! the business of [`crate::records`] and [`crate::events`].
+//! The container format: file header, chunk header, and their limits.
+//! [`crate::records`] and [`crate::events`] encode and decode the payloads.
 //!
 //! ```text
 //! file  = file header (16 bytes), chunk*, closing chunk

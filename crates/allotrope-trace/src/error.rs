@@ -35,7 +35,7 @@ pub enum WriteError {
     },
     /// The record is inconsistent; a reader would reject it.
     #[error("a record cannot be written to the trace: {0}")]
-    Contradiction(&'static str),
+    Inconsistent(&'static str),
     /// The compressor failed.
     #[error("cannot compress the chunk at byte {offset}: {source}")]
     Compress {

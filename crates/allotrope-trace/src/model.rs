@@ -604,7 +604,7 @@ pub struct JitSymbols {
     pub tick: u64,
     /// Frames that `locations` refers to by index.
     pub frames: Vec<Frame>,
-    /// Run-time code addresses. A location without frames says that the code at
+    /// Run-time code addresses. A location without frames means that the code at
     /// the address was removed.
     pub locations: Vec<Location>,
 }

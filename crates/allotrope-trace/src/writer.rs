@@ -108,8 +108,8 @@ impl<W: Write> TraceWriter<W> {
             self.write_events(*image, *stream, *first_ordinal, events)?;
             return Ok(());
         }
-        if let Some(contradiction) = records::contradiction(record) {
-            return Err(WriteError::Contradiction(contradiction));
+        if let Some(inconsistency) = records::inconsistency(record) {
+            return Err(WriteError::Inconsistent(inconsistency));
         }
         for part in records::split(record) {
             self.add_record(&part)?;

@@ -147,7 +147,7 @@ fn an_inconsistent_record_is_not_written() {
         nodes: vec![node(0), node(9)],
     };
     let refused = writer.write(&own_caller);
-    assert!(matches!(refused, Err(WriteError::Contradiction(_))));
+    assert!(matches!(refused, Err(WriteError::Inconsistent(_))));
     let location = Location {
         address: 1,
         exact: false,
@@ -158,7 +158,7 @@ fn an_inconsistent_record_is_not_written() {
         ..Symbols::default()
     };
     let refused = writer.write(&Record::Symbols(missing_frame));
-    assert!(matches!(refused, Err(WriteError::Contradiction(_))));
+    assert!(matches!(refused, Err(WriteError::Inconsistent(_))));
     writer.write(&clock(1)).unwrap();
     let file = writer.finish().unwrap();
     let (records, error) = records_of(&TraceReader::new(&file[..]).unwrap());

@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use super::{contradicting_nodes, contradiction, tag};
+use super::{inconsistency, inconsistent_nodes, tag};
 use crate::model::{
     Clock, Counts, Descriptors, EntryCounts, EntryPoint, Exit, ForkPoint, Frame, ImageEnd, ImageId,
     ImageStart, JitSymbols, LeftOpen, Location, Loss, LossReason, Mapping, Module, Origin,
@@ -22,8 +22,8 @@ pub(crate) fn decode(payload: &mut Cursor<'_>) -> Result<Option<Record>, Malform
     let length = payload.length()?;
     let mut body = Cursor::new(payload.take(length)?);
     let record = fields(tag, &mut body)?;
-    match record.as_ref().and_then(contradiction) {
-        Some(contradiction) => Err(Malformed(contradiction)),
+    match record.as_ref().and_then(inconsistency) {
+        Some(inconsistency) => Err(Malformed(inconsistency)),
         None => Ok(record),
     }
 }
@@ -59,8 +59,8 @@ pub(crate) fn decode_stacks(
     }
     let length = payload.length()?;
     let head = stack_nodes(&mut Cursor::new(payload.take(length)?), into)?;
-    match contradicting_nodes(head.first, into) {
-        Some(contradiction) => Err(Malformed(contradiction)),
+    match inconsistent_nodes(head.first, into) {
+        Some(inconsistency) => Err(Malformed(inconsistency)),
         None => Ok(head.first),
     }
 }

@@ -41,16 +41,16 @@ pub(crate) mod tag {
 /// check, so that the writer never writes what the reader rejects. Users of decoded
 /// records may index frames without a check, and following the parents of a stack
 /// node always ends.
-pub(crate) fn contradiction(record: &Record) -> Option<&'static str> {
+pub(crate) fn inconsistency(record: &Record) -> Option<&'static str> {
     match record {
-        Record::Stacks { first, nodes, .. } => contradicting_nodes(*first, nodes),
+        Record::Stacks { first, nodes, .. } => inconsistent_nodes(*first, nodes),
         Record::Symbols(it) => missing_frame(&it.frames, &it.locations),
         Record::JitSymbols(it) => missing_frame(&it.frames, &it.locations),
         _ => None,
     }
 }
 
-fn contradicting_nodes(first: StackId, nodes: &[StackNode]) -> Option<&'static str> {
+fn inconsistent_nodes(first: StackId, nodes: &[StackNode]) -> Option<&'static str> {
     if first < stack_end::FIRST_NODE {
         return Some("a stack node has the id of a stack end");
     }
