@@ -111,43 +111,15 @@ impl Sums {
     pub(crate) fn address_bits(&self) -> u64 {
         self.address_bits
     }
-}
 
-/// The part of an [`EventsRef`] that the file has as the summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Summary {
-    image: ImageId,
-    stream: StreamId,
-    first_ordinal: u64,
-    counted: u32,
-    ticks: Option<(u64, u64)>,
-    last_thread: Option<u64>,
-    last_epoch: Option<u64>,
-    allocations: u32,
-    deallocations: u32,
-    reallocations_failed: u32,
-    allocated_bytes: u64,
-}
-
-impl Summary {
-    pub(crate) fn new(image: ImageId, stream: StreamId, first_ordinal: u64, sums: &Sums) -> Self {
-        Self {
-            image,
-            stream,
-            first_ordinal,
-            counted: sums.counted(),
-            ticks: sums.ticks,
-            last_thread: sums.last_thread,
-            last_epoch: sums.last_epoch,
-            allocations: sums.allocations,
-            deallocations: sums.deallocations,
-            reallocations_failed: sums.reallocations_failed,
-            allocated_bytes: sums.allocated_bytes,
-        }
-    }
-
-    /// The bytes of the summary in the file.
-    pub(crate) fn to_bytes(self) -> [u8; SUMMARY] {
+    /// The bytes of the summary of a chunk with these events. `first_ordinal` is the
+    /// number of counted events of the stream before the chunk.
+    pub(crate) fn to_summary(
+        self,
+        image: ImageId,
+        stream: StreamId,
+        first_ordinal: u64,
+    ) -> [u8; SUMMARY] {
         let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
         let flags = flag(self.ticks.is_some(), HAS_TICKS)
             | flag(self.last_thread.is_some(), HAS_THREAD)
@@ -159,10 +131,10 @@ impl Summary {
             bytes[at..at + field.len()].copy_from_slice(field);
             at += field.len();
         };
-        put(&self.image.to_le_bytes());
-        put(&self.stream.to_le_bytes());
-        put(&self.first_ordinal.to_le_bytes());
-        put(&self.counted.to_le_bytes());
+        put(&image.to_le_bytes());
+        put(&stream.to_le_bytes());
+        put(&first_ordinal.to_le_bytes());
+        put(&self.counted().to_le_bytes());
         put(&flags.to_le_bytes());
         put(&first_tick.to_le_bytes());
         put(&last_tick.to_le_bytes());
@@ -174,31 +146,6 @@ impl Summary {
         put(&self.allocated_bytes.to_le_bytes());
         bytes
     }
-
-    fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
-        let mut cursor = Cursor::new(bytes);
-        let image = cursor.u32()?;
-        let stream = cursor.u32()?;
-        let first_ordinal = cursor.u64()?;
-        let counted = cursor.u32()?;
-        let flags = cursor.u32()?;
-        let ticks = (cursor.u64()?, cursor.u64()?);
-        let last_thread = cursor.u64()?;
-        let last_epoch = cursor.u64()?;
-        Ok(Self {
-            image,
-            stream,
-            first_ordinal,
-            counted,
-            ticks: (flags & HAS_TICKS != 0).then_some(ticks),
-            last_thread: (flags & HAS_THREAD != 0).then_some(last_thread),
-            last_epoch: (flags & HAS_EPOCH != 0).then_some(last_epoch),
-            allocations: cursor.u32()?,
-            deallocations: cursor.u32()?,
-            reallocations_failed: cursor.u32()?,
-            allocated_bytes: cursor.u64()?,
-        })
-    }
 }
 
 impl EventsRef {
@@ -208,33 +155,44 @@ impl EventsRef {
         header: Header,
         summary: &[u8],
     ) -> Result<Self, Malformed> {
-        let summary = Summary::from_bytes(summary)?;
-        if summary.counted > header.items {
-            return Err(Malformed("the summary counts more events than there are"));
-        }
-        Ok(Self {
-            image: summary.image,
-            stream: summary.stream,
-            first_ordinal: summary.first_ordinal,
+        let mut cursor = Cursor::new(summary);
+        let image = cursor.u32()?;
+        let stream = cursor.u32()?;
+        let first_ordinal = cursor.u64()?;
+        let counted = cursor.u32()?;
+        let flags = cursor.u32()?;
+        let mut optional = |flag: u32| -> Result<Option<u64>, Malformed> {
+            let value = cursor.u64()?;
+            Ok((flags & flag != 0).then_some(value))
+        };
+        let events = Self {
+            image,
+            stream,
+            first_ordinal,
             events: header.items,
-            counted: summary.counted,
-            first_tick: summary.ticks.map(|(first, _)| first),
-            last_tick: summary.ticks.map(|(_, last)| last),
-            last_thread: summary.last_thread,
-            last_epoch: summary.last_epoch,
-            allocations: summary.allocations,
-            deallocations: summary.deallocations,
-            reallocations_failed: summary.reallocations_failed,
-            allocated_bytes: summary.allocated_bytes,
+            counted,
+            first_tick: optional(HAS_TICKS)?,
+            last_tick: optional(HAS_TICKS)?,
+            last_thread: optional(HAS_THREAD)?,
+            last_epoch: optional(HAS_EPOCH)?,
+            allocations: cursor.u32()?,
+            deallocations: cursor.u32()?,
+            reallocations_failed: cursor.u32()?,
+            allocated_bytes: cursor.u64()?,
             offset,
             header,
-        })
+        };
+        if counted > header.items {
+            return Err(Malformed("the summary counts more events than there are"));
+        }
+        Ok(events)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunk::{Coding, kind};
     use crate::model::EntryPoint;
 
     fn event(kind: EventKind, address: u64, size: u64) -> Event {
@@ -245,6 +203,18 @@ mod tests {
             stack: 0,
             address,
             size,
+        }
+    }
+
+    fn header(items: usize) -> Header {
+        Header {
+            kind: kind::EVENTS,
+            coding: Coding::Raw.number(),
+            summary_length: SUMMARY as u16,
+            stored: 0,
+            decoded: 0,
+            items: items as u32,
+            payload_crc: 0,
         }
     }
 
@@ -269,22 +239,26 @@ mod tests {
         ];
         let sums = sums(&events);
         assert_eq!(sums.address_bits(), 0x30);
-        let summary = Summary::new(1, 2, 30, &sums);
-        let expected = Summary {
+        let header = header(events.len());
+        let expected = EventsRef {
             image: 1,
             stream: 2,
             first_ordinal: 30,
+            events: 9,
             counted: 6,
-            ticks: Some((100, 90)),
+            first_tick: Some(100),
+            last_tick: Some(90),
             last_thread: Some(3),
             last_epoch: None,
             allocations: 2,
             deallocations: 3,
             reallocations_failed: 1,
             allocated_bytes: 57,
+            offset: 400,
+            header,
         };
-        assert_eq!(summary, expected);
-        assert_eq!(Summary::from_bytes(&summary.to_bytes()), Ok(expected));
+        let summary = sums.to_summary(1, 2, 30);
+        assert_eq!(EventsRef::from_chunk(400, header, &summary), Ok(expected));
     }
 
     #[test]
@@ -297,10 +271,11 @@ mod tests {
     fn a_later_version_may_append_fields() {
         let sums = sums(&[event(EventKind::Epoch, 5, 0)]);
         assert_eq!(sums.address_bits(), 0, "an epoch event has no address");
-        let summary = Summary::new(1, 2, 3, &sums);
-        let mut longer = summary.to_bytes().to_vec();
-        longer.extend([1, 2, 3]);
-        assert_eq!(Summary::from_bytes(&longer), Ok(summary));
-        assert!(Summary::from_bytes(&longer[..SUMMARY - 1]).is_err());
+        let mut summary = sums.to_summary(1, 2, 3).to_vec();
+        let events = EventsRef::from_chunk(4, header(1), &summary);
+        assert!(events.is_ok_and(|events| events.last_epoch == Some(5)));
+        summary.extend([1, 2, 3]);
+        assert_eq!(EventsRef::from_chunk(4, header(1), &summary), events);
+        assert!(EventsRef::from_chunk(4, header(1), &summary[..SUMMARY - 1]).is_err());
     }
 }

@@ -12,7 +12,6 @@ use crate::error::WriteError;
 use crate::events::{COLUMNS, Encoder};
 use crate::model::{Event, Events, ImageId, Record, StreamId};
 use crate::records;
-use crate::summary::Summary;
 use crate::totals::Totals;
 
 /// Compression level of zstd. On column-encoded events, level 3 saves another 1 % of
@@ -234,7 +233,7 @@ impl<W: Write> TraceWriter<W> {
         }
         let counted = u64::from(sums.counted());
         self.totals.add_events(events.len() as u64, counted);
-        let summary = Summary::new(image, stream, first_ordinal, &sums).to_bytes();
+        let summary = sums.to_summary(image, stream, first_ordinal);
         let count = events.len() as u32;
         self.write_chunk(self.coding(), kind::EVENTS, &summary, count, &frames)?;
         Ok(counted)
