@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use allotrope_shm::layout::{
-    IMAGES, LANES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, image_state, region_offset,
+    IMAGES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, RINGS, image_state, region_offset,
 };
-use allotrope_shm::words::{self, ImageWords, Word, bytes, origin};
+use allotrope_shm::wire::{self, ImageWords, WireEvent, bytes, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
@@ -28,9 +28,9 @@ struct Introduction {
     start: ImageStart,
     /// Slot of the image it was forked from.
     parent_slot: Option<usize>,
-    /// Pairs of lane and ordinal.
+    /// Pairs of ring and ordinal.
     fork_points: Vec<u64>,
-    lane: usize,
+    ring: usize,
     claim: u32,
     /// Where in the arena the introduction is.
     written_at: u64,
@@ -113,16 +113,16 @@ impl Recording {
     }
 
     fn read_introduction(&mut self, slot: usize) -> Option<Introduction> {
-        let first_lane = self.arena.images()[slot].first_lane.load(Acquire);
-        let lane = first_lane as usize;
-        if lane >= LANES || self.lanes[lane].stream.is_some() {
+        let first_ring = self.arena.images()[slot].first_ring.load(Acquire);
+        let ring = first_ring as usize;
+        if ring >= RINGS || self.rings[ring].stream.is_some() {
             return None;
         }
-        let shared = &self.arena.lanes()[lane];
+        let shared = &self.arena.rings()[ring];
         if owner_slot(shared.owner.load(Acquire)) != Some(slot) {
             return None;
         }
-        let cursor = self.lanes[lane].cursor;
+        let cursor = self.rings[ring].cursor;
         let written = shared.written.load(Acquire);
         let there = written.wrapping_sub(cursor);
         if there > RING_WORDS as u64 {
@@ -131,18 +131,18 @@ impl Recording {
         let claim = shared.claims.load(Relaxed);
         self.words.clear();
         let to = cursor.wrapping_add(there.min(MAX_EVENT_WORDS as u64));
-        let copied = self.arena.copy_words(lane, cursor, to, &mut self.words);
+        let copied = self.arena.copy_words(ring, cursor, to, &mut self.words);
         copied.ok()?;
-        let Ok((Word::Image(words), length)) = words::decode(&self.words) else {
+        let Ok((WireEvent::Image(words), length)) = wire::decode(&self.words) else {
             return None;
         };
         Some(Introduction {
             start: image_start(&words),
             parent_slot: words.parent_slot.map(|slot| slot as usize),
             fork_points: words.fork_points.to_vec(),
-            lane,
+            ring,
             claim,
-            written_at: (region_offset(lane) + RING_OFFSET) as u64 + cursor % RING_WORDS as u64 * 8,
+            written_at: (region_offset(ring) + RING_OFFSET) as u64 + cursor % RING_WORDS as u64 * 8,
             cursor: cursor.wrapping_add(length as u64),
         })
     }
@@ -185,9 +185,9 @@ impl Recording {
             image.watch = Watch::Polled;
         }
         self.slots[slot] = Slot::Image(Box::new(image));
-        self.open_stream(introduction.lane, slot, introduction.claim);
-        self.lanes[introduction.lane].cursor = introduction.cursor;
-        self.arena.release(introduction.lane, introduction.cursor);
+        self.open_stream(introduction.ring, slot, introduction.claim);
+        self.rings[introduction.ring].cursor = introduction.cursor;
+        self.arena.release(introduction.ring, introduction.cursor);
     }
 
     /// The image that had `slot` when a child of it was forked, and where the
@@ -204,11 +204,11 @@ impl Recording {
         if state == image_state::READY && matches!(self.slots[slot], Slot::Empty) {
             self.receive(slot);
         }
-        // A lane is a stream from its first event on: those before the fork
+        // A ring is a stream from its first event on: those before the fork
         // may not have been read.
-        for lane in pairs.iter().step_by(2) {
-            if *lane < LANES as u64 {
-                self.drain_lane(*lane as usize);
+        for ring in pairs.iter().step_by(2) {
+            if *ring < RINGS as u64 {
+                self.drain_ring(*ring as usize);
             }
         }
         let living = self.slots[slot].image().map(Image::ancestor);
@@ -263,8 +263,8 @@ impl Recording {
             })
             .collect();
         for slot in images {
-            for lane in self.lanes_of(slot) {
-                self.drain_lane(lane);
+            for ring in self.rings_of(slot) {
+                self.drain_ring(ring);
             }
         }
     }

@@ -20,7 +20,7 @@ pub(crate) struct Book {
     pub(crate) next_thread: ThreadId,
     /// Events that all streams together hold back.
     pub(crate) pending_events: usize,
-    /// Stack ids that found no room in a lane's table.
+    /// Stack ids that found no room in a ring's table.
     pub(crate) stacks_refused: u64,
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Image {
     /// Addresses in no module that were asked for, each with whether it is exact.
     pub(crate) runtime_addresses: FxHashSet<(u64, bool)>,
     pub(crate) windows: Windows,
-    /// The stream of each lane it claimed.
+    /// The stream of each ring it claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
     /// Status with which it said to be about to exit.
     pub(crate) exit_note: Option<i32>,
@@ -229,13 +229,13 @@ impl Ancestor {
         self.pid == pid
     }
 
-    /// The points in this image's streams that a child named as pairs of lane
-    /// and ordinal. A lane without a stream had no event yet.
+    /// The points in this image's streams that a child named as pairs of ring
+    /// and ordinal. A ring without a stream had no event yet.
     pub(crate) fn fork_points(&self, pairs: &[u64]) -> Vec<ForkPoint> {
         let point = |pair: &[u64]| {
-            let lane = u32::try_from(pair[0]).ok()?;
+            let ring = u32::try_from(pair[0]).ok()?;
             Some(ForkPoint {
-                stream: *self.streams.get(&lane)?,
+                stream: *self.streams.get(&ring)?,
                 ordinal: pair[1],
             })
         };

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use allotrope_shm::words::{MappingWords, NO_MAPPING, bytes};
+use allotrope_shm::wire::{MappingWords, NO_MAPPING, bytes};
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -116,7 +116,7 @@ pub(crate) struct ImageMappings {
     /// beyond are the numbers themselves.
     ids: Vec<MappingId>,
     /// Addresses in mappings that are not known yet: the node may come through
-    /// another lane than its mapping.
+    /// another ring than its mapping.
     early: FxHashMap<u16, Vec<FileAddress>>,
     /// Mappings beyond the recorder's numbers.
     renumbered: usize,

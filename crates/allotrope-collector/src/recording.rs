@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_shm::arena::{Arena, Settings};
-use allotrope_shm::layout::{self, IMAGES, LANES};
+use allotrope_shm::layout::{self, IMAGES, RINGS};
 use allotrope_shm::location::Location;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
@@ -16,7 +16,7 @@ use allotrope_trace::model::{self, Exit, Record};
 use crate::arena_server::{ArenaServer, Descriptors};
 use crate::book::Book;
 use crate::clock;
-use crate::drain::LaneReader;
+use crate::drain::RingReader;
 use crate::error::CollectorError;
 use crate::family::{Family, Process};
 use crate::image::{Ancestors, Image};
@@ -74,7 +74,7 @@ pub(crate) struct Recording {
     pub(crate) book: Book,
     pub(crate) watcher: Watcher,
     pub(crate) slots: Vec<Slot>,
-    pub(crate) lanes: Vec<LaneReader>,
+    pub(crate) rings: Vec<RingReader>,
     pub(crate) words: Vec<u64>,
     pub(crate) ancestors: Ancestors,
     pub(crate) family: Family,
@@ -269,7 +269,7 @@ impl Recording {
             book: Book::new(trace),
             watcher: Watcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
-            lanes: (0..LANES).map(|_| LaneReader::default()).collect(),
+            rings: (0..RINGS).map(|_| RingReader::default()).collect(),
             words: Vec::new(),
             ancestors: Ancestors::default(),
             family: Family::new(
@@ -331,7 +331,7 @@ impl Recording {
     ///
     /// The launcher is heard before arrivals are looked for, so that an image of
     /// a process that the launcher has seen end is not missed; ends are noticed
-    /// before lanes are drained, so that what is then drained is all.
+    /// before rings are drained, so that what is then drained is all.
     fn round(&mut self) -> u64 {
         self.now = Instant::now();
         self.hear_front();
@@ -365,7 +365,7 @@ impl Recording {
         drained.max(u64::from(arrived))
     }
 
-    /// Takes note of what recorders say of processes without lanes.
+    /// Takes note of what recorders say of processes without rings.
     pub(crate) fn hear_remarks(&mut self) {
         let mut heard = Vec::new();
         self.arena

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_shm::words::{WindowWords, bytes, window_flag};
+use allotrope_shm::wire::{WindowWords, bytes, window_flag};
 use allotrope_trace::model::{ImageId, Quiet, ThreadId, Window, WindowEnd};
 
 use crate::descriptors::OpenDescriptors;

@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use allotrope_shm::words::kind;
+use allotrope_shm::wire::kind;
 
 use crate::thread::Thread;
 use crate::{capture, counts, events};

@@ -9,9 +9,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, compiler_fence, fence};
 
 use allotrope_shm::layout::{
-    self, COUNTED_ENTRIES, Lane, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS,
+    self, COUNTED_ENTRIES, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS, RingHeader,
 };
-use allotrope_shm::words::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
+use allotrope_shm::wire::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
 
 use crate::arch::{self, switches};
 use crate::arena;
@@ -30,7 +30,7 @@ const ANCHOR_WORDS: u64 = 128;
 /// with each event, and what it does can be ordered against other threads
 /// exactly; to a busy one a reading costs more than an event and comes seldom.
 const ANCHOR_TICKS: u64 = 4000;
-/// The same in an image that has only one lane. The times order nothing then;
+/// The same in an image that has only one ring. The times order nothing then;
 /// they say when something was, and the events between two are spread evenly.
 const LONE_ANCHOR_WORDS: u64 = 1024;
 /// See there: 25 microseconds.
@@ -51,7 +51,7 @@ pub unsafe fn put(thread: *mut Thread, index: usize, word: u64) {
     // overflow's size.
     unsafe {
         let at = ((*thread).position & MASK) as usize + index;
-        (*thread).ring.add(at).write_volatile(word);
+        (*thread).slots.add(at).write_volatile(word);
     }
 }
 
@@ -74,7 +74,7 @@ pub unsafe fn publish(thread: *mut Thread, length: usize) {
         (*thread).position = position;
         Thread::written(thread).store(position, Release);
         let ahead = ((position + PREFETCHED_WORDS) & MASK) as usize;
-        arch::prefetch_for_writing((*thread).ring.add(ahead));
+        arch::prefetch_for_writing((*thread).slots.add(ahead));
     }
 }
 
@@ -84,7 +84,7 @@ pub unsafe fn publish(thread: *mut Thread, length: usize) {
 unsafe fn write_counted<const LENGTH: usize>(thread: *mut Thread, words: [u64; LENGTH]) {
     // SAFETY: the thread's own state; the caller made sure of the space.
     unsafe {
-        let (position, ring) = ((*thread).position, (*thread).ring);
+        let (position, ring) = ((*thread).position, (*thread).slots);
         let at = ring.add((position & MASK) as usize);
         for (index, word) in words.into_iter().enumerate() {
             at.add(index).write_volatile(word);
@@ -120,7 +120,7 @@ pub unsafe fn ready_for_certain(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
         // A child that has yet to begin gets an empty ring.
-        let is_childs = process::is_forked() || (*thread).lane.is_null();
+        let is_childs = process::is_forked() || (*thread).ring.is_null();
         if !is_childs && !room_for_certain(thread, ANCHOR_WORDS) {
             return false;
         }
@@ -173,7 +173,7 @@ pub unsafe fn allocation(
     unsafe {
         if size < LONG_SIZE && alignment_log2 == 0 {
             let head = head(kind::ALLOCATION, entry, block);
-            write_counted(thread, [head, words::stack_and_size(stack, size)]);
+            write_counted(thread, [head, wire::stack_and_size(stack, size)]);
         } else {
             let head = head(kind::ALLOCATION_LONG, entry, block);
             let stack = u64::from(stack) | u64::from(alignment_log2) << STACK_BITS;
@@ -188,7 +188,7 @@ pub unsafe fn reallocation_end(thread: *mut Thread, entry: u8, block: u64, size:
     unsafe {
         if size < LONG_SIZE {
             let head = head(kind::REALLOCATION_END, entry, block);
-            write_counted(thread, [head, words::stack_and_size(stack, size)]);
+            write_counted(thread, [head, wire::stack_and_size(stack, size)]);
         } else {
             let head = head(kind::REALLOCATION_END_LONG, entry, block);
             write_counted(thread, [head, u64::from(stack), size]);
@@ -215,7 +215,7 @@ pub unsafe fn exit(thread: *mut Thread, status: i32) {
 /// `Exec`.
 pub unsafe fn exec(thread: *mut Thread, path: &[u8]) {
     const PATH_AT: usize = 2;
-    let length = PATH_AT + words::words_of(path.len());
+    let length = PATH_AT + wire::words_of(path.len());
     // SAFETY: the thread's own state.
     unsafe {
         if room(thread, length as u64) {
@@ -227,15 +227,15 @@ pub unsafe fn exec(thread: *mut Thread, path: &[u8]) {
     }
 }
 
-/// `Counts`: the lane's counters as its last thread left them.
+/// `Counts`: the ring's counters as its last thread left them.
 pub unsafe fn counts(thread: *mut Thread) -> bool {
     const MOST_WORDS: usize = 1 + 2 * COUNTED_ENTRIES * COUNTS_WORDS;
-    // SAFETY: the thread's own state and lane.
+    // SAFETY: the thread's own state and ring.
     unsafe {
         if !room(thread, MOST_WORDS as u64) {
             return false;
         }
-        let Some(counters) = arena::counters((*thread).lane_index) else {
+        let Some(counters) = arena::counters((*thread).ring_index) else {
             return false;
         };
         let mut length = 1;
@@ -269,12 +269,12 @@ pub unsafe fn node(
     // SAFETY: the caller made room for it.
     unsafe {
         put(thread, 0, head(kind::NODE, u8::from(exact), address));
-        put(thread, 1, words::node(parent, id, mapping));
+        put(thread, 1, wire::node(parent, id, mapping));
         publish(thread, 2);
     }
 }
 
-/// Forgets every stack id of a lane that says so to the collector: they are
+/// Forgets every stack id of a ring that says so to the collector: they are
 /// used up. `false`: there is no room to say it, nothing is forgotten.
 #[cold]
 pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
@@ -291,7 +291,7 @@ pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
     true
 }
 
-/// Begins with no stack ids, in a lane that is new. The cache is empty: a new
+/// Begins with no stack ids, in a ring that is new. The cache is empty: a new
 /// mapping's is, and that of a forked child was wiped.
 pub unsafe fn begin_ids(thread: *mut Thread) {
     // SAFETY: the thread's own state.
@@ -304,8 +304,8 @@ pub unsafe fn begin_ids(thread: *mut Thread) {
 /// The first id that names a node; those below say how a stack ends.
 pub const FIRST_ID: u32 = 8;
 
-/// `Thread`: what follows in this lane is this thread's. The extra byte tells
-/// a nested state, whose thread has another lane.
+/// `Thread`: what follows in this ring is this thread's. The extra byte tells
+/// a nested state, whose thread has another ring.
 pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
@@ -386,7 +386,7 @@ unsafe fn refill(thread: *mut Thread) -> bool {
     }
     // SAFETY: the thread's own state.
     unsafe {
-        let is_childs = process::is_forked() || (*thread).lane.is_null();
+        let is_childs = process::is_forked() || (*thread).ring.is_null();
         if is_childs && !process::continue_in_child(thread) {
             return false;
         }
@@ -497,13 +497,13 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
         process::turn_off();
         return false;
     }
-    // SAFETY: the thread's own state and lane.
+    // SAFETY: the thread's own state and ring.
     unsafe {
-        if process::is_forked() || (*thread).lane.is_null() {
+        if process::is_forked() || (*thread).ring.is_null() {
             return false;
         }
-        let lane = &*(*thread).lane;
-        let progress = arena::progress((*thread).lane_index as usize);
+        let ring = &*(*thread).ring;
+        let progress = arena::progress((*thread).ring_index as usize);
         let free_up_to = || {
             progress
                 .read
@@ -522,7 +522,7 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
             let since = arch::tick();
             while is_short(end) {
                 wait_for_space(thread, end);
-                if control.stopped.load(Relaxed) != 0 || !is_collected(lane) {
+                if control.stopped.load(Relaxed) != 0 || !is_collected(ring) {
                     process::turn_off();
                     return false;
                 }
@@ -536,7 +536,7 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
             .min((*thread).reserved)
             .saturating_sub(RING_MARGIN as u64);
         if let Some(ticks) = waited {
-            let ticks = ticks.min(words::ADDRESS_MASK);
+            let ticks = ticks.min(wire::ADDRESS_MASK);
             put(thread, 0, head(kind::WAITED, 0, ticks));
             publish(thread, 1);
         }
@@ -544,19 +544,19 @@ unsafe fn make_room(thread: *mut Thread, words: u64, waits: bool) -> bool {
     true
 }
 
-/// Waits until the collector has taken everything written to the lane and done
+/// Waits until the collector has taken everything written to the ring and done
 /// what it asks for. `false`: it is gone, or does not record any more.
 pub unsafe fn wait_until_taken(thread: *mut Thread) -> bool {
-    // SAFETY: the thread's own state and lane.
+    // SAFETY: the thread's own state and ring.
     unsafe {
         let position = (*thread).position;
-        let progress = arena::progress((*thread).lane_index as usize);
+        let progress = arena::progress((*thread).ring_index as usize);
         while progress.read.load(Acquire) < position {
             // The collector has read this far when there is a whole ring of
             // room behind it.
             wait_for_space(thread, position + RING_WORDS as u64);
-            let lane = &*(*thread).lane;
-            if process::control().stopped.load(Relaxed) != 0 || !is_collected(lane) {
+            let ring = &*(*thread).ring;
+            if process::control().stopped.load(Relaxed) != 0 || !is_collected(ring) {
                 return false;
             }
         }
@@ -564,24 +564,24 @@ pub unsafe fn wait_until_taken(thread: *mut Thread) -> bool {
     true
 }
 
-/// Whether somebody reads what is written to this image's `lane`. The collector
-/// may count the image as ended, or the lane as nobody's, if another program of
+/// Whether somebody reads what is written to this image's `ring`. The collector
+/// may count the image as ended, or the ring as nobody's, if another program of
 /// the recording has written to the tables.
-fn is_collected(lane: &Lane) -> bool {
+fn is_collected(ring: &RingHeader) -> bool {
     !collector_is_gone()
-        && lane.owner.load(Relaxed) == process::owner()
+        && ring.owner.load(Relaxed) == process::owner()
         && process::slot().state.load(Relaxed) != layout::image_state::FREE
 }
 
 /// Waits for the collector to read on, a tenth of a second at most.
 unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
-    // SAFETY: the thread's own lane.
-    let (lane, index, published) =
-        unsafe { (&*(*thread).lane, (*thread).lane_index, (*thread).position) };
+    // SAFETY: the thread's own ring.
+    let (ring, index, published) =
+        unsafe { (&*(*thread).ring, (*thread).ring_index, (*thread).position) };
     let progress = arena::progress(index as usize);
     // Another program of the recording may have written there what it likes.
-    lane.written.store(published, Release);
-    lane.waiting.store(1, Relaxed);
+    ring.written.store(published, Release);
+    ring.waiting.store(1, Relaxed);
     fence(SeqCst);
     let space = progress.space.load(Acquire);
     if progress
@@ -593,7 +593,7 @@ unsafe fn wait_for_space(thread: *mut Thread, end: u64) {
         ring_doorbell();
         system::futex_wait(&progress.space, space, 100);
     }
-    lane.waiting.store(0, Relaxed);
+    ring.waiting.store(0, Relaxed);
 }
 
 /// Whether nobody reads what is written.
@@ -612,7 +612,7 @@ unsafe fn reserve(thread: *mut Thread, end: u64) -> bool {
             let index = start & MASK;
             let is_last = index + RESERVE_WORDS == RING_WORDS as u64;
             let words = RESERVE_WORDS as usize + if is_last { OVERFLOW_WORDS } else { 0 };
-            let address = (*thread).ring.add(index as usize).cast::<u8>();
+            let address = (*thread).slots.add(index as usize).cast::<u8>();
             if !system::populate(address, words * 8) {
                 process::lost(Loss::NoMemory);
                 return false;

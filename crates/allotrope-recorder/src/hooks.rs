@@ -7,7 +7,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_shm::words::kind;
+use allotrope_shm::wire::kind;
 
 use crate::next::{self, Function};
 use crate::process::{self, Loss};

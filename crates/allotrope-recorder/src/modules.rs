@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use allotrope_shm::layout::remark;
-use allotrope_shm::words::{self, NO_MAPPING, head, kind};
+use allotrope_shm::wire::{self, NO_MAPPING, head, kind};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};
@@ -696,8 +696,8 @@ fn identity(module: &Module) -> u64 {
 unsafe fn tell(thread: *mut Thread, module: &Module, number: u16) -> bool {
     const STRINGS_AT: usize = 6;
     let (path, build_id) = (module.path(), module.build_id());
-    let path_at = STRINGS_AT + words::words_of(build_id.len());
-    let length = path_at + words::words_of(path.len());
+    let path_at = STRINGS_AT + wire::words_of(build_id.len());
+    let length = path_at + wire::words_of(path.len());
     // SAFETY: the thread's own state.
     unsafe {
         if !events::room(thread, length as u64) {

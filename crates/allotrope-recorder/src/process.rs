@@ -1,4 +1,4 @@
-//! What the process does: finds its arena, claims an image slot and lanes,
+//! What the process does: finds its arena, claims an image slot and rings,
 //! and starts anew in a forked child.
 
 use core::ffi::c_void;
@@ -6,8 +6,8 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use allotrope_shm::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared, remark};
-use allotrope_shm::words::origin;
+use allotrope_shm::layout::{self, Control, ImageSlot, RINGS, Remark, RingHeader, Shared, remark};
+use allotrope_shm::wire::origin;
 
 use crate::arch::{self, entry};
 use crate::arena::{self, Refusal};
@@ -34,12 +34,12 @@ pub struct Guard {
     announced: AtomicU32,
     /// The image's slot.
     slot: AtomicU32,
-    /// How it came to be, one of `words::origin`.
+    /// How it came to be, one of `wire::origin`.
     origin: AtomicU32,
     /// The parent's slot + 1, for a fork.
     parent: AtomicU32,
-    /// Lanes that the image has claimed.
-    lanes_claimed: AtomicU32,
+    /// Rings that the image has claimed.
+    rings_claimed: AtomicU32,
     /// When another thread claimed the second one; 0: it has not, or a handler
     /// did, within an event of the first.
     company_tick: AtomicU64,
@@ -64,9 +64,9 @@ static PARENT_ID: AtomicU32 = AtomicU32::new(0);
 /// among them, has not come forward.
 static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
 /// Every thread state that this process and those it was forked from made.
-static THREADS: [AtomicPtr<Thread>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
+static THREADS: [AtomicPtr<Thread>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
 static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
-/// Calls that could not be recorded since no lane was free, to try seldom.
+/// Calls that could not be recorded since no ring was free, to try seldom.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether there is a collector to write for.
@@ -129,15 +129,15 @@ fn slots() -> &'static [ImageSlot; layout::IMAGES] {
     arena_at(layout::IMAGES_OFFSET)
 }
 
-/// All lanes, those of other images too.
-pub fn lanes() -> &'static [Lane; LANES] {
-    arena_at(layout::LANES_OFFSET)
+/// All rings, those of other images too.
+pub fn rings() -> &'static [RingHeader; RINGS] {
+    arena_at(layout::RINGS_OFFSET)
 }
 
-/// Whether the image has never had more than one lane.
+/// Whether the image has never had more than one ring.
 ///
-/// There is one order among the events of one lane, so that its thread need
-/// not mark the time often. Whoever claims the second lane first says that there
+/// There is one order among the events of one ring, so that its thread need
+/// not mark the time often. Whoever claims the second ring first says that there
 /// is company and then sets the limit of the first to 0, with a fence in
 /// between; the first sets its limit and then asks here, likewise. So either it
 /// learns here that it has company, or the 0 comes behind its limit: its next
@@ -145,7 +145,7 @@ pub fn lanes() -> &'static [Lane; LANES] {
 /// synchronisation puts behind the claim sees the 0 (coherence), as one sees
 /// the epoch of a window.
 pub fn is_alone() -> bool {
-    guard().lanes_claimed.load(Relaxed) <= 1
+    guard().rings_claimed.load(Relaxed) <= 1
 }
 
 /// As [`is_alone`], behind the setting of a limit.
@@ -160,20 +160,20 @@ pub fn company_tick() -> Option<u64> {
     Some(guard().company_tick.load(Relaxed)).filter(|&tick| tick != 0)
 }
 
-/// `thread` has claimed a lane. The lock is held.
+/// `thread` has claimed a ring. The lock is held.
 fn note_claim(thread: *mut Thread) {
-    if guard().lanes_claimed.fetch_add(1, Relaxed) != 1 {
+    if guard().rings_claimed.fetch_add(1, Relaxed) != 1 {
         return;
     }
     fence(SeqCst);
-    // SAFETY: states are never unmapped; those without a lane here are another
+    // SAFETY: states are never unmapped; those without a ring here are another
     // image's.
     unsafe {
-        for state in threads().filter(|&state| !(*state).lane.is_null()) {
+        for state in threads().filter(|&state| !(*state).ring.is_null()) {
             Thread::limit(state).store(0, Relaxed);
         }
         // A handler that interrupted the recorder claims within an event of
-        // the first lane's: that one would be taken for an earlier one.
+        // the first ring's: that one would be taken for an earlier one.
         if !(*thread).is_nested {
             fence(SeqCst);
             guard().company_tick.store(arch::tick(), Relaxed);
@@ -181,7 +181,7 @@ fn note_claim(thread: *mut Thread) {
     }
 }
 
-/// The owner of this image's lanes.
+/// The owner of this image's rings.
 pub fn owner() -> u32 {
     guard().slot.load(Relaxed) + 1
 }
@@ -215,7 +215,7 @@ pub fn lost(reason: Loss) {
 pub enum Loss {
     /// The ring was full and may not be waited for.
     RingFull = 0,
-    /// No lane is free.
+    /// No ring is free.
     NoRing = 1,
     /// Memory could not be had.
     NoMemory = 4,
@@ -347,7 +347,7 @@ fn begin_child(thread: *mut Thread) -> bool {
         // SAFETY: states are never unmapped; their threads do not exist here.
         unsafe {
             (*state).tid.store(0, Relaxed);
-            (*state).lane = ptr::null();
+            (*state).ring = ptr::null();
             (*state).inherited = thread.is_null();
             if state != thread {
                 (*state).busy = 0;
@@ -372,20 +372,20 @@ pub unsafe fn continue_in_child(thread: *mut Thread) -> bool {
     }
     // SAFETY: the state is this thread's; the others' threads do not exist here.
     unsafe {
-        if (*thread).lane.is_null() {
+        if (*thread).ring.is_null() {
             for state in threads() {
                 (*state).inherited = false;
             }
             HAS_INHERITED.store(false, Relaxed);
             (*thread).nested = ptr::null_mut();
-            return give_lane(thread);
+            return give_ring(thread);
         }
     }
     true
 }
 
 fn threads() -> impl Iterator<Item = *mut Thread> + Clone {
-    let count = (THREAD_COUNT.load(Acquire) as usize).min(LANES);
+    let count = (THREAD_COUNT.load(Acquire) as usize).min(RINGS);
     THREADS[..count]
         .iter()
         .map(|state| state.load(Relaxed))
@@ -432,7 +432,7 @@ impl Drop for Lock {
     }
 }
 
-/// A state with a lane for this thread: one whose thread is gone, or a new
+/// A state with a ring for this thread: one whose thread is gone, or a new
 /// one. Signals are blocked.
 #[cold]
 pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
@@ -451,7 +451,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     // SAFETY: the lock is held.
     let thread = unsafe { take_over_or_create() };
     if thread.is_null() {
-        let is_crowded = THREAD_COUNT.load(Relaxed) as usize >= LANES;
+        let is_crowded = THREAD_COUNT.load(Relaxed) as usize >= RINGS;
         lost(if is_crowded {
             Loss::NoRing
         } else {
@@ -468,8 +468,8 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
         (*thread).busy = 0;
         (*thread).idle = 0;
         (*thread).nested = ptr::null_mut();
-        if (*thread).lane.is_null() {
-            if !give_lane_aside(thread) {
+        if (*thread).ring.is_null() {
+            if !give_ring_aside(thread) {
                 return ptr::null_mut();
             }
         } else {
@@ -478,7 +478,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
             }
             (*Thread::guarded(thread)).kept = 0;
             (*thread).tid.store(system::thread_id(), Relaxed);
-            (*(*thread).lane).tid.store(system::thread_id(), Relaxed);
+            (*(*thread).ring).tid.store(system::thread_id(), Relaxed);
             if !events::announce_thread(thread) {
                 return ptr::null_mut();
             }
@@ -492,7 +492,7 @@ unsafe fn take_over_or_create() -> *mut Thread {
     // would be quadratic: look at some, beginning elsewhere each time.
     const LOOK_AT: usize = 32;
     static BEGIN: AtomicU32 = AtomicU32::new(0);
-    let count = (THREAD_COUNT.load(Relaxed) as usize).min(LANES);
+    let count = (THREAD_COUNT.load(Relaxed) as usize).min(RINGS);
     let begin = BEGIN.fetch_add(LOOK_AT as u32, Relaxed) as usize;
     for step in 0..count.min(LOOK_AT) {
         let state = THREADS[(begin + step) % count].load(Relaxed);
@@ -500,7 +500,7 @@ unsafe fn take_over_or_create() -> *mut Thread {
             return state;
         }
     }
-    if count == LANES {
+    if count == RINGS {
         return ptr::null_mut();
     }
     let state = thread::create();
@@ -511,9 +511,9 @@ unsafe fn take_over_or_create() -> *mut Thread {
     state
 }
 
-/// As [`give_lane`], on the second stack of the state, which nobody uses yet:
+/// As [`give_ring`], on the second stack of the state, which nobody uses yet:
 /// a thread's first event may come in a handler on a small stack.
-unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
+unsafe fn give_ring_aside(thread: *mut Thread) -> bool {
     struct Gift {
         thread: *mut Thread,
         given: bool,
@@ -522,7 +522,7 @@ unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
         // SAFETY: the caller's own; it holds the lock.
         unsafe {
             let gift = &mut *gift.cast::<Gift>();
-            gift.given = give_lane(gift.thread);
+            gift.given = give_ring(gift.thread);
         }
     }
     let mut gift = Gift {
@@ -537,12 +537,12 @@ unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
     gift.given
 }
 
-/// Claims a lane for `thread`, announces the image if that has not happened,
+/// Claims a ring for `thread`, announces the image if that has not happened,
 /// and the thread. The lock is held and signals are blocked.
-unsafe fn give_lane(thread: *mut Thread) -> bool {
-    let index = match arena::claim_lane(owner()) {
+unsafe fn give_ring(thread: *mut Thread) -> bool {
+    let index = match arena::claim_ring(owner()) {
         Ok(index) => index,
-        Err(Refusal::NoLane) => {
+        Err(Refusal::NoRing) => {
             REFUSED.fetch_add(1, Relaxed);
             lost(Loss::NoRing);
             return false;
@@ -552,22 +552,22 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
             return false;
         }
     };
-    let lanes = lanes();
+    let rings = rings();
     REFUSED.store(0, Relaxed);
-    let lane = &lanes[index];
+    let ring = &rings[index];
     let tid = system::thread_id();
-    lane.tid.store(tid, Relaxed);
-    lane.claims.fetch_add(1, Relaxed);
-    let position = lane.written.load(Relaxed);
+    ring.tid.store(tid, Relaxed);
+    ring.claims.fetch_add(1, Relaxed);
+    let position = ring.written.load(Relaxed);
     if counts::is_on() && !arena::reserve_counters(index) {
         lost(Loss::NoMemory);
         return false;
     }
-    // SAFETY: the state is this thread's alone; the ring belongs to the lane.
+    // SAFETY: the state is this thread's alone; the ring belongs to the ring.
     unsafe {
-        (*thread).lane = lane;
-        (*thread).lane_index = index as u32;
-        (*thread).ring = arena::ring(index);
+        (*thread).ring = ring;
+        (*thread).ring_index = index as u32;
+        (*thread).slots = arena::slots(index);
         (*thread).position = position;
         (*thread).reserved = position;
         (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;

@@ -1,4 +1,4 @@
-//! Tells the collector what no lane can tell: that a program is about to run
+//! Tells the collector what no ring can tell: that a program is about to run
 //! which cannot be recorded, or that part of this one is not seen.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

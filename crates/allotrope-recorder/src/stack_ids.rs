@@ -1,6 +1,6 @@
 //! Names stacks: an id for each (parent id, address).
 //!
-//! Ids belong to a lane. A cache, the thread's own, knows the ids given
+//! Ids belong to a ring. A cache, the thread's own, knows the ids given
 //! lately; what it does not know gets a new id and a `Node` event in the same
 //! ring, before the event that uses it. So nothing is shared between threads,
 //! memory is bounded, and a node that was pushed out of the cache is merely told
@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use allotrope_shm::words::{STACK_BITS, STACK_IDS};
+use allotrope_shm::wire::{STACK_BITS, STACK_IDS};
 
 use crate::arch::rule::{EXACT, Rule};
 use crate::events;

@@ -12,7 +12,7 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use allotrope_shm::layout::Lane;
+use allotrope_shm::layout::RingHeader;
 
 use crate::arch::thread_slot;
 use crate::kept::{Fresh, State};
@@ -38,14 +38,14 @@ pub struct Thread {
     pub idle: usize,
     /// What `idle` was before a call that the program reports.
     outer_idle: usize,
-    /// Words written to the lane.
+    /// Words written to the ring.
     pub position: u64,
     /// Counted events written to the stream.
     pub events: u64,
     /// The ring's first word.
-    pub ring: *mut u64,
-    /// The lane.
-    pub lane: *const Lane,
+    pub slots: *mut u64,
+    /// The ring.
+    pub ring: *const RingHeader,
     /// Clock and epoch as last seen.
     pub seen: u64,
     /// The word that tells when the time has to be marked again: the thread's
@@ -61,8 +61,8 @@ pub struct Thread {
     pub next_id: u32,
     /// Frames after which a stack is cut.
     pub depth_limit: u32,
-    /// The lane's number.
-    pub lane_index: u32,
+    /// The ring's number.
+    pub ring_index: u32,
     /// The kernel's thread id; 0: nobody's, free to take over.
     pub tid: AtomicU32,
     /// State for hooks in signal handlers that interrupt this state's hook.
@@ -85,7 +85,7 @@ pub struct Thread {
     /// Position at which the doorbell was rung last.
     pub rung: u64,
     /// The marks of the time since the last one may be few, for this was the
-    /// image's only lane.
+    /// image's only ring.
     pub was_alone: bool,
 }
 
@@ -98,7 +98,7 @@ pub struct Lines<T>(pub T);
 pub struct Guarded {
     /// At this position the slow path must be taken: to mark the time, to
     /// wait, because recording stopped, or (0) after a fork. Also set to 0 by
-    /// the thread that claims the image's second lane.
+    /// the thread that claims the image's second ring.
     pub limit: AtomicU64,
     /// Beyond this position (plus margin) the collector has not read yet.
     pub hard_limit: u64,
@@ -171,15 +171,15 @@ impl Thread {
         unsafe { &(*Self::guarded(this)).limit }
     }
 
-    /// The lane's published position.
+    /// The ring's published position.
     #[inline(always)]
     pub unsafe fn written<'a>(this: *mut Self) -> &'a AtomicU64 {
-        // SAFETY: a live thread state has a lane in the arena.
-        unsafe { &(*(*this).lane).written }
+        // SAFETY: a live thread state has a ring in the arena.
+        unsafe { &(*(*this).ring).written }
     }
 }
 
-/// A mapping for one thread, without a lane yet.
+/// A mapping for one thread, without a ring yet.
 pub fn create() -> *mut Thread {
     let memory = system::map_private(BYTES);
     if memory.is_null() {

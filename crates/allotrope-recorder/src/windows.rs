@@ -25,7 +25,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use allotrope_shm::words::{
+use allotrope_shm::wire::{
     self, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, head, kind, window_flag,
 };
 
@@ -200,7 +200,7 @@ unsafe fn ask_for_descriptors(thread: *mut Thread) -> bool {
 /// last, so that as little as can be of what others do meanwhile is counted.
 unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags: u8) -> u64 {
     const NAME_AT: usize = 5;
-    let length = NAME_AT + words::words_of(name.len());
+    let length = NAME_AT + wire::words_of(name.len());
     // SAFETY: the thread's own state.
     unsafe {
         let room = (length + WINDOW_COUNTS_WORDS) as u64;

@@ -13,9 +13,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, LANES, Lane,
-    OVERFLOW_WORDS, OnFull, Progress, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, Remark,
-    Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, OVERFLOW_WORDS, OnFull,
+    Progress, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, RINGS, Remark, RingHeader, Shared,
+    TABLES_BYTES,
 };
 use crate::liveness::Liveness;
 
@@ -106,8 +106,8 @@ pub struct Arena {
     liveness: Option<Liveness>,
     control: Mapping,
     tables: Mapping,
-    /// The lanes' regions that have been needed so far.
-    regions: Box<[OnceLock<Mapping>; LANES]>,
+    /// The rings' regions that have been needed so far.
+    regions: Box<[OnceLock<Mapping>; RINGS]>,
     memory: OwnedFd,
     control_memory: OwnedFd,
     /// The coarse clock as it was set last.
@@ -178,7 +178,7 @@ impl Arena {
             liveness: None,
             control,
             tables: Mapping::new(&memory, 0, TABLES_BYTES)?,
-            regions: Box::new([const { OnceLock::new() }; LANES]),
+            regions: Box::new([const { OnceLock::new() }; RINGS]),
             memory,
             control_memory,
             clock: AtomicU32::new(0),
@@ -222,65 +222,65 @@ impl Arena {
         unsafe { self.tables.at(layout::IMAGES_OFFSET) }
     }
 
-    /// How far the lanes were read.
-    pub fn progress(&self) -> &[Progress; LANES] {
+    /// How far the rings were read.
+    pub fn progress(&self) -> &[Progress; RINGS] {
         // SAFETY: that is what lies there in the control file.
         unsafe { self.control.at(layout::PROGRESS_OFFSET) }
     }
 
-    /// The lanes.
-    pub fn lanes(&self) -> &[Lane; LANES] {
+    /// The rings.
+    pub fn rings(&self) -> &[RingHeader; RINGS] {
         // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::LANES_OFFSET) }
+        unsafe { self.tables.at(layout::RINGS_OFFSET) }
     }
 
-    /// A lane's region, mapped when it is first asked for.
-    fn region(&self, lane: usize) -> io::Result<&Mapping> {
-        let region = &self.regions[lane];
+    /// A ring's region, mapped when it is first asked for.
+    fn region(&self, ring: usize) -> io::Result<&Mapping> {
+        let region = &self.regions[ring];
         if let Some(mapping) = region.get() {
             return Ok(mapping);
         }
-        let mapping = Mapping::new(&self.memory, layout::region_offset(lane), REGION_BYTES)?;
+        let mapping = Mapping::new(&self.memory, layout::region_offset(ring), REGION_BYTES)?;
         Ok(region.get_or_init(|| mapping))
     }
 
-    /// What was counted in a lane. An error: its memory can not be mapped.
-    pub fn counters(&self, lane: usize) -> io::Result<&Counters> {
+    /// What was counted in a ring. An error: its memory can not be mapped.
+    pub fn counters(&self, ring: usize) -> io::Result<&Counters> {
         // SAFETY: a region begins with them.
-        Ok(unsafe { self.region(lane)?.at(0) })
+        Ok(unsafe { self.region(ring)?.at(0) })
     }
 
-    fn ring(&self, lane: usize) -> io::Result<&[AtomicU64; RING_WORDS + OVERFLOW_WORDS]> {
+    fn slots(&self, ring: usize) -> io::Result<&[AtomicU64; RING_WORDS + OVERFLOW_WORDS]> {
         // SAFETY: that is what lies there in a region.
-        Ok(unsafe { self.region(lane)?.at(RING_OFFSET) })
+        Ok(unsafe { self.region(ring)?.at(RING_OFFSET) })
     }
 
-    /// Appends to `into` the words of `lane` from position `from` up to
+    /// Appends to `into` the words of `ring` from position `from` up to
     /// `to`, at most up to the end of the ring and its overflow: the caller
     /// goes on at the position after the last whole event. `from` must not be
-    /// more than a ring behind `to`. An error: the lane's memory can not be
+    /// more than a ring behind `to`. An error: the ring's memory can not be
     /// mapped.
     pub fn copy_words(
         &self,
-        lane: usize,
+        ring: usize,
         from: u64,
         to: u64,
         into: &mut Vec<u64>,
     ) -> io::Result<()> {
-        let ring = self.ring(lane)?;
+        let slots = self.slots(ring)?;
         let start = (from % RING_WORDS as u64) as usize;
         let wanted = to.wrapping_sub(from) as usize;
-        let end = start.saturating_add(wanted).min(ring.len());
-        into.extend(ring[start..end].iter().map(|word| word.load(Relaxed)));
+        let end = start.saturating_add(wanted).min(slots.len());
+        into.extend(slots[start..end].iter().map(|word| word.load(Relaxed)));
         Ok(())
     }
 
     /// Stores an event's words at `position`, as a producer does.
     #[cfg(feature = "test-support")]
-    pub(crate) fn put_words(&self, lane: usize, position: u64, words: &[u64]) {
+    pub(crate) fn put_words(&self, ring: usize, position: u64, words: &[u64]) {
         let start = (position % RING_WORDS as u64) as usize;
-        let ring = self.ring(lane).expect("a lane's memory can be mapped");
-        for (place, word) in ring[start..].iter().zip(words) {
+        let slots = self.slots(ring).expect("a ring's memory can be mapped");
+        for (place, word) in slots[start..].iter().zip(words) {
             place.store(*word, Relaxed);
         }
     }
@@ -295,17 +295,17 @@ impl Arena {
             return unsafe { self.tables.at(offset) };
         };
         let region = self.region(behind / REGION_BYTES);
-        let region = region.expect("a lane's memory can be mapped");
+        let region = region.expect("a ring's memory can be mapped");
         // SAFETY: as above.
         unsafe { region.at(behind % REGION_BYTES) }
     }
 
     /// Gives the words below `read` back to the producer and wakes it if it waits.
-    pub fn release(&self, lane: usize, read: u64) {
-        let (lane, progress) = (&self.lanes()[lane], &self.progress()[lane]);
+    pub fn release(&self, ring: usize, read: u64) {
+        let (ring, progress) = (&self.rings()[ring], &self.progress()[ring]);
         progress.read.store(read, Release);
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        if lane.waiting.load(Relaxed) != 0 {
+        if ring.waiting.load(Relaxed) != 0 {
             progress.wake();
         }
     }
@@ -317,10 +317,10 @@ impl Arena {
         let _ = futex::wake(state, futex::Flags::empty(), u32::MAX >> 1);
     }
 
-    /// Frees a lane whose image has ended, whose counters have been read and
+    /// Frees a ring whose image has ended, whose counters have been read and
     /// whose words have been, up to the position `read`.
-    pub fn free_lane(&self, index: usize, read: u64) {
-        let lane = &self.lanes()[index];
+    pub fn free_ring(&self, index: usize, read: u64) {
+        let ring = &self.rings()[index];
         if self.counts_only
             && let Ok(counters) = self.counters(index)
         {
@@ -331,11 +331,11 @@ impl Arena {
                 entry.reallocations.store(0, Relaxed);
             }
         }
-        lane.tid.store(0, Relaxed);
-        lane.waiting.store(0, Relaxed);
-        lane.written.store(read, Relaxed);
+        ring.tid.store(0, Relaxed);
+        ring.waiting.store(0, Relaxed);
+        ring.written.store(read, Relaxed);
         self.progress()[index].read.store(read, Relaxed);
-        lane.owner.store(0, Release);
+        ring.owner.store(0, Release);
     }
 
     /// Frees an image slot.
@@ -378,7 +378,7 @@ impl Arena {
     }
 
     /// Sleeps until a target rings or `timeout` has passed. `seen` is the
-    /// doorbell's value before the caller last looked at the lanes.
+    /// doorbell's value before the caller last looked at the rings.
     pub fn sleep(&self, seen: u32, timeout: Duration) {
         let shared = self.shared();
         shared.sleeping.store(1, Relaxed);
@@ -411,8 +411,8 @@ impl Arena {
     pub fn stop(&self) {
         self.control().stopped.store(1, Release);
         self.tick();
-        for (lane, progress) in self.lanes().iter().zip(self.progress()) {
-            if lane.waiting.load(Acquire) != 0 {
+        for (ring, progress) in self.rings().iter().zip(self.progress()) {
+            if ring.waiting.load(Acquire) != 0 {
                 progress.wake();
             }
         }
@@ -487,9 +487,9 @@ mod tests {
     fn words_near_the_end_of_a_ring_come_with_their_overflow() {
         let arena = arena();
         let from = RING_WORDS as u64 * 3 - 1;
-        let ring = arena.ring(5).unwrap();
-        ring[RING_WORDS - 1].store(11, Relaxed);
-        ring[RING_WORDS].store(22, Relaxed);
+        let slots = arena.slots(5).unwrap();
+        slots[RING_WORDS - 1].store(11, Relaxed);
+        slots[RING_WORDS].store(22, Relaxed);
         let mut words = Vec::new();
         arena.copy_words(5, from, from + 2, &mut words).unwrap();
         assert_eq!(words, [11, 22]);

@@ -1,15 +1,15 @@
 //! What lies where in the arena, and the size of everything.
 //!
 //! The arena is made of two files in memory. The *control file* is what only the
-//! collector writes: [`Control`], and a [`Progress`] for each lane. The *arena
+//! collector writes: [`Control`], and a [`Progress`] for each ring. The *arena
 //! file* has the tables that both sides write, and behind them one region for
-//! each lane: its counters, then its ring. Both sides map the tables with the
+//! each ring: its counters, then its ring. Both sides map the tables with the
 //! control file in place of the arena file's first pages, and the regions of
-//! those lanes that they use.
+//! those rings that they use.
 //!
 //! ```text
 //! control file | Control | Progress … |
-//! arena file   |       unused         | Shared | ImageSlot … | Remark … | Lane … | region 0 | region 1 | …
+//! arena file   |       unused         | Shared | ImageSlot … | Remark … | RingHeader … | region 0 | region 1 | …
 //! ```
 //!
 //! All structures consist of atomics, so that a shared reference to them is
@@ -27,8 +27,8 @@ pub const VERSION: u64 = 4;
 pub const PAGE: usize = 4096;
 /// How many images can be recorded at once.
 pub const IMAGES: usize = 1024;
-/// How many lanes there are for all images together.
-pub const LANES: usize = 2048;
+/// How many rings there are for all images together.
+pub const RINGS: usize = 2048;
 /// How many remarks can wait to be read.
 pub const REMARKS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
@@ -50,30 +50,31 @@ pub const CONTROL_OFFSET: usize = 0;
 pub const PROGRESS_OFFSET: usize = PAGE;
 /// Bytes of the control file.
 pub const CONTROL_BYTES: usize =
-    (PROGRESS_OFFSET + LANES * size_of::<Progress>()).next_multiple_of(PAGE);
+    (PROGRESS_OFFSET + RINGS * size_of::<Progress>()).next_multiple_of(PAGE);
 /// Offset of [`Shared`].
 pub const SHARED_OFFSET: usize = CONTROL_BYTES;
 /// Offset of the [`ImageSlot`] table.
 pub const IMAGES_OFFSET: usize = SHARED_OFFSET + PAGE;
 /// Offset of the [`Remark`] table.
 pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
-/// Offset of the [`Lane`] table.
-pub const LANES_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
+/// Offset of the [`RingHeader`] table.
+pub const RINGS_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
 /// Bytes of the tables, which every process maps: all that lies before the
-/// first lane's region.
-pub const TABLES_BYTES: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
-/// Offset of the ring in a lane's region, behind its [`Counters`].
+/// first ring's region.
+pub const TABLES_BYTES: usize =
+    (RINGS_OFFSET + RINGS * size_of::<RingHeader>()).next_multiple_of(PAGE);
+/// Offset of the slots in a ring's region, behind its [`Counters`].
 pub const RING_OFFSET: usize = size_of::<Counters>().next_multiple_of(PAGE);
-/// Bytes of a lane's region, which begins with its [`Counters`].
+/// Bytes of a ring's region, which begins with its [`Counters`].
 pub const REGION_BYTES: usize = RING_OFFSET + (RING_WORDS + OVERFLOW_WORDS) * 8;
 /// Bytes of the arena file (sparse).
-pub const ARENA_BYTES: usize = region_offset(LANES);
-/// Where a lane's region lies in the arena file.
-pub const fn region_offset(lane: usize) -> usize {
-    TABLES_BYTES + lane * REGION_BYTES
+pub const ARENA_BYTES: usize = region_offset(RINGS);
+/// Where a ring's region lies in the arena file.
+pub const fn region_offset(ring: usize) -> usize {
+    TABLES_BYTES + ring * REGION_BYTES
 }
 
-/// No honest position comes near: at a word a nanosecond a lane reaches it
+/// No honest position comes near: at a word a nanosecond a ring reaches it
 /// after thirty years.
 pub const MOST_POSITION: u64 = 1 << 60;
 
@@ -138,8 +139,8 @@ pub struct Shared {
     pub doorbell: AtomicU32,
     /// Non-zero while the collector sleeps on the doorbell.
     pub sleeping: AtomicU32,
-    /// Where the search for a free lane begins.
-    pub lane_hint: AtomicU32,
+    /// Where the search for a free ring begins.
+    pub ring_hint: AtomicU32,
     /// Counts the images that began; where the search for a free slot begins.
     pub image_hint: AtomicU32,
     /// Images that found no free slot.
@@ -205,7 +206,7 @@ pub mod remark {
 /// Longest path in a remark, in bytes; of longer ones the end is told.
 pub const REMARK_PATH: usize = 240;
 
-/// Something that cannot be told through a lane: a process without one, or a
+/// Something that cannot be told through a ring: a process without one, or a
 /// `vfork` child that borrows its parent's, says it.
 #[repr(C)]
 pub struct Remark {
@@ -225,9 +226,9 @@ pub struct Remark {
 pub mod image_state {
     /// Nobody's.
     pub const FREE: u32 = 0;
-    /// Claimed; its first lane is not yet written.
+    /// Claimed; its first ring is not yet written.
     pub const CLAIMED: u32 = 1;
-    /// The `Image` event is the first one in the lane `first_lane`.
+    /// The `Image` event is the first one in the ring `first_ring`.
     pub const READY: u32 = 2;
     /// The collector knows it.
     pub const ACKNOWLEDGED: u32 = 3;
@@ -243,8 +244,8 @@ pub struct ImageSlot {
     pub state: AtomicU32,
     /// Process id in the image's own namespace.
     pub pid: AtomicU32,
-    /// The lane with the `Image` event.
-    pub first_lane: AtomicU32,
+    /// The ring with the `Image` event.
+    pub first_ring: AtomicU32,
     _pad: AtomicU32,
     /// Lost events by reason, growing.
     pub lost: [AtomicU64; LOSS_REASONS],
@@ -253,12 +254,12 @@ pub struct ImageSlot {
 /// One ring's positions as far as programs write them. Positions count words since the arena was made and
 /// never go back; the word at position `p` is at index `p % RING_WORDS`.
 #[repr(C, align(64))]
-pub struct Lane {
+pub struct RingHeader {
     /// 0: free. Otherwise the image slot's index + 1.
     pub owner: AtomicU32,
     /// The thread that writes here now.
     pub tid: AtomicU32,
-    /// Counts the lane's claims, so that the collector notices a new one.
+    /// Counts the ring's claims, so that the collector notices a new one.
     pub claims: AtomicU32,
     _pad: [u32; 13],
     /// Everything below is complete. Written by the producer alone.
@@ -268,7 +269,7 @@ pub struct Lane {
     _pad2: [u32; 13],
 }
 
-/// How far the collector has read a lane; in the control file.
+/// How far the collector has read a ring; in the control file.
 #[repr(C, align(64))]
 pub struct Progress {
     /// Every position below may be overwritten.
@@ -281,7 +282,7 @@ pub struct Progress {
 /// How many entry points are counted apart: more than there are.
 pub const COUNTED_ENTRIES: usize = 32;
 
-/// What came through one entry point, growing for as long as the lane belongs
+/// What came through one entry point, growing for as long as the ring belongs
 /// to its image.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -297,8 +298,8 @@ pub struct EntryCounters {
     pub reallocations: AtomicU64,
 }
 
-/// What a lane's threads did, where that is only counted, by entry point
-/// (numbered as in the trace). Written by the lane's producer alone; being in
+/// What a ring's threads did, where that is only counted, by entry point
+/// (numbered as in the trace). Written by the ring's producer alone; being in
 /// shared memory it outlives the process.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -321,12 +322,12 @@ const _: () = {
     assert!(size_of::<Shared>() <= PAGE);
     assert!(size_of::<ImageSlot>() == 64);
     assert!(size_of::<Remark>() == 256);
-    assert!(size_of::<Lane>() == 128);
+    assert!(size_of::<RingHeader>() == 128);
     assert!(size_of::<Progress>() == 64);
     assert!(RING_OFFSET == PAGE);
     assert!(REGION_BYTES.is_multiple_of(PAGE));
     assert!(offset_of!(Control, clock).is_multiple_of(64));
     // What one side writes with every event lies on no line of the other's.
     assert!(offset_of!(Control, collector_alive) / 64 != offset_of!(Control, clock) / 64);
-    assert!(offset_of!(Lane, written) / 64 != offset_of!(Lane, owner) / 64);
+    assert!(offset_of!(RingHeader, written) / 64 != offset_of!(RingHeader, owner) / 64);
 };

@@ -2,7 +2,7 @@
 //!
 //! The *arena*, two sealed files in memory (`memfd`), is mapped by the collector
 //! and by every recorded process. [`layout`] says what lies where and who may
-//! write it, [`words`] how events are put into 64-bit words, [`location`] and
+//! write it, [`wire`] how events are put into 64-bit words, [`location`] and
 //! [`handshake`] how a process of the recording finds the arena and nobody else
 //! does. With the feature `collector`, `arena` creates the arena and gives safe
 //! access to it.
@@ -14,30 +14,30 @@
 //! | [`layout::Control`], [`layout::Progress`] | collector only; sealed against everybody else | recorders |
 //! | [`layout::Shared`] | both, single words by atomic operations | both |
 //! | [`layout::ImageSlot`] | the image that claimed it; the collector acknowledges and frees it | both |
-//! | [`layout::Lane`] | claimed by an image; `written` by its one producer thread | both |
-//! | ring words | the lane's producer, only between `written` and `read + capacity` | collector, only between `read` and `written` |
+//! | [`layout::RingHeader`] | claimed by an image; `written` by its one producer thread | both |
+//! | ring words | the ring's producer, only between `written` and `read + capacity` | collector, only between `read` and `written` |
 //!
 //! # What a hostile peer may do
 //!
 //! Anything to the parts that it can write. The collector therefore reads each
 //! word once, checks positions against the ring's capacity and every index
-//! against its table, and treats what does not decode as a corrupt lane. It
+//! against its table, and treats what does not decode as a corrupt ring. It
 //! keeps what it must rely on in memory of its own. There is no pointer in
 //! shared memory and no lock.
 //!
 //! The recorder believes the control file, since only the collector can write
-//! it. What it reads elsewhere (other lanes' owners, a free lane's position) may
+//! it. What it reads elsewhere (other rings' owners, a free ring's position) may
 //! come from another program of the recording: whatever it is, the recorder
 //! writes within the ring that it claimed and nowhere else.
 //!
-//! # Lanes, threads and streams
+//! # Rings, threads and streams
 //!
-//! A lane is a ring that an image has claimed. One thread at a time writes to
+//! An image claims a ring as a whole. One thread at a time writes to
 //! it; when that thread is gone another of the same image may take it over,
 //! announcing itself with a `Thread` event. A thread whose recording was
 //! interrupted by a signal handler that allocates writes those events to a
-//! second lane, so that a half-made event is never seen. The collector frees a
-//! lane when its image has ended and everything in it was read.
+//! second ring, so that a half-made event is never seen. The collector frees a
+//! ring when its image has ended and everything in it was read.
 #![cfg_attr(not(any(test, feature = "collector")), no_std)]
 
 #[cfg(feature = "collector")]
@@ -53,4 +53,4 @@ pub mod location;
 #[cfg(feature = "test-support")]
 pub mod producer;
 pub mod secure_execution;
-pub mod words;
+pub mod wire;

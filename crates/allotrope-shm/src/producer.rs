@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use crate::arena::Arena;
-use crate::layout::{Control, IMAGES, LANES, Lane, Progress, RING_MARGIN, RING_WORDS, image_state};
+use crate::layout::{
+    Control, IMAGES, Progress, RING_MARGIN, RING_WORDS, RINGS, RingHeader, image_state,
+};
 use crate::location::Location;
-use crate::words::{self, head, kind};
+use crate::wire::{self, head, kind};
 
 /// How long a test waits for its collector.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -28,11 +30,11 @@ pub struct Introduction<'a> {
     pub pid: u32,
     /// Its parent.
     pub parent_pid: u32,
-    /// One of [`words::origin`].
+    /// One of [`wire::origin`].
     pub origin: u32,
     /// The parent's slot, for a fork.
     pub parent_slot: Option<u32>,
-    /// Pairs of lane and ordinal.
+    /// Pairs of ring and ordinal.
     pub fork_points: &'a [(u64, u64)],
     /// Path of the executable.
     pub executable: &'a str,
@@ -118,14 +120,14 @@ impl Producer {
         self.arena.control()
     }
 
-    /// Claims an image slot, introduces the image in a lane of its own, and
-    /// waits until the collector knows it. Gives slot and lane.
+    /// Claims an image slot, introduces the image in a ring of its own, and
+    /// waits until the collector knows it. Gives slot and ring.
     pub fn claim_image(&self, introduction: &Introduction<'_>) -> (usize, usize) {
         let slot = self.claim_slot();
-        let lane = self.claim_lane(slot, introduction.pid);
-        self.write(lane, &image_words(introduction, crate::arena::tick_now()));
-        self.make_ready(slot, introduction.pid, lane);
-        (slot, lane)
+        let ring = self.claim_ring(slot, introduction.pid);
+        self.write(ring, &image_words(introduction, crate::arena::tick_now()));
+        self.make_ready(slot, introduction.pid, ring);
+        (slot, ring)
     }
 
     /// Claims an image slot.
@@ -140,10 +142,10 @@ impl Producer {
     }
 
     /// Says that the image in `slot` is ready and waits to be known.
-    pub fn make_ready(&self, slot: usize, pid: u32, lane: usize) {
+    pub fn make_ready(&self, slot: usize, pid: u32, ring: usize) {
         let image = &self.arena.images()[slot];
         image.pid.store(pid, Relaxed);
-        image.first_lane.store(lane as u32, Relaxed);
+        image.first_ring.store(ring as u32, Relaxed);
         image.state.store(image_state::READY, Release);
         self.ring_doorbell();
         let begin = Instant::now();
@@ -153,25 +155,25 @@ impl Producer {
         }
     }
 
-    /// Claims a lane for the image in `slot`.
-    pub fn claim_lane(&self, slot: usize, tid: u32) -> usize {
+    /// Claims a ring for the image in `slot`.
+    pub fn claim_ring(&self, slot: usize, tid: u32) -> usize {
         let owner = slot as u32 + 1;
-        let claim = |lane: &usize| {
-            let owned = &self.arena.lanes()[*lane].owner;
+        let claim = |ring: &usize| {
+            let owned = &self.arena.rings()[*ring].owner;
             owned.compare_exchange(0, owner, Acquire, Relaxed).is_ok()
         };
-        let lane = (0..LANES).find(claim).expect("a free lane");
-        self.arena.lanes()[lane].tid.store(tid, Relaxed);
-        self.arena.lanes()[lane].claims.fetch_add(1, Relaxed);
-        lane
+        let ring = (0..RINGS).find(claim).expect("a free ring");
+        self.arena.rings()[ring].tid.store(tid, Relaxed);
+        self.arena.rings()[ring].claims.fetch_add(1, Relaxed);
+        ring
     }
 
     /// Whether an event of `words` can be written without waiting.
-    pub fn has_room(&self, lane: usize, words: usize) -> bool {
-        let positions = &self.arena.lanes()[lane];
+    pub fn has_room(&self, ring: usize, words: usize) -> bool {
+        let positions = &self.arena.rings()[ring];
         let (written, read) = (
             positions.written.load(Relaxed),
-            self.progress(lane).read.load(Acquire),
+            self.progress(ring).read.load(Acquire),
         );
         let used = written
             .wrapping_sub(read)
@@ -180,40 +182,40 @@ impl Producer {
     }
 
     /// Writes one event, waiting for room.
-    pub fn write(&self, lane: usize, event: &[u64]) {
+    pub fn write(&self, ring: usize, event: &[u64]) {
         let begin = Instant::now();
-        while !self.has_room(lane, event.len()) {
+        while !self.has_room(ring, event.len()) {
             assert!(begin.elapsed() < PATIENCE, "nobody drains");
             self.ring_doorbell();
             std::thread::yield_now();
         }
-        let positions = &self.arena.lanes()[lane];
+        let positions = &self.arena.rings()[ring];
         let written = positions.written.load(Relaxed);
-        self.arena.put_words(lane, written, event);
+        self.arena.put_words(ring, written, event);
         let end = written.wrapping_add(event.len() as u64);
         positions.written.store(end, Release);
     }
 
     /// Writes an event that begins with `kind`, `extra` and `payload`.
-    pub fn event(&self, lane: usize, kind: u8, extra: u8, payload: u64, more: &[u64]) {
-        let mut words = vec![words::head(kind, extra, payload)];
+    pub fn event(&self, ring: usize, kind: u8, extra: u8, payload: u64, more: &[u64]) {
+        let mut words = vec![wire::head(kind, extra, payload)];
         words.extend_from_slice(more);
-        self.write(lane, &words);
+        self.write(ring, &words);
     }
 
-    /// How far the lane was read.
-    pub fn progress(&self, lane: usize) -> &Progress {
-        &self.arena.progress()[lane]
+    /// How far the ring was read.
+    pub fn progress(&self, ring: usize) -> &Progress {
+        &self.arena.progress()[ring]
     }
 
-    /// The lanes, whosever they are.
-    pub fn lanes(&self) -> &[Lane; LANES] {
-        self.arena.lanes()
+    /// The rings, whosever they are.
+    pub fn rings(&self) -> &[RingHeader; RINGS] {
+        self.arena.rings()
     }
 
     /// Claims to have written up to `position`, whatever is there.
-    pub fn forge_position(&self, lane: usize, position: u64) {
-        self.arena.lanes()[lane].written.store(position, Release);
+    pub fn forge_position(&self, ring: usize, position: u64) {
+        self.arena.rings()[ring].written.store(position, Release);
     }
 
     /// Overwrites the word at an offset in the arena file, whosever it is.

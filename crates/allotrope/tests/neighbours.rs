@@ -147,7 +147,7 @@ fn memory_is_locked_as_far_as_it_is_used() {
     let before = kilobytes(&plain.stdout);
     let recording = described.run().expect_status(0);
     let more = kilobytes(&recording.stdout) - before;
-    // The tables, four lanes, a thread's state; and the recorder's code.
+    // The tables, four rings, a thread's state; and the recorder's code.
     assert!(more < 12 << 10, "{more} KiB more");
 }
 

@@ -52,7 +52,7 @@ static int scribble(long rounds, uint64_t seed) {
     int file = arena_file(0, O_RDWR);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0) exit(91);
-    /* The tables and some lanes: what is used of a gigabyte. */
+    /* The tables and some rings: what is used of a gigabyte. */
     size_t bytes = 16 << 20;
     uint64_t *words = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (words == MAP_FAILED) exit(92);

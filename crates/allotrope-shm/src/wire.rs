@@ -46,11 +46,11 @@ pub mod kind {
     pub const THREAD: u8 = 11;
     /// `[address, 1 if exact] [parent 24, id 24, mapping 16]`: defines a stack id.
     pub const NODE: u8 = 12;
-    /// `[0]`: every stack id of this lane is forgotten.
+    /// `[0]`: every stack id of this ring is forgotten.
     pub const FORGET: u8 = 13;
     /// `[mapping 16 | words << 16] [start] [end] [bias] [tick] [build id bytes | path bytes << 32] build id… path…`
     pub const MAPPING: u8 = 14;
-    /// `[words << 16] [pid | parent pid << 32] [tick] [origin | parent slot + 1 << 32] [fork points | executable bytes << 16 | command bytes << 32] (lane, ordinal)… executable… command…`
+    /// `[words << 16] [pid | parent pid << 32] [tick] [origin | parent slot + 1 << 32] [fork points | executable bytes << 16 | command bytes << 32] (ring, ordinal)… executable… command…`
     pub const IMAGE: u8 = 15;
     /// `[status]`: the image is about to exit with it.
     pub const EXIT: u8 = 16;
@@ -65,12 +65,12 @@ pub mod kind {
     /// `[0, window flags] [opened] [closed] [tick]`: a window was closed.
     pub const WINDOW_END: u8 = 20;
     /// `[0]`: the descriptors that are open now are to be remembered for the
-    /// window that this lane opens next.
+    /// window that this ring opens next.
     pub const DESCRIPTORS: u8 = 21;
     /// `[ticks]`: the thread has waited so long for room in its ring.
     pub const WAITED: u8 = 22;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
-    /// the lane's counters as its last thread left them; entry points without
+    /// the ring's counters as its last thread left them; entry points without
     /// any are left out. What a thread did that had opted out of windows
     /// has the entry's number beyond those that are counted apart.
     pub const COUNTS: u8 = 32;
@@ -126,7 +126,7 @@ pub const fn node(parent: u32, id: u32, mapping: u16) -> u64 {
 /// with their length in bytes (see [`bytes`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are those of `kind`
-pub enum Word<'a> {
+pub enum WireEvent<'a> {
     Allocation {
         entry: u8,
         address: u64,
@@ -163,7 +163,7 @@ pub enum Word<'a> {
         epoch: u64,
         opted_out: bool,
     },
-    /// `nested`: a second lane of the thread that has this tid now; otherwise
+    /// `nested`: a second ring of the thread that has this tid now; otherwise
     /// a new thread, even if its tid was seen before.
     Thread {
         tid: u32,
@@ -270,7 +270,7 @@ pub struct ImageWords<'a> {
     pub origin: u32,
     /// The parent's image slot, for a fork.
     pub parent_slot: Option<u32>,
-    /// Pairs of lane and ordinal, the forking thread's first.
+    /// Pairs of ring and ordinal, the forking thread's first.
     pub fork_points: &'a [u64],
     pub executable: (&'a [u64], usize),
     /// Arguments, each ended by a zero byte.
@@ -333,7 +333,7 @@ pub fn length(first: u64) -> Option<usize> {
 
 /// Decodes the event at the start of `words`; also gives its length in words.
 #[inline]
-pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
+pub fn decode(words: &[u64]) -> Result<(WireEvent<'_>, usize), Malformed> {
     let first = *words.first().ok_or(Malformed::Short)?;
     let tag = (first >> 48) as u8;
     let length = length(first).ok_or(Malformed::Kind(tag))?;
@@ -343,79 +343,79 @@ pub fn decode(words: &[u64]) -> Result<(Word<'_>, usize), Malformed> {
     let second = |index: usize| words.get(index).copied().unwrap_or(0);
     let stack = (second(1) & STACK_MASK) as u32;
     let word = match tag {
-        kind::ALLOCATION => Word::Allocation {
+        kind::ALLOCATION => WireEvent::Allocation {
             entry,
             address,
             size: second(1) >> STACK_BITS,
             stack,
             alignment_log2: 0,
         },
-        kind::ALLOCATION_LONG => Word::Allocation {
+        kind::ALLOCATION_LONG => WireEvent::Allocation {
             entry,
             address,
             size: second(2),
             stack,
             alignment_log2: (second(1) >> STACK_BITS) as u8,
         },
-        kind::DEALLOCATION => Word::Deallocation { entry, address },
-        kind::REALLOCATION_START => Word::ReallocationStart { entry, address },
-        kind::REALLOCATION_END => Word::ReallocationEnd {
+        kind::DEALLOCATION => WireEvent::Deallocation { entry, address },
+        kind::REALLOCATION_START => WireEvent::ReallocationStart { entry, address },
+        kind::REALLOCATION_END => WireEvent::ReallocationEnd {
             entry,
             address,
             size: second(1) >> STACK_BITS,
             stack,
         },
-        kind::REALLOCATION_END_LONG => Word::ReallocationEnd {
+        kind::REALLOCATION_END_LONG => WireEvent::ReallocationEnd {
             entry,
             address,
             size: second(2),
             stack,
         },
-        kind::REALLOCATION_FAILED => Word::ReallocationFailed { address },
-        kind::REALLOCATION_FREED => Word::ReallocationFreed { address },
-        kind::ANCHOR => Word::Anchor {
+        kind::REALLOCATION_FAILED => WireEvent::ReallocationFailed { address },
+        kind::REALLOCATION_FREED => WireEvent::ReallocationFreed { address },
+        kind::ANCHOR => WireEvent::Anchor {
             tick: second(1),
             clock: address as u32,
         },
-        kind::EPOCH => Word::Epoch {
+        kind::EPOCH => WireEvent::Epoch {
             tick: second(1),
             epoch: second(2),
             opted_out: entry != 0,
         },
-        kind::THREAD => Word::Thread {
+        kind::THREAD => WireEvent::Thread {
             tid: address as u32,
             tick: second(1),
             nested: entry != 0,
         },
-        kind::NODE => Word::Node(decode_node(first, second(1))),
-        kind::FORGET => Word::Forget,
-        kind::MAPPING => Word::Mapping(decode_mapping(words)?),
-        kind::IMAGE => Word::Image(decode_image(words)?),
-        kind::EXEC => Word::Exec {
+        kind::NODE => WireEvent::Node(decode_node(first, second(1))),
+        kind::FORGET => WireEvent::Forget,
+        kind::MAPPING => WireEvent::Mapping(decode_mapping(words)?),
+        kind::IMAGE => WireEvent::Image(decode_image(words)?),
+        kind::EXEC => WireEvent::Exec {
             path: string(words, 2, second(1) as usize)?,
         },
         kind::COUNTS => match words[1..].as_chunks() {
-            (counts, []) => Word::Counts(counts),
+            (counts, []) => WireEvent::Counts(counts),
             _ => return Err(Malformed::Length),
         },
-        kind::WINDOW_COUNTS => Word::WindowCounts {
+        kind::WINDOW_COUNTS => WireEvent::WindowCounts {
             epoch: second(1),
             image: core::array::from_fn(|at| second(2 + at)),
             thread: core::array::from_fn(|at| second(2 + COUNTS_WORDS - 1 + at)),
         },
-        kind::EXIT => Word::Exit {
+        kind::EXIT => WireEvent::Exit {
             status: address as u32 as i32,
         },
-        kind::WINDOW => Word::Window(decode_window(words, entry)?),
-        kind::WINDOW_END => Word::WindowEnd {
+        kind::WINDOW => WireEvent::Window(decode_window(words, entry)?),
+        kind::WINDOW_END => WireEvent::WindowEnd {
             flags: entry,
             opened: second(1),
             closed: second(2),
             tick: second(3),
         },
-        kind::DESCRIPTORS => Word::Descriptors,
-        kind::WAITED => Word::Waited { ticks: address },
-        _ => Word::Unmapped {
+        kind::DESCRIPTORS => WireEvent::Descriptors,
+        kind::WAITED => WireEvent::Waited { ticks: address },
+        _ => WireEvent::Unmapped {
             mapping: address as u16,
         },
     };
@@ -498,7 +498,7 @@ mod tests {
         assert_eq!(
             decode(&words),
             Ok((
-                Word::Allocation {
+                WireEvent::Allocation {
                     entry: 9,
                     address,
                     size: LONG_SIZE - 1,
@@ -515,7 +515,7 @@ mod tests {
         assert_eq!(
             decode(&words),
             Ok((
-                Word::Node(NodeWords {
+                WireEvent::Node(NodeWords {
                     address,
                     exact: true,
                     parent: 0xabcdef,
@@ -527,12 +527,12 @@ mod tests {
         );
         assert_eq!(
             decode(&[head(kind::EXIT, 0, u64::from(-3i32 as u32))]),
-            Ok((Word::Exit { status: -3 }, 1))
+            Ok((WireEvent::Exit { status: -3 }, 1))
         );
         assert_eq!(
             decode(&[head(kind::WAITED, 0, ADDRESS_MASK)]),
             Ok((
-                Word::Waited {
+                WireEvent::Waited {
                     ticks: (1 << 48) - 1
                 },
                 1
@@ -562,7 +562,7 @@ mod tests {
         let flags = window_flag::THIS_THREAD_ONLY | 2 << window_flag::QUIET_SHIFT;
         let mut words = [0, 7, 1000, 55, 6, u64::from_le_bytes(*b"encode\0\0")];
         words[0] = head(kind::WINDOW, flags, 6 << 16);
-        let (Word::Window(window), 6) = decode(&words).unwrap() else {
+        let (WireEvent::Window(window), 6) = decode(&words).unwrap() else {
             panic!()
         };
         assert_eq!(window.flags, flags);
@@ -580,7 +580,7 @@ mod tests {
             Err(Malformed::Length)
         );
         let end = [head(kind::WINDOW_END, flags, 0), 7, 8, 66];
-        let expected = Word::WindowEnd {
+        let expected = WireEvent::WindowEnd {
             flags,
             opened: 7,
             closed: 8,
@@ -594,7 +594,7 @@ mod tests {
     fn what_was_counted_at_an_end_of_a_window_comes_back() {
         let mut words: Vec<u64> = (0..WINDOW_COUNTS_WORDS as u64).collect();
         words[0] = head(kind::WINDOW_COUNTS, 0, 0);
-        let expected = Word::WindowCounts {
+        let expected = WireEvent::WindowCounts {
             epoch: 1,
             image: [2, 3, 4, 5],
             thread: [6, 7, 8, 9],
@@ -610,9 +610,9 @@ mod tests {
         words[1..6].copy_from_slice(&[0, 2, 30, 0, 0]);
         words[6..].copy_from_slice(&[9, 0, 0, 1, 0]);
         let expected = [[0, 2, 30, 0, 0], [9, 0, 0, 1, 0]];
-        assert_eq!(decode(&words), Ok((Word::Counts(&expected), 11)));
+        assert_eq!(decode(&words), Ok((WireEvent::Counts(&expected), 11)));
         words[0] = head(kind::COUNTS, 0, 1 << 16);
-        assert_eq!(decode(&words), Ok((Word::Counts(&[]), 1)));
+        assert_eq!(decode(&words), Ok((WireEvent::Counts(&[]), 1)));
         words[0] = head(kind::COUNTS, 0, 10 << 16);
         assert_eq!(decode(&words), Err(Malformed::Length));
     }
@@ -630,7 +630,7 @@ mod tests {
         words[7] = u64::from_le_bytes(*b"/bin/sle");
         words[8] = u64::from_le_bytes(*b"p\0\0\0\0\0\0\0");
         words[9] = u64::from_le_bytes(*b"a\0b\0\0\0\0\0");
-        let (Word::Image(image), 10) = decode(&words).unwrap() else {
+        let (WireEvent::Image(image), 10) = decode(&words).unwrap() else {
             panic!()
         };
         assert_eq!(
