@@ -80,15 +80,6 @@ pub(crate) struct ExecNote {
     pub(crate) path: Vec<u8>,
 }
 
-const LOSS: [LossReason; LOSS_REASONS] = [
-    LossReason::RingFull,
-    LossReason::NoRing,
-    LossReason::CollectorGone,
-    LossReason::Corrupt,
-    LossReason::NoMemory,
-    LossReason::TooEarly,
-];
-
 impl Image {
     pub(crate) fn new(id: ImageId, pid: u32, watch: Watch, now: Instant) -> Self {
         Self {
@@ -177,7 +168,12 @@ impl Image {
 
     /// Writes by how much the slot's loss counters have grown.
     pub(crate) fn write_losses(&mut self, slot: &ImageSlot, trace: &mut TraceFile) {
-        for ((lost, before), reason) in slot.lost.iter().zip(&mut self.lost_before).zip(LOSS) {
+        for ((lost, before), reason) in slot
+            .lost
+            .iter()
+            .zip(&mut self.lost_before)
+            .zip(LossReason::ALL)
+        {
             let lost = lost.load(Relaxed);
             // A counter that goes back is a hostile one.
             let events = lost.saturating_sub(*before);

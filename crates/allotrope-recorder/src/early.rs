@@ -10,6 +10,7 @@ use core::ffi::c_void;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use allotrope_shm::numbers::{EntryPoint, LossReason};
 use allotrope_shm::wire::kind;
 
 use crate::thread::Thread;
@@ -139,7 +140,7 @@ pub unsafe fn tell(thread: *mut Thread) {
         unsafe {
             let note = (*NOTED.0.get())[index];
             if !tell_one(thread, &note) {
-                crate::process::lost(crate::process::Loss::TooEarly);
+                crate::process::lost(LossReason::TooEarly);
             }
         }
     }
@@ -155,7 +156,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
                 counts::reallocation(thread, note.entry, note.size as usize);
             }
             if note.freed {
-                counts::deallocation(thread, crate::hooks::entry::FREE);
+                counts::deallocation(thread, EntryPoint::Free as u8);
             }
             return true;
         }
@@ -179,7 +180,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
             events::reallocation_end(thread, note.entry, note.block, note.size, stack);
         }
         if note.freed && events::ready(thread) {
-            let free = crate::hooks::entry::FREE;
+            let free = EntryPoint::Free as u8;
             events::short(thread, kind::DEALLOCATION, free, note.block);
         }
     }

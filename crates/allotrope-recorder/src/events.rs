@@ -11,12 +11,13 @@ use core::sync::atomic::{AtomicU64, compiler_fence, fence};
 use allotrope_shm::layout::{
     self, COUNTED_ENTRIES, OVERFLOW_WORDS, OWNER_DIED, RING_MARGIN, RING_WORDS, RingHeader,
 };
+use allotrope_shm::numbers::{LossReason, stack_end};
 use allotrope_shm::wire::{self, COUNTS_WORDS, LONG_SIZE, STACK_BITS, head, kind};
 
 use crate::arch::{self, switches};
 use crate::arena;
 use crate::counts;
-use crate::process::{self, Loss};
+use crate::process;
 use crate::stack_ids;
 use crate::system;
 use crate::thread::Thread;
@@ -297,12 +298,9 @@ pub unsafe fn begin_ids(thread: *mut Thread) {
     // SAFETY: the thread's own state.
     unsafe {
         (*Thread::guarded(thread)).kept = 0;
-        (*thread).next_id = FIRST_ID;
+        (*thread).next_id = stack_end::FIRST_NODE;
     }
 }
-
-/// The first id that names a node; those below say how a stack ends.
-pub const FIRST_ID: u32 = 8;
 
 /// `Thread`: what follows in this ring is this thread's. The extra byte tells
 /// a nested state, whose thread has another ring.
@@ -310,7 +308,7 @@ pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
         if !room(thread, 2) {
-            process::lost(Loss::RingFull);
+            process::lost(LossReason::RingFull);
             return false;
         }
         if (*thread).was_alone && !process::is_alone() {
@@ -396,7 +394,7 @@ unsafe fn refill(thread: *mut Thread) -> bool {
         }
         if !room(thread, ANCHOR_WORDS) {
             if process::is_recording() {
-                process::lost(Loss::RingFull);
+                process::lost(LossReason::RingFull);
             }
             return false;
         }
@@ -614,7 +612,7 @@ unsafe fn reserve(thread: *mut Thread, end: u64) -> bool {
             let words = RESERVE_WORDS as usize + if is_last { OVERFLOW_WORDS } else { 0 };
             let address = (*thread).slots.add(index as usize).cast::<u8>();
             if !system::populate(address, words * 8) {
-                process::lost(Loss::NoMemory);
+                process::lost(LossReason::NoMemory);
                 return false;
             }
             let reserved = start + RESERVE_WORDS;

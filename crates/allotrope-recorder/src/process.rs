@@ -7,6 +7,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
 use allotrope_shm::layout::{self, Control, ImageSlot, RINGS, Remark, RingHeader, Shared, remark};
+use allotrope_shm::numbers::LossReason;
 use allotrope_shm::wire::origin;
 
 use crate::arch::{self, entry};
@@ -201,26 +202,12 @@ pub fn slot() -> &'static ImageSlot {
     &slots()[guard().slot.load(Relaxed) as usize % layout::IMAGES]
 }
 
-/// Counts events that could not be recorded (reasons as in the trace).
+/// Counts events that could not be recorded.
 #[cold]
-pub fn lost(reason: Loss) {
+pub fn lost(reason: LossReason) {
     if is_recording() && guard().alive.load(Relaxed) != 0 {
         slot().lost[reason as usize].fetch_add(1, Relaxed);
     }
-}
-
-/// Why an event is lost; numbered as in the trace.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-pub enum Loss {
-    /// The ring was full and may not be waited for.
-    RingFull = 0,
-    /// No ring is free.
-    NoRing = 1,
-    /// Memory could not be had.
-    NoMemory = 4,
-    /// The recorder could not work yet.
-    TooEarly = 5,
 }
 
 /// Starts recording if the environment names an arena. `false`: not to be
@@ -275,7 +262,7 @@ pub fn start() -> bool {
         turn_off();
         return false;
     }
-    slot().lost[Loss::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
+    slot().lost[LossReason::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
     STATE.store(RECORDING, Release);
     loader_tables::begin();
     modules::remark_on_unseen();
@@ -441,7 +428,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     }
     if REFUSED.load(Relaxed) & 0xff != 0 {
         REFUSED.fetch_add(1, Relaxed);
-        lost(Loss::NoRing);
+        lost(LossReason::NoRing);
         return ptr::null_mut();
     }
     let _locked = Lock::take();
@@ -453,9 +440,9 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     if thread.is_null() {
         let is_crowded = THREAD_COUNT.load(Relaxed) as usize >= RINGS;
         lost(if is_crowded {
-            Loss::NoRing
+            LossReason::NoRing
         } else {
-            Loss::NoMemory
+            LossReason::NoMemory
         });
         return ptr::null_mut();
     }
@@ -544,11 +531,11 @@ unsafe fn give_ring(thread: *mut Thread) -> bool {
         Ok(index) => index,
         Err(Refusal::NoRing) => {
             REFUSED.fetch_add(1, Relaxed);
-            lost(Loss::NoRing);
+            lost(LossReason::NoRing);
             return false;
         }
         Err(Refusal::NoMemory) => {
-            lost(Loss::NoMemory);
+            lost(LossReason::NoMemory);
             return false;
         }
     };
@@ -560,7 +547,7 @@ unsafe fn give_ring(thread: *mut Thread) -> bool {
     ring.claims.fetch_add(1, Relaxed);
     let position = ring.written.load(Relaxed);
     if counts::is_on() && !arena::reserve_counters(index) {
-        lost(Loss::NoMemory);
+        lost(LossReason::NoMemory);
         return false;
     }
     // SAFETY: the state is this thread's alone; the ring belongs to the ring.

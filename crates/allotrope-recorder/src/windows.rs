@@ -25,6 +25,7 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use allotrope_shm::numbers::Quiet;
 use allotrope_shm::wire::{
     self, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, head, kind, window_flag,
 };
@@ -153,14 +154,15 @@ pub unsafe fn opt_out(on: bool) {
     }
 }
 
-/// What came of waiting, numbered as in the trace.
+/// Waits until the image's other threads make no events, if `options` ask for
+/// it; gives a [`Quiet`] as a number.
 fn wait_for_quiet(options: u32) -> u8 {
     if options & option::QUIET == 0 {
-        return 0;
+        return Quiet::NotAsked as u8;
     }
     match quiet::wait(QUIET_MILLISECONDS, QUIET_TIMEOUT_MILLISECONDS) {
-        true => 1,
-        false => 2,
+        true => Quiet::Reached as u8,
+        false => Quiet::TimedOut as u8,
     }
 }
 

@@ -18,6 +18,8 @@
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::numbers::LossReason;
+
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
 /// Version of this contract; recorder and collector of one build agree.
@@ -234,8 +236,8 @@ pub mod image_state {
     pub const ACKNOWLEDGED: u32 = 3;
 }
 
-/// How many reasons for a loss are counted; they are numbered as in the trace.
-pub const LOSS_REASONS: usize = 6;
+/// Counters of lost events in an image slot, one for each [`LossReason`].
+pub const LOSS_REASONS: usize = LossReason::ALL.len();
 
 /// One process image.
 #[repr(C)]
@@ -299,7 +301,7 @@ pub struct EntryCounters {
 }
 
 /// What a ring's threads did, where that is only counted, by entry point
-/// (numbered as in the trace). Written by the ring's producer alone; being in
+/// ([`EntryPoint`](crate::numbers::EntryPoint)). Written by the ring's producer alone; being in
 /// shared memory it outlives the process.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]

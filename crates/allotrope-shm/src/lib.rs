@@ -50,6 +50,7 @@ pub mod layout;
 #[cfg(feature = "collector")]
 mod liveness;
 pub mod location;
+pub mod numbers;
 #[cfg(feature = "test-support")]
 pub mod producer;
 pub mod secure_execution;

@@ -87,7 +87,7 @@ pub mod window_flag {
     pub const THIS_THREAD_ONLY: u8 = 1;
     /// Open file descriptors are compared at its ends.
     pub const DESCRIPTORS: u8 = 2;
-    /// Where what came of waiting for quiet begins, numbered as in the trace.
+    /// Where what came of waiting for quiet begins, as a [`Quiet`](crate::numbers::Quiet) number.
     pub const QUIET_SHIFT: u32 = 2;
     /// And its mask.
     pub const QUIET_MASK: u8 = 3;

@@ -8,7 +8,7 @@
 //! [`Window::opened`] and below [`WindowEnd::closed`]. That follows what the
 //! program's own synchronisation says came first, never time.
 
-use super::{ImageId, ThreadId};
+use super::{ImageId, Quiet, ThreadId};
 
 /// What an [`EventKind::Epoch`](super::EventKind::Epoch) holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -101,31 +101,6 @@ pub struct WindowSums {
     pub deallocations: u64,
     /// Those of the allocations that answered a reallocation.
     pub reallocations: u64,
-}
-
-/// What came of waiting until no other thread of the image made an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-#[repr(u8)]
-pub enum Quiet {
-    /// Nobody waited.
-    #[default]
-    NotAsked = 0,
-    /// It became quiet.
-    Reached = 1,
-    /// It did not, in the time given.
-    TimedOut = 2,
-}
-
-impl Quiet {
-    /// By its number.
-    pub const fn from_number(number: u64) -> Option<Self> {
-        match number {
-            0 => Some(Self::NotAsked),
-            1 => Some(Self::Reached),
-            2 => Some(Self::TimedOut),
-            _ => None,
-        }
-    }
 }
 
 /// A window's open file descriptors at its close, held against those at its
