@@ -10,7 +10,8 @@ use std::time::Duration;
 use allotrope_shm::layout::{
     IMAGES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, RINGS, image_state, region_offset,
 };
-use allotrope_shm::wire::{self, ImageWords, WireEvent, bytes, origin};
+use allotrope_shm::ring::ArenaRing;
+use allotrope_shm::wire::{self, PackedBytes, WireEvent, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
@@ -122,17 +123,17 @@ impl Recording {
         if owner_slot(shared.owner.load(Acquire)) != Some(slot) {
             return None;
         }
-        let cursor = self.rings[ring].cursor;
-        let written = shared.written.load(Acquire);
-        let there = written.wrapping_sub(cursor);
-        if there > RING_WORDS as u64 {
-            return None;
-        }
+        let reader = self.rings[ring].reader;
+        let published = shared.published();
+        reader.unread::<ArenaRing>(published)?;
         let claim = shared.claims.load(Relaxed);
         self.words.clear();
-        let to = cursor.wrapping_add(there.min(MAX_EVENT_WORDS as u64));
-        let copied = self.arena.copy_words(ring, cursor, to, &mut self.words);
+        let words = &mut self.words;
+        let copied = self
+            .arena
+            .copy_words(ring, &reader, published, MAX_EVENT_WORDS, words);
         copied.ok()?;
+        let cursor = reader.cursor();
         let Ok((WireEvent::Image(words), length)) = wire::decode(&self.words) else {
             return None;
         };
@@ -186,8 +187,9 @@ impl Recording {
         }
         self.slots[slot] = Slot::Image(Box::new(image));
         self.open_stream(introduction.ring, slot, introduction.claim);
-        self.rings[introduction.ring].cursor = introduction.cursor;
-        self.arena.release(introduction.ring, introduction.cursor);
+        let reader = &mut self.rings[introduction.ring].reader;
+        self.arena
+            .release(introduction.ring, reader, introduction.cursor);
     }
 
     /// The image that had `slot` when a child of it was forked, and where the
@@ -309,9 +311,9 @@ impl Known for Images<'_> {
     }
 }
 
-fn image_start(words: &ImageWords<'_>) -> ImageStart {
-    let executable: Vec<u8> = bytes(words.executable).collect();
-    let command: Vec<u8> = bytes(words.command).collect();
+fn image_start(words: &wire::Image<'_, PackedBytes<'_>>) -> ImageStart {
+    let executable: Vec<u8> = words.executable.iter().collect();
+    let command: Vec<u8> = words.command.iter().collect();
     let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     ImageStart {
         image: 0,

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use allotrope_shm::layout::{IMAGES, MAX_EVENT_WORDS, MOST_POSITION, RING_WORDS, RINGS};
+use allotrope_shm::layout::{IMAGES, MAX_EVENT_WORDS, MOST_POSITION, RINGS};
+use allotrope_shm::ring::{ArenaRing, Reader};
 
 use crate::counts;
 use crate::recording::{Recording, Slot};
@@ -14,8 +15,8 @@ use crate::stream::Stream;
 
 /// Words that are copied at once: few enough to stay in the cache until they
 /// are decoded, enough for the longest event.
-const PIECE: u64 = 4096;
-const _: () = assert!(PIECE as usize >= MAX_EVENT_WORDS);
+const PIECE: usize = 4096;
+const _: () = assert!(PIECE >= MAX_EVENT_WORDS);
 
 /// Age at which events are written though they are few, so that little is
 /// missing from the file of a collector that was killed.
@@ -27,9 +28,9 @@ const MOST_FRESH_NODES: usize = 256 << 10;
 
 /// How far a ring was read, and what into.
 #[derive(Debug, Default)]
-pub(crate) struct RingReader {
-    /// Position of the next word to read.
-    pub(crate) cursor: u64,
+pub(crate) struct RingState {
+    /// How far.
+    pub(crate) reader: Reader,
     /// The stream of the ring's present claim.
     pub(crate) stream: Option<Box<Stream>>,
     /// The ring's present claim is corrupt: its words are thrown away, so that
@@ -56,8 +57,8 @@ impl Recording {
         let Some(slot) = owner_slot(shared.owner.load(Acquire)) else {
             return 0;
         };
-        let written = shared.written.load(Acquire);
-        let words = written.wrapping_sub(self.rings[ring].cursor);
+        let written = shared.published();
+        let words = written.wrapping_sub(self.rings[ring].reader.cursor());
         if words == 0 {
             return 0;
         }
@@ -93,55 +94,51 @@ impl Recording {
         if let Some(image) = self.slots[slot].image_mut() {
             image.streams.insert(ring as u32, id);
         }
-        let reader = &mut self.rings[ring];
-        reader.discards = false;
-        reader.stream = Some(Box::new(Stream::new(id, slot, claim)));
+        let state = &mut self.rings[ring];
+        state.discards = false;
+        state.stream = Some(Box::new(Stream::new(id, slot, claim)));
     }
 
     fn skip(&mut self, ring: usize, written: u64) {
-        self.rings[ring].cursor = written;
-        self.arena.release(ring, written);
+        self.arena
+            .release(ring, &mut self.rings[ring].reader, written);
     }
 
     fn read_words(&mut self, ring: usize, slot: usize, written: u64) {
-        let reader = &mut self.rings[ring];
+        let state = &mut self.rings[ring];
         let Slot::Image(image) = &mut self.slots[slot] else {
             return;
         };
-        let Some(stream) = &mut reader.stream else {
+        let Some(stream) = &mut state.stream else {
             return;
         };
-        let mut sound = written.wrapping_sub(reader.cursor) <= RING_WORDS as u64;
-        while sound && reader.cursor != written {
-            let left = written.wrapping_sub(reader.cursor);
-            let to = reader.cursor.wrapping_add(left.min(PIECE));
+        let mut is_sound = state.reader.unread::<ArenaRing>(written).is_some();
+        while is_sound && state.reader.cursor() != written {
             self.words.clear();
             let words = &mut self.words;
-            if self
+            let copied = self
                 .arena
-                .copy_words(ring, reader.cursor, to, words)
-                .is_err()
-            {
-                // There is no room for one more mapping.
-                sound = false;
+                .copy_words(ring, &state.reader, written, PIECE, words);
+            let Ok(starts_below) = copied else {
+                // The address space has no room for one more mapping.
+                is_sound = false;
                 break;
-            }
-            let to_ring_end = RING_WORDS - (reader.cursor % RING_WORDS as u64) as usize;
-            let taken = stream.take(&self.words, to_ring_end, image, &mut self.book);
-            // An event that does not fit into a piece is none.
+            };
+            let taken = stream.take(&self.words, starts_below, image, &mut self.book);
+            // An event that does not fit into a piece is malformed.
             let taken = taken.unwrap_or(0) as u64;
-            sound = taken > 0;
-            if sound {
-                reader.cursor = reader.cursor.wrapping_add(taken);
-                self.arena.release(ring, reader.cursor);
+            is_sound = taken > 0;
+            if is_sound {
+                let to = state.reader.cursor().wrapping_add(taken);
+                self.arena.release(ring, &mut state.reader, to);
             }
             if stream.has_run() || image.stacks.fresh_nodes() > MOST_FRESH_NODES {
                 stream.write(image, &mut self.book);
             }
         }
-        if !sound {
+        if !is_sound {
             image.write_corrupt(&mut self.book.trace);
-            reader.discards = true;
+            state.discards = true;
             self.skip(ring, written);
         }
     }
@@ -166,11 +163,11 @@ impl Recording {
     pub(crate) fn free_ring(&mut self, ring: usize) {
         // A position of a hostile program's may be anything; honest ones go on
         // from here.
-        let cursor = self.rings[ring].cursor % MOST_POSITION;
+        let cursor = self.rings[ring].reader.cursor() % MOST_POSITION;
         self.arena.free_ring(ring, cursor);
-        self.rings[ring] = RingReader {
-            cursor,
-            ..RingReader::default()
+        self.rings[ring] = RingState {
+            reader: Reader::at(cursor),
+            ..RingState::default()
         };
     }
 

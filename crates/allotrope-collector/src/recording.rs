@@ -4,7 +4,6 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_shm::arena::{Arena, Settings};
@@ -16,7 +15,7 @@ use allotrope_trace::model::{self, Exit, Record};
 use crate::arena_server::{ArenaServer, Descriptors};
 use crate::book::Book;
 use crate::clock;
-use crate::drain::RingReader;
+use crate::drain::RingState;
 use crate::error::CollectorError;
 use crate::family::{Family, Process};
 use crate::image::{Ancestors, Image};
@@ -74,7 +73,7 @@ pub(crate) struct Recording {
     pub(crate) book: Book,
     pub(crate) watcher: Watcher,
     pub(crate) slots: Vec<Slot>,
-    pub(crate) rings: Vec<RingReader>,
+    pub(crate) rings: Vec<RingState>,
     pub(crate) words: Vec<u64>,
     pub(crate) ancestors: Ancestors,
     pub(crate) family: Family,
@@ -269,7 +268,7 @@ impl Recording {
             book: Book::new(trace),
             watcher: Watcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
-            rings: (0..RINGS).map(|_| RingReader::default()).collect(),
+            rings: (0..RINGS).map(|_| RingState::default()).collect(),
             words: Vec::new(),
             ancestors: Ancestors::default(),
             family: Family::new(
@@ -314,7 +313,7 @@ impl Recording {
 
     fn run(&mut self) -> Result<(), CollectorError> {
         loop {
-            let seen = self.arena.shared().doorbell.load(Acquire);
+            let seen = self.arena.shared().doorbell.count();
             let found = self.round();
             self.book.trace.check()?;
             if self.stopping || self.is_over() {

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use allotrope_shm::arena::tick_now;
-use allotrope_shm::wire::{self, Malformed, NodeWords, Sums, WireEvent};
+use allotrope_shm::wire::{self, Malformed, Node, Sums, WireEvent};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochMark, Event, EventKind, Loss, LossReason, Record, StackId, StackNode,
     StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums, stack_end,
@@ -159,7 +159,7 @@ impl Stream {
         match kind {
             wire::kind::ALLOCATION => return Ok(self.take_short(first, Some(second))),
             wire::kind::NODE => self.define(wire::decode_node(first, second), image, book)?,
-            wire::kind::ANCHOR => self.pass_time(second, first as u32, book),
+            wire::kind::TIMESTAMP => self.pass_time(second, first as u32, book),
             _ => return Ok(0),
         }
         Ok(2)
@@ -249,7 +249,7 @@ impl Stream {
                 kind: EventKind::ReallocationFreed,
                 ..NOTHING
             },
-            WireEvent::Anchor { tick, clock } => {
+            WireEvent::Timestamp { tick, clock } => {
                 self.pass_time(tick, clock, book);
                 return Ok(());
             }
@@ -315,7 +315,7 @@ impl Stream {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
             }
-            WireEvent::Forget => self.stacks.forget(&mut book.budget),
+            WireEvent::ResetStackIds => self.stacks.forget(&mut book.budget),
             WireEvent::Mapping(words) => {
                 let new = image
                     .mappings
@@ -336,8 +336,8 @@ impl Stream {
                 image.exit_note = Some(status);
                 image.exec_note = None;
             }
-            WireEvent::Exec { path } => {
-                let path = wire::bytes(path).collect();
+            WireEvent::Exec(exec) => {
+                let path = exec.path.iter().collect();
                 image.exec_note = Some(ExecNote {
                     stream: self.id,
                     path,
@@ -396,13 +396,8 @@ impl Stream {
     }
 
     #[inline]
-    fn define(
-        &mut self,
-        told: NodeWords,
-        image: &mut Image,
-        book: &mut Book,
-    ) -> Result<(), Corrupt> {
-        let NodeWords { id, mapping, .. } = told;
+    fn define(&mut self, told: Node, image: &mut Image, book: &mut Book) -> Result<(), Corrupt> {
+        let Node { id, mapping, .. } = told;
         if !(stack_end::FIRST_NODE..wire::STACK_IDS).contains(&id) {
             return Err(Corrupt);
         }

@@ -16,6 +16,7 @@ use allotrope_shm::layout::{
     RINGS, RingHeader, Shared, TABLES_BYTES,
 };
 use allotrope_shm::location::Location;
+use allotrope_shm::ring::{ArenaRing, Ring, Slots};
 
 use crate::arena_client;
 use crate::image::Digits;
@@ -48,13 +49,20 @@ pub unsafe fn table<T>(offset: usize) -> &'static T {
     unsafe { &*TABLES.load(Relaxed).add(offset).cast::<T>() }
 }
 
-/// The slots of a ring; null if its region is not mapped.
-pub fn slots(ring: usize) -> *mut u64 {
-    let region = REGIONS[ring % RINGS].load(Relaxed);
+/// A ring; `None` if its region is not mapped.
+pub fn ring(index: usize) -> Option<Ring<'static, ArenaRing>> {
+    let region = REGIONS[index % RINGS].load(Relaxed);
     if region.is_null() {
-        return ptr::null_mut();
+        return None;
     }
-    region.wrapping_add(RING_OFFSET).cast()
+    // SAFETY: a mapped region contains a ring's slots, which are atomics, at this
+    // offset, and is never unmapped.
+    let slots = unsafe { &*region.add(RING_OFFSET).cast::<Slots>() };
+    Some(Ring {
+        header: &rings()[index % RINGS],
+        progress: progress(index),
+        slots,
+    })
 }
 
 /// What is counted in a ring; `None` if its region is not mapped.
@@ -194,7 +202,7 @@ fn rings() -> &'static [RingHeader; RINGS] {
 }
 
 /// How far the collector has read a ring.
-pub fn progress(ring: usize) -> &'static Progress {
+fn progress(ring: usize) -> &'static Progress {
     // SAFETY: only called once the tables are mapped.
     unsafe { &table::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS] }
 }

@@ -68,7 +68,7 @@ pub unsafe fn attach(thread: *mut Thread) {
         if (*thread).is_nested || (*thread).idle != 0 {
             return;
         }
-        if process::is_forked() || (*thread).ring.is_null() {
+        if process::is_forked() || !(*thread).writer.is_attached() {
             return;
         }
         let Some(counters) = arena::counters((*thread).ring_index) else {
@@ -105,7 +105,7 @@ pub unsafe fn is_ready(thread: *mut Thread) -> bool {
     is_on()
         && process::is_recording()
         && !process::is_forked()
-        && unsafe { !(*thread).ring.is_null() }
+        && unsafe { (*thread).writer.is_attached() }
 }
 
 /// The thread is not to count on its own any more.
@@ -132,7 +132,11 @@ unsafe fn home(thread: *mut Thread) -> *mut Thread {
     // SAFETY: a state's root is a state, and states are never unmapped.
     unsafe {
         let root = (*thread).root;
-        if (*root).ring.is_null() { thread } else { root }
+        if (*root).writer.is_attached() {
+            root
+        } else {
+            thread
+        }
     }
 }
 

@@ -165,7 +165,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
                 return false;
             }
             let old = (*NOTED.0.get())[note.replaces].block;
-            events::short(thread, kind::REALLOCATION_START, note.entry, old);
+            events::block_event(thread, kind::REALLOCATION_START, note.entry, old);
         }
         if !events::ready(thread) {
             return false;
@@ -181,7 +181,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
         }
         if note.freed && events::ready(thread) {
             let free = EntryPoint::Free as u8;
-            events::short(thread, kind::DEALLOCATION, free, note.block);
+            events::block_event(thread, kind::DEALLOCATION, free, note.block);
         }
     }
     true

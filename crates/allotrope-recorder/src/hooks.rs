@@ -7,8 +7,8 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_shm::numbers::{EntryPoint, LossReason};
-use allotrope_shm::wire::kind;
+use allotrope_shm::numbers::EntryPoint;
+use allotrope_shm::wire::{self, kind};
 
 use crate::next::{self, Function};
 use crate::process;
@@ -44,7 +44,7 @@ unsafe fn record_allocation(
                         stack,
                     );
                 }
-                None => dropped(),
+                None => events::count_lost(thread),
             }
         } else {
             counts::allocation(thread, entry, size);
@@ -62,7 +62,7 @@ unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u64) 
             return;
         }
         if events::ready(thread) {
-            events::short(thread, kind, entry, block as u64);
+            events::block_event(thread, kind, entry, block as u64);
         } else {
             counts::deallocation(thread, entry);
         }
@@ -89,11 +89,6 @@ pub unsafe extern "C" fn count_deallocation(entry: u8, sp: *const u64) {
     unsafe { record_short(kind::DEALLOCATION, entry, ptr::null_mut(), sp) };
 }
 
-#[cold]
-fn dropped() {
-    process::lost(LossReason::RingFull);
-}
-
 /// Has the image announced, if it is not yet: a program that allocates nothing
 /// and is killed was recorded all the same.
 pub unsafe fn announce_image() {
@@ -117,7 +112,7 @@ pub unsafe fn record_exit(status: c_int) {
             return;
         }
         if events::ready_for_note(thread) {
-            events::exit(thread, status);
+            events::write(thread, wire::exit(status));
         }
         thread::leave(thread);
     }
@@ -306,7 +301,7 @@ unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> b
         }
         let recorded = events::ready(thread);
         if recorded {
-            events::short(thread, kind::REALLOCATION_START, entry, block as u64);
+            events::block_event(thread, kind::REALLOCATION_START, entry, block as u64);
         }
         let counted = !recorded && counts::are_kept(thread);
         thread::leave(thread);
@@ -342,14 +337,14 @@ unsafe fn finish_reallocation(
                     // The old block is gone all the same; `ready` left room for
                     // one word.
                     None => {
-                        events::short(thread, kind::REALLOCATION_FREED, entry, block as u64);
-                        dropped();
+                        events::block_event(thread, kind::REALLOCATION_FREED, entry, block as u64);
+                        events::count_lost(thread);
                     }
                 }
             } else if size == 0 {
-                events::short(thread, kind::REALLOCATION_FREED, entry, block as u64);
+                events::block_event(thread, kind::REALLOCATION_FREED, entry, block as u64);
             } else {
-                events::short(thread, kind::REALLOCATION_FAILED, entry, block as u64);
+                events::block_event(thread, kind::REALLOCATION_FAILED, entry, block as u64);
             }
         } else if !result.is_null() {
             counts::reallocation(thread, entry, size);
@@ -701,7 +696,7 @@ unsafe fn record_exec(path: *const c_char) {
             return;
         }
         if events::ready_for_note(thread) {
-            events::exec(thread, path);
+            events::write_long(thread, &wire::Exec { path });
         }
         thread::leave(thread);
     }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, fence};
 
 use allotrope_shm::layout::{self, ImageSlot, image_state};
 use allotrope_shm::location::Location;
-use allotrope_shm::wire::{self, head, kind};
+use allotrope_shm::wire;
 
 use crate::arch;
 use crate::events;
@@ -192,7 +192,7 @@ pub fn note_fork_points(first: *mut Thread, all: impl Iterator<Item = *mut Threa
         let points = &mut *FORK_POINTS.words.get();
         let mut count = 0;
         let ordered = core::iter::once(first).chain(all.filter(|state| *state != first));
-        for state in ordered.filter(|state| !state.is_null() && !(**state).ring.is_null()) {
+        for state in ordered.filter(|state| !state.is_null() && (**state).writer.is_attached()) {
             if count < MAX_FORK_POINTS {
                 points[count * 2] = u64::from((*state).ring_index);
                 points[count * 2 + 1] = (*state).events;
@@ -211,40 +211,27 @@ pub unsafe fn announce(
     parent_slot: u32,
     slot: &'static ImageSlot,
 ) -> bool {
-    const POINTS_AT: usize = 5;
     let points = if origin == wire::origin::FORK {
         FORK_POINTS.count.load(Relaxed)
     } else {
         0
     };
-    let (executable, command) = (EXECUTABLE.get(), COMMAND.get());
-    let executable_at = POINTS_AT + points * 2;
-    let command_at = executable_at + wire::words_of(executable.len());
-    let length = command_at + wire::words_of(command.len());
-    // SAFETY: the ring was just claimed by this thread; its ring is empty.
+    // SAFETY: the ring was just claimed by this thread, under the process lock,
+    // which guards the fork points.
     unsafe {
-        if !events::room(thread, length as u64) {
+        let image = wire::Image {
+            pid: system::process_id(),
+            parent_pid: process::parent_id(),
+            tick: arch::tick(),
+            origin,
+            parent_slot: parent_slot.checked_sub(1),
+            fork_points: &(&*FORK_POINTS.words.get())[..points * 2],
+            executable: EXECUTABLE.get(),
+            command: COMMAND.get(),
+        };
+        if !events::write_long(thread, &image) {
             return false;
         }
-        let put = |index: usize, word: u64| events::put(thread, index, word);
-        put(0, head(kind::IMAGE, 0, (length as u64) << 16));
-        put(
-            1,
-            u64::from(system::process_id()) | u64::from(process::parent_id()) << 32,
-        );
-        put(2, arch::tick());
-        put(3, u64::from(origin) | u64::from(parent_slot) << 32);
-        put(
-            4,
-            points as u64 | (executable.len() as u64) << 16 | (command.len() as u64) << 32,
-        );
-        let fork_points = &(&*FORK_POINTS.words.get())[..points * 2];
-        for (index, word) in fork_points.iter().enumerate() {
-            put(POINTS_AT + index, *word);
-        }
-        events::put_bytes(thread, executable_at, executable);
-        events::put_bytes(thread, command_at, command);
-        events::publish(thread, length);
         slot.first_ring.store((*thread).ring_index, Relaxed);
     }
     slot.state.store(image_state::READY, Release);

@@ -6,7 +6,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 use allotrope_shm::layout::remark;
-use allotrope_shm::wire::{self, NO_MAPPING, head, kind};
+use allotrope_shm::wire::{self, NO_MAPPING};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};
@@ -267,9 +267,8 @@ unsafe fn recheck(table: &Table, seen: &Module, thread: *mut Thread) -> Option<F
         module.gone = 1;
         // SAFETY: the thread's own state.
         unsafe {
-            if events::room(thread, 1) {
-                events::put(thread, 0, head(kind::UNMAPPED, 0, index as u64));
-                events::publish(thread, 1);
+            if events::reserve(thread, 1) {
+                events::write(thread, wire::unmapped(index as u16));
             }
         }
     }
@@ -694,28 +693,15 @@ fn identity(module: &Module) -> u64 {
 
 /// Writes the `Mapping` event.
 unsafe fn tell(thread: *mut Thread, module: &Module, number: u16) -> bool {
-    const STRINGS_AT: usize = 6;
-    let (path, build_id) = (module.path(), module.build_id());
-    let path_at = STRINGS_AT + wire::words_of(build_id.len());
-    let length = path_at + wire::words_of(path.len());
+    let mapping = wire::Mapping {
+        mapping: number,
+        start: module.start,
+        end: module.end,
+        bias: module.bias,
+        tick: arch::tick(),
+        build_id: module.build_id(),
+        path: module.path(),
+    };
     // SAFETY: the thread's own state.
-    unsafe {
-        if !events::room(thread, length as u64) {
-            return false;
-        }
-        events::put(
-            thread,
-            0,
-            head(kind::MAPPING, 0, u64::from(number) | (length as u64) << 16),
-        );
-        events::put(thread, 1, module.start);
-        events::put(thread, 2, module.end);
-        events::put(thread, 3, module.bias);
-        events::put(thread, 4, arch::tick());
-        events::put(thread, 5, build_id.len() as u64 | (path.len() as u64) << 32);
-        events::put_bytes(thread, STRINGS_AT, build_id);
-        events::put_bytes(thread, path_at, path);
-        events::publish(thread, length);
-    }
-    true
+    unsafe { events::write_long(thread, &mapping) }
 }

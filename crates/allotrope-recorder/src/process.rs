@@ -43,7 +43,7 @@ pub struct Guard {
     rings_claimed: AtomicU32,
     /// When another thread claimed the second one; 0: it has not, or a handler
     /// did, within an event of the first.
-    company_tick: AtomicU64,
+    second_thread_tick: AtomicU64,
     /// Mapped code.
     pub modules: Table,
 }
@@ -145,20 +145,20 @@ pub fn rings() -> &'static [RingHeader; RINGS] {
 /// event goes the slow way and marks the time. Any event that the program's own
 /// synchronisation puts behind the claim sees the 0 (coherence), as one sees
 /// the epoch of a window.
-pub fn is_alone() -> bool {
+pub fn is_single_threaded() -> bool {
     guard().rings_claimed.load(Relaxed) <= 1
 }
 
-/// As [`is_alone`], behind the setting of a limit.
-pub fn is_still_alone() -> bool {
+/// As [`is_single_threaded`], behind the setting of a limit.
+pub fn is_still_single_threaded() -> bool {
     fence(SeqCst);
-    is_alone()
+    is_single_threaded()
 }
 
 /// When another thread joined the image's first; what that one had recorded
 /// until it noticed was recorded before. `None`: it is not known.
-pub fn company_tick() -> Option<u64> {
-    Some(guard().company_tick.load(Relaxed)).filter(|&tick| tick != 0)
+pub fn second_thread_tick() -> Option<u64> {
+    Some(guard().second_thread_tick.load(Relaxed)).filter(|&tick| tick != 0)
 }
 
 /// `thread` has claimed a ring. The lock is held.
@@ -170,14 +170,14 @@ fn note_claim(thread: *mut Thread) {
     // SAFETY: states are never unmapped; those without a ring here are another
     // image's.
     unsafe {
-        for state in threads().filter(|&state| !(*state).ring.is_null()) {
-            Thread::limit(state).store(0, Relaxed);
+        for state in threads().filter(|&state| (*state).writer.is_attached()) {
+            Thread::limits(state).check_at.store(0, Relaxed);
         }
         // A handler that interrupted the recorder claims within an event of
         // the first ring's: that one would be taken for an earlier one.
         if !(*thread).is_nested {
             fence(SeqCst);
-            guard().company_tick.store(arch::tick(), Relaxed);
+            guard().second_thread_tick.store(arch::tick(), Relaxed);
         }
     }
 }
@@ -334,7 +334,7 @@ fn begin_child(thread: *mut Thread) -> bool {
         // SAFETY: states are never unmapped; their threads do not exist here.
         unsafe {
             (*state).tid.store(0, Relaxed);
-            (*state).ring = ptr::null();
+            (*state).writer.detach();
             (*state).inherited = thread.is_null();
             if state != thread {
                 (*state).busy = 0;
@@ -359,7 +359,7 @@ pub unsafe fn continue_in_child(thread: *mut Thread) -> bool {
     }
     // SAFETY: the state is this thread's; the others' threads do not exist here.
     unsafe {
-        if (*thread).ring.is_null() {
+        if !(*thread).writer.is_attached() {
             for state in threads() {
                 (*state).inherited = false;
             }
@@ -448,14 +448,14 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     }
     // SAFETY: the state is nobody else's now.
     unsafe {
-        (*thread).watch = events::watch();
+        (*thread).preemption_word = events::preemption_word();
         (*thread).is_nested = nested;
         (*thread).root = thread;
         (*thread).opted_out.store(0, Relaxed);
         (*thread).busy = 0;
         (*thread).idle = 0;
         (*thread).nested = ptr::null_mut();
-        if (*thread).ring.is_null() {
+        if !(*thread).writer.is_attached() {
             if !give_ring_aside(thread) {
                 return ptr::null_mut();
             }
@@ -465,7 +465,8 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
             }
             (*Thread::guarded(thread)).kept = 0;
             (*thread).tid.store(system::thread_id(), Relaxed);
-            (*(*thread).ring).tid.store(system::thread_id(), Relaxed);
+            let ring = &rings()[(*thread).ring_index as usize % RINGS];
+            ring.tid.store(system::thread_id(), Relaxed);
             if !events::announce_thread(thread) {
                 return ptr::null_mut();
             }
@@ -545,32 +546,30 @@ unsafe fn give_ring(thread: *mut Thread) -> bool {
     let tid = system::thread_id();
     ring.tid.store(tid, Relaxed);
     ring.claims.fetch_add(1, Relaxed);
-    let position = ring.written.load(Relaxed);
+    let Some(parts) = arena::ring(index) else {
+        lost(LossReason::NoMemory);
+        return false;
+    };
     if counts::is_on() && !arena::reserve_counters(index) {
         lost(LossReason::NoMemory);
         return false;
     }
     // SAFETY: the state is this thread's alone; the ring belongs to the ring.
     unsafe {
-        (*thread).ring = ring;
+        let guarded = Thread::guarded(thread);
         (*thread).ring_index = index as u32;
-        (*thread).slots = arena::slots(index);
-        (*thread).position = position;
-        (*thread).reserved = position;
-        (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;
-        (*thread).rung = position;
-        (*thread).was_alone = false;
+        (*thread).writer.attach(parts, &(*guarded).limits);
+        let position = (*thread).writer.position();
+        (*thread).doorbell_position = position;
+        (*thread).was_single_threaded = false;
         let depth_limit = control().depth_limit.load(Relaxed);
         (*thread).depth_limit = depth_limit.clamp(1, thread::DEPTH as u32);
         (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;
-        (*thread).seen = 0;
-        (*thread).told = 0;
+        (*thread).last_state = 0;
+        (*thread).stream_epoch = 0;
         (*thread).tid.store(tid, Relaxed);
-        let guarded = Thread::guarded(thread);
-        (*guarded).limit.store(0, Relaxed);
-        (*guarded).hard_limit = 0;
         events::begin_ids(thread);
         note_claim(thread);
         if guard().announced.load(Relaxed) == 0 {

@@ -13,11 +13,13 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, OVERFLOW_WORDS, OnFull,
-    Progress, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, RINGS, Remark, RingHeader, Shared,
-    TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, OnFull, Progress,
+    REGION_BYTES, REMARKS, RING_OFFSET, RINGS, Remark, RingHeader, Shared, TABLES_BYTES,
 };
 use crate::liveness::Liveness;
+#[cfg(feature = "test-support")]
+use crate::ring::Ring;
+use crate::ring::{ArenaRing, Reader, Slots};
 
 /// How recorders of this arena behave.
 #[derive(Debug, Clone, Copy)]
@@ -250,39 +252,33 @@ impl Arena {
         Ok(unsafe { self.region(ring)?.at(0) })
     }
 
-    fn slots(&self, ring: usize) -> io::Result<&[AtomicU64; RING_WORDS + OVERFLOW_WORDS]> {
+    fn slots(&self, ring: usize) -> io::Result<&Slots> {
         // SAFETY: that is what lies there in a region.
         Ok(unsafe { self.region(ring)?.at(RING_OFFSET) })
     }
 
-    /// Appends to `into` the words of `ring` from position `from` up to
-    /// `to`, at most up to the end of the ring and its overflow: the caller
-    /// goes on at the position after the last whole event. `from` must not be
-    /// more than a ring behind `to`. An error: the ring's memory can not be
-    /// mapped.
+    /// Appends to `into` at most `most` of the words of `ring` between the reader
+    /// and the position `published`; gives how many of them an event may begin
+    /// with, see [`Reader::copy`]. An error: the ring's memory can not be mapped.
     pub fn copy_words(
         &self,
         ring: usize,
-        from: u64,
-        to: u64,
+        reader: &Reader,
+        published: u64,
+        most: usize,
         into: &mut Vec<u64>,
-    ) -> io::Result<()> {
-        let slots = self.slots(ring)?;
-        let start = (from % RING_WORDS as u64) as usize;
-        let wanted = to.wrapping_sub(from) as usize;
-        let end = start.saturating_add(wanted).min(slots.len());
-        into.extend(slots[start..end].iter().map(|word| word.load(Relaxed)));
-        Ok(())
+    ) -> io::Result<usize> {
+        Ok(reader.copy::<ArenaRing>(self.slots(ring)?, published, most, into))
     }
 
-    /// Stores an event's words at `position`, as a producer does.
+    /// A ring, to write to.
     #[cfg(feature = "test-support")]
-    pub(crate) fn put_words(&self, ring: usize, position: u64, words: &[u64]) {
-        let start = (position % RING_WORDS as u64) as usize;
-        let slots = self.slots(ring).expect("a ring's memory can be mapped");
-        for (place, word) in slots[start..].iter().zip(words) {
-            place.store(*word, Relaxed);
-        }
+    pub(crate) fn ring(&self, ring: usize) -> io::Result<Ring<'_, ArenaRing>> {
+        Ok(Ring {
+            header: &self.rings()[ring],
+            progress: &self.progress()[ring],
+            slots: self.slots(ring)?,
+        })
     }
 
     /// The word at an offset in the arena file.
@@ -300,21 +296,17 @@ impl Arena {
         unsafe { region.at(behind % REGION_BYTES) }
     }
 
-    /// Gives the words below `read` back to the producer and wakes it if it waits.
-    pub fn release(&self, ring: usize, read: u64) {
-        let (ring, progress) = (&self.rings()[ring], &self.progress()[ring]);
-        progress.read.store(read, Release);
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        if ring.waiting.load(Relaxed) != 0 {
-            progress.wake();
-        }
+    /// Moves the reader of a ring on to position `to`, gives the words below it
+    /// back to the producer, and wakes it if it waits.
+    pub fn release(&self, ring: usize, reader: &mut Reader, to: u64) {
+        reader.release(to, &self.rings()[ring], &self.progress()[ring], wake_all);
     }
 
     /// Tells the image in `slot` that it is known.
     pub fn acknowledge(&self, slot: usize) {
         let state = &self.images()[slot].state;
         state.store(layout::image_state::ACKNOWLEDGED, Release);
-        let _ = futex::wake(state, futex::Flags::empty(), u32::MAX >> 1);
+        wake_all(state);
     }
 
     /// Frees a ring whose image has ended, whose counters have been read and
@@ -377,25 +369,17 @@ impl Arena {
         unsafe { self.tables.at(layout::REMARKS_OFFSET) }
     }
 
-    /// Sleeps until a target rings or `timeout` has passed. `seen` is the
-    /// doorbell's value before the caller last looked at the rings.
+    /// Sleeps until a recorded program rings or `timeout` has passed. `seen` is
+    /// the doorbell's [count](Doorbell::count) before the caller last read the
+    /// rings.
     pub fn sleep(&self, seen: u32, timeout: Duration) {
-        let shared = self.shared();
-        shared.sleeping.store(1, Relaxed);
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        if shared.doorbell.load(Acquire) == seen {
-            let timeout = futex::Timespec {
-                tv_sec: timeout.as_secs() as i64,
-                tv_nsec: i64::from(timeout.subsec_nanos()),
-            };
-            let _ = futex::wait(
-                &shared.doorbell,
-                futex::Flags::empty(),
-                seen,
-                Some(&timeout),
-            );
-        }
-        shared.sleeping.store(0, Relaxed);
+        let timeout = futex::Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        self.shared().doorbell.sleep(seen, |word| {
+            let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&timeout));
+        });
     }
 
     /// Moves the coarse clock on, so that every busy thread marks the time.
@@ -413,18 +397,15 @@ impl Arena {
         self.tick();
         for (ring, progress) in self.rings().iter().zip(self.progress()) {
             if ring.waiting.load(Acquire) != 0 {
-                progress.wake();
+                progress.wake(wake_all);
             }
         }
     }
 }
 
-impl Progress {
-    /// Wakes who waits for space.
-    fn wake(&self) {
-        self.space.fetch_add(1, Release);
-        let _ = futex::wake(&self.space, futex::Flags::empty(), u32::MAX >> 1);
-    }
+/// Wakes all that sleep on a futex.
+fn wake_all(word: &AtomicU32) {
+    let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
 /// The time stamp counter, the clock of a recording's ticks.
@@ -440,6 +421,7 @@ pub fn tick_now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::RING_WORDS;
 
     fn arena() -> Arena {
         Arena::create(Settings {
@@ -491,7 +473,9 @@ mod tests {
         slots[RING_WORDS - 1].store(11, Relaxed);
         slots[RING_WORDS].store(22, Relaxed);
         let mut words = Vec::new();
-        arena.copy_words(5, from, from + 2, &mut words).unwrap();
+        let reader = Reader::at(from);
+        let starts_below = arena.copy_words(5, &reader, from + 2, 99, &mut words);
+        assert_eq!(starts_below.unwrap(), 1, "no event begins in the overflow");
         assert_eq!(words, [11, 22]);
     }
 

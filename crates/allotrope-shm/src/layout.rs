@@ -19,6 +19,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::numbers::LossReason;
+use crate::ring::{Atomics, Hardware};
 
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
@@ -134,13 +135,31 @@ pub struct Control {
 /// Bit that the kernel sets in a robust futex whose owner died (`FUTEX_OWNER_DIED`).
 pub const OWNER_DIED: u32 = 0x4000_0000;
 
+/// Wakes the collector: an event count that is a futex. See [`crate::ring`].
+#[derive(Debug)]
+#[repr(C)]
+pub struct Doorbell<A: Atomics = Hardware> {
+    /// Counts the rings: producers ring when there is much to read, or something
+    /// that can not wait. The collector sleeps on it.
+    pub value: A::U32,
+    /// Non-zero while the collector sleeps.
+    pub sleeping: A::U32,
+}
+
+impl<A: Atomics> Default for Doorbell<A> {
+    fn default() -> Self {
+        Self {
+            value: A::U32::default(),
+            sleeping: A::U32::default(),
+        }
+    }
+}
+
 /// Written by both sides.
 #[repr(C)]
 pub struct Shared {
-    /// Bumped and woken by targets when there is much to read or something new.
-    pub doorbell: AtomicU32,
-    /// Non-zero while the collector sleeps on the doorbell.
-    pub sleeping: AtomicU32,
+    /// Ends the collector's sleep.
+    pub doorbell: Doorbell,
     /// Where the search for a free ring begins.
     pub ring_hint: AtomicU32,
     /// Counts the images that began; where the search for a free slot begins.
@@ -253,10 +272,11 @@ pub struct ImageSlot {
     pub lost: [AtomicU64; LOSS_REASONS],
 }
 
-/// One ring's positions as far as programs write them. Positions count words since the arena was made and
-/// never go back; the word at position `p` is at index `p % RING_WORDS`.
+/// The producer's half of a ring's state; who owns the ring, and how far it has
+/// written. See [`crate::ring`] for positions.
+#[derive(Debug)]
 #[repr(C, align(64))]
-pub struct RingHeader {
+pub struct RingHeader<A: Atomics = Hardware> {
     /// 0: free. Otherwise the image slot's index + 1.
     pub owner: AtomicU32,
     /// The thread that writes here now.
@@ -264,21 +284,46 @@ pub struct RingHeader {
     /// Counts the ring's claims, so that the collector notices a new one.
     pub claims: AtomicU32,
     _pad: [u32; 13],
-    /// Everything below is complete. Written by the producer alone.
-    pub written: AtomicU64,
+    /// Events below this position are complete. Written by the producer alone.
+    pub written: A::U64,
     /// Non-zero while the producer waits for space.
-    pub waiting: AtomicU32,
+    pub waiting: A::U32,
     _pad2: [u32; 13],
 }
 
-/// How far the collector has read a ring; in the control file.
+impl<A: Atomics> Default for RingHeader<A> {
+    fn default() -> Self {
+        Self {
+            owner: AtomicU32::new(0),
+            tid: AtomicU32::new(0),
+            claims: AtomicU32::new(0),
+            _pad: [0; 13],
+            written: A::U64::default(),
+            waiting: A::U32::default(),
+            _pad2: [0; 13],
+        }
+    }
+}
+
+/// The collector's half of a ring's state; in the control file.
+#[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Progress {
-    /// Every position below may be overwritten.
-    pub read: AtomicU64,
-    /// Futex: bumped when something was read and the producer waits.
-    pub space: AtomicU32,
+pub struct Progress<A: Atomics = Hardware> {
+    /// Positions below this one may be overwritten.
+    pub read: A::U64,
+    /// Futex: incremented when something was read while the producer waits.
+    pub space: A::U32,
     _pad: [u32; 13],
+}
+
+impl<A: Atomics> Default for Progress<A> {
+    fn default() -> Self {
+        Self {
+            read: A::U64::default(),
+            space: A::U32::default(),
+            _pad: [0; 13],
+        }
+    }
 }
 
 /// How many entry points are counted apart: more than there are.
@@ -314,7 +359,7 @@ pub struct Counters {
 
 impl Counters {
     /// All of them: the first [`COUNTED_ENTRIES`], then those opted out.
-    pub fn all(&self) -> impl Iterator<Item = &EntryCounters> {
+    pub fn all(&self) -> impl Iterator<Item = &EntryCounters> + Clone {
         self.entries.iter().chain(&self.opted_out)
     }
 }

@@ -53,5 +53,6 @@ pub mod location;
 pub mod numbers;
 #[cfg(feature = "test-support")]
 pub mod producer;
+pub mod ring;
 pub mod secure_execution;
 pub mod wire;

@@ -11,9 +11,10 @@ use allotrope_shm::layout::{
     region_offset,
 };
 use allotrope_shm::location::Location;
-use allotrope_shm::producer::{Introduction, Producer, mapping_words, string_words, window_words};
+use allotrope_shm::producer::{Producer, words_of};
 use allotrope_shm::wire::{
-    ADDRESS_MASK, NO_MAPPING, head, kind, node, origin, stack_and_size, window_flag,
+    self, ADDRESS_MASK, Exec, Image, Mapping, NO_MAPPING, Node, STACK_BITS, Window, head, kind,
+    origin, window_flag,
 };
 use allotrope_trace::model::EntryPoint;
 
@@ -62,6 +63,52 @@ pub fn known_function(number: u64) -> u64 {
 /// Rings, from the first, into which a hostile program writes.
 const RINGS_HIT: usize = 12;
 
+/// A mapping of the range `start..end` with bias `start`.
+fn mapping<'t>(
+    mapping: u16,
+    start: u64,
+    end: u64,
+    build_id: &'t [u8],
+    path: &'t str,
+) -> Mapping<&'t [u8]> {
+    Mapping {
+        mapping,
+        start,
+        end,
+        bias: start,
+        tick: tick_now(),
+        build_id,
+        path: path.as_bytes(),
+    }
+}
+
+fn window(flags: u8, opened: u64, iterations: u64, name: &[u8]) -> Window<&[u8]> {
+    Window {
+        flags,
+        opened,
+        iterations,
+        tick: tick_now(),
+        name,
+    }
+}
+
+/// Second word of a short allocation.
+fn stack_and_size(stack: u32, size: u64) -> u64 {
+    u64::from(stack) | size << STACK_BITS
+}
+
+/// Second word of a node.
+fn node(parent: u32, id: u32, mapping: u16) -> u64 {
+    let (address, exact) = (0, false);
+    wire::node(Node {
+        address,
+        exact,
+        parent,
+        id,
+        mapping,
+    })[1]
+}
+
 /// Numbers without pattern (SplitMix64 by Steele, Lea and Flood, 2014), from a
 /// seed.
 struct Random(u64);
@@ -84,22 +131,22 @@ impl Random {
         let text: Vec<u8> = (0..self.below(40)).map(|_| self.next() as u8).collect();
         let (small, any) = (self.below(4096), self.next());
         match self.below(8) {
-            0 => mapping_words(
+            0 => words_of(&mapping(
                 small as u16,
                 any,
                 any.wrapping_add(self.below(1 << 30)),
                 &text,
                 "/x",
-            ),
-            1 => window_words(any as u8, self.below(64), any, &text),
-            2 | 3 => vec![
-                head(kind::NODE, self.below(2) as u8, any & ADDRESS_MASK),
-                node(
-                    self.below(4096) as u32,
-                    self.below(1 << 24) as u32,
-                    small as u16,
-                ),
-            ],
+            )),
+            1 => words_of(&window(any as u8, self.below(64), any, &text)),
+            2 | 3 => wire::node(Node {
+                exact: self.below(2) != 0,
+                address: any & ADDRESS_MASK,
+                parent: self.below(4096) as u32,
+                id: self.below(1 << 24) as u32,
+                mapping: small as u16,
+            })
+            .to_vec(),
             4 => vec![head(kind::THREAD, self.below(2) as u8, small), any],
             _ => {
                 let length = 1 + self.below(4);
@@ -172,15 +219,16 @@ impl Program {
         claimed
     }
 
-    fn claim(&self, origin: u32, parent: Option<u32>, points: &[(u64, u64)]) -> (usize, usize) {
-        self.producer.claim_image(&Introduction {
+    fn claim(&self, origin: u32, parent: Option<u32>, points: &[u64]) -> (usize, usize) {
+        self.producer.claim_image(&Image {
             pid: std::process::id(),
             parent_pid: std::os::unix::process::parent_id(),
             origin,
             parent_slot: parent,
             fork_points: points,
-            executable: "/bin/program",
-            command: "program\0argument\0\0",
+            tick: tick_now(),
+            executable: b"/bin/program".as_slice(),
+            command: b"program\0argument\0\0",
         })
     }
 
@@ -219,8 +267,8 @@ impl Program {
     fn pairs(&self) -> i32 {
         let (_, ring) = self.introduce();
         self.stack(ring);
-        let mapping = mapping_words(3, CODE, CODE + 0x10_0000, BUILD_ID, MODULE);
-        self.producer.write(ring, &mapping);
+        let mapping = mapping(3, CODE, CODE + 0x10_0000, BUILD_ID, MODULE);
+        self.producer.write_event(ring, &mapping);
         for number in 0..PAIRS {
             self.allocate(ring, HEAP + number * 16, number);
             self.free(ring, HEAP + number * 16);
@@ -275,7 +323,7 @@ impl Program {
             HEAP + 64,
             &[stack_and_size(3, 5)],
         );
-        event(kind::FORGET, 0, 0, &[]);
+        event(kind::RESET_STACK_IDS, 0, 0, &[]);
         event(kind::EPOCH, 0, 0, &[tick_now(), 99]);
         event(kind::REALLOCATION_START, realloc, HEAP + 64, &[]);
         event(
@@ -304,7 +352,7 @@ impl Program {
         let event = |kind, extra, more: &[u64]| self.producer.event(ring, kind, extra, 0, more);
         let own = window_flag::THIS_THREAD_ONLY | 1 << window_flag::QUIET_SHIFT;
         self.producer
-            .write(ring, &window_words(own, 1, 1000, b"encode"));
+            .write_event(ring, &window(own, 1, 1000, b"encode"));
         event(kind::EPOCH, 0, &[tick_now(), 1]);
         self.stack(ring);
         self.allocate(ring, HEAP, 1);
@@ -318,12 +366,12 @@ impl Program {
         }
         let strange = [0xff; 255];
         self.producer
-            .write(ring, &window_words(0xff, u64::MAX, u64::MAX, &strange));
+            .write_event(ring, &window(0xff, u64::MAX, u64::MAX, &strange));
         event(kind::WINDOW_END, 0xff, &[u64::MAX, 0, u64::MAX]);
         let other = self.producer.claim_ring(slot, 1_000_001);
         self.thread(other, 1_000_001, false);
         self.producer
-            .write(other, &window_words(0, 5, 0, &[b'a'; 256]));
+            .write_event(other, &window(0, 5, 0, &[b'a'; 256]));
         0
     }
 
@@ -340,8 +388,8 @@ impl Program {
             .find(|line| line.ends_with(executable))
             .unwrap();
         let bias = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
-        let mapping = mapping_words(0, bias, bias + (1 << 30), b"", executable);
-        self.producer.write(ring, &mapping);
+        let mapping = mapping(0, bias, bias + (1 << 30), b"", executable);
+        self.producer.write_event(ring, &mapping);
         let address = known_function as fn(u64) -> u64 as usize as u64;
         let second = [node(0, MAIN, 0)];
         self.producer.event(ring, kind::NODE, 1, address, &second);
@@ -493,7 +541,7 @@ impl Program {
     }
 
     fn forked(&self, numbers: Vec<u64>) -> i32 {
-        let points = [(numbers[1], numbers[2])];
+        let points = [numbers[1], numbers[2]];
         let parent = Some(numbers[0] as u32);
         let (_, ring) = self.claim(origin::FORK, parent, &points);
         self.thread(ring, std::process::id(), false);
@@ -513,10 +561,8 @@ impl Program {
     /// Says that it is about to become the program at `path`, and ends.
     fn exec_of(&self, path: &str) -> i32 {
         let (_, ring) = self.introduce();
-        let mut words = vec![0, path.len() as u64];
-        words.extend(string_words(path.as_bytes()));
-        words[0] = head(kind::EXEC, 0, (words.len() as u64) << 16);
-        self.producer.write(ring, &words);
+        let path = path.as_bytes();
+        self.producer.write_event(ring, &Exec { path });
         0
     }
 
