@@ -86,7 +86,7 @@ impl Recording {
             return;
         }
         // What was said of the process before it had this image comes first.
-        self.hear_remarks();
+        self.read_diagnostics();
         let Some(introduction) = self.read_introduction(slot) else {
             self.arena.acknowledge(slot);
             self.refuse(slot);

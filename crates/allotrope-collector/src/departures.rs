@@ -168,12 +168,12 @@ impl Recording {
         trace.flush();
     }
 
-    /// Says how many images found no room in the arena, and how many remarks.
+    /// Says how many images found no room in the arena, and how many diagnostics.
     pub(crate) fn note_refused_images(&mut self) {
-        let remarks = self.arena.shared().remarks_lost.load(Relaxed);
-        if remarks > 0 {
+        let diagnostics = self.arena.shared().diagnostics_lost.load(Relaxed);
+        if diagnostics > 0 {
             let reason = format!(
-                "{remarks} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
+                "{diagnostics} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
             );
             self.family.note_more(reason);
         }

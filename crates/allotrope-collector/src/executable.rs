@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use allotrope_shm::layout::remark;
+use allotrope_shm::layout::diagnostic;
 use allotrope_shm::secure_execution::{
     self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials, Reason,
 };
@@ -68,25 +68,25 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// What a remark of a recorder says (`allotrope_shm::layout::remark`).
-    pub fn of_remark(what: u32, path: &[u8]) -> Self {
+    /// What a diagnostic of a recorder says (`allotrope_shm::layout::diagnostic`).
+    pub fn of_diagnostic(what: u32, path: &[u8]) -> Self {
         let path = || String::from_utf8_lossy(path).into_owned();
         match what {
-            remark::STATIC => Self::Static,
-            remark::THIRTY_TWO_BIT => Self::ThirtyTwoBit,
-            remark::OTHER_MACHINE => Self::OtherMachine(None),
-            remark::NO_RECORDER => Self::NoRecorder,
-            remark::OTHER_LIBC => Self::OtherLibc,
-            remark::OWN_MALLOC => Self::OwnMalloc(path()),
-            remark::PRIVILEGED => Self::Privileged,
-            remark::CAPABILITIES => Self::Capabilities,
-            remark::CLEARED => Self::Cleared,
-            remark::ELSEWHERE => Self::Elsewhere,
-            remark::VALGRIND => Self::Valgrind,
-            remark::ADDRESS_SANITIZER => Self::AddressSanitizer,
-            remark::OPERATORS => Self::Operators(path()),
-            remark::NAMESPACE => Self::Namespace(path()),
-            remark::DEEP_BINDING => Self::DeepBinding,
+            diagnostic::STATIC => Self::Static,
+            diagnostic::THIRTY_TWO_BIT => Self::ThirtyTwoBit,
+            diagnostic::OTHER_MACHINE => Self::OtherMachine(None),
+            diagnostic::NO_RECORDER => Self::NoRecorder,
+            diagnostic::OTHER_LIBC => Self::OtherLibc,
+            diagnostic::OWN_MALLOC => Self::OwnMalloc(path()),
+            diagnostic::PRIVILEGED => Self::Privileged,
+            diagnostic::CAPABILITIES => Self::Capabilities,
+            diagnostic::CLEARED => Self::Cleared,
+            diagnostic::ELSEWHERE => Self::Elsewhere,
+            diagnostic::VALGRIND => Self::Valgrind,
+            diagnostic::ADDRESS_SANITIZER => Self::AddressSanitizer,
+            diagnostic::OPERATORS => Self::Operators(path()),
+            diagnostic::NAMESPACE => Self::Namespace(path()),
+            diagnostic::DEEP_BINDING => Self::DeepBinding,
             _ => Self::Unknown,
         }
     }

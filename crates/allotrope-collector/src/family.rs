@@ -175,9 +175,9 @@ impl Family {
     }
 
     /// Notes what a recorder says of a process that is about to run, or of its
-    /// own: see [`Obstacle::of_remark`].
-    pub(crate) fn note_remark(&mut self, process: Process, what: u32, path: &[u8]) {
-        let obstacle = Obstacle::of_remark(what, path);
+    /// own: see [`Obstacle::of_diagnostic`].
+    pub(crate) fn note_diagnostic(&mut self, process: Process, what: u32, path: &[u8]) {
+        let obstacle = Obstacle::of_diagnostic(what, path);
         let path = PathBuf::from(OsString::from_vec(path.to_vec()));
         if !obstacle.is_within() {
             if self.follows {
@@ -186,14 +186,14 @@ impl Family {
             return;
         }
         let executable = process.found.and_then(process::executable_path);
-        let remark = Unrecorded {
+        let diagnostic = Unrecorded {
             pid: process.pid(),
             executable: executable.unwrap_or_default(),
             reason: obstacle.sentence(),
             partly: obstacle.is_partial(),
         };
-        if self.others.len() < MOST_UNRECORDED && !self.others.contains(&remark) {
-            self.others.push(remark);
+        if self.others.len() < MOST_UNRECORDED && !self.others.contains(&diagnostic) {
+            self.others.push(diagnostic);
         }
     }
 

@@ -82,7 +82,7 @@ pub(crate) struct Recording {
     /// Calls are only counted.
     pub(crate) counts_only: bool,
     pub(crate) look_cursor: usize,
-    remarks_heard: u32,
+    diagnostics_read: u32,
     /// Since when nobody but those who can not be seen may be about to arrive.
     pub(crate) maybe_arriving_since: Option<Instant>,
     pub(crate) now: Instant,
@@ -279,7 +279,7 @@ impl Recording {
             stopping: false,
             counts_only: start.counts_only,
             look_cursor: 0,
-            remarks_heard: 0,
+            diagnostics_read: 0,
             maybe_arriving_since: None,
             now,
             next_tick: now,
@@ -336,7 +336,7 @@ impl Recording {
         self.hear_front();
         self.notice_ends();
         let arrived = self.receive_arrivals();
-        self.hear_remarks();
+        self.read_diagnostics();
         let drained = self.drain();
         self.settle_ends();
         if self.now >= self.next_tick {
@@ -365,17 +365,17 @@ impl Recording {
     }
 
     /// Takes note of what recorders say of processes without rings.
-    pub(crate) fn hear_remarks(&mut self) {
+    pub(crate) fn read_diagnostics(&mut self) {
         let mut heard = Vec::new();
         self.arena
-            .hear_remarks(&mut self.remarks_heard, |pid, what, path| {
+            .read_diagnostics(&mut self.diagnostics_read, |pid, what, path| {
                 heard.push((pid, what, path));
             });
         for (pid, what, path) in heard {
             let found = self.search.find_mentioned(pid, &self.known());
             let found = found.or_else(|| self.find_replaced(pid));
             self.family
-                .note_remark(Process::new(found, pid), what, &path);
+                .note_diagnostic(Process::new(found, pid), what, &path);
         }
     }
 
@@ -455,7 +455,7 @@ impl Recording {
         self.hear_front();
         self.notice_ends();
         self.receive_arrivals();
-        self.hear_remarks();
+        self.read_diagnostics();
         self.drain();
         self.settle_ends();
         let running: Vec<usize> = self.living().collect();

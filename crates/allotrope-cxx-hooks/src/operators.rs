@@ -23,7 +23,7 @@ macro_rules! new {
 
             pub unsafe extern "C" fn next(sp: *const u64) -> usize {
                 let (next, recorded) = NEXT.get();
-                if recorded && let Some(recorder) = recorder::interface() {
+                if recorded && let Some(recorder) = recorder::hook_api() {
                     // SAFETY: `record` or an exception ends it.
                     unsafe { (recorder.enter)(sp, recorder::code()) };
                 }
@@ -40,7 +40,7 @@ macro_rules! new {
                 if !NEXT.get().1 {
                     return;
                 }
-                let Some(recorder) = recorder::interface() else {
+                let Some(recorder) = recorder::hook_api() else {
                     return;
                 };
                 let alignment = if $aligned { second } else { 0 };
@@ -85,11 +85,7 @@ macro_rules! delete {
             // was called.
             unsafe {
                 let next = core::mem::transmute::<usize, Three>(next);
-                let recorder = if recorded {
-                    recorder::interface()
-                } else {
-                    None
-                };
+                let recorder = if recorded { recorder::hook_api() } else { None };
                 let Some(recorder) = recorder.filter(|_| !block.is_null()) else {
                     next(block as usize, second, third);
                     return;

@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use allotrope_shm::interface::Interface;
+use allotrope_shm::hook_api::HookApi;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::next::Next;
@@ -51,12 +51,8 @@ pub unsafe extern "C" fn mallocx(
     }
 }
 
-fn recorder_if(recorded: bool) -> Option<&'static Interface> {
-    if recorded {
-        recorder::interface()
-    } else {
-        None
-    }
+fn recorder_if(recorded: bool) -> Option<&'static HookApi> {
+    if recorded { recorder::hook_api() } else { None }
 }
 
 pub unsafe extern "C" fn rallocx(

@@ -11,13 +11,13 @@
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-use allotrope_shm::layout::{self, remark};
+use allotrope_shm::layout::{self, diagnostic};
 
 use crate::definitions::{self, LinkMap};
+use crate::diagnostics;
 use crate::modules;
 use crate::next::{self, Function};
 use crate::process::Lock;
-use crate::remarks;
 use crate::system::{self, Protection, SignalsBlocked};
 
 /// What an allocator consists of: all of these lead to the recorder, or none.
@@ -100,7 +100,7 @@ fn lead_to_recorder() {
             .chain(&OTHERS)
             .all(|function| lead(library, recorder, *function));
     if !is_led {
-        remarks::make(system::process_id(), remark::DEEP_BINDING, b"");
+        diagnostics::post(system::process_id(), diagnostic::DEEP_BINDING, b"");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The functions that replace this program by another, or start one beside it.
 //!
-//! A program that cannot be recorded is remarked on before it runs: it may end
+//! A program that cannot be recorded is reported before it runs: it may end
 //! before anybody looks. Where its loader could not load the recorder, and
 //! would say so into the program's output, the recorder is taken out of the
 //! `LD_PRELOAD` that it gets; nothing else of its environment is touched.
@@ -8,12 +8,12 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, remark};
+use allotrope_shm::layout::{ENVIRONMENT_VARIABLE, diagnostic};
 
 use crate::arch::entry::ExecRegisters;
 use crate::next::{self, Function};
 use crate::program::{self, Path, Program};
-use crate::{hooks, image, modules, namespaces, remarks, system};
+use crate::{diagnostics, hooks, image, modules, namespaces, system};
 
 type Strings = *const *const c_char;
 
@@ -112,7 +112,7 @@ unsafe fn arguments(registers: *const ExecRegisters) -> usize {
 
 /// A program that cannot be recorded.
 struct Verdict {
-    /// Why, one of [`remark`].
+    /// Why, one of [`diagnostic`].
     what: u32,
     path: Path,
     /// The environment it is to have instead, if its loader must not see the
@@ -122,7 +122,7 @@ struct Verdict {
 
 impl Verdict {
     fn tell(&self, process_id: u32) {
-        remarks::make(process_id, self.what, self.path.as_c_str().to_bytes());
+        diagnostics::post(process_id, self.what, self.path.as_c_str().to_bytes());
     }
 }
 
@@ -140,23 +140,23 @@ unsafe fn judge(call: &Call) -> Option<Verdict> {
         };
         let what = match program::look_at(directory, path.as_c_str()) {
             Program::NotExecutable => return None,
-            Program::Obstacle(remark::ADDRESS_SANITIZER) if !insists(call.environment) => {
+            Program::Obstacle(diagnostic::ADDRESS_SANITIZER) if !insists(call.environment) => {
                 missing(call, recorder)?
             }
             Program::Obstacle(what) => what,
             Program::Fine => match missing(call, recorder) {
                 None if preloads_address_sanitizer(preload) && insists(call.environment) => {
-                    remark::ADDRESS_SANITIZER
+                    diagnostic::ADDRESS_SANITIZER
                 }
                 missing => missing?,
             },
         };
         let complains = matches!(
             what,
-            remark::THIRTY_TWO_BIT
-                | remark::OTHER_MACHINE
-                | remark::NO_RECORDER
-                | remark::ADDRESS_SANITIZER
+            diagnostic::THIRTY_TWO_BIT
+                | diagnostic::OTHER_MACHINE
+                | diagnostic::NO_RECORDER
+                | diagnostic::ADDRESS_SANITIZER
         );
         let preload = preload.filter(|_| complains && recorder.is_some());
         let environment = preload.and_then(|it| without_recorder(call.environment, it));
@@ -173,12 +173,12 @@ unsafe fn missing(call: &Call, recorder: Option<&[u8]>) -> Option<u32> {
     // SAFETY: the caller's arguments, see `prepare`.
     let arena = unsafe { find_variable(call.environment, ENVIRONMENT_VARIABLE.as_bytes()) };
     let (Some(recorder), Some(_)) = (recorder, arena) else {
-        return Some(remark::CLEARED);
+        return Some(diagnostic::CLEARED);
     };
     if system::is_missing(recorder) {
-        Some(remark::NO_RECORDER)
+        Some(diagnostic::NO_RECORDER)
     } else if namespaces::has_left() {
-        Some(remark::ELSEWHERE)
+        Some(diagnostic::ELSEWHERE)
     } else {
         None
     }
@@ -404,7 +404,7 @@ macro_rules! spawn {
                 );
                 // What only may be so is to be said before the program runs,
                 // and its process id is known when it does.
-                let verdict = verdict.filter(|it| error == 0 && it.what != remark::ELSEWHERE);
+                let verdict = verdict.filter(|it| error == 0 && it.what != diagnostic::ELSEWHERE);
                 if let Some(verdict) = verdict {
                     verdict.tell(pid.read() as u32);
                 }

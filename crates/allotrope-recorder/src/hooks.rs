@@ -619,7 +619,7 @@ unsafe fn release_by<F>(
     }
 }
 
-pub unsafe extern "C" fn interface_allocation(
+pub unsafe extern "C" fn reported_allocation(
     entry: u8,
     block: *mut c_void,
     size: usize,
@@ -637,12 +637,12 @@ pub unsafe extern "C" fn interface_allocation(
     }
 }
 
-pub unsafe extern "C" fn interface_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
+pub unsafe extern "C" fn reported_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
     // SAFETY: as above.
     unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
 }
 
-pub unsafe extern "C" fn interface_reallocation_start(
+pub unsafe extern "C" fn reported_reallocation_start(
     entry: u8,
     block: *mut c_void,
     sp: *const u64,
@@ -651,7 +651,7 @@ pub unsafe extern "C" fn interface_reallocation_start(
     unsafe { start_reallocation(entry, block, sp) }
 }
 
-pub unsafe extern "C" fn interface_reallocation_end(
+pub unsafe extern "C" fn reported_reallocation_end(
     entry: u8,
     block: *mut c_void,
     result: *mut c_void,

@@ -5,19 +5,19 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
-use allotrope_shm::layout::remark;
+use allotrope_shm::layout::diagnostic;
 use allotrope_shm::wire::{self, NO_MAPPING};
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};
 use crate::definitions::{self, LinkMap};
+use crate::diagnostics;
 use crate::events;
 use crate::image;
 use crate::namespaces;
 use crate::next::{self, Function};
 use crate::process::{self, Lock};
 use crate::readable::Memory;
-use crate::remarks;
 use crate::system::{self, SignalsBlocked};
 use crate::thread::Thread;
 
@@ -79,7 +79,7 @@ fn loader_is_at_work() -> bool {
 /// character sets) are noticed by this, without hooks.
 #[cold]
 pub fn loader_allocated() {
-    remark_on_namespaces();
+    diagnose_namespaces();
     if loader_is_at_work() {
         GENERATION.fetch_or(1, Relaxed);
     }
@@ -350,19 +350,23 @@ pub fn is_allocator(return_address: u64) -> bool {
     })
 }
 
-/// Remarks on what keeps this program's allocations from being seen, or some
+/// Diagnostics on what keeps this program's allocations from being seen, or some
 /// of them; once, when its recording begins.
-pub fn remark_on_unseen() {
+pub fn diagnose_unseen() {
     namespaces::remember();
     let own = at_address((&raw const GENERATION) as u64);
     let first = first_definition(c"malloc").and_then(at_address);
     if let (Some(own), Some(first)) = (own, first)
         && !first.is_at(&own)
     {
-        remarks::make(system::process_id(), remark::OWN_MALLOC, first.path());
+        diagnostics::post(system::process_id(), diagnostic::OWN_MALLOC, first.path());
     }
     if runs_under_valgrind() {
-        remarks::make(system::process_id(), remark::VALGRIND, image::executable());
+        diagnostics::post(
+            system::process_id(),
+            diagnostic::VALGRIND,
+            image::executable(),
+        );
     }
     let allocator = at_address(next::address(Function::Malloc) as u64);
     // `operator new(unsigned long)`.
@@ -370,7 +374,11 @@ pub fn remark_on_unseen() {
     if let (Some(allocator), Some(operators)) = (allocator, operators)
         && allocator.is_at(&operators)
     {
-        remarks::make(system::process_id(), remark::OPERATORS, operators.path());
+        diagnostics::post(
+            system::process_id(),
+            diagnostic::OPERATORS,
+            operators.path(),
+        );
     }
 }
 
@@ -412,10 +420,10 @@ struct Namespace {
     next: *const Self,
 }
 
-/// Remarks on namespaces that `dlmopen` has made: they have a C library of
+/// Diagnostics on namespaces that `dlmopen` has made: they have a C library of
 /// their own, whose `malloc` no preloaded library stands before.
-fn remark_on_namespaces() {
-    static REMARKED: AtomicU32 = AtomicU32::new(0);
+fn diagnose_namespaces() {
+    static DIAGNOSED: AtomicU32 = AtomicU32::new(0);
     let first = next::address(Function::RDebug) as *const Namespace;
     if first.is_null() {
         return;
@@ -434,10 +442,10 @@ fn remark_on_namespaces() {
                 return;
             }
             number += 1;
-            if number > REMARKED.load(Relaxed) {
-                REMARKED.store(number, Relaxed);
+            if number > DIAGNOSED.load(Relaxed) {
+                DIAGNOSED.store(number, Relaxed);
                 let path = CStr::from_ptr((*maps).name).to_bytes();
-                remarks::make(system::process_id(), remark::NAMESPACE, path);
+                diagnostics::post(system::process_id(), diagnostic::NAMESPACE, path);
             }
             namespace = (&raw const (*namespace).next).read_volatile();
         }

@@ -6,20 +6,22 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use allotrope_shm::layout::{self, Control, ImageSlot, RINGS, Remark, RingHeader, Shared, remark};
+use allotrope_shm::layout::{
+    self, Control, Diagnostic, ImageSlot, RINGS, RingHeader, Shared, diagnostic,
+};
 use allotrope_shm::numbers::LossReason;
 use allotrope_shm::wire::origin;
 
 use crate::arch::{self, entry};
 use crate::arena::{self, Refusal};
 use crate::counts;
+use crate::diagnostics;
 use crate::early;
 use crate::events;
 use crate::image;
 use crate::loader_tables;
 use crate::modules::{self, Table};
 use crate::next::{self, Function};
-use crate::remarks;
 use crate::system::{self, SignalsBlocked};
 use crate::thread::{self, Thread};
 
@@ -187,9 +189,9 @@ pub fn owner() -> u32 {
     guard().slot.load(Relaxed) + 1
 }
 
-/// The places for remarks.
-pub fn remarks() -> &'static [Remark; layout::REMARKS] {
-    arena_at(layout::REMARKS_OFFSET)
+/// The places for diagnostics.
+pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
+    arena_at(layout::DIAGNOSTICS_OFFSET)
 }
 
 /// Whether the arena is mapped and its collector still records.
@@ -241,9 +243,9 @@ pub fn start() -> bool {
     if next::address(Function::GlibcVersion) == 0 {
         // Nothing here was ever tried with another C library.
         image::remember_self();
-        remarks::make(
+        diagnostics::post(
             system::process_id(),
-            remark::OTHER_LIBC,
+            diagnostic::OTHER_LIBC,
             image::executable(),
         );
         turn_off();
@@ -265,7 +267,7 @@ pub fn start() -> bool {
     slot().lost[LossReason::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
     STATE.store(RECORDING, Release);
     loader_tables::begin();
-    modules::remark_on_unseen();
+    modules::diagnose_unseen();
     true
 }
 

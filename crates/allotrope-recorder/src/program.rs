@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use allotrope_shm::layout::remark;
+use allotrope_shm::layout::diagnostic;
 use allotrope_shm::secure_execution::{
     self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials, Reason,
 };
@@ -42,7 +42,7 @@ const STATUS_BYTES: usize = 2048;
 pub enum Program {
     /// It is none, or may not be executed.
     NotExecutable,
-    /// What keeps it from being recorded, one of [`remark`].
+    /// What keeps it from being recorded, one of [`diagnostic`].
     Obstacle(u32),
     /// Nothing does.
     Fine,
@@ -120,16 +120,16 @@ fn look_into(file: i32, line: &mut [u8; FIRST_LINE + 1]) -> Look {
         return Look::Obstacle(what);
     }
     if header[4] != 2 {
-        return Look::Obstacle(remark::THIRTY_TWO_BIT);
+        return Look::Obstacle(diagnostic::THIRTY_TWO_BIT);
     }
     if number(&header[18..20]) != EM_X86_64 {
-        return Look::Obstacle(remark::OTHER_MACHINE);
+        return Look::Obstacle(diagnostic::OTHER_MACHINE);
     }
     if !has_loader(file, &header) {
-        return Look::Obstacle(remark::STATIC);
+        return Look::Obstacle(diagnostic::STATIC);
     }
     if needs_address_sanitizer(file, &header) {
-        return Look::Obstacle(remark::ADDRESS_SANITIZER);
+        return Look::Obstacle(diagnostic::ADDRESS_SANITIZER);
     }
     Look::Fine
 }
@@ -178,8 +178,8 @@ fn distrusted(file: i32, capabilities: &mut [u8]) -> Option<u32> {
         is_nosuid,
     };
     secure_execution::reason(&own, &file).map(|reason| match reason {
-        Reason::User | Reason::Group => remark::PRIVILEGED,
-        Reason::Capabilities => remark::CAPABILITIES,
+        Reason::User | Reason::Group => diagnostic::PRIVILEGED,
+        Reason::Capabilities => diagnostic::CAPABILITIES,
     })
 }
 
@@ -190,7 +190,7 @@ fn distrusted_by_mode(status: &libc::stat) -> Option<u32> {
     let as_user = status.st_mode & SET_USER_ID != 0 && status.st_uid != system::effective_user();
     let as_group = status.st_mode & SET_GROUP_ID_AND_EXECUTE == SET_GROUP_ID_AND_EXECUTE
         && status.st_gid != system::effective_group();
-    (as_user || as_group).then_some(remark::PRIVILEGED)
+    (as_user || as_group).then_some(diagnostic::PRIVILEGED)
 }
 
 /// Whether a loader loads it, or it is one, which loads what it is told to as if

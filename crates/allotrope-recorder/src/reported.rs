@@ -14,8 +14,8 @@ use core::ffi::c_void;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::{
-    interface_allocation, interface_deallocation, interface_reallocation_end,
-    interface_reallocation_start,
+    reported_allocation, reported_deallocation, reported_reallocation_end,
+    reported_reallocation_start,
 };
 use crate::thread::{self, Thread};
 
@@ -34,14 +34,14 @@ pub unsafe extern "C" fn pool_allocation(
 ) {
     if !block.is_null() {
         // SAFETY: the entry stub gives its caller's registers.
-        unsafe { interface_allocation(POOL, block, size, alignment, sp, bp) };
+        unsafe { reported_allocation(POOL, block, size, alignment, sp, bp) };
     }
 }
 
 pub unsafe extern "C" fn pool_deallocation(block: *mut c_void, sp: *const u64, _: u64) {
     if !block.is_null() {
         // SAFETY: as above.
-        unsafe { interface_deallocation(POOL, block, sp) };
+        unsafe { reported_deallocation(POOL, block, sp) };
     }
 }
 
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn pool_reallocation_start(
     _: u64,
 ) -> u64 {
     // SAFETY: as above.
-    let started = block.is_null() || unsafe { interface_reallocation_start(POOL, block, sp) };
+    let started = block.is_null() || unsafe { reported_reallocation_start(POOL, block, sp) };
     if started { block as u64 | STARTED } else { 0 }
 }
 
@@ -89,7 +89,7 @@ unsafe fn end_reallocation(
 ) {
     let size = if result.is_null() { size.max(1) } else { size };
     // SAFETY: the start was recorded on this thread.
-    unsafe { interface_reallocation_end(entry, block, result, size, sp, bp) };
+    unsafe { reported_reallocation_end(entry, block, result, size, sp, bp) };
 }
 
 /// The token is the state that entered: the state of a signal handler's calls
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn allocator_allocation(
     unsafe {
         leave(token);
         if token != 0 && !block.is_null() {
-            interface_allocation(REPORTED, block, size, alignment, sp, bp);
+            reported_allocation(REPORTED, block, size, alignment, sp, bp);
         }
     }
 }
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn allocator_allocation(
 pub unsafe extern "C" fn allocator_deallocation(block: *mut c_void, sp: *const u64, _: u64) -> u64 {
     // SAFETY: as above.
     unsafe {
-        interface_deallocation(REPORTED, block, sp);
+        reported_deallocation(REPORTED, block, sp);
         token(thread::enter_reported(sp as usize))
     }
 }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn allocator_reallocation_start(
 ) -> u64 {
     // SAFETY: as above.
     unsafe {
-        if !interface_reallocation_start(REPORTED, block, sp) {
+        if !reported_reallocation_start(REPORTED, block, sp) {
             return 0;
         }
         token(thread::enter_reported(sp as usize))

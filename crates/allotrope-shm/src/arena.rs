@@ -13,8 +13,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, OnFull, Progress,
-    REGION_BYTES, REMARKS, RING_OFFSET, RINGS, Remark, RingHeader, Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, DIAGNOSTICS, Diagnostic, IMAGES,
+    ImageSlot, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared,
+    TABLES_BYTES,
 };
 use crate::liveness::Liveness;
 #[cfg(feature = "test-support")]
@@ -340,33 +341,35 @@ impl Arena {
         image.state.store(layout::image_state::FREE, Release);
     }
 
-    /// Gives every remark that waits to `hear`: the process id, what is said
+    /// Gives every diagnostic that waits to `hear`: the process id, what is said
     /// and the path, none of which is to be believed. `heard` is the count of
-    /// remarks at the last call.
-    pub fn hear_remarks(&self, heard: &mut u32, mut hear: impl FnMut(u32, u32, Vec<u8>)) {
-        let made = self.shared().remarks.load(Acquire);
+    /// diagnostics at the last call.
+    pub fn read_diagnostics(&self, heard: &mut u32, mut hear: impl FnMut(u32, u32, Vec<u8>)) {
+        let made = self.shared().diagnostics.load(Acquire);
         if made == *heard {
             return;
         }
         *heard = made;
-        for remark in self.remarks() {
-            if remark.state.load(Acquire) != layout::remark_state::READY {
+        for diagnostic in self.diagnostics() {
+            if diagnostic.state.load(Acquire) != layout::diagnostic_state::READY {
                 continue;
             }
-            let length = (remark.length.load(Relaxed) as usize).min(layout::REMARK_PATH);
-            let bytes = remark.path.iter();
+            let length = (diagnostic.length.load(Relaxed) as usize).min(layout::DIAGNOSTIC_PATH);
+            let bytes = diagnostic.path.iter();
             let bytes = bytes.flat_map(|word| word.load(Relaxed).to_le_bytes());
             let path = bytes.take(length).collect();
-            let (pid, what) = (remark.pid.load(Relaxed), remark.what.load(Relaxed));
-            remark.state.store(layout::remark_state::FREE, Release);
+            let (pid, what) = (diagnostic.pid.load(Relaxed), diagnostic.what.load(Relaxed));
+            diagnostic
+                .state
+                .store(layout::diagnostic_state::FREE, Release);
             hear(pid, what, path);
         }
     }
 
-    /// The remarks.
-    pub fn remarks(&self) -> &[Remark; REMARKS] {
+    /// The diagnostics.
+    pub fn diagnostics(&self) -> &[Diagnostic; DIAGNOSTICS] {
         // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::REMARKS_OFFSET) }
+        unsafe { self.tables.at(layout::DIAGNOSTICS_OFFSET) }
     }
 
     /// Sleeps until a recorded program rings or `timeout` has passed. `seen` is

@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! control file | Control | Progress … |
-//! arena file   |       unused         | Shared | ImageSlot … | Remark … | RingHeader … | region 0 | region 1 | …
+//! arena file   |       unused         | Shared | ImageSlot … | Diagnostic … | RingHeader … | region 0 | region 1 | …
 //! ```
 //!
 //! All structures consist of atomics, so that a shared reference to them is
@@ -32,8 +32,8 @@ pub const PAGE: usize = 4096;
 pub const IMAGES: usize = 1024;
 /// How many rings there are for all images together.
 pub const RINGS: usize = 2048;
-/// How many remarks can wait to be read.
-pub const REMARKS: usize = 64;
+/// How many diagnostics can wait to be read.
+pub const DIAGNOSTICS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
 pub const RING_WORDS: usize = 1 << 16;
 /// Words behind a ring into which an event that begins near its end extends,
@@ -58,10 +58,10 @@ pub const CONTROL_BYTES: usize =
 pub const SHARED_OFFSET: usize = CONTROL_BYTES;
 /// Offset of the [`ImageSlot`] table.
 pub const IMAGES_OFFSET: usize = SHARED_OFFSET + PAGE;
-/// Offset of the [`Remark`] table.
-pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
+/// Offset of the [`Diagnostic`] table.
+pub const DIAGNOSTICS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
 /// Offset of the [`RingHeader`] table.
-pub const RINGS_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
+pub const RINGS_OFFSET: usize = DIAGNOSTICS_OFFSET + DIAGNOSTICS * size_of::<Diagnostic>();
 /// Bytes of the tables, which every process maps: all that lies before the
 /// first ring's region.
 pub const TABLES_BYTES: usize =
@@ -166,14 +166,14 @@ pub struct Shared {
     pub image_hint: AtomicU32,
     /// Images that found no free slot.
     pub images_refused: AtomicU32,
-    /// Counts the remarks that were made.
-    pub remarks: AtomicU32,
-    /// Remarks that found no free place.
-    pub remarks_lost: AtomicU32,
+    /// Counts the diagnostics that were made.
+    pub diagnostics: AtomicU32,
+    /// Diagnostics that found no free place.
+    pub diagnostics_lost: AtomicU32,
 }
 
-/// States of a [`Remark`].
-pub mod remark_state {
+/// States of a [`Diagnostic`].
+pub mod diagnostic_state {
     /// Nobody's.
     pub const FREE: u32 = 0;
     /// Being written.
@@ -182,10 +182,10 @@ pub mod remark_state {
     pub const READY: u32 = 2;
 }
 
-/// What a remark says of a process. The first ones say that it is not
-/// recorded at all, those from [`remark::OPERATORS`]
+/// What a diagnostic says of a process. The first ones say that it is not
+/// recorded at all, those from [`diagnostic::OPERATORS`]
 /// on that not everything is.
-pub mod remark {
+pub mod diagnostic {
     /// It becomes the static program at the path.
     pub const STATIC: u32 = 1;
     /// It becomes the 32-bit program at the path.
@@ -224,23 +224,23 @@ pub mod remark {
     pub const DEEP_BINDING: u32 = 34;
 }
 
-/// Longest path in a remark, in bytes; of longer ones the end is told.
-pub const REMARK_PATH: usize = 240;
+/// Longest path in a diagnostic, in bytes; of longer ones the end is told.
+pub const DIAGNOSTIC_PATH: usize = 240;
 
 /// Something that cannot be told through a ring: a process without one, or a
 /// `vfork` child that borrows its parent's, says it.
 #[repr(C)]
-pub struct Remark {
-    /// One of [`remark_state`].
+pub struct Diagnostic {
+    /// One of [`diagnostic_state`].
     pub state: AtomicU32,
     /// Process id in its own namespace.
     pub pid: AtomicU32,
-    /// One of [`remark`].
+    /// One of [`diagnostic`].
     pub what: AtomicU32,
     /// Bytes of the path.
     pub length: AtomicU32,
     /// The path's bytes, little-endian.
-    pub path: [AtomicU64; REMARK_PATH / 8],
+    pub path: [AtomicU64; DIAGNOSTIC_PATH / 8],
 }
 
 /// States of an [`ImageSlot`].
@@ -368,7 +368,7 @@ const _: () = {
     assert!(size_of::<Control>() <= PAGE);
     assert!(size_of::<Shared>() <= PAGE);
     assert!(size_of::<ImageSlot>() == 64);
-    assert!(size_of::<Remark>() == 256);
+    assert!(size_of::<Diagnostic>() == 256);
     assert!(size_of::<RingHeader>() == 128);
     assert!(size_of::<Progress>() == 64);
     assert!(RING_OFFSET == PAGE);

@@ -45,7 +45,7 @@ pub mod arena;
 #[cfg(feature = "collector")]
 pub mod exit_information;
 pub mod handshake;
-pub mod interface;
+pub mod hook_api;
 pub mod layout;
 #[cfg(feature = "collector")]
 mod liveness;
