@@ -391,7 +391,7 @@ unsafe fn words_to_next_timestamp(
 
 /// Reserves space for `words` and a margin; waits for it if that is the policy
 /// ([`layout::OnFull`]).
-#[inline]
+#[inline(always)]
 pub unsafe fn reserve(thread: *mut Thread, words: u64) -> bool {
     // SAFETY: the thread's own state.
     unsafe {

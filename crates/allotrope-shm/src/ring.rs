@@ -328,15 +328,21 @@ impl<'r, S: Shape> Writer<'r, S> {
         }
     }
 
-    /// Stores a word, `index` behind the present position. Words of one event are
-    /// contiguous, into the overflow slots.
+    /// The ring's slots. Loaded once an event: the compiler may not merge atomic
+    /// loads, and each is an instruction of the hot path.
     ///
     /// # Safety
     /// The writer is attached.
     #[inline(always)]
-    unsafe fn put(&self, position: u64, index: usize, word: u64) {
-        // SAFETY: `attach` stored a reference valid for `'r`.
-        let slots = unsafe { &*self.slots.load(Relaxed) }.as_ref();
+    unsafe fn slots(&self) -> &'r [U64<S>] {
+        // SAFETY: `attach` stored a reference that is valid for `'r`.
+        unsafe { &*self.slots.load(Relaxed) }.as_ref()
+    }
+
+    /// Stores a word, `index` behind `position`. Words of one event are contiguous,
+    /// into the overflow slots.
+    #[inline(always)]
+    fn put(slots: &[U64<S>], position: u64, index: usize, word: u64) {
         // With a constant index the compiler finds that the slot is there.
         if let Some(slot) = slots.get((position & (S::CAPACITY - 1)) as usize + index) {
             slot.store(word, Relaxed);
@@ -348,13 +354,10 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// # Safety
     /// The writer is attached.
     #[inline(always)]
-    unsafe fn publish(&self, position: u64) {
+    unsafe fn publish(&self, slots: &[U64<S>], position: u64) {
         self.position.store(position, Relaxed);
-        // SAFETY: `attach` stored references valid for `'r`.
-        let (header, slots) = unsafe {
-            let slots = &*self.slots.load(Relaxed);
-            (&*self.header.load(Relaxed), slots.as_ref())
-        };
+        // SAFETY: `attach` stored a reference that is valid for `'r`.
+        let header = unsafe { &*self.header.load(Relaxed) };
         header.written.store(position, Release);
         let ahead = (position + Self::PREFETCH_WORDS) & (S::CAPACITY - 1);
         S::prefetch(&slots[ahead as usize]);
@@ -367,13 +370,14 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// safety: it would overwrite unread events of this same ring.)
     #[inline(always)]
     pub unsafe fn write<const WORDS: usize>(&self, words: [u64; WORDS]) {
+        // SAFETY: the writer is attached.
+        let slots = unsafe { self.slots() };
         let position = self.position();
         for (index, word) in words.into_iter().enumerate() {
-            // SAFETY: the writer is attached.
-            unsafe { self.put(position, index, word) };
+            Self::put(slots, position, index, word);
         }
         // SAFETY: as above.
-        unsafe { self.publish(position + WORDS as u64) };
+        unsafe { self.publish(slots, position + WORDS as u64) };
     }
 
     /// Writes and publishes any event.
@@ -381,11 +385,12 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// # Safety
     /// As [`write`](Self::write).
     pub unsafe fn write_long(&self, event: &impl Encode) {
-        let position = self.position();
         // SAFETY: the writer is attached.
-        let length = event.encode(|index, word| unsafe { self.put(position, index, word) });
+        let slots = unsafe { self.slots() };
+        let position = self.position();
+        let length = event.encode(|index, word| Self::put(slots, position, index, word));
         // SAFETY: as above.
-        unsafe { self.publish(position + length as u64) };
+        unsafe { self.publish(slots, position + length as u64) };
     }
 
     /// Whether `words` and the margin fit, as far as was found out before.
