@@ -17,8 +17,12 @@ use crate::row::ALLOCATIONS_A_ROUND;
 use crate::tool::Tool;
 use crate::workshop::{Workshop, installed, repository};
 
-/// Functions of the recorder that are called when it is time to note the time.
-const MARKING: [&str; 3] = [
+/// Functions of the recorder that write timestamps, by their present names and,
+/// for `--against`, by those of earlier revisions.
+const MARKING: [&str; 6] = [
+    "events::slow_path",
+    "events::write_timestamp",
+    "events::words_to_next_timestamp",
     "events::refill",
     "events::mark_time",
     "events::words_to_next_mark",

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
 
 use allotrope_shm::layout::{
-    IMAGES, LANES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, image_state, region_offset,
+    IMAGES, MAX_EVENT_WORDS, RING_OFFSET, RING_WORDS, RINGS, image_state, region_offset,
 };
-use allotrope_shm::words::{self, ImageWords, Word, bytes, origin};
+use allotrope_shm::ring::ArenaRing;
+use allotrope_shm::wire::{self, PackedBytes, WireEvent, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
@@ -28,9 +29,9 @@ struct Introduction {
     start: ImageStart,
     /// Slot of the image it was forked from.
     parent_slot: Option<usize>,
-    /// Pairs of lane and ordinal.
+    /// Pairs of ring and ordinal.
     fork_points: Vec<u64>,
-    lane: usize,
+    ring: usize,
     claim: u32,
     /// Where in the arena the introduction is.
     written_at: u64,
@@ -85,7 +86,7 @@ impl Recording {
             return;
         }
         // What was said of the process before it had this image comes first.
-        self.hear_remarks();
+        self.read_diagnostics();
         let Some(introduction) = self.read_introduction(slot) else {
             self.arena.acknowledge(slot);
             self.refuse(slot);
@@ -113,36 +114,36 @@ impl Recording {
     }
 
     fn read_introduction(&mut self, slot: usize) -> Option<Introduction> {
-        let first_lane = self.arena.images()[slot].first_lane.load(Acquire);
-        let lane = first_lane as usize;
-        if lane >= LANES || self.lanes[lane].stream.is_some() {
+        let first_ring = self.arena.images()[slot].first_ring.load(Acquire);
+        let ring = first_ring as usize;
+        if ring >= RINGS || self.rings[ring].stream.is_some() {
             return None;
         }
-        let shared = &self.arena.lanes()[lane];
+        let shared = &self.arena.rings()[ring];
         if owner_slot(shared.owner.load(Acquire)) != Some(slot) {
             return None;
         }
-        let cursor = self.lanes[lane].cursor;
-        let written = shared.written.load(Acquire);
-        let there = written.wrapping_sub(cursor);
-        if there > RING_WORDS as u64 {
-            return None;
-        }
+        let reader = self.rings[ring].reader;
+        let published = shared.published();
+        reader.unread::<ArenaRing>(published)?;
         let claim = shared.claims.load(Relaxed);
         self.words.clear();
-        let to = cursor.wrapping_add(there.min(MAX_EVENT_WORDS as u64));
-        let copied = self.arena.copy_words(lane, cursor, to, &mut self.words);
+        let words = &mut self.words;
+        let copied = self
+            .arena
+            .copy_words(ring, &reader, published, MAX_EVENT_WORDS, words);
         copied.ok()?;
-        let Ok((Word::Image(words), length)) = words::decode(&self.words) else {
+        let cursor = reader.cursor();
+        let Ok((WireEvent::Image(words), length)) = wire::decode(&self.words) else {
             return None;
         };
         Some(Introduction {
             start: image_start(&words),
             parent_slot: words.parent_slot.map(|slot| slot as usize),
             fork_points: words.fork_points.to_vec(),
-            lane,
+            ring,
             claim,
-            written_at: (region_offset(lane) + RING_OFFSET) as u64 + cursor % RING_WORDS as u64 * 8,
+            written_at: (region_offset(ring) + RING_OFFSET) as u64 + cursor % RING_WORDS as u64 * 8,
             cursor: cursor.wrapping_add(length as u64),
         })
     }
@@ -185,9 +186,10 @@ impl Recording {
             image.watch = Watch::Polled;
         }
         self.slots[slot] = Slot::Image(Box::new(image));
-        self.open_stream(introduction.lane, slot, introduction.claim);
-        self.lanes[introduction.lane].cursor = introduction.cursor;
-        self.arena.release(introduction.lane, introduction.cursor);
+        self.open_stream(introduction.ring, slot, introduction.claim);
+        let reader = &mut self.rings[introduction.ring].reader;
+        self.arena
+            .release(introduction.ring, reader, introduction.cursor);
     }
 
     /// The image that had `slot` when a child of it was forked, and where the
@@ -204,11 +206,11 @@ impl Recording {
         if state == image_state::READY && matches!(self.slots[slot], Slot::Empty) {
             self.receive(slot);
         }
-        // A lane is a stream from its first event on: those before the fork
+        // A ring is a stream from its first event on: those before the fork
         // may not have been read.
-        for lane in pairs.iter().step_by(2) {
-            if *lane < LANES as u64 {
-                self.drain_lane(*lane as usize);
+        for ring in pairs.iter().step_by(2) {
+            if *ring < RINGS as u64 {
+                self.drain_ring(*ring as usize);
             }
         }
         let living = self.slots[slot].image().map(Image::ancestor);
@@ -263,8 +265,8 @@ impl Recording {
             })
             .collect();
         for slot in images {
-            for lane in self.lanes_of(slot) {
-                self.drain_lane(lane);
+            for ring in self.rings_of(slot) {
+                self.drain_ring(ring);
             }
         }
     }
@@ -309,9 +311,9 @@ impl Known for Images<'_> {
     }
 }
 
-fn image_start(words: &ImageWords<'_>) -> ImageStart {
-    let executable: Vec<u8> = bytes(words.executable).collect();
-    let command: Vec<u8> = bytes(words.command).collect();
+fn image_start(words: &wire::Image<'_, PackedBytes<'_>>) -> ImageStart {
+    let executable: Vec<u8> = words.executable.iter().collect();
+    let command: Vec<u8> = words.command.iter().collect();
     let path = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
     ImageStart {
         image: 0,

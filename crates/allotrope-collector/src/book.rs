@@ -4,7 +4,7 @@
 use allotrope_trace::model::{ImageId, StreamId, ThreadId};
 
 use crate::clock::CoarseClock;
-use crate::jit_symbols::JitSymbols;
+use crate::jit_symbols::JitSymbolizer;
 use crate::modules::Modules;
 use crate::stacks::StackBudget;
 use crate::trace_file::TraceFile;
@@ -12,7 +12,7 @@ use crate::trace_file::TraceFile;
 pub(crate) struct Book {
     pub(crate) trace: TraceFile,
     pub(crate) modules: Modules,
-    pub(crate) jit_symbols: JitSymbols,
+    pub(crate) jit_symbols: JitSymbolizer,
     pub(crate) budget: StackBudget,
     pub(crate) coarse_clock: CoarseClock,
     pub(crate) next_image: ImageId,
@@ -20,7 +20,7 @@ pub(crate) struct Book {
     pub(crate) next_thread: ThreadId,
     /// Events that all streams together hold back.
     pub(crate) pending_events: usize,
-    /// Stack ids that found no room in a lane's table.
+    /// Stack ids that found no room in a ring's table.
     pub(crate) stacks_refused: u64,
 }
 
@@ -29,7 +29,7 @@ impl Book {
         Self {
             trace,
             modules: Modules::default(),
-            jit_symbols: JitSymbols::default(),
+            jit_symbols: JitSymbolizer::default(),
             budget: StackBudget::default(),
             coarse_clock: CoarseClock::default(),
             next_image: 0,

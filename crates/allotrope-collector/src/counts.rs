@@ -1,16 +1,16 @@
-//! What a lane's counters have come to since they were last told, where calls
+//! What a ring's counters have come to since they were last told, where calls
 //! are only counted.
 //!
-//! The counters only grow while the lane belongs to its image. They are a
-//! thread's until another takes the lane over, which says how they stood.
+//! The counters only grow while the ring belongs to its image. They are a
+//! thread's until another takes the ring over, which says how they stood.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
-use allotrope_shm::words::{COUNTS_WORDS, Sums};
+use allotrope_shm::wire::{COUNTS_WORDS, Sums};
 use allotrope_trace::model::{EntryCounts, EntryPoint};
 
-/// What was told of a lane's counters.
+/// What was told of a ring's counters.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     /// The second half is what was done by a thread opted out of windows.
@@ -101,7 +101,7 @@ mod tests {
             .allocations
             .store(2, Relaxed);
         assert_eq!(told.tell(read(&counters)), [malloc(2, 0)]);
-        // As the next thread of the lane says it, which is once more.
+        // As the next thread of the ring says it, which is once more.
         let event = [[EntryPoint::Malloc as u64, 4, 70, 0, 0]];
         assert_eq!(told.tell(said(&event)), [malloc(1, 0)]);
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::exit_information;
-use allotrope_shm::layout::LANES;
+use allotrope_shm::layout::RINGS;
 use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
 use crate::drain::owner_slot;
@@ -40,7 +40,7 @@ impl Recording {
         }
     }
 
-    /// Closes the images that are marked. To be called after their lanes were
+    /// Closes the images that are marked. To be called after their rings were
     /// drained.
     pub(crate) fn settle_ends(&mut self) {
         let only_unseen = self.first.is_over()
@@ -90,8 +90,8 @@ impl Recording {
 
     /// Ends the image in `slot`, for a new one runs in its process.
     pub(crate) fn finish_replaced(&mut self, slot: usize) {
-        for lane in self.lanes_of(slot) {
-            self.drain_lane(lane);
+        for ring in self.rings_of(slot) {
+            self.drain_ring(ring);
         }
         let Some(image) = self.slots[slot].image() else {
             return;
@@ -105,11 +105,11 @@ impl Recording {
         self.finish_image(slot, exit);
     }
 
-    /// The lanes that the image in `slot` owns.
-    pub(crate) fn lanes_of(&self, slot: usize) -> Vec<usize> {
-        let lanes = self.arena.lanes().iter().enumerate();
-        lanes
-            .filter(|(_, lane)| owner_slot(lane.owner.load(Acquire)) == Some(slot))
+    /// The rings that the image in `slot` owns.
+    pub(crate) fn rings_of(&self, slot: usize) -> Vec<usize> {
+        let rings = self.arena.rings().iter().enumerate();
+        rings
+            .filter(|(_, ring)| owner_slot(ring.owner.load(Acquire)) == Some(slot))
             .map(|(index, _)| index)
             .collect()
     }
@@ -117,17 +117,17 @@ impl Recording {
     /// Drains what is left of the image, writes its end, and frees what it
     /// had of the arena (unless it still runs, or may).
     pub(crate) fn finish_image(&mut self, slot: usize, exit: Exit) {
-        let lanes = self.lanes_of(slot);
-        for lane in &lanes {
-            self.drain_lane(*lane);
+        let rings = self.rings_of(slot);
+        for ring in &rings {
+            self.drain_ring(*ring);
         }
-        for lane in 0..LANES {
-            let stream = self.lanes[lane].stream.as_ref();
+        for ring in 0..RINGS {
+            let stream = self.rings[ring].stream.as_ref();
             if stream.is_some_and(|stream| stream.slot == slot) {
                 if self.counts_only {
-                    self.read_counters(lane);
+                    self.read_counters(ring);
                 }
-                self.close_stream(lane);
+                self.close_stream(ring);
             }
         }
         let Slot::Image(mut image) = std::mem::take(&mut self.slots[slot]) else {
@@ -140,10 +140,10 @@ impl Recording {
         }
         self.book.jit_symbols.end(image.id);
         self.ancestors.remember(slot, image.ancestor());
-        // One that only fell silent out of sight may yet write to its lanes.
+        // One that only fell silent out of sight may yet write to its rings.
         let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();
         if exit != Exit::Running && is_over {
-            lanes.into_iter().for_each(|lane| self.free_lane(lane));
+            rings.into_iter().for_each(|ring| self.free_ring(ring));
             self.arena.free_image(slot);
         }
     }
@@ -168,12 +168,12 @@ impl Recording {
         trace.flush();
     }
 
-    /// Says how many images found no room in the arena, and how many remarks.
+    /// Says how many images found no room in the arena, and how many diagnostics.
     pub(crate) fn note_refused_images(&mut self) {
-        let remarks = self.arena.shared().remarks_lost.load(Relaxed);
-        if remarks > 0 {
+        let diagnostics = self.arena.shared().diagnostics_lost.load(Relaxed);
+        if diagnostics > 0 {
             let reason = format!(
-                "{remarks} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
+                "{diagnostics} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
             );
             self.family.note_more(reason);
         }

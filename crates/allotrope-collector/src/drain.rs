@@ -1,12 +1,13 @@
-//! Reads the lanes: copies words out of the shared memory, gives the room
-//! back, and has the words turned into events. Nothing that a lane says about
+//! Reads the rings: copies words out of the shared memory, gives the room
+//! back, and has the words turned into events. Nothing that a ring says about
 //! itself is believed before it was checked.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use allotrope_shm::layout::{IMAGES, LANES, MAX_EVENT_WORDS, MOST_POSITION, RING_WORDS};
+use allotrope_shm::layout::{IMAGES, MAX_EVENT_WORDS, MOST_POSITION, RINGS};
+use allotrope_shm::ring::{ArenaRing, Reader};
 
 use crate::counts;
 use crate::recording::{Recording, Slot};
@@ -14,8 +15,8 @@ use crate::stream::Stream;
 
 /// Words that are copied at once: few enough to stay in the cache until they
 /// are decoded, enough for the longest event.
-const PIECE: u64 = 4096;
-const _: () = assert!(PIECE as usize >= MAX_EVENT_WORDS);
+const PIECE: usize = 4096;
+const _: () = assert!(PIECE >= MAX_EVENT_WORDS);
 
 /// Age at which events are written though they are few, so that little is
 /// missing from the file of a collector that was killed.
@@ -25,24 +26,24 @@ const MOST_PENDING: usize = 4 << 20;
 /// Stack nodes of an image that are held back.
 const MOST_FRESH_NODES: usize = 256 << 10;
 
-/// How far a lane was read, and what into.
+/// How far a ring was read, and what into.
 #[derive(Debug, Default)]
-pub(crate) struct LaneReader {
-    /// Position of the next word to read.
-    pub(crate) cursor: u64,
-    /// The stream of the lane's present claim.
+pub(crate) struct RingState {
+    /// How far.
+    pub(crate) reader: Reader,
+    /// The stream of the ring's present claim.
     pub(crate) stream: Option<Box<Stream>>,
-    /// The lane's present claim is corrupt: its words are thrown away, so that
+    /// The ring's present claim is corrupt: its words are thrown away, so that
     /// its producer does not wait for ever.
     discards: bool,
 }
 
 impl Recording {
-    /// Reads all lanes once; how many words there were.
+    /// Reads all rings once; how many words there were.
     pub(crate) fn drain(&mut self) -> u64 {
         let mut found = 0;
-        for lane in 0..LANES {
-            found += self.drain_lane(lane);
+        for ring in 0..RINGS {
+            found += self.drain_ring(ring);
         }
         if self.book.pending_events > MOST_PENDING {
             self.write_all_events();
@@ -50,176 +51,172 @@ impl Recording {
         found
     }
 
-    /// Reads one lane as far as it is written now; how many words there were.
-    pub(crate) fn drain_lane(&mut self, lane: usize) -> u64 {
-        let shared = &self.arena.lanes()[lane];
+    /// Reads one ring as far as it is written now; how many words there were.
+    pub(crate) fn drain_ring(&mut self, ring: usize) -> u64 {
+        let shared = &self.arena.rings()[ring];
         let Some(slot) = owner_slot(shared.owner.load(Acquire)) else {
             return 0;
         };
-        let written = shared.written.load(Acquire);
-        let words = written.wrapping_sub(self.lanes[lane].cursor);
+        let written = shared.published();
+        let words = written.wrapping_sub(self.rings[ring].reader.cursor());
         if words == 0 {
             return 0;
         }
         match &mut self.slots[slot] {
             Slot::Empty => return 0,
-            Slot::Refused => self.skip(lane, written),
+            Slot::Refused => self.skip(ring, written),
             Slot::Image(image) => {
                 image.last_heard = self.now;
                 let claim = shared.claims.load(Relaxed);
-                self.open_stream(lane, slot, claim);
-                if !self.lanes[lane].discards {
-                    self.read_words(lane, slot, written);
+                self.open_stream(ring, slot, claim);
+                if !self.rings[ring].discards {
+                    self.read_words(ring, slot, written);
                 } else {
-                    self.skip(lane, written);
+                    self.skip(ring, written);
                 }
             }
         }
         words
     }
 
-    /// Makes sure that the lane's stream is the one of this claim.
-    pub(crate) fn open_stream(&mut self, lane: usize, slot: usize, claim: u32) {
-        let known = self.lanes[lane].stream.as_ref();
+    /// Makes sure that the ring's stream is the one of this claim.
+    pub(crate) fn open_stream(&mut self, ring: usize, slot: usize, claim: u32) {
+        let known = self.rings[ring].stream.as_ref();
         if known.is_some_and(|stream| stream.slot == slot && stream.claim == claim) {
             return;
         }
-        // Only the collector frees lanes, and closes their streams then:
+        // Only the collector frees rings, and closes their streams then:
         // another owner while a stream is open is no honest one, but what
         // came before it is kept.
-        self.close_stream(lane);
+        self.close_stream(ring);
         let id = self.book.next_stream;
         self.book.next_stream += 1;
         if let Some(image) = self.slots[slot].image_mut() {
-            image.streams.insert(lane as u32, id);
+            image.streams.insert(ring as u32, id);
         }
-        let reader = &mut self.lanes[lane];
-        reader.discards = false;
-        reader.stream = Some(Box::new(Stream::new(id, slot, claim)));
+        let state = &mut self.rings[ring];
+        state.discards = false;
+        state.stream = Some(Box::new(Stream::new(id, slot, claim)));
     }
 
-    fn skip(&mut self, lane: usize, written: u64) {
-        self.lanes[lane].cursor = written;
-        self.arena.release(lane, written);
+    fn skip(&mut self, ring: usize, written: u64) {
+        self.arena
+            .release(ring, &mut self.rings[ring].reader, written);
     }
 
-    fn read_words(&mut self, lane: usize, slot: usize, written: u64) {
-        let reader = &mut self.lanes[lane];
+    fn read_words(&mut self, ring: usize, slot: usize, written: u64) {
+        let state = &mut self.rings[ring];
         let Slot::Image(image) = &mut self.slots[slot] else {
             return;
         };
-        let Some(stream) = &mut reader.stream else {
+        let Some(stream) = &mut state.stream else {
             return;
         };
-        let mut sound = written.wrapping_sub(reader.cursor) <= RING_WORDS as u64;
-        while sound && reader.cursor != written {
-            let left = written.wrapping_sub(reader.cursor);
-            let to = reader.cursor.wrapping_add(left.min(PIECE));
+        let mut is_sound = state.reader.unread::<ArenaRing>(written).is_some();
+        while is_sound && state.reader.cursor() != written {
             self.words.clear();
             let words = &mut self.words;
-            if self
+            let copied = self
                 .arena
-                .copy_words(lane, reader.cursor, to, words)
-                .is_err()
-            {
-                // There is no room for one more mapping.
-                sound = false;
+                .copy_words(ring, &state.reader, written, PIECE, words);
+            let Ok(starts_below) = copied else {
+                // The address space has no room for one more mapping.
+                is_sound = false;
                 break;
-            }
-            let to_ring_end = RING_WORDS - (reader.cursor % RING_WORDS as u64) as usize;
-            let taken = stream.take(&self.words, to_ring_end, image, &mut self.book);
-            // An event that does not fit into a piece is none.
+            };
+            let taken = stream.take(&self.words, starts_below, image, &mut self.book);
+            // An event that does not fit into a piece is malformed.
             let taken = taken.unwrap_or(0) as u64;
-            sound = taken > 0;
-            if sound {
-                reader.cursor = reader.cursor.wrapping_add(taken);
-                self.arena.release(lane, reader.cursor);
+            is_sound = taken > 0;
+            if is_sound {
+                let to = state.reader.cursor().wrapping_add(taken);
+                self.arena.release(ring, &mut state.reader, to);
             }
             if stream.has_run() || image.stacks.fresh_nodes() > MOST_FRESH_NODES {
                 stream.write(image, &mut self.book);
             }
         }
-        if !sound {
+        if !is_sound {
             image.write_corrupt(&mut self.book.trace);
-            reader.discards = true;
-            self.skip(lane, written);
+            state.discards = true;
+            self.skip(ring, written);
         }
     }
 
-    fn write_stream(&mut self, lane: usize) {
-        if let Some(stream) = &mut self.lanes[lane].stream
+    fn write_stream(&mut self, ring: usize) {
+        if let Some(stream) = &mut self.rings[ring].stream
             && let Slot::Image(image) = &mut self.slots[stream.slot]
         {
             stream.write(image, &mut self.book);
         }
     }
 
-    /// Writes what the lane's stream holds back, and ends the stream.
-    pub(crate) fn close_stream(&mut self, lane: usize) {
-        self.write_stream(lane);
-        if let Some(mut stream) = self.lanes[lane].stream.take() {
+    /// Writes what the ring's stream holds back, and ends the stream.
+    pub(crate) fn close_stream(&mut self, ring: usize) {
+        self.write_stream(ring);
+        if let Some(mut stream) = self.rings[ring].stream.take() {
             stream.release(&mut self.book);
         }
     }
 
-    /// Frees a lane of an image that has ended.
-    pub(crate) fn free_lane(&mut self, lane: usize) {
+    /// Frees a ring of an image that has ended.
+    pub(crate) fn free_ring(&mut self, ring: usize) {
         // A position of a hostile program's may be anything; honest ones go on
         // from here.
-        let cursor = self.lanes[lane].cursor % MOST_POSITION;
-        self.arena.free_lane(lane, cursor);
-        self.lanes[lane] = LaneReader {
-            cursor,
-            ..LaneReader::default()
+        let cursor = self.rings[ring].reader.cursor() % MOST_POSITION;
+        self.arena.free_ring(ring, cursor);
+        self.rings[ring] = RingState {
+            reader: Reader::at(cursor),
+            ..RingState::default()
         };
     }
 
     fn write_all_events(&mut self) {
-        for lane in 0..LANES {
-            self.write_stream(lane);
+        for ring in 0..RINGS {
+            self.write_stream(ring);
         }
     }
 
-    /// Writes what the lane's counters have come to.
-    pub(crate) fn read_counters(&mut self, lane: usize) {
-        if self.lanes[lane].stream.is_none() {
+    /// Writes what the ring's counters have come to.
+    pub(crate) fn read_counters(&mut self, ring: usize) {
+        if self.rings[ring].stream.is_none() {
             return;
         }
-        let Ok(counters) = self.arena.counters(lane) else {
+        let Ok(counters) = self.arena.counters(ring) else {
             // There is no room for one more mapping: said as the words are read.
             return;
         };
         let now = counts::read(counters);
-        // A thread that has taken the lane over said so before it counted: what
+        // A thread that has taken the ring over said so before it counted: what
         // was counted before that is told here, and the rest is its own.
         fence(Acquire);
-        self.drain_lane(lane);
-        if let Some(stream) = &mut self.lanes[lane].stream
+        self.drain_ring(ring);
+        if let Some(stream) = &mut self.rings[ring].stream
             && let Slot::Image(image) = &mut self.slots[stream.slot]
         {
             stream.write_counts(now, image, &mut self.book);
         }
     }
 
-    /// Writes what every lane's counters have come to.
+    /// Writes what every ring's counters have come to.
     pub(crate) fn read_all_counters(&mut self) {
-        for lane in 0..LANES {
-            self.read_counters(lane);
+        for ring in 0..RINGS {
+            self.read_counters(ring);
         }
     }
 
     /// Writes the events of streams that have held some back for long.
     pub(crate) fn write_old_events(&mut self) {
-        for lane in 0..LANES {
-            let oldest = self.lanes[lane].stream.as_ref().and_then(|it| it.oldest());
+        for ring in 0..RINGS {
+            let oldest = self.rings[ring].stream.as_ref().and_then(|it| it.oldest());
             if oldest.is_some_and(|oldest| self.now.saturating_duration_since(oldest) >= OLD) {
-                self.write_stream(lane);
+                self.write_stream(ring);
             }
         }
     }
 }
 
-/// The image slot that owns a lane.
+/// The image slot that owns a ring.
 pub(crate) fn owner_slot(owner: u32) -> Option<usize> {
     let slot = (owner as usize).checked_sub(1)?;
     (slot < IMAGES).then_some(slot)

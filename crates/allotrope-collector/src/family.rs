@@ -184,7 +184,7 @@ impl Family {
 
     /// Notes the reason that a recorder reports for a program that is about to
     /// run, or for its own process.
-    pub(crate) fn note_remark(&mut self, process: Process, what: u32, path: &[u8]) {
+    pub(crate) fn note_diagnostic(&mut self, process: Process, what: u32, path: &[u8]) {
         let found = NotRecordable::of_code(what);
         let reason = found.sentence(&String::from_utf8_lossy(path));
         let path = PathBuf::from(OsString::from_vec(path.to_vec()));
@@ -195,14 +195,14 @@ impl Family {
             return;
         }
         let executable = process.found.and_then(process::executable_path);
-        let remark = Unrecorded {
+        let diagnostic = Unrecorded {
             pid: process.pid(),
             executable: executable.unwrap_or_default(),
             reason,
             partly: found.is_partial(),
         };
-        if self.others.len() < MOST_UNRECORDED && !self.others.contains(&remark) {
-            self.others.push(remark);
+        if self.others.len() < MOST_UNRECORDED && !self.others.contains(&diagnostic) {
+            self.others.push(diagnostic);
         }
     }
 

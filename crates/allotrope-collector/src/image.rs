@@ -10,7 +10,7 @@ use allotrope_shm::layout::{ImageSlot, LOSS_REASONS};
 use allotrope_trace::model::{ForkPoint, ImageId, Loss, LossReason, Record, StreamId};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::jit_symbols::{Begin, JitSymbols};
+use crate::jit_symbols::{Begin, JitSymbolizer};
 use crate::modules::ImageMappings;
 use crate::process::FileIdentity;
 use crate::stacks::ImageStacks;
@@ -50,7 +50,7 @@ pub(crate) struct Image {
     /// Addresses in no module that were asked for, each with whether it is exact.
     pub(crate) runtime_addresses: FxHashSet<(u64, bool)>,
     pub(crate) windows: Windows,
-    /// The stream of each lane it claimed.
+    /// The stream of each ring it claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
     /// Status with which it said to be about to exit.
     pub(crate) exit_note: Option<i32>,
@@ -79,15 +79,6 @@ pub(crate) struct ExecNote {
     /// Path of the new executable, as the program gave it; may be empty.
     pub(crate) path: Vec<u8>,
 }
-
-const LOSS: [LossReason; LOSS_REASONS] = [
-    LossReason::RingFull,
-    LossReason::NoRing,
-    LossReason::CollectorGone,
-    LossReason::Corrupt,
-    LossReason::NoMemory,
-    LossReason::TooEarly,
-];
 
 impl Image {
     pub(crate) fn new(id: ImageId, pid: u32, watch: Watch, now: Instant) -> Self {
@@ -144,7 +135,7 @@ impl Image {
 
     /// Has the code at an address named that lies in no module.
     #[cold]
-    pub(crate) fn want_jit(&mut self, address: u64, exact: bool, names: &mut JitSymbols) {
+    pub(crate) fn want_jit(&mut self, address: u64, exact: bool, names: &mut JitSymbolizer) {
         if self.runtime_addresses.is_empty() {
             names.begin(Begin {
                 image: self.id,
@@ -177,7 +168,12 @@ impl Image {
 
     /// Writes by how much the slot's loss counters have grown.
     pub(crate) fn write_losses(&mut self, slot: &ImageSlot, trace: &mut TraceFile) {
-        for ((lost, before), reason) in slot.lost.iter().zip(&mut self.lost_before).zip(LOSS) {
+        for ((lost, before), reason) in slot
+            .lost
+            .iter()
+            .zip(&mut self.lost_before)
+            .zip(LossReason::ALL)
+        {
             let lost = lost.load(Relaxed);
             // A counter that goes back is a hostile one.
             let events = lost.saturating_sub(*before);
@@ -229,13 +225,13 @@ impl Ancestor {
         self.pid == pid
     }
 
-    /// The points in this image's streams that a child named as pairs of lane
-    /// and ordinal. A lane without a stream had no event yet.
+    /// The points in this image's streams that a child named as pairs of ring
+    /// and ordinal. A ring without a stream had no event yet.
     pub(crate) fn fork_points(&self, pairs: &[u64]) -> Vec<ForkPoint> {
         let point = |pair: &[u64]| {
-            let lane = u32::try_from(pair[0]).ok()?;
+            let ring = u32::try_from(pair[0]).ok()?;
             Some(ForkPoint {
-                stream: *self.streams.get(&lane)?,
+                stream: *self.streams.get(&ring)?,
                 ordinal: pair[1],
             })
         };

@@ -51,7 +51,7 @@ pub(crate) struct Begin {
 
 /// The draining thread's end of the two queues.
 #[derive(Debug, Default)]
-pub(crate) struct JitSymbols {
+pub(crate) struct JitSymbolizer {
     thread: Option<Thread>,
     /// Requests for which the queue had no room, in order.
     unsent: VecDeque<Request>,
@@ -65,7 +65,7 @@ struct Thread {
     records: Receiver<Record>,
 }
 
-impl JitSymbols {
+impl JitSymbolizer {
     /// An image has JIT code. Call this before its first address.
     pub(crate) fn begin(&mut self, begin: Begin) {
         if self.thread.is_none() && !self.refused {

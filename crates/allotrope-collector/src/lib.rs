@@ -22,7 +22,7 @@
 //! ids (256 MiB), 8 Mi stack nodes of living images (about 500 MiB), 8 Mi
 //! addresses to be named (about 200 MiB), 64 Ki modules, 4 Mi pieces of code made
 //! at run time (about 500 MiB). A stack beyond the
-//! limits is shown as not recorded; a corrupt lane is left, counted as lost.
+//! limits is shown as not recorded; a corrupt ring is left, counted as lost.
 //!
 //! Not here: starting the program, its signals and its exit status (the
 //! command's launcher process), the shared memory (`allotrope-shm`), the trace

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use allotrope_shm::words::{MappingWords, NO_MAPPING, bytes};
+use allotrope_shm::wire::{self, NO_MAPPING, PackedBytes};
 use allotrope_symbolize::FileAddress;
 use allotrope_trace::model::{self, ImageId, Mapping, MappingId, Module, ModuleId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -114,7 +114,7 @@ pub(crate) struct ImageMappings {
     /// beyond are the numbers themselves.
     ids: Vec<MappingId>,
     /// Addresses in mappings that are not known yet: the node may come through
-    /// another lane than its mapping.
+    /// another ring than its mapping.
     early: FxHashMap<u16, Vec<FileAddress>>,
     /// Mappings beyond the recorder's numbers.
     renumbered: usize,
@@ -138,16 +138,16 @@ impl ImageMappings {
         &mut self,
         image: ImageId,
         pid: u32,
-        words: &MappingWords<'_>,
+        words: &wire::Mapping<PackedBytes<'_>>,
         modules: &mut Modules,
     ) -> Option<NewMapping> {
         let number = words.mapping;
         if number == NO_MAPPING {
             return None;
         }
-        let path: Vec<u8> = bytes(words.path).collect();
+        let path: Vec<u8> = words.path.iter().collect();
         let path = PathBuf::from(OsString::from_vec(path));
-        let (module, is_new) = modules.intern(pid, path, bytes(words.build_id).collect())?;
+        let (module, is_new) = modules.intern(pid, path, words.build_id.iter().collect())?;
         let content = Content {
             module,
             start: words.start,
@@ -217,15 +217,18 @@ impl ImageMappings {
 mod tests {
     use super::*;
 
-    fn words<'a>(number: u16, start: u64, path: &'a [u64]) -> MappingWords<'a> {
-        MappingWords {
+    fn words(number: u16, start: u64, path: &[u64]) -> wire::Mapping<PackedBytes<'_>> {
+        wire::Mapping {
             mapping: number,
             start,
             end: start + 0x1000,
             bias: start,
             tick: 1,
-            build_id: (&[], 0),
-            path: (path, path.len() * 8),
+            build_id: PackedBytes::default(),
+            path: PackedBytes {
+                words: path,
+                length: path.len() * 8,
+            },
         }
     }
 

@@ -4,11 +4,10 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering::Acquire;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use allotrope_shm::arena::{Arena, Settings};
-use allotrope_shm::layout::{self, IMAGES, LANES};
+use allotrope_shm::layout::{self, IMAGES, RINGS};
 use allotrope_shm::location::Location;
 use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
@@ -16,7 +15,7 @@ use allotrope_trace::model::{self, Exit, Record};
 use crate::arena_server::{ArenaServer, Descriptors};
 use crate::book::Book;
 use crate::clock;
-use crate::drain::LaneReader;
+use crate::drain::RingState;
 use crate::error::CollectorError;
 use crate::family::{Family, Process};
 use crate::image::{Ancestors, Image};
@@ -74,7 +73,7 @@ pub(crate) struct Recording {
     pub(crate) book: Book,
     pub(crate) watcher: Watcher,
     pub(crate) slots: Vec<Slot>,
-    pub(crate) lanes: Vec<LaneReader>,
+    pub(crate) rings: Vec<RingState>,
     pub(crate) words: Vec<u64>,
     pub(crate) ancestors: Ancestors,
     pub(crate) family: Family,
@@ -83,7 +82,7 @@ pub(crate) struct Recording {
     /// Calls are only counted.
     pub(crate) counts_only: bool,
     pub(crate) look_cursor: usize,
-    remarks_heard: u32,
+    diagnostics_read: u32,
     /// Since when nobody but those who can not be seen may be about to arrive.
     pub(crate) maybe_arriving_since: Option<Instant>,
     pub(crate) now: Instant,
@@ -269,7 +268,7 @@ impl Recording {
             book: Book::new(trace),
             watcher: Watcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
-            lanes: (0..LANES).map(|_| LaneReader::default()).collect(),
+            rings: (0..RINGS).map(|_| RingState::default()).collect(),
             words: Vec::new(),
             ancestors: Ancestors::default(),
             family: Family::new(
@@ -280,7 +279,7 @@ impl Recording {
             stopping: false,
             counts_only: start.counts_only,
             look_cursor: 0,
-            remarks_heard: 0,
+            diagnostics_read: 0,
             maybe_arriving_since: None,
             now,
             next_tick: now,
@@ -314,7 +313,7 @@ impl Recording {
 
     fn run(&mut self) -> Result<(), CollectorError> {
         loop {
-            let seen = self.arena.shared().doorbell.load(Acquire);
+            let seen = self.arena.shared().doorbell.count();
             let found = self.round();
             self.book.trace.check()?;
             if self.stopping || self.is_over() {
@@ -331,13 +330,13 @@ impl Recording {
     ///
     /// The launcher is heard before arrivals are looked for, so that an image of
     /// a process that the launcher has seen end is not missed; ends are noticed
-    /// before lanes are drained, so that what is then drained is all.
+    /// before rings are drained, so that what is then drained is all.
     fn round(&mut self) -> u64 {
         self.now = Instant::now();
         self.hear_front();
         self.notice_ends();
         let arrived = self.receive_arrivals();
-        self.hear_remarks();
+        self.read_diagnostics();
         let drained = self.drain();
         self.settle_ends();
         if self.now >= self.next_tick {
@@ -365,18 +364,18 @@ impl Recording {
         drained.max(u64::from(arrived))
     }
 
-    /// Takes note of what recorders say of processes without lanes.
-    pub(crate) fn hear_remarks(&mut self) {
+    /// Takes note of what recorders say of processes without rings.
+    pub(crate) fn read_diagnostics(&mut self) {
         let mut heard = Vec::new();
         self.arena
-            .hear_remarks(&mut self.remarks_heard, |pid, what, path| {
+            .read_diagnostics(&mut self.diagnostics_read, |pid, what, path| {
                 heard.push((pid, what, path));
             });
         for (pid, what, path) in heard {
             let found = self.search.find_mentioned(pid, &self.known());
             let found = found.or_else(|| self.find_replaced(pid));
             self.family
-                .note_remark(Process::new(found, pid), what, &path);
+                .note_diagnostic(Process::new(found, pid), what, &path);
         }
     }
 
@@ -456,7 +455,7 @@ impl Recording {
         self.hear_front();
         self.notice_ends();
         self.receive_arrivals();
-        self.hear_remarks();
+        self.read_diagnostics();
         self.drain();
         self.settle_ends();
         let running: Vec<usize> = self.living().collect();

@@ -1,26 +1,26 @@
-//! From a lane's own stack ids to those of its image.
+//! From a ring's own stack ids to those of its image.
 //!
-//! The recorder numbers the nodes of a lane's stacks as it meets them, for as
+//! The recorder numbers the nodes of a ring's stacks as it meets them, for as
 //! long as its table lasts; the trace has one tree for an image. Both sides of
 //! that are here, and the limits that keep them bounded.
 
 use std::hash::BuildHasher;
 
-use allotrope_shm::words::STACK_IDS;
+use allotrope_shm::wire::STACK_IDS;
 use allotrope_trace::model::{MappingId, StackId, StackNode, stack_end};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-/// Ids of a page of a lane's table.
+/// Ids of a page of a ring's table.
 const PAGE_IDS: usize = 1024;
 const PAGES: usize = STACK_IDS as usize / PAGE_IDS;
 
-/// Pages that all lanes together may have: 256 MiB.
+/// Pages that all rings together may have: 256 MiB.
 const MOST_PAGES: usize = 64 << 10;
 /// Nodes that all images together may have, about 500 MiB.
 const MOST_NODES: usize = 8 << 20;
 
-/// What the tables of all lanes and images together may still take.
+/// What the tables of all rings and images together may still take.
 #[derive(Debug)]
 pub(crate) struct StackBudget {
     pages: usize,
@@ -36,16 +36,16 @@ impl Default for StackBudget {
     }
 }
 
-/// One lane's table. The recorder gives its ids out one after another, so a
+/// One ring's table. The recorder gives its ids out one after another, so a
 /// table as long as the largest one is hardly longer than needed.
 #[derive(Debug, Default)]
-pub(crate) struct LaneStacks {
-    /// By the lane's id; 0 where one is not defined.
+pub(crate) struct RingStacks {
+    /// By the ring's id; 0 where one is not defined.
     stacks: Vec<StackId>,
 }
 
-impl LaneStacks {
-    /// The image's id for a lane's, if that was defined.
+impl RingStacks {
+    /// The image's id for a ring's, if that was defined.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<StackId> {
         let stack = *self.stacks.get(id as usize)?;
@@ -376,31 +376,31 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_forgets_what_it_is_told_to() {
-        let (mut lane, mut budget) = (LaneStacks::default(), StackBudget::default());
-        assert_eq!(lane.get(8), None);
+    fn a_ring_forgets_what_it_is_told_to() {
+        let (mut ring, mut budget) = (RingStacks::default(), StackBudget::default());
+        assert_eq!(ring.get(8), None);
         for id in [8, 5000, STACK_IDS - 1] {
-            assert!(lane.define(id, id + 1, &mut budget));
-            assert_eq!(lane.get(id), Some(id + 1));
+            assert!(ring.define(id, id + 1, &mut budget));
+            assert_eq!(ring.get(id), Some(id + 1));
         }
-        assert_eq!(lane.get(9), None);
+        assert_eq!(ring.get(9), None);
         // As long as the largest id needs.
         assert_eq!(budget.pages, MOST_PAGES - PAGES);
-        lane.forget(&mut budget);
-        assert_eq!((lane.get(8), budget.pages), (None, MOST_PAGES));
+        ring.forget(&mut budget);
+        assert_eq!((ring.get(8), budget.pages), (None, MOST_PAGES));
     }
 
     #[test]
     fn ids_out_of_range_and_beyond_the_budget_are_refused() {
-        let mut lane = LaneStacks::default();
+        let mut ring = RingStacks::default();
         let mut budget = StackBudget { pages: 1, nodes: 0 };
-        assert!(!lane.define(stack_end::FIRST_NODE - 1, 9, &mut budget));
-        assert!(!lane.define(STACK_IDS, 9, &mut budget));
-        assert!(lane.define(8, 9, &mut budget));
-        assert!(!lane.define(8 + PAGE_IDS as u32, 9, &mut budget));
+        assert!(!ring.define(stack_end::FIRST_NODE - 1, 9, &mut budget));
+        assert!(!ring.define(STACK_IDS, 9, &mut budget));
+        assert!(ring.define(8, 9, &mut budget));
+        assert!(!ring.define(8 + PAGE_IDS as u32, 9, &mut budget));
         // One more page is enough, although two would be nicer.
         budget.pages = 1;
-        assert!(lane.define(8 + PAGE_IDS as u32, 9, &mut budget));
-        assert_eq!((lane.get(8), budget.pages), (Some(9), 0));
+        assert!(ring.define(8 + PAGE_IDS as u32, 9, &mut budget));
+        assert_eq!((ring.get(8), budget.pages), (Some(9), 0));
     }
 }

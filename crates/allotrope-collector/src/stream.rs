@@ -1,11 +1,11 @@
-//! One event stream: what came through a lane since an image claimed it.
-//! Turns ring words into the trace's events. Which words, and whose the lane
+//! One event stream: what came through a ring since an image claimed it.
+//! Turns ring words into the trace's events. Which words, and whose the ring
 //! is, is decided in `drain`.
 
 use std::time::Instant;
 
 use allotrope_shm::arena::tick_now;
-use allotrope_shm::words::{self, Malformed, NodeWords, Sums, Word};
+use allotrope_shm::wire::{self, Malformed, Node, Sums, WireEvent};
 use allotrope_trace::model::{
     Counts, EntryPoint, EpochChange, Event, EventKind, Loss, LossReason, Record, StackId,
     StackNode, StreamId, ThreadEnd, ThreadId, ThreadStart, Waits, WindowCounts, WindowSums,
@@ -16,7 +16,7 @@ use crate::book::Book;
 use crate::counts::{self, Told};
 use crate::descriptors::OpenDescriptors;
 use crate::image::{ExecNote, Image};
-use crate::stacks::LaneStacks;
+use crate::stacks::RingStacks;
 
 /// Events that are collected before they are written.
 const RUN: usize = 32 << 10;
@@ -29,20 +29,20 @@ pub(crate) struct Stream {
     pub(crate) id: StreamId,
     /// The image's slot.
     pub(crate) slot: usize,
-    /// The lane's claim that this stream is of.
+    /// The ring's claim that this stream is of.
     pub(crate) claim: u32,
     thread: Option<(ThreadId, u32)>,
     /// Whose the coming events are.
     speaker: Option<ThreadId>,
     /// What was open when the thread last asked for it to be remembered.
     descriptors: Option<OpenDescriptors>,
-    /// What was told of the lane's counters, where calls are only counted.
+    /// What was told of the ring's counters, where calls are only counted.
     told: Told,
     /// How often, and how many ticks, the speaker waited; not told yet.
     waits: (u64, u64),
     /// The last time that it marked.
     last_tick: u64,
-    stacks: LaneStacks,
+    stacks: RingStacks,
     pending: Vec<Event>,
     /// Since when something is pending.
     oldest: Option<Instant>,
@@ -51,7 +51,7 @@ pub(crate) struct Stream {
     undefined_stack_seen: bool,
 }
 
-/// The words are no events, or no sense: the lane can not be read further.
+/// The words are no events, or no sense: the ring can not be read further.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
@@ -76,7 +76,7 @@ impl Stream {
             told: Told::default(),
             waits: (0, 0),
             last_tick: 0,
-            stacks: LaneStacks::default(),
+            stacks: RingStacks::default(),
             pending: Vec::new(),
             oldest: None,
             first_ordinal: 0,
@@ -125,7 +125,7 @@ impl Stream {
                 at += length;
                 continue;
             }
-            match words::decode(&words[at..]) {
+            match wire::decode(&words[at..]) {
                 Ok((word, length)) => {
                     self.take_event(word, image, book)?;
                     at += length;
@@ -151,16 +151,16 @@ impl Stream {
             return Ok(0);
         };
         let kind = (first >> 48) as u8;
-        if kind == words::kind::DEALLOCATION {
+        if kind == wire::kind::DEALLOCATION {
             return Ok(self.take_short(first, None));
         }
         let Some(&second) = words.get(1) else {
             return Ok(0);
         };
         match kind {
-            words::kind::ALLOCATION => return Ok(self.take_short(first, Some(second))),
-            words::kind::NODE => self.define(words::decode_node(first, second), image, book)?,
-            words::kind::ANCHOR => self.pass_time(second, first as u32, book),
+            wire::kind::ALLOCATION => return Ok(self.take_short(first, Some(second))),
+            wire::kind::NODE => self.define(wire::decode_node(first, second), image, book)?,
+            wire::kind::TIMESTAMP => self.pass_time(second, first as u32, book),
             _ => return Ok(0),
         }
         Ok(2)
@@ -176,16 +176,16 @@ impl Stream {
         let mut event = Event {
             kind: EventKind::Deallocation,
             entry,
-            address: first & words::ADDRESS_MASK,
+            address: first & wire::ADDRESS_MASK,
             ..NOTHING
         };
         let Some(second) = second else {
             self.pending.push(event);
             return 1;
         };
-        let id = (second & words::STACK_MASK) as u32;
+        let id = (second & wire::STACK_MASK) as u32;
         event.kind = EventKind::Allocation;
-        event.size = second >> words::STACK_BITS;
+        event.size = second >> wire::STACK_BITS;
         event.stack = match self.stacks.get(id) {
             _ if id <= stack_end::NOT_RECORDED => id,
             Some(stack) => stack,
@@ -198,12 +198,12 @@ impl Stream {
     #[inline]
     fn take_event(
         &mut self,
-        word: Word<'_>,
+        word: WireEvent<'_>,
         image: &mut Image,
         book: &mut Book,
     ) -> Result<(), Corrupt> {
         let event = match word {
-            Word::Allocation {
+            WireEvent::Allocation {
                 entry,
                 address,
                 size,
@@ -217,19 +217,19 @@ impl Stream {
                 address,
                 size,
             },
-            Word::Deallocation { entry, address } => Event {
+            WireEvent::Deallocation { entry, address } => Event {
                 kind: EventKind::Deallocation,
                 entry: entry_point(entry)?,
                 address,
                 ..NOTHING
             },
-            Word::ReallocationStart { entry, address } => Event {
+            WireEvent::ReallocationStart { entry, address } => Event {
                 kind: EventKind::ReallocationStart,
                 entry: entry_point(entry)?,
                 address,
                 ..NOTHING
             },
-            Word::ReallocationEnd {
+            WireEvent::ReallocationEnd {
                 entry,
                 address,
                 size,
@@ -242,19 +242,19 @@ impl Stream {
                 size,
                 ..NOTHING
             },
-            Word::ReallocationFailed { .. } => Event {
+            WireEvent::ReallocationFailed { .. } => Event {
                 kind: EventKind::ReallocationFailed,
                 ..NOTHING
             },
-            Word::ReallocationFreed { .. } => Event {
+            WireEvent::ReallocationFreed { .. } => Event {
                 kind: EventKind::ReallocationFreed,
                 ..NOTHING
             },
-            Word::Anchor { tick, clock } => {
+            WireEvent::Timestamp { tick, clock } => {
                 self.pass_time(tick, clock, book);
                 return Ok(());
             }
-            Word::Node(node) => return self.define(node, image, book),
+            WireEvent::Node(node) => return self.define(node, image, book),
             rare => return self.take_rare_event(rare, image, book),
         };
         self.pending.push(event);
@@ -276,12 +276,12 @@ impl Stream {
     #[cold]
     fn take_rare_event(
         &mut self,
-        word: Word<'_>,
+        word: WireEvent<'_>,
         image: &mut Image,
         book: &mut Book,
     ) -> Result<(), Corrupt> {
         match word {
-            Word::Epoch {
+            WireEvent::Epoch {
                 tick,
                 epoch,
                 opted_out,
@@ -290,14 +290,14 @@ impl Stream {
                 let told = EpochChange { epoch, opted_out }.to_word();
                 self.pending.push(mark(EventKind::Epoch, told));
             }
-            Word::Descriptors => self.descriptors = OpenDescriptors::of(image.pid_if_seen()),
-            Word::Window(words) => {
+            WireEvent::Descriptors => self.descriptors = OpenDescriptors::of(image.pid_if_seen()),
+            WireEvent::Window(words) => {
                 let descriptors = self.descriptors.take();
                 let thread = self.speaker;
                 let window = image.windows.open(image.id, thread, &words, descriptors);
                 book.trace.write(&Record::Window(window));
             }
-            Word::WindowEnd {
+            WireEvent::WindowEnd {
                 flags,
                 opened,
                 closed,
@@ -309,15 +309,15 @@ impl Stream {
                     .close(image.id, pid, flags, [opened, closed], tick);
                 book.trace.write(&Record::WindowEnd(end));
             }
-            Word::Thread { tid, tick, nested } => {
+            WireEvent::Thread { tid, tick, nested } => {
                 self.announce(tid, tick, nested, image, book);
             }
-            Word::Waited { ticks } => {
+            WireEvent::Waited { ticks } => {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
             }
-            Word::Forget => self.stacks.forget(&mut book.budget),
-            Word::Mapping(words) => {
+            WireEvent::ResetStackIds => self.stacks.forget(&mut book.budget),
+            WireEvent::Mapping(words) => {
                 let new = image
                     .mappings
                     .define(image.id, image.pid, &words, &mut book.modules);
@@ -328,23 +328,23 @@ impl Stream {
                     book.trace.write(&Record::Mapping(new.mapping));
                 }
             }
-            Word::Unmapped { mapping } => book.trace.write(&Record::Unmapped {
+            WireEvent::Unmapped { mapping } => book.trace.write(&Record::Unmapped {
                 image: image.id,
                 mapping: image.mappings.id(mapping),
                 tick: tick_now(),
             }),
-            Word::Exit { status } => {
+            WireEvent::Exit { status } => {
                 image.exit_note = Some(status);
                 image.exec_note = None;
             }
-            Word::Exec { path } => {
-                let path = words::bytes(path).collect();
+            WireEvent::Exec(exec) => {
+                let path = exec.path.iter().collect();
                 image.exec_note = Some(ExecNote {
                     stream: self.id,
                     path,
                 });
             }
-            Word::WindowCounts {
+            WireEvent::WindowCounts {
                 epoch,
                 image: all,
                 thread,
@@ -355,7 +355,7 @@ impl Stream {
                 all: window_sums(all),
                 of_thread: window_sums(thread),
             })),
-            Word::Counts(counts) => self.write_counts(counts::said(counts), image, book),
+            WireEvent::Counts(counts) => self.write_counts(counts::said(counts), image, book),
             // An image is announced once, and that was read on its arrival;
             // everything else is not rare.
             _ => return Err(Corrupt),
@@ -368,7 +368,7 @@ impl Stream {
         if let Some((thread, tid)) = self.thread
             && image.threads.end(thread, tid)
         {
-            // Another thread took the lane over, so its last one is gone.
+            // Another thread took the ring over, so its last one is gone.
             book.trace
                 .write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
         }
@@ -388,7 +388,7 @@ impl Stream {
                 tick,
             }));
         }
-        // A nested lane goes from thread to thread without any of them ending.
+        // A nested ring goes from thread to thread without any of them ending.
         self.thread = (!nested).then_some((thread, tid));
         self.speaker = Some(thread);
         self.pending
@@ -397,14 +397,9 @@ impl Stream {
     }
 
     #[inline]
-    fn define(
-        &mut self,
-        told: NodeWords,
-        image: &mut Image,
-        book: &mut Book,
-    ) -> Result<(), Corrupt> {
-        let NodeWords { id, mapping, .. } = told;
-        if !(stack_end::FIRST_NODE..words::STACK_IDS).contains(&id) {
+    fn define(&mut self, told: Node, image: &mut Image, book: &mut Book) -> Result<(), Corrupt> {
+        let Node { id, mapping, .. } = told;
+        if !(stack_end::FIRST_NODE..wire::STACK_IDS).contains(&id) {
             return Err(Corrupt);
         }
         let node = StackNode {
@@ -415,7 +410,7 @@ impl Stream {
         };
         let stack = match image.stacks.intern(node, &mut book.budget) {
             Some((stack, is_new)) => {
-                if is_new && mapping == words::NO_MAPPING {
+                if is_new && mapping == wire::NO_MAPPING {
                     image.want_jit(node.address, node.exact, &mut book.jit_symbols);
                 } else if is_new {
                     let modules = &mut book.modules;
@@ -433,7 +428,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The image's id of a lane's stack id.
+    /// The image's id of a ring's stack id.
     #[inline]
     fn stack(&mut self, id: u32, image: &Image, book: &mut Book) -> StackId {
         if id <= stack_end::NOT_RECORDED {
@@ -505,7 +500,7 @@ impl Stream {
         }
     }
 
-    /// Writes what was added to the lane's counters since the last time.
+    /// Writes what was added to the ring's counters since the last time.
     pub(crate) fn write_counts(
         &mut self,
         now: impl Iterator<Item = (usize, Sums)>,
@@ -565,7 +560,7 @@ fn valid_alignment(log2: u8) -> Result<u8, Corrupt> {
 mod tests {
     use std::time::Instant;
 
-    use allotrope_shm::words::head;
+    use allotrope_shm::wire::head;
     use proptest::prelude::*;
 
     use super::*;
@@ -586,7 +581,7 @@ mod tests {
     fn events_that_begin_behind_the_ring_are_left() {
         let (_file, mut book) = book();
         let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
-        let free = head(words::kind::DEALLOCATION, EntryPoint::Free as u8, 16);
+        let free = head(wire::kind::DEALLOCATION, EntryPoint::Free as u8, 16);
         let taken = stream.take(&[free; 5], 3, &mut image, &mut book);
         assert_eq!(taken, Ok(3));
         assert_eq!(stream.pending.len(), 3);
@@ -600,10 +595,10 @@ mod tests {
         let (_file, mut book) = book();
         let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
         let no_entry = EntryPoint::ALL.len() as u8;
-        let free = [head(words::kind::DEALLOCATION, no_entry, 16)];
+        let free = [head(wire::kind::DEALLOCATION, no_entry, 16)];
         assert_eq!(stream.take(&free, 9, &mut image, &mut book), Err(Corrupt));
-        let long = head(words::kind::ALLOCATION_LONG, 0, 16);
-        let aligned = [long, 64 << words::STACK_BITS, 1];
+        let long = head(wire::kind::ALLOCATION_LONG, 0, 16);
+        let aligned = [long, 64 << wire::STACK_BITS, 1];
         assert_eq!(
             stream.take(&aligned, 9, &mut image, &mut book),
             Err(Corrupt)

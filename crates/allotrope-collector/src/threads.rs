@@ -11,7 +11,7 @@ const MOST_THREADS: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) id: ThreadId,
-    /// It was met first through a nested lane; its own lane may follow.
+    /// It was met first through a nested ring; its own ring may follow.
     provisional: bool,
     /// Name as last written to the trace.
     pub(crate) name: Option<String>,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nested_lane_belongs_to_the_thread_whichever_is_read_first() {
+    fn a_nested_ring_belongs_to_the_thread_whichever_is_read_first() {
         let mut threads = Threads::default();
         assert_eq!(threads.announce(5, false, 0), announced(0, true, None));
         assert_eq!(threads.announce(5, true, 1), announced(0, false, None));

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use allotrope_shm::words::{WindowWords, bytes, window_flag};
+use allotrope_shm::wire::{self, PackedBytes, window_flag};
 use allotrope_trace::model::{ImageId, QuietWait, ThreadId, Window, WindowEnd};
 
 use crate::descriptors::OpenDescriptors;
@@ -26,7 +26,7 @@ impl Windows {
         &mut self,
         image: ImageId,
         thread: Option<ThreadId>,
-        words: &WindowWords<'_>,
+        words: &wire::Window<PackedBytes<'_>>,
         descriptors: Option<OpenDescriptors>,
     ) -> Window {
         if words.flags & window_flag::DESCRIPTORS != 0
@@ -37,7 +37,7 @@ impl Windows {
                 self.held.pop_first();
             }
         }
-        let name: Vec<u8> = bytes(words.name).collect();
+        let name: Vec<u8> = words.name.iter().collect();
         Window {
             image,
             opened: words.opened,
@@ -83,8 +83,10 @@ fn quiet(flags: u8) -> QuietWait {
 mod tests {
     use super::*;
 
-    fn words<'a>(opened: u64, flags: u8, name: (&'a [u64], usize)) -> WindowWords<'a> {
-        WindowWords {
+    fn words(opened: u64, flags: u8, name: (&[u64], usize)) -> wire::Window<PackedBytes<'_>> {
+        let (words, length) = name;
+        let name = PackedBytes { words, length };
+        wire::Window {
             flags,
             opened,
             iterations: 5,

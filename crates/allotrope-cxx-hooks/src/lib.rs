@@ -27,7 +27,7 @@ extern "C" fn constructor() {
     for next in operators::ALL {
         next.prepare();
     }
-    recorder::interface();
+    recorder::hook_api();
 }
 
 #[used]

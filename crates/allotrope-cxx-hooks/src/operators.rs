@@ -2,16 +2,10 @@
 
 use core::ffi::c_void;
 
+use allotrope_shm::numbers::EntryPoint;
+
 use crate::next::Next;
 use crate::recorder;
-
-/// Entry points, numbered as in the trace.
-mod entry {
-    pub const OPERATOR_NEW: u8 = 13;
-    pub const OPERATOR_NEW_ARRAY: u8 = 14;
-    pub const OPERATOR_DELETE: u8 = 15;
-    pub const OPERATOR_DELETE_ARRAY: u8 = 16;
-}
 
 /// Every form takes three arguments at most, in registers; a form that takes
 /// fewer ignores the rest.
@@ -23,13 +17,13 @@ macro_rules! new {
     ($name:ident, $symbol:literal, $entry:ident, $aligned:literal) => {
         #[allow(non_snake_case)]
         pub mod $name {
-            use super::{Next, c_void, entry, recorder};
+            use super::{EntryPoint, Next, c_void, recorder};
 
             pub static NEXT: Next = Next::new($symbol);
 
             pub unsafe extern "C" fn next(sp: *const u64) -> usize {
                 let (next, recorded) = NEXT.get();
-                if recorded && let Some(recorder) = recorder::interface() {
+                if recorded && let Some(recorder) = recorder::hook_api() {
                     // SAFETY: `record` or an exception ends it.
                     unsafe { (recorder.enter)(sp, recorder::code()) };
                 }
@@ -46,7 +40,7 @@ macro_rules! new {
                 if !NEXT.get().1 {
                     return;
                 }
-                let Some(recorder) = recorder::interface() else {
+                let Some(recorder) = recorder::hook_api() else {
                     return;
                 };
                 let alignment = if $aligned { second } else { 0 };
@@ -55,7 +49,14 @@ macro_rules! new {
                 unsafe {
                     (recorder.leave)();
                     if !block.is_null() {
-                        (recorder.allocation)(entry::$entry, block, size, alignment, sp, bp);
+                        (recorder.allocation)(
+                            EntryPoint::$entry as u8,
+                            block,
+                            size,
+                            alignment,
+                            sp,
+                            bp,
+                        );
                     }
                 }
             }
@@ -84,16 +85,12 @@ macro_rules! delete {
             // was called.
             unsafe {
                 let next = core::mem::transmute::<usize, Three>(next);
-                let recorder = if recorded {
-                    recorder::interface()
-                } else {
-                    None
-                };
+                let recorder = if recorded { recorder::hook_api() } else { None };
                 let Some(recorder) = recorder.filter(|_| !block.is_null()) else {
                     next(block as usize, second, third);
                     return;
                 };
-                (recorder.deallocation)(entry::$entry, block, sp);
+                (recorder.deallocation)(EntryPoint::$entry as u8, block, sp);
                 (recorder.enter)(sp, recorder::code());
                 next(block as usize, second, third);
                 (recorder.leave)();
@@ -102,88 +99,88 @@ macro_rules! delete {
     };
 }
 
-new!(_Znwm, c"_Znwm", OPERATOR_NEW, false);
-new!(_Znam, c"_Znam", OPERATOR_NEW_ARRAY, false);
+new!(_Znwm, c"_Znwm", OperatorNew, false);
+new!(_Znam, c"_Znam", OperatorNewArray, false);
 new!(
     _ZnwmRKSt9nothrow_t,
     c"_ZnwmRKSt9nothrow_t",
-    OPERATOR_NEW,
+    OperatorNew,
     false
 );
 new!(
     _ZnamRKSt9nothrow_t,
     c"_ZnamRKSt9nothrow_t",
-    OPERATOR_NEW_ARRAY,
+    OperatorNewArray,
     false
 );
 new!(
     _ZnwmSt11align_val_t,
     c"_ZnwmSt11align_val_t",
-    OPERATOR_NEW,
+    OperatorNew,
     true
 );
 new!(
     _ZnamSt11align_val_t,
     c"_ZnamSt11align_val_t",
-    OPERATOR_NEW_ARRAY,
+    OperatorNewArray,
     true
 );
 new!(
     _ZnwmSt11align_val_tRKSt9nothrow_t,
     c"_ZnwmSt11align_val_tRKSt9nothrow_t",
-    OPERATOR_NEW,
+    OperatorNew,
     true
 );
 new!(
     _ZnamSt11align_val_tRKSt9nothrow_t,
     c"_ZnamSt11align_val_tRKSt9nothrow_t",
-    OPERATOR_NEW_ARRAY,
+    OperatorNewArray,
     true
 );
 
-delete!(_ZdlPv, c"_ZdlPv", OPERATOR_DELETE);
+delete!(_ZdlPv, c"_ZdlPv", OperatorDelete);
 delete!(
     _ZdlPvRKSt9nothrow_t,
     c"_ZdlPvRKSt9nothrow_t",
-    OPERATOR_DELETE
+    OperatorDelete
 );
-delete!(_ZdlPvm, c"_ZdlPvm", OPERATOR_DELETE);
+delete!(_ZdlPvm, c"_ZdlPvm", OperatorDelete);
 delete!(
     _ZdlPvSt11align_val_t,
     c"_ZdlPvSt11align_val_t",
-    OPERATOR_DELETE
+    OperatorDelete
 );
 delete!(
     _ZdlPvSt11align_val_tRKSt9nothrow_t,
     c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    OPERATOR_DELETE
+    OperatorDelete
 );
 delete!(
     _ZdlPvmSt11align_val_t,
     c"_ZdlPvmSt11align_val_t",
-    OPERATOR_DELETE
+    OperatorDelete
 );
-delete!(_ZdaPv, c"_ZdaPv", OPERATOR_DELETE_ARRAY);
+delete!(_ZdaPv, c"_ZdaPv", OperatorDeleteArray);
 delete!(
     _ZdaPvRKSt9nothrow_t,
     c"_ZdaPvRKSt9nothrow_t",
-    OPERATOR_DELETE_ARRAY
+    OperatorDeleteArray
 );
-delete!(_ZdaPvm, c"_ZdaPvm", OPERATOR_DELETE_ARRAY);
+delete!(_ZdaPvm, c"_ZdaPvm", OperatorDeleteArray);
 delete!(
     _ZdaPvSt11align_val_t,
     c"_ZdaPvSt11align_val_t",
-    OPERATOR_DELETE_ARRAY
+    OperatorDeleteArray
 );
 delete!(
     _ZdaPvSt11align_val_tRKSt9nothrow_t,
     c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
-    OPERATOR_DELETE_ARRAY
+    OperatorDeleteArray
 );
 delete!(
     _ZdaPvmSt11align_val_t,
     c"_ZdaPvmSt11align_val_t",
-    OPERATOR_DELETE_ARRAY
+    OperatorDeleteArray
 );
 
 /// All of them.

@@ -3,14 +3,14 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use allotrope_shm::interface::{Get, Interface, SYMBOL, VERSION};
+use allotrope_shm::hook_api::{Get, HookApi, SYMBOL, VERSION};
 
-static INTERFACE: AtomicPtr<Interface> = AtomicPtr::new(core::ptr::null_mut());
+static HOOK_API: AtomicPtr<HookApi> = AtomicPtr::new(core::ptr::null_mut());
 
 /// The recorder's functions; `None` if it is not there or another version.
 #[inline]
-pub fn interface() -> Option<&'static Interface> {
-    let known = INTERFACE.load(Relaxed);
+pub fn hook_api() -> Option<&'static HookApi> {
+    let known = HOOK_API.load(Relaxed);
     if known.is_null() {
         return find();
     }
@@ -19,7 +19,7 @@ pub fn interface() -> Option<&'static Interface> {
 }
 
 #[cold]
-fn find() -> Option<&'static Interface> {
+fn find() -> Option<&'static HookApi> {
     // SAFETY: the recorder's symbol has this type.
     unsafe {
         let address: *mut c_void = libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr());
@@ -30,7 +30,7 @@ fn find() -> Option<&'static Interface> {
         if interface.is_null() || (*interface).version != VERSION {
             return None;
         }
-        INTERFACE.store(interface.cast_mut(), Relaxed);
+        HOOK_API.store(interface.cast_mut(), Relaxed);
         Some(&*interface)
     }
 }

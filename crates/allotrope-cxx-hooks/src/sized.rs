@@ -2,18 +2,11 @@
 
 use core::ffi::c_void;
 
-use allotrope_shm::interface::Interface;
+use allotrope_shm::hook_api::HookApi;
+use allotrope_shm::numbers::EntryPoint;
 
 use crate::next::Next;
 use crate::recorder;
-
-/// Entry points, numbered as in the trace.
-mod entry {
-    pub const MALLOCX: u8 = 17;
-    pub const RALLOCX: u8 = 18;
-    pub const DALLOCX: u8 = 19;
-    pub const SDALLOCX: u8 = 20;
-}
 
 type Three = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 
@@ -45,18 +38,21 @@ pub unsafe extern "C" fn mallocx(
         let block = next(size, flags, third);
         (recorder.leave)();
         if !block.is_null() {
-            (recorder.allocation)(entry::MALLOCX, block, size, alignment(flags), sp, bp);
+            (recorder.allocation)(
+                EntryPoint::Mallocx as u8,
+                block,
+                size,
+                alignment(flags),
+                sp,
+                bp,
+            );
         }
         block
     }
 }
 
-fn recorder_if(recorded: bool) -> Option<&'static Interface> {
-    if recorded {
-        recorder::interface()
-    } else {
-        None
-    }
+fn recorder_if(recorded: bool) -> Option<&'static HookApi> {
+    if recorded { recorder::hook_api() } else { None }
 }
 
 pub unsafe extern "C" fn rallocx(
@@ -74,12 +70,12 @@ pub unsafe extern "C" fn rallocx(
         let Some(recorder) = recorder_if(recorded) else {
             return next(block as usize, size, flags);
         };
-        let started = (recorder.reallocation_start)(entry::RALLOCX, block, sp);
+        let started = (recorder.reallocation_start)(EntryPoint::Rallocx as u8, block, sp);
         (recorder.enter)(sp, recorder::code());
         let result = next(block as usize, size, flags);
         (recorder.leave)();
         if started {
-            (recorder.reallocation_end)(entry::RALLOCX, block, result, size, sp, bp);
+            (recorder.reallocation_end)(EntryPoint::Rallocx as u8, block, result, size, sp, bp);
         }
         result
     }
@@ -94,7 +90,7 @@ pub unsafe extern "C" fn dallocx(
 ) {
     static NEXT: Next = Next::new(c"dallocx");
     // SAFETY: as above.
-    unsafe { release(&NEXT, entry::DALLOCX, block, flags, third, sp) };
+    unsafe { release(&NEXT, EntryPoint::Dallocx as u8, block, flags, third, sp) };
 }
 
 pub unsafe extern "C" fn sdallocx(
@@ -106,7 +102,7 @@ pub unsafe extern "C" fn sdallocx(
 ) {
     static NEXT: Next = Next::new(c"sdallocx");
     // SAFETY: as above.
-    unsafe { release(&NEXT, entry::SDALLOCX, block, size, flags, sp) };
+    unsafe { release(&NEXT, EntryPoint::Sdallocx as u8, block, size, flags, sp) };
 }
 
 unsafe fn release(

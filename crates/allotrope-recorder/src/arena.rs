@@ -1,5 +1,5 @@
 //! The arena in this process: finds its files, maps the tables, and maps the
-//! regions of lanes when they are needed.
+//! regions of rings when they are needed.
 //!
 //! A program may limit its address space, or lock all of its memory, at any
 //! time: so what is mapped follows what is used. No descriptor stays open; a
@@ -12,10 +12,11 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use allotrope_shm::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, LANES, Lane, PAGE, Progress, REGION_BYTES,
-    RING_OFFSET, Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, PAGE, Progress, REGION_BYTES, RING_OFFSET,
+    RINGS, RingHeader, Shared, TABLES_BYTES,
 };
 use allotrope_shm::location::Location;
+use allotrope_shm::ring::{ArenaRing, Ring, Slots};
 
 use crate::arena_client;
 use crate::image::Digits;
@@ -23,9 +24,9 @@ use crate::system::{self, Protection};
 
 /// The arena's tables, the control file before them; null until it is found.
 static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
-/// By lane, its region; null where it is not mapped. Written under the process
+/// By ring, its region; null where it is not mapped. Written under the process
 /// lock, or before other threads know of the arena.
-static REGIONS: [AtomicPtr<u8>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
+static REGIONS: [AtomicPtr<u8>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
 
 /// How many regions are mapped at once, at least.
 const BATCH: usize = 4;
@@ -48,30 +49,37 @@ pub unsafe fn table<T>(offset: usize) -> &'static T {
     unsafe { &*TABLES.load(Relaxed).add(offset).cast::<T>() }
 }
 
-/// The ring of a lane; null if its region is not mapped.
-pub fn ring(lane: usize) -> *mut u64 {
-    let region = REGIONS[lane % LANES].load(Relaxed);
+/// A ring; `None` if its region is not mapped.
+pub fn ring(index: usize) -> Option<Ring<'static, ArenaRing>> {
+    let region = REGIONS[index % RINGS].load(Relaxed);
     if region.is_null() {
-        return ptr::null_mut();
+        return None;
     }
-    region.wrapping_add(RING_OFFSET).cast()
+    // SAFETY: a mapped region contains a ring's slots, which are atomics, at this
+    // offset, and is never unmapped.
+    let slots = unsafe { &*region.add(RING_OFFSET).cast::<Slots>() };
+    Some(Ring {
+        header: &rings()[index % RINGS],
+        progress: progress(index),
+        slots,
+    })
 }
 
-/// What is counted in a lane; `None` if its region is not mapped.
-pub fn counters(lane: u32) -> Option<&'static Counters> {
-    let region = REGIONS[lane as usize % LANES].load(Relaxed);
+/// What is counted in a ring; `None` if its region is not mapped.
+pub fn counters(ring: u32) -> Option<&'static Counters> {
+    let region = REGIONS[ring as usize % RINGS].load(Relaxed);
     // SAFETY: null, or a region, which begins with them and is never unmapped.
     unsafe { region.cast::<Counters>().as_ref() }
 }
 
-/// Makes sure of the page with a lane's counters: memory that is short must
+/// Makes sure of the page with a ring's counters: memory that is short must
 /// show here. Gives `false` if it is, or if the region is not mapped.
-pub fn reserve_counters(lane: usize) -> bool {
-    let region = REGIONS[lane % LANES].load(Relaxed);
+pub fn reserve_counters(ring: usize) -> bool {
+    let region = REGIONS[ring % RINGS].load(Relaxed);
     !region.is_null() && system::populate(region, RING_OFFSET)
 }
 
-/// Maps the arena at `location`, and some lanes that are free now. `false`: it
+/// Maps the arena at `location`, and some rings that are free now. `false`: it
 /// is not there, or not for us.
 pub fn map(location: &Location) -> bool {
     let Some(files) = Files::find(location) else {
@@ -98,9 +106,9 @@ pub fn map(location: &Location) -> bool {
     }
     system::advise(tables, TABLES_BYTES, libc::MADV_DONTDUMP);
     TABLES.store(tables, Relaxed);
-    let hint = shared.lane_hint.fetch_add(BATCH as u32, Relaxed) as usize;
-    let first = free_lane(hint).unwrap_or(0);
-    let count = BATCH.min(LANES - first);
+    let hint = shared.ring_hint.fetch_add(BATCH as u32, Relaxed) as usize;
+    let first = free_ring(hint).unwrap_or(0);
+    let count = BATCH.min(RINGS - first);
     let offset = layout::region_offset(first);
     let regions = system::map_shared(
         files.memory.0,
@@ -188,76 +196,76 @@ impl Files {
     }
 }
 
-fn lanes() -> &'static [Lane; LANES] {
+fn rings() -> &'static [RingHeader; RINGS] {
     // SAFETY: only called once the tables are mapped.
-    unsafe { table(layout::LANES_OFFSET) }
+    unsafe { table(layout::RINGS_OFFSET) }
 }
 
-/// How far the collector has read a lane.
-pub fn progress(lane: usize) -> &'static Progress {
+/// How far the collector has read a ring.
+fn progress(ring: usize) -> &'static Progress {
     // SAFETY: only called once the tables are mapped.
-    unsafe { &table::<[Progress; LANES]>(layout::PROGRESS_OFFSET)[lane % LANES] }
+    unsafe { &table::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS] }
 }
 
-fn is_free(lane: usize) -> bool {
-    lanes()[lane].owner.load(Relaxed) == 0
+fn is_free(ring: usize) -> bool {
+    rings()[ring].owner.load(Relaxed) == 0
 }
 
-/// The first free lane from `from` on, round the table.
-fn free_lane(from: usize) -> Option<usize> {
-    let order = (0..LANES).map(|step| (from + step) % LANES);
-    order.into_iter().find(|&lane| is_free(lane))
+/// The first free ring from `from` on, round the table.
+fn free_ring(from: usize) -> Option<usize> {
+    let order = (0..RINGS).map(|step| (from + step) % RINGS);
+    order.into_iter().find(|&ring| is_free(ring))
 }
 
-/// Claims a free lane for `owner`, and maps its region: one whose region is
+/// Claims a free ring for `owner`, and maps its region: one whose region is
 /// mapped already, or else the next one in the file. The process lock is held.
-pub fn claim_lane(owner: u32) -> Result<usize, Refusal> {
-    let is_mapped = |lane: &usize| !REGIONS[*lane].load(Relaxed).is_null();
-    if let Some(lane) = (0..LANES).filter(is_mapped).find(|&it| claim(it, owner)) {
-        return Ok(lane);
+pub fn claim_ring(owner: u32) -> Result<usize, Refusal> {
+    let is_mapped = |ring: &usize| !REGIONS[*ring].load(Relaxed).is_null();
+    if let Some(ring) = (0..RINGS).filter(is_mapped).find(|&it| claim(it, owner)) {
+        return Ok(ring);
     }
-    let after = (0..LANES).rfind(is_mapped).map_or(0, |last| last + 1);
-    let order = (0..LANES).map(|step| (after + step) % LANES);
-    let lane = order
-        .filter(|lane| !is_mapped(lane))
+    let after = (0..RINGS).rfind(is_mapped).map_or(0, |last| last + 1);
+    let order = (0..RINGS).map(|step| (after + step) % RINGS);
+    let ring = order
+        .filter(|ring| !is_mapped(ring))
         .find(|&it| claim(it, owner))
-        .ok_or(Refusal::NoLane)?;
-    if map_regions(lane) {
-        return Ok(lane);
+        .ok_or(Refusal::NoRing)?;
+    if map_regions(ring) {
+        return Ok(ring);
     }
-    lanes()[lane].owner.store(0, Relaxed);
+    rings()[ring].owner.store(0, Relaxed);
     Err(Refusal::NoMemory)
 }
 
-/// Why no lane could be claimed.
+/// Why no ring could be claimed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// All are taken.
-    NoLane,
+    NoRing,
     /// The region could not be mapped.
     NoMemory,
 }
 
 fn claim(index: usize, owner: u32) -> bool {
-    let lane = &lanes()[index];
-    if lane.owner.load(Relaxed) != 0
-        || lane
+    let ring = &rings()[index];
+    if ring.owner.load(Relaxed) != 0
+        || ring
             .owner
             .compare_exchange(0, owner, Acquire, Relaxed)
             .is_err()
     {
         return false;
     }
-    let written = lane.written.load(Relaxed);
+    let written = ring.written.load(Relaxed);
     if written <= layout::MOST_POSITION && progress(index).read.load(Relaxed) == written {
         return true;
     }
     // Some other program of the recording has written there what it likes.
-    lane.owner.store(0, Relaxed);
+    ring.owner.store(0, Relaxed);
     false
 }
 
-/// Maps the regions of `first` and of some lanes behind it.
+/// Maps the regions of `first` and of some rings behind it.
 #[cold]
 fn map_regions(first: usize) -> bool {
     let mapped = REGIONS
@@ -272,11 +280,11 @@ fn map_regions(first: usize) -> bool {
 
 fn map_some_regions(first: usize, count: usize) -> bool {
     // From the last page before it in the file that is mapped here.
-    let before = (0..first).rfind(|&lane| !REGIONS[lane].load(Relaxed).is_null());
+    let before = (0..first).rfind(|&ring| !REGIONS[ring].load(Relaxed).is_null());
     let (page, between) = match before {
-        Some(lane) => {
-            let end = REGIONS[lane].load(Relaxed).wrapping_add(REGION_BYTES);
-            (end.wrapping_sub(PAGE), first - lane - 1)
+        Some(ring) => {
+            let end = REGIONS[ring].load(Relaxed).wrapping_add(REGION_BYTES);
+            (end.wrapping_sub(PAGE), first - ring - 1)
         }
         None => {
             let end = TABLES.load(Relaxed).wrapping_add(TABLES_BYTES);

@@ -20,15 +20,7 @@ use crate::readable::{Memory, adopt_stack};
 use crate::stack_ids;
 use crate::thread::{Guarded, Thread};
 
-/// How a walk ended, as the ids that stand for it.
-pub mod end {
-    /// At the outermost frame.
-    pub const COMPLETE: u32 = 0;
-    /// Where nothing says how to go on.
-    pub const NO_UNWIND_INFORMATION: u32 = 1;
-    /// At the depth limit.
-    pub const TRUNCATED: u32 = 2;
-}
+pub use allotrope_shm::numbers::stack_end as end;
 
 /// The caller's state at a hook's entry: its return address lies at `sp`.
 #[inline(always)]

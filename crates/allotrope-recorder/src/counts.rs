@@ -16,7 +16,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
-use allotrope_shm::words::Sums;
+use allotrope_shm::wire::Sums;
 
 use crate::arch::{counting, thread_slot};
 use crate::arena;
@@ -68,10 +68,10 @@ pub unsafe fn attach(thread: *mut Thread) {
         if (*thread).is_nested || (*thread).idle != 0 {
             return;
         }
-        if process::is_forked() || (*thread).lane.is_null() {
+        if process::is_forked() || !(*thread).writer.is_attached() {
             return;
         }
-        let Some(counters) = arena::counters((*thread).lane_index) else {
+        let Some(counters) = arena::counters((*thread).ring_index) else {
             return;
         };
         loop {
@@ -105,7 +105,7 @@ pub unsafe fn is_ready(thread: *mut Thread) -> bool {
     is_on()
         && process::is_recording()
         && !process::is_forked()
-        && unsafe { !(*thread).lane.is_null() }
+        && unsafe { (*thread).writer.is_attached() }
 }
 
 /// The thread is not to count on its own any more.
@@ -120,46 +120,50 @@ unsafe fn counters(thread: *mut Thread, entry: u8) -> Option<&'static EntryCount
         if !is_ready(thread) {
             return None;
         }
-        let counters = arena::counters((*home(thread)).lane_index)?;
+        let counters = arena::counters((*home(thread)).ring_index)?;
         let half = half(counters, windows::is_opted_out(thread));
         Some(&half[usize::from(entry) % COUNTED_ENTRIES])
     }
 }
 
-/// The state in whose lane the thread counts: one thread, one lane, also in
+/// The state in whose ring the thread counts: one thread, one ring, also in
 /// its signal handlers. A child that was forked by one has no other.
 unsafe fn home(thread: *mut Thread) -> *mut Thread {
     // SAFETY: a state's root is a state, and states are never unmapped.
     unsafe {
         let root = (*thread).root;
-        if (*root).lane.is_null() { thread } else { root }
+        if (*root).writer.is_attached() {
+            root
+        } else {
+            thread
+        }
     }
 }
 
 /// What all threads of the image have counted, those too that are gone.
 pub fn of_image() -> Sums {
     let owner = process::owner();
-    let lanes = process::lanes().iter().enumerate();
-    let own = lanes.filter(|(_, lane)| lane.owner.load(Acquire) == owner);
-    own.fold([0; 4], |sums, (index, _)| plus(sums, of_lane(index as u32)))
+    let rings = process::rings().iter().enumerate();
+    let own = rings.filter(|(_, ring)| ring.owner.load(Acquire) == owner);
+    own.fold([0; 4], |sums, (index, _)| plus(sums, of_ring(index as u32)))
 }
 
-/// What the lane of the state's thread has counted.
+/// What the ring of the state's thread has counted.
 pub unsafe fn of_thread(thread: *mut Thread) -> Sums {
     // SAFETY: passed on.
-    of_lane(unsafe { (*home(thread)).lane_index })
+    of_ring(unsafe { (*home(thread)).ring_index })
 }
 
-fn of_lane(lane: u32) -> Sums {
+fn of_ring(ring: u32) -> Sums {
     // One that another thread is claiming has counted nothing yet.
-    let entries = arena::counters(lane).map(|counters| &counters.entries);
+    let entries = arena::counters(ring).map(|counters| &counters.entries);
     let entries = entries.into_iter().flatten();
     entries.map(sums).fold([0; 4], plus)
 }
 
-/// Changes whenever a thread counts in the lane, opted out or not.
-pub fn activity_of(lane: u32) -> u64 {
-    let counters = arena::counters(lane).into_iter().flat_map(Counters::all);
+/// Changes whenever a thread counts in the ring, opted out or not.
+pub fn activity_of(ring: u32) -> u64 {
+    let counters = arena::counters(ring).into_iter().flat_map(Counters::all);
     let [allocations, _, deallocations, _] = counters.map(sums).fold([0; 4], plus);
     allocations.wrapping_add(deallocations)
 }

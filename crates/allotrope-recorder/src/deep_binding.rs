@@ -15,10 +15,10 @@ use allotrope_shm::layout;
 use allotrope_target::NotRecordable;
 
 use crate::definitions::{self, LinkMap};
+use crate::diagnostics;
 use crate::modules;
 use crate::next::{self, Function};
 use crate::process::Lock;
-use crate::remarks;
 use crate::system::{self, Protection, SignalsBlocked};
 
 /// What an allocator consists of: all of these lead to the recorder, or none.
@@ -101,7 +101,7 @@ fn lead_to_recorder() {
             .chain(&OTHERS)
             .all(|function| lead(library, recorder, *function));
     if !is_led {
-        remarks::make(system::process_id(), NotRecordable::DeepBinding, b"");
+        diagnostics::post(system::process_id(), NotRecordable::DeepBinding, b"");
     }
 }
 

@@ -10,7 +10,8 @@ use core::ffi::c_void;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use allotrope_shm::words::kind;
+use allotrope_shm::numbers::{EntryPoint, LossReason};
+use allotrope_shm::wire::kind;
 
 use crate::thread::Thread;
 use crate::{capture, counts, events};
@@ -139,7 +140,7 @@ pub unsafe fn tell(thread: *mut Thread) {
         unsafe {
             let note = (*NOTED.0.get())[index];
             if !tell_one(thread, &note) {
-                crate::process::lost(crate::process::Loss::TooEarly);
+                crate::process::lost(LossReason::TooEarly);
             }
         }
     }
@@ -155,7 +156,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
                 counts::reallocation(thread, note.entry, note.size as usize);
             }
             if note.freed {
-                counts::deallocation(thread, crate::hooks::entry::FREE);
+                counts::deallocation(thread, EntryPoint::Free as u8);
             }
             return true;
         }
@@ -164,7 +165,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
                 return false;
             }
             let old = (*NOTED.0.get())[note.replaces].block;
-            events::short(thread, kind::REALLOCATION_START, note.entry, old);
+            events::block_event(thread, kind::REALLOCATION_START, note.entry, old);
         }
         if !events::ready(thread) {
             return false;
@@ -179,8 +180,8 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
             events::reallocation_end(thread, note.entry, note.block, note.size, stack);
         }
         if note.freed && events::ready(thread) {
-            let free = crate::hooks::entry::FREE;
-            events::short(thread, kind::DEALLOCATION, free, note.block);
+            let free = EntryPoint::Free as u8;
+            events::block_event(thread, kind::DEALLOCATION, free, note.block);
         }
     }
     true

@@ -16,7 +16,7 @@ use allotrope_target::{NotRecordable, Start};
 use crate::arch::entry::ExecRegisters;
 use crate::next::{self, Function};
 use crate::program::{self, Path, Program};
-use crate::{hooks, image, modules, namespaces, remarks, system};
+use crate::{diagnostics, hooks, image, modules, namespaces, system};
 
 type Strings = *const *const c_char;
 
@@ -126,7 +126,7 @@ struct Refusal {
 
 impl Refusal {
     fn post(&self, process_id: u32) {
-        remarks::make(process_id, self.reason, self.path.as_c_str().to_bytes());
+        diagnostics::post(process_id, self.reason, self.path.as_c_str().to_bytes());
     }
 }
 

@@ -7,29 +7,13 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 
-use allotrope_shm::words::kind;
+use allotrope_shm::numbers::EntryPoint;
+use allotrope_shm::wire::{self, kind};
 
 use crate::next::{self, Function};
-use crate::process::{self, Loss};
+use crate::process;
 use crate::thread;
 use crate::{capture, counts, early, events, modules};
-
-/// Entry points, numbered as in the trace.
-pub mod entry {
-    pub const MALLOC: u8 = 0;
-    pub const CALLOC: u8 = 1;
-    pub const REALLOC: u8 = 2;
-    pub const REALLOCARRAY: u8 = 3;
-    pub const POSIX_MEMALIGN: u8 = 4;
-    pub const ALIGNED_ALLOC: u8 = 5;
-    pub const MEMALIGN: u8 = 6;
-    pub const VALLOC: u8 = 7;
-    pub const PVALLOC: u8 = 8;
-    pub const FREE: u8 = 9;
-    pub const CFREE: u8 = 10;
-    pub const FREE_SIZED: u8 = 11;
-    pub const FREE_ALIGNED_SIZED: u8 = 12;
-}
 
 #[inline(always)]
 unsafe fn record_allocation(
@@ -60,7 +44,7 @@ unsafe fn record_allocation(
                         stack,
                     );
                 }
-                None => dropped(),
+                None => events::count_lost(thread),
             }
         } else {
             counts::allocation(thread, entry, size);
@@ -78,7 +62,7 @@ unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u64) 
             return;
         }
         if events::ready(thread) {
-            events::short(thread, kind, entry, block as u64);
+            events::block_event(thread, kind, entry, block as u64);
         } else {
             counts::deallocation(thread, entry);
         }
@@ -105,11 +89,6 @@ pub unsafe extern "C" fn count_deallocation(entry: u8, sp: *const u64) {
     unsafe { record_short(kind::DEALLOCATION, entry, ptr::null_mut(), sp) };
 }
 
-#[cold]
-fn dropped() {
-    process::lost(Loss::RingFull);
-}
-
 /// Has the image announced, if it is not yet: a program that allocates nothing
 /// and is killed was recorded all the same.
 pub unsafe fn announce_image() {
@@ -133,7 +112,7 @@ pub unsafe fn record_exit(status: c_int) {
             return;
         }
         if events::ready_for_note(thread) {
-            events::exit(thread, status);
+            events::write(thread, wire::exit(status));
         }
         thread::leave(thread);
     }
@@ -170,7 +149,7 @@ pub unsafe extern "C" fn malloc_allocated(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: the entry stub gives what it found.
-    unsafe { record_allocation(entry::MALLOC, block, size, 0, sp, bp) };
+    unsafe { record_allocation(EntryPoint::Malloc as u8, block, size, 0, sp, bp) };
     block
 }
 
@@ -182,7 +161,7 @@ pub unsafe extern "C" fn calloc_allocated(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: the entry stub gives what it found.
-    unsafe { record_allocation(entry::CALLOC, block, size, 0, sp, bp) };
+    unsafe { record_allocation(EntryPoint::Calloc as u8, block, size, 0, sp, bp) };
     block
 }
 
@@ -191,13 +170,13 @@ pub unsafe extern "C" fn calloc_allocated(
 pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
     // SAFETY: as `record_allocation`.
     let next = next!(Malloc as Allocate, unsafe {
-        early_allocation(entry::MALLOC, size, 16, sp)
+        early_allocation(EntryPoint::Malloc as u8, size, 16, sp)
     });
     // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = next(size);
         if !block.is_null() {
-            record_allocation(entry::MALLOC, block, size, 0, sp, bp);
+            record_allocation(EntryPoint::Malloc as u8, block, size, 0, sp, bp);
         }
         block
     }
@@ -214,7 +193,14 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u
     unsafe {
         let block = next(count, size);
         if !block.is_null() {
-            record_allocation(entry::CALLOC, block, count.wrapping_mul(size), 0, sp, bp);
+            record_allocation(
+                EntryPoint::Calloc as u8,
+                block,
+                count.wrapping_mul(size),
+                0,
+                sp,
+                bp,
+            );
         }
         block
     }
@@ -238,7 +224,7 @@ unsafe fn early_allocation(
 unsafe fn early_calloc(count: usize, size: usize, sp: *const u64) -> *mut c_void {
     match count.checked_mul(size) {
         // SAFETY: passed on.
-        Some(bytes) => unsafe { early_allocation(entry::CALLOC, bytes, 16, sp) },
+        Some(bytes) => unsafe { early_allocation(EntryPoint::Calloc as u8, bytes, 16, sp) },
         None => ptr::null_mut(),
     }
 }
@@ -250,7 +236,7 @@ pub unsafe extern "C" fn realloc(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: as `malloc`.
-    unsafe { reallocate(entry::REALLOC, block, size, sp, bp) }
+    unsafe { reallocate(EntryPoint::Realloc as u8, block, size, sp, bp) }
 }
 
 /// The C library's does no more than this, and would come back to our `realloc`.
@@ -267,7 +253,7 @@ pub unsafe extern "C" fn reallocarray(
         return ptr::null_mut();
     };
     // SAFETY: as `malloc`.
-    unsafe { reallocate(entry::REALLOCARRAY, block, bytes, sp, bp) }
+    unsafe { reallocate(EntryPoint::Reallocarray as u8, block, bytes, sp, bp) }
 }
 
 #[inline(always)]
@@ -315,7 +301,7 @@ unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> b
         }
         let recorded = events::ready(thread);
         if recorded {
-            events::short(thread, kind::REALLOCATION_START, entry, block as u64);
+            events::block_event(thread, kind::REALLOCATION_START, entry, block as u64);
         }
         let counted = !recorded && counts::are_kept(thread);
         thread::leave(thread);
@@ -351,14 +337,14 @@ unsafe fn finish_reallocation(
                     // The old block is gone all the same; `ready` left room for
                     // one word.
                     None => {
-                        events::short(thread, kind::REALLOCATION_FREED, entry, block as u64);
-                        dropped();
+                        events::block_event(thread, kind::REALLOCATION_FREED, entry, block as u64);
+                        events::count_lost(thread);
                     }
                 }
             } else if size == 0 {
-                events::short(thread, kind::REALLOCATION_FREED, entry, block as u64);
+                events::block_event(thread, kind::REALLOCATION_FREED, entry, block as u64);
             } else {
-                events::short(thread, kind::REALLOCATION_FAILED, entry, block as u64);
+                events::block_event(thread, kind::REALLOCATION_FAILED, entry, block as u64);
             }
         } else if !result.is_null() {
             counts::reallocation(thread, entry, size);
@@ -426,7 +412,14 @@ pub unsafe extern "C" fn posix_memalign(
     unsafe {
         let error = thread::call_allocator(sp, || next(result, alignment, size));
         if error == 0 && !(*result).is_null() {
-            record_aligned(entry::POSIX_MEMALIGN, *result, alignment, size, sp, bp);
+            record_aligned(
+                EntryPoint::PosixMemalign as u8,
+                *result,
+                alignment,
+                size,
+                sp,
+                bp,
+            );
         }
         error
     }
@@ -455,13 +448,20 @@ pub unsafe extern "C" fn aligned_alloc(
 ) -> *mut c_void {
     // SAFETY: as `record_allocation`.
     let next = next!(AlignedAlloc as AllocateTwo, unsafe {
-        early_allocation(entry::ALIGNED_ALLOC, size, alignment, sp)
+        early_allocation(EntryPoint::AlignedAlloc as u8, size, alignment, sp)
     });
     // SAFETY: as `malloc`.
     unsafe {
         let block = thread::call_allocator(sp, || next(alignment, size));
         if !block.is_null() {
-            record_aligned(entry::ALIGNED_ALLOC, block, alignment, size, sp, bp);
+            record_aligned(
+                EntryPoint::AlignedAlloc as u8,
+                block,
+                alignment,
+                size,
+                sp,
+                bp,
+            );
         }
         block
     }
@@ -475,13 +475,13 @@ pub unsafe extern "C" fn memalign(
 ) -> *mut c_void {
     // SAFETY: as `record_allocation`.
     let next = next!(Memalign as AllocateTwo, unsafe {
-        early_allocation(entry::MEMALIGN, size, alignment, sp)
+        early_allocation(EntryPoint::Memalign as u8, size, alignment, sp)
     });
     // SAFETY: as `malloc`.
     unsafe {
         let block = thread::call_allocator(sp, || next(alignment, size));
         if !block.is_null() {
-            record_aligned(entry::MEMALIGN, block, alignment, size, sp, bp);
+            record_aligned(EntryPoint::Memalign as u8, block, alignment, size, sp, bp);
         }
         block
     }
@@ -494,7 +494,7 @@ pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
         let block = thread::call_allocator(sp, || next(size));
         if !block.is_null() {
             record_aligned(
-                entry::VALLOC,
+                EntryPoint::Valloc as u8,
                 block,
                 allotrope_shm::layout::PAGE,
                 size,
@@ -513,7 +513,7 @@ pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c
         let block = thread::call_allocator(sp, || next(size));
         if !block.is_null() {
             record_aligned(
-                entry::PVALLOC,
+                EntryPoint::Pvalloc as u8,
                 block,
                 allotrope_shm::layout::PAGE,
                 size,
@@ -528,7 +528,7 @@ pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c
 pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
     let next = next!(Free as Release, early_free(block));
     // SAFETY: as `malloc`.
-    unsafe { release(entry::FREE, block, sp, |block| next(block)) }
+    unsafe { release(EntryPoint::Free as u8, block, sp, |block| next(block)) }
 }
 
 /// The bump area takes nothing back.
@@ -558,7 +558,11 @@ pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
     // Old programs only; the C library keeps it as another name of `free`.
     let cfree = next::address(Function::Cfree);
     // SAFETY: as `malloc`; `dlsym` found a function of this type.
-    unsafe { release_by::<Release>(entry::CFREE, cfree, block, sp, |cfree| cfree(block)) }
+    unsafe {
+        release_by::<Release>(EntryPoint::Cfree as u8, cfree, block, sp, |cfree| {
+            cfree(block)
+        })
+    }
 }
 
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
@@ -566,7 +570,7 @@ pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const 
     let sized = next::address(Function::FreeSized);
     // SAFETY: as `malloc`; `dlsym` found a function of this type.
     unsafe {
-        release_by::<Next>(entry::FREE_SIZED, sized, block, sp, |sized| {
+        release_by::<Next>(EntryPoint::FreeSized as u8, sized, block, sp, |sized| {
             sized(block, size)
         })
     }
@@ -586,7 +590,7 @@ pub unsafe extern "C" fn free_aligned_sized(
         unsafe { sized(block, alignment, size) }
     };
     // SAFETY: `dlsym` found a function of this type.
-    unsafe { release_by::<Next>(entry::FREE_ALIGNED_SIZED, sized, block, sp, call) }
+    unsafe { release_by::<Next>(EntryPoint::FreeAlignedSized as u8, sized, block, sp, call) }
 }
 
 /// By one of the other names of `free`, at `address`: the allocator may make it a
@@ -615,7 +619,7 @@ unsafe fn release_by<F>(
     }
 }
 
-pub unsafe extern "C" fn interface_allocation(
+pub unsafe extern "C" fn reported_allocation(
     entry: u8,
     block: *mut c_void,
     size: usize,
@@ -633,12 +637,12 @@ pub unsafe extern "C" fn interface_allocation(
     }
 }
 
-pub unsafe extern "C" fn interface_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
+pub unsafe extern "C" fn reported_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
     // SAFETY: as above.
     unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
 }
 
-pub unsafe extern "C" fn interface_reallocation_start(
+pub unsafe extern "C" fn reported_reallocation_start(
     entry: u8,
     block: *mut c_void,
     sp: *const u64,
@@ -647,7 +651,7 @@ pub unsafe extern "C" fn interface_reallocation_start(
     unsafe { start_reallocation(entry, block, sp) }
 }
 
-pub unsafe extern "C" fn interface_reallocation_end(
+pub unsafe extern "C" fn reported_reallocation_end(
     entry: u8,
     block: *mut c_void,
     result: *mut c_void,
@@ -692,7 +696,7 @@ unsafe fn record_exec(path: *const c_char) {
             return;
         }
         if events::ready_for_note(thread) {
-            events::exec(thread, path);
+            events::write_long(thread, &wire::Exec { path });
         }
         thread::leave(thread);
     }

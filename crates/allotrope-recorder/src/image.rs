@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicUsize, fence};
 
 use allotrope_shm::layout::{self, ImageSlot, image_state};
 use allotrope_shm::location::Location;
-use allotrope_shm::words::{self, head, kind};
+use allotrope_shm::wire;
 
 use crate::arch;
 use crate::events;
@@ -51,7 +51,7 @@ static COMMAND: Text<4096> = Text::new();
 /// Most fork points that an image event can hold beside its texts.
 const MAX_FORK_POINTS: usize = 180;
 
-/// Fork points of the child that this process has become: pairs of lane and
+/// Fork points of the child that this process has become: pairs of ring and
 /// ordinal.
 struct ForkPoints {
     words: UnsafeCell<[u64; MAX_FORK_POINTS * 2]>,
@@ -192,9 +192,9 @@ pub fn note_fork_points(first: *mut Thread, all: impl Iterator<Item = *mut Threa
         let points = &mut *FORK_POINTS.words.get();
         let mut count = 0;
         let ordered = core::iter::once(first).chain(all.filter(|state| *state != first));
-        for state in ordered.filter(|state| !state.is_null() && !(**state).lane.is_null()) {
+        for state in ordered.filter(|state| !state.is_null() && (**state).writer.is_attached()) {
             if count < MAX_FORK_POINTS {
-                points[count * 2] = u64::from((*state).lane_index);
+                points[count * 2] = u64::from((*state).ring_index);
                 points[count * 2 + 1] = (*state).events;
                 count += 1;
             }
@@ -203,7 +203,7 @@ pub fn note_fork_points(first: *mut Thread, all: impl Iterator<Item = *mut Threa
     }
 }
 
-/// Writes the `Image` event as the first of `thread`'s lane and waits a moment
+/// Writes the `Image` event as the first of `thread`'s ring and waits a moment
 /// for the collector to know the process, so that it can watch its end.
 pub unsafe fn announce(
     thread: *mut Thread,
@@ -211,41 +211,28 @@ pub unsafe fn announce(
     parent_slot: u32,
     slot: &'static ImageSlot,
 ) -> bool {
-    const POINTS_AT: usize = 5;
-    let points = if origin == words::origin::FORK {
+    let points = if origin == wire::origin::FORK {
         FORK_POINTS.count.load(Relaxed)
     } else {
         0
     };
-    let (executable, command) = (EXECUTABLE.get(), COMMAND.get());
-    let executable_at = POINTS_AT + points * 2;
-    let command_at = executable_at + words::words_of(executable.len());
-    let length = command_at + words::words_of(command.len());
-    // SAFETY: the lane was just claimed by this thread; its ring is empty.
+    // SAFETY: the ring was just claimed by this thread, under the process lock,
+    // which guards the fork points.
     unsafe {
-        if !events::room(thread, length as u64) {
+        let image = wire::Image {
+            pid: system::process_id(),
+            parent_pid: process::parent_id(),
+            tick: arch::tick(),
+            origin,
+            parent_slot: parent_slot.checked_sub(1),
+            fork_points: &(&*FORK_POINTS.words.get())[..points * 2],
+            executable: EXECUTABLE.get(),
+            command: COMMAND.get(),
+        };
+        if !events::write_long(thread, &image) {
             return false;
         }
-        let put = |index: usize, word: u64| events::put(thread, index, word);
-        put(0, head(kind::IMAGE, 0, (length as u64) << 16));
-        put(
-            1,
-            u64::from(system::process_id()) | u64::from(process::parent_id()) << 32,
-        );
-        put(2, arch::tick());
-        put(3, u64::from(origin) | u64::from(parent_slot) << 32);
-        put(
-            4,
-            points as u64 | (executable.len() as u64) << 16 | (command.len() as u64) << 32,
-        );
-        let fork_points = &(&*FORK_POINTS.words.get())[..points * 2];
-        for (index, word) in fork_points.iter().enumerate() {
-            put(POINTS_AT + index, *word);
-        }
-        events::put_bytes(thread, executable_at, executable);
-        events::put_bytes(thread, command_at, command);
-        events::publish(thread, length);
-        slot.first_lane.store((*thread).lane_index, Relaxed);
+        slot.first_ring.store((*thread).ring_index, Relaxed);
     }
     slot.state.store(image_state::READY, Release);
     fence(core::sync::atomic::Ordering::SeqCst);

@@ -17,7 +17,7 @@
 //! before that is possible; [`modules`] knows what code is mapped. [`client`]
 //! is what programs call on purpose: [`windows`] and [`quiet`]. [`execution`]
 //! sees to programs that are run next, [`deep_binding`] to libraries that would not find the
-//! recorder, [`remarks`] tells of what cannot be
+//! recorder, [`diagnostics`] tells of what cannot be
 //! recorded.
 //!
 //! # Safety
@@ -40,12 +40,13 @@ mod client;
 mod counts;
 mod deep_binding;
 mod definitions;
+mod diagnostics;
 mod early;
 mod events;
 mod execution;
+mod hook_api;
 mod hooks;
 mod image;
-mod interface;
 mod kept;
 mod loader_tables;
 mod modules;
@@ -57,7 +58,6 @@ mod program;
 mod quiet;
 mod readable;
 mod recent;
-mod remarks;
 mod reported;
 mod stack_ids;
 mod system;

@@ -5,19 +5,19 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
-use allotrope_shm::words::{self, NO_MAPPING, head, kind};
+use allotrope_shm::wire::{self, NO_MAPPING};
 use allotrope_target::NotRecordable;
 
 use crate::arch::rule::{EXACT, Kind, Rule};
 use crate::arch::{self, cfi, entry, frame_pointer};
 use crate::definitions::{self, LinkMap};
+use crate::diagnostics;
 use crate::events;
 use crate::image;
 use crate::namespaces;
 use crate::next::{self, Function};
 use crate::process::{self, Lock};
 use crate::readable::Memory;
-use crate::remarks;
 use crate::system::{self, SignalsBlocked};
 use crate::thread::Thread;
 
@@ -79,7 +79,7 @@ fn loader_is_at_work() -> bool {
 /// character sets) are noticed by this, without hooks.
 #[cold]
 pub fn loader_allocated() {
-    remark_on_namespaces();
+    diagnose_namespaces();
     if loader_is_at_work() {
         GENERATION.fetch_or(1, Relaxed);
     }
@@ -267,9 +267,8 @@ unsafe fn recheck(table: &Table, seen: &Module, thread: *mut Thread) -> Option<F
         module.gone = 1;
         // SAFETY: the thread's own state.
         unsafe {
-            if events::room(thread, 1) {
-                events::put(thread, 0, head(kind::UNMAPPED, 0, index as u64));
-                events::publish(thread, 1);
+            if events::reserve(thread, 1) {
+                events::write(thread, wire::unmapped(index as u16));
             }
         }
     }
@@ -351,19 +350,19 @@ pub fn is_allocator(return_address: u64) -> bool {
     })
 }
 
-/// Remarks on what keeps this program's allocations from being seen, or some
+/// Diagnostics on what keeps this program's allocations from being seen, or some
 /// of them; once, when its recording begins.
-pub fn remark_on_unseen() {
+pub fn diagnose_unseen() {
     namespaces::remember();
     let own = at_address((&raw const GENERATION) as u64);
     let first = first_definition(c"malloc").and_then(at_address);
     if let (Some(own), Some(first)) = (own, first)
         && !first.is_at(&own)
     {
-        remarks::make(system::process_id(), NotRecordable::OwnMalloc, first.path());
+        diagnostics::post(system::process_id(), NotRecordable::OwnMalloc, first.path());
     }
     if runs_under_valgrind() {
-        remarks::make(
+        diagnostics::post(
             system::process_id(),
             NotRecordable::Valgrind,
             image::executable(),
@@ -375,7 +374,7 @@ pub fn remark_on_unseen() {
     if let (Some(allocator), Some(operators)) = (allocator, operators)
         && allocator.is_at(&operators)
     {
-        remarks::make(
+        diagnostics::post(
             system::process_id(),
             NotRecordable::AllocatorOperators,
             operators.path(),
@@ -421,10 +420,10 @@ struct Namespace {
     next: *const Self,
 }
 
-/// Remarks on namespaces that `dlmopen` has made: they have a C library of
+/// Diagnostics on namespaces that `dlmopen` has made: they have a C library of
 /// their own, whose `malloc` no preloaded library stands before.
-fn remark_on_namespaces() {
-    static REMARKED: AtomicU32 = AtomicU32::new(0);
+fn diagnose_namespaces() {
+    static DIAGNOSED: AtomicU32 = AtomicU32::new(0);
     let first = next::address(Function::RDebug) as *const Namespace;
     if first.is_null() {
         return;
@@ -443,10 +442,10 @@ fn remark_on_namespaces() {
                 return;
             }
             number += 1;
-            if number > REMARKED.load(Relaxed) {
-                REMARKED.store(number, Relaxed);
+            if number > DIAGNOSED.load(Relaxed) {
+                DIAGNOSED.store(number, Relaxed);
                 let path = CStr::from_ptr((*maps).name).to_bytes();
-                remarks::make(system::process_id(), NotRecordable::LinkMapNamespace, path);
+                diagnostics::post(system::process_id(), NotRecordable::LinkMapNamespace, path);
             }
             namespace = (&raw const (*namespace).next).read_volatile();
         }
@@ -702,28 +701,15 @@ fn identity(module: &Module) -> u64 {
 
 /// Writes the `Mapping` event.
 unsafe fn tell(thread: *mut Thread, module: &Module, number: u16) -> bool {
-    const STRINGS_AT: usize = 6;
-    let (path, build_id) = (module.path(), module.build_id());
-    let path_at = STRINGS_AT + words::words_of(build_id.len());
-    let length = path_at + words::words_of(path.len());
+    let mapping = wire::Mapping {
+        mapping: number,
+        start: module.start,
+        end: module.end,
+        bias: module.bias,
+        tick: arch::tick(),
+        build_id: module.build_id(),
+        path: module.path(),
+    };
     // SAFETY: the thread's own state.
-    unsafe {
-        if !events::room(thread, length as u64) {
-            return false;
-        }
-        events::put(
-            thread,
-            0,
-            head(kind::MAPPING, 0, u64::from(number) | (length as u64) << 16),
-        );
-        events::put(thread, 1, module.start);
-        events::put(thread, 2, module.end);
-        events::put(thread, 3, module.bias);
-        events::put(thread, 4, arch::tick());
-        events::put(thread, 5, build_id.len() as u64 | (path.len() as u64) << 32);
-        events::put_bytes(thread, STRINGS_AT, build_id);
-        events::put_bytes(thread, path_at, path);
-        events::publish(thread, length);
-    }
-    true
+    unsafe { events::write_long(thread, &mapping) }
 }

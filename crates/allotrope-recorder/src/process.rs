@@ -1,4 +1,4 @@
-//! What the process does: finds its arena, claims an image slot and lanes,
+//! What the process does: finds its arena, claims an image slot and rings,
 //! and starts anew in a forked child.
 
 use core::ffi::c_void;
@@ -6,20 +6,21 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
 
-use allotrope_shm::layout::{self, Control, ImageSlot, LANES, Lane, Remark, Shared};
-use allotrope_shm::words::origin;
+use allotrope_shm::layout::{self, Control, Diagnostic, ImageSlot, RINGS, RingHeader, Shared};
+use allotrope_shm::numbers::LossReason;
+use allotrope_shm::wire::origin;
 use allotrope_target::NotRecordable;
 
 use crate::arch::{self, entry};
 use crate::arena::{self, Refusal};
 use crate::counts;
+use crate::diagnostics;
 use crate::early;
 use crate::events;
 use crate::image;
 use crate::loader_tables;
 use crate::modules::{self, Table};
 use crate::next::{self, Function};
-use crate::remarks;
 use crate::system::{self, SignalsBlocked};
 use crate::thread::{self, Thread};
 
@@ -35,15 +36,15 @@ pub struct Guard {
     announced: AtomicU32,
     /// The image's slot.
     slot: AtomicU32,
-    /// How it came to be, one of `words::origin`.
+    /// How it came to be, one of `wire::origin`.
     origin: AtomicU32,
     /// The parent's slot + 1, for a fork.
     parent: AtomicU32,
-    /// Lanes that the image has claimed.
-    lanes_claimed: AtomicU32,
+    /// Rings that the image has claimed.
+    rings_claimed: AtomicU32,
     /// When another thread claimed the second one; 0: it has not, or a handler
     /// did, within an event of the first.
-    company_tick: AtomicU64,
+    second_thread_tick: AtomicU64,
     /// Mapped code.
     pub modules: Table,
 }
@@ -65,9 +66,9 @@ static PARENT_ID: AtomicU32 = AtomicU32::new(0);
 /// among them, has not come forward.
 static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
 /// Every thread state that this process and those it was forked from made.
-static THREADS: [AtomicPtr<Thread>; LANES] = [const { AtomicPtr::new(ptr::null_mut()) }; LANES];
+static THREADS: [AtomicPtr<Thread>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
 static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
-/// Calls that could not be recorded since no lane was free, to try seldom.
+/// Calls that could not be recorded since no ring was free, to try seldom.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
 
 /// Whether there is a collector to write for.
@@ -130,66 +131,66 @@ fn slots() -> &'static [ImageSlot; layout::IMAGES] {
     arena_at(layout::IMAGES_OFFSET)
 }
 
-/// All lanes, those of other images too.
-pub fn lanes() -> &'static [Lane; LANES] {
-    arena_at(layout::LANES_OFFSET)
+/// All rings, those of other images too.
+pub fn rings() -> &'static [RingHeader; RINGS] {
+    arena_at(layout::RINGS_OFFSET)
 }
 
-/// Whether the image has never had more than one lane.
+/// Whether the image has never had more than one ring.
 ///
-/// There is one order among the events of one lane, so that its thread need
-/// not mark the time often. Whoever claims the second lane first says that there
+/// There is one order among the events of one ring, so that its thread need
+/// not mark the time often. Whoever claims the second ring first says that there
 /// is company and then sets the limit of the first to 0, with a fence in
 /// between; the first sets its limit and then asks here, likewise. So either it
 /// learns here that it has company, or the 0 comes behind its limit: its next
 /// event goes the slow way and marks the time. Any event that the program's own
 /// synchronisation puts behind the claim sees the 0 (coherence), as one sees
 /// the epoch of a window.
-pub fn is_alone() -> bool {
-    guard().lanes_claimed.load(Relaxed) <= 1
+pub fn is_single_threaded() -> bool {
+    guard().rings_claimed.load(Relaxed) <= 1
 }
 
-/// As [`is_alone`], behind the setting of a limit.
-pub fn is_still_alone() -> bool {
+/// As [`is_single_threaded`], behind the setting of a limit.
+pub fn is_still_single_threaded() -> bool {
     fence(SeqCst);
-    is_alone()
+    is_single_threaded()
 }
 
 /// When another thread joined the image's first; what that one had recorded
 /// until it noticed was recorded before. `None`: it is not known.
-pub fn company_tick() -> Option<u64> {
-    Some(guard().company_tick.load(Relaxed)).filter(|&tick| tick != 0)
+pub fn second_thread_tick() -> Option<u64> {
+    Some(guard().second_thread_tick.load(Relaxed)).filter(|&tick| tick != 0)
 }
 
-/// `thread` has claimed a lane. The lock is held.
+/// `thread` has claimed a ring. The lock is held.
 fn note_claim(thread: *mut Thread) {
-    if guard().lanes_claimed.fetch_add(1, Relaxed) != 1 {
+    if guard().rings_claimed.fetch_add(1, Relaxed) != 1 {
         return;
     }
     fence(SeqCst);
-    // SAFETY: states are never unmapped; those without a lane here are another
+    // SAFETY: states are never unmapped; those without a ring here are another
     // image's.
     unsafe {
-        for state in threads().filter(|&state| !(*state).lane.is_null()) {
-            Thread::limit(state).store(0, Relaxed);
+        for state in threads().filter(|&state| (*state).writer.is_attached()) {
+            Thread::limits(state).check_at.store(0, Relaxed);
         }
         // A handler that interrupted the recorder claims within an event of
-        // the first lane's: that one would be taken for an earlier one.
+        // the first ring's: that one would be taken for an earlier one.
         if !(*thread).is_nested {
             fence(SeqCst);
-            guard().company_tick.store(arch::tick(), Relaxed);
+            guard().second_thread_tick.store(arch::tick(), Relaxed);
         }
     }
 }
 
-/// The owner of this image's lanes.
+/// The owner of this image's rings.
 pub fn owner() -> u32 {
     guard().slot.load(Relaxed) + 1
 }
 
-/// The places for remarks.
-pub fn remarks() -> &'static [Remark; layout::REMARKS] {
-    arena_at(layout::REMARKS_OFFSET)
+/// The places for diagnostics.
+pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
+    arena_at(layout::DIAGNOSTICS_OFFSET)
 }
 
 /// Whether the arena is mapped and its collector still records.
@@ -202,26 +203,12 @@ pub fn slot() -> &'static ImageSlot {
     &slots()[guard().slot.load(Relaxed) as usize % layout::IMAGES]
 }
 
-/// Counts events that could not be recorded (reasons as in the trace).
+/// Counts events that could not be recorded.
 #[cold]
-pub fn lost(reason: Loss) {
+pub fn lost(reason: LossReason) {
     if is_recording() && guard().alive.load(Relaxed) != 0 {
         slot().lost[reason as usize].fetch_add(1, Relaxed);
     }
-}
-
-/// Why an event is lost; numbered as in the trace.
-#[derive(Clone, Copy)]
-#[repr(usize)]
-pub enum Loss {
-    /// The ring was full and may not be waited for.
-    RingFull = 0,
-    /// No lane is free.
-    NoRing = 1,
-    /// Memory could not be had.
-    NoMemory = 4,
-    /// The recorder could not work yet.
-    TooEarly = 5,
 }
 
 /// Starts recording if the environment names an arena. `false`: not to be
@@ -255,7 +242,7 @@ pub fn start() -> bool {
     if next::address(Function::GlibcVersion) == 0 {
         // Nothing here was ever tried with another C library.
         image::remember_self();
-        remarks::make(
+        diagnostics::post(
             system::process_id(),
             NotRecordable::OtherLibc,
             image::executable(),
@@ -276,10 +263,10 @@ pub fn start() -> bool {
         turn_off();
         return false;
     }
-    slot().lost[Loss::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
+    slot().lost[LossReason::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
     STATE.store(RECORDING, Release);
     loader_tables::begin();
-    modules::remark_on_unseen();
+    modules::diagnose_unseen();
     true
 }
 
@@ -348,7 +335,7 @@ fn begin_child(thread: *mut Thread) -> bool {
         // SAFETY: states are never unmapped; their threads do not exist here.
         unsafe {
             (*state).tid.store(0, Relaxed);
-            (*state).lane = ptr::null();
+            (*state).writer.detach();
             (*state).inherited = thread.is_null();
             if state != thread {
                 (*state).busy = 0;
@@ -373,20 +360,20 @@ pub unsafe fn continue_in_child(thread: *mut Thread) -> bool {
     }
     // SAFETY: the state is this thread's; the others' threads do not exist here.
     unsafe {
-        if (*thread).lane.is_null() {
+        if !(*thread).writer.is_attached() {
             for state in threads() {
                 (*state).inherited = false;
             }
             HAS_INHERITED.store(false, Relaxed);
             (*thread).nested = ptr::null_mut();
-            return give_lane(thread);
+            return give_ring(thread);
         }
     }
     true
 }
 
 fn threads() -> impl Iterator<Item = *mut Thread> + Clone {
-    let count = (THREAD_COUNT.load(Acquire) as usize).min(LANES);
+    let count = (THREAD_COUNT.load(Acquire) as usize).min(RINGS);
     THREADS[..count]
         .iter()
         .map(|state| state.load(Relaxed))
@@ -433,7 +420,7 @@ impl Drop for Lock {
     }
 }
 
-/// A state with a lane for this thread: one whose thread is gone, or a new
+/// A state with a ring for this thread: one whose thread is gone, or a new
 /// one. Signals are blocked.
 #[cold]
 pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
@@ -442,7 +429,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     }
     if REFUSED.load(Relaxed) & 0xff != 0 {
         REFUSED.fetch_add(1, Relaxed);
-        lost(Loss::NoRing);
+        lost(LossReason::NoRing);
         return ptr::null_mut();
     }
     let _locked = Lock::take();
@@ -452,25 +439,25 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
     // SAFETY: the lock is held.
     let thread = unsafe { take_over_or_create() };
     if thread.is_null() {
-        let is_crowded = THREAD_COUNT.load(Relaxed) as usize >= LANES;
+        let is_crowded = THREAD_COUNT.load(Relaxed) as usize >= RINGS;
         lost(if is_crowded {
-            Loss::NoRing
+            LossReason::NoRing
         } else {
-            Loss::NoMemory
+            LossReason::NoMemory
         });
         return ptr::null_mut();
     }
     // SAFETY: the state is nobody else's now.
     unsafe {
-        (*thread).watch = events::watch();
+        (*thread).preemption_word = events::preemption_word();
         (*thread).is_nested = nested;
         (*thread).root = thread;
         (*thread).opted_out.store(0, Relaxed);
         (*thread).busy = 0;
         (*thread).idle = 0;
         (*thread).nested = ptr::null_mut();
-        if (*thread).lane.is_null() {
-            if !give_lane_aside(thread) {
+        if !(*thread).writer.is_attached() {
+            if !give_ring_aside(thread) {
                 return ptr::null_mut();
             }
         } else {
@@ -479,7 +466,8 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
             }
             (*Thread::guarded(thread)).kept = 0;
             (*thread).tid.store(system::thread_id(), Relaxed);
-            (*(*thread).lane).tid.store(system::thread_id(), Relaxed);
+            let ring = &rings()[(*thread).ring_index as usize % RINGS];
+            ring.tid.store(system::thread_id(), Relaxed);
             if !events::announce_thread(thread) {
                 return ptr::null_mut();
             }
@@ -493,7 +481,7 @@ unsafe fn take_over_or_create() -> *mut Thread {
     // would be quadratic: look at some, beginning elsewhere each time.
     const LOOK_AT: usize = 32;
     static BEGIN: AtomicU32 = AtomicU32::new(0);
-    let count = (THREAD_COUNT.load(Relaxed) as usize).min(LANES);
+    let count = (THREAD_COUNT.load(Relaxed) as usize).min(RINGS);
     let begin = BEGIN.fetch_add(LOOK_AT as u32, Relaxed) as usize;
     for step in 0..count.min(LOOK_AT) {
         let state = THREADS[(begin + step) % count].load(Relaxed);
@@ -501,7 +489,7 @@ unsafe fn take_over_or_create() -> *mut Thread {
             return state;
         }
     }
-    if count == LANES {
+    if count == RINGS {
         return ptr::null_mut();
     }
     let state = thread::create();
@@ -512,9 +500,9 @@ unsafe fn take_over_or_create() -> *mut Thread {
     state
 }
 
-/// As [`give_lane`], on the second stack of the state, which nobody uses yet:
+/// As [`give_ring`], on the second stack of the state, which nobody uses yet:
 /// a thread's first event may come in a handler on a small stack.
-unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
+unsafe fn give_ring_aside(thread: *mut Thread) -> bool {
     struct Gift {
         thread: *mut Thread,
         given: bool,
@@ -523,7 +511,7 @@ unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
         // SAFETY: the caller's own; it holds the lock.
         unsafe {
             let gift = &mut *gift.cast::<Gift>();
-            gift.given = give_lane(gift.thread);
+            gift.given = give_ring(gift.thread);
         }
     }
     let mut gift = Gift {
@@ -538,53 +526,51 @@ unsafe fn give_lane_aside(thread: *mut Thread) -> bool {
     gift.given
 }
 
-/// Claims a lane for `thread`, announces the image if that has not happened,
+/// Claims a ring for `thread`, announces the image if that has not happened,
 /// and the thread. The lock is held and signals are blocked.
-unsafe fn give_lane(thread: *mut Thread) -> bool {
-    let index = match arena::claim_lane(owner()) {
+unsafe fn give_ring(thread: *mut Thread) -> bool {
+    let index = match arena::claim_ring(owner()) {
         Ok(index) => index,
-        Err(Refusal::NoLane) => {
+        Err(Refusal::NoRing) => {
             REFUSED.fetch_add(1, Relaxed);
-            lost(Loss::NoRing);
+            lost(LossReason::NoRing);
             return false;
         }
         Err(Refusal::NoMemory) => {
-            lost(Loss::NoMemory);
+            lost(LossReason::NoMemory);
             return false;
         }
     };
-    let lanes = lanes();
+    let rings = rings();
     REFUSED.store(0, Relaxed);
-    let lane = &lanes[index];
+    let ring = &rings[index];
     let tid = system::thread_id();
-    lane.tid.store(tid, Relaxed);
-    lane.claims.fetch_add(1, Relaxed);
-    let position = lane.written.load(Relaxed);
+    ring.tid.store(tid, Relaxed);
+    ring.claims.fetch_add(1, Relaxed);
+    let Some(parts) = arena::ring(index) else {
+        lost(LossReason::NoMemory);
+        return false;
+    };
     if counts::is_on() && !arena::reserve_counters(index) {
-        lost(Loss::NoMemory);
+        lost(LossReason::NoMemory);
         return false;
     }
-    // SAFETY: the state is this thread's alone; the ring belongs to the lane.
+    // SAFETY: the state is this thread's alone; the ring belongs to the ring.
     unsafe {
-        (*thread).lane = lane;
-        (*thread).lane_index = index as u32;
-        (*thread).ring = arena::ring(index);
-        (*thread).position = position;
-        (*thread).reserved = position;
-        (*thread).lap_end = position + 2 * layout::RING_WORDS as u64;
-        (*thread).rung = position;
-        (*thread).was_alone = false;
+        let guarded = Thread::guarded(thread);
+        (*thread).ring_index = index as u32;
+        (*thread).writer.attach(parts, &(*guarded).limits);
+        let position = (*thread).writer.position();
+        (*thread).doorbell_position = position;
+        (*thread).was_single_threaded = false;
         let depth_limit = control().depth_limit.load(Relaxed);
         (*thread).depth_limit = depth_limit.clamp(1, thread::DEPTH as u32);
         (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;
-        (*thread).seen = 0;
-        (*thread).told = 0;
+        (*thread).last_state = 0;
+        (*thread).stream_epoch = 0;
         (*thread).tid.store(tid, Relaxed);
-        let guarded = Thread::guarded(thread);
-        (*guarded).limit.store(0, Relaxed);
-        (*guarded).hard_limit = 0;
         events::begin_ids(thread);
         note_claim(thread);
         if guard().announced.load(Relaxed) == 0 {

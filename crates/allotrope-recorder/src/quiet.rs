@@ -1,5 +1,5 @@
 //! Waits until no other thread of the image makes events, by looking at what
-//! their lanes have published or counted. A thread that allocates nothing can not be seen.
+//! their rings have published or counted. A thread that allocates nothing can not be seen.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -40,20 +40,20 @@ pub fn wait(quiet: u32, timeout: u32) -> bool {
 /// `None` if one waits for room in the middle of an event.
 fn activity_of_others() -> Option<u64> {
     if process::is_forked() {
-        // A child that has made no event: it has one thread and no lane.
+        // A child that has made no event: it has one thread and no ring.
         return Some(0);
     }
     let (owner, own) = (process::owner(), system::thread_id());
-    let others = process::lanes()
+    let others = process::rings()
         .iter()
         .enumerate()
-        .filter(|(_, lane)| lane.owner.load(Acquire) == owner && lane.tid.load(Relaxed) != own);
+        .filter(|(_, ring)| ring.owner.load(Acquire) == owner && ring.tid.load(Relaxed) != own);
     let mut written = 0_u64;
-    for (index, lane) in others {
-        if lane.waiting.load(Relaxed) != 0 {
+    for (index, ring) in others {
+        if ring.waiting.load(Relaxed) != 0 {
             return None;
         }
-        written = written.wrapping_add(lane.written.load(Acquire));
+        written = written.wrapping_add(ring.written.load(Acquire));
         if counts::is_on() {
             written = written.wrapping_add(counts::activity_of(index as u32));
         }

@@ -11,17 +11,16 @@
 
 use core::ffi::c_void;
 
+use allotrope_shm::numbers::EntryPoint;
+
 use crate::hooks::{
-    interface_allocation, interface_deallocation, interface_reallocation_end,
-    interface_reallocation_start,
+    reported_allocation, reported_deallocation, reported_reallocation_end,
+    reported_reallocation_start,
 };
 use crate::thread::{self, Thread};
 
-/// Entry points, numbered as in the trace.
-mod entry {
-    pub const POOL: u8 = 21;
-    pub const REPORTED: u8 = 22;
-}
+const POOL: u8 = EntryPoint::Pool as u8;
+const REPORTED: u8 = EntryPoint::Reported as u8;
 
 /// In a reallocation's token: its start was recorded. The rest is the block.
 const STARTED: u64 = 1 << 63;
@@ -35,14 +34,14 @@ pub unsafe extern "C" fn pool_allocation(
 ) {
     if !block.is_null() {
         // SAFETY: the entry stub gives its caller's registers.
-        unsafe { interface_allocation(entry::POOL, block, size, alignment, sp, bp) };
+        unsafe { reported_allocation(POOL, block, size, alignment, sp, bp) };
     }
 }
 
 pub unsafe extern "C" fn pool_deallocation(block: *mut c_void, sp: *const u64, _: u64) {
     if !block.is_null() {
         // SAFETY: as above.
-        unsafe { interface_deallocation(entry::POOL, block, sp) };
+        unsafe { reported_deallocation(POOL, block, sp) };
     }
 }
 
@@ -53,8 +52,7 @@ pub unsafe extern "C" fn pool_reallocation_start(
     _: u64,
 ) -> u64 {
     // SAFETY: as above.
-    let started =
-        block.is_null() || unsafe { interface_reallocation_start(entry::POOL, block, sp) };
+    let started = block.is_null() || unsafe { reported_reallocation_start(POOL, block, sp) };
     if started { block as u64 | STARTED } else { 0 }
 }
 
@@ -74,7 +72,7 @@ pub unsafe extern "C" fn pool_reallocation_end(
         if block.is_null() {
             pool_allocation(result, size, 0, sp, bp);
         } else {
-            end_reallocation(entry::POOL, block, result, size, sp, bp);
+            end_reallocation(POOL, block, result, size, sp, bp);
         }
     }
 }
@@ -91,7 +89,7 @@ unsafe fn end_reallocation(
 ) {
     let size = if result.is_null() { size.max(1) } else { size };
     // SAFETY: the start was recorded on this thread.
-    unsafe { interface_reallocation_end(entry, block, result, size, sp, bp) };
+    unsafe { reported_reallocation_end(entry, block, result, size, sp, bp) };
 }
 
 /// The token is the state that entered: the state of a signal handler's calls
@@ -130,7 +128,7 @@ pub unsafe extern "C" fn allocator_allocation(
     unsafe {
         leave(token);
         if token != 0 && !block.is_null() {
-            interface_allocation(entry::REPORTED, block, size, alignment, sp, bp);
+            reported_allocation(REPORTED, block, size, alignment, sp, bp);
         }
     }
 }
@@ -140,7 +138,7 @@ pub unsafe extern "C" fn allocator_allocation(
 pub unsafe extern "C" fn allocator_deallocation(block: *mut c_void, sp: *const u64, _: u64) -> u64 {
     // SAFETY: as above.
     unsafe {
-        interface_deallocation(entry::REPORTED, block, sp);
+        reported_deallocation(REPORTED, block, sp);
         token(thread::enter_reported(sp as usize))
     }
 }
@@ -152,7 +150,7 @@ pub unsafe extern "C" fn allocator_reallocation_start(
 ) -> u64 {
     // SAFETY: as above.
     unsafe {
-        if !interface_reallocation_start(entry::REPORTED, block, sp) {
+        if !reported_reallocation_start(REPORTED, block, sp) {
             return 0;
         }
         token(thread::enter_reported(sp as usize))
@@ -171,7 +169,7 @@ pub unsafe extern "C" fn allocator_reallocation_end(
     unsafe {
         leave(token);
         if token != 0 {
-            end_reallocation(entry::REPORTED, block, result, size, sp, bp);
+            end_reallocation(REPORTED, block, result, size, sp, bp);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Names stacks: an id for each (parent id, address).
 //!
-//! Ids belong to a lane. A cache, the thread's own, knows the ids given
+//! Ids belong to a ring. A cache, the thread's own, knows the ids given
 //! lately; what it does not know gets a new id and a `Node` event in the same
 //! ring, before the event that uses it. So nothing is shared between threads,
 //! memory is bounded, and a node that was pushed out of the cache is merely told
@@ -13,7 +13,7 @@
 
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-use allotrope_shm::words::{STACK_BITS, STACK_IDS};
+use allotrope_shm::wire::{Node, STACK_BITS, STACK_IDS};
 
 use crate::arch::rule::{EXACT, Rule};
 use crate::events;
@@ -108,11 +108,13 @@ pub unsafe fn define(thread: *mut Thread, path: u64, parent: u32, pc: u64, place
         compiler_fence(SeqCst);
         events::node(
             thread,
-            pc & (EXACT - 1),
-            pc & EXACT != 0,
-            parent,
-            id,
-            places::mapping(guarded, place),
+            Node {
+                address: pc & (EXACT - 1),
+                exact: pc & EXACT != 0,
+                parent,
+                id,
+                mapping: places::mapping(guarded, place),
+            },
         );
         enter(
             set(guarded, path),
@@ -144,7 +146,7 @@ pub unsafe fn forget(guarded: *mut Guarded) {
 pub unsafe fn room(thread: *mut Thread, count: usize) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
-        events::room(thread, 2 * count as u64 + 4)
-            && ((*thread).next_id + count as u32 <= STACK_IDS || events::restart_ids(thread))
+        events::reserve(thread, 2 * count as u64 + 4)
+            && ((*thread).next_id + count as u32 <= STACK_IDS || events::reset_stack_ids(thread))
     }
 }

@@ -12,7 +12,8 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use allotrope_shm::layout::Lane;
+use allotrope_shm::numbers::LossReason;
+use allotrope_shm::ring::{ArenaRing, Limits, Writer};
 
 use crate::arch::thread_slot;
 use crate::kept::{Fresh, State};
@@ -36,23 +37,20 @@ pub struct Thread {
     /// call of the allocator's that is under way, with `IN_ALLOCATOR` or
     /// `IN_REPORTED`.
     pub idle: usize,
+    /// Events with an ordinal that were written to the stream.
+    pub events: u64,
+    /// Preemption word and epoch at the last timestamp, combined; see
+    /// `events::current_state`.
+    pub last_state: u64,
+    /// See [`events::preemption_word`](crate::events::preemption_word).
+    pub preemption_word: *const AtomicU64,
+    /// The producer's end of the thread's ring.
+    pub writer: Writer<'static, ArenaRing>,
+    /// The epoch that the stream's last `Epoch` event gave: twice its number, plus
+    /// 1 if the thread had opted out.
+    pub stream_epoch: u64,
     /// What `idle` was before a call that the program reports.
     outer_idle: usize,
-    /// Words written to the lane.
-    pub position: u64,
-    /// Counted events written to the stream.
-    pub events: u64,
-    /// The ring's first word.
-    pub ring: *mut u64,
-    /// The lane.
-    pub lane: *const Lane,
-    /// Clock and epoch as last seen.
-    pub seen: u64,
-    /// The word that tells when the time has to be marked again: the thread's
-    /// own (`switches`), or the coarse clock.
-    pub watch: *const AtomicU64,
-    /// The epoch mark that the stream has now, as the trace holds it.
-    pub told: u64,
     /// The thread's own state; of a nested one, that which it was made for.
     pub root: *mut Thread,
     /// How often the thread opted out of windows and not in again; of a root.
@@ -61,8 +59,8 @@ pub struct Thread {
     pub next_id: u32,
     /// Frames after which a stack is cut.
     pub depth_limit: u32,
-    /// The lane's number.
-    pub lane_index: u32,
+    /// The ring's number.
+    pub ring_index: u32,
     /// The kernel's thread id; 0: nobody's, free to take over.
     pub tid: AtomicU32,
     /// State for hooks in signal handlers that interrupt this state's hook.
@@ -72,21 +70,19 @@ pub struct Thread {
     pub inherited: bool,
     /// This is somebody's nested state.
     pub is_nested: bool,
-    /// Position up to which the ring's pages have been reserved.
-    pub reserved: u64,
-    /// Position at which the thread has gone round its ring once.
-    pub lap_end: u64,
-    /// When the time was marked last.
-    pub marked_tick: u64,
-    /// When, and at which position, it was decided how seldom to mark it.
+    /// The last timestamp.
+    pub timestamp_tick: u64,
+    /// Tick of the timestamp from which the distance to the next one was computed
+    /// last.
     pub measured_tick: u64,
-    /// See there.
+    /// Position behind that timestamp.
     pub measured_position: u64,
-    /// Position at which the doorbell was rung last.
-    pub rung: u64,
-    /// The marks of the time since the last one may be few, for this was the
-    /// image's only lane.
-    pub was_alone: bool,
+    /// Position at which this thread rang the doorbell last.
+    pub doorbell_position: u64,
+    /// The last distance between timestamps was that of an image with one ring.
+    pub was_single_threaded: bool,
+    /// Why space was last refused.
+    pub loss_reason: LossReason,
 }
 
 /// Begins with a cache line, so that no element lies in two.
@@ -96,12 +92,11 @@ pub struct Lines<T>(pub T);
 /// The part that a fork wipes.
 #[repr(C)]
 pub struct Guarded {
-    /// At this position the slow path must be taken: to mark the time, to
-    /// wait, because recording stopped, or (0) after a fork. Also set to 0 by
-    /// the thread that claims the image's second lane.
-    pub limit: AtomicU64,
-    /// Beyond this position (plus margin) the collector has not read yet.
-    pub hard_limit: u64,
+    /// Positions with which the fast path compares. The slow path is taken for a
+    /// timestamp, for space in the ring, when the recording has stopped, and (0)
+    /// after a fork. The thread that claims the image's second ring also sets
+    /// `check_at` to 0.
+    pub limits: Limits,
     /// How many states are kept.
     pub kept: usize,
     /// The end of the kept states up to the innermost one of which more than the
@@ -164,22 +159,15 @@ impl Thread {
         (this as usize + STACK_OFFSET..=this as usize + BYTES).contains(&sp)
     }
 
-    /// The position at which the slow path must be taken.
+    /// The positions with which the fast path compares.
     #[inline(always)]
-    pub unsafe fn limit<'a>(this: *mut Self) -> &'a AtomicU64 {
+    pub unsafe fn limits<'a>(this: *mut Self) -> &'a Limits {
         // SAFETY: states are never unmapped.
-        unsafe { &(*Self::guarded(this)).limit }
-    }
-
-    /// The lane's published position.
-    #[inline(always)]
-    pub unsafe fn written<'a>(this: *mut Self) -> &'a AtomicU64 {
-        // SAFETY: a live thread state has a lane in the arena.
-        unsafe { &(*(*this).lane).written }
+        unsafe { &(*Self::guarded(this)).limits }
     }
 }
 
-/// A mapping for one thread, without a lane yet.
+/// A mapping for one thread, without a ring yet.
 pub fn create() -> *mut Thread {
     let memory = system::map_private(BYTES);
     if memory.is_null() {
@@ -410,10 +398,10 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
             }
             // Whatever the interrupted hook is about to write gets a time of
             // its own, so that it can be ordered against what happens now.
-            Thread::limit(thread).store(0, Relaxed);
+            Thread::limits(thread).check_at.store(0, Relaxed);
             thread = (*thread).nested;
             // Events in handlers are few: each marks the time.
-            Thread::limit(thread).store(0, Relaxed);
+            Thread::limits(thread).check_at.store(0, Relaxed);
         }
     }
 }

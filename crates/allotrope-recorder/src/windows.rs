@@ -25,11 +25,12 @@
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-use allotrope_shm::words::{
-    self, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, head, kind, window_flag,
+use allotrope_shm::numbers::QuietWait;
+use allotrope_shm::wire::{
+    self, Encode, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, window_flag,
 };
 
-use crate::events::{self, put};
+use crate::events;
 use crate::thread::{self, Thread};
 use crate::{arch, counts, quiet};
 
@@ -121,7 +122,7 @@ pub unsafe fn close(window: u64, options: u32) {
             write_window_end(thread, opened, flags);
             if compares {
                 // The program must not close a descriptor before they are read.
-                events::wait_until_taken(thread);
+                events::wait_until_read(thread);
             }
         }
         0
@@ -145,7 +146,7 @@ pub unsafe fn opt_out(on: bool) {
             opted_out.fetch_sub(1, Relaxed);
         }
         // The next event looks, and writes the mark.
-        (&raw mut (*root).seen).write_volatile(events::UNSEEN);
+        (&raw mut (*root).last_state).write_volatile(events::STATE_UNKNOWN);
         if counts::is_ready(root) {
             counts::attach(root);
         }
@@ -153,14 +154,15 @@ pub unsafe fn opt_out(on: bool) {
     }
 }
 
-/// What came of waiting, numbered as in the trace.
+/// Waits until the image's other threads make no events, if `options` ask for
+/// it; gives a [`QuietWait`] as a number.
 fn wait_for_quiet(options: u32) -> u8 {
     if options & option::QUIET == 0 {
-        return 0;
+        return QuietWait::NotRequested as u8;
     }
     match quiet::wait(QUIET_MILLISECONDS, QUIET_TIMEOUT_MILLISECONDS) {
-        true => 1,
-        false => 2,
+        true => QuietWait::Reached as u8,
+        false => QuietWait::TimedOut as u8,
     }
 }
 
@@ -173,7 +175,7 @@ fn with_state(write: impl FnOnce(*mut Thread) -> u64) -> u64 {
         if thread.is_null() {
             return 0;
         }
-        let result = if events::ready_for_certain(thread) {
+        let result = if events::ready_must_succeed(thread) {
             write(thread)
         } else {
             0
@@ -187,39 +189,38 @@ fn with_state(write: impl FnOnce(*mut Thread) -> u64) -> u64 {
 unsafe fn ask_for_descriptors(thread: *mut Thread) -> bool {
     // SAFETY: the thread's own state.
     unsafe {
-        if !events::room_for_certain(thread, 1) {
+        if !events::reserve_must_succeed(thread, 1) {
             return false;
         }
-        put(thread, 0, head(kind::DESCRIPTORS, 0, 0));
-        events::publish(thread, 1);
-        events::wait_until_taken(thread)
+        events::write(thread, wire::descriptors());
+        events::wait_until_read(thread)
     }
 }
 
-/// Writes the event of an opening; gives the epoch that it made. That is done
-/// last, so that as little as can be of what others do meanwhile is counted.
+/// Writes the event of an opening; gives the epoch that it made. The epoch changes
+/// last, so that few events of other threads fall between it and the event.
 unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags: u8) -> u64 {
-    const NAME_AT: usize = 5;
-    let length = NAME_AT + words::words_of(name.len());
+    let mut window = wire::Window {
+        flags,
+        opened: 0,
+        iterations,
+        tick: 0,
+        name,
+    };
+    let words = (window.most_words() + WINDOW_COUNTS_WORDS) as u64;
     // SAFETY: the thread's own state.
     unsafe {
-        let room = (length + WINDOW_COUNTS_WORDS) as u64;
-        if epoch_word() >> 32 >= LAST_OPENING || !events::room_for_certain(thread, room) {
+        if epoch_word() >> 32 >= LAST_OPENING || !events::reserve_must_succeed(thread, words) {
             return 0;
         }
-        put(thread, 0, head(kind::WINDOW, flags, (length as u64) << 16));
-        put(thread, 2, iterations);
-        put(thread, 3, arch::tick());
-        put(thread, 4, name.len() as u64);
-        events::put_bytes(thread, NAME_AT, name);
-        let opened = (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1;
-        put(thread, 1, opened);
-        events::publish(thread, length);
+        window.tick = arch::tick();
+        window.opened = (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1;
+        events::write_long(thread, &window);
         if counts::is_on() {
-            write_counts(thread, opened, Counted::now(thread));
+            write_counts(thread, window.opened, Counted::now(thread));
         }
-        opened
     }
+    window.opened
 }
 
 /// What was counted up to a moment.
@@ -241,16 +242,9 @@ impl Counted {
 /// Writes what was counted at the end of a window that made the epoch. The
 /// caller made room.
 unsafe fn write_counts(thread: *mut Thread, epoch: u64, counted: Counted) {
+    let words = wire::window_counts(epoch, counted.image, counted.thread);
     // SAFETY: the thread's own state.
-    unsafe {
-        put(thread, 0, head(kind::WINDOW_COUNTS, 0, 0));
-        put(thread, 1, epoch);
-        let sums = counted.image.into_iter().chain(counted.thread);
-        for (at, sum) in sums.enumerate() {
-            put(thread, 2 + at, sum);
-        }
-        events::publish(thread, WINDOW_COUNTS_WORDS);
-    }
+    unsafe { events::write(thread, words) };
 }
 
 /// Writes the event of a closing, the new epoch first of all.
@@ -263,14 +257,13 @@ unsafe fn write_window_end(thread: *mut Thread, opened: u64, flags: u8) {
     // SAFETY: the thread's own state.
     unsafe {
         let counted = counts::is_on().then(|| Counted::now(thread));
-        if !events::room_for_certain(thread, (LENGTH + WINDOW_COUNTS_WORDS) as u64) {
+        if !events::reserve_must_succeed(thread, (LENGTH + WINDOW_COUNTS_WORDS) as u64) {
             return;
         }
-        put(thread, 0, head(kind::WINDOW_END, flags, 0));
-        put(thread, 1, opened);
-        put(thread, 2, closed);
-        put(thread, 3, arch::tick());
-        events::publish(thread, LENGTH);
+        events::write(
+            thread,
+            wire::window_end(flags, opened, closed, arch::tick()),
+        );
         if let Some(counted) = counted {
             write_counts(thread, closed, counted);
         }

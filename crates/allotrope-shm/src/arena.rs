@@ -13,11 +13,14 @@ use rustix::mm::{MapFlags, ProtFlags};
 use rustix::thread::futex;
 
 use crate::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, IMAGES, ImageSlot, LANES, Lane,
-    OVERFLOW_WORDS, OnFull, Progress, REGION_BYTES, REMARKS, RING_OFFSET, RING_WORDS, Remark,
-    Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, DIAGNOSTICS, Diagnostic, IMAGES,
+    ImageSlot, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared,
+    TABLES_BYTES,
 };
 use crate::liveness::Liveness;
+#[cfg(feature = "test-support")]
+use crate::ring::Ring;
+use crate::ring::{ArenaRing, Reader, Slots};
 
 /// How recorders of this arena behave.
 #[derive(Debug, Clone, Copy)]
@@ -106,8 +109,8 @@ pub struct Arena {
     liveness: Option<Liveness>,
     control: Mapping,
     tables: Mapping,
-    /// The lanes' regions that have been needed so far.
-    regions: Box<[OnceLock<Mapping>; LANES]>,
+    /// The rings' regions that have been needed so far.
+    regions: Box<[OnceLock<Mapping>; RINGS]>,
     memory: OwnedFd,
     control_memory: OwnedFd,
     /// The coarse clock as it was set last.
@@ -178,7 +181,7 @@ impl Arena {
             liveness: None,
             control,
             tables: Mapping::new(&memory, 0, TABLES_BYTES)?,
-            regions: Box::new([const { OnceLock::new() }; LANES]),
+            regions: Box::new([const { OnceLock::new() }; RINGS]),
             memory,
             control_memory,
             clock: AtomicU32::new(0),
@@ -222,67 +225,61 @@ impl Arena {
         unsafe { self.tables.at(layout::IMAGES_OFFSET) }
     }
 
-    /// How far the lanes were read.
-    pub fn progress(&self) -> &[Progress; LANES] {
+    /// How far the rings were read.
+    pub fn progress(&self) -> &[Progress; RINGS] {
         // SAFETY: that is what lies there in the control file.
         unsafe { self.control.at(layout::PROGRESS_OFFSET) }
     }
 
-    /// The lanes.
-    pub fn lanes(&self) -> &[Lane; LANES] {
+    /// The rings.
+    pub fn rings(&self) -> &[RingHeader; RINGS] {
         // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::LANES_OFFSET) }
+        unsafe { self.tables.at(layout::RINGS_OFFSET) }
     }
 
-    /// A lane's region, mapped when it is first asked for.
-    fn region(&self, lane: usize) -> io::Result<&Mapping> {
-        let region = &self.regions[lane];
+    /// A ring's region, mapped when it is first asked for.
+    fn region(&self, ring: usize) -> io::Result<&Mapping> {
+        let region = &self.regions[ring];
         if let Some(mapping) = region.get() {
             return Ok(mapping);
         }
-        let mapping = Mapping::new(&self.memory, layout::region_offset(lane), REGION_BYTES)?;
+        let mapping = Mapping::new(&self.memory, layout::region_offset(ring), REGION_BYTES)?;
         Ok(region.get_or_init(|| mapping))
     }
 
-    /// What was counted in a lane. An error: its memory can not be mapped.
-    pub fn counters(&self, lane: usize) -> io::Result<&Counters> {
+    /// What was counted in a ring. An error: its memory can not be mapped.
+    pub fn counters(&self, ring: usize) -> io::Result<&Counters> {
         // SAFETY: a region begins with them.
-        Ok(unsafe { self.region(lane)?.at(0) })
+        Ok(unsafe { self.region(ring)?.at(0) })
     }
 
-    fn ring(&self, lane: usize) -> io::Result<&[AtomicU64; RING_WORDS + OVERFLOW_WORDS]> {
+    fn slots(&self, ring: usize) -> io::Result<&Slots> {
         // SAFETY: that is what lies there in a region.
-        Ok(unsafe { self.region(lane)?.at(RING_OFFSET) })
+        Ok(unsafe { self.region(ring)?.at(RING_OFFSET) })
     }
 
-    /// Appends to `into` the words of `lane` from position `from` up to
-    /// `to`, at most up to the end of the ring and its overflow: the caller
-    /// goes on at the position after the last whole event. `from` must not be
-    /// more than a ring behind `to`. An error: the lane's memory can not be
-    /// mapped.
+    /// Appends to `into` at most `most` of the words of `ring` between the reader
+    /// and the position `published`; gives how many of them an event may begin
+    /// with, see [`Reader::copy`]. An error: the ring's memory can not be mapped.
     pub fn copy_words(
         &self,
-        lane: usize,
-        from: u64,
-        to: u64,
+        ring: usize,
+        reader: &Reader,
+        published: u64,
+        most: usize,
         into: &mut Vec<u64>,
-    ) -> io::Result<()> {
-        let ring = self.ring(lane)?;
-        let start = (from % RING_WORDS as u64) as usize;
-        let wanted = to.wrapping_sub(from) as usize;
-        let end = start.saturating_add(wanted).min(ring.len());
-        into.extend(ring[start..end].iter().map(|word| word.load(Relaxed)));
-        Ok(())
+    ) -> io::Result<usize> {
+        Ok(reader.copy::<ArenaRing>(self.slots(ring)?, published, most, into))
     }
 
-    /// Stores an event's words at `position`, as a producer does.
+    /// A ring, to write to.
     #[cfg(feature = "test-support")]
-    pub(crate) fn put_words(&self, lane: usize, position: u64, words: &[u64]) {
-        let start = (position % RING_WORDS as u64) as usize;
-        let ring = self.ring(lane).expect("a lane's memory can be mapped");
-        for (place, word) in ring[start..].iter().zip(words) {
-            place.store(*word, Relaxed);
-        }
+    pub(crate) fn ring(&self, ring: usize) -> io::Result<Ring<'_, ArenaRing>> {
+        Ok(Ring {
+            header: &self.rings()[ring],
+            progress: &self.progress()[ring],
+            slots: self.slots(ring)?,
+        })
     }
 
     /// The word at an offset in the arena file.
@@ -295,32 +292,28 @@ impl Arena {
             return unsafe { self.tables.at(offset) };
         };
         let region = self.region(behind / REGION_BYTES);
-        let region = region.expect("a lane's memory can be mapped");
+        let region = region.expect("a ring's memory can be mapped");
         // SAFETY: as above.
         unsafe { region.at(behind % REGION_BYTES) }
     }
 
-    /// Gives the words below `read` back to the producer and wakes it if it waits.
-    pub fn release(&self, lane: usize, read: u64) {
-        let (lane, progress) = (&self.lanes()[lane], &self.progress()[lane]);
-        progress.read.store(read, Release);
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        if lane.waiting.load(Relaxed) != 0 {
-            progress.wake();
-        }
+    /// Moves the reader of a ring on to position `to`, gives the words below it
+    /// back to the producer, and wakes it if it waits.
+    pub fn release(&self, ring: usize, reader: &mut Reader, to: u64) {
+        reader.release(to, &self.rings()[ring], &self.progress()[ring], wake_all);
     }
 
     /// Tells the image in `slot` that it is known.
     pub fn acknowledge(&self, slot: usize) {
         let state = &self.images()[slot].state;
         state.store(layout::image_state::ACKNOWLEDGED, Release);
-        let _ = futex::wake(state, futex::Flags::empty(), u32::MAX >> 1);
+        wake_all(state);
     }
 
-    /// Frees a lane whose image has ended, whose counters have been read and
+    /// Frees a ring whose image has ended, whose counters have been read and
     /// whose words have been, up to the position `read`.
-    pub fn free_lane(&self, index: usize, read: u64) {
-        let lane = &self.lanes()[index];
+    pub fn free_ring(&self, index: usize, read: u64) {
+        let ring = &self.rings()[index];
         if self.counts_only
             && let Ok(counters) = self.counters(index)
         {
@@ -331,11 +324,11 @@ impl Arena {
                 entry.reallocations.store(0, Relaxed);
             }
         }
-        lane.tid.store(0, Relaxed);
-        lane.waiting.store(0, Relaxed);
-        lane.written.store(read, Relaxed);
+        ring.tid.store(0, Relaxed);
+        ring.waiting.store(0, Relaxed);
+        ring.written.store(read, Relaxed);
         self.progress()[index].read.store(read, Relaxed);
-        lane.owner.store(0, Release);
+        ring.owner.store(0, Release);
     }
 
     /// Frees an image slot.
@@ -348,54 +341,48 @@ impl Arena {
         image.state.store(layout::image_state::FREE, Release);
     }
 
-    /// Gives every remark that waits to `hear`: the process id, what is said
+    /// Gives every diagnostic that waits to `hear`: the process id, what is said
     /// and the path, none of which is to be believed. `heard` is the count of
-    /// remarks at the last call.
-    pub fn hear_remarks(&self, heard: &mut u32, mut hear: impl FnMut(u32, u32, Vec<u8>)) {
-        let made = self.shared().remarks.load(Acquire);
+    /// diagnostics at the last call.
+    pub fn read_diagnostics(&self, heard: &mut u32, mut hear: impl FnMut(u32, u32, Vec<u8>)) {
+        let made = self.shared().diagnostics.load(Acquire);
         if made == *heard {
             return;
         }
         *heard = made;
-        for remark in self.remarks() {
-            if remark.state.load(Acquire) != layout::remark_state::READY {
+        for diagnostic in self.diagnostics() {
+            if diagnostic.state.load(Acquire) != layout::diagnostic_state::READY {
                 continue;
             }
-            let length = (remark.length.load(Relaxed) as usize).min(layout::REMARK_PATH);
-            let bytes = remark.path.iter();
+            let length = (diagnostic.length.load(Relaxed) as usize).min(layout::DIAGNOSTIC_PATH);
+            let bytes = diagnostic.path.iter();
             let bytes = bytes.flat_map(|word| word.load(Relaxed).to_le_bytes());
             let path = bytes.take(length).collect();
-            let (pid, what) = (remark.pid.load(Relaxed), remark.what.load(Relaxed));
-            remark.state.store(layout::remark_state::FREE, Release);
+            let (pid, what) = (diagnostic.pid.load(Relaxed), diagnostic.what.load(Relaxed));
+            diagnostic
+                .state
+                .store(layout::diagnostic_state::FREE, Release);
             hear(pid, what, path);
         }
     }
 
-    /// The remarks.
-    pub fn remarks(&self) -> &[Remark; REMARKS] {
+    /// The diagnostics.
+    pub fn diagnostics(&self) -> &[Diagnostic; DIAGNOSTICS] {
         // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::REMARKS_OFFSET) }
+        unsafe { self.tables.at(layout::DIAGNOSTICS_OFFSET) }
     }
 
-    /// Sleeps until a target rings or `timeout` has passed. `seen` is the
-    /// doorbell's value before the caller last looked at the lanes.
+    /// Sleeps until a recorded program rings or `timeout` has passed. `seen` is
+    /// the doorbell's [count](Doorbell::count) before the caller last read the
+    /// rings.
     pub fn sleep(&self, seen: u32, timeout: Duration) {
-        let shared = self.shared();
-        shared.sleeping.store(1, Relaxed);
-        std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        if shared.doorbell.load(Acquire) == seen {
-            let timeout = futex::Timespec {
-                tv_sec: timeout.as_secs() as i64,
-                tv_nsec: i64::from(timeout.subsec_nanos()),
-            };
-            let _ = futex::wait(
-                &shared.doorbell,
-                futex::Flags::empty(),
-                seen,
-                Some(&timeout),
-            );
-        }
-        shared.sleeping.store(0, Relaxed);
+        let timeout = futex::Timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        self.shared().doorbell.sleep(seen, |word| {
+            let _ = futex::wait(word, futex::Flags::empty(), seen, Some(&timeout));
+        });
     }
 
     /// Moves the coarse clock on, so that every busy thread marks the time.
@@ -411,20 +398,17 @@ impl Arena {
     pub fn stop(&self) {
         self.control().stopped.store(1, Release);
         self.tick();
-        for (lane, progress) in self.lanes().iter().zip(self.progress()) {
-            if lane.waiting.load(Acquire) != 0 {
-                progress.wake();
+        for (ring, progress) in self.rings().iter().zip(self.progress()) {
+            if ring.waiting.load(Acquire) != 0 {
+                progress.wake(wake_all);
             }
         }
     }
 }
 
-impl Progress {
-    /// Wakes who waits for space.
-    fn wake(&self) {
-        self.space.fetch_add(1, Release);
-        let _ = futex::wake(&self.space, futex::Flags::empty(), u32::MAX >> 1);
-    }
+/// Wakes all that sleep on a futex.
+fn wake_all(word: &AtomicU32) {
+    let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
 }
 
 /// The time stamp counter, the clock of a recording's ticks.
@@ -440,6 +424,7 @@ pub fn tick_now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::RING_WORDS;
 
     fn arena() -> Arena {
         Arena::create(Settings {
@@ -487,11 +472,13 @@ mod tests {
     fn words_near_the_end_of_a_ring_come_with_their_overflow() {
         let arena = arena();
         let from = RING_WORDS as u64 * 3 - 1;
-        let ring = arena.ring(5).unwrap();
-        ring[RING_WORDS - 1].store(11, Relaxed);
-        ring[RING_WORDS].store(22, Relaxed);
+        let slots = arena.slots(5).unwrap();
+        slots[RING_WORDS - 1].store(11, Relaxed);
+        slots[RING_WORDS].store(22, Relaxed);
         let mut words = Vec::new();
-        arena.copy_words(5, from, from + 2, &mut words).unwrap();
+        let reader = Reader::at(from);
+        let starts_below = arena.copy_words(5, &reader, from + 2, 99, &mut words);
+        assert_eq!(starts_below.unwrap(), 1, "no event begins in the overflow");
         assert_eq!(words, [11, 22]);
     }
 

@@ -1,15 +1,15 @@
 //! What lies where in the arena, and the size of everything.
 //!
 //! The arena is made of two files in memory. The *control file* is what only the
-//! collector writes: [`Control`], and a [`Progress`] for each lane. The *arena
+//! collector writes: [`Control`], and a [`Progress`] for each ring. The *arena
 //! file* has the tables that both sides write, and behind them one region for
-//! each lane: its counters, then its ring. Both sides map the tables with the
+//! each ring: its counters, then its ring. Both sides map the tables with the
 //! control file in place of the arena file's first pages, and the regions of
-//! those lanes that they use.
+//! those rings that they use.
 //!
 //! ```text
 //! control file | Control | Progress … |
-//! arena file   |       unused         | Shared | ImageSlot … | Remark … | Lane … | region 0 | region 1 | …
+//! arena file   |       unused         | Shared | ImageSlot … | Diagnostic … | RingHeader … | region 0 | region 1 | …
 //! ```
 //!
 //! All structures consist of atomics, so that a shared reference to them is
@@ -17,6 +17,9 @@
 
 use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::numbers::LossReason;
+use crate::ring::{Atomics, Hardware};
 
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
@@ -27,10 +30,10 @@ pub const VERSION: u64 = 4;
 pub const PAGE: usize = 4096;
 /// How many images can be recorded at once.
 pub const IMAGES: usize = 1024;
-/// How many lanes there are for all images together.
-pub const LANES: usize = 2048;
-/// How many remarks can wait to be read.
-pub const REMARKS: usize = 64;
+/// How many rings there are for all images together.
+pub const RINGS: usize = 2048;
+/// How many diagnostics can wait to be read.
+pub const DIAGNOSTICS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
 pub const RING_WORDS: usize = 1 << 16;
 /// Words behind a ring into which an event that begins near its end extends,
@@ -50,30 +53,31 @@ pub const CONTROL_OFFSET: usize = 0;
 pub const PROGRESS_OFFSET: usize = PAGE;
 /// Bytes of the control file.
 pub const CONTROL_BYTES: usize =
-    (PROGRESS_OFFSET + LANES * size_of::<Progress>()).next_multiple_of(PAGE);
+    (PROGRESS_OFFSET + RINGS * size_of::<Progress>()).next_multiple_of(PAGE);
 /// Offset of [`Shared`].
 pub const SHARED_OFFSET: usize = CONTROL_BYTES;
 /// Offset of the [`ImageSlot`] table.
 pub const IMAGES_OFFSET: usize = SHARED_OFFSET + PAGE;
-/// Offset of the [`Remark`] table.
-pub const REMARKS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
-/// Offset of the [`Lane`] table.
-pub const LANES_OFFSET: usize = REMARKS_OFFSET + REMARKS * size_of::<Remark>();
+/// Offset of the [`Diagnostic`] table.
+pub const DIAGNOSTICS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
+/// Offset of the [`RingHeader`] table.
+pub const RINGS_OFFSET: usize = DIAGNOSTICS_OFFSET + DIAGNOSTICS * size_of::<Diagnostic>();
 /// Bytes of the tables, which every process maps: all that lies before the
-/// first lane's region.
-pub const TABLES_BYTES: usize = (LANES_OFFSET + LANES * size_of::<Lane>()).next_multiple_of(PAGE);
-/// Offset of the ring in a lane's region, behind its [`Counters`].
+/// first ring's region.
+pub const TABLES_BYTES: usize =
+    (RINGS_OFFSET + RINGS * size_of::<RingHeader>()).next_multiple_of(PAGE);
+/// Offset of the slots in a ring's region, behind its [`Counters`].
 pub const RING_OFFSET: usize = size_of::<Counters>().next_multiple_of(PAGE);
-/// Bytes of a lane's region, which begins with its [`Counters`].
+/// Bytes of a ring's region, which begins with its [`Counters`].
 pub const REGION_BYTES: usize = RING_OFFSET + (RING_WORDS + OVERFLOW_WORDS) * 8;
 /// Bytes of the arena file (sparse).
-pub const ARENA_BYTES: usize = region_offset(LANES);
-/// Where a lane's region lies in the arena file.
-pub const fn region_offset(lane: usize) -> usize {
-    TABLES_BYTES + lane * REGION_BYTES
+pub const ARENA_BYTES: usize = region_offset(RINGS);
+/// Where a ring's region lies in the arena file.
+pub const fn region_offset(ring: usize) -> usize {
+    TABLES_BYTES + ring * REGION_BYTES
 }
 
-/// No honest position comes near: at a word a nanosecond a lane reaches it
+/// No honest position comes near: at a word a nanosecond a ring reaches it
 /// after thirty years.
 pub const MOST_POSITION: u64 = 1 << 60;
 
@@ -131,27 +135,45 @@ pub struct Control {
 /// Bit that the kernel sets in a robust futex whose owner died (`FUTEX_OWNER_DIED`).
 pub const OWNER_DIED: u32 = 0x4000_0000;
 
+/// Wakes the collector: an event count that is a futex. See [`crate::ring`].
+#[derive(Debug)]
+#[repr(C)]
+pub struct Doorbell<A: Atomics = Hardware> {
+    /// Counts the rings: producers ring when there is much to read, or something
+    /// that can not wait. The collector sleeps on it.
+    pub value: A::U32,
+    /// Non-zero while the collector sleeps.
+    pub sleeping: A::U32,
+}
+
+impl<A: Atomics> Default for Doorbell<A> {
+    fn default() -> Self {
+        Self {
+            value: A::U32::default(),
+            sleeping: A::U32::default(),
+        }
+    }
+}
+
 /// Written by both sides.
 #[repr(C)]
 pub struct Shared {
-    /// Bumped and woken by targets when there is much to read or something new.
-    pub doorbell: AtomicU32,
-    /// Non-zero while the collector sleeps on the doorbell.
-    pub sleeping: AtomicU32,
-    /// Where the search for a free lane begins.
-    pub lane_hint: AtomicU32,
+    /// Ends the collector's sleep.
+    pub doorbell: Doorbell,
+    /// Where the search for a free ring begins.
+    pub ring_hint: AtomicU32,
     /// Counts the images that began; where the search for a free slot begins.
     pub image_hint: AtomicU32,
     /// Images that found no free slot.
     pub images_refused: AtomicU32,
-    /// Counts the remarks that were made.
-    pub remarks: AtomicU32,
-    /// Remarks that found no free place.
-    pub remarks_lost: AtomicU32,
+    /// Counts the diagnostics that were made.
+    pub diagnostics: AtomicU32,
+    /// Diagnostics that found no free place.
+    pub diagnostics_lost: AtomicU32,
 }
 
-/// States of a [`Remark`].
-pub mod remark_state {
+/// States of a [`Diagnostic`].
+pub mod diagnostic_state {
     /// Nobody's.
     pub const FREE: u32 = 0;
     /// Being written.
@@ -160,14 +182,14 @@ pub mod remark_state {
     pub const READY: u32 = 2;
 }
 
-/// Longest path in a remark, in bytes; of longer ones the end is told.
-pub const REMARK_PATH: usize = 240;
+/// Longest path in a diagnostic, in bytes; of longer ones the end is told.
+pub const DIAGNOSTIC_PATH: usize = 240;
 
-/// Something that cannot be told through a lane: a process without one, or a
+/// Something that cannot be told through a ring: a process without one, or a
 /// `vfork` child that borrows its parent's, says it.
 #[repr(C)]
-pub struct Remark {
-    /// One of [`remark_state`].
+pub struct Diagnostic {
+    /// One of [`diagnostic_state`].
     pub state: AtomicU32,
     /// Process id in its own namespace.
     pub pid: AtomicU32,
@@ -176,23 +198,23 @@ pub struct Remark {
     /// Bytes of the path.
     pub length: AtomicU32,
     /// The path's bytes, little-endian.
-    pub path: [AtomicU64; REMARK_PATH / 8],
+    pub path: [AtomicU64; DIAGNOSTIC_PATH / 8],
 }
 
 /// States of an [`ImageSlot`].
 pub mod image_state {
     /// Nobody's.
     pub const FREE: u32 = 0;
-    /// Claimed; its first lane is not yet written.
+    /// Claimed; its first ring is not yet written.
     pub const CLAIMED: u32 = 1;
-    /// The `Image` event is the first one in the lane `first_lane`.
+    /// The `Image` event is the first one in the ring `first_ring`.
     pub const READY: u32 = 2;
     /// The collector knows it.
     pub const ACKNOWLEDGED: u32 = 3;
 }
 
-/// How many reasons for a loss are counted; they are numbered as in the trace.
-pub const LOSS_REASONS: usize = 6;
+/// Counters of lost events in an image slot, one for each [`LossReason`].
+pub const LOSS_REASONS: usize = LossReason::ALL.len();
 
 /// One process image.
 #[repr(C)]
@@ -201,45 +223,71 @@ pub struct ImageSlot {
     pub state: AtomicU32,
     /// Process id in the image's own namespace.
     pub pid: AtomicU32,
-    /// The lane with the `Image` event.
-    pub first_lane: AtomicU32,
+    /// The ring with the `Image` event.
+    pub first_ring: AtomicU32,
     _pad: AtomicU32,
     /// Lost events by reason, growing.
     pub lost: [AtomicU64; LOSS_REASONS],
 }
 
-/// One ring's positions as far as programs write them. Positions count words since the arena was made and
-/// never go back; the word at position `p` is at index `p % RING_WORDS`.
+/// The producer's half of a ring's state; who owns the ring, and how far it has
+/// written. See [`crate::ring`] for positions.
+#[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Lane {
+pub struct RingHeader<A: Atomics = Hardware> {
     /// 0: free. Otherwise the image slot's index + 1.
     pub owner: AtomicU32,
     /// The thread that writes here now.
     pub tid: AtomicU32,
-    /// Counts the lane's claims, so that the collector notices a new one.
+    /// Counts the ring's claims, so that the collector notices a new one.
     pub claims: AtomicU32,
     _pad: [u32; 13],
-    /// Everything below is complete. Written by the producer alone.
-    pub written: AtomicU64,
+    /// Events below this position are complete. Written by the producer alone.
+    pub written: A::U64,
     /// Non-zero while the producer waits for space.
-    pub waiting: AtomicU32,
+    pub waiting: A::U32,
     _pad2: [u32; 13],
 }
 
-/// How far the collector has read a lane; in the control file.
+impl<A: Atomics> Default for RingHeader<A> {
+    fn default() -> Self {
+        Self {
+            owner: AtomicU32::new(0),
+            tid: AtomicU32::new(0),
+            claims: AtomicU32::new(0),
+            _pad: [0; 13],
+            written: A::U64::default(),
+            waiting: A::U32::default(),
+            _pad2: [0; 13],
+        }
+    }
+}
+
+/// The collector's half of a ring's state; in the control file.
+#[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Progress {
-    /// Every position below may be overwritten.
-    pub read: AtomicU64,
-    /// Futex: bumped when something was read and the producer waits.
-    pub space: AtomicU32,
+pub struct Progress<A: Atomics = Hardware> {
+    /// Positions below this one may be overwritten.
+    pub read: A::U64,
+    /// Futex: incremented when something was read while the producer waits.
+    pub space: A::U32,
     _pad: [u32; 13],
+}
+
+impl<A: Atomics> Default for Progress<A> {
+    fn default() -> Self {
+        Self {
+            read: A::U64::default(),
+            space: A::U32::default(),
+            _pad: [0; 13],
+        }
+    }
 }
 
 /// How many entry points are counted apart: more than there are.
 pub const COUNTED_ENTRIES: usize = 32;
 
-/// What came through one entry point, growing for as long as the lane belongs
+/// What came through one entry point, growing for as long as the ring belongs
 /// to its image.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -255,8 +303,8 @@ pub struct EntryCounters {
     pub reallocations: AtomicU64,
 }
 
-/// What a lane's threads did, where that is only counted, by entry point
-/// (numbered as in the trace). Written by the lane's producer alone; being in
+/// What a ring's threads did, where that is only counted, by entry point
+/// ([`EntryPoint`](crate::numbers::EntryPoint)). Written by the ring's producer alone; being in
 /// shared memory it outlives the process.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -269,7 +317,7 @@ pub struct Counters {
 
 impl Counters {
     /// All of them: the first [`COUNTED_ENTRIES`], then those opted out.
-    pub fn all(&self) -> impl Iterator<Item = &EntryCounters> {
+    pub fn all(&self) -> impl Iterator<Item = &EntryCounters> + Clone {
         self.entries.iter().chain(&self.opted_out)
     }
 }
@@ -278,13 +326,13 @@ const _: () = {
     assert!(size_of::<Control>() <= PAGE);
     assert!(size_of::<Shared>() <= PAGE);
     assert!(size_of::<ImageSlot>() == 64);
-    assert!(size_of::<Remark>() == 256);
-    assert!(size_of::<Lane>() == 128);
+    assert!(size_of::<Diagnostic>() == 256);
+    assert!(size_of::<RingHeader>() == 128);
     assert!(size_of::<Progress>() == 64);
     assert!(RING_OFFSET == PAGE);
     assert!(REGION_BYTES.is_multiple_of(PAGE));
     assert!(offset_of!(Control, clock).is_multiple_of(64));
     // What one side writes with every event lies on no line of the other's.
     assert!(offset_of!(Control, collector_alive) / 64 != offset_of!(Control, clock) / 64);
-    assert!(offset_of!(Lane, written) / 64 != offset_of!(Lane, owner) / 64);
+    assert!(offset_of!(RingHeader, written) / 64 != offset_of!(RingHeader, owner) / 64);
 };

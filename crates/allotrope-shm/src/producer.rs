@@ -1,16 +1,24 @@
 //! A stand-in for the recorder, for tests of the collector: maps an arena and
-//! writes to it as the contract says, or against it.
+//! writes to it, with the recorder's own [`Writer`], what the contract allows, or
+//! what it forbids.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::thread::futex;
+
 use crate::arena::Arena;
-use crate::layout::{Control, IMAGES, LANES, Lane, Progress, RING_MARGIN, RING_WORDS, image_state};
+use crate::layout::{
+    Control, Doorbell, IMAGES, Progress, RING_MARGIN, RING_WORDS, RINGS, RingHeader, image_state,
+};
 use crate::location::Location;
-use crate::words::{self, head, kind};
+use crate::ring::{ArenaRing, Host, Limits, Writer};
+use crate::wire::{self, Encode, Image};
 
 /// How long a test waits for its collector.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -21,79 +29,29 @@ pub struct Producer {
     arena: Arena,
 }
 
-/// What an `Image` event says.
-#[derive(Debug, Clone, Copy)]
-pub struct Introduction<'a> {
-    /// The process.
-    pub pid: u32,
-    /// Its parent.
-    pub parent_pid: u32,
-    /// One of [`words::origin`].
-    pub origin: u32,
-    /// The parent's slot, for a fork.
-    pub parent_slot: Option<u32>,
-    /// Pairs of lane and ordinal.
-    pub fork_points: &'a [(u64, u64)],
-    /// Path of the executable.
-    pub executable: &'a str,
-    /// Arguments, each ended by a zero byte.
-    pub command: &'a str,
+/// A producer that waits without sleeping, and not for ever.
+struct Patient {
+    begin: Instant,
 }
 
-/// The words of a byte string.
-pub fn string_words(text: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    text.chunks(8).map(|chunk| {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        u64::from_le_bytes(bytes)
-    })
-}
+impl Host<ArenaRing> for Patient {
+    fn is_collected(&self) -> bool {
+        assert!(self.begin.elapsed() < PATIENCE, "nobody drains");
+        true
+    }
 
-/// The words of an `Image` event.
-pub fn image_words(introduction: &Introduction<'_>, tick: u64) -> Vec<u64> {
-    let it = introduction;
-    let mut words = vec![
-        0,
-        u64::from(it.pid) | u64::from(it.parent_pid) << 32,
-        tick,
-        u64::from(it.origin) | u64::from(it.parent_slot.map_or(0, |slot| slot + 1)) << 32,
-        it.fork_points.len() as u64
-            | (it.executable.len() as u64) << 16
-            | (it.command.len() as u64) << 32,
-    ];
-    words.extend(it.fork_points.iter().flat_map(|point| [point.0, point.1]));
-    words.extend(string_words(it.executable.as_bytes()));
-    words.extend(string_words(it.command.as_bytes()));
-    words[0] = head(kind::IMAGE, 0, (words.len() as u64) << 16);
-    words
-}
+    fn futex_wait(&self, _: &AtomicU32, _: u32) {
+        thread::yield_now();
+    }
 
-/// The words of a `Mapping` event of the range `start..end` with bias `start`.
-pub fn mapping_words(mapping: u16, start: u64, end: u64, build_id: &[u8], path: &str) -> Vec<u64> {
-    let lengths = build_id.len() as u64 | (path.len() as u64) << 32;
-    let mut words = vec![0, start, end, start, crate::arena::tick_now(), lengths];
-    words.extend(string_words(build_id));
-    words.extend(string_words(path.as_bytes()));
-    words[0] = head(
-        kind::MAPPING,
-        0,
-        u64::from(mapping) | (words.len() as u64) << 16,
-    );
-    words
-}
+    fn futex_wake(&self, word: &AtomicU32) {
+        let _ = futex::wake(word, futex::Flags::empty(), u32::MAX >> 1);
+    }
 
-/// The words of a `Window` event.
-pub fn window_words(flags: u8, opened: u64, iterations: u64, name: &[u8]) -> Vec<u64> {
-    let mut words = vec![
-        0,
-        opened,
-        iterations,
-        crate::arena::tick_now(),
-        name.len() as u64,
-    ];
-    words.extend(string_words(name));
-    words[0] = head(kind::WINDOW, flags, (words.len() as u64) << 16);
-    words
+    fn commit(&self, _: &[AtomicU64]) -> bool {
+        // The test's process gets a signal if memory is short.
+        true
+    }
 }
 
 impl Producer {
@@ -118,14 +76,14 @@ impl Producer {
         self.arena.control()
     }
 
-    /// Claims an image slot, introduces the image in a lane of its own, and
-    /// waits until the collector knows it. Gives slot and lane.
-    pub fn claim_image(&self, introduction: &Introduction<'_>) -> (usize, usize) {
+    /// Claims an image slot, writes its event as the first of a ring of its own, and
+    /// waits until the collector knows it. Gives slot and ring.
+    pub fn claim_image(&self, image: &Image<'_, &[u8]>) -> (usize, usize) {
         let slot = self.claim_slot();
-        let lane = self.claim_lane(slot, introduction.pid);
-        self.write(lane, &image_words(introduction, crate::arena::tick_now()));
-        self.make_ready(slot, introduction.pid, lane);
-        (slot, lane)
+        let ring = self.claim_ring(slot, image.pid);
+        self.write_event(ring, image);
+        self.make_ready(slot, image.pid, ring);
+        (slot, ring)
     }
 
     /// Claims an image slot.
@@ -140,80 +98,84 @@ impl Producer {
     }
 
     /// Says that the image in `slot` is ready and waits to be known.
-    pub fn make_ready(&self, slot: usize, pid: u32, lane: usize) {
+    pub fn make_ready(&self, slot: usize, pid: u32, ring: usize) {
         let image = &self.arena.images()[slot];
         image.pid.store(pid, Relaxed);
-        image.first_lane.store(lane as u32, Relaxed);
+        image.first_ring.store(ring as u32, Relaxed);
         image.state.store(image_state::READY, Release);
-        self.ring_doorbell();
-        let begin = Instant::now();
+        let host = Patient {
+            begin: Instant::now(),
+        };
+        self.doorbell().ring(|word| host.futex_wake(word));
         while image.state.load(Acquire) == image_state::READY {
-            assert!(begin.elapsed() < PATIENCE, "nobody acknowledges");
-            std::thread::yield_now();
+            assert!(host.begin.elapsed() < PATIENCE, "nobody acknowledges");
+            thread::yield_now();
         }
     }
 
-    /// Claims a lane for the image in `slot`.
-    pub fn claim_lane(&self, slot: usize, tid: u32) -> usize {
+    /// Claims a ring for the image in `slot`.
+    pub fn claim_ring(&self, slot: usize, tid: u32) -> usize {
         let owner = slot as u32 + 1;
-        let claim = |lane: &usize| {
-            let owned = &self.arena.lanes()[*lane].owner;
+        let claim = |ring: &usize| {
+            let owned = &self.arena.rings()[*ring].owner;
             owned.compare_exchange(0, owner, Acquire, Relaxed).is_ok()
         };
-        let lane = (0..LANES).find(claim).expect("a free lane");
-        self.arena.lanes()[lane].tid.store(tid, Relaxed);
-        self.arena.lanes()[lane].claims.fetch_add(1, Relaxed);
-        lane
+        let ring = (0..RINGS).find(claim).expect("a free ring");
+        self.arena.rings()[ring].tid.store(tid, Relaxed);
+        self.arena.rings()[ring].claims.fetch_add(1, Relaxed);
+        ring
     }
 
     /// Whether an event of `words` can be written without waiting.
-    pub fn has_room(&self, lane: usize, words: usize) -> bool {
-        let positions = &self.arena.lanes()[lane];
-        let (written, read) = (
-            positions.written.load(Relaxed),
-            self.progress(lane).read.load(Acquire),
-        );
-        let used = written
-            .wrapping_sub(read)
-            .saturating_add((words + RING_MARGIN) as u64);
-        used <= RING_WORDS as u64
+    pub fn has_room(&self, ring: usize, words: usize) -> bool {
+        let written = self.rings()[ring].written.load(Relaxed);
+        let used = written.wrapping_sub(self.progress(ring).read.load(Acquire));
+        used.saturating_add((words + RING_MARGIN) as u64) <= RING_WORDS as u64
     }
 
-    /// Writes one event, waiting for room.
-    pub fn write(&self, lane: usize, event: &[u64]) {
-        let begin = Instant::now();
-        while !self.has_room(lane, event.len()) {
-            assert!(begin.elapsed() < PATIENCE, "nobody drains");
-            self.ring_doorbell();
-            std::thread::yield_now();
-        }
-        let positions = &self.arena.lanes()[lane];
-        let written = positions.written.load(Relaxed);
-        self.arena.put_words(lane, written, event);
-        let end = written.wrapping_add(event.len() as u64);
-        positions.written.store(end, Release);
+    /// Writes one event, waiting for space.
+    pub fn write_event(&self, ring: usize, event: &impl Encode) {
+        let parts = self
+            .arena
+            .ring(ring)
+            .expect("a ring's memory can be mapped");
+        let (writer, limits) = (Writer::default(), Limits::default());
+        writer.attach(parts, &limits);
+        let words = event.most_words() as u64;
+        let host = Patient {
+            begin: Instant::now(),
+        };
+        let reserved = writer.reserve_slow(&limits, words, true, self.doorbell(), &host);
+        reserved.expect("the ring is the producer's");
+        // SAFETY: a ring was attached.
+        unsafe { writer.write_long(event) };
+    }
+
+    /// Writes one event that is given as its words.
+    pub fn write(&self, ring: usize, words: &[u64]) {
+        self.write_event(ring, &Words(words));
     }
 
     /// Writes an event that begins with `kind`, `extra` and `payload`.
-    pub fn event(&self, lane: usize, kind: u8, extra: u8, payload: u64, more: &[u64]) {
-        let mut words = vec![words::head(kind, extra, payload)];
+    pub fn event(&self, ring: usize, kind: u8, extra: u8, payload: u64, more: &[u64]) {
+        let mut words = vec![wire::head(kind, extra, payload)];
         words.extend_from_slice(more);
-        self.write(lane, &words);
+        self.write(ring, &words);
     }
 
-    /// How far the lane was read.
-    pub fn progress(&self, lane: usize) -> &Progress {
-        &self.arena.progress()[lane]
+    /// How far the ring was read.
+    pub fn progress(&self, ring: usize) -> &Progress {
+        &self.arena.progress()[ring]
     }
 
-    /// The lanes, whosever they are.
-    pub fn lanes(&self) -> &[Lane; LANES] {
-        self.arena.lanes()
+    /// The rings, whosever they are.
+    pub fn rings(&self) -> &[RingHeader; RINGS] {
+        self.arena.rings()
     }
 
     /// Claims to have written up to `position`, whatever is there.
-    pub fn forge_position(&self, lane: usize, position: u64) {
-        self.arena.lanes()[lane].written.store(position, Release);
+    pub fn forge_position(&self, ring: usize, position: u64) {
+        self.arena.rings()[ring].written.store(position, Release);
     }
 
     /// Overwrites the word at an offset in the arena file, whosever it is.
@@ -226,7 +188,31 @@ impl Producer {
         self.arena.images()[slot].lost[reason].fetch_add(events, Relaxed);
     }
 
-    fn ring_doorbell(&self) {
-        self.arena.shared().doorbell.fetch_add(1, Release);
+    fn doorbell(&self) -> &Doorbell {
+        &self.arena.shared().doorbell
+    }
+}
+
+/// The words of an event.
+pub fn words_of(event: &impl Encode) -> Vec<u64> {
+    let mut words = vec![0; event.most_words()];
+    let length = event.encode(|index, word| words[index] = word);
+    words.truncate(length);
+    words
+}
+
+/// An event, or what is none, as words.
+struct Words<'w>(&'w [u64]);
+
+impl Encode for Words<'_> {
+    fn most_words(&self) -> usize {
+        self.0.len()
+    }
+
+    fn encode(&self, mut put: impl FnMut(usize, u64)) -> usize {
+        for (index, word) in self.0.iter().enumerate() {
+            put(index, *word);
+        }
+        self.0.len()
     }
 }

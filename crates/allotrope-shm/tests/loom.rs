@@ -1,53 +1,160 @@
-//! A model of the ring's protocol between one producer and the collector,
-//! run through every order in which their steps can be seen (loom):
+//! The ring's own code (`allotrope_shm::ring`), run through every order in which
+//! the steps of one producer and of the collector can take effect (loom):
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p allotrope-shm --test loom
 //! ```
 //!
-//! The steps are those of the two sides, with their orderings, written once
-//! more on loom's atomics:
+//! The ring has two words and is used round and round; its atomics are loom's.
+//! Waits have no time limit here, so a wake-up that is lost is a deadlock, which
+//! loom reports.
 //!
-//! | here | there |
-//! | --- | --- |
-//! | `Producer::write` | the recorder's `events::publish` |
-//! | `Producer::wait_for_space` | the recorder's `events::make_room`, `wait_for_space` |
-//! | `Producer::wait_until_taken` | the recorder's `events::wait_until_taken` |
-//! | `Ring::ring_doorbell` | the recorder's `events::ring_doorbell` |
-//! | `Ring::release`, `Ring::sleep` | `Arena::release`, `Arena::sleep` |
-//!
-//! Waits have no time limit here: a wake-up that is lost is a deadlock, which
-//! loom reports. The ring has two words and is used round and round. That each
-//! fence is needed is shown by leaving it out.
+//! Each fence and each release is needed: further tests leave one of them out
+//! and expect loom to find the failure. The model's atomics know which word of
+//! the protocol they are, and a fence is known by the word stored before it.
+//! `scripts/mutants` removes the same fences from the source.
 #![allow(unexpected_cfgs)]
 #![cfg(loom)]
 
-use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::cell::Cell;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use allotrope_shm::layout::{Doorbell, Progress, RingHeader};
+use allotrope_shm::ring::{Atomic, Atomics, Host, Limits, Reader, Refusal, Ring, Shape, Writer};
+use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::{Arc, Condvar, Mutex};
 
-const WORDS: u64 = 2;
 const EVENTS: u64 = 3;
 
-/// What the kernel does for a futex: compares and goes to sleep in one step.
-struct Futex {
-    value: AtomicU32,
+/// What a run leaves out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Without {
+    Nothing,
+    /// The fence between `waiting` and `read`.
+    ProducerFence,
+    /// The fence between `read` and `waiting`.
+    CollectorFence,
+    /// The fence between `value` and `sleeping`.
+    DoorbellFence,
+    /// The fence between `sleeping` and `value`.
+    SleepFence,
+    ReleaseOfWritten,
+    ReleaseOfRead,
+}
+
+static WITHOUT: OnceLock<Without> = OnceLock::new();
+
+fn is_left_out(step: Without) -> bool {
+    WITHOUT.get() == Some(&step)
+}
+
+loom::thread_local! {
+    /// The word that this thread stored last: it identifies the fence behind it.
+    static LAST_STORE: Cell<Word> = Cell::new(Word::Other);
+}
+
+/// The words of the protocol, named in [`Model::new`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Other,
+    Waiting,
+    Read,
+    Bell,
+    Sleeping,
+    Written,
+}
+
+/// Loom's atomics.
+#[derive(Debug)]
+struct Loom;
+
+impl Atomics for Loom {
+    type U32 = U32;
+    type U64 = U64;
+
+    fn fence(order: Ordering) {
+        let step = match LAST_STORE.with(Cell::get) {
+            Word::Waiting => Without::ProducerFence,
+            Word::Read => Without::CollectorFence,
+            Word::Bell => Without::DoorbellFence,
+            Word::Sleeping => Without::SleepFence,
+            _ => Without::Nothing,
+        };
+        if step == Without::Nothing || !is_left_out(step) {
+            loom::sync::atomic::fence(order);
+        }
+    }
+}
+
+macro_rules! atomic {
+    ($name:ident, $atomic:ident, $value:ty) => {
+        #[derive(Default)]
+        struct $name {
+            value: loom::sync::atomic::$atomic,
+            /// Which word of the protocol it is, set before the threads begin.
+            word: OnceLock<Word>,
+        }
+
+        impl $name {
+            fn named(self, word: Word) -> Self {
+                assert!(self.word.set(word).is_ok());
+                self
+            }
+
+            fn note_store(&self) -> Word {
+                let word = self.word.get().copied().unwrap_or(Word::Other);
+                LAST_STORE.with(|last| last.set(word));
+                word
+            }
+        }
+
+        impl Atomic<$value> for $name {
+            fn load(&self, order: Ordering) -> $value {
+                self.value.load(order)
+            }
+
+            fn store(&self, value: $value, order: Ordering) {
+                let order = match self.note_store() {
+                    Word::Written if is_left_out(Without::ReleaseOfWritten) => Relaxed,
+                    Word::Read if is_left_out(Without::ReleaseOfRead) => Relaxed,
+                    _ => order,
+                };
+                self.value.store(value, order);
+            }
+
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                self.note_store();
+                self.value.fetch_add(value, order)
+            }
+        }
+    };
+}
+atomic!(U32, AtomicU32, u32);
+atomic!(U64, AtomicU64, u64);
+
+/// A ring of two words.
+struct Tiny;
+
+impl Shape for Tiny {
+    type Atomics = Loom;
+    type Slots = [U64; 2];
+    const CAPACITY: u64 = 2;
+    const MARGIN: u64 = 0;
+    const COMMIT_WORDS: u64 = 2;
+}
+
+/// The kernel's side of a futex: it compares and goes to sleep in one step.
+#[derive(Default)]
+struct Queue {
     queue: Mutex<()>,
     woken: Condvar,
 }
 
-impl Futex {
-    fn new() -> Self {
-        Self {
-            value: AtomicU32::new(0),
-            queue: Mutex::new(()),
-            woken: Condvar::new(),
-        }
-    }
-
-    fn wait(&self, expected: u32) {
+impl Queue {
+    fn wait(&self, word: &U32, expected: u32) {
         let queue = self.queue.lock().unwrap();
-        if self.value.load(SeqCst) == expected {
+        if word.value.load(SeqCst) == expected {
             drop(self.woken.wait(queue).unwrap());
         }
     }
@@ -58,144 +165,116 @@ impl Futex {
     }
 }
 
-/// Fences that a run leaves out.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Without {
-    Nothing,
-    ProducerFence,
-    CollectorFence,
-    DoorbellFence,
-    SleepFence,
-    ReleaseOfWritten,
-    ReleaseOfRead,
+/// One ring, the doorbell, and the futexes' queues.
+struct Model {
+    header: RingHeader<Loom>,
+    progress: Progress<Loom>,
+    slots: [U64; 2],
+    doorbell: Doorbell<Loom>,
+    space_queue: Queue,
+    bell_queue: Queue,
+    /// What the collector does with events before it gives their space back.
+    done: loom::sync::atomic::AtomicU64,
 }
 
-struct Ring {
-    without: Without,
-    words: [AtomicU64; WORDS as usize],
-    written: AtomicU64,
-    read: AtomicU64,
-    waiting: AtomicU32,
-    space: Futex,
-    doorbell: Futex,
-    sleeping: AtomicU32,
-    /// What the collector does with an event before it gives its room back.
-    taken: AtomicU64,
-}
-
-impl Ring {
-    fn new(without: Without) -> Self {
+impl Model {
+    fn new() -> Self {
+        let (mut header, mut progress) = (RingHeader::default(), Progress::default());
+        header.written = U64::default().named(Word::Written);
+        header.waiting = U32::default().named(Word::Waiting);
+        progress.read = U64::default().named(Word::Read);
+        let doorbell = Doorbell {
+            value: U32::default().named(Word::Bell),
+            sleeping: U32::default().named(Word::Sleeping),
+        };
         Self {
-            without,
-            words: std::array::from_fn(|_| AtomicU64::new(0)),
-            written: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            waiting: AtomicU32::new(0),
-            space: Futex::new(),
-            doorbell: Futex::new(),
-            sleeping: AtomicU32::new(0),
-            taken: AtomicU64::new(0),
+            header,
+            progress,
+            slots: [U64::default(), U64::default()],
+            doorbell,
+            space_queue: Queue::default(),
+            bell_queue: Queue::default(),
+            done: loom::sync::atomic::AtomicU64::new(0),
         }
-    }
-
-    fn fence(&self, named: Without) {
-        if self.without != named {
-            fence(SeqCst);
-        }
-    }
-
-    fn ring_doorbell(&self) {
-        self.doorbell.value.fetch_add(1, Release);
-        self.fence(Without::DoorbellFence);
-        if self.sleeping.load(Relaxed) != 0 {
-            self.doorbell.wake();
-        }
-    }
-
-    fn release(&self, read: u64) {
-        self.taken.store(read, Relaxed);
-        let order = if self.without == Without::ReleaseOfRead {
-            Relaxed
-        } else {
-            Release
-        };
-        self.read.store(read, order);
-        self.fence(Without::CollectorFence);
-        if self.waiting.load(Relaxed) != 0 {
-            self.space.value.fetch_add(1, Release);
-            self.space.wake();
-        }
-    }
-
-    fn sleep(&self, seen: u32) {
-        self.sleeping.store(1, Relaxed);
-        self.fence(Without::SleepFence);
-        if self.doorbell.value.load(Acquire) == seen {
-            self.doorbell.wait(seen);
-        }
-        self.sleeping.store(0, Relaxed);
     }
 }
 
-/// The recorded thread.
-struct Producer<'r> {
-    ring: &'r Ring,
-    position: u64,
+/// The producer's operating system.
+impl Host<Tiny> for &Model {
+    fn is_collected(&self) -> bool {
+        true
+    }
+
+    fn futex_wait(&self, word: &U32, expected: u32) {
+        self.space_queue.wait(word, expected);
+    }
+
+    fn futex_wake(&self, _: &U32) {
+        self.bell_queue.wake();
+    }
+
+    fn commit(&self, _: &[U64]) -> bool {
+        true
+    }
 }
 
-impl Producer<'_> {
-    fn write(&mut self, word: u64) {
-        while self.ring.read.load(Acquire) + WORDS < self.position + 1 {
-            self.wait_for_space(self.position + 1);
+/// The recorded thread: writes all events.
+fn produce(model: &Model, at_end: AtEnd) {
+    let (writer, limits) = (Writer::<Tiny>::default(), Limits::default());
+    let Model {
+        header,
+        progress,
+        slots,
+        ..
+    } = model;
+    writer.attach(
+        Ring {
+            header,
+            progress,
+            slots,
+        },
+        &limits,
+    );
+    for event in 0..EVENTS {
+        if !writer.has_space(&limits, 1) {
+            let reserved = writer.reserve_slow(&limits, 1, true, &model.doorbell, &model);
+            assert!(!matches!(reserved, Err(Refusal::Full)));
         }
-        let place = (self.position % WORDS) as usize;
-        self.ring.words[place].store(word, Relaxed);
-        self.position += 1;
-        let order = if self.ring.without == Without::ReleaseOfWritten {
-            Relaxed
-        } else {
-            Release
-        };
-        self.ring.written.store(self.position, order);
+        // SAFETY: a ring was attached.
+        unsafe { writer.write([event + 100]) };
     }
-
-    /// Waits, once, until there is room up to the position `end`.
-    fn wait_for_space(&self, end: u64) {
-        let ring = self.ring;
-        ring.waiting.store(1, Relaxed);
-        ring.fence(Without::ProducerFence);
-        let space = ring.space.value.load(Acquire);
-        if ring.read.load(Acquire) + WORDS < end {
-            ring.ring_doorbell();
-            ring.space.wait(space);
-        }
-        ring.waiting.store(0, Relaxed);
-    }
-
-    /// Waits until the collector has read everything that was written.
-    fn wait_until_taken(&self) {
-        while self.ring.read.load(Acquire) < self.position {
-            self.wait_for_space(self.position + WORDS);
+    match at_end {
+        AtEnd::Nothing => {}
+        AtEnd::Rings => model.doorbell.ring(|_| model.bell_queue.wake()),
+        AtEnd::WaitsUntilRead => {
+            assert!(writer.wait_until_read(&model.doorbell, &model));
+            // What the collector did before it gave the space back is visible.
+            assert_eq!(model.done.load(Relaxed), EVENTS);
         }
     }
 }
 
 /// The collector: reads until it has seen all events, each as it was written.
-fn collect(ring: &Ring) {
-    let mut cursor = 0;
-    while cursor < EVENTS {
-        let seen = ring.doorbell.value.load(Acquire);
-        let written = ring.written.load(Acquire);
-        if written == cursor {
-            ring.sleep(seen);
+fn collect(model: &Model) {
+    let mut reader = Reader::default();
+    let mut words = Vec::new();
+    while reader.cursor() < EVENTS {
+        let seen = model.doorbell.count();
+        let published = model.header.published();
+        if published == reader.cursor() {
+            let wait = |word: &U32| model.bell_queue.wait(word, seen);
+            model.doorbell.sleep(seen, wait);
             continue;
         }
-        assert!(written - cursor <= WORDS);
-        while cursor != written {
-            let place = (cursor % WORDS) as usize;
-            assert_eq!(ring.words[place].load(Relaxed), cursor + 100);
-            cursor += 1;
-            ring.release(cursor);
+        assert!(reader.unread::<Tiny>(published).is_some());
+        while reader.cursor() != published {
+            words.clear();
+            reader.copy::<Tiny>(&model.slots, published, 1, &mut words);
+            assert_eq!(words, [reader.cursor() + 100]);
+            let to = reader.cursor() + 1;
+            model.done.store(to, Relaxed);
+            let wake = |_: &U32| model.space_queue.wake();
+            reader.release(to, &model.header, &model.progress, wake);
         }
     }
 }
@@ -204,37 +283,21 @@ fn collect(ring: &Ring) {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtEnd {
     Nothing,
-    /// A thread that ends is found by the collector's next round, which its
-    /// time limit brings; here by the bell.
+    /// The collector finds the end of a thread in its next round, which its time
+    /// limit brings; here the bell does.
     Rings,
-    WaitsUntilTaken,
+    WaitsUntilRead,
 }
 
 fn explore(without: Without, at_end: AtEnd) {
+    WITHOUT.get_or_init(|| without);
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(4);
+    model.preemption_bound = Some(3);
     model.check(move || {
-        let ring = Arc::new(Ring::new(without));
-        let shared = Arc::clone(&ring);
-        let producer = loom::thread::spawn(move || {
-            let mut producer = Producer {
-                ring: &shared,
-                position: 0,
-            };
-            for event in 0..EVENTS {
-                producer.write(event + 100);
-            }
-            match at_end {
-                AtEnd::Nothing => {}
-                AtEnd::Rings => shared.ring_doorbell(),
-                AtEnd::WaitsUntilTaken => {
-                    producer.wait_until_taken();
-                    // What the collector did before it gave the room back is seen.
-                    assert_eq!(shared.taken.load(Relaxed), EVENTS);
-                }
-            }
-        });
-        collect(&ring);
+        let model = Arc::new(Model::new());
+        let shared = Arc::clone(&model);
+        let producer = loom::thread::spawn(move || produce(&shared, at_end));
+        collect(&model);
         producer.join().unwrap();
     });
 }
@@ -246,11 +309,11 @@ fn every_event_arrives_as_written_and_nobody_sleeps_for_ever() {
 
 /// A window's end that waits for the collector to have read descriptors.
 #[test]
-fn who_waits_until_all_is_taken_sees_what_was_done_and_is_woken() {
-    explore(Without::Nothing, AtEnd::WaitsUntilTaken);
+fn who_waits_until_all_is_read_sees_what_was_done_and_is_woken() {
+    explore(Without::Nothing, AtEnd::WaitsUntilRead);
 }
 
-/// One run without the fence that the environment names, see below.
+/// One run without the step that the environment names, see below.
 #[test]
 #[ignore = "fails on purpose"]
 fn without_one() {
@@ -261,7 +324,7 @@ fn without_one() {
         Ok("collector's fence") => (Without::CollectorFence, AtEnd::Rings),
         Ok("doorbell's fence") => (Without::DoorbellFence, AtEnd::Rings),
         Ok("sleeper's fence") => (Without::SleepFence, AtEnd::Rings),
-        Ok("release of read") => (Without::ReleaseOfRead, AtEnd::WaitsUntilTaken),
+        Ok("release of read") => (Without::ReleaseOfRead, AtEnd::WaitsUntilRead),
         other => panic!("nothing to leave out: {other:?}"),
     };
     explore(without, at_end);
@@ -276,10 +339,10 @@ fn expect_failure_without(named: &str, words: &str) {
         .env("RUST_BACKTRACE", "0")
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && said.contains(words),
-        "without the {named}: {}\n{said}",
+        !output.status.success() && printed.contains(words),
+        "without the {named}: {}\n{printed}",
         output.status
     );
 }

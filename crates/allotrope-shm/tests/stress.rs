@@ -3,14 +3,15 @@
 #![cfg(feature = "test-support")]
 
 use std::fs::File;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use allotrope_shm::arena::{Arena, Settings};
 use allotrope_shm::layout::{OnFull, RING_WORDS};
 use allotrope_shm::producer::Producer;
+use allotrope_shm::ring::{ArenaRing, Reader};
 
-const LANE: usize = 3;
+const RING: usize = 3;
 /// Words in all: twenty times round the ring.
 const TOTAL: u64 = 20 * RING_WORDS as u64;
 
@@ -44,7 +45,7 @@ fn produce(memory: File, control: File) -> u64 {
         let words: Vec<u64> = (0..length(event) as u64)
             .map(|index| word(position + index))
             .collect();
-        producer.write(LANE, &words);
+        producer.write(RING, &words);
         position += words.len() as u64;
         event += 1;
     }
@@ -53,38 +54,42 @@ fn produce(memory: File, control: File) -> u64 {
 
 /// Reads all words, `piece` events at a time.
 fn consume(arena: &Arena, piece: u64, pause: Option<Duration>) -> u64 {
-    let lane = &arena.lanes()[LANE];
-    let (mut cursor, mut event) = (0u64, 0);
+    let ring = &arena.rings()[RING];
+    let (mut reader, mut event) = (Reader::default(), 0);
     let mut words = Vec::new();
-    while cursor < TOTAL {
-        let seen = arena.shared().doorbell.load(Acquire);
-        if lane.written.load(Acquire) == cursor {
+    while reader.cursor() < TOTAL {
+        let seen = arena.shared().doorbell.count();
+        if ring.published() == reader.cursor() {
             arena.sleep(seen, Duration::from_millis(1));
             continue;
         }
         if let Some(pause) = pause {
             std::thread::sleep(pause);
         }
-        let written = lane.written.load(Acquire);
-        assert!(written - cursor <= RING_WORDS as u64, "more than a ring");
+        let written = ring.published();
+        assert!(
+            reader.unread::<ArenaRing>(written).is_some(),
+            "more than a ring"
+        );
+        let mut next = reader;
         for _ in 0..piece {
-            if cursor == written {
+            if next.cursor() == written {
                 break;
             }
             // An event is published whole, and lies in one piece.
-            let end = cursor + length(event) as u64;
+            let end = next.cursor() + length(event) as u64;
             assert!(end <= written, "half an event");
             words.clear();
             arena
-                .copy_words(LANE, cursor, end, &mut words)
-                .expect("the lane's memory");
-            let expected = (cursor..end).map(word);
+                .copy_words(RING, &next, end, usize::MAX, &mut words)
+                .expect("the ring's memory");
+            let expected = (next.cursor()..end).map(word);
             assert!(words.iter().copied().eq(expected), "event {event}");
-            (cursor, event) = (end, event + 1);
+            (next, event) = (Reader::at(end), event + 1);
         }
-        arena.release(LANE, cursor);
+        arena.release(RING, &mut reader, next.cursor());
     }
-    cursor
+    reader.cursor()
 }
 
 fn run(piece: u64, pause: Option<Duration>) {
@@ -94,12 +99,11 @@ fn run(piece: u64, pause: Option<Duration>) {
     let producer = std::thread::spawn(move || produce(memory, control));
     let read = consume(&arena, piece, pause);
     assert_eq!(producer.join().expect("the producer does not panic"), read);
-    let lane = &arena.lanes()[LANE];
+    let ring = &arena.rings()[RING];
     assert_eq!(
-        lane.written.load(Relaxed),
-        arena.progress()[LANE].read.load(Relaxed)
+        ring.written.load(Relaxed),
+        arena.progress()[RING].read.load(Relaxed)
     );
-    arena.shared().doorbell.fetch_add(1, Release);
 }
 
 #[test]

@@ -16,9 +16,8 @@ mod window;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-pub use window::{
-    Descriptors, EpochChange, LeftOpen, QuietWait, Window, WindowCounts, WindowEnd, WindowSums,
-};
+pub use allotrope_shm::numbers::{AddressSpace, EntryPoint, LossReason, QuietWait, stack_end};
+pub use window::{Descriptors, EpochChange, LeftOpen, Window, WindowCounts, WindowEnd, WindowSums};
 
 /// Id of a process image, in order of start; unique in a trace.
 pub type ImageId = u32;
@@ -33,21 +32,6 @@ pub type MappingId = u32;
 /// Id of a call stack: the id of its innermost node in the image's stack trie
 /// ([`StackNode`]), or one of [`stack_end`]. Unique in its image.
 pub type StackId = u32;
-
-/// The stack ids below [`stack_end::FIRST_NODE`] are no nodes but say how a stack ends:
-/// where its outermost frame's parent is one of them, the walk ended so.
-pub mod stack_end {
-    /// The outermost frame has no caller: the stack is complete.
-    pub const COMPLETE: u32 = 0;
-    /// The walk met code without unwind information.
-    pub const NO_UNWIND_INFORMATION: u32 = 1;
-    /// The walk was cut at the depth limit; shown as a frame `[truncated]`.
-    pub const TRUNCATED: u32 = 2;
-    /// No stack was taken.
-    pub const NOT_RECORDED: u32 = 3;
-    /// The first id that names a node.
-    pub const FIRST_NODE: u32 = 8;
-}
 
 /// One record of a trace. The file has the records in the order in which the
 /// collector wrote them.
@@ -339,128 +323,8 @@ pub enum EventKind {
     Epoch = 8,
 }
 
-/// The call through which an event came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-#[allow(missing_docs)] // most are named as the function they stand for
-pub enum EntryPoint {
-    Malloc = 0,
-    Calloc = 1,
-    Realloc = 2,
-    Reallocarray = 3,
-    PosixMemalign = 4,
-    AlignedAlloc = 5,
-    Memalign = 6,
-    Valloc = 7,
-    Pvalloc = 8,
-    Free = 9,
-    Cfree = 10,
-    FreeSized = 11,
-    FreeAlignedSized = 12,
-    OperatorNew = 13,
-    OperatorNewArray = 14,
-    OperatorDelete = 15,
-    OperatorDeleteArray = 16,
-    Mallocx = 17,
-    Rallocx = 18,
-    Dallocx = 19,
-    Sdallocx = 20,
-    /// A block of a pool, reported by the program (`allotrope_pool_…`).
-    Pool = 21,
-    /// A block of an allocator that the program reports (`allotrope_allocator_…`;
-    /// Rust's `Recorded`).
-    Reported = 22,
-}
-
-/// Where a block lies, as far as addresses tell blocks apart: a pool's block
-/// may have the address of the block from which the pool carves it. Both are
-/// live then, and each is given back by an event of its own kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum AddressSpace {
-    /// Blocks of the functions that the recorder stands before.
-    Heap = 0,
-    /// Blocks of pools that the program reports.
-    Pools = 1,
-    /// Blocks of allocators that the program reports.
-    Reported = 2,
-}
-
-impl EntryPoint {
-    /// Every entry point, by its number.
-    pub const ALL: [Self; 23] = [
-        Self::Malloc,
-        Self::Calloc,
-        Self::Realloc,
-        Self::Reallocarray,
-        Self::PosixMemalign,
-        Self::AlignedAlloc,
-        Self::Memalign,
-        Self::Valloc,
-        Self::Pvalloc,
-        Self::Free,
-        Self::Cfree,
-        Self::FreeSized,
-        Self::FreeAlignedSized,
-        Self::OperatorNew,
-        Self::OperatorNewArray,
-        Self::OperatorDelete,
-        Self::OperatorDeleteArray,
-        Self::Mallocx,
-        Self::Rallocx,
-        Self::Dallocx,
-        Self::Sdallocx,
-        Self::Pool,
-        Self::Reported,
-    ];
-
-    /// The entry point of this number.
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
-    }
-
-    /// The function's name as its users write it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Malloc => "malloc",
-            Self::Calloc => "calloc",
-            Self::Realloc => "realloc",
-            Self::Reallocarray => "reallocarray",
-            Self::PosixMemalign => "posix_memalign",
-            Self::AlignedAlloc => "aligned_alloc",
-            Self::Memalign => "memalign",
-            Self::Valloc => "valloc",
-            Self::Pvalloc => "pvalloc",
-            Self::Free => "free",
-            Self::Cfree => "cfree",
-            Self::FreeSized => "free_sized",
-            Self::FreeAlignedSized => "free_aligned_sized",
-            Self::OperatorNew => "operator new",
-            Self::OperatorNewArray => "operator new[]",
-            Self::OperatorDelete => "operator delete",
-            Self::OperatorDeleteArray => "operator delete[]",
-            Self::Mallocx => "mallocx",
-            Self::Rallocx => "rallocx",
-            Self::Dallocx => "dallocx",
-            Self::Sdallocx => "sdallocx",
-            Self::Pool => "pool",
-            Self::Reported => "reported allocator",
-        }
-    }
-
-    /// Whose addresses its events speak of.
-    #[inline]
-    pub const fn address_space(self) -> AddressSpace {
-        match self {
-            Self::Pool => AddressSpace::Pools,
-            Self::Reported => AddressSpace::Reported,
-            _ => AddressSpace::Heap,
-        }
-    }
-}
-
-/// One event of a stream. Fields that its kind does not use are 0 (`entry`:
-/// `Malloc`).
+/// One event of a stream. Fields that its kind does not use are 0
+/// (`entry`: `Malloc`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Event {
     /// What happened.
@@ -544,24 +408,6 @@ pub struct Waits {
     pub waits: u64,
     /// Their total duration, in ticks.
     pub waited_ticks: u64,
-}
-
-/// Why events are missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[repr(u8)]
-pub enum LossReason {
-    /// The ring was full and the recording was told to drop.
-    RingFull = 0,
-    /// No ring was free for a thread.
-    NoRing = 1,
-    /// The collector was gone.
-    CollectorGone = 2,
-    /// The ring held what is no event; the rest of it could not be read.
-    Corrupt = 3,
-    /// Memory for the recorder could not be had.
-    NoMemory = 4,
-    /// The call came before the recorder could work.
-    TooEarly = 5,
 }
 
 /// Events that could not be recorded.

@@ -147,7 +147,7 @@ fn memory_is_locked_as_far_as_it_is_used() {
     let before = kilobytes(&plain.stdout);
     let recording = described.run().expect_status(0);
     let more = kilobytes(&recording.stdout) - before;
-    // The tables, four lanes, a thread's state; and the recorder's code.
+    // The tables, four rings, a thread's state; and the recorder's code.
     assert!(more < 12 << 10, "{more} KiB more");
 }
 
@@ -157,6 +157,25 @@ fn a_program_that_limits_its_address_space_gets_its_memory() {
         .arg("limited")
         .run()
         .expect_status(0);
+}
+
+/// A ring's memory is committed before it is used, 8,192 words at a time: where
+/// that fails events are lost, and the program does not get a SIGBUS.
+#[test]
+fn a_ring_whose_memory_can_not_be_committed_is_not_written_to() {
+    let recording = record(compiled(SOURCE)).arg("uncommitted").run();
+    if recording.status.code() == Some(96) {
+        return skip("this kernel does not commit memory on request, or has no seccomp");
+    }
+    let recording = recording.expect_status(7);
+    let report = recording.report();
+    let process = report.only();
+    let recorded = process.under("refused_work").allocations;
+    // An allocation takes two words, and the first words were committed before.
+    assert!(recorded < 8192 / 2, "{recorded} recorded");
+    // Each of the others is lost once, and so is the note of the exit.
+    let lost = process.number("lost_events");
+    assert_eq!(recorded + lost, 20_000 + 1, "{recorded} recorded");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use allotrope_symbolize::FrameTable;
 use allotrope_symbols::{JitClock, JitCode, JitDump, PerfMap};
-use allotrope_trace::model::{ImageId, Location, JitSymbols};
+use allotrope_trace::model::{ImageId, JitSymbols, Location};
 use rustc_hash::FxHashSet;
 
 use super::Begin;

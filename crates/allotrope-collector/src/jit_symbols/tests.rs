@@ -68,7 +68,7 @@ fn names_are_sent_once_and_again_when_other_code_replaces_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut trace = TraceFile::create(&path, None).unwrap();
-    let mut names = JitSymbols::default();
+    let mut names = JitSymbolizer::default();
     names.round(&mut trace);
     assert!(names.thread.is_none(), "nobody needs it");
 
@@ -81,7 +81,7 @@ fn names_are_sent_once_and_again_when_other_code_replaces_it() {
     names.begin(begin(1, Some((0, std::process::id()))));
     names.ask(1, 0x1020, true);
     let mut records = 0;
-    let mut wait_for = |names: &mut JitSymbols, count| {
+    let mut wait_for = |names: &mut JitSymbolizer, count| {
         let deadline = Instant::now() + Duration::from_secs(60);
         while records < count {
             assert!(Instant::now() < deadline, "no record");
@@ -119,9 +119,9 @@ fn names_are_sent_once_and_again_when_other_code_replaces_it() {
 fn what_the_queue_has_no_room_for_waits_its_turn() {
     let (requests, asked) = sync_channel(2);
     let (_record, records) = sync_channel(1);
-    let mut names = JitSymbols {
+    let mut names = JitSymbolizer {
         thread: Some(Thread { requests, records }),
-        ..JitSymbols::default()
+        ..JitSymbolizer::default()
     };
     let folder = tempfile::tempdir().unwrap();
     let mut trace = TraceFile::create(&folder.path().join("trace"), None).unwrap();

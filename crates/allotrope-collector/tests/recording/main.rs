@@ -104,14 +104,14 @@ fn everything_written_through_many_laps_of_a_ring_is_in_the_trace() {
 }
 
 #[test]
-fn threads_lanes_and_all_kinds_of_events_are_told_apart() {
+fn threads_rings_and_all_kinds_of_events_are_told_apart() {
     let recorded = Session::record("threads");
     let starts = recorded.records.iter().filter_map(|record| match record {
         Record::ThreadStart(start) => Some((start.tid, start.thread)),
         _ => None,
     });
     let starts: Vec<_> = starts.collect();
-    assert_eq!(starts.len(), 3, "the nested lane is nobody new");
+    assert_eq!(starts.len(), 3, "the nested ring is nobody new");
     let thread = |tid| starts.iter().find(|start| start.0 == tid).unwrap().1;
     let main = thread(recorded.images()[0].pid);
 
@@ -246,12 +246,12 @@ fn windows_are_in_the_trace_and_strange_ones_are_harmless() {
         opted_out,
     };
     assert_eq!(marks, [mark(false), mark(true)]);
-    // The lane whose window had an impossible name.
+    // The ring whose window had an impossible name.
     assert_eq!(recorded.losses(0), [(3, 1)]);
 }
 
 #[test]
-fn a_corrupt_lane_loses_its_rest_and_holds_nobody_up() {
+fn a_corrupt_ring_loses_its_rest_and_holds_nobody_up() {
     let recorded = Session::record("corrupt");
     assert_eq!(recorded.exits(), [(0, Exit::Status(STATUS))]);
     let counted: Vec<_> = recorded.counted(0).into_iter().map(|it| it.1).collect();
@@ -269,7 +269,7 @@ fn a_position_that_can_not_be_is_corrupt() {
 }
 
 /// What a program can write to, it may fill with anything: the collector goes
-/// on, within its memory, and loses nothing of a lane that was left alone.
+/// on, within its memory, and loses nothing of a ring that was left alone.
 ///
 /// `ALLOTROPE_HOSTILE_ROUNDS` and `ALLOTROPE_HOSTILE_SEED` change the numbers
 /// (scripts/hostile).

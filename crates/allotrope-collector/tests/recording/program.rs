@@ -7,12 +7,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::arena::tick_now;
 use allotrope_shm::layout::{
-    IMAGES_OFFSET, ImageSlot, LANES_OFFSET, Lane, PAGE, REGION_BYTES, TABLES_BYTES, region_offset,
+    IMAGES_OFFSET, ImageSlot, PAGE, REGION_BYTES, RINGS_OFFSET, RingHeader, TABLES_BYTES,
+    region_offset,
 };
 use allotrope_shm::location::Location;
-use allotrope_shm::producer::{Introduction, Producer, mapping_words, string_words, window_words};
-use allotrope_shm::words::{
-    ADDRESS_MASK, NO_MAPPING, head, kind, node, origin, stack_and_size, window_flag,
+use allotrope_shm::producer::{Producer, words_of};
+use allotrope_shm::wire::{
+    self, ADDRESS_MASK, Exec, Image, Mapping, NO_MAPPING, Node, STACK_BITS, Window, head, kind,
+    origin, window_flag,
 };
 use allotrope_trace::model::EntryPoint;
 
@@ -58,8 +60,54 @@ pub fn known_function(number: u64) -> u64 {
     std::hint::black_box(number)
 }
 
-/// Lanes, from the first, into which a hostile program writes.
-const LANES_HIT: usize = 12;
+/// Rings, from the first, into which a hostile program writes.
+const RINGS_HIT: usize = 12;
+
+/// A mapping of the range `start..end` with bias `start`.
+fn mapping<'t>(
+    mapping: u16,
+    start: u64,
+    end: u64,
+    build_id: &'t [u8],
+    path: &'t str,
+) -> Mapping<&'t [u8]> {
+    Mapping {
+        mapping,
+        start,
+        end,
+        bias: start,
+        tick: tick_now(),
+        build_id,
+        path: path.as_bytes(),
+    }
+}
+
+fn window(flags: u8, opened: u64, iterations: u64, name: &[u8]) -> Window<&[u8]> {
+    Window {
+        flags,
+        opened,
+        iterations,
+        tick: tick_now(),
+        name,
+    }
+}
+
+/// Second word of a short allocation.
+fn stack_and_size(stack: u32, size: u64) -> u64 {
+    u64::from(stack) | size << STACK_BITS
+}
+
+/// Second word of a node.
+fn node(parent: u32, id: u32, mapping: u16) -> u64 {
+    let (address, exact) = (0, false);
+    wire::node(Node {
+        address,
+        exact,
+        parent,
+        id,
+        mapping,
+    })[1]
+}
 
 /// Numbers without pattern (SplitMix64 by Steele, Lea and Flood, 2014), from a
 /// seed.
@@ -83,22 +131,22 @@ impl Random {
         let text: Vec<u8> = (0..self.below(40)).map(|_| self.next() as u8).collect();
         let (small, any) = (self.below(4096), self.next());
         match self.below(8) {
-            0 => mapping_words(
+            0 => words_of(&mapping(
                 small as u16,
                 any,
                 any.wrapping_add(self.below(1 << 30)),
                 &text,
                 "/x",
-            ),
-            1 => window_words(any as u8, self.below(64), any, &text),
-            2 | 3 => vec![
-                head(kind::NODE, self.below(2) as u8, any & ADDRESS_MASK),
-                node(
-                    self.below(4096) as u32,
-                    self.below(1 << 24) as u32,
-                    small as u16,
-                ),
-            ],
+            )),
+            1 => words_of(&window(any as u8, self.below(64), any, &text)),
+            2 | 3 => wire::node(Node {
+                exact: self.below(2) != 0,
+                address: any & ADDRESS_MASK,
+                parent: self.below(4096) as u32,
+                id: self.below(1 << 24) as u32,
+                mapping: small as u16,
+            })
+            .to_vec(),
             4 => vec![head(kind::THREAD, self.below(2) as u8, small), any],
             _ => {
                 let length = 1 + self.below(4);
@@ -171,83 +219,84 @@ impl Program {
         claimed
     }
 
-    fn claim(&self, origin: u32, parent: Option<u32>, points: &[(u64, u64)]) -> (usize, usize) {
-        self.producer.claim_image(&Introduction {
+    fn claim(&self, origin: u32, parent: Option<u32>, points: &[u64]) -> (usize, usize) {
+        self.producer.claim_image(&Image {
             pid: std::process::id(),
             parent_pid: std::os::unix::process::parent_id(),
             origin,
             parent_slot: parent,
             fork_points: points,
-            executable: "/bin/program",
-            command: "program\0argument\0\0",
+            tick: tick_now(),
+            executable: b"/bin/program".as_slice(),
+            command: b"program\0argument\0\0",
         })
     }
 
-    fn thread(&self, lane: usize, tid: u32, nested: bool) {
+    fn thread(&self, ring: usize, tid: u32, nested: bool) {
         let tid = u64::from(tid);
         let extra = u8::from(nested);
         self.producer
-            .event(lane, kind::THREAD, extra, tid, &[tick_now()]);
+            .event(ring, kind::THREAD, extra, tid, &[tick_now()]);
     }
 
-    fn stack(&self, lane: usize) {
+    fn stack(&self, ring: usize) {
         let put = |address, parent, id, mapping| {
             let second = [node(parent, id, mapping)];
-            self.producer.event(lane, kind::NODE, 0, address, &second);
+            self.producer.event(ring, kind::NODE, 0, address, &second);
         };
         put(STACK[0], 0, MAIN, 3);
         put(STACK[1], MAIN, CALLEE, 3);
     }
 
-    fn allocate(&self, lane: usize, address: u64, size: u64) {
+    fn allocate(&self, ring: usize, address: u64, size: u64) {
         let second = [stack_and_size(CALLEE, size)];
         self.producer
-            .event(lane, kind::ALLOCATION, MALLOC, address, &second);
+            .event(ring, kind::ALLOCATION, MALLOC, address, &second);
     }
 
-    fn free(&self, lane: usize, address: u64) {
+    fn free(&self, ring: usize, address: u64) {
         self.producer
-            .event(lane, kind::DEALLOCATION, FREE, address, &[]);
+            .event(ring, kind::DEALLOCATION, FREE, address, &[]);
     }
 
-    fn exit_note(&self, lane: usize, status: i32) {
-        self.producer.event(lane, kind::EXIT, 0, status as u64, &[]);
+    fn exit_note(&self, ring: usize, status: i32) {
+        self.producer.event(ring, kind::EXIT, 0, status as u64, &[]);
     }
 
-    /// Many events on one lane, the mapping told after the stack.
+    /// Many events on one ring, the mapping told after the stack.
     fn pairs(&self) -> i32 {
-        let (_, lane) = self.introduce();
-        self.stack(lane);
-        let mapping = mapping_words(3, CODE, CODE + 0x10_0000, BUILD_ID, MODULE);
-        self.producer.write(lane, &mapping);
+        let (_, ring) = self.introduce();
+        self.stack(ring);
+        let mapping = mapping(3, CODE, CODE + 0x10_0000, BUILD_ID, MODULE);
+        self.producer.write_event(ring, &mapping);
         for number in 0..PAIRS {
-            self.allocate(lane, HEAP + number * 16, number);
-            self.free(lane, HEAP + number * 16);
+            self.allocate(ring, HEAP + number * 16, number);
+            self.free(ring, HEAP + number * 16);
         }
-        self.producer.event(lane, kind::UNMAPPED, 0, 3, &[]);
-        self.exit_note(lane, STATUS);
+        self.producer.event(ring, kind::UNMAPPED, 0, 3, &[]);
+        self.exit_note(ring, STATUS);
         STATUS
     }
 
     /// Events without end, until the collector says that it has stopped.
     fn pairs_until_stopped(&self) -> i32 {
-        let (_, lane) = self.introduce();
+        let (_, ring) = self.introduce();
         let stopped = &self.producer.control().stopped;
         while stopped.load(std::sync::atomic::Ordering::Acquire) == 0 {
-            if self.producer.has_room(lane, 1) {
-                self.free(lane, HEAP);
+            if self.producer.has_room(ring, 1) {
+                self.free(ring, HEAP);
             }
         }
         0
     }
 
-    /// A second thread, a nested lane, a takeover, events of every kind,
+    /// A second thread, a nested ring, a takeover, events of every kind,
     /// losses that the recorder counted.
     fn threads(&self) -> i32 {
         let (slot, first) = self.introduce();
-        let other = self.producer.claim_lane(slot, 1_000_001);
+        let other = self.producer.claim_ring(slot, 1_000_001);
         self.thread(other, 1_000_001, false);
-        let nested = self.producer.claim_lane(slot, std::process::id());
+        let nested = self.producer.claim_ring(slot, std::process::id());
         self.thread(nested, std::process::id(), true);
         self.stack(first);
         self.allocate(first, HEAP, 1);
@@ -274,7 +323,7 @@ impl Program {
             HEAP + 64,
             &[stack_and_size(3, 5)],
         );
-        event(kind::FORGET, 0, 0, &[]);
+        event(kind::RESET_STACK_IDS, 0, 0, &[]);
         event(kind::EPOCH, 0, 0, &[tick_now(), 99]);
         event(kind::REALLOCATION_START, realloc, HEAP + 64, &[]);
         event(
@@ -296,19 +345,19 @@ impl Program {
         0
     }
 
-    /// Windows as a recorder writes them and as none does, and a lane with one
+    /// Windows as a recorder writes them and as none does, and a ring with one
     /// whose name is longer than any.
     fn windows(&self) -> i32 {
-        let (slot, lane) = self.introduce();
-        let event = |kind, extra, more: &[u64]| self.producer.event(lane, kind, extra, 0, more);
+        let (slot, ring) = self.introduce();
+        let event = |kind, extra, more: &[u64]| self.producer.event(ring, kind, extra, 0, more);
         let own = window_flag::THIS_THREAD_ONLY | 1 << window_flag::QUIET_SHIFT;
         self.producer
-            .write(lane, &window_words(own, 1, 1000, b"encode"));
+            .write_event(ring, &window(own, 1, 1000, b"encode"));
         event(kind::EPOCH, 0, &[tick_now(), 1]);
-        self.stack(lane);
-        self.allocate(lane, HEAP, 1);
+        self.stack(ring);
+        self.allocate(ring, HEAP, 1);
         event(kind::EPOCH, 1, &[tick_now(), 1]);
-        self.free(lane, HEAP);
+        self.free(ring, HEAP);
         event(kind::WINDOW_END, 0, &[1, 2, tick_now()]);
         // Ends of what never opened, the end before the beginning, all flags.
         event(kind::WINDOW_END, 0xff, &[77, 3, 0]);
@@ -317,18 +366,18 @@ impl Program {
         }
         let strange = [0xff; 255];
         self.producer
-            .write(lane, &window_words(0xff, u64::MAX, u64::MAX, &strange));
+            .write_event(ring, &window(0xff, u64::MAX, u64::MAX, &strange));
         event(kind::WINDOW_END, 0xff, &[u64::MAX, 0, u64::MAX]);
-        let other = self.producer.claim_lane(slot, 1_000_001);
+        let other = self.producer.claim_ring(slot, 1_000_001);
         self.thread(other, 1_000_001, false);
         self.producer
-            .write(other, &window_words(0, 5, 0, &[b'a'; 256]));
+            .write_event(other, &window(0, 5, 0, &[b'a'; 256]));
         0
     }
 
     /// An allocation in [`known_function`] of this very binary.
     fn names(&self) -> i32 {
-        let (_, lane) = self.introduce();
+        let (_, ring) = self.introduce();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let executable = std::env::current_exe().unwrap();
         let executable = executable.to_str().unwrap();
@@ -339,25 +388,25 @@ impl Program {
             .find(|line| line.ends_with(executable))
             .unwrap();
         let bias = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
-        let mapping = mapping_words(0, bias, bias + (1 << 30), b"", executable);
-        self.producer.write(lane, &mapping);
+        let mapping = mapping(0, bias, bias + (1 << 30), b"", executable);
+        self.producer.write_event(ring, &mapping);
         let address = known_function as fn(u64) -> u64 as usize as u64;
         let second = [node(0, MAIN, 0)];
-        self.producer.event(lane, kind::NODE, 1, address, &second);
+        self.producer.event(ring, kind::NODE, 1, address, &second);
         let second = [stack_and_size(MAIN, known_function(7))];
         self.producer
-            .event(lane, kind::ALLOCATION, MALLOC, HEAP, &second);
+            .event(ring, kind::ALLOCATION, MALLOC, HEAP, &second);
         0
     }
 
     /// Good events, then nonsense; the program can not hang on it.
     fn corrupt(&self) -> i32 {
-        let (slot, lane) = self.introduce();
-        let sound = self.producer.claim_lane(slot, 5);
-        self.free(lane, HEAP);
-        self.producer.write(lane, &[0]);
+        let (slot, ring) = self.introduce();
+        let sound = self.producer.claim_ring(slot, 5);
+        self.free(ring, HEAP);
+        self.producer.write(ring, &[0]);
         for number in 0..PAIRS {
-            self.free(lane, HEAP + number);
+            self.free(ring, HEAP + number);
         }
         self.thread(sound, 5, false);
         self.free(sound, HEAP);
@@ -366,8 +415,8 @@ impl Program {
 
     /// More words claimed than a ring has.
     fn forged(&self) -> i32 {
-        let (_, lane) = self.introduce();
-        self.producer.forge_position(lane, u64::MAX - 5);
+        let (_, ring) = self.introduce();
+        self.producer.forge_position(ring, u64::MAX - 5);
         STATUS
     }
 
@@ -376,51 +425,54 @@ impl Program {
     fn stranger(&self) -> i32 {
         let own = std::process::id();
         let slot = self.producer.claim_slot();
-        let lane = self.producer.claim_lane(slot, own);
-        self.free(lane, HEAP);
-        self.producer.make_ready(slot, own, lane);
+        let ring = self.producer.claim_ring(slot, own);
+        self.free(ring, HEAP);
+        self.producer.make_ready(slot, own, ring);
         for number in 0..PAIRS {
-            self.free(lane, HEAP + number);
+            self.free(ring, HEAP + number);
         }
         STATUS
     }
 
     /// As `pairs`, while another process of the recording does its worst.
     fn besieged(&self, numbers: Vec<&str>) -> i32 {
-        let (slot, lane) = self.introduce();
-        let script = format!("hostile {} {slot} {lane}", numbers.join(" "));
+        let (slot, ring) = self.introduce();
+        let script = format!("hostile {} {slot} {ring}", numbers.join(" "));
         let mut hostile = program(&self.arena, &script).spawn().unwrap();
-        self.stack(lane);
+        self.stack(ring);
         let mut pair = 0..PAIRS;
         let mut write = |count| {
             for number in pair.by_ref().take(count) {
-                self.allocate(lane, HEAP + number * 16, number);
-                self.free(lane, HEAP + number * 16);
+                self.allocate(ring, HEAP + number * 16, number);
+                self.free(ring, HEAP + number * 16);
             }
         };
         while hostile.try_wait().unwrap().is_none() {
             write(100);
         }
         write(usize::MAX);
-        self.exit_note(lane, STATUS);
+        self.exit_note(ring, STATUS);
         assert!(hostile.wait().unwrap().success());
         STATUS
     }
 
     /// So many times writes random words somewhere into the arena, but not what
-    /// belongs to one image and lane: rounds, seed, slot, lane.
+    /// belongs to one image and ring: rounds, seed, slot, ring.
     fn hostile(&self, numbers: Vec<u64>) -> i32 {
-        let [rounds, seed, slot, lane] = numbers[..] else {
+        let [rounds, seed, slot, ring] = numbers[..] else {
             panic!("four numbers");
         };
-        let (slot, lane) = (slot as usize, lane as usize);
+        let (slot, ring) = (slot as usize, ring as usize);
         let spared = [
             (
                 IMAGES_OFFSET + slot * size_of::<ImageSlot>(),
                 size_of::<ImageSlot>(),
             ),
-            (LANES_OFFSET + lane * size_of::<Lane>(), size_of::<Lane>()),
-            (region_offset(lane), REGION_BYTES),
+            (
+                RINGS_OFFSET + ring * size_of::<RingHeader>(),
+                size_of::<RingHeader>(),
+            ),
+            (region_offset(ring), REGION_BYTES),
         ];
         let is_spared = |offset| {
             spared
@@ -434,7 +486,7 @@ impl Program {
             let pages = match random.below(4) {
                 0 => 0..TABLES_BYTES / PAGE,
                 1 => IMAGES_OFFSET / PAGE..TABLES_BYTES / PAGE,
-                _ => TABLES_BYTES / PAGE..region_offset(LANES_HIT) / PAGE,
+                _ => TABLES_BYTES / PAGE..region_offset(RINGS_HIT) / PAGE,
             };
             let page = pages.start + random.below(pages.len() as u64) as usize;
             for _ in 0..random.below(32) {
@@ -443,14 +495,14 @@ impl Program {
                     self.producer.overwrite(offset, random.word());
                 }
             }
-            // Events that look like some, in a lane that counts as its own again
+            // Events that look like some, in a ring that counts as its own again
             // after it was found to be corrupt.
             if random.below(64) == 0 {
-                let lane = &self.producer.lanes()[own];
-                lane.owner.store(own_slot as u32 + 1, Relaxed);
-                lane.claims.fetch_add(1, Relaxed);
+                let ring = &self.producer.rings()[own];
+                ring.owner.store(own_slot as u32 + 1, Relaxed);
+                ring.claims.fetch_add(1, Relaxed);
                 let read = self.producer.progress(own).read.load(Relaxed);
-                lane.written.store(read, Relaxed);
+                ring.written.store(read, Relaxed);
             }
             for _ in 0..random.below(16) {
                 let event = random.event();
@@ -463,9 +515,9 @@ impl Program {
     }
 
     fn killed(&self) -> i32 {
-        let (_, lane) = self.introduce();
+        let (_, ring) = self.introduce();
         for number in 0..1000 {
-            self.free(lane, HEAP + number);
+            self.free(ring, HEAP + number);
         }
         let own = std::process::id().to_string();
         Command::new("sh")
@@ -477,70 +529,68 @@ impl Program {
 
     /// A child that says it was forked, with three events before the fork.
     fn fork(&self) -> i32 {
-        let (slot, lane) = self.introduce();
+        let (slot, ring) = self.introduce();
         for number in 0..3 {
-            self.free(lane, HEAP + number);
+            self.free(ring, HEAP + number);
         }
-        let script = format!("forked {slot} {lane} 3");
+        let script = format!("forked {slot} {ring} 3");
         let mut child = program(&self.arena, &script).spawn().unwrap();
         child.wait().unwrap();
-        self.free(lane, HEAP);
+        self.free(ring, HEAP);
         0
     }
 
     fn forked(&self, numbers: Vec<u64>) -> i32 {
-        let points = [(numbers[1], numbers[2])];
+        let points = [numbers[1], numbers[2]];
         let parent = Some(numbers[0] as u32);
-        let (_, lane) = self.claim(origin::FORK, parent, &points);
-        self.thread(lane, std::process::id(), false);
-        self.free(lane, HEAP);
-        self.exit_note(lane, STATUS);
+        let (_, ring) = self.claim(origin::FORK, parent, &points);
+        self.thread(ring, std::process::id(), false);
+        self.free(ring, HEAP);
+        self.exit_note(ring, STATUS);
         STATUS
     }
 
     /// Becomes `pairs` by exec.
     fn exec(&self) -> i32 {
-        let (_, lane) = self.introduce();
-        self.free(lane, HEAP);
+        let (_, ring) = self.introduce();
+        self.free(ring, HEAP);
         let error = program(&self.arena, "pairs").exec();
         panic!("{error}");
     }
 
     /// Says that it is about to become the program at `path`, and ends.
     fn exec_of(&self, path: &str) -> i32 {
-        let (_, lane) = self.introduce();
-        let mut words = vec![0, path.len() as u64];
-        words.extend(string_words(path.as_bytes()));
-        words[0] = head(kind::EXEC, 0, (words.len() as u64) << 16);
-        self.producer.write(lane, &words);
+        let (_, ring) = self.introduce();
+        let path = path.as_bytes();
+        self.producer.write_event(ring, &Exec { path });
         0
     }
 
     /// Becomes a program without recorder that lives for a while.
     fn exec_unrecorded(&self) -> i32 {
-        let (_, lane) = self.introduce();
-        self.free(lane, HEAP);
+        let (_, ring) = self.introduce();
+        self.free(ring, HEAP);
         let error = Command::new("sleep").arg("1").exec();
         panic!("{error}");
     }
 
     /// Says something and lives until its input ends.
     fn stay(&self) -> i32 {
-        let (_, lane) = self.introduce();
-        self.free(lane, HEAP);
+        let (_, ring) = self.introduce();
+        self.free(ring, HEAP);
         println!("!");
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
-        self.exit_note(lane, 0);
+        self.exit_note(ring, 0);
         0
     }
 
     /// Leaves a child behind that ends when its input does.
     fn orphan(&self) -> i32 {
-        let (_, lane) = self.introduce();
+        let (_, ring) = self.introduce();
         let mut child = program(&self.arena, "stay").spawn().unwrap();
         // The child has its own image before this process ends.
         std::thread::sleep(std::time::Duration::from_millis(200));
-        self.free(lane, HEAP);
+        self.free(ring, HEAP);
         assert!(child.try_wait().unwrap().is_none());
         0
     }

@@ -9,8 +9,9 @@ use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 
 use allotrope_shm::layout::EntryCounters;
+use allotrope_shm::numbers::EntryPoint;
 
-use crate::hooks::{self, entry};
+use crate::hooks;
 use crate::loader_tables;
 use crate::next::{self, Function};
 
@@ -34,7 +35,7 @@ const fn next_at(function: Function) -> usize {
     function as usize * size_of::<usize>()
 }
 
-const fn counter_at(entry: u8, offset: usize) -> usize {
+const fn counter_at(entry: EntryPoint, offset: usize) -> usize {
     entry as usize * size_of::<EntryCounters>() + offset
 }
 
@@ -69,9 +70,9 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         ".cfi_endproc",
         next = sym next::NEXT,
         malloc = const next_at(Function::Malloc),
-        entry = const entry::MALLOC,
-        allocations = const counter_at(entry::MALLOC, offset_of!(EntryCounters, allocations)),
-        bytes = const counter_at(entry::MALLOC, offset_of!(EntryCounters, allocated_bytes)),
+        entry = const EntryPoint::Malloc as u8,
+        allocations = const counter_at(EntryPoint::Malloc, offset_of!(EntryCounters, allocations)),
+        bytes = const counter_at(EntryPoint::Malloc, offset_of!(EntryCounters, allocated_bytes)),
         rare = sym hooks::count_allocation,
     )
 }
@@ -123,9 +124,9 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         loader = sym loader_tables::LOADER,
         next = sym next::NEXT,
         calloc = const next_at(Function::Calloc),
-        entry = const entry::CALLOC,
-        allocations = const counter_at(entry::CALLOC, offset_of!(EntryCounters, allocations)),
-        bytes = const counter_at(entry::CALLOC, offset_of!(EntryCounters, allocated_bytes)),
+        entry = const EntryPoint::Calloc as u8,
+        allocations = const counter_at(EntryPoint::Calloc, offset_of!(EntryCounters, allocations)),
+        bytes = const counter_at(EntryPoint::Calloc, offset_of!(EntryCounters, allocated_bytes)),
         rare = sym hooks::count_allocation,
     )
 }
@@ -164,8 +165,8 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
         free = const next_at(Function::Free),
         bump = sym next::BUMP,
         last = const next::BUMP_BYTES - 1,
-        entry = const entry::FREE,
-        deallocations = const counter_at(entry::FREE, offset_of!(EntryCounters, deallocations)),
+        entry = const EntryPoint::Free as u8,
+        deallocations = const counter_at(EntryPoint::Free, offset_of!(EntryCounters, deallocations)),
         early = sym hooks::free,
         rare = sym hooks::count_deallocation,
     )

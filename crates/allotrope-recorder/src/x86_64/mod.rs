@@ -30,17 +30,3 @@ pub fn thread_pointer() -> u64 {
     }
     pointer
 }
-
-/// Asks for a cache line that will be written. It never faults; a processor
-/// that does not know the instruction passes over it.
-#[inline(always)]
-pub fn prefetch_for_writing(address: *const u64) {
-    // SAFETY: a hint reads and writes nothing.
-    unsafe {
-        core::arch::asm!(
-            "prefetchw [{}]",
-            in(reg) address,
-            options(nostack, preserves_flags, readonly)
-        );
-    }
-}

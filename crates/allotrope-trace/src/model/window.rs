@@ -8,7 +8,7 @@
 //! [`Window::opened`] and below [`WindowEnd::closed`]. The order of events is that
 //! of the program's own synchronisation; no clock is involved.
 
-use super::{ImageId, ThreadId};
+use super::{ImageId, QuietWait, ThreadId};
 
 /// The value of an [`EventKind::Epoch`](super::EventKind::Epoch) event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -104,31 +104,6 @@ pub struct WindowSums {
     pub deallocations: u64,
     /// Reallocations; the allocations include them.
     pub reallocations: u64,
-}
-
-/// What came of waiting until no other thread of the image made an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-#[repr(u8)]
-pub enum QuietWait {
-    /// Nobody waited.
-    #[default]
-    NotRequested = 0,
-    /// It became quiet.
-    Reached = 1,
-    /// It did not, in the time given.
-    TimedOut = 2,
-}
-
-impl QuietWait {
-    /// By its number.
-    pub const fn from_number(number: u64) -> Option<Self> {
-        match number {
-            0 => Some(Self::NotRequested),
-            1 => Some(Self::Reached),
-            2 => Some(Self::TimedOut),
-            _ => None,
-        }
-    }
 }
 
 /// The open file descriptors of a process at the closing of a window, compared with

@@ -299,15 +299,8 @@ fn stack_nodes(from: &mut Cursor<'_>, into: &mut Vec<StackNode>) -> Result<Stack
 fn loss(from: &mut Cursor<'_>) -> Result<Loss, Malformed> {
     Ok(Loss {
         image: from.varint_u32()?,
-        reason: match from.varint()? {
-            0 => LossReason::RingFull,
-            1 => LossReason::NoRing,
-            2 => LossReason::CollectorGone,
-            3 => LossReason::Corrupt,
-            4 => LossReason::NoMemory,
-            5 => LossReason::TooEarly,
-            _ => return Err(Malformed("events were lost for an unknown reason")),
-        },
+        reason: LossReason::from_number(from.varint()?)
+            .ok_or(Malformed("events were lost for an unknown reason"))?,
         events: from.varint()?,
         tick: from.varint()?,
     })

@@ -138,7 +138,7 @@ fn try_memfd() -> std::io::Result<()> {
 }
 
 /// What a recorded thread takes of its program's address space, at most: its
-/// state and its lane.
+/// state and its ring.
 const THREAD_BYTES: u64 = 4 << 20;
 
 fn address_space() -> Finding {

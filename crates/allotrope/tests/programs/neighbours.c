@@ -9,21 +9,28 @@
  *   control page can not be mapped for writing. Status 0.
  * locked: mlockall, then says how much is locked, in KiB.
  * limited: limits its address space to 64 MiB, then asks for 16 MiB.
+ * uncommitted: has the kernel refuse to commit memory (MADV_POPULATE_WRITE fails
+ *   with ENOMEM, by a seccomp filter), then allocates 20,000 blocks in
+ *   refused_work. Status 7; 96: this kernel has no such request, or no filters.
  * connect NAME: connects to the abstract socket NAME, sends 16 bytes, and says
  *   how many come back.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -52,7 +59,7 @@ static int scribble(long rounds, uint64_t seed) {
     int file = arena_file(0, O_RDWR);
     struct stat status;
     if (file < 0 || fstat(file, &status) != 0) exit(91);
-    /* The tables and some lanes: what is used of a gigabyte. */
+    /* The tables and some rings: what is used of a gigabyte. */
     size_t bytes = 16 << 20;
     uint64_t *words = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (words == MAP_FAILED) exit(92);
@@ -112,6 +119,31 @@ static int limited(void) {
     return malloc(16 << 20) ? 0 : 98;
 }
 
+void *volatile refused_block;
+
+__attribute__((noinline)) static void refused_work(void) {
+    for (int i = 0; i < 20000; i++) refused_block = malloc(16);
+}
+
+static int uncommitted(void) {
+    enum { POPULATE_WRITE = 23 };
+    static char page[4096] __attribute__((aligned(4096)));
+    if (madvise(page, sizeof page, POPULATE_WRITE) != 0) return 96;
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, POPULATE_WRITE, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return 96;
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) return 96;
+    refused_work();
+    return 7;
+}
+
 static int stranger(const char *name) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path + 1, name, strlen(name));
@@ -131,6 +163,7 @@ int main(int count, char **arguments) {
     if (!strcmp(what, "scribble")) return scribble(atol(arguments[2]), atol(arguments[3]));
     if (!strcmp(what, "locked")) return locked();
     if (!strcmp(what, "limited")) return limited();
+    if (!strcmp(what, "uncommitted")) return uncommitted();
     if (!strcmp(what, "connect")) return stranger(arguments[2]);
     return 2;
 }

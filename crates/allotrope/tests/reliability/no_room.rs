@@ -78,7 +78,7 @@ fn more_processes_than_there_is_room_for() {
 }
 
 /// Room for threads in the shared memory (docs/architecture.md).
-const LANES: u64 = 2_048;
+const RINGS: u64 = 2_048;
 
 #[test]
 fn more_threads_than_there_is_room_for() {
@@ -94,15 +94,15 @@ fn more_threads_than_there_is_room_for() {
         let recording = recording.expect_status(7);
         let report = recording.report();
         let process = report.only();
-        // Main has a lane; none of the threads leaves before all have come.
-        let missing = threads + 1 - LANES;
-        expect_work(&process, "crowded", 10 * (LANES - 1), 160 * (LANES - 1));
+        // Main has a ring; none of the threads leaves before all have come.
+        let missing = threads + 1 - RINGS;
+        expect_work(&process, "crowded", 10 * (RINGS - 1), 160 * (RINGS - 1));
         assert_eq!(process.number("lost_events"), 10 * missing);
         let said = format!("lost {} events", 10 * missing);
         assert!(recording.stderr.contains(&said), "{}", recording.stderr);
         Outcome::Seen(format!(
             "{} threads, {} events lost, said",
-            LANES - 1,
+            RINGS - 1,
             10 * missing
         ))
     });

@@ -1,24 +1,24 @@
 //! Offers the recorder's events to the library that stands before C++
 //! operators and jemalloc's own calls (`allotrope-cxx-hooks`).
 
-use allotrope_shm::interface::{Interface, VERSION};
+use allotrope_shm::hook_api::{HookApi, VERSION};
 
 use crate::{hooks, modules, thread};
 
-static INTERFACE: Interface = Interface {
+static HOOK_API: HookApi = HookApi {
     version: VERSION,
     enter,
     leave,
-    allocation: hooks::interface_allocation,
-    deallocation: hooks::interface_deallocation,
-    reallocation_start: hooks::interface_reallocation_start,
-    reallocation_end: hooks::interface_reallocation_end,
+    allocation: hooks::reported_allocation,
+    deallocation: hooks::reported_deallocation,
+    reallocation_start: hooks::reported_reallocation_start,
+    reallocation_end: hooks::reported_reallocation_end,
 };
 
-/// See `allotrope_shm::interface::SYMBOL`.
+/// See `allotrope_shm::hook_api::SYMBOL`.
 #[unsafe(no_mangle)]
-pub extern "C" fn allotrope_recorder_interface() -> *const Interface {
-    &raw const INTERFACE
+pub extern "C" fn allotrope_recorder_interface() -> *const HookApi {
+    &raw const HOOK_API
 }
 
 unsafe extern "C" fn enter(sp: *const u64, code: usize) {

@@ -5,13 +5,13 @@
 use core::ffi::c_void;
 
 /// Name of the symbol that the recorder exports: a function without arguments
-/// that gives an [`Interface`] for ever.
+/// that gives an [`HookApi`] for ever.
 pub const SYMBOL: &core::ffi::CStr = c"allotrope_recorder_interface";
 
 /// Type of that function.
-pub type Get = unsafe extern "C" fn() -> *const Interface;
+pub type Get = unsafe extern "C" fn() -> *const HookApi;
 
-/// Version of [`Interface`].
+/// Version of [`HookApi`].
 pub const VERSION: u32 = 1;
 
 /// Functions that record an event. `entry` is the entry point's number in the
@@ -23,7 +23,7 @@ pub const VERSION: u32 = 1;
 /// is part of the call and not recorded again. An exception may pass by
 /// `leave`.
 #[repr(C)]
-pub struct Interface {
+pub struct HookApi {
     /// [`VERSION`].
     pub version: u32,
     /// A call of the allocator begins. `code` is any address in the hook's

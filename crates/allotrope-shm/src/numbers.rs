@@ -1,0 +1,202 @@
+//! Numbers that mean the same in the shared memory and in the trace file.
+//!
+//! The recorder writes them as plain integers, the collector passes them on, and
+//! `allotrope-trace` re-exports this module's types as part of its model. A
+//! number is never given a second meaning: old traces contain it.
+
+/// The call through which an event came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)] // most are named as the function they stand for
+pub enum EntryPoint {
+    Malloc = 0,
+    Calloc = 1,
+    Realloc = 2,
+    Reallocarray = 3,
+    PosixMemalign = 4,
+    AlignedAlloc = 5,
+    Memalign = 6,
+    Valloc = 7,
+    Pvalloc = 8,
+    Free = 9,
+    Cfree = 10,
+    FreeSized = 11,
+    FreeAlignedSized = 12,
+    OperatorNew = 13,
+    OperatorNewArray = 14,
+    OperatorDelete = 15,
+    OperatorDeleteArray = 16,
+    Mallocx = 17,
+    Rallocx = 18,
+    Dallocx = 19,
+    Sdallocx = 20,
+    /// A block of a pool, reported by the program (`allotrope_pool_…`).
+    Pool = 21,
+    /// A block of an allocator that the program reports (`allotrope_allocator_…`;
+    /// Rust's `Recorded`).
+    Reported = 22,
+}
+
+/// The space in which a block's address is unique. A pool's block may have the
+/// address of the heap block from which the pool carves it; both are live then,
+/// and a deallocation ends the block in its own entry point's space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum AddressSpace {
+    /// Blocks of the functions that the recorder interposes.
+    Heap = 0,
+    /// Blocks of pools that the program reports.
+    Pools = 1,
+    /// Blocks of allocators that the program reports.
+    Reported = 2,
+}
+
+impl EntryPoint {
+    /// Every entry point, by its number.
+    pub const ALL: [Self; 23] = [
+        Self::Malloc,
+        Self::Calloc,
+        Self::Realloc,
+        Self::Reallocarray,
+        Self::PosixMemalign,
+        Self::AlignedAlloc,
+        Self::Memalign,
+        Self::Valloc,
+        Self::Pvalloc,
+        Self::Free,
+        Self::Cfree,
+        Self::FreeSized,
+        Self::FreeAlignedSized,
+        Self::OperatorNew,
+        Self::OperatorNewArray,
+        Self::OperatorDelete,
+        Self::OperatorDeleteArray,
+        Self::Mallocx,
+        Self::Rallocx,
+        Self::Dallocx,
+        Self::Sdallocx,
+        Self::Pool,
+        Self::Reported,
+    ];
+
+    /// The entry point of this number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// The function's name as its users write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malloc => "malloc",
+            Self::Calloc => "calloc",
+            Self::Realloc => "realloc",
+            Self::Reallocarray => "reallocarray",
+            Self::PosixMemalign => "posix_memalign",
+            Self::AlignedAlloc => "aligned_alloc",
+            Self::Memalign => "memalign",
+            Self::Valloc => "valloc",
+            Self::Pvalloc => "pvalloc",
+            Self::Free => "free",
+            Self::Cfree => "cfree",
+            Self::FreeSized => "free_sized",
+            Self::FreeAlignedSized => "free_aligned_sized",
+            Self::OperatorNew => "operator new",
+            Self::OperatorNewArray => "operator new[]",
+            Self::OperatorDelete => "operator delete",
+            Self::OperatorDeleteArray => "operator delete[]",
+            Self::Mallocx => "mallocx",
+            Self::Rallocx => "rallocx",
+            Self::Dallocx => "dallocx",
+            Self::Sdallocx => "sdallocx",
+            Self::Pool => "pool",
+            Self::Reported => "reported allocator",
+        }
+    }
+
+    /// The address space that the block addresses of its events belong to.
+    #[inline]
+    pub const fn address_space(self) -> AddressSpace {
+        match self {
+            Self::Pool => AddressSpace::Pools,
+            Self::Reported => AddressSpace::Reported,
+            _ => AddressSpace::Heap,
+        }
+    }
+}
+
+/// Stack ids below [`FIRST_NODE`](stack_end::FIRST_NODE) name no node. As the
+/// parent of a stack's outermost frame, such an id is the reason why the walk
+/// ended there.
+pub mod stack_end {
+    /// The outermost frame has no caller: the stack is complete.
+    pub const COMPLETE: u32 = 0;
+    /// The walk met code without unwind information.
+    pub const NO_UNWIND_INFORMATION: u32 = 1;
+    /// The walk was cut at the depth limit; shown as a frame `[truncated]`.
+    pub const TRUNCATED: u32 = 2;
+    /// No stack was taken.
+    pub const NOT_RECORDED: u32 = 3;
+    /// The first id that names a node.
+    pub const FIRST_NODE: u32 = 8;
+}
+
+/// Why events are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum LossReason {
+    /// The ring was full and the recording drops events then.
+    RingFull = 0,
+    /// No ring was free for a thread.
+    NoRing = 1,
+    /// The collector had ended.
+    CollectorGone = 2,
+    /// The ring held malformed words; its rest was skipped.
+    Corrupt = 3,
+    /// The recorder could not get memory.
+    NoMemory = 4,
+    /// The call came before the recorder had started.
+    TooEarly = 5,
+}
+
+impl LossReason {
+    /// Every reason, by its number.
+    pub const ALL: [Self; 6] = [
+        Self::RingFull,
+        Self::NoRing,
+        Self::CollectorGone,
+        Self::Corrupt,
+        Self::NoMemory,
+        Self::TooEarly,
+    ];
+
+    /// By its number.
+    pub fn from_number(number: u64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(number).ok()?).copied()
+    }
+}
+
+/// Result of waiting, at a window's end, for the image's other threads to make
+/// no event for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+#[repr(u8)]
+pub enum QuietWait {
+    /// The program did not ask to wait.
+    #[default]
+    NotRequested = 0,
+    /// No other thread made an event for as long as was asked.
+    Reached = 1,
+    /// Other threads still made events when the time limit passed.
+    TimedOut = 2,
+}
+
+impl QuietWait {
+    /// By its number.
+    pub const fn from_number(number: u64) -> Option<Self> {
+        match number {
+            0 => Some(Self::NotRequested),
+            1 => Some(Self::Reached),
+            2 => Some(Self::TimedOut),
+            _ => None,
+        }
+    }
+}
