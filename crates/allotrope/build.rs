@@ -161,6 +161,7 @@ fn rerun_if_changed(workspace: &Path) {
         "crates/allotrope-cxx-hooks",
         "crates/allotrope-recorder",
         "crates/allotrope-shm",
+        "crates/allotrope-unwind",
     ] {
         println!("cargo::rerun-if-changed={}", workspace.join(path).display());
     }

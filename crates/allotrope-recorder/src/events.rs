@@ -17,7 +17,6 @@ use crate::arch::{self, switches};
 use crate::arena;
 use crate::counts;
 use crate::process::{self, Loss};
-use crate::stack_ids;
 use crate::system;
 use crate::thread::Thread;
 use crate::windows;
@@ -285,7 +284,7 @@ pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
         }
         put(thread, 0, head(kind::FORGET, 0, 0));
         publish(thread, 1);
-        stack_ids::forget(Thread::guarded(thread));
+        (*Thread::guarded(thread)).ids.forget();
         begin_ids(thread);
     }
     true
@@ -296,7 +295,7 @@ pub unsafe fn restart_ids(thread: *mut Thread) -> bool {
 pub unsafe fn begin_ids(thread: *mut Thread) {
     // SAFETY: the thread's own state.
     unsafe {
-        (*Thread::guarded(thread)).kept = 0;
+        (*Thread::guarded(thread)).unwinder.forget_stack();
         (*thread).next_id = FIRST_ID;
     }
 }

@@ -476,7 +476,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
             if counts::is_on() && !events::counts(thread) {
                 return ptr::null_mut();
             }
-            (*Thread::guarded(thread)).kept = 0;
+            (*Thread::guarded(thread)).unwinder.forget_stack();
             (*thread).tid.store(system::thread_id(), Relaxed);
             (*(*thread).lane).tid.store(system::thread_id(), Relaxed);
             if !events::announce_thread(thread) {
@@ -574,7 +574,7 @@ unsafe fn give_lane(thread: *mut Thread) -> bool {
         (*thread).rung = position;
         (*thread).was_alone = false;
         let depth_limit = control().depth_limit.load(Relaxed);
-        (*thread).depth_limit = depth_limit.clamp(1, thread::DEPTH as u32);
+        (*thread).depth_limit = depth_limit.clamp(1, allotrope_unwind::DEPTH as u32);
         (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;
