@@ -59,6 +59,9 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 use x86_64 as arch;
 
+#[cfg(test)]
+mod tests;
+
 use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
