@@ -16,10 +16,10 @@ const fn page_of(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
 
-/// Asks the kernel whether a page can be read. `rt_sigprocmask` copies the new
-/// mask before it looks at what to do with it, and gives `EFAULT` where it could
-/// not, `EINVAL` for an operation that there is not: nothing is changed. Every
-/// sandbox that lets the recorder work allows the call.
+/// Asks the kernel whether a page can be read. `rt_sigprocmask` copies the new signal
+/// mask before it checks the operation: for one that does not exist it returns
+/// `EFAULT` if the mask could not be read and `EINVAL` if it could, and changes
+/// nothing. Every sandbox in which the recorder works allows the call.
 pub fn page_is_readable(page: u64) -> bool {
     const NO_OPERATION: usize = u32::MAX as usize;
     const MASK_BYTES: usize = 8;
@@ -33,7 +33,7 @@ pub fn page_is_readable(page: u64) -> bool {
     result == -(libc::EINVAL as isize)
 }
 
-/// The stacks that stay while a thread runs on them, as far as they are known.
+/// The stacks that stay mapped while a thread runs on them, once they were found.
 #[repr(C)]
 pub struct OwnStacks {
     /// The thread pointer of the thread that the next two belong to.
@@ -83,9 +83,9 @@ fn own_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
 
 /// The stack on which `pthread_create` started the thread: from its lowest address
 /// to the thread's own data, which glibc puts at its upper end. Among those is what
-/// tells where the stack begins (`struct pthread` in glibc's `nptl/descr.h`: address,
-/// size, size of the guard, the same as the program asked for), somewhere: it is
-/// known by what it says.
+/// holds where the stack begins (`struct pthread` in glibc's `nptl/descr.h`: address,
+/// size, size of the guard, and that size as the program asked for it), at an offset
+/// that differs by version: the four words are recognised by their values.
 fn pthread_stack(thread_pointer: u64) -> Option<(u64, u64)> {
     /// Bytes of the structure in glibc 2.34; it has only grown.
     const STRUCTURE: u64 = 2304;

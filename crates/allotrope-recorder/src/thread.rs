@@ -1,4 +1,4 @@
-//! What a thread needs to record: its ring, its caches, its kept stack.
+//! What a thread needs to record: its ring, its unwinder, its stack ids.
 //!
 //! One mapping a thread. Its head survives `fork` as everything does; the part
 //! that the fast path compares against and the caches lie in memory that the

@@ -165,7 +165,7 @@ fn what_is_no_frame_pointer_is_not_followed() {
         words.at(9),
         words.at(1) + (1 << 20),
         0,
-        u64::MAX & !7,
+        !7,
     ] {
         let step = step(frame(words.at(1), rbp), rule, &mut words.memory());
         assert_eq!(step, Step::Unknown, "{rbp:#x}");
