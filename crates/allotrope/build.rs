@@ -162,6 +162,7 @@ fn rerun_if_changed(workspace: &Path) {
         "crates/allotrope-recorder",
         "crates/allotrope-shm",
         "crates/allotrope-target",
+        "crates/allotrope-unwind",
     ] {
         println!("cargo::rerun-if-changed={}", workspace.join(path).display());
     }

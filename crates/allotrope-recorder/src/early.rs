@@ -170,7 +170,7 @@ unsafe fn tell_one(thread: *mut Thread, note: &Note) -> bool {
         if !events::ready(thread) {
             return false;
         }
-        let Some(stack) = capture::lone_frame(thread, note.pc) else {
+        let Some(stack) = capture::id_of_lone_frame(thread, note.pc) else {
             return false;
         };
         if note.replaces == NONE {

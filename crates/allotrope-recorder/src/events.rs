@@ -17,7 +17,6 @@ use crate::arch::{self, switches};
 use crate::arena;
 use crate::counts;
 use crate::process;
-use crate::stack_ids;
 use crate::system;
 use crate::thread::Thread;
 use crate::windows;
@@ -214,7 +213,7 @@ pub unsafe fn reset_stack_ids(thread: *mut Thread) -> bool {
             return false;
         }
         write(thread, wire::reset_stack_ids());
-        stack_ids::forget(Thread::guarded(thread));
+        (*Thread::guarded(thread)).ids.forget();
         begin_ids(thread);
     }
     true
@@ -225,7 +224,7 @@ pub unsafe fn reset_stack_ids(thread: *mut Thread) -> bool {
 pub unsafe fn begin_ids(thread: *mut Thread) {
     // SAFETY: the thread's own state.
     unsafe {
-        (*Thread::guarded(thread)).kept = 0;
+        (*Thread::guarded(thread)).unwinder.forget_stack();
         (*thread).next_id = stack_end::FIRST_NODE;
     }
 }

@@ -8,10 +8,10 @@
 //! thread and keeps no descriptor open.
 //!
 //! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
-//! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack
-//! into an id ([`x86_64::rule`] steps from frame to frame, [`kept`] knows the
-//! last stack, [`readable`] what may be read, [`stack_ids`] names them), [`events`] puts one event into the thread's ring. What the program
-//! reports of blocks that no hook sees goes the same way ([`reported`]).
+//! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack into an
+//! id ([`allotrope_unwind`] walks it, [`readable`] finds what can be read,
+//! [`stack_ids`] names it), [`events`] puts one event into the thread's ring. What the
+//! program reports of blocks that no hook sees goes the same way ([`reported`]).
 //! [`thread`] holds what a thread needs for that, [`process`] what the process
 //! does, including what becomes of it after `fork`; [`early`] keeps what comes
 //! before that is possible; [`modules`] knows what code is mapped. [`client`]
@@ -47,17 +47,14 @@ mod execution;
 mod hook_api;
 mod hooks;
 mod image;
-mod kept;
 mod loader_tables;
 mod modules;
 mod namespaces;
 mod next;
-mod places;
 mod process;
 mod program;
 mod quiet;
 mod readable;
-mod recent;
 mod reported;
 mod stack_ids;
 mod system;

@@ -5,21 +5,17 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
-use allotrope_shm::wire::{self, NO_MAPPING};
 use allotrope_target::NotRecordable;
+use allotrope_unwind::Memory;
 
-use crate::arch::rule::{EXACT, Kind, Rule};
-use crate::arch::{self, cfi, entry, frame_pointer};
 use crate::definitions::{self, LinkMap};
 use crate::diagnostics;
-use crate::events;
 use crate::image;
 use crate::namespaces;
 use crate::next::{self, Function};
 use crate::process::{self, Lock};
-use crate::readable::Memory;
+use crate::readable::page_is_readable;
 use crate::system::{self, SignalsBlocked};
-use crate::thread::Thread;
 
 /// Most modules that an image can have had.
 const MODULES: usize = 16 << 10;
@@ -103,111 +99,27 @@ pub fn settle() -> u32 {
     }
 }
 
-/// What a look at the modules says about a code address.
-pub struct FoundRule {
-    /// How to find the caller.
-    pub rule: Rule,
-    /// The mapping that the code lies in.
-    pub mapping: u16,
-    /// It may be kept until mappings change.
-    pub is_lasting: bool,
-}
-
-/// A question answered on the thread's second stack.
-struct Question {
-    thread: *mut Thread,
-    pc: u64,
-    found: FoundRule,
-}
-
-/// The rule of a code address.
-#[cold]
-pub unsafe fn look_up_rule(thread: *mut Thread, pc: u64) -> FoundRule {
-    let mut question = Question {
-        thread,
-        pc,
-        found: FoundRule {
-            rule: unknown_code(),
-            mapping: NO_MAPPING,
-            is_lasting: true,
-        },
-    };
-    // SAFETY: the second stack is used by nobody else: hooks of this state do
-    // not nest.
-    unsafe {
-        entry::call_on_stack(
-            (&raw mut question).cast(),
-            answer,
-            Thread::stack_top(thread),
-        );
-    }
-    question.found
-}
-
-unsafe extern "C" fn answer(question: *mut c_void) {
-    // SAFETY: `look_up_rule` gives its own question.
-    let question = unsafe { &mut *question.cast::<Question>() };
-    let address = address_of(question.pc);
-    let found = &mut question.found;
-    // SAFETY: the thread's own state.
-    match unsafe { module_of(question.thread, address) } {
-        Found::Module(module, number) => {
-            let is_loader = module.start == loader_start();
-            let mut rule = cfi::rule(&module, address);
-            // The process begins in the loader, in assembler without unwind
-            // information (`_dl_start_user`): nothing is outside of it.
-            if is_loader && rule.kind() == Kind::None {
-                rule = Rule::plain(Kind::End);
-            }
-            rule = or_frame_pointer(rule);
-            found.rule = if is_loader { rule.in_loader() } else { rule };
-            found.mapping = number;
-        }
-        Found::Nothing => {}
-        Found::Untold(module) => {
-            found.rule = or_frame_pointer(cfi::rule(&module, address));
-            found.is_lasting = false;
-        }
-    }
-}
-
-/// The rule of code that nothing says anything about.
-fn unknown_code() -> Rule {
-    if frame_pointer::is_wanted() {
-        Rule::frame_pointer()
-    } else {
-        Rule::plain(Kind::None)
-    }
-}
-
-fn or_frame_pointer(rule: Rule) -> Rule {
-    match rule.kind() {
-        Kind::None => unknown_code(),
-        _ => rule,
-    }
-}
-
-/// The address to look up: a call's return address may be the next function's.
-pub fn address_of(pc: u64) -> u64 {
-    if pc & EXACT != 0 {
-        pc & (EXACT - 1)
-    } else {
-        pc.wrapping_sub(1)
-    }
-}
-
-/// What is known of an address.
+/// The module of an address.
 pub enum Found {
     /// A module and its mapping number.
     Module(Module, u16),
-    /// A module that the collector could not be told of now.
-    Untold(Module),
-    /// No module: code made at run time, or nonsense.
+    /// A module that has no number now: there are too many, or it could not be emitted.
+    Unnumbered(Module),
+    /// No module: JIT code, or no code at all.
     Nothing,
 }
 
-/// The module of `address`, told to the collector if it is new.
-pub unsafe fn module_of(thread: *mut Thread, address: u64) -> Found {
+/// What was found to have changed, for the caller to emit.
+pub enum Change<'a> {
+    /// A module is mapped and gets this number.
+    Mapped(&'a Module, u16),
+    /// The module with this number is mapped no more.
+    Unmapped(u16),
+}
+
+/// The module of `address`. `emit` is called under the process lock, and returns
+/// whether the change was emitted: a module that was not gets no number.
+pub fn find(address: u64, emit: impl Fn(Change<'_>) -> bool) -> Found {
     let Some(seen) = at_address(address) else {
         return Found::Nothing;
     };
@@ -219,12 +131,12 @@ pub unsafe fn module_of(thread: *mut Thread, address: u64) -> Found {
         }
         let _blocked = SignalsBlocked::new();
         let _locked = Lock::take();
-        if let Some(found) = recheck(table, &seen, thread) {
+        if let Some(found) = recheck(table, &seen, &emit) {
             return found;
         }
         let count = table.count.load(Relaxed) as usize;
-        if count == MODULES || !tell(thread, &seen, count as u16) {
-            return Found::Untold(seen);
+        if count == MODULES || !emit(Change::Mapped(&seen, count as u16)) {
+            return Found::Unnumbered(seen);
         }
         (*table.modules.get())[count] = seen;
         table.count.store(count as u32 + 1, Release);
@@ -252,7 +164,11 @@ unsafe fn known(table: &Table, seen: &Module) -> Option<Found> {
 }
 
 /// Under the lock: is what is mapped at a known place still the same?
-unsafe fn recheck(table: &Table, seen: &Module, thread: *mut Thread) -> Option<Found> {
+unsafe fn recheck(
+    table: &Table,
+    seen: &Module,
+    emit: &impl Fn(Change<'_>) -> bool,
+) -> Option<Found> {
     let count = table.count.load(Relaxed) as usize;
     // SAFETY: under the lock.
     let modules = unsafe { &mut (&mut *table.modules.get())[..count] };
@@ -265,17 +181,13 @@ unsafe fn recheck(table: &Table, seen: &Module, thread: *mut Thread) -> Option<F
             return Some(Found::Module(*module, index as u16));
         }
         module.gone = 1;
-        // SAFETY: the thread's own state.
-        unsafe {
-            if events::reserve(thread, 1) {
-                events::write(thread, wire::unmapped(index as u16));
-            }
-        }
+        emit(Change::Unmapped(index as u16));
     }
     None
 }
 
-fn loader_start() -> u64 {
+/// Where the dynamic loader lies.
+pub fn loader_start() -> u64 {
     static START: AtomicU64 = AtomicU64::new(0);
     let known = START.load(Relaxed);
     if known != 0 {
@@ -612,7 +524,8 @@ fn iterate(address: u64) -> Option<Module> {
 }
 
 impl Module {
-    fn path(&self) -> &[u8] {
+    /// Its path, as the loader knows it.
+    pub fn path(&self) -> &[u8] {
         let mut name: &[u8] = &[];
         if !self.name.is_null() {
             // SAFETY: the loader's own string, alive while the module is mapped.
@@ -628,7 +541,7 @@ impl Module {
 
     /// The GNU build id, from the note that the module's own program headers
     /// show; empty if there is none.
-    fn build_id(&self) -> &[u8] {
+    pub fn build_id(&self) -> &[u8] {
         build_id(self.start, self.end, self.bias).unwrap_or(&[])
     }
 }
@@ -638,7 +551,7 @@ impl Module {
 /// module. Nothing is read before it was asked whether it can be.
 fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
-    let mut memory = Memory::unknown();
+    let mut memory = Memory::unknown(page_is_readable);
     memory
         .holds(start, size_of::<libc::Elf64_Ehdr>() as u64)
         .then_some(())?;
@@ -697,19 +610,4 @@ fn identity(module: &Module) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         })
-}
-
-/// Writes the `Mapping` event.
-unsafe fn tell(thread: *mut Thread, module: &Module, number: u16) -> bool {
-    let mapping = wire::Mapping {
-        mapping: number,
-        start: module.start,
-        end: module.end,
-        bias: module.bias,
-        tick: arch::tick(),
-        build_id: module.build_id(),
-        path: module.path(),
-    };
-    // SAFETY: the thread's own state.
-    unsafe { events::write_long(thread, &mapping) }
 }

@@ -464,7 +464,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
             if counts::is_on() && !events::counts(thread) {
                 return ptr::null_mut();
             }
-            (*Thread::guarded(thread)).kept = 0;
+            (*Thread::guarded(thread)).unwinder.forget_stack();
             (*thread).tid.store(system::thread_id(), Relaxed);
             let ring = &rings()[(*thread).ring_index as usize % RINGS];
             ring.tid.store(system::thread_id(), Relaxed);
@@ -564,7 +564,7 @@ unsafe fn give_ring(thread: *mut Thread) -> bool {
         (*thread).doorbell_position = position;
         (*thread).was_single_threaded = false;
         let depth_limit = control().depth_limit.load(Relaxed);
-        (*thread).depth_limit = depth_limit.clamp(1, thread::DEPTH as u32);
+        (*thread).depth_limit = depth_limit.clamp(1, allotrope_unwind::DEPTH as u32);
         (*thread).measured_position = position;
         (*thread).events = 0;
         (*thread).next_id = 0;

@@ -1,11 +1,10 @@
-//! Which memory can be read: of what no live frame vouches for, the kernel is
-//! asked first.
-//!
-//! A stack that was made by hand may end where its mapping ends, and its last
-//! words may be anything; a module's tables may have been unmapped, protected or
-//! cut off with their file. A load there would end the program.
+//! Which memory can be read: whether a page can (the kernel is asked), and how far
+//! the stack reaches that the thread runs on.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use allotrope_unwind::Memory;
 
 use crate::arch;
 use crate::arch::syscall::{call, number};
@@ -17,11 +16,11 @@ const fn page_of(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
 
-/// Asks the kernel whether a page can be read. `rt_sigprocmask` copies the new
-/// mask before it looks at what to do with it, and gives `EFAULT` where it could
-/// not, `EINVAL` for an operation that there is not: nothing is changed. Every
-/// sandbox that lets the recorder work allows the call.
-fn page_is_readable(page: u64) -> bool {
+/// Asks the kernel whether a page can be read. `rt_sigprocmask` copies the new signal
+/// mask before it checks the operation: for one that does not exist it returns
+/// `EFAULT` if the mask could not be read and `EINVAL` if it could, and changes
+/// nothing. Every sandbox in which the recorder works allows the call.
+pub fn page_is_readable(page: u64) -> bool {
     const NO_OPERATION: usize = u32::MAX as usize;
     const MASK_BYTES: usize = 8;
     // SAFETY: the kernel only reads the mask, with a copy that can not fault.
@@ -34,73 +33,7 @@ fn page_is_readable(page: u64) -> bool {
     result == -(libc::EINVAL as isize)
 }
 
-/// Memory as one walk or one look-up reads it: a range that is known to be
-/// readable, and the pages that were found to be.
-pub struct Memory {
-    start: u64,
-    end: u64,
-    /// Pages lately asked for.
-    pages: [u64; 4],
-    next: usize,
-}
-
-impl Memory {
-    /// Nothing is known yet.
-    pub const fn unknown() -> Self {
-        Self::with(0, 0)
-    }
-
-    /// From `start` to `end` all can be read.
-    pub const fn with(start: u64, end: u64) -> Self {
-        Self {
-            start,
-            end,
-            // No page begins there.
-            pages: [1; 4],
-            next: 0,
-        }
-    }
-
-    /// The word at an address, if it can be read.
-    #[inline]
-    pub fn word(&mut self, address: u64) -> Option<u64> {
-        // SAFETY: it is in the known range, or the kernel has just read there.
-        self.holds(address, 8)
-            .then(|| unsafe { (address as *const u64).read_unaligned() })
-    }
-
-    /// Whether all of so many bytes can be read.
-    #[inline]
-    pub fn holds(&mut self, address: u64, bytes: u64) -> bool {
-        if address >= self.start && bytes <= self.end.saturating_sub(address) {
-            return true;
-        }
-        self.ask(address, bytes)
-    }
-
-    #[cold]
-    fn ask(&mut self, address: u64, bytes: u64) -> bool {
-        let Some(last) = address.checked_add(bytes.max(1) - 1) else {
-            return false;
-        };
-        let mut page = page_of(address);
-        loop {
-            if !self.pages.contains(&page) {
-                if !page_is_readable(page) {
-                    return false;
-                }
-                self.pages[self.next] = page;
-                self.next = (self.next + 1) % self.pages.len();
-            }
-            if page == page_of(last) {
-                return true;
-            }
-            page += PAGE;
-        }
-    }
-}
-
-/// The stacks that stay while a thread runs on them, as far as they are known.
+/// The stacks that stay mapped while a thread runs on them, once they were found.
 #[repr(C)]
 pub struct OwnStacks {
     /// The thread pointer of the thread that the next two belong to.
@@ -112,55 +45,26 @@ pub struct OwnStacks {
     first_start: u64,
 }
 
-/// No stack is known, and no state kept: the thread is another one.
+/// No stack is known, and no frame cached: the thread is another one.
 ///
 /// # Safety
 /// The thread's own state, with signals blocked.
 pub unsafe fn forget_stacks(guarded: *mut Guarded) {
     // SAFETY: passed on.
     unsafe {
-        (*guarded).kept = 0;
-        ((*guarded).stack_start, (*guarded).stack_end) = (0, 0);
+        (*guarded).unwinder.forget_known_stack();
         (*guarded).own_stacks.thread_pointer = 0;
     }
 }
 
-/// Makes the stack that `sp` points into the thread's known one: all from there to
-/// its end can be read as long as the thread runs on it. `false`: it is already.
+/// The stack that `sp`, the thread's own stack pointer, points into: the range that
+/// can be read from `sp` to its end as long as the thread runs on it.
 ///
 /// The stack that the thread was started with stays mapped as long as the thread
 /// lives. Of any other one only the page of `sp` is known.
-///
-/// # Safety
-/// The thread's own state; `sp` is its stack pointer.
-#[cold]
-#[inline(never)]
-pub unsafe fn adopt_stack(guarded: *mut Guarded, sp: u64) -> bool {
-    // SAFETY: passed on.
-    unsafe {
-        let (start, end) = own_stack(&mut (*guarded).own_stacks, sp)
-            .unwrap_or((page_of(sp), page_of(sp).wrapping_add(PAGE)));
-        let before = ((*guarded).stack_start, (*guarded).stack_end);
-        if (start, end) == before {
-            return false;
-        }
-        let start_at = &raw mut (*guarded).stack_start;
-        if end == before.1 && start < before.0 {
-            // What is kept lies on it still.
-            start_at.write_volatile(start);
-            return true;
-        }
-        // A handler may interrupt this and jump away: states are kept only on the
-        // known stack.
-        let end_at = &raw mut (*guarded).stack_end;
-        (&raw mut (*guarded).kept).write_volatile(0);
-        compiler_fence(SeqCst);
-        end_at.write_volatile(0);
-        start_at.write_volatile(start);
-        end_at.write_volatile(end);
-        compiler_fence(SeqCst);
-    }
-    true
+pub fn stack_of(own: &mut OwnStacks, sp: u64) -> Range<u64> {
+    let (start, end) = own_stack(own, sp).unwrap_or((page_of(sp), page_of(sp).wrapping_add(PAGE)));
+    start..end
 }
 
 /// The stack that `sp` is on, if it stays as long as the thread runs on it: from
@@ -179,17 +83,17 @@ fn own_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
 
 /// The stack on which `pthread_create` started the thread: from its lowest address
 /// to the thread's own data, which glibc puts at its upper end. Among those is what
-/// tells where the stack begins (`struct pthread` in glibc's `nptl/descr.h`: address,
-/// size, size of the guard, the same as the program asked for), somewhere: it is
-/// known by what it says.
+/// holds where the stack begins (`struct pthread` in glibc's `nptl/descr.h`: address,
+/// size, size of the guard, and that size as the program asked for it), at an offset
+/// that differs by version: the four words are recognised by their values.
 fn pthread_stack(thread_pointer: u64) -> Option<(u64, u64)> {
     /// Bytes of the structure in glibc 2.34; it has only grown.
     const STRUCTURE: u64 = 2304;
     /// More than what lies behind its beginning: it, and what aligns it.
     const BEHIND: u64 = 3 * PAGE;
     /// `PTHREAD_STACK_MIN`, and more than anybody gives a thread.
-    const SIZES: core::ops::Range<u64> = 16 << 10..1 << 40;
-    let mut memory = Memory::unknown();
+    const SIZES: Range<u64> = 16 << 10..1 << 40;
+    let mut memory = Memory::unknown(page_is_readable);
     (0..STRUCTURE / 8 - 3).find_map(|index| {
         let mut word = |ahead| memory.word(thread_pointer + 8 * (index + ahead));
         let (start, bytes) = (word(0)?, word(1)?);
@@ -226,7 +130,7 @@ fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
             return None;
         }
         let start = page_of(sp);
-        if !Memory::unknown().holds(start, known - start) {
+        if !Memory::unknown(page_is_readable).holds(start, known - start) {
             return None;
         }
         own.first_start = start;

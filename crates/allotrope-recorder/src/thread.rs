@@ -1,4 +1,4 @@
-//! What a thread needs to record: its ring, its caches, its kept stack.
+//! What a thread needs to record: its ring, its unwinder, its stack ids.
 //!
 //! One mapping a thread. Its head survives `fork` as everything does; the part
 //! that the fast path compares against and the caches lie in memory that the
@@ -14,17 +14,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use allotrope_shm::numbers::LossReason;
 use allotrope_shm::ring::{ArenaRing, Limits, Writer};
+use allotrope_unwind::Unwinder;
 
 use crate::arch::thread_slot;
-use crate::kept::{Fresh, State};
-use crate::places::Places;
 use crate::readable::{OwnStacks, forget_stacks};
 use crate::stack_ids::StackIds;
 use crate::system::{self, SignalsBlocked};
 use crate::{counts, early, modules, process};
 
-/// Frames that can be kept and walked.
-pub const DEPTH: usize = 4096;
 /// Bytes of the stack on which call frame information is read.
 pub const STACK_BYTES: usize = 256 << 10;
 
@@ -85,10 +82,6 @@ pub struct Thread {
     pub loss_reason: LossReason,
 }
 
-/// Begins with a cache line, so that no element lies in two.
-#[repr(C, align(64))]
-pub struct Lines<T>(pub T);
-
 /// The part that a fork wipes.
 #[repr(C)]
 pub struct Guarded {
@@ -97,35 +90,10 @@ pub struct Guarded {
     /// after a fork. The thread that claims the image's second ring also sets
     /// `check_at` to 0.
     pub limits: Limits,
-    /// How many states are kept.
-    pub kept: usize,
-    /// The end of the kept states up to the innermost one of which more than the
-    /// return address is checked.
-    pub special: usize,
-    /// Generation of the rules that are known.
-    pub generation: u32,
-    /// How the kept stack ends, see `capture::end`.
-    pub end: u32,
-    /// The kept stack is known to end from a return address of 0 in memory.
-    pub ends_in_zero: bool,
-    /// The known stack: as long as the thread's stack pointer is in it, all from
-    /// there to its end can be read. All kept states lie on it. Empty if both are 0.
-    pub stack_start: u64,
-    /// See there.
-    pub stack_end: u64,
-    /// Kept states, outermost first.
-    pub states: Lines<[State; DEPTH]>,
-    /// By kept state, the hash of all addresses from the outermost to it.
-    pub paths: Lines<[u64; DEPTH]>,
-    /// The same, by such a state, for those outside of it.
-    pub outer_special: [u16; DEPTH],
-    /// States of the walk under way, innermost first, behind one that stays
-    /// empty; and room for the frame that follows.
-    pub fresh: Lines<[Fresh; 1 + DEPTH + 1]>,
-    /// Stack ids by parent and address.
-    pub ids: Lines<StackIds>,
-    /// What is known of code addresses.
-    pub places: Places,
+    /// The cached stack and the unwind rules.
+    pub unwinder: Unwinder,
+    /// Stack ids by callers and code.
+    pub ids: StackIds,
     /// The stacks that stay while the thread runs on them.
     pub own_stacks: OwnStacks,
 }

@@ -12,13 +12,12 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use crate::arch::rule::EXACT;
+use allotrope_unwind::{DEPTH, Unwinder};
+
 use crate::arch::{entry, thread_slot};
-use crate::capture::end;
 use crate::image::Digits;
-use crate::kept::State;
 use crate::system;
-use crate::thread::{DEPTH, STACK_BYTES, Thread};
+use crate::thread::{STACK_BYTES, Thread};
 
 static COMPARED: AtomicU64 = AtomicU64::new(0);
 static DIFFERENT: AtomicU64 = AtomicU64::new(0);
@@ -35,54 +34,27 @@ const FRAMES: usize = DEPTH + 64;
 /// Differences that are described.
 const DESCRIBED: u64 = 5;
 
-/// The stack just captured took the replay path.
-pub fn note_replay() {
-    REPLAYED.fetch_add(1, Relaxed);
-}
-
-/// The stack just captured was walked and has so many frames, whether they are
-/// kept or not.
-pub fn note_frames(thread: *mut Thread, frames: usize) {
-    // SAFETY: the thread's own second stack.
-    unsafe { walked_frames(thread).write_volatile(frames as u64) };
-}
-
-/// A stack to compare, on the second stack.
-struct Question {
-    thread: *mut Thread,
-    /// The return address of the call that is recorded.
-    first: u64,
-    kept: usize,
-}
-
-/// Compares the stack that was captured last.
+/// Compares the stack that was captured last, whose innermost return address is
+/// `first`.
 #[inline(never)]
 pub unsafe fn compare(thread: *mut Thread, first: u64) {
     begin_process();
     // SAFETY: the thread's own state; its second stack is free, for the capture
     // is over.
     unsafe {
-        let walked = walked_frames(thread).read_volatile() as usize;
-        walked_frames(thread).write_volatile(0);
-        let kept = match (*Thread::guarded(thread)).kept {
-            0 => walked,
-            kept => kept,
-        };
-        if kept == 0 || interrupts_comparison(thread) {
+        let unwinder = &(*Thread::guarded(thread)).unwinder;
+        if unwinder.take_replayed() {
+            REPLAYED.fetch_add(1, Relaxed);
+        }
+        let frames = unwinder.take_frame_count();
+        if frames == 0 || interrupts_comparison(thread) {
             UNCHECKED.fetch_add(1, Relaxed);
             return;
         }
-        let mut question = Question {
-            thread,
-            first,
-            kept,
-        };
         is_comparing(thread).write_volatile(1);
-        entry::call_on_stack(
-            (&raw mut question).cast(),
-            answer,
-            Thread::stack_top(thread),
-        );
+        entry::on_stack(Thread::stack_top(thread), || {
+            compare_with_libunwind(unwinder, first, frames);
+        });
         is_comparing(thread).write_volatile(0);
     }
 }
@@ -104,11 +76,6 @@ fn is_comparing(thread: *mut Thread) -> *mut u64 {
         .cast::<u64>()
 }
 
-/// A word beside it, see `note_frames`.
-fn walked_frames(thread: *mut Thread) -> *mut u64 {
-    is_comparing(thread).wrapping_add(1)
-}
-
 /// Whether this hook runs in a handler that interrupted a comparison.
 unsafe fn interrupts_comparison(thread: *mut Thread) -> bool {
     let mut outer = thread_slot::get();
@@ -124,40 +91,37 @@ unsafe fn interrupts_comparison(thread: *mut Thread) -> bool {
     false
 }
 
-unsafe extern "C" fn answer(question: *mut c_void) {
-    // SAFETY: `compare` gives its own question; libunwind walks live frames.
-    unsafe {
-        let question = &*question.cast::<Question>();
-        let Some(backtrace) = backtrace() else {
-            UNCHECKED.fetch_add(1, Relaxed);
-            return;
-        };
-        let mut theirs = [core::ptr::null_mut::<c_void>(); FRAMES];
-        let count = backtrace(theirs.as_mut_ptr(), FRAMES as c_int).max(0) as usize;
-        let is_whole = count < FRAMES;
-        let theirs = &theirs[..count];
-        let begin = theirs
-            .iter()
-            .position(|pc| *pc as u64 == question.first)
-            .unwrap_or(count);
-        let theirs = &theirs[begin..];
-        // libunwind may add a frame of address 0 or 1 at the end.
-        let theirs_count = theirs.iter().take_while(|pc| **pc as usize > 4096).count();
-        let kept = question.kept;
-        if !is_whole && theirs_count < kept {
-            UNCHECKED.fetch_add(1, Relaxed);
-            return;
-        }
-        COMPARED.fetch_add(1, Relaxed);
-        let states = (&raw const (*Thread::guarded(question.thread)).states).cast::<State>();
-        let ours = |index: usize| (*states.add(kept - 1 - index)).pc & (EXACT - 1);
-        // Of a stack that was cut only what is left can agree.
-        let is_cut = (*Thread::guarded(question.thread)).end == end::TRUNCATED;
-        let same = (theirs_count == kept || is_cut && theirs_count > kept)
-            && (0..kept).all(|index| ours(index) == theirs[index] as u64);
-        if !same && DIFFERENT.fetch_add(1, Relaxed) < DESCRIBED {
-            describe(kept, &ours, &theirs[..theirs_count]);
-        }
+fn compare_with_libunwind(unwinder: &Unwinder, first: u64, frames: usize) {
+    let Some(backtrace) = backtrace() else {
+        UNCHECKED.fetch_add(1, Relaxed);
+        return;
+    };
+    let mut theirs = [core::ptr::null_mut::<c_void>(); FRAMES];
+    // SAFETY: libunwind walks live frames and writes as many addresses as fit.
+    let count = unsafe { backtrace(theirs.as_mut_ptr(), FRAMES as c_int) }.max(0) as usize;
+    let is_whole = count < FRAMES;
+    let theirs = &theirs[..count];
+    let begin = theirs
+        .iter()
+        .position(|address| *address as u64 == first)
+        .unwrap_or(count);
+    let theirs = &theirs[begin..];
+    // libunwind may add a frame of address 0 or 1 at the end.
+    let theirs_count = theirs
+        .iter()
+        .take_while(|address| **address as usize > 4096)
+        .count();
+    if !is_whole && theirs_count < frames {
+        UNCHECKED.fetch_add(1, Relaxed);
+        return;
+    }
+    COMPARED.fetch_add(1, Relaxed);
+    let ours = |index: usize| unwinder.frame(frames - 1 - index).address();
+    // Of a stack that was cut only what is left can agree.
+    let same = (theirs_count == frames || unwinder.is_truncated() && theirs_count > frames)
+        && (0..frames).all(|index| ours(index) == theirs[index] as u64);
+    if !same && DIFFERENT.fetch_add(1, Relaxed) < DESCRIBED {
+        describe(frames, &ours, &theirs[..theirs_count]);
     }
 }
 
@@ -179,16 +143,16 @@ fn backtrace() -> Option<Backtrace> {
     (address != ABSENT).then(|| unsafe { core::mem::transmute::<usize, Backtrace>(address) })
 }
 
-fn describe(kept: usize, ours: &dyn Fn(usize) -> u64, theirs: &[*mut c_void]) {
+fn describe(frames: usize, ours: &dyn Fn(usize) -> u64, theirs: &[*mut c_void]) {
     let mut text = [0u8; 64 << 10];
     let mut writer = Digits {
         bytes: &mut text,
         used: 0,
     };
     writer.text(b"different: ours | libunwind's\n");
-    for index in 0..kept.max(theirs.len()) {
+    for index in 0..frames.max(theirs.len()) {
         writer.text(b"  ");
-        writer.hexadecimal(if index < kept { ours(index) } else { 0 });
+        writer.hexadecimal(if index < frames { ours(index) } else { 0 });
         writer.text(b" | ");
         writer.hexadecimal(theirs.get(index).map_or(0, |pc| *pc as u64));
         writer.text(b"\n");

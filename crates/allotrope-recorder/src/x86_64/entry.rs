@@ -348,3 +348,30 @@ pub unsafe extern "C" fn call_on_stack(
         ".cfi_endproc",
     )
 }
+
+/// Calls `function` on the stack that ends at `top`.
+///
+/// # Safety
+/// As [`call_on_stack`].
+#[inline(always)]
+pub unsafe fn on_stack<R, F: FnOnce() -> R>(top: *mut u8, function: F) -> R {
+    struct Call<F, R> {
+        function: Option<F>,
+        result: Option<R>,
+    }
+    unsafe extern "C" fn run<R, F: FnOnce() -> R>(call: *mut c_void) {
+        // SAFETY: it is the one below, which waits.
+        let call = unsafe { &mut *call.cast::<Call<F, R>>() };
+        call.result = call.function.take().map(|function| function());
+    }
+    let mut call = Call {
+        function: Some(function),
+        result: None,
+    };
+    // SAFETY: passed on.
+    unsafe { call_on_stack((&raw mut call).cast(), run::<R, F>, top) };
+    match call.result {
+        Some(result) => result,
+        None => crate::system::abort(),
+    }
+}

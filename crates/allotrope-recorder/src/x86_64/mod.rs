@@ -1,13 +1,8 @@
 //! What the recorder needs of x86-64: system calls, the thread slot, the
-//! hooks' entry stubs, unwind rules and how to apply them. Another
-//! architecture is a folder with the same files.
+//! hooks' entry stubs. Another architecture is a folder with the same files.
 
-pub mod cfi;
 pub mod counting;
 pub mod entry;
-pub mod frame_pointer;
-pub mod general;
-pub mod rule;
 pub mod switches;
 pub mod syscall;
 pub mod thread_slot;

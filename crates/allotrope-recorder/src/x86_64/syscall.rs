@@ -43,7 +43,6 @@ pub mod number {
     pub const OPENAT: usize = 257;
     pub const NEWFSTATAT: usize = 262;
     pub const PRLIMIT64: usize = 302;
-    pub const PROCESS_VM_READV: usize = 310;
     pub const GETRANDOM: usize = 318;
 }
 

@@ -1,6 +1,7 @@
 //! From call frame information to a [`Rule`]: what the rule cache is filled
 //! with. Reads the loaded module's own `.eh_frame` by way of its
-//! `.eh_frame_hdr`; allocates nothing (~10 KiB of stack).
+//! `.eh_frame_hdr`; allocates nothing (~10 KiB of stack). Whatever the sections
+//! hold, nothing outside of the module is read, and nothing that can not be.
 //!
 //! Sources: DWARF 5 §6.4, the LSB's description of `.eh_frame`, the System V
 //! ABI's AMD64 supplement for register numbers.
@@ -12,8 +13,8 @@ use gimli::{
 };
 
 use super::rule::{Kind, Rule};
+use crate::memory::Memory;
 use crate::modules::Module;
-use crate::readable::Memory;
 
 /// What gimli reads from.
 pub type Bytes = EndianSlice<'static, LittleEndian>;
@@ -53,40 +54,39 @@ pub struct Found<'c> {
     pub signal: bool,
 }
 
-/// Finds the row for `address` (which is exact: a return address minus one). What
-/// is read of the module was asked for before.
+/// Finds the row for `address`, which lies inside the instruction (see
+/// `FrameAddress::for_lookup`). What is read of the module was asked for before.
 pub fn find<'c>(
     module: &Module,
     address: u64,
     context: &'c mut Context,
     memory: &mut Memory,
 ) -> Option<Found<'c>> {
-    let table = Table::of(module, memory)?;
-    let fde_address = table.entry(address, memory)?;
-    let section_address = table.section;
-    if !(section_address..module.end).contains(&fde_address) {
+    let table = SearchTable::of(module, memory)?;
+    let fde_at = table.fde_of(address, memory)?;
+    if !(table.eh_frame..module.end).contains(&fde_at) {
         return None;
     }
-    // A row is made from an entry and the one that it refers to, by the distance of
-    // the word that says so.
-    let head = entry_at(fde_address, module, memory)?;
-    if !memory.holds(head.id_at, 4) {
+    // A row is made from an FDE and its CIE, which the FDE names by the distance
+    // back from the word that holds it. gimli reads within these two entries only.
+    let fde = Entry::at(fde_at, module, memory)?;
+    let distance = memory.half_word(fde.id_at)?;
+    let cie_at = fde.id_at.checked_sub(u64::from(distance))?;
+    if cie_at < table.eh_frame {
         return None;
     }
-    // SAFETY: it was asked for.
-    let distance = unsafe { (head.id_at as *const u32).read_unaligned() };
-    let common = head.id_at.checked_sub(u64::from(distance))?;
-    if common < section_address {
-        return None;
-    }
-    entry_at(common, module, memory)?;
-    // SAFETY: of what lies within the module gimli reads within the two entries
-    // only, which can be read.
-    let section = EhFrame::new(unsafe { bytes(section_address, module.end) }, LittleEndian);
+    Entry::at(cie_at, module, memory)?;
+    // SAFETY: `eh_frame` lies in the module, and of the slice only the two entries
+    // are read, which can be.
+    let bytes = unsafe {
+        let length = (module.end - table.eh_frame) as usize;
+        core::slice::from_raw_parts(table.eh_frame as *const u8, length)
+    };
+    let section = EhFrame::new(bytes, LittleEndian);
     let bases = BaseAddresses::default()
         .set_eh_frame_hdr(module.eh_frame_hdr)
-        .set_eh_frame(section_address);
-    let offset = EhFrameOffset((fde_address - section_address) as usize);
+        .set_eh_frame(table.eh_frame);
+    let offset = EhFrameOffset((fde_at - table.eh_frame) as usize);
     let fde = section
         .fde_from_offset(&bases, offset, EhFrame::cie_from_offset)
         .ok()?;
@@ -101,45 +101,41 @@ pub fn find<'c>(
     })
 }
 
-/// Where an entry of `.eh_frame` has the word that tells which it is.
+/// An entry of `.eh_frame`: an FDE (of a function) or a CIE (what FDEs share).
 struct Entry {
+    /// Address of the word that tells the two apart and leads from FDE to CIE.
     id_at: u64,
 }
 
-/// The entry at an address, if all of it lies in the module and can be read (LSB
-/// Core, "The .eh_frame section"; DWARF 5 §7.4 for the length).
-fn entry_at(address: u64, module: &Module, memory: &mut Memory) -> Option<Entry> {
-    const EXTENDED: u32 = u32::MAX;
-    memory.holds(address, 12).then_some(())?;
-    // SAFETY: it was asked for.
-    let (short, long) = unsafe {
-        (
-            (address as *const u32).read_unaligned(),
-            ((address + 4) as *const u64).read_unaligned(),
-        )
-    };
-    let (length, id_at) = if short == EXTENDED {
-        (long, address + 12)
-    } else {
-        (u64::from(short), address + 4)
-    };
-    let end = id_at.checked_add(length)?;
-    (end <= module.end && memory.holds(address, end - address)).then_some(Entry { id_at })
+impl Entry {
+    /// The entry at an address, if all of it lies in the module and can be read (LSB
+    /// Core, "The .eh_frame section"; DWARF 5 §7.4 for the length).
+    fn at(address: u64, module: &Module, memory: &mut Memory) -> Option<Self> {
+        const EXTENDED: u32 = u32::MAX;
+        let length = memory.half_word(address)?;
+        let (length, id_at) = if length == EXTENDED {
+            (memory.word(address + 4)?, address + 12)
+        } else {
+            (u64::from(length), address + 4)
+        };
+        let end = id_at.checked_add(length)?;
+        (end <= module.end && memory.holds(address, end - address)).then_some(Self { id_at })
+    }
 }
 
-/// The table of `.eh_frame_hdr`: sorted pairs of a function's first address and the
-/// address of its entry, both relative to the section, in 32 bits. No linker makes
-/// another one (LSB Core, "The .eh_frame_hdr section").
-struct Table {
-    /// Address of the section `.eh_frame_hdr`.
+/// The binary search table of `.eh_frame_hdr`: sorted pairs of a function's first
+/// address and the address of its FDE, both relative to the section, in 32 bits.
+/// No linker makes another one (LSB Core, "The .eh_frame_hdr section").
+struct SearchTable {
+    /// Address of `.eh_frame_hdr`.
     header: u64,
     /// How many pairs there are.
     count: u64,
     /// Address of `.eh_frame`.
-    section: u64,
+    eh_frame: u64,
 }
 
-impl Table {
+impl SearchTable {
     const HEAD_BYTES: u64 = 12;
     const PAIR_BYTES: u64 = 8;
 
@@ -148,23 +144,17 @@ impl Table {
         /// `DW_EH_PE_datarel | DW_EH_PE_sdata4`.
         const FORM: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
         let header = module.eh_frame_hdr;
-        if header == 0 || header >= module.end || !memory.holds(header, Self::HEAD_BYTES) {
+        if !(module.start..module.end).contains(&header) {
             return None;
         }
-        // SAFETY: it was asked for.
-        let (form, section, count) = unsafe {
-            (
-                (header as *const [u8; 4]).read(),
-                ((header + 4) as *const i32).read_unaligned(),
-                ((header + 8) as *const u32).read_unaligned(),
-            )
-        };
+        let form: [u8; 4] = memory.read(header)?;
+        let distance = memory.half_word(header + 4)?.cast_signed();
         let table = Self {
             header,
-            count: u64::from(count),
-            section: (header + 4).wrapping_add_signed(i64::from(section)),
+            count: u64::from(memory.half_word(header + 8)?),
+            eh_frame: (header + 4).wrapping_add_signed(i64::from(distance)),
         };
-        let is_within = (module.start..module.end).contains(&table.section)
+        let is_within = (module.start..module.end).contains(&table.eh_frame)
             && table.count <= (module.end - header) / Self::PAIR_BYTES;
         (form == FORM && is_within).then_some(table)
     }
@@ -172,43 +162,39 @@ impl Table {
     /// A pair, as addresses.
     fn pair(&self, index: u64, memory: &mut Memory) -> Option<(u64, u64)> {
         let at = self.header + Self::HEAD_BYTES + index * Self::PAIR_BYTES;
-        memory.holds(at, Self::PAIR_BYTES).then_some(())?;
-        // SAFETY: it was asked for.
-        let [first, entry] = unsafe { (at as *const [i32; 2]).read_unaligned() };
-        let absolute = |offset| self.header.wrapping_add_signed(i64::from(offset));
-        Some((absolute(first), absolute(entry)))
+        let absolute = |offset: u32| {
+            let offset = i64::from(offset.cast_signed());
+            self.header.wrapping_add_signed(offset)
+        };
+        let (first, fde) = (memory.half_word(at)?, memory.half_word(at + 4)?);
+        Some((absolute(first), absolute(fde)))
     }
 
-    /// The address of the entry that `address` is in, if it is in any.
-    fn entry(&self, address: u64, memory: &mut Memory) -> Option<u64> {
+    /// The address of the FDE that `address` may be in, if there is one.
+    fn fde_of(&self, address: u64, memory: &mut Memory) -> Option<u64> {
         let (mut from, mut to) = (0, self.count);
-        let mut entry = None;
+        let mut fde = None;
         while from < to {
             let middle = from + (to - from) / 2;
             let (first, found) = self.pair(middle, memory)?;
             if first <= address {
-                entry = Some(found);
+                fde = Some(found);
                 from = middle + 1;
             } else {
                 to = middle;
             }
         }
-        entry
+        fde
     }
 }
 
-unsafe fn bytes(start: u64, end: u64) -> &'static [u8] {
-    // SAFETY: passed on by the callers.
-    unsafe { core::slice::from_raw_parts(start as *const u8, (end - start) as usize) }
-}
-
-/// The rule of `address` (exact).
-pub fn rule(module: &Module, address: u64) -> Rule {
+/// The rule of the code at `address` (see `FrameAddress::for_lookup`).
+pub fn rule(module: &Module, address: u64, memory: &mut Memory) -> Rule {
     let mut context = Context::new_in();
-    match find(module, address, &mut context, &mut Memory::unknown()) {
-        None => Rule::plain(Kind::None),
-        Some(found) if found.signal => Rule::plain(Kind::Signal),
-        Some(found) => compact(&found, address).unwrap_or(Rule::plain(Kind::Slow)),
+    match find(module, address, &mut context, memory) {
+        None => Rule::of_kind(Kind::Unknown),
+        Some(found) if found.signal => Rule::of_kind(Kind::Signal),
+        Some(found) => compact(&found, address).unwrap_or(Rule::of_kind(Kind::General)),
     }
 }
 
@@ -216,32 +202,32 @@ pub fn rule(module: &Module, address: u64) -> Rule {
 fn compact(found: &Found<'_>, address: u64) -> Option<Rule> {
     let row = found.row;
     match row.register(register::RA) {
-        Some(RegisterRule::Undefined) => return Some(Rule::plain(Kind::End)),
+        Some(RegisterRule::Undefined) => return Some(Rule::outermost()),
         Some(RegisterRule::Offset(-8)) => {}
         _ => return None,
     }
-    let bp = row
+    let rbp = row
         .register(register::RBP)
         .unwrap_or(RegisterRule::SameValue);
     if let CfaRule::Expression(expression) = row.cfa() {
         let expression = expression.get(&found.section).ok()?;
-        return expression_rule(expression.0.slice(), &bp, found, address);
+        return expression_rule(expression.0.slice(), &rbp, found, address);
     }
-    let bp_slot = bp_slot(&bp)?;
+    let rbp_slot = rbp_slot(&rbp)?;
     match row.cfa() {
         CfaRule::RegisterAndOffset {
             register: register::RSP,
             offset,
-        } => Rule::new(Kind::Rsp, *offset, bp_slot),
+        } => Rule::new(Kind::Rsp, *offset, rbp_slot),
         CfaRule::RegisterAndOffset {
             register: register::RBP,
             offset,
-        } => Rule::new(Kind::Rbp, *offset, bp_slot),
+        } => Rule::new(Kind::Rbp, *offset, rbp_slot),
         _ => None,
     }
 }
 
-fn bp_slot(rule: &RegisterRule<usize>) -> Option<u64> {
+fn rbp_slot(rule: &RegisterRule<usize>) -> Option<u64> {
     match rule {
         RegisterRule::SameValue | RegisterRule::Undefined => Some(0),
         RegisterRule::Offset(offset) if *offset < -8 && offset % 8 == 0 => {
@@ -262,19 +248,19 @@ const PLT_TAIL: [u8; 4] = [0x2a, 0x33, 0x24, 0x22];
 
 fn expression_rule(
     expression: &[u8],
-    bp: &RegisterRule<usize>,
+    rbp: &RegisterRule<usize>,
     found: &Found<'_>,
     address: u64,
 ) -> Option<Rule> {
     match expression {
         // gcc's realigned frame: the CFA was saved below rbp, rbp at *rbp.
         [BREG6, offset @ .., DEREF] => {
-            let RegisterRule::Expression(saved) = bp else {
+            let RegisterRule::Expression(saved) = rbp else {
                 return None;
             };
             let saved = saved.get(&found.section).ok()?;
             (saved.0.slice() == [BREG6, 0]).then_some(())?;
-            Rule::new(Kind::Deref, signed_leb128(offset)?, 0)
+            Rule::new(Kind::Realigned, signed_leb128(offset)?, 0)
         }
         [head @ .., literal, _, _, _, _]
             if head == PLT_HEAD
@@ -282,7 +268,7 @@ fn expression_rule(
                 && (0x30..0x50).contains(literal) =>
         {
             let pushed = address & 15 >= u64::from(literal - 0x30);
-            Rule::new(Kind::Rsp, if pushed { 16 } else { 8 }, bp_slot(bp)?)
+            Rule::new(Kind::Rsp, if pushed { 16 } else { 8 }, rbp_slot(rbp)?)
         }
         _ => None,
     }

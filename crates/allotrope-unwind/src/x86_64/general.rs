@@ -14,19 +14,20 @@ use gimli::{
 };
 
 use super::cfi::{self, Bytes, Context, Found, register};
+use super::frame::{Frame, FrameAddress};
 use super::frame_pointer;
-use super::rule::{self, EXACT, Frame};
-use crate::capture::end;
-use crate::modules;
-use crate::readable::Memory;
-use crate::thread::Thread;
+use super::rule;
+use crate::StackEnd;
+use crate::memory::Memory;
+use crate::modules::Modules;
 
 /// How a walk ended.
+#[derive(Debug, Clone, Copy)]
 pub struct Walked {
     /// Frames that were given out.
     pub frames: usize,
-    /// How the stack ends, see `capture::end`.
-    pub end: u32,
+    /// How the stack ends.
+    pub end: StackEnd,
 }
 
 /// DWARF registers 0 to 15 and, at 16, the code address (System V ABI, AMD64
@@ -35,13 +36,31 @@ pub struct Walked {
 #[repr(C)]
 struct Registers {
     values: [u64; 17],
-    /// The code address is exact.
-    exact: bool,
+    /// A signal interrupted the frame: the code address is an instruction pointer.
+    interrupted: bool,
 }
 
 const RBP: usize = 6;
 const RSP: usize = 7;
 const PC: usize = 16;
+
+impl Registers {
+    fn code(&self) -> FrameAddress {
+        if self.interrupted {
+            FrameAddress::instruction_pointer(self.values[PC])
+        } else {
+            FrameAddress::return_address(self.values[PC])
+        }
+    }
+
+    fn frame(&self) -> Frame {
+        Frame {
+            stack_pointer: self.values[RSP],
+            code: self.code(),
+            frame_pointer: self.values[RBP],
+        }
+    }
+}
 
 /// Stores the caller's registers.
 #[unsafe(naked)]
@@ -63,57 +82,56 @@ unsafe extern "C" fn store_registers(into: *mut Registers) {
     )
 }
 
-/// Walks the stack from `start`, a hook's caller, and gives out each frame's
-/// code address, innermost first, `limit` at most.
+/// Walks the stack from `start`, the caller of a function that has not returned,
+/// and gives out each frame's code address, innermost first, `limit` at most.
 #[inline(never)]
-pub unsafe fn walk(
-    thread: *mut Thread,
+pub fn walk(
+    modules: impl Modules,
     start: Frame,
     limit: usize,
-    out: &mut dyn FnMut(usize, u64),
+    memory: &mut Memory,
+    mut out: impl FnMut(usize, FrameAddress),
 ) -> Walked {
+    /// More frames than lie between this function and `start`.
+    const OWN_FRAMES: usize = 64;
     let mut registers = Registers {
         values: [0; 17],
-        exact: false,
+        interrupted: false,
     };
-    let mut walked = Walked {
-        frames: 0,
-        end: end::NO_UNWIND_INFORMATION,
-    };
+    // SAFETY: there is room for all that it stores.
+    unsafe { store_registers(&raw mut registers) };
+    let mut frames = 0;
     let mut outside = false;
-    let mut memory = Memory::unknown();
-    // SAFETY: every frame below is live; slots are read as its unwind
-    // information says.
-    unsafe {
-        store_registers(&raw mut registers);
-        // The recorder's own frames are few.
-        for _ in 0..limit + 64 {
-            let pc = registers.values[PC] & (EXACT - 1) | if registers.exact { EXACT } else { 0 };
-            outside |= registers.values[RSP] == start.sp && pc == start.pc;
-            if outside {
-                if walked.frames == limit {
-                    walked.end = end::TRUNCATED;
-                    return walked;
-                }
-                out(walked.frames, pc);
-                walked.frames += 1;
+    let mut end = StackEnd::NoUnwindInformation;
+    for _ in 0..limit + OWN_FRAMES {
+        let code = registers.code();
+        outside |= registers.values[RSP] == start.stack_pointer && code == start.code;
+        if outside {
+            if frames == limit {
+                end = StackEnd::Truncated;
+                break;
             }
-            match step(thread, &registers, pc, outside, &mut memory) {
-                Next::Caller(caller) => registers = caller,
-                Next::Complete => {
-                    walked.end = end::COMPLETE;
-                    return walked;
-                }
-                Next::Unknown => break,
-            }
+            out(frames, code);
+            frames += 1;
         }
-        if !outside {
-            // Our own unwind information failed: at least the caller is known.
-            out(0, start.pc);
-            walked.frames = 1;
+        match step(modules, &registers, outside, memory) {
+            Next::Caller(caller) => registers = caller,
+            Next::Complete => {
+                end = StackEnd::Complete;
+                break;
+            }
+            Next::Unknown => break,
         }
     }
-    walked
+    if !outside {
+        // Our own unwind information failed: at least the caller is known.
+        out(0, start.code);
+        return Walked {
+            frames: 1,
+            end: StackEnd::NoUnwindInformation,
+        };
+    }
+    Walked { frames, end }
 }
 
 enum Next {
@@ -124,57 +142,66 @@ enum Next {
 
 /// `outside`: the frame is the program's, on one stack with its caller. The
 /// recorder's lie on its own.
-unsafe fn step(
-    thread: *mut Thread,
-    registers: &Registers,
-    pc: u64,
-    outside: bool,
-    memory: &mut Memory,
-) -> Next {
-    let address = modules::address_of(pc);
-    // SAFETY: the thread's own state.
-    let module = match unsafe { modules::module_of(thread, address) } {
-        modules::Found::Module(module, _) | modules::Found::Untold(module) => module,
-        modules::Found::Nothing => return step_by_frame_pointer(registers, outside),
+fn step(modules: impl Modules, registers: &Registers, outside: bool, memory: &mut Memory) -> Next {
+    let follows_frame_pointers = outside && modules.follows_frame_pointers();
+    let address = registers.code().for_lookup();
+    let Some(found) = modules.module_at(address) else {
+        return step_by_frame_pointer(registers, follows_frame_pointers, memory);
     };
     let mut context = Context::new_in();
-    let Some(found) = cfi::find(&module, address, &mut context, memory) else {
-        return step_by_frame_pointer(registers, outside);
+    let Some(found) = cfi::find(&found.module, address, &mut context, memory) else {
+        return step_by_frame_pointer(registers, follows_frame_pointers, memory);
     };
     if found.row.register(register::RA) == Some(RegisterRule::Undefined) {
         return Next::Complete;
     }
     match caller(registers, &found, memory) {
         Some(caller) if caller.values[PC] == 0 => Next::Complete,
-        Some(caller) if !outside || caller.exact || caller.values[RSP] > registers.values[RSP] => {
+        Some(caller)
+            if !outside || caller.interrupted || caller.values[RSP] > registers.values[RSP] =>
+        {
             Next::Caller(caller)
         }
         _ => Next::Unknown,
     }
 }
 
-/// Other registers than rsp and rbp stay as they are, for nothing says better.
-fn step_by_frame_pointer(registers: &Registers, outside: bool) -> Next {
-    if !outside || !frame_pointer::is_wanted() {
+/// Other registers than rsp and rbp stay as they are: nothing is known of them.
+fn step_by_frame_pointer(registers: &Registers, is_wanted: bool, memory: &mut Memory) -> Next {
+    if !is_wanted {
         return Next::Unknown;
     }
-    let frame = Frame {
-        sp: registers.values[RSP],
-        pc: registers.values[PC],
-        bp: registers.values[RBP],
-    };
-    match frame_pointer::step(frame) {
+    match frame_pointer::step(registers.frame(), memory) {
         rule::Step::Caller(caller) => {
             let mut registers = *registers;
-            registers.values[RSP] = caller.sp;
-            registers.values[PC] = caller.pc;
-            registers.values[RBP] = caller.bp;
-            registers.exact = false;
+            registers.values[RSP] = caller.stack_pointer;
+            registers.values[PC] = caller.code.address();
+            registers.values[RBP] = caller.frame_pointer;
+            registers.interrupted = false;
             Next::Caller(registers)
         }
-        rule::Step::Complete { .. } => Next::Complete,
+        rule::Step::ZeroReturnAddress => Next::Complete,
         _ => Next::Unknown,
     }
+}
+
+/// A single step from `frame` by unwind information alone, all other registers 0.
+#[cfg(test)]
+pub fn step_by_information(
+    module: &crate::Module,
+    frame: Frame,
+    memory: &mut Memory,
+) -> Option<Frame> {
+    let mut registers = Registers {
+        values: [0; 17],
+        interrupted: frame.code.is_instruction_pointer(),
+    };
+    registers.values[RSP] = frame.stack_pointer;
+    registers.values[RBP] = frame.frame_pointer;
+    registers.values[PC] = frame.code.address();
+    let mut context = Context::new_in();
+    let found = cfi::find(module, frame.code.for_lookup(), &mut context, memory)?;
+    Some(caller(&registers, &found, memory)?.frame())
 }
 
 fn caller(registers: &Registers, found: &Found<'_>, memory: &mut Memory) -> Option<Registers> {
@@ -191,12 +218,12 @@ fn caller(registers: &Registers, found: &Found<'_>, memory: &mut Memory) -> Opti
     };
     let mut caller = *registers;
     caller.values[RSP] = cfa;
-    caller.exact = found.signal;
+    caller.interrupted = found.signal;
     for (register, rule) in found.row.registers() {
-        let Some(place) = caller.values.get_mut(usize::from(register.0)) else {
+        let Some(value_of) = caller.values.get_mut(usize::from(register.0)) else {
             continue;
         };
-        *place = match rule {
+        *value_of = match rule {
             RegisterRule::Undefined | RegisterRule::SameValue => continue,
             RegisterRule::Offset(offset) => load(cfa.wrapping_add(*offset as u64), memory)?,
             RegisterRule::ValOffset(offset) => cfa.wrapping_add(*offset as u64),

@@ -1,0 +1,461 @@
+//! The last stack of a thread: its frames, cached with the stack slots by which
+//! they were found (stack memoization), so that the next walk can end at the
+//! first cached frame that still holds.
+//!
+//! ```text
+//!                 outermost                                  innermost
+//! frames          [ main ][ run  ][ eval ][ call ]  …  len
+//! hashes          [  h0  ][  h1  ][  h2  ][  h3  ]      hash of the code ids up to here
+//! next_nontrivial [      ][  0   ][      ][  2   ]      a list, inwards to outwards:
+//! nontrivial = 4 ─────────────▲──────────────┘          the frames of which more than
+//!                                                       the return address is checked
+//! walked                   …   [ call ][ push ][ none ] the walk under way, from its end on
+//! ```
+//! The list's links and its head are index + 1; 0 ends it.
+
+use core::cell::Cell;
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+
+use crate::arch::{CachedFrame, Frame, FrameFlags, Rule, Step, WalkedFrame, step};
+use crate::memory::Memory;
+use crate::rule_cache::rule_of;
+use crate::stack::load;
+use crate::{CacheLines, CodeId, DEPTH, Host, Reserved, StackEnd, StackHash};
+
+/// See the module.
+#[repr(C)]
+pub struct LastStack {
+    /// How many frames are cached.
+    len: Cell<usize>,
+    nontrivial: Cell<usize>,
+    end: Cell<u32>,
+    /// The stack ends in a return address of 0, which is to be checked.
+    ends_in_zero: Cell<bool>,
+    frames: CacheLines<[CachedFrame; DEPTH]>,
+    hashes: CacheLines<[Cell<StackHash>; DEPTH]>,
+    next_nontrivial: [Cell<u16>; DEPTH],
+    /// The walk under way: at [`INNERMOST`] the innermost frame, below it its callers.
+    /// What is above is never written: its rule is that of a frame that only has a
+    /// caller. At 0 there is room for the frame behind a walk of `DEPTH` frames.
+    walked: CacheLines<[WalkedFrame; 1 + DEPTH + 1]>,
+}
+
+/// Where a walk's first frame is among the walked ones.
+const INNERMOST: usize = DEPTH;
+
+impl LastStack {
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.len.get()
+    }
+
+    /// Sets how many frames are cached; neither earlier nor later than what is
+    /// written around it, for a signal handler may jump away between the two.
+    #[inline(always)]
+    pub fn set_len(&self, len: usize) {
+        compiler_fence(SeqCst);
+        self.len.set(len);
+        compiler_fence(SeqCst);
+    }
+
+    /// How the stack ends.
+    #[inline(always)]
+    pub fn end(&self) -> u32 {
+        self.end.get()
+    }
+
+    /// The innermost of the first `count` frames, if there are any.
+    #[inline(always)]
+    pub fn innermost(&self, count: usize) -> Option<&CachedFrame> {
+        self.frames.0.get(count.wrapping_sub(1))
+    }
+
+    /// How many of the first `count` frames are not inside of the frame at
+    /// `stack_pointer`.
+    #[inline(always)]
+    pub fn drop_inside(&self, mut count: usize, stack_pointer: u64) -> usize {
+        while let Some(frame) = self.innermost(count)
+            && frame.stack_pointer.get() < stack_pointer
+        {
+            count -= 1;
+        }
+        count
+    }
+
+    /// Room for the frames of a walk of `limit` frames, behind the first `done` ones:
+    /// its last item is the next one to write.
+    #[inline(always)]
+    pub fn walked(&self, done: usize, limit: usize) -> &[WalkedFrame] {
+        // SAFETY: `done <= limit <= DEPTH`, see `Host::depth_limit`.
+        unsafe {
+            let room = 1 + INNERMOST - limit..1 + INNERMOST - done;
+            self.walked.0.get_unchecked(room)
+        }
+    }
+
+    /// The frame of the walk under way that has `index` frames inside of it.
+    #[inline(always)]
+    pub fn walked_frame(&self, index: usize) -> &WalkedFrame {
+        &self.walked.0[INNERMOST - index]
+    }
+
+    /// Sets the frame pointers of the first `count` walked frames, whose rules all
+    /// need the stack pointer only. `frame_pointer` is the innermost one's. Returns
+    /// their caller, which is stored behind them without a frame pointer.
+    pub fn restore_frame_pointers(&self, count: usize, mut frame_pointer: u64) -> Frame {
+        for index in 0..count {
+            let (frame, caller) = (self.walked_frame(index), self.walked_frame(index + 1));
+            frame.frame_pointer.set(frame_pointer);
+            let cfa = caller.stack_pointer.get();
+            if let Some(slot) = frame.rule.get().frame_pointer_slot(cfa) {
+                // SAFETY: the walk read the return addresses of these frames, between
+                // which the slot lies.
+                frame_pointer = unsafe { load(slot) };
+            }
+        }
+        self.walked_frame(count).frame(frame_pointer)
+    }
+
+    /// Of the list of nontrivial frames, the innermost of the first `count`.
+    #[inline(always)]
+    fn nontrivial_up_to(&self, count: usize) -> usize {
+        let mut nontrivial = self.nontrivial.get();
+        while nontrivial > count {
+            nontrivial = self.outer_nontrivial(nontrivial);
+        }
+        nontrivial
+    }
+
+    #[inline(always)]
+    fn outer_nontrivial(&self, nontrivial: usize) -> usize {
+        usize::from(self.next_nontrivial[(nontrivial - 1) % DEPTH].get())
+    }
+
+    /// Links the nontrivial ones of the frames from `base - 1` on, up to `len`.
+    #[inline(always)]
+    fn link_nontrivial(&self, base: usize, len: usize) {
+        let from = base.saturating_sub(1);
+        let mut nontrivial = self.nontrivial_up_to(from);
+        for index in from..len {
+            if self.frames.0[index].flags.get().is_nontrivial() {
+                self.next_nontrivial[index].set(nontrivial as u16);
+                nontrivial = index + 1;
+            }
+        }
+        self.nontrivial.set(nontrivial);
+    }
+
+    /// The innermost of the frames `from..to` to which another return address leads
+    /// now. None of them is nontrivial.
+    #[inline(always)]
+    fn changed_return_address(&self, from: usize, to: usize) -> Option<usize> {
+        // SAFETY: cached frames lie on the known stack, and so does the stack pointer,
+        // inside of them. No step to them is to be repeated.
+        let holds = |frame: &CachedFrame| unsafe { frame.return_address_holds() };
+        // SAFETY: links lead outwards, so `from <= to`; and no more than DEPTH are cached.
+        let mut frames = unsafe { self.frames.0.get_unchecked(from..to) };
+        // Four in a turn of the loop: most of its instructions are these checks.
+        while let [outer @ .., d, c, b, a] = frames {
+            for (inwards, frame) in [(3, a), (2, b), (1, c), (0, d)] {
+                if !holds(frame) {
+                    return Some(from + outer.len() + inwards);
+                }
+            }
+            frames = outer;
+        }
+        while let [outer @ .., frame] = frames {
+            if !holds(frame) {
+                return Some(from + outer.len());
+            }
+            frames = outer;
+        }
+        None
+    }
+}
+
+/// Whether the first `count` cached frames are the stack still, of which the
+/// innermost is: checks the slots from which the others were read. Returns `count`
+/// if so, otherwise how many frames are outside of the innermost one that does not
+/// hold: only those can still be met.
+///
+/// Every slot is read only while all slots inside of it held: a walk would read it
+/// next. Needs no stack, except for what is rare.
+#[inline(never)]
+pub fn replay<H: Host>(host: H, count: usize) -> usize {
+    let last = &host.unwinder().last;
+    let mut held = count - 1;
+    let mut nontrivial = last.nontrivial_up_to(held);
+    loop {
+        if let Some(changed) = last.changed_return_address(nontrivial, held) {
+            return changed;
+        }
+        if nontrivial == 0 {
+            break;
+        }
+        held = nontrivial - 1;
+        let frame = &last.frames.0[held % DEPTH];
+        if frame.flags.get().must_repeat_step() {
+            return replay_repeating(host, count, held);
+        }
+        // SAFETY: as in `changed_return_address`.
+        if !unsafe { frame.return_address_holds() && frame.frame_pointer_holds() } {
+            return held;
+        }
+        nontrivial = last.outer_nontrivial(nontrivial);
+    }
+    if last.ends_in_zero.get() {
+        return replay_repeating(host, count, 0);
+    }
+    count
+}
+
+/// [`replay`] from the frame at `from` on outwards, whose step is to be repeated, or
+/// that ends the stack.
+#[cold]
+#[inline(never)]
+fn replay_repeating<H: Host>(host: H, count: usize, from: usize) -> usize {
+    let last = &host.unwinder().last;
+    // The innermost frame was found by the walk.
+    for index in (0..=from).rev().filter(|index| index + 1 < count) {
+        if !holds(host, index) {
+            return index;
+        }
+    }
+    if last.ends_in_zero.get() {
+        let outermost = last.frames.0[0].frame();
+        let rule = rule_of(host, outermost.code);
+        if step_on_stack(host, outermost, rule) != Step::ZeroReturnAddress {
+            return 0;
+        }
+    }
+    count
+}
+
+/// Whether the frame at `index` follows from its callee, which holds.
+fn holds<H: Host>(host: H, index: usize) -> bool {
+    let last = &host.unwinder().last;
+    let frame = &last.frames.0[index];
+    if !frame.flags.get().must_repeat_step() {
+        // SAFETY: as in `changed_return_address`.
+        return unsafe { frame.return_address_holds() && frame.frame_pointer_holds() };
+    }
+    let callee = last.frames.0[index + 1].frame();
+    match step_on_stack(host, callee, rule_of(host, callee.code)) {
+        Step::Caller(caller) => frame.resumes(&caller),
+        _ => false,
+    }
+}
+
+/// A step from a frame on the known stack, by any rule.
+#[cold]
+#[inline(never)]
+pub fn step_on_stack<H: Host>(host: H, frame: Frame, rule: Rule) -> Step {
+    let stack = &host.unwinder().stack;
+    // SAFETY: the known stack can be read from the stack pointer on, which lies below
+    // the frame; rules read above the frame or right below it.
+    let mut memory = unsafe { Memory::with(H::page_is_readable, stack.start(), stack.end()) };
+    step(frame, rule, &mut memory)
+}
+
+/// Caches the `count` walked frames as the whole stack, which ends so, and gives
+/// each its id. Returns the innermost one's; `None`: there was no room for new ids.
+pub fn commit_walk<H: Host>(
+    host: H,
+    count: usize,
+    end: StackEnd,
+    ends_in_zero: bool,
+) -> Option<u32> {
+    let last = &host.unwinder().last;
+    last.set_len(0);
+    last.end.set(end as u32);
+    last.ends_in_zero.set(ends_in_zero);
+    write::<false, H>(host, 0, count)
+}
+
+/// Caches the `count` walked frames as the callees of the first `base` cached ones,
+/// of which there are some, and gives each its id. `SIMPLE`: their rules need the
+/// stack pointer only, and no cached frame depends on the frame pointer.
+///
+/// A signal handler may interrupt this and jump away: until all is written, no
+/// frame counts as cached that is written here.
+#[inline(always)]
+pub fn commit_walk_upon<const SIMPLE: bool, H: Host>(
+    host: H,
+    base: usize,
+    count: usize,
+) -> Option<u32> {
+    let last = &host.unwinder().last;
+    last.set_len(base - 1);
+    if SIMPLE || count > 0 {
+        let flags = &last.frames.0[base - 1].flags;
+        let callee = if SIMPLE {
+            Rule::NOTHING
+        } else {
+            last.walked_frame(count - 1).rule.get()
+        };
+        flags.set(flags.get().reached_by(callee));
+    }
+    write::<SIMPLE, H>(host, base, count)
+}
+
+/// What a frame takes over from the one outside of it.
+struct Outer {
+    id: u32,
+    hash: StackHash,
+    needs_frame_pointer: bool,
+}
+
+impl Outer {
+    /// Of the frame that comes after the first `base` ones.
+    #[inline(always)]
+    fn of(last: &LastStack, base: usize) -> Self {
+        match last.innermost(base) {
+            None => Self {
+                id: last.end(),
+                hash: StackHash::of_no_frame(last.end()),
+                needs_frame_pointer: false,
+            },
+            Some(frame) => Self {
+                id: frame.id.get(),
+                hash: last.hashes.0[base - 1].get(),
+                needs_frame_pointer: frame.needs_frame_pointer(),
+            },
+        }
+    }
+
+    /// Writes the frame `walked`, whose callee has the rule `callee`, except for its
+    /// id; and becomes what that frame's callee takes over, except for the id. Returns
+    /// the code id of the frame.
+    #[inline(always)]
+    fn write<const SIMPLE: bool>(
+        &mut self,
+        walked: &WalkedFrame,
+        callee: Rule,
+        frame: &CachedFrame,
+        hash: &Cell<StackHash>,
+    ) -> CodeId {
+        let rule = walked.rule.get();
+        let (stack_pointer, code) = (walked.stack_pointer.get(), walked.code.get());
+        self.needs_frame_pointer = !SIMPLE
+            && (rule.needs_frame_pointer()
+                || rule.keeps_frame_pointer() && self.needs_frame_pointer);
+        let callee = if SIMPLE { Rule::NOTHING } else { callee };
+        frame.stack_pointer.set(stack_pointer);
+        frame.code.set(code);
+        if !SIMPLE {
+            frame.frame_pointer.set(walked.frame_pointer.get());
+        }
+        frame
+            .flags
+            .set(FrameFlags::new(rule, callee, self.needs_frame_pointer));
+        self.hash = self.hash.with(rule.code_id());
+        hash.set(self.hash);
+        rule.code_id()
+    }
+}
+
+/// [`commit_walk`] and [`commit_walk_upon`], once the frames do not count as cached.
+#[inline(always)]
+fn write<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) -> Option<u32> {
+    let last = &host.unwinder().last;
+    let mut outer = Outer::of(last, base);
+    let outermost = 1 + INNERMOST - count;
+    // SAFETY: the frames of a walk and those that it is committed upon are `DEPTH` at
+    // most, see `Host::depth_limit`.
+    let (frames, hashes, walked, callees) = unsafe {
+        (
+            last.frames.0.get_unchecked(base..base + count),
+            last.hashes.0.get_unchecked(base..base + count),
+            last.walked.0.get_unchecked(outermost..outermost + count),
+            last.walked
+                .0
+                .get_unchecked(outermost + 1..outermost + 1 + count),
+        )
+    };
+    let cached = frames.iter().zip(hashes);
+    for (index, ((frame, hash), (walked, callee))) in
+        cached.zip(walked.iter().zip(callees)).enumerate()
+    {
+        let code_id = outer.write::<SIMPLE>(walked, callee.rule.get(), frame, hash);
+        let Some(id) = host.known_id(outer.hash, code_id, outer.id) else {
+            return write_unknown::<SIMPLE, H>(host, base, count, base + index);
+        };
+        outer.id = id;
+        frame.id.set(id);
+    }
+    if !SIMPLE {
+        last.link_nontrivial(base, base + count);
+    } else if last.nontrivial.get() >= base {
+        // Nothing that was written is nontrivial.
+        last.nontrivial.set(last.nontrivial_up_to(base - 1));
+    }
+    finish(host, base + count);
+    Some(outer.id)
+}
+
+/// The rest of [`write()`], from the frame at `unknown` on, whose id is not known:
+/// those inside of it have none either.
+#[inline(never)]
+fn write_unknown<const SIMPLE: bool, H: Host>(
+    host: H,
+    base: usize,
+    count: usize,
+    unknown: usize,
+) -> Option<u32> {
+    let last = &host.unwinder().last;
+    let mut outer = Outer::of(last, unknown);
+    let len = base + count;
+    for index in unknown..len {
+        let walked = last.walked_frame(len - 1 - index);
+        let callee = &last.walked.0[INNERMOST - (len - 1 - index) + 1];
+        let (frame, hash) = (&last.frames.0[index], &last.hashes.0[index]);
+        outer.write::<SIMPLE>(walked, callee.rule.get(), frame, hash);
+    }
+    define_ids(host, base, unknown, len)
+}
+
+/// Gives new ids to the frames from `first` on, up to `len`. `base` of them were
+/// cached before.
+#[inline(never)]
+fn define_ids<H: Host>(host: H, base: usize, mut first: usize, len: usize) -> Option<u32> {
+    let last = &host.unwinder().last;
+    let mut reserved = host.reserve_ids(len - first);
+    if reserved == Reserved::AfterRestart {
+        // The frames outside need new ones, too.
+        first = 0;
+        reserved = host.reserve_ids(len);
+    }
+    if reserved == Reserved::Nothing {
+        last.set_len(0);
+        return None;
+    }
+    let mut id = last
+        .innermost(first)
+        .map_or(last.end(), |outer| outer.id.get());
+    for (frame, hash) in last.frames.0[first..len]
+        .iter()
+        .zip(&last.hashes.0[first..len])
+    {
+        let code_id = frame.flags.get().code_id();
+        id = host.define_id(hash.get(), id, frame.code.get(), code_id);
+        frame.id.set(id);
+    }
+    last.link_nontrivial(base, len);
+    finish(host, len);
+    Some(id)
+}
+
+#[inline(always)]
+fn finish<H: Host>(host: H, len: usize) {
+    host.unwinder().last.set_len(len);
+    #[cfg(feature = "verify")]
+    host.unwinder().verified.walked.set(len);
+}
+
+#[cfg(feature = "verify")]
+impl LastStack {
+    /// The frame at `index`, counted from the outermost, cached or just walked.
+    pub(crate) fn code(&self, index: usize) -> crate::arch::FrameAddress {
+        self.frames.0[index].code.get()
+    }
+}

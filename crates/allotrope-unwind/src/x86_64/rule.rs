@@ -1,0 +1,312 @@
+//! Unwind rules: how to find a frame's caller. Nearly all code fits in one word.
+//!
+//! A rule holds where the CFA (the caller's stack pointer after the return) is
+//! and where the caller's rbp was saved; the return address always lies at
+//! CFA − 8. Code that needs more is [`Kind::General`] and left to `general`.
+
+use super::frame::{Frame, FrameAddress};
+use super::frame_pointer;
+use crate::CodeId;
+use crate::memory::Memory;
+
+/// What a rule is. Two bits separate the two usual kinds from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// CFA = rsp + offset.
+    Rsp = 0,
+    /// CFA = rbp + offset.
+    Rbp = 1,
+    /// CFA = *(rbp + offset), rbp saved at *rbp: gcc's realigned frames (DRAP).
+    Realigned = 2,
+    /// A signal trampoline: all registers come from the `ucontext` at rsp.
+    Signal = 3,
+    /// No unwind information; rbp is assumed to be a frame pointer.
+    AssumedRbp = 4,
+    /// The outermost frame.
+    Outermost = 5,
+    /// No unwind information.
+    Unknown = 6,
+    /// Needs all registers or an expression.
+    General = 7,
+}
+
+/// A rule in a word:
+///
+/// ```text
+/// bit 63..48  code id that the rule belongs to, see `rule_cache`
+/// bit 47      the code is the dynamic loader's
+/// bit 46..44  kind
+/// bit 43..32  slot of the caller's rbp, words below the CFA; 0: rbp is unchanged
+/// bit 31..0   CFA offset in bytes, signed
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Rule(u64);
+
+const KIND_SHIFT: u32 = 44;
+const LOADER: u64 = 1 << 47;
+
+/// Where the caller's rbp lies if rbp is a frame pointer, in words below the CFA.
+const FRAME_POINTER_SLOT: u64 = 2;
+
+impl Rule {
+    /// Where a rule has its code id; the rule proper is the bits below.
+    pub const CODE_ID_SHIFT: u32 = 48;
+    /// Bits of the number of a slot.
+    pub const SLOT_BITS: u32 = 12;
+    /// The rule of no code: nothing but a return address is checked of what it leads to.
+    pub const NOTHING: Self = Self(0);
+
+    /// A rule; `None` if the numbers do not fit. By [`Kind::Rsp`] the CFA lies above
+    /// the frame, and is aligned if rsp is.
+    pub const fn new(kind: Kind, cfa_offset: i64, rbp_slot: u64) -> Option<Self> {
+        if matches!(kind, Kind::Rsp) && (cfa_offset <= 0 || cfa_offset & 7 != 0) {
+            return None;
+        }
+        if cfa_offset as i32 as i64 != cfa_offset || rbp_slot >= 1 << Self::SLOT_BITS {
+            return None;
+        }
+        // What is read lies above the frame, or is the word below it, which led to it.
+        let words = match kind {
+            Kind::Rsp => cfa_offset / 8 + 1,
+            _ => FRAME_POINTER_SLOT as i64,
+        };
+        if rbp_slot as i64 > words {
+            return None;
+        }
+        Some(Self(
+            cfa_offset as u32 as u64 | rbp_slot << 32 | (kind as u64) << KIND_SHIFT,
+        ))
+    }
+
+    /// A rule without numbers.
+    pub const fn of_kind(kind: Kind) -> Self {
+        Self((kind as u64) << KIND_SHIFT)
+    }
+
+    /// The rule of code without unwind information.
+    pub const fn without_information(follow_frame_pointers: bool) -> Self {
+        if follow_frame_pointers {
+            Self((Kind::AssumedRbp as u64) << KIND_SHIFT | FRAME_POINTER_SLOT << 32)
+        } else {
+            Self::of_kind(Kind::Unknown)
+        }
+    }
+
+    /// Whether the code has no unwind information.
+    pub const fn is_without_information(self) -> bool {
+        matches!(self.kind(), Kind::Unknown | Kind::AssumedRbp)
+    }
+
+    /// The rule of an outermost frame.
+    pub const fn outermost() -> Self {
+        Self::of_kind(Kind::Outermost)
+    }
+
+    /// The same rule for code of the dynamic loader.
+    pub const fn in_loader(self) -> Self {
+        Self(self.0 | LOADER)
+    }
+
+    /// The code is the dynamic loader's.
+    #[inline(always)]
+    pub const fn is_in_loader(self) -> bool {
+        self.0 & LOADER != 0
+    }
+
+    /// From [`Rule::bits`].
+    #[inline(always)]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// The rule with its code id, as stored in the rule cache.
+    #[inline(always)]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// What [`super::FrameFlags`] take over.
+    #[inline(always)]
+    pub const fn upper_half(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// The rule with a code id; it had none.
+    #[inline(always)]
+    pub const fn with_code_id(self, id: CodeId) -> Self {
+        Self(self.0 | (id.0 as u64) << Self::CODE_ID_SHIFT)
+    }
+
+    /// The id of the code that the rule belongs to.
+    #[inline(always)]
+    pub const fn code_id(self) -> CodeId {
+        CodeId((self.0 >> Self::CODE_ID_SHIFT) as u16)
+    }
+
+    #[inline(always)]
+    const fn offset(self) -> u64 {
+        self.0 as u32 as i32 as i64 as u64
+    }
+
+    /// What the rule is.
+    pub const fn kind(self) -> Kind {
+        match self.0 >> KIND_SHIFT & 7 {
+            0 => Kind::Rsp,
+            1 => Kind::Rbp,
+            2 => Kind::Realigned,
+            3 => Kind::Signal,
+            4 => Kind::AssumedRbp,
+            5 => Kind::Outermost,
+            6 => Kind::Unknown,
+            _ => Kind::General,
+        }
+    }
+
+    /// Whether the CFA follows from the stack pointer alone.
+    #[inline(always)]
+    pub const fn needs_stack_pointer_only(self) -> bool {
+        self.0 >> KIND_SHIFT & 7 == Kind::Rsp as u64
+    }
+
+    /// Whether the CFA is stack or frame pointer plus offset.
+    #[inline(always)]
+    pub const fn is_simple(self) -> bool {
+        self.0 >> KIND_SHIFT & 6 == 0
+    }
+
+    /// Whether a step by it reads the frame pointer.
+    #[inline(always)]
+    pub const fn needs_frame_pointer(self) -> bool {
+        const KINDS: u64 =
+            1 << Kind::Rbp as u8 | 1 << Kind::Realigned as u8 | 1 << Kind::AssumedRbp as u8;
+        KINDS >> (self.0 >> KIND_SHIFT & 7) & 1 != 0
+    }
+
+    /// Whether a step by it leaves the frame pointer as it is.
+    #[inline(always)]
+    pub const fn keeps_frame_pointer(self) -> bool {
+        self.is_simple() && self.slot() == 0
+    }
+
+    #[inline(always)]
+    const fn slot(self) -> u64 {
+        self.0 >> 32 & ((1 << Self::SLOT_BITS) - 1)
+    }
+
+    /// Where the caller's frame pointer is saved; `None`: it is unchanged.
+    #[inline(always)]
+    pub const fn frame_pointer_slot(self, cfa: u64) -> Option<u64> {
+        match self.slot() {
+            0 => None,
+            slot => Some(cfa.wrapping_sub(8 * slot)),
+        }
+    }
+
+    /// The CFA by a rule that [`Rule::is_simple`]. `None`: stacks grow down, so a CFA
+    /// that is not above the frame, or not aligned, comes from wrong unwind
+    /// information.
+    #[inline(always)]
+    pub const fn cfa(self, frame: &Frame) -> Option<u64> {
+        let base = if self.needs_stack_pointer_only() {
+            frame.stack_pointer
+        } else {
+            frame.frame_pointer
+        };
+        let cfa = base.wrapping_add(self.offset());
+        if cfa <= frame.stack_pointer || cfa & 7 != 0 {
+            return None;
+        }
+        Some(cfa)
+    }
+
+    /// The CFA by a rule that [`Rule::needs_stack_pointer_only`], which is always
+    /// above the frame: no stack reaches to the end of all addresses, and an offset
+    /// has 31 bits.
+    #[inline(always)]
+    pub const fn cfa_by_stack_pointer(self, frame: &Frame) -> u64 {
+        frame.stack_pointer.wrapping_add(self.offset())
+    }
+}
+
+/// What one step of a walk leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The caller.
+    Caller(Frame),
+    /// The frame is the outermost one: the stack is complete.
+    Outermost,
+    /// The same, because a return address of 0 was read, which may change.
+    ZeroReturnAddress,
+    /// The stack can not be followed further.
+    Unknown,
+    /// Only the general unwinder can follow it.
+    NeedsGeneral,
+}
+
+/// Offsets in the `ucontext` that lies at rsp in a signal trampoline
+/// (`sys/ucontext.h`: `uc_mcontext.gregs` begins at 40).
+const UCONTEXT_RBP: u64 = 120;
+const UCONTEXT_RSP: u64 = 160;
+const UCONTEXT_RIP: u64 = 168;
+
+/// Applies `rule` to `frame`; reads only what can be read.
+pub fn step(frame: Frame, rule: Rule, memory: &mut Memory) -> Step {
+    let caller = match rule.kind() {
+        Kind::Rsp | Kind::Rbp => simple(frame, rule, memory),
+        Kind::Realigned => realigned(frame, rule, memory),
+        Kind::Signal => interrupted(frame, memory),
+        Kind::AssumedRbp => return frame_pointer::step(frame, memory),
+        Kind::Outermost => return Step::Outermost,
+        Kind::General => return Step::NeedsGeneral,
+        Kind::Unknown => None,
+    };
+    match caller {
+        Some(caller) if caller.code.is_zero_return_address() => Step::ZeroReturnAddress,
+        Some(caller) => Step::Caller(caller),
+        None => Step::Unknown,
+    }
+}
+
+fn simple(frame: Frame, rule: Rule, memory: &mut Memory) -> Option<Frame> {
+    let cfa = rule.cfa(&frame)?;
+    let code = FrameAddress::return_address(memory.word(cfa - 8)?);
+    let frame_pointer = match rule.frame_pointer_slot(cfa) {
+        // Behind a return address of 0 nothing is read.
+        Some(slot) if !code.is_zero_return_address() => memory.word(slot)?,
+        _ => frame.frame_pointer,
+    };
+    Some(Frame {
+        stack_pointer: cfa,
+        code,
+        frame_pointer,
+    })
+}
+
+fn realigned(frame: Frame, rule: Rule, memory: &mut Memory) -> Option<Frame> {
+    let rbp = frame.frame_pointer;
+    let pointer = rbp.wrapping_add(rule.offset());
+    if rbp < frame.stack_pointer || rbp & 7 != 0 || pointer & 7 != 0 {
+        return None;
+    }
+    let (cfa, saved) = (memory.word(pointer)?, memory.word(rbp)?);
+    if cfa <= frame.stack_pointer || cfa & 7 != 0 {
+        return None;
+    }
+    Some(Frame {
+        stack_pointer: cfa,
+        code: FrameAddress::return_address(memory.word(cfa - 8)?),
+        frame_pointer: saved,
+    })
+}
+
+/// The interrupted frame, from the `ucontext` that the kernel put below it.
+fn interrupted(frame: Frame, memory: &mut Memory) -> Option<Frame> {
+    let mut register = |offset| memory.word(frame.stack_pointer.checked_add(offset)?);
+    Some(Frame {
+        code: FrameAddress::instruction_pointer(register(UCONTEXT_RIP)?),
+        stack_pointer: register(UCONTEXT_RSP)?,
+        frame_pointer: register(UCONTEXT_RBP)?,
+    })
+}
