@@ -182,8 +182,8 @@ impl<'t, 'a> Aligner<'t, 'a> {
             let both = self.weight(pair.0) + self.weight(pair.1);
             // Half of removing one and inserting the other; a quarter of that
             // for names that are nearly the same.
-            let unlike = 256 - names::likeness(x, y).min(192);
-            Some((u64::from(both) * u64::from(unlike) / 512) as u32)
+            let unbalanced = 256 - names::likeness(x, y).min(192);
+            Some((u64::from(both) * u64::from(unbalanced) / 512) as u32)
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::candidates::{Seeker, candidates};
 use crate::classes::Classes;
 use crate::hungarian;
 use crate::keys::{self, Closeness};
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 
 /// Largest problem that is solved exactly; the pairs of a larger one are taken
 /// in order of likelihood.
@@ -34,63 +34,66 @@ impl Pair {
     }
 }
 
-/// Makes one thing of each two that are likely to be one. Some balance then.
-pub(crate) fn assign(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
-    let (seekers, things) = seekers(classes, things);
+/// Makes one matched of each two that are likely to be one. Some balance then.
+pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
+    let (seekers, matches) = seekers(classes, matches);
     let aligner = Aligner::new(&classes.table);
     let pairs = likely_pairs(&seekers, &aligner);
-    let mut taken = vec![false; things.len()];
+    let mut taken = vec![false; matches.len()];
     let mut assigned = Vec::new();
     for pair in choose(pairs, seekers.len()) {
         let (before, after) = (pair.before as usize, pair.after as usize);
         taken[before] = true;
         taken[after] = true;
-        let both = things[before].classes.iter().chain(&things[after].classes);
+        let both = matches[before]
+            .classes
+            .iter()
+            .chain(&matches[after].classes);
         let confidence = (f64::from(pair.likelihood) / f64::from(CERTAIN))
-            .min(things[before].confidence)
-            .min(things[after].confidence);
-        assigned.push(Settled::new(classes, both.copied().collect(), confidence));
+            .min(matches[before].confidence)
+            .min(matches[after].confidence);
+        assigned.push(Match::new(classes, both.copied().collect(), confidence));
     }
-    let left = things.into_iter().zip(taken).filter(|(_, taken)| !taken);
-    assigned.extend(left.map(|(thing, _)| thing));
+    let left = matches.into_iter().zip(taken).filter(|(_, taken)| !taken);
+    assigned.extend(left.map(|(matched, _)| matched));
     assigned
 }
 
-/// What looks for another half, with the things in the same order.
-fn seekers(classes: &Classes<'_>, things: Vec<Settled>) -> (Vec<Seeker>, Vec<Settled>) {
+/// What looks for another half, with the matches in the same order.
+fn seekers(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<Seeker>, Vec<Match>) {
     let mut frames = Vec::new();
-    let mut both: Vec<(Seeker, Settled)> = things
+    let mut both: Vec<(Seeker, Match)> = matches
         .into_iter()
-        .map(|thing| {
-            let class = main_class(classes, &thing);
+        .map(|matched| {
+            let class = main_class(classes, &matched);
             classes.stack(class, &mut frames);
             let mut names = Vec::new();
             keys::reduce(&classes.table, &frames, Closeness::GlueIgnored, &mut names);
             let seeker = Seeker {
                 key: classes.key(class),
-                side: if thing.after > thing.before {
+                side: if matched.after > matched.before {
                     Side::After
                 } else {
                     Side::Before
                 },
-                amount: thing.difference().unsigned_abs(),
-                on_both: thing.only_side().is_none(),
+                amount: matched.difference().unsigned_abs(),
+                on_both: matched.only_side().is_none(),
                 names,
             };
-            (seeker, thing)
+            (seeker, matched)
         })
         .collect();
     both.sort_unstable_by_key(|(seeker, _)| seeker.key);
     both.into_iter().unzip()
 }
 
-/// The class that stands for the thing: its largest.
-pub(crate) fn main_class(classes: &Classes<'_>, thing: &Settled) -> u32 {
+/// The class that stands for the matched: its largest.
+pub(crate) fn main_class(classes: &Classes<'_>, matched: &Match) -> u32 {
     let size = |&class: &u32| {
         let counted = &classes.classes[class as usize];
         (counted.before.max(counted.after), classes.key(class))
     };
-    thing
+    matched
         .classes
         .iter()
         .copied()

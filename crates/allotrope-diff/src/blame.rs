@@ -16,7 +16,7 @@ use crate::calls::Calls;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
 use crate::keys::{self, Closeness};
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 
 /// How many callers are followed outwards to find one that stacks have in
 /// common.
@@ -24,14 +24,14 @@ const FURTHEST: usize = 24;
 
 /// Differences with one cause.
 pub(crate) struct Group {
-    pub(crate) things: Vec<Settled>,
+    pub(crate) matches: Vec<Match>,
     /// The frame that answers for them.
     pub(crate) blame: u32,
 }
 
 /// Groups differences, none of which is 0.
-pub(crate) fn group(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Group> {
-    let drafts = inside_out(classes, things);
+pub(crate) fn group(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Group> {
+    let drafts = inside_out(classes, matches);
     outside_in(classes, drafts)
         .into_iter()
         .map(|draft| draft.finish(classes))
@@ -46,7 +46,7 @@ pub(crate) fn thread_root(table: &FrameTable<'_>, stack: &[u32]) -> u32 {
 
 /// A group whose blame is still to be shown.
 struct Draft {
-    things: Vec<Settled>,
+    matches: Vec<Match>,
     /// How many own frames out the blamed one is, counted from 1 ...
     depth: usize,
     /// ... unless it is this function, by its loosest name.
@@ -54,22 +54,22 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(things: Vec<Settled>, depth: usize) -> Self {
+    fn new(matches: Vec<Match>, depth: usize) -> Self {
         Self {
-            things,
+            matches,
             depth,
             function: None,
         }
     }
 
     fn finish(self, classes: &Classes<'_>) -> Group {
-        let weight = |thing: &&Settled| {
-            let class = main_class(classes, thing);
-            (thing.difference().unsigned_abs(), classes.key(class))
+        let weight = |matched: &&Match| {
+            let class = main_class(classes, matched);
+            (matched.difference().unsigned_abs(), classes.key(class))
         };
-        let main = self.things.iter().max_by_key(weight);
-        let blame = main.map_or(0, |thing| {
-            let stack = shown_stack(classes, main_class(classes, thing));
+        let main = self.matches.iter().max_by_key(weight);
+        let blame = main.map_or(0, |matched| {
+            let stack = shown_stack(classes, main_class(classes, matched));
             let table = &classes.table;
             let named = self.function.and_then(|name| {
                 let mut outwards = stack.iter().rev();
@@ -80,7 +80,7 @@ impl Draft {
                 .unwrap_or_else(|| own_frame(table, &stack, self.depth))
         });
         Group {
-            things: self.things,
+            matches: self.matches,
             blame,
         }
     }
@@ -180,27 +180,27 @@ impl Reach {
 #[derive(Default)]
 struct Node {
     /// What fell and what rose.
-    things: [Vec<Settled>; 2],
+    matches: [Vec<Match>; 2],
     stacks: usize,
 }
 
-fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
+fn inside_out(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Draft> {
     let mut drafts = Vec::new();
-    let mut pending = things;
+    let mut pending = matches;
     let mut looked_at: Vec<u32> = (0..classes.classes.len() as u32).collect();
     for reach in Reach::all() {
         let mut nodes = nodes(classes, std::mem::take(&mut pending), reach);
         count_stacks(classes, &mut nodes, &mut looked_at, reach);
         for node in nodes.into_values() {
-            for things in node.things {
-                let members: usize = things.iter().map(|thing| thing.classes.len()).sum();
-                if things.len() > 1 && 2 * members >= node.stacks {
-                    drafts.push(Draft::new(things, reach.depth));
-                } else if things.len() > 1 {
-                    pending.extend(things);
-                } else if !things.is_empty() {
+            for matches in node.matches {
+                let members: usize = matches.iter().map(|matched| matched.classes.len()).sum();
+                if matches.len() > 1 && 2 * members >= node.stacks {
+                    drafts.push(Draft::new(matches, reach.depth));
+                } else if matches.len() > 1 {
+                    pending.extend(matches);
+                } else if !matches.is_empty() {
                     // One stack alone is headlined by its first own frame.
-                    drafts.push(Draft::new(things, 1));
+                    drafts.push(Draft::new(matches, 1));
                 }
             }
         }
@@ -208,17 +208,21 @@ fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
             break;
         }
     }
-    drafts.extend(pending.into_iter().map(|thing| Draft::new(vec![thing], 1)));
+    drafts.extend(
+        pending
+            .into_iter()
+            .map(|matched| Draft::new(vec![matched], 1)),
+    );
     drafts
 }
 
-fn nodes(classes: &Classes<'_>, things: Vec<Settled>, reach: Reach) -> FxHashMap<u128, Node> {
+fn nodes(classes: &Classes<'_>, matches: Vec<Match>, reach: Reach) -> FxHashMap<u128, Node> {
     let mut nodes: FxHashMap<u128, Node> = FxHashMap::default();
     let mut names = Vec::new();
-    for thing in things {
-        let path = reach.path(classes, main_class(classes, &thing), &mut names);
+    for matched in matches {
+        let path = reach.path(classes, main_class(classes, &matched), &mut names);
         let node = nodes.entry(path).or_default();
-        node.things[usize::from(thing.after > thing.before)].push(thing);
+        node.matches[usize::from(matched.after > matched.before)].push(matched);
     }
     nodes
 }
@@ -231,8 +235,8 @@ fn count_stacks(
     looked_at: &mut Vec<u32>,
     reach: Reach,
 ) {
-    let mut contested = nodes.values().flat_map(|node| &node.things);
-    if contested.all(|things| things.len() < 2) {
+    let mut contested = nodes.values().flat_map(|node| &node.matches);
+    if contested.all(|matches| matches.len() < 2) {
         return;
     }
     let mut names = Vec::new();
@@ -247,7 +251,7 @@ fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
     if drafts.len() < 2 {
         return drafts;
     }
-    let calls = Calls::new(classes, drafts.iter().flat_map(|draft| &draft.things));
+    let calls = Calls::new(classes, drafts.iter().flat_map(|draft| &draft.matches));
     let mut below: FxHashMap<(bool, u32), Vec<Draft>> = FxHashMap::default();
     let mut grouped = Vec::new();
     for draft in drafts {
@@ -261,7 +265,7 @@ fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
             grouped.extend(drafts);
         } else {
             grouped.push(Draft {
-                things: drafts.into_iter().flat_map(|draft| draft.things).collect(),
+                matches: drafts.into_iter().flat_map(|draft| draft.matches).collect(),
                 depth: 1,
                 function: Some(function),
             });
@@ -273,12 +277,15 @@ fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
 /// The function whose call explains all stacks of a group, if it is one, and
 /// whether they rose.
 fn explained(calls: &Calls<'_, '_>, draft: &Draft) -> Option<(bool, u32)> {
-    let mut functions = draft.things.iter().map(|thing| calls.explaining(thing));
+    let mut functions = draft
+        .matches
+        .iter()
+        .map(|matched| calls.explaining(matched));
     let first = functions.next()??;
     let rose = draft
-        .things
+        .matches
         .first()
-        .is_some_and(|thing| thing.difference() > 0);
+        .is_some_and(|matched| matched.difference() > 0);
     functions
         .all(|function| function == Some(first))
         .then_some((rose, first))

@@ -5,7 +5,7 @@
 use crate::Side;
 use crate::assign::main_class;
 use crate::classes::Classes;
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 
 /// What is known of the functions of differences.
 pub(crate) struct Calls<'c, 'a> {
@@ -43,13 +43,13 @@ impl Below {
 impl<'c, 'a> Calls<'c, 'a> {
     pub(crate) fn new<'t>(
         classes: &'c Classes<'a>,
-        things: impl Iterator<Item = &'t Settled>,
+        matches: impl Iterator<Item = &'t Match>,
     ) -> Self {
         let mut below = vec![Below::default(); classes.table.names()];
         let mut seen = Seen::new(classes);
-        for thing in things {
-            for &class in &thing.classes {
-                seen.for_each(class, |name| below[name].add(thing.before, thing.after));
+        for matched in matches {
+            for &class in &matched.classes {
+                seen.for_each(class, |name| below[name].add(matched.before, matched.after));
             }
         }
         for class in 0..classes.classes.len() as u32 {
@@ -65,14 +65,14 @@ impl<'c, 'a> Calls<'c, 'a> {
     /// The outermost function by whose call everything in the stack of a
     /// difference is explained. What a thread starts with is none: there is
     /// nothing beside it that did not change.
-    pub(crate) fn explaining(&self, thing: &Settled) -> Option<u32> {
+    pub(crate) fn explaining(&self, matched: &Match) -> Option<u32> {
         let table = &self.classes.table;
         let mut stack = Vec::new();
         self.classes
-            .stack(main_class(self.classes, thing), &mut stack);
+            .stack(main_class(self.classes, matched), &mut stack);
         let own = stack.iter().rev().filter(|&&frame| !table.is_glue(frame));
         let mut names = own.map(|&frame| table.loosest(frame));
-        let other = thing.only_side().map(|side| match side {
+        let other = matched.only_side().map(|side| match side {
             Side::Before => Side::After,
             Side::After => Side::Before,
         });

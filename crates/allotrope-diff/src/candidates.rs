@@ -6,7 +6,7 @@ use crate::Side;
 use crate::align::Aligner;
 use crate::keys;
 
-/// How many others a stack meets for each thing it shares with them.
+/// How many others a stack meets for each matched it shares with them.
 const NEIGHBOURS: usize = 6;
 
 /// By how many of its rarest functions a stack is looked for.

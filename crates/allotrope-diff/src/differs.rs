@@ -5,7 +5,7 @@ use crate::blame::shown_stack;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
 use crate::keys::Closeness;
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 
 /// A frame before and what it is after; one of them is missing where a frame
 /// was inserted or went.
@@ -20,7 +20,7 @@ pub(crate) struct Differing {
 pub(crate) fn differing(
     classes: &Classes<'_>,
     aligner: &Aligner<'_, '_>,
-    thing: &Settled,
+    matched: &Match,
 ) -> Differing {
     let surplus = |&class: &u32| {
         let counted = &classes.classes[class as usize];
@@ -29,7 +29,7 @@ pub(crate) fn differing(
             classes.key(class),
         )
     };
-    let members = || thing.classes.iter().copied();
+    let members = || matched.classes.iter().copied();
     let most_gone = members().max_by_key(surplus).unwrap_or_default();
     let most_new = members()
         .min_by_key(|class| {

@@ -12,7 +12,7 @@ use crate::blame::{Group, shown_stack, thread_root};
 use crate::classes::Classes;
 use crate::differs::{Differing, differing};
 use crate::keys::Closeness;
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 use crate::{Differs, Entry, EntryStack, Kind, Side};
 use allotrope_profile::StackFrame;
 
@@ -26,12 +26,12 @@ struct Draft {
 pub(crate) fn entries(
     classes: &Classes<'_>,
     changed: Vec<Group>,
-    jitter: Vec<Settled>,
-    moved: Vec<Settled>,
+    jitter: Vec<Match>,
+    moved: Vec<Match>,
 ) -> (Vec<StackFrame>, Vec<Entry>) {
     let mut drafts: Vec<Draft> = changed
         .into_iter()
-        .map(|group| draft(classes, None, group.blame, &group.things))
+        .map(|group| draft(classes, None, group.blame, &group.matches))
         .collect();
     drafts.extend(by_thread(classes, jitter));
     drafts.extend(by_rename(classes, moved));
@@ -50,29 +50,29 @@ pub(crate) fn entries(
     (frames, entries)
 }
 
-fn by_thread(classes: &Classes<'_>, jitter: Vec<Settled>) -> Vec<Draft> {
-    let mut threads: FxHashMap<u32, (u32, Vec<Settled>)> = FxHashMap::default();
-    for thing in jitter {
-        let stack = shown_stack(classes, main_class(classes, &thing));
+fn by_thread(classes: &Classes<'_>, jitter: Vec<Match>) -> Vec<Draft> {
+    let mut threads: FxHashMap<u32, (u32, Vec<Match>)> = FxHashMap::default();
+    for matched in jitter {
+        let stack = shown_stack(classes, main_class(classes, &matched));
         let root = thread_root(&classes.table, &stack);
         let name = classes.table.name(root, Closeness::Canonical);
         let thread = threads.entry(name).or_insert((root, Vec::new()));
         thread.0 = thread.0.min(root);
-        thread.1.push(thing);
+        thread.1.push(matched);
     }
     threads
         .into_values()
-        .map(|(root, things)| draft(classes, Some(Kind::Jitter), root, &things))
+        .map(|(root, matches)| draft(classes, Some(Kind::Jitter), root, &matches))
         .collect()
 }
 
-/// One entry for each thing that was renamed, inserted or went, however many
+/// One entry for each matched that was renamed, inserted or went, however many
 /// stacks it is in.
-fn by_rename(classes: &Classes<'_>, moved: Vec<Settled>) -> Vec<Draft> {
+fn by_rename(classes: &Classes<'_>, moved: Vec<Match>) -> Vec<Draft> {
     let aligner = Aligner::new(&classes.table);
-    let mut renames: FxHashMap<_, (Differing, Vec<Settled>)> = FxHashMap::default();
-    for thing in moved {
-        let found = differing(classes, &aligner, &thing);
+    let mut renames: FxHashMap<_, (Differing, Vec<Match>)> = FxHashMap::default();
+    for matched in moved {
+        let found = differing(classes, &aligner, &matched);
         let name = |frame: u32| classes.table.name(frame, Closeness::Exact);
         let names = (found.before.map(name), found.after.map(name));
         let rename = renames.entry(names).or_insert_with(|| (found, Vec::new()));
@@ -80,13 +80,13 @@ fn by_rename(classes: &Classes<'_>, moved: Vec<Settled>) -> Vec<Draft> {
         // on their order.
         rename.0.before = rename.0.before.min(found.before);
         rename.0.after = rename.0.after.min(found.after);
-        rename.1.push(thing);
+        rename.1.push(matched);
     }
     renames
         .into_values()
-        .map(|(found, things)| {
+        .map(|(found, matches)| {
             let blame = found.after.or(found.before).unwrap_or_default();
-            let mut draft = draft(classes, Some(Kind::Moved), blame, &things);
+            let mut draft = draft(classes, Some(Kind::Moved), blame, &matches);
             draft.entry.differs = Some(Differs {
                 before: found.before,
                 after: found.after,
@@ -96,11 +96,11 @@ fn by_rename(classes: &Classes<'_>, moved: Vec<Settled>) -> Vec<Draft> {
         .collect()
 }
 
-/// Sums things up as one entry; the kind follows from the sums unless given.
-fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, things: &[Settled]) -> Draft {
-    let before: u64 = things.iter().map(|thing| thing.before).sum();
-    let after: u64 = things.iter().map(|thing| thing.after).sum();
-    let all = || things.iter().flat_map(|thing| &thing.classes).copied();
+/// Sums matches up as one entry; the kind follows from the sums unless given.
+fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match]) -> Draft {
+    let before: u64 = matches.iter().map(|matched| matched.before).sum();
+    let after: u64 = matches.iter().map(|matched| matched.after).sum();
+    let all = || matches.iter().flat_map(|matched| &matched.classes).copied();
     let mut stacks: Vec<EntryStack> = all().flat_map(|class| stacks(classes, class)).collect();
     stacks.sort_by(|a, b| {
         let size = |stack: &EntryStack| {
@@ -122,9 +122,9 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, things: &[Settle
         before,
         after,
         difference: after as i64 - before as i64,
-        confidence: things
+        confidence: matches
             .iter()
-            .map(|thing| thing.confidence)
+            .map(|matched| matched.confidence)
             .fold(1.0, f64::min),
         blame,
         differs: None,

@@ -33,10 +33,10 @@ mod frames;
 mod glue;
 mod hungarian;
 mod keys;
+mod match_by_name;
 mod names;
 mod net;
 mod noise;
-mod peel;
 mod replaced;
 
 use std::fmt;
@@ -219,15 +219,18 @@ pub fn compare(
     };
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
     let classes = classes::Classes::new(table, options.metric)?;
-    let peel::Peeled { mut moved, unlike } = peel::peel(&classes);
-    let unlike = net::same_functions(&classes, unlike);
-    let unlike = assign::assign(&classes, replaced::replaced_functions(&classes, unlike));
-    let unlike = net::inlined_functions(&classes, unlike);
-    let (balanced, unlike) = unlike
+    let match_by_name::NameMatches {
+        mut moved,
+        unbalanced,
+    } = match_by_name::match_by_name(&classes);
+    let unbalanced = net::same_functions(&classes, unbalanced);
+    let unbalanced = assign::assign(&classes, replaced::replaced_functions(&classes, unbalanced));
+    let unbalanced = net::inlined_functions(&classes, unbalanced);
+    let (balanced, unbalanced) = unbalanced
         .into_iter()
-        .partition(|thing| thing.difference() == 0);
+        .partition(|matched| matched.difference() == 0);
     moved.extend::<Vec<_>>(balanced);
-    let (changed, jitter) = noise::split(&classes, unlike);
+    let (changed, jitter) = noise::split(&classes, unbalanced);
     let changed = blame::group(&classes, changed);
     let (frames, entries) = entries::entries(&classes, changed, jitter, moved);
     let [before, after] = classes.standing.map(|run| classes.totals[run as usize]);

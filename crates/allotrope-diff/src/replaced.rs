@@ -10,8 +10,8 @@ use crate::assign::main_class;
 use crate::classes::{Classes, runs_of};
 use crate::frames::FrameTable;
 use crate::keys::{self, Closeness};
+use crate::match_by_name::Match;
 use crate::names;
-use crate::peel::Settled;
 
 /// How many stacks a function must have taken the place of to be believed.
 const MANY: usize = 8;
@@ -27,74 +27,79 @@ struct Gap {
     framed: bool,
     /// The function that was left out, by its loosest name.
     function: u32,
-    thing: u32,
+    match_index: u32,
 }
 
 /// Gaps with the same around them.
 struct Site {
     key: u128,
-    things: [Vec<u32>; 2],
+    match_indexes: [Vec<u32>; 2],
     /// Of each side the function, if it is one only.
     pivots: [Option<u32>; 2],
     evidence: usize,
 }
 
-/// Makes one thing of the stacks that one function left and the stacks in which
+/// Makes one matched of the stacks that one function left and the stacks in which
 /// another took its place.
-pub(crate) fn replaced_functions(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
-    let gaps = gaps(classes, &things);
-    let mut sites = sites(classes, &gaps, &things);
-    weigh(&mut sites, &gaps, &things);
+pub(crate) fn replaced_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
+    let gaps = gaps(classes, &matches);
+    let mut sites = sites(classes, &gaps, &matches);
+    weigh(&mut sites, &gaps, &matches);
     sites.retain(|site| site.evidence >= MANY);
     sites.sort_unstable_by_key(|site| (std::cmp::Reverse(site.evidence), site.key));
-    let mut taken = vec![false; things.len()];
+    let mut taken = vec![false; matches.len()];
     let mut replaced = Vec::new();
     for site in sites {
-        let members = || site.things.iter().flatten().map(|&thing| thing as usize);
-        if members().any(|thing| taken[thing]) {
+        let members = || {
+            site.match_indexes
+                .iter()
+                .flatten()
+                .map(|&index| index as usize)
+        };
+        if members().any(|index| taken[index]) {
             continue;
         }
-        members().for_each(|thing| taken[thing] = true);
+        members().for_each(|index| taken[index] = true);
         let confidence = members()
-            .map(|thing| things[thing].confidence)
+            .map(|index| matches[index].confidence)
             .fold(CONFIDENCE, f64::min);
-        let all = members().flat_map(|thing| things[thing].classes.iter().copied());
-        replaced.push(Settled::new(classes, all.collect(), confidence));
+        let all = members().flat_map(|index| matches[index].classes.iter().copied());
+        replaced.push(Match::new(classes, all.collect(), confidence));
     }
-    let left = things.into_iter().zip(taken).filter(|(_, taken)| !taken);
-    replaced.extend(left.map(|(thing, _)| thing));
+    let left = matches.into_iter().zip(taken).filter(|(_, taken)| !taken);
+    replaced.extend(left.map(|(matched, _)| matched));
     replaced
 }
 
 /// The gaps that something may be replaced in, in order of what is around them.
 /// The function of at least one side is unknown to the other, and everything
 /// around it is known to both.
-fn gaps(classes: &Classes<'_>, things: &[Settled]) -> Vec<Gap> {
+fn gaps(classes: &Classes<'_>, matches: &[Match]) -> Vec<Gap> {
     let mut wanted = FxHashSet::default();
-    each_gap(classes, things, |gap| {
+    each_gap(classes, matches, |gap| {
         if !classes.table.is_common(gap.function) {
             wanted.insert(gap.key);
         }
     });
     let mut gaps = Vec::new();
     if !wanted.is_empty() {
-        each_gap(classes, things, |gap| {
+        each_gap(classes, matches, |gap| {
             if wanted.contains(&gap.key) {
                 gaps.push(gap);
             }
         });
     }
-    gaps.sort_unstable_by_key(|gap| (gap.key, gap.thing));
+    gaps.sort_unstable_by_key(|gap| (gap.key, gap.match_index));
     gaps
 }
 
-fn each_gap(classes: &Classes<'_>, things: &[Settled], mut found: impl FnMut(Gap)) {
+fn each_gap(classes: &Classes<'_>, matches: &[Match], mut found: impl FnMut(Gap)) {
     let (mut frames, mut names) = (Vec::new(), Vec::new());
-    for (thing, settled) in (0..).zip(things) {
-        if settled.only_side().is_none() {
+    for (index, matched) in (0..).zip(matches) {
+        if matched.only_side().is_none() {
             continue;
         }
-        classes.stack(main_class(classes, settled), &mut frames);
+        classes.stack(main_class(classes, matched), &mut frames);
         keys::reduce(&classes.table, &frames, Closeness::GlueIgnored, &mut names);
         let around = Around::new(&names);
         for place in places(&classes.table, &names) {
@@ -102,7 +107,7 @@ fn each_gap(classes: &Classes<'_>, things: &[Settled], mut found: impl FnMut(Gap
                 key: around.key(place),
                 framed: names.len() > 1,
                 function: names[place],
-                thing,
+                match_index: index,
             });
         }
     }
@@ -153,15 +158,15 @@ impl Around {
 }
 
 /// Where stacks of both sides meet, and one function stands on one of them.
-fn sites(classes: &Classes<'_>, gaps: &[Gap], things: &[Settled]) -> Vec<Site> {
+fn sites(classes: &Classes<'_>, gaps: &[Gap], matches: &[Match]) -> Vec<Site> {
     let mut sites = Vec::new();
     for range in runs_of(gaps, |a, b| a.key == b.key) {
         let here = &gaps[range];
         let of = |side| {
             let of_side = here
                 .iter()
-                .filter(move |gap| things[gap.thing as usize].only_side() == Some(side));
-            let mut members: Vec<u32> = of_side.clone().map(|gap| gap.thing).collect();
+                .filter(move |gap| matches[gap.match_index as usize].only_side() == Some(side));
+            let mut members: Vec<u32> = of_side.clone().map(|gap| gap.match_index).collect();
             members.dedup();
             let mut functions: Vec<u32> = of_side.map(|gap| gap.function).collect();
             functions.sort_unstable();
@@ -172,7 +177,7 @@ fn sites(classes: &Classes<'_>, gaps: &[Gap], things: &[Settled]) -> Vec<Site> {
         let sum = |side: &[u32]| -> i128 {
             let differences = side
                 .iter()
-                .map(|&thing| things[thing as usize].difference());
+                .map(|&index| matches[index as usize].difference());
             differences.map(i128::from).sum()
         };
         let stands = here[0].framed || sum(&gone) + sum(&new) == 0;
@@ -184,7 +189,7 @@ fn sites(classes: &Classes<'_>, gaps: &[Gap], things: &[Settled]) -> Vec<Site> {
         if !gone.is_empty() && !new.is_empty() && stands && may_replace(classes, &were, &are) {
             sites.push(Site {
                 key: here[0].key,
-                things: [gone, new],
+                match_indexes: [gone, new],
                 pivots,
                 evidence: 0,
             });
@@ -206,20 +211,20 @@ fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
 
 /// Says how many stacks the function of a site took the place of, or left to
 /// others, at all sites; none if most of its stacks have no such other half.
-fn weigh(sites: &mut [Site], gaps: &[Gap], things: &[Settled]) {
+fn weigh(sites: &mut [Site], gaps: &[Gap], matches: &[Match]) {
     let mut replaced: FxHashMap<(usize, u32), [usize; 2]> = FxHashMap::default();
     for site in &*sites {
         for (side, pivot) in site.pivots.iter().enumerate() {
             if let Some(pivot) = pivot {
                 let counts = replaced.entry((side, *pivot)).or_default();
-                counts[0] += site.things[side].len();
-                counts[1] += site.things[1 - side].len();
+                counts[0] += site.match_indexes[side].len();
+                counts[1] += site.match_indexes[1 - side].len();
             }
         }
     }
     let mut stacks: FxHashMap<(usize, u32), usize> = FxHashMap::default();
     for gap in gaps {
-        if let Some(side) = things[gap.thing as usize].only_side() {
+        if let Some(side) = matches[gap.match_index as usize].only_side() {
             *stacks.entry((side as usize, gap.function)).or_default() += 1;
         }
     }

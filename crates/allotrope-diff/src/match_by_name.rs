@@ -8,16 +8,16 @@ use crate::Side;
 use crate::classes::{Classes, runs_of};
 use crate::keys::{self, Closeness};
 
-/// Classes of both sides that are the same thing, or a class that is alone.
+/// Classes of both sides that are the same matched, or a class that is alone.
 #[derive(Debug, Clone)]
-pub(crate) struct Settled {
+pub(crate) struct Match {
     pub(crate) classes: Vec<u32>,
     pub(crate) before: u64,
     pub(crate) after: u64,
     pub(crate) confidence: f64,
 }
 
-impl Settled {
+impl Match {
     pub(crate) fn new(classes: &Classes<'_>, members: Vec<u32>, confidence: f64) -> Self {
         let sum = |of: fn(&crate::classes::Class) -> u64| {
             let members = members.iter();
@@ -50,11 +50,11 @@ impl Settled {
 }
 
 /// What peeling came to.
-pub(crate) struct Peeled {
+pub(crate) struct NameMatches {
     /// Balanced, but spelled differently on the two sides.
-    pub(crate) moved: Vec<Settled>,
+    pub(crate) moved: Vec<Match>,
     /// All others: on both sides with different figures, or on one only.
-    pub(crate) unlike: Vec<Settled>,
+    pub(crate) unbalanced: Vec<Match>,
 }
 
 /// A class that does not balance by itself, and what it looks like.
@@ -77,7 +77,7 @@ const LOOSER: [Closeness; 5] = [
 ];
 
 /// Peels all classes.
-pub(crate) fn peel(classes: &Classes<'_>) -> Peeled {
+pub(crate) fn match_by_name(classes: &Classes<'_>) -> NameMatches {
     let mut active = active(classes);
     let mut moved = Vec::new();
     for look in 0..LOOSER.len() {
@@ -88,16 +88,16 @@ pub(crate) fn peel(classes: &Classes<'_>) -> Peeled {
         class.before == 0 || class.after == 0
     };
     let (mut alone, on_both): (Vec<Active>, Vec<Active>) = active.into_iter().partition(is_alone);
-    let mut unlike: Vec<Settled> = on_both
+    let mut unbalanced: Vec<Match> = on_both
         .into_iter()
-        .map(|active| Settled::new(classes, vec![active.class], 1.0))
+        .map(|active| Match::new(classes, vec![active.class], 1.0))
         .collect();
     for look in (0..LOOSER.len()).filter(|&look| LOOSER[look] != Closeness::CommonOnly) {
-        alone = merge_sides(classes, alone, look, &mut unlike);
+        alone = merge_sides(classes, alone, look, &mut unbalanced);
     }
     let alone = alone.into_iter();
-    unlike.extend(alone.map(|active| Settled::new(classes, vec![active.class], 1.0)));
-    Peeled { moved, unlike }
+    unbalanced.extend(alone.map(|active| Match::new(classes, vec![active.class], 1.0)));
+    NameMatches { moved, unbalanced }
 }
 
 fn active(classes: &Classes<'_>) -> Vec<Active> {
@@ -126,12 +126,12 @@ fn take_balanced(
     classes: &Classes<'_>,
     mut active: Vec<Active>,
     look: usize,
-    moved: &mut Vec<Settled>,
+    moved: &mut Vec<Match>,
 ) -> Vec<Active> {
     let closeness = LOOSER[look];
     let mut left = Vec::new();
     for group in groups(&mut active, look) {
-        let whole = settled(classes, group, closeness);
+        let whole = match_of(classes, group, closeness);
         if whole.before == whole.after {
             moved.push(whole);
         } else if group.len() > 1 && closeness != Closeness::CommonOnly {
@@ -148,7 +148,7 @@ fn pair_equals(
     classes: &Classes<'_>,
     group: &[Active],
     closeness: Closeness,
-    moved: &mut Vec<Settled>,
+    moved: &mut Vec<Match>,
     left: &mut Vec<Active>,
 ) {
     let (mut gone, mut new) = (Vec::new(), Vec::new());
@@ -170,7 +170,7 @@ fn pair_equals(
             Ordering::Greater => left.push(*won.1),
             Ordering::Equal => {
                 let pair = vec![lost.1.class, won.1.class];
-                moved.push(Settled::new(classes, pair, closeness.confidence()));
+                moved.push(Match::new(classes, pair, closeness.confidence()));
             }
         }
         g += usize::from(lost.0 <= won.0);
@@ -184,17 +184,17 @@ fn pair_equals(
     );
 }
 
-/// Makes one changed thing of each group that is on both sides. Gives the
+/// Makes one changed matched of each group that is on both sides. Gives the
 /// classes of the others.
 fn merge_sides(
     classes: &Classes<'_>,
     mut alone: Vec<Active>,
     look: usize,
-    changed: &mut Vec<Settled>,
+    changed: &mut Vec<Match>,
 ) -> Vec<Active> {
     let mut left = Vec::new();
     for group in groups(&mut alone, look) {
-        let whole = settled(classes, group, LOOSER[look]);
+        let whole = match_of(classes, group, LOOSER[look]);
         if whole.only_side().is_some() {
             left.extend_from_slice(group);
         } else {
@@ -204,9 +204,9 @@ fn merge_sides(
     left
 }
 
-fn settled(classes: &Classes<'_>, group: &[Active], closeness: Closeness) -> Settled {
+fn match_of(classes: &Classes<'_>, group: &[Active], closeness: Closeness) -> Match {
     let members = group.iter().map(|active| active.class).collect();
-    Settled::new(classes, members, closeness.confidence())
+    Match::new(classes, members, closeness.confidence())
 }
 
 /// The classes by what they look like, each group and its members in an order
