@@ -9,7 +9,7 @@ use crate::align::{Aligner, Alignment};
 use crate::candidates::{Seeker, candidates};
 use crate::classes::Classes;
 use crate::hungarian;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
 /// Largest problem that is solved exactly; the pairs of a larger one are taken
@@ -68,7 +68,7 @@ fn seekers(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<Seeker>, Vec<Matc
             let class = main_class(classes, &matched);
             classes.stack(class, &mut frames);
             let mut names = Vec::new();
-            keys::reduce(&classes.table, &frames, Closeness::GlueIgnored, &mut names);
+            keys::reduce(&classes.table, &frames, MatchLevel::GlueIgnored, &mut names);
             let seeker = Seeker {
                 key: classes.key(class),
                 side: if matched.after > matched.before {
@@ -184,9 +184,9 @@ fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
         return None;
     }
     let (less, more) = (before.min(after), before.max(after));
-    let closeness = (u128::from(less) * u128::from(CERTAIN) / u128::from(more.max(1))) as u32;
+    let ratio = (u128::from(less) * u128::from(CERTAIN) / u128::from(more.max(1))) as u32;
     // Never certain: what is was found by looks, not by name.
-    Some((similarity * 3 / 4 + closeness / 4).min(CERTAIN - 1))
+    Some((similarity * 3 / 4 + ratio / 4).min(CERTAIN - 1))
 }
 
 /// The pairs to believe, each stack in one at most.

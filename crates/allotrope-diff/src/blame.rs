@@ -15,7 +15,7 @@ use crate::assign::main_class;
 use crate::calls::Calls;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
 /// How many callers are followed outwards to find one that stacks have in
@@ -134,7 +134,7 @@ struct Own {
 impl Own {
     /// Whether this is one more of them.
     fn is_next(&mut self, table: &FrameTable<'_>, frame: u32) -> bool {
-        let name = table.name(frame, Closeness::Canonical);
+        let name = table.name(frame, MatchLevel::Canonical);
         let next = !table.is_glue(frame) && self.last.replace(name) != Some(name);
         self.count += usize::from(next);
         next
@@ -158,7 +158,7 @@ impl Reach {
     /// What a class looks like so far, as one number.
     fn path(self, classes: &Classes<'_>, class: u32, names: &mut Vec<u32>) -> u128 {
         let table = &classes.table;
-        let name = |frame| table.name(frame, Closeness::Canonical);
+        let name = |frame| table.name(frame, MatchLevel::Canonical);
         let mut own = Own::default();
         names.clear();
         for frame in classes.outwards(class) {

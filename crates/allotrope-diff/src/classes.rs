@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::error::DiffError;
 use crate::frames::FrameTable;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 use crate::{Side, keys::reduce};
 use allotrope_profile::Metric;
 
@@ -230,7 +230,7 @@ fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>
                 continue;
             }
             table.stack(r, s, &mut frames);
-            reduce(table, &frames, Closeness::Exact, &mut names);
+            reduce(table, &frames, MatchLevel::Exact, &mut names);
             occurrences.push(Occurrence {
                 key: keys::hash(names.iter().copied()),
                 run: r,

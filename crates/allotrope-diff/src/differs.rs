@@ -4,7 +4,7 @@ use crate::align::Aligner;
 use crate::blame::shown_stack;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
-use crate::keys::Closeness;
+use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
 
 /// A frame before and what it is after; one of them is missing where a frame
@@ -45,8 +45,8 @@ pub(crate) fn differing(
         frames.filter(|&frame| !table.is_glue(frame)).collect()
     };
     for (before, after) in [(own(&before), own(&after)), (before, after)] {
-        for closeness in Closeness::OF_NAMES[..4].iter().rev() {
-            let found = between(table, aligner, *closeness, &before, &after);
+        for level in MatchLevel::BY_NAME[..4].iter().rev() {
+            let found = between(table, aligner, *level, &before, &after);
             if found.before.is_some() || found.after.is_some() {
                 return found;
             }
@@ -61,11 +61,11 @@ pub(crate) fn differing(
 fn between(
     table: &FrameTable<'_>,
     aligner: &Aligner<'_, '_>,
-    closeness: Closeness,
+    level: MatchLevel,
     before: &[u32],
     after: &[u32],
 ) -> Differing {
-    let same = |a: &u32, b: &u32| table.name(*a, closeness) == table.name(*b, closeness);
+    let same = |a: &u32, b: &u32| table.name(*a, level) == table.name(*b, level);
     let head = before
         .iter()
         .zip(after)

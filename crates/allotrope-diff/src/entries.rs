@@ -11,7 +11,7 @@ use crate::assign::main_class;
 use crate::blame::{Group, shown_stack, thread_root};
 use crate::classes::Classes;
 use crate::differs::{Differing, differing};
-use crate::keys::Closeness;
+use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
 use crate::{Differs, Entry, EntryStack, Kind, Side};
 use allotrope_profile::StackFrame;
@@ -55,7 +55,7 @@ fn by_thread(classes: &Classes<'_>, jitter: Vec<Match>) -> Vec<Draft> {
     for matched in jitter {
         let stack = shown_stack(classes, main_class(classes, &matched));
         let root = thread_root(&classes.table, &stack);
-        let name = classes.table.name(root, Closeness::Canonical);
+        let name = classes.table.name(root, MatchLevel::Canonical);
         let thread = threads.entry(name).or_insert((root, Vec::new()));
         thread.0 = thread.0.min(root);
         thread.1.push(matched);
@@ -73,7 +73,7 @@ fn by_rename(classes: &Classes<'_>, moved: Vec<Match>) -> Vec<Draft> {
     let mut renames: FxHashMap<_, (Differing, Vec<Match>)> = FxHashMap::default();
     for matched in moved {
         let found = differing(classes, &aligner, &matched);
-        let name = |frame: u32| classes.table.name(frame, Closeness::Exact);
+        let name = |frame: u32| classes.table.name(frame, MatchLevel::Exact);
         let names = (found.before.map(name), found.after.map(name));
         let rename = renames.entry(names).or_insert_with(|| (found, Vec::new()));
         // Offsets differ from stack to stack; which is shown must not depend

@@ -1,5 +1,5 @@
 //! One table of the frames of both sides and, for each, what its name is at
-//! every closeness: made once for each distinct frame, so that stacks are
+//! every level: made once for each distinct frame, so that stacks are
 //! compared as numbers.
 //!
 //! Frames are numbered in the order of their contents, and names in the order
@@ -10,11 +10,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::DiffError;
 use crate::glue::Glue;
-use crate::keys::Closeness;
+use crate::keys::MatchLevel;
 use crate::{Side, names};
 use allotrope_profile::{StackFrame, StackSet};
 
-/// How many closenesses have names of their own.
+/// How many match levels have names of their own.
 const NAMED: usize = 4;
 
 /// A run and how its frames are numbered in the table.
@@ -28,7 +28,7 @@ pub(crate) struct Run<'a> {
 pub(crate) struct FrameTable<'a> {
     pub(crate) runs: Vec<Run<'a>>,
     frames: Vec<&'a StackFrame>,
-    /// By closeness: each frame's name.
+    /// By level: each frame's name.
     names: [Vec<u32>; NAMED],
     glue: Vec<bool>,
     /// The loosest names.
@@ -93,8 +93,8 @@ impl<'a> FrameTable<'a> {
     }
 
     /// The frame's name, seen that closely.
-    pub(crate) fn name(&self, frame: u32, closeness: Closeness) -> u32 {
-        self.names[(closeness as usize).min(NAMED - 1)][frame as usize]
+    pub(crate) fn name(&self, frame: u32, level: MatchLevel) -> u32 {
+        self.names[(level as usize).min(NAMED - 1)][frame as usize]
     }
 
     /// The frame's name, seen as loosely as possible.

@@ -1,12 +1,12 @@
 //! What a whole stack is, seen more or less closely: the names that count and a
-//! hash of them. Two stacks with one key are one stack at that closeness.
+//! hash of them. Two stacks with one key are one stack at that level.
 
 use crate::frames::FrameTable;
 
 /// How closely stacks are looked at, the closest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
-pub(crate) enum Closeness {
+pub(crate) enum MatchLevel {
     /// The functions as they are spelled, in their modules. Offsets, lines and
     /// columns do not count: they shift with every build.
     Exact = 0,
@@ -23,11 +23,11 @@ pub(crate) enum Closeness {
     CommonOnly = 5,
 }
 
-impl Closeness {
+impl MatchLevel {
     /// Those of names, from the closest: all but [`CommonOnly`](Self::CommonOnly),
     /// which takes two functions for one as soon as both are unknown to the
     /// other side.
-    pub(crate) const OF_NAMES: [Self; 5] = [
+    pub(crate) const BY_NAME: [Self; 5] = [
         Self::Exact,
         Self::Canonical,
         Self::Unwrapped,
@@ -56,12 +56,12 @@ const LONGEST_CYCLE: usize = 4;
 pub(crate) fn reduce(
     table: &FrameTable<'_>,
     stack: &[u32],
-    closeness: Closeness,
+    level: MatchLevel,
     names: &mut Vec<u32>,
 ) {
     names.clear();
-    let ignore_glue = closeness >= Closeness::GlueIgnored;
-    let ignore_others = closeness == Closeness::CommonOnly;
+    let ignore_glue = level >= MatchLevel::GlueIgnored;
+    let ignore_others = level == MatchLevel::CommonOnly;
     let ignored = |frame| {
         (ignore_glue && table.is_glue(frame)) || (ignore_others && table.is_replaceable(frame))
     };
@@ -72,8 +72,8 @@ pub(crate) fn reduce(
         if kept >= least && ignored(frame) {
             continue;
         }
-        names.push(table.name(frame, closeness));
-        if closeness >= Closeness::Unwrapped {
+        names.push(table.name(frame, level));
+        if level >= MatchLevel::Unwrapped {
             take_back_repetition(names);
         }
     }

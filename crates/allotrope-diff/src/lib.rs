@@ -10,8 +10,8 @@
 //! thresholds, which apply when printing, nor of how entries are shown.
 //!
 //! How it goes, one file a step: frames of both sides are numbered and named at
-//! several closenesses (`frames`, `names`); stacks of one spelling form classes
-//! (`classes`); closeness by closeness, classes that balance are taken off
+//! several match levels (`frames`, `names`); stacks of one spelling form classes
+//! (`classes`); level by level, classes that balance are taken off
 //! (`keys`, `peel`); the rest is assigned to each other by what it has in common
 //! (`candidates`, `align`, `assign`), after functions that took the place of
 //! others at many call sites (`replaced`), and what one became in parts is set

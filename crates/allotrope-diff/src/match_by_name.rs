@@ -1,4 +1,4 @@
-//! Matching by what stacks look like: closeness by closeness, the closest
+//! Matching by what stacks look like: level by level, the closest
 //! first, what balances is taken off. What is left of both sides and still
 //! looks alike is one stack whose figures changed.
 
@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 
 use crate::Side;
 use crate::classes::{Classes, runs_of};
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 
 /// Classes of both sides that are the same matched, or a class that is alone.
 #[derive(Debug, Clone)]
@@ -63,25 +63,31 @@ struct Active {
     class: u32,
     /// What tells it from others, whatever its position.
     key: u128,
-    /// By closeness, from the canonical one on.
-    looks: [u128; LOOSER.len()],
+    /// The hash of its names at each level of [`LEVELS`].
+    match_keys: [u128; LEVELS.len()],
 }
 
-/// The closenesses at which classes of different spellings meet.
-const LOOSER: [Closeness; 5] = [
-    Closeness::Canonical,
-    Closeness::Unwrapped,
-    Closeness::Untemplated,
-    Closeness::GlueIgnored,
-    Closeness::CommonOnly,
+impl Active {
+    fn match_key(&self, level: MatchLevel) -> u128 {
+        self.match_keys[level as usize - 1]
+    }
+}
+
+/// The match levels at which classes of different spellings meet.
+const LEVELS: [MatchLevel; 5] = [
+    MatchLevel::Canonical,
+    MatchLevel::Unwrapped,
+    MatchLevel::Untemplated,
+    MatchLevel::GlueIgnored,
+    MatchLevel::CommonOnly,
 ];
 
 /// Peels all classes.
 pub(crate) fn match_by_name(classes: &Classes<'_>) -> NameMatches {
     let mut active = active(classes);
     let mut moved = Vec::new();
-    for look in 0..LOOSER.len() {
-        active = take_balanced(classes, active, look, &mut moved);
+    for level in LEVELS {
+        active = take_balanced(classes, active, level, &mut moved);
     }
     let is_alone = |active: &Active| {
         let class = &classes.classes[active.class as usize];
@@ -92,8 +98,11 @@ pub(crate) fn match_by_name(classes: &Classes<'_>) -> NameMatches {
         .into_iter()
         .map(|active| Match::new(classes, vec![active.class], 1.0))
         .collect();
-    for look in (0..LOOSER.len()).filter(|&look| LOOSER[look] != Closeness::CommonOnly) {
-        alone = merge_sides(classes, alone, look, &mut unbalanced);
+    for level in LEVELS
+        .into_iter()
+        .filter(|&level| level != MatchLevel::CommonOnly)
+    {
+        alone = merge_sides(classes, alone, level, &mut unbalanced);
     }
     let alone = alone.into_iter();
     unbalanced.extend(alone.map(|active| Match::new(classes, vec![active.class], 1.0)));
@@ -110,8 +119,8 @@ fn active(classes: &Classes<'_>) -> Vec<Active> {
             Active {
                 class,
                 key: classes.key(class),
-                looks: LOOSER.map(|closeness| {
-                    keys::reduce(&classes.table, &frames, closeness, &mut names);
+                match_keys: LEVELS.map(|level| {
+                    keys::reduce(&classes.table, &frames, level, &mut names);
                     keys::hash(names.iter().copied())
                 }),
             }
@@ -125,17 +134,16 @@ fn active(classes: &Classes<'_>) -> Vec<Active> {
 fn take_balanced(
     classes: &Classes<'_>,
     mut active: Vec<Active>,
-    look: usize,
+    level: MatchLevel,
     moved: &mut Vec<Match>,
 ) -> Vec<Active> {
-    let closeness = LOOSER[look];
     let mut left = Vec::new();
-    for group in groups(&mut active, look) {
-        let whole = match_of(classes, group, closeness);
+    for group in groups(&mut active, level) {
+        let whole = match_of(classes, group, level);
         if whole.before == whole.after {
             moved.push(whole);
-        } else if group.len() > 1 && closeness != Closeness::CommonOnly {
-            pair_equals(classes, group, closeness, moved, &mut left);
+        } else if group.len() > 1 && level != MatchLevel::CommonOnly {
+            pair_equals(classes, group, level, moved, &mut left);
         } else {
             left.extend_from_slice(group);
         }
@@ -147,7 +155,7 @@ fn take_balanced(
 fn pair_equals(
     classes: &Classes<'_>,
     group: &[Active],
-    closeness: Closeness,
+    level: MatchLevel,
     moved: &mut Vec<Match>,
     left: &mut Vec<Active>,
 ) {
@@ -170,7 +178,7 @@ fn pair_equals(
             Ordering::Greater => left.push(*won.1),
             Ordering::Equal => {
                 let pair = vec![lost.1.class, won.1.class];
-                moved.push(Match::new(classes, pair, closeness.confidence()));
+                moved.push(Match::new(classes, pair, level.confidence()));
             }
         }
         g += usize::from(lost.0 <= won.0);
@@ -189,12 +197,12 @@ fn pair_equals(
 fn merge_sides(
     classes: &Classes<'_>,
     mut alone: Vec<Active>,
-    look: usize,
+    level: MatchLevel,
     changed: &mut Vec<Match>,
 ) -> Vec<Active> {
     let mut left = Vec::new();
-    for group in groups(&mut alone, look) {
-        let whole = match_of(classes, group, LOOSER[look]);
+    for group in groups(&mut alone, level) {
+        let whole = match_of(classes, group, level);
         if whole.only_side().is_some() {
             left.extend_from_slice(group);
         } else {
@@ -204,15 +212,18 @@ fn merge_sides(
     left
 }
 
-fn match_of(classes: &Classes<'_>, group: &[Active], closeness: Closeness) -> Match {
+fn match_of(classes: &Classes<'_>, group: &[Active], level: MatchLevel) -> Match {
     let members = group.iter().map(|active| active.class).collect();
-    Match::new(classes, members, closeness.confidence())
+    Match::new(classes, members, level.confidence())
 }
 
 /// The classes by what they look like, each group and its members in an order
 /// that their contents give.
-fn groups(members: &mut [Active], look: usize) -> impl Iterator<Item = &[Active]> {
-    members.sort_unstable_by_key(|active| (active.looks[look], active.key));
+fn groups(members: &mut [Active], level: MatchLevel) -> impl Iterator<Item = &[Active]> {
+    members.sort_unstable_by_key(|active| (active.match_key(level), active.key));
     let members = &*members;
-    runs_of(members, move |a, b| a.looks[look] == b.looks[look]).map(|range| &members[range])
+    runs_of(members, move |a, b| {
+        a.match_key(level) == b.match_key(level)
+    })
+    .map(|range| &members[range])
 }

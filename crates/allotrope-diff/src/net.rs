@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 
 use crate::assign::main_class;
 use crate::classes::Classes;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
 /// Makes one matched of all with the same own functions that rose or fell, if some
 /// did the one and some the other. What balances by itself has nothing to set off.
 pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
-    for group in groups(classes, matches, Closeness::GlueIgnored) {
+    for group in groups(classes, matches, MatchLevel::GlueIgnored) {
         let matches = group.into_iter().map(|(_, matched)| matched);
         let (balanced, others): (Vec<_>, Vec<_>) =
             matches.partition(|matched| matched.difference() == 0);
@@ -25,7 +25,7 @@ pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<
             netted.extend(rose.into_iter().chain(fell));
         } else {
             let all = rose.iter().chain(&fell);
-            netted.push(merge(classes, all, Closeness::GlueIgnored));
+            netted.push(merge(classes, all, MatchLevel::GlueIgnored));
         }
     }
     netted
@@ -36,7 +36,7 @@ pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<
 /// functions or went into them.
 pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
-    for group in groups(classes, matches, Closeness::CommonOnly) {
+    for group in groups(classes, matches, MatchLevel::CommonOnly) {
         let (plain, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(plain, _)| *plain);
         let plain: Vec<Match> = plain.into_iter().map(|(_, matched)| matched).collect();
         let change: i64 = plain.iter().map(Match::difference).sum();
@@ -48,7 +48,7 @@ pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> V
             netted.extend(plain.into_iter().chain(opposite));
         } else {
             let all = plain.iter().chain(&opposite);
-            netted.push(merge(classes, all, Closeness::CommonOnly));
+            netted.push(merge(classes, all, MatchLevel::CommonOnly));
         }
     }
     netted
@@ -57,9 +57,9 @@ pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> V
 fn merge<'t>(
     classes: &Classes<'_>,
     matches: impl Iterator<Item = &'t Match>,
-    closeness: Closeness,
+    level: MatchLevel,
 ) -> Match {
-    let mut confidence = closeness.confidence();
+    let mut confidence = level.confidence();
     let mut members = Vec::new();
     for matched in matches {
         confidence = confidence.min(matched.confidence);
@@ -73,14 +73,14 @@ fn merge<'t>(
 fn groups(
     classes: &Classes<'_>,
     matches: Vec<Match>,
-    closeness: Closeness,
+    level: MatchLevel,
 ) -> impl Iterator<Item = Vec<(bool, Match)>> {
     let mut groups: FxHashMap<u128, Vec<(bool, Match)>> = FxHashMap::default();
     let (mut frames, mut names) = (Vec::new(), Vec::new());
     let table = &classes.table;
     for matched in matches {
         classes.stack(main_class(classes, &matched), &mut frames);
-        keys::reduce(table, &frames, closeness, &mut names);
+        keys::reduce(table, &frames, level, &mut names);
         let own = |frame: &&u32| !table.is_glue(**frame);
         let plain = !frames
             .iter()

@@ -9,7 +9,7 @@ use crate::Side;
 use crate::assign::main_class;
 use crate::classes::{Classes, runs_of};
 use crate::frames::FrameTable;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 use crate::names;
 
@@ -100,7 +100,7 @@ fn each_gap(classes: &Classes<'_>, matches: &[Match], mut found: impl FnMut(Gap)
             continue;
         }
         classes.stack(main_class(classes, matched), &mut frames);
-        keys::reduce(&classes.table, &frames, Closeness::GlueIgnored, &mut names);
+        keys::reduce(&classes.table, &frames, MatchLevel::GlueIgnored, &mut names);
         let around = Around::new(&names);
         for place in places(&classes.table, &names) {
             found(Gap {
