@@ -45,10 +45,10 @@ pub(crate) struct Classes<'a> {
     occurrences: Vec<Occurrence>,
     pub(crate) classes: Vec<Class>,
     /// The runs that stand for their sides.
-    pub(crate) standing: [u32; 2],
+    pub(crate) representative_runs: [u32; 2],
     /// Totals by run, in the order of the table's.
     pub(crate) totals: Vec<u64>,
-    /// Classes that every run of a side counted alike, and others.
+    /// Classes that every run of a side counted same, and others.
     pub(crate) deterministic: u64,
     pub(crate) jittering: u64,
 }
@@ -57,13 +57,13 @@ impl<'a> Classes<'a> {
     pub(crate) fn new(table: FrameTable<'a>, metric: Metric) -> Result<Self, DiffError> {
         let totals = totals(&table, metric)?;
         let occurrences = occurrences(&table, metric)?;
-        let standing = standing(&table, metric, &totals, &occurrences);
+        let representative_runs = representative_runs(&table, metric, &totals, &occurrences);
         let mut classes = Self {
             table,
             metric,
             occurrences,
             classes: Vec::new(),
-            standing,
+            representative_runs,
             totals,
             deterministic: 0,
             jittering: 0,
@@ -102,7 +102,7 @@ impl<'a> Classes<'a> {
     /// The side that the run of this occurrence stands for, if it does.
     pub(crate) fn side(&self, occurrence: Occurrence) -> Option<Side> {
         let side = self.table.runs[occurrence.run as usize].side;
-        (self.standing[side as usize] == occurrence.run).then_some(side)
+        (self.representative_runs[side as usize] == occurrence.run).then_some(side)
     }
 
     /// What each run counted, in the order of the table's runs.
@@ -162,17 +162,17 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// Ranges of neighbours that are alike.
+/// Ranges of neighbours that are same.
 pub(crate) fn runs_of<T>(
     items: &[T],
-    alike: impl Fn(&T, &T) -> bool,
+    same: impl Fn(&T, &T) -> bool,
 ) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let first = items.get(start)?;
         let length = items[start..]
             .iter()
-            .take_while(|item| alike(first, item))
+            .take_while(|item| same(first, item))
             .count();
         // A kind of likeness that does not include itself must not stop here.
         let range = start..start + length.max(1);
@@ -245,7 +245,7 @@ fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>
 
 /// For each side the run with the lower median total; of runs with one total,
 /// one is taken by what it counted, so that their order says nothing.
-fn standing(
+fn representative_runs(
     table: &FrameTable<'_>,
     metric: Metric,
     totals: &[u64],

@@ -126,7 +126,7 @@ pub enum Noise {
         before: Vec<u64>,
         /// The totals of the runs after, the least first.
         after: Vec<u64>,
-        /// Stacks that all runs of either side counted alike.
+        /// Stacks that all runs of either side counted same.
         deterministic: u64,
         /// Stacks that they did not.
         jittering: u64,
@@ -173,7 +173,7 @@ pub struct Entry {
     pub stacks: Vec<EntryStack>,
 }
 
-/// The one frame that differs between two stacks that are otherwise alike:
+/// The one frame that differs between two stacks that are otherwise same:
 /// indexes into [`Diff::frames`]. One is missing where a frame was inserted or
 /// went; both are where only the spelling of something else differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,7 +233,9 @@ pub fn compare(
     let (changed, jitter) = noise::split(&classes, unbalanced);
     let changed = blame::group(&classes, changed);
     let (frames, entries) = entries::entries(&classes, changed, jitter, moved);
-    let [before, after] = classes.standing.map(|run| classes.totals[run as usize]);
+    let [before, after] = classes
+        .representative_runs
+        .map(|run| classes.totals[run as usize]);
     Ok(Diff {
         metric: options.metric,
         before,

@@ -41,9 +41,9 @@ pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> V
         let plain: Vec<Match> = plain.into_iter().map(|(_, matched)| matched).collect();
         let change: i64 = plain.iter().map(Match::difference).sum();
         let others = others.into_iter().map(|(_, matched)| matched);
-        let (opposite, alike): (Vec<_>, Vec<_>) =
+        let (opposite, same_sign): (Vec<_>, Vec<_>) =
             others.partition(|matched| matched.difference().signum() == -change.signum());
-        netted.extend(alike);
+        netted.extend(same_sign);
         if plain.is_empty() || opposite.is_empty() {
             netted.extend(plain.into_iter().chain(opposite));
         } else {
