@@ -14,7 +14,7 @@ const WEIGHT_UNIT: f64 = 16.0;
 
 /// Longest differing part that is aligned frame by frame; a longer one is
 /// taken to have nothing in common.
-const LONGEST: usize = 256;
+const LONGEST_ALIGNED: usize = 256;
 
 /// Aligns reduced stacks.
 pub(crate) struct Aligner<'t, 'a> {
@@ -39,7 +39,7 @@ pub(crate) struct Alignment {
 
 /// Cost, edits, renames. The order makes the best way unique in all three, so
 /// that it does not matter which stack is first.
-type Way = (u32, u32, u32);
+type EditCost = (u32, u32, u32);
 
 impl<'t, 'a> Aligner<'t, 'a> {
     pub(crate) fn new(table: &'t FrameTable<'a>) -> Self {
@@ -76,7 +76,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
     /// At most how similar two stacks can be: functions that both sides have
     /// but only one of the two stacks are not renamed, so that each costs its
     /// weight. Takes sorted names; far quicker than aligning.
-    pub(crate) fn most_similar(&self, a: &[u32], b: &[u32]) -> u32 {
+    pub(crate) fn similarity_bound(&self, a: &[u32], b: &[u32]) -> u32 {
         let mut cost = 0_u64;
         let (mut i, mut j) = (0, 0);
         let mut left_over = |name: u32| {
@@ -116,7 +116,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
             .count();
         let a_middle = &a_rest[..a_rest.len() - tail];
         let b_middle = &b_rest[..b_rest.len() - tail];
-        let (cost, edits, renamed) = self.cheapest(a_middle, b_middle);
+        let (cost, edits, renamed) = self.edit_cost(a_middle, b_middle);
         let one_sided = edits - renamed;
         let common_middle = (a_middle.len() + b_middle.len()) as u32 - one_sided - 2 * renamed;
         let removed = a_middle.len() as u32 - common_middle / 2 - renamed;
@@ -137,27 +137,27 @@ impl<'t, 'a> Aligner<'t, 'a> {
             .fold(0, u32::saturating_add)
     }
 
-    fn cheapest(&self, a: &[u32], b: &[u32]) -> Way {
-        if a.is_empty() || b.is_empty() || a.len() > LONGEST || b.len() > LONGEST {
+    fn edit_cost(&self, a: &[u32], b: &[u32]) -> EditCost {
+        if a.is_empty() || b.is_empty() || a.len() > LONGEST_ALIGNED || b.len() > LONGEST_ALIGNED {
             let cost = self.sum(a).saturating_add(self.sum(b));
             return (cost, (a.len() + b.len()) as u32, 0);
         }
-        let mut row: Vec<Way> = Vec::with_capacity(b.len() + 1);
+        let mut row: Vec<EditCost> = Vec::with_capacity(b.len() + 1);
         row.push((0, 0, 0));
         for (j, &y) in b.iter().enumerate() {
-            row.push(plus(row[j], (self.weight(y), 1, 0)));
+            row.push(add(row[j], (self.weight(y), 1, 0)));
         }
         for &x in a {
             let remove = (self.weight(x), 1, 0);
             let mut diagonal = row[0];
-            row[0] = plus(row[0], remove);
+            row[0] = add(row[0], remove);
             for (j, &y) in b.iter().enumerate() {
                 let insert = (self.weight(y), 1, 0);
-                let mut best = plus(row[j + 1], remove).min(plus(row[j], insert));
+                let mut best = add(row[j + 1], remove).min(add(row[j], insert));
                 if x == y {
                     best = best.min(diagonal);
-                } else if let Some(cost) = self.rename(x, y) {
-                    best = best.min(plus(diagonal, (cost, 1, 1)));
+                } else if let Some(cost) = self.rename_cost(x, y) {
+                    best = best.min(add(diagonal, (cost, 1, 1)));
                 }
                 diagonal = row[j + 1];
                 row[j + 1] = best;
@@ -169,7 +169,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
     /// What it costs to believe that one of these functions is the other under
     /// a new name; `None` if it can not be: both sides have one of them, or
     /// they are different operators.
-    fn rename(&self, x: u32, y: u32) -> Option<u32> {
+    fn rename_cost(&self, x: u32, y: u32) -> Option<u32> {
         if self.is_common(x) || self.is_common(y) {
             return None;
         }
@@ -182,8 +182,8 @@ impl<'t, 'a> Aligner<'t, 'a> {
             let both = self.weight(pair.0) + self.weight(pair.1);
             // Half of removing one and inserting the other; a quarter of that
             // for names that are nearly the same.
-            let unbalanced = 256 - names::likeness(x, y).min(192);
-            Some((u64::from(both) * u64::from(unbalanced) / 512) as u32)
+            let dissimilarity = 256 - names::bigram_similarity(x, y).min(192);
+            Some((u64::from(both) * u64::from(dissimilarity) / 512) as u32)
         })
     }
 }
@@ -194,6 +194,6 @@ fn similarity(cost: u64, whole: u64) -> u32 {
     left.checked_div(whole).unwrap_or(1024) as u32
 }
 
-fn plus(a: Way, b: Way) -> Way {
+fn add(a: EditCost, b: EditCost) -> EditCost {
     (a.0.saturating_add(b.0), a.1 + b.1, a.2 + b.2)
 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use crate::Side;
 use crate::align::{Aligner, Alignment};
-use crate::candidates::{Seeker, candidates};
+use crate::candidates::{UnmatchedStack, candidates};
 use crate::classes::Classes;
 use crate::hungarian;
 use crate::keys::{self, MatchLevel};
@@ -36,12 +36,12 @@ impl Pair {
 
 /// Makes one matched of each two that are likely to be one. Some balance then.
 pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
-    let (seekers, matches) = seekers(classes, matches);
+    let (stacks, matches) = stacks(classes, matches);
     let aligner = Aligner::new(&classes.table);
-    let pairs = likely_pairs(&seekers, &aligner);
+    let pairs = likely_pairs(&stacks, &aligner);
     let mut taken = vec![false; matches.len()];
     let mut assigned = Vec::new();
-    for pair in choose(pairs, seekers.len()) {
+    for pair in choose(pairs, stacks.len()) {
         let (before, after) = (pair.before as usize, pair.after as usize);
         taken[before] = true;
         taken[after] = true;
@@ -60,30 +60,30 @@ pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
 }
 
 /// What looks for another half, with the matches in the same order.
-fn seekers(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<Seeker>, Vec<Match>) {
+fn stacks(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<UnmatchedStack>, Vec<Match>) {
     let mut frames = Vec::new();
-    let mut both: Vec<(Seeker, Match)> = matches
+    let mut both: Vec<(UnmatchedStack, Match)> = matches
         .into_iter()
         .map(|matched| {
             let class = main_class(classes, &matched);
             classes.stack(class, &mut frames);
             let mut names = Vec::new();
             keys::reduce(&classes.table, &frames, MatchLevel::GlueIgnored, &mut names);
-            let seeker = Seeker {
+            let stack = UnmatchedStack {
                 key: classes.key(class),
                 side: if matched.after > matched.before {
                     Side::After
                 } else {
                     Side::Before
                 },
-                amount: matched.difference().unsigned_abs(),
+                imbalance: matched.difference().unsigned_abs(),
                 on_both: matched.only_side().is_none(),
                 names,
             };
-            (seeker, matched)
+            (stack, matched)
         })
         .collect();
-    both.sort_unstable_by_key(|(seeker, _)| seeker.key);
+    both.sort_unstable_by_key(|(stack, _)| stack.key);
     both.into_iter().unzip()
 }
 
@@ -101,29 +101,29 @@ pub(crate) fn main_class(classes: &Classes<'_>, matched: &Match) -> u32 {
         .unwrap_or_default()
 }
 
-fn likely_pairs(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
+fn likely_pairs(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    let sorted: Vec<Vec<u32>> = seekers
+    let sorted: Vec<Vec<u32>> = stacks
         .iter()
-        .map(|seeker| {
-            let mut names = seeker.names.clone();
+        .map(|stack| {
+            let mut names = stack.names.clone();
             names.sort_unstable();
             names
         })
         .collect();
-    for (b, a) in candidates(seekers, aligner) {
-        let (before, after) = (&seekers[b as usize], &seekers[a as usize]);
-        let balances = before.amount == after.amount;
+    for (b, a) in candidates(stacks, aligner) {
+        let (before, after) = (&stacks[b as usize], &stacks[a as usize]);
+        let balances = before.imbalance == after.imbalance;
         let on_both = u32::from(before.on_both) + u32::from(after.on_both);
         if on_both > 1 || (on_both == 1 && !balances) {
             continue;
         }
-        let least = least_similarity(before.amount, after.amount);
-        if aligner.most_similar(&sorted[b as usize], &sorted[a as usize]) < least {
+        let least = least_similarity(before.imbalance, after.imbalance);
+        if aligner.similarity_bound(&sorted[b as usize], &sorted[a as usize]) < least {
             continue;
         }
         let alignment = aligner.align(&before.names, &after.names);
-        let Some(likelihood) = likelihood(alignment, before.amount, after.amount) else {
+        let Some(likelihood) = likelihood(alignment, before.imbalance, after.imbalance) else {
             continue;
         };
         if on_both == 1 && alignment.similarity < CERTAIN * 3 / 4 {
@@ -190,61 +190,65 @@ fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
 }
 
 /// The pairs to believe, each stack in one at most.
-fn choose(pairs: Vec<Pair>, seekers: usize) -> Vec<Pair> {
-    let mut parts: FxHashMap<u32, Vec<Pair>> = FxHashMap::default();
-    let mut roots = Roots::new(seekers);
+fn choose(pairs: Vec<Pair>, stacks: usize) -> Vec<Pair> {
+    let mut components: FxHashMap<u32, Vec<Pair>> = FxHashMap::default();
+    let mut sets = DisjointSets::new(stacks);
     for pair in &pairs {
-        roots.join(pair.before, pair.after);
+        sets.join(pair.before, pair.after);
     }
     for pair in pairs {
-        parts.entry(roots.find(pair.before)).or_default().push(pair);
+        components
+            .entry(sets.find(pair.before))
+            .or_default()
+            .push(pair);
     }
-    let mut parts: Vec<Vec<Pair>> = parts.into_values().collect();
-    parts.sort_unstable_by_key(|part| part.iter().map(|p| (p.before, p.after)).min());
-    parts.into_iter().flat_map(solve).collect()
+    let mut components: Vec<Vec<Pair>> = components.into_values().collect();
+    components
+        .sort_unstable_by_key(|component| component.iter().map(|p| (p.before, p.after)).min());
+    components.into_iter().flat_map(solve).collect()
 }
 
-/// Solves one part: pairs that compete with each other.
-fn solve(part: Vec<Pair>) -> Vec<Pair> {
+/// Solves one component: pairs that compete with each other.
+fn solve(component: Vec<Pair>) -> Vec<Pair> {
     let distinct = |of: fn(&Pair) -> u32| {
-        let mut indexes: Vec<u32> = part.iter().map(of).collect();
+        let mut indexes: Vec<u32> = component.iter().map(of).collect();
         indexes.sort_unstable();
         indexes.dedup();
         indexes
     };
     let (rows, columns) = (distinct(|pair| pair.before), distinct(|pair| pair.after));
     if rows.len().max(columns.len()) > LARGEST_EXACT {
-        return greedily(part);
+        return solve_greedily(component);
     }
     let mut gain = vec![0; rows.len() * columns.len()];
-    let place = |pair: &Pair| {
+    let cell = |pair: &Pair| {
         let row = rows.partition_point(|&row| row < pair.before);
         let column = columns.partition_point(|&column| column < pair.after);
         (row, column)
     };
-    for pair in &part {
-        let (row, column) = place(pair);
+    for pair in &component {
+        let (row, column) = cell(pair);
         gain[row * columns.len() + column] = pair.gain();
     }
     let chosen = hungarian::assign(&gain, rows.len(), columns.len());
     let is_chosen = |pair: &Pair| {
-        let (row, column) = place(pair);
+        let (row, column) = cell(pair);
         chosen[row] == Some(column)
     };
-    let mut part = part;
+    let mut component = component;
     let mut index = 0;
-    let keep: Vec<bool> = part.iter().map(is_chosen).collect();
-    part.retain(|_| {
+    let keep: Vec<bool> = component.iter().map(is_chosen).collect();
+    component.retain(|_| {
         index += 1;
         keep[index - 1]
     });
-    part
+    component
 }
 
-fn greedily(mut part: Vec<Pair>) -> Vec<Pair> {
-    part.sort_by_key(|pair| std::cmp::Reverse(pair.gain()));
+fn solve_greedily(mut component: Vec<Pair>) -> Vec<Pair> {
+    component.sort_by_key(|pair| std::cmp::Reverse(pair.gain()));
     let mut taken = rustc_hash::FxHashSet::default();
-    part.retain(|pair| {
+    component.retain(|pair| {
         let free = !taken.contains(&pair.before) && !taken.contains(&pair.after);
         if free {
             taken.insert(pair.before);
@@ -252,13 +256,13 @@ fn greedily(mut part: Vec<Pair>) -> Vec<Pair> {
         }
         free
     });
-    part
+    component
 }
 
 /// Which stacks hang together.
-struct Roots(Vec<u32>);
+struct DisjointSets(Vec<u32>);
 
-impl Roots {
+impl DisjointSets {
     fn new(number: usize) -> Self {
         Self((0..number as u32).collect())
     }

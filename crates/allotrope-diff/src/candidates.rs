@@ -13,32 +13,32 @@ const NEIGHBOURS: usize = 6;
 const RAREST: usize = 3;
 
 /// A stack that looks for its other half.
-pub(crate) struct Seeker {
+pub(crate) struct UnmatchedStack {
     /// What tells it from others.
     pub(crate) key: u128,
     /// The side that has too much of it.
     pub(crate) side: Side,
     /// How much too much.
-    pub(crate) amount: u64,
+    pub(crate) imbalance: u64,
     /// It is on both sides: only what balances it exactly can be its other half.
     pub(crate) on_both: bool,
     /// Its loosest names, glue left out.
     pub(crate) names: Vec<u32>,
 }
 
-/// Pairs of indexes (before, after), in order, each once. `seekers` are in order
+/// Pairs of indexes (before, after), in order, each once. `stacks` are in order
 /// of key.
-pub(crate) fn candidates(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<(u32, u32)> {
-    let mut posts = Vec::new();
-    for (index, seeker) in (0..).zip(seekers) {
-        for bucket in buckets(seeker, aligner) {
-            posts.push((bucket, seeker.amount, index));
+pub(crate) fn candidates(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<(u32, u32)> {
+    let mut postings = Vec::new();
+    for (index, stack) in (0..).zip(stacks) {
+        for term in terms(stack, aligner) {
+            postings.push((term, stack.imbalance, index));
         }
     }
-    posts.sort_unstable();
+    postings.sort_unstable();
     let mut pairs = Vec::new();
-    for range in crate::classes::runs_of(&posts, |a, b| a.0 == b.0) {
-        meet(&posts[range], seekers, &mut pairs);
+    for range in crate::classes::runs_of(&postings, |a, b| a.0 == b.0) {
+        pair_postings(&postings[range], stacks, &mut pairs);
     }
     pairs.sort_unstable();
     pairs.dedup();
@@ -47,54 +47,63 @@ pub(crate) fn candidates(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<(
 
 /// Where a stack looks: under the functions that both sides have, in order
 /// (those of a stack in which one was renamed, inserted or inlined are the
-/// same); under each of its rarest ones; and there again with its amount.
-fn buckets(seeker: &Seeker, aligner: &Aligner<'_, '_>) -> Vec<u64> {
-    let mut common: Vec<u32> = seeker.names.clone();
+/// same); under each of its rarest ones; and there again with its imbalance.
+fn terms(stack: &UnmatchedStack, aligner: &Aligner<'_, '_>) -> Vec<u64> {
+    let mut common: Vec<u32> = stack.names.clone();
     common.retain(|&name| aligner.is_common(name));
-    let mut buckets = Vec::with_capacity(2 * RAREST + 1);
-    if !seeker.on_both {
-        buckets.push(keys::hash(common.iter().copied()) as u64);
+    let mut terms = Vec::with_capacity(2 * RAREST + 1);
+    if !stack.on_both {
+        terms.push(keys::hash(common.iter().copied()) as u64);
     }
     common.sort_unstable_by_key(|&name| (std::cmp::Reverse(aligner.weight(name)), name));
     common.dedup();
     for &name in common.iter().take(RAREST) {
-        let (low, high) = (seeker.amount as u32, (seeker.amount >> 32) as u32);
-        buckets.push(keys::hash([name, low, high, u32::MAX]) as u64);
-        if !seeker.on_both {
-            buckets.push(keys::hash([name, u32::MAX]) as u64);
+        let (low, high) = (stack.imbalance as u32, (stack.imbalance >> 32) as u32);
+        terms.push(keys::hash([name, low, high, u32::MAX]) as u64);
+        if !stack.on_both {
+            terms.push(keys::hash([name, u32::MAX]) as u64);
         }
     }
-    buckets
+    terms
 }
 
-/// Lets each stack of a bucket meet those of the other side that are nearest to
-/// it in amount. `posts` are in order of amount.
-fn meet(posts: &[(u64, u64, u32)], seekers: &[Seeker], pairs: &mut Vec<(u32, u32)>) {
+/// Lets each stack of a term meet those of the other side that are nearest to
+/// it in imbalance. `postings` are in order of imbalance.
+fn pair_postings(
+    postings: &[(u64, u64, u32)],
+    stacks: &[UnmatchedStack],
+    pairs: &mut Vec<(u32, u32)>,
+) {
     let of = |side| {
-        let posts = posts.iter().map(|&(_, _, index)| index);
-        let of_side = posts.filter(move |&index| seekers[index as usize].side == side);
+        let postings = postings.iter().map(|&(_, _, index)| index);
+        let of_side = postings.filter(move |&index| stacks[index as usize].side == side);
         of_side.collect::<Vec<u32>>()
     };
     let (gone, new) = (of(Side::Before), of(Side::After));
-    let amount = |index: u32| seekers[index as usize].amount;
+    let imbalance = |index: u32| stacks[index as usize].imbalance;
     // From both sides, so that it does not matter which side is which.
-    nearest(&gone, &new, amount, |g, n| pairs.push((g, n)));
-    nearest(&new, &gone, amount, |n, g| pairs.push((g, n)));
+    nearest(&gone, &new, imbalance, |g, n| pairs.push((g, n)));
+    nearest(&new, &gone, imbalance, |n, g| pairs.push((g, n)));
 }
 
 /// Calls `met` for each of `from` with its neighbours in `to`; both are in order
-/// of amount.
-fn nearest(from: &[u32], to: &[u32], amount: impl Fn(u32) -> u64, mut met: impl FnMut(u32, u32)) {
+/// of imbalance.
+fn nearest(
+    from: &[u32],
+    to: &[u32],
+    imbalance: impl Fn(u32) -> u64,
+    mut pair: impl FnMut(u32, u32),
+) {
     if to.is_empty() {
         return;
     }
     for (rank, &index) in from.iter().enumerate() {
-        let wanted = amount(index);
+        let wanted = imbalance(index);
         // Among equals the one of the same rank first: two lists that were
         // renamed as a whole are paired in step.
-        let first = to.partition_point(|&other| amount(other) < wanted);
-        let end = to.partition_point(|&other| amount(other) <= wanted);
-        let rank = rank - from.partition_point(|&other| amount(other) < wanted);
+        let first = to.partition_point(|&other| imbalance(other) < wanted);
+        let end = to.partition_point(|&other| imbalance(other) <= wanted);
+        let rank = rank - from.partition_point(|&other| imbalance(other) < wanted);
         let middle = if end > first {
             (first + rank).min(end - 1)
         } else {
@@ -102,7 +111,7 @@ fn nearest(from: &[u32], to: &[u32], amount: impl Fn(u32) -> u64, mut met: impl 
         };
         let start = middle.saturating_sub(NEIGHBOURS / 2);
         for &other in &to[start..(start + NEIGHBOURS).min(to.len())] {
-            met(index, other);
+            pair(index, other);
         }
     }
 }

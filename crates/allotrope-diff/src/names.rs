@@ -156,7 +156,7 @@ pub(crate) fn operator_of(name: &str) -> Option<&str> {
 
 /// How alike two names are to a reader: the share of letter pairs they have in
 /// common, in 256ths.
-pub(crate) fn likeness(a: &str, b: &str) -> u32 {
+pub(crate) fn bigram_similarity(a: &str, b: &str) -> u32 {
     let pairs = |name: &str| {
         let mut pairs: Vec<[u8; 2]> = name.as_bytes().windows(2).map(|p| [p[0], p[1]]).collect();
         pairs.sort_unstable();
@@ -476,10 +476,10 @@ mod tests {
 
     #[test]
     fn likeness_is_a_share_of_letter_pairs() {
-        assert_eq!(likeness("parse", "parse"), 256);
-        assert_eq!(likeness("abc", "xyz"), 0);
+        assert_eq!(bigram_similarity("parse", "parse"), 256);
+        assert_eq!(bigram_similarity("abc", "xyz"), 0);
         // `pa ar rs se` and `pa ar rs se e2`: 4 of 4 and 4 of 5.
-        assert_eq!(likeness("parse", "parse2"), 512 * 4 / 9);
-        assert_eq!(likeness("", "x"), 0);
+        assert_eq!(bigram_similarity("parse", "parse2"), 512 * 4 / 9);
+        assert_eq!(bigram_similarity("", "x"), 0);
     }
 }
