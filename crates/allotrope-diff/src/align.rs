@@ -1,6 +1,7 @@
-//! How much two stacks have in common, frame by frame: the cheapest way to
-//! turn one into the other by inserting, removing and renaming frames, where
-//! rare functions cost more than those that are in every stack.
+//! Weighted edit distance (Wagner and Fischer 1974) between the reduced names
+//! of two stacks. An edit inserts, removes or renames a frame; it costs the
+//! more, the rarer the function is among all stacks, as in inverse document
+//! frequency.
 
 use std::cell::RefCell;
 
@@ -9,36 +10,37 @@ use rustc_hash::FxHashMap;
 use crate::frames::FrameTable;
 use crate::{Side, names};
 
-/// Sixteenths of a bit of information, so that sums are exact.
+/// Weights are in sixteenths of a bit of information: integers, so that sums
+/// are exact.
 const WEIGHT_UNIT: f64 = 16.0;
 
-/// Longest differing part that is aligned frame by frame; a longer one is
-/// taken to have nothing in common.
+/// Longest middle part, after the common head and tail, that is aligned frame
+/// by frame. Two longer parts count as having nothing in common.
 const LONGEST_ALIGNED: usize = 256;
 
-/// Aligns reduced stacks.
+/// Aligns reduced stacks. Caches the cost of each renaming.
 pub(crate) struct Aligner<'t, 'a> {
     table: &'t FrameTable<'a>,
     weights: Vec<u32>,
     renames: RefCell<FxHashMap<(u32, u32), Option<u32>>>,
 }
 
-/// How two stacks relate.
+/// The result of aligning two stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alignment {
-    /// 0 for nothing in common to 1024 for equality.
+    /// From 0, nothing in common, to 1024, equality.
     pub(crate) similarity: u32,
-    /// Frames that both have.
+    /// The number of frames that both have.
     pub(crate) common: u32,
-    /// Frames inserted, removed or renamed.
+    /// The number of frames inserted, removed or renamed.
     pub(crate) edits: u32,
-    /// At one place a function gave way to another that both sides have: this
-    /// is no rename, the program takes another path.
+    /// The middle parts share no frame, and frames were both removed and
+    /// inserted there, not only renamed: the program takes another path.
     pub(crate) replaced: bool,
 }
 
-/// Cost, edits, renames. The order makes the best way unique in all three, so
-/// that it does not matter which stack is first.
+/// Cost, number of edits, number of renamings. The minimum in this order is
+/// unique in all three, so exchanging the two stacks gives the same result.
 type EditCost = (u32, u32, u32);
 
 impl<'t, 'a> Aligner<'t, 'a> {
@@ -63,19 +65,19 @@ impl<'t, 'a> Aligner<'t, 'a> {
         }
     }
 
-    /// What a function weighs, by its loosest name.
+    /// The weight of a name at the loosest level.
     pub(crate) fn weight(&self, name: u32) -> u32 {
         self.weights[name as usize]
     }
 
-    /// Whether both sides have the function.
+    /// Whether both sides of the diff have the function.
     pub(crate) fn is_common(&self, name: u32) -> bool {
         self.table.is_common(name)
     }
 
-    /// At most how similar two stacks can be: functions that both sides have
-    /// but only one of the two stacks are not renamed, so that each costs its
-    /// weight. Takes sorted names; far quicker than aligning.
+    /// Upper bound of the similarity of two stacks, from their sorted names. A
+    /// function that both sides of the diff have but only one of the two stacks
+    /// is never renamed, so it costs its weight. Much faster than an alignment.
     pub(crate) fn similarity_bound(&self, a: &[u32], b: &[u32]) -> u32 {
         let mut cost = 0_u64;
         let (mut i, mut j) = (0, 0);
@@ -107,7 +109,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
         similarity(cost, u64::from(self.sum(a)) + u64::from(self.sum(b)))
     }
 
-    /// Aligns two sequences of loosest names.
+    /// Aligns two sequences of names at the loosest level.
     pub(crate) fn align(&self, a: &[u32], b: &[u32]) -> Alignment {
         let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
         let (a_rest, b_rest) = (&a[head..], &b[head..]);
@@ -166,9 +168,8 @@ impl<'t, 'a> Aligner<'t, 'a> {
         row[b.len()]
     }
 
-    /// What it costs to believe that one of these functions is the other under
-    /// a new name; `None` if it can not be: both sides have one of them, or
-    /// they are different operators.
+    /// The cost of renaming one function to the other; `None` if that is
+    /// excluded: both sides have one of them, or they are different operators.
     fn rename_cost(&self, x: u32, y: u32) -> Option<u32> {
         if self.is_common(x) || self.is_common(y) {
             return None;
@@ -180,15 +181,15 @@ impl<'t, 'a> Aligner<'t, 'a> {
                 return None;
             }
             let both = self.weight(pair.0) + self.weight(pair.1);
-            // Half of removing one and inserting the other; a quarter of that
-            // for names that are nearly the same.
+            // Half of what removing one and inserting the other costs; an
+            // eighth if the names are nearly the same.
             let dissimilarity = 256 - names::bigram_similarity(x, y).min(192);
             Some((u64::from(both) * u64::from(dissimilarity) / 512) as u32)
         })
     }
 }
 
-/// What is left of the whole after the cost, in 1024ths.
+/// The share of `whole` that remains after `cost`, in 1024ths.
 fn similarity(cost: u64, whole: u64) -> u32 {
     let left = (whole - cost.min(whole)) * 1024;
     left.checked_div(whole).unwrap_or(1024) as u32

@@ -1,6 +1,9 @@
-//! The last pass of matching: of the stacks that nothing looks like, which are
-//! most likely one stack that was renamed, inlined or given a frame more? An
-//! assignment of the largest total likelihood, in which equal figures count.
+//! The last matching step: pairs stacks that have no equal name on the other
+//! side, because a function was renamed, inlined or inserted.
+//!
+//! Candidate pairs are aligned and get a likelihood; among competing pairs, an
+//! assignment of the largest total likelihood is chosen (Hungarian algorithm;
+//! greedy where a problem is large).
 
 use rustc_hash::FxHashMap;
 
@@ -12,29 +15,32 @@ use crate::hungarian;
 use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
-/// Largest problem that is solved exactly; the pairs of a larger one are taken
-/// in order of likelihood.
+/// Largest number of stacks on one side for which the assignment is solved
+/// exactly; larger problems are solved greedily, the likeliest pair first.
 const LARGEST_EXACT: usize = 64;
 
-/// Likelihoods are in 1024ths.
+/// Likelihoods and similarities are fixed-point numbers in 1024ths.
 const CERTAIN: u32 = 1024;
 
 struct Pair {
     before: u32,
     after: u32,
     likelihood: u32,
-    /// Orders pairs of one likelihood, the same from both sides.
+    /// Orders pairs of equal likelihood; exchanging the sides gives the same
+    /// number.
     tie: u32,
 }
 
 impl Pair {
-    /// What the pair is worth; sums of some hundred fit.
+    /// The weight of the pair in the assignment. Sums of some hundred gains fit
+    /// an `i64`.
     fn gain(&self) -> i64 {
         i64::from(self.likelihood) << 34 | i64::from(self.tie >> 2)
     }
 }
 
-/// Makes one matched of each two that are likely to be one. Some balance then.
+/// Merges each pair of matches that are likely the same stack. The result may
+/// balance.
 pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let (stacks, matches) = stacks(classes, matches);
     let aligner = Aligner::new(&classes.table);
@@ -59,7 +65,7 @@ pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     assigned
 }
 
-/// What looks for another half, with the matches in the same order.
+/// The matches as unmatched stacks, and the matches in the same order.
 fn stacks(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<UnmatchedStack>, Vec<Match>) {
     let mut frames = Vec::new();
     let mut both: Vec<(UnmatchedStack, Match)> = matches
@@ -87,7 +93,8 @@ fn stacks(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<UnmatchedStack>, V
     both.into_iter().unzip()
 }
 
-/// The class that stands for the matched: its largest.
+/// The largest class of the match, which represents it where one stack is
+/// needed.
 pub(crate) fn main_class(classes: &Classes<'_>, matched: &Match) -> u32 {
     let size = |&class: &u32| {
         let counted = &classes.classes[class as usize];
@@ -146,9 +153,9 @@ fn likely_pairs(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<Pai
     pairs
 }
 
-/// How similar two stacks must be to be taken for one, in 1024ths. Equal
-/// figures are strong evidence: little else has to fit. MetricValues that differ are
-/// none, and nearly everything has to.
+/// The least similarity that two stacks need to be taken for the same one, in
+/// 1024ths. Equal figures are strong evidence, so a low similarity is enough;
+/// figures that differ need a high one.
 fn least_similarity(before: u64, after: u64) -> u32 {
     if before == after {
         CERTAIN * 2 / 5
@@ -159,13 +166,13 @@ fn least_similarity(before: u64, after: u64) -> u32 {
     }
 }
 
-/// Within 2 % of each other.
+/// The two differ by at most 2 %.
 fn are_near(before: u64, after: u64) -> bool {
     before.abs_diff(after) <= before.max(after) / 50
 }
 
-/// How likely the two are one stack, in 1024ths; `None` if that is not to be
-/// believed.
+/// The likelihood that the two are the same stack, in 1024ths; `None` if they
+/// are too different.
 fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
     let Alignment {
         similarity,
@@ -185,11 +192,12 @@ fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
     }
     let (less, more) = (before.min(after), before.max(after));
     let ratio = (u128::from(less) * u128::from(CERTAIN) / u128::from(more.max(1))) as u32;
-    // Never certain: what is was found by looks, not by name.
+    // Never certain, because the names differ.
     Some((similarity * 3 / 4 + ratio / 4).min(CERTAIN - 1))
 }
 
-/// The pairs to believe, each stack in one at most.
+/// Chooses pairs so that each stack is in one at most. Pairs that share no
+/// stack, directly or through others, are solved separately.
 fn choose(pairs: Vec<Pair>, stacks: usize) -> Vec<Pair> {
     let mut components: FxHashMap<u32, Vec<Pair>> = FxHashMap::default();
     let mut sets = DisjointSets::new(stacks);
@@ -208,7 +216,7 @@ fn choose(pairs: Vec<Pair>, stacks: usize) -> Vec<Pair> {
     components.into_iter().flat_map(solve).collect()
 }
 
-/// Solves one component: pairs that compete with each other.
+/// Solves one connected component of competing pairs.
 fn solve(component: Vec<Pair>) -> Vec<Pair> {
     let distinct = |of: fn(&Pair) -> u32| {
         let mut indexes: Vec<u32> = component.iter().map(of).collect();
@@ -259,7 +267,8 @@ fn solve_greedily(mut component: Vec<Pair>) -> Vec<Pair> {
     component
 }
 
-/// Which stacks hang together.
+/// Disjoint-set forest (union-find) over the indexes of stacks, with path
+/// halving. The representative of a set is its smallest index.
 struct DisjointSets(Vec<u32>);
 
 impl DisjointSets {

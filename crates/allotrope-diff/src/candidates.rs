@@ -1,33 +1,39 @@
-//! Which stacks are worth aligning: those that share something rare. Every
-//! stack meets a bounded number of others, so that the whole takes about as
-//! long as there are stacks.
+//! Finds the pairs of stacks that are worth aligning: those that share a rare
+//! function or the sequence of their common functions.
+//!
+//! An inverted index maps each term (the hash of a function, of a sequence of
+//! functions, or of a function and an imbalance) to the stacks that have it,
+//! its posting list. Each stack is paired with at most [`NEIGHBOURS`] stacks of
+//! each list, so the time grows linearly with the number of stacks.
 
 use crate::Side;
 use crate::align::Aligner;
 use crate::keys;
 
-/// How many others a stack meets for each matched it shares with them.
+/// Upper bound on the stacks that a stack is paired with for each term.
 const NEIGHBOURS: usize = 6;
 
-/// By how many of its rarest functions a stack is looked for.
+/// A stack is indexed under this many of its rarest functions.
 const RAREST: usize = 3;
 
-/// A stack that looks for its other half.
+/// A stack whose figures before and after are not equal yet.
 pub(crate) struct UnmatchedStack {
-    /// What tells it from others.
+    /// Identifies the stack; does not depend on the order of the input.
     pub(crate) key: u128,
-    /// The side that has too much of it.
+    /// The side with the larger figure.
     pub(crate) side: Side,
-    /// How much too much.
+    /// By how much that figure is larger.
     pub(crate) imbalance: u64,
-    /// It is on both sides: only what balances it exactly can be its other half.
+    /// The stack exists on both sides. It is then paired only with stacks of
+    /// the opposite imbalance.
     pub(crate) on_both: bool,
-    /// Its loosest names, glue left out.
+    /// Its names at [`MatchLevel::GlueIgnored`](keys::MatchLevel::GlueIgnored),
+    /// innermost first.
     pub(crate) names: Vec<u32>,
 }
 
-/// Pairs of indexes (before, after), in order, each once. `stacks` are in order
-/// of key.
+/// The pairs of indexes (before, after), sorted and without duplicates.
+/// `stacks` are sorted by key.
 pub(crate) fn candidates(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<(u32, u32)> {
     let mut postings = Vec::new();
     for (index, stack) in (0..).zip(stacks) {
@@ -45,9 +51,9 @@ pub(crate) fn candidates(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -
     pairs
 }
 
-/// Where a stack looks: under the functions that both sides have, in order
-/// (those of a stack in which one was renamed, inserted or inlined are the
-/// same); under each of its rarest ones; and there again with its imbalance.
+/// The terms of a stack: the sequence of the functions that both sides have,
+/// which does not change where one function was renamed, inserted or inlined;
+/// each of its rarest functions; each of these together with the imbalance.
 fn terms(stack: &UnmatchedStack, aligner: &Aligner<'_, '_>) -> Vec<u64> {
     let mut common: Vec<u32> = stack.names.clone();
     common.retain(|&name| aligner.is_common(name));
@@ -67,8 +73,8 @@ fn terms(stack: &UnmatchedStack, aligner: &Aligner<'_, '_>) -> Vec<u64> {
     terms
 }
 
-/// Lets each stack of a term meet those of the other side that are nearest to
-/// it in imbalance. `postings` are in order of imbalance.
+/// Pairs each stack of a posting list with the stacks of the other side whose
+/// imbalance is nearest. `postings` are sorted by imbalance.
 fn pair_postings(
     postings: &[(u64, u64, u32)],
     stacks: &[UnmatchedStack],
@@ -81,13 +87,13 @@ fn pair_postings(
     };
     let (gone, new) = (of(Side::Before), of(Side::After));
     let imbalance = |index: u32| stacks[index as usize].imbalance;
-    // From both sides, so that it does not matter which side is which.
+    // In both directions, so that exchanging the sides gives the same pairs.
     nearest(&gone, &new, imbalance, |g, n| pairs.push((g, n)));
     nearest(&new, &gone, imbalance, |n, g| pairs.push((g, n)));
 }
 
-/// Calls `met` for each of `from` with its neighbours in `to`; both are in order
-/// of imbalance.
+/// Calls `pair` for each item of `from` with its nearest items in `to`; both
+/// are sorted by imbalance.
 fn nearest(
     from: &[u32],
     to: &[u32],
@@ -99,8 +105,8 @@ fn nearest(
     }
     for (rank, &index) in from.iter().enumerate() {
         let wanted = imbalance(index);
-        // Among equals the one of the same rank first: two lists that were
-        // renamed as a whole are paired in step.
+        // Equal imbalances are paired by rank: two lists that were renamed as a
+        // whole are then paired item by item.
         let first = to.partition_point(|&other| imbalance(other) < wanted);
         let end = to.partition_point(|&other| imbalance(other) <= wanted);
         let rank = rank - from.partition_point(|&other| imbalance(other) < wanted);

@@ -1,5 +1,4 @@
-//! Writes down what was found: entries in the order they are read in, over one
-//! table of the frames they use.
+//! Builds the result: the sorted entries, and one table of the frames they use.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,19 +9,19 @@ use crate::align::Aligner;
 use crate::assign::main_class;
 use crate::blame::{Group, shown_stack, thread_root};
 use crate::classes::Classes;
-use crate::differs::{Differing, differing};
+use crate::differing_frame::differing;
 use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
-use crate::{Differs, Entry, EntryStack, Kind, Side};
-use allotrope_profile::StackFrame;
+use crate::{DifferingFrame, Entry, EntryStack, Kind, Side};
+use allotrope_profile::stack_set::StackFrame;
 
-/// An entry and what orders it among those that are as large.
+/// An entry, and the key that orders entries of equal size.
 struct Draft {
     entry: Entry,
     key: u128,
 }
 
-/// The entries of everything that was found, and the frames they refer to.
+/// Builds the entries and the frames they refer to.
 pub(crate) fn entries(
     classes: &Classes<'_>,
     changed: Vec<Group>,
@@ -66,18 +65,18 @@ fn by_thread(classes: &Classes<'_>, jitter: Vec<Match>) -> Vec<Draft> {
         .collect()
 }
 
-/// One entry for each matched that was renamed, inserted or went, however many
-/// stacks it is in.
+/// One entry for each frame that was renamed, inserted or removed, for all
+/// stacks that contain it.
 fn by_rename(classes: &Classes<'_>, moved: Vec<Match>) -> Vec<Draft> {
     let aligner = Aligner::new(&classes.table);
-    let mut renames: FxHashMap<_, (Differing, Vec<Match>)> = FxHashMap::default();
+    let mut renames: FxHashMap<_, (DifferingFrame, Vec<Match>)> = FxHashMap::default();
     for matched in moved {
         let found = differing(classes, &aligner, &matched);
         let name = |frame: u32| classes.table.name(frame, MatchLevel::Exact);
         let names = (found.before.map(name), found.after.map(name));
         let rename = renames.entry(names).or_insert_with(|| (found, Vec::new()));
-        // Offsets differ from stack to stack; which is shown must not depend
-        // on their order.
+        // Offsets differ from stack to stack. The least frame is shown, so that
+        // the order of the stacks does not matter.
         rename.0.before = rename.0.before.min(found.before);
         rename.0.after = rename.0.after.min(found.after);
         rename.1.push(matched);
@@ -87,16 +86,13 @@ fn by_rename(classes: &Classes<'_>, moved: Vec<Match>) -> Vec<Draft> {
         .map(|(found, matches)| {
             let blame = found.after.or(found.before).unwrap_or_default();
             let mut draft = draft(classes, Some(Kind::Moved), blame, &matches);
-            draft.entry.differs = Some(Differs {
-                before: found.before,
-                after: found.after,
-            });
+            draft.entry.differs = Some(found);
             draft
         })
         .collect()
 }
 
-/// Sums matches up as one entry; the kind follows from the sums unless given.
+/// Sums matches to one entry. Without a given kind, the sums determine it.
 fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match]) -> Draft {
     let before: u64 = matches.iter().map(|matched| matched.before).sum();
     let after: u64 = matches.iter().map(|matched| matched.after).sum();
@@ -139,7 +135,7 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match
     }
 }
 
-/// What orders a stack whichever side it is seen from.
+/// The key that orders stacks; exchanging the sides gives the same one.
 fn first_spelling(stack: &EntryStack) -> &[u32] {
     match &stack.frames_before {
         Some(before) if *before < stack.frames => before,
@@ -147,9 +143,9 @@ fn first_spelling(stack: &EntryStack) -> &[u32] {
     }
 }
 
-/// The stacks of a class, each spelling once. What is left of both sides after
-/// equal ones are put together differs in offsets or lines; if there are as
-/// many of each, they are the same in the same order.
+/// The stacks of a class, each distinct sequence of frames once. Those on one
+/// side only differ from the others in offsets or lines. If both sides have the
+/// same number of them, they are paired in order.
 fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
     let mut counted: BTreeMap<Vec<u32>, (u64, u64)> = BTreeMap::new();
     let mut frames = Vec::new();
@@ -197,8 +193,8 @@ fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
     stacks
 }
 
-/// Makes the table of the frames that the entries use, and lets them refer to
-/// it.
+/// Collects the frames that the entries use, and replaces their indexes by
+/// indexes into that table.
 fn frames_used(classes: &Classes<'_>, entries: &mut [Entry]) -> Vec<StackFrame> {
     let mut used = Vec::new();
     for_each_frame(entries, |frame| used.push(*frame));

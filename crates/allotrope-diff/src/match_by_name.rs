@@ -1,6 +1,9 @@
-//! Matching by what stacks look like: level by level, the closest
-//! first, what balances is taken off. What is left of both sides and still
-//! looks alike is one stack whose figures changed.
+//! Matches stacks by their names, from the strictest match level to the
+//! loosest.
+//!
+//! First, groups of stacks with equal names whose figures balance (the same sum
+//! before and after) are taken out. Then each remaining group that has stacks
+//! on both sides becomes one match whose figures changed.
 
 use std::cmp::Ordering;
 
@@ -8,7 +11,8 @@ use crate::Side;
 use crate::classes::{Classes, runs_of};
 use crate::keys::{self, MatchLevel};
 
-/// Classes of both sides that are the same matched, or a class that is alone.
+/// Classes that are treated as one stack. Each matching step merges some of
+/// them; one that nothing matched has a single class.
 #[derive(Debug, Clone)]
 pub(crate) struct Match {
     pub(crate) classes: Vec<u32>,
@@ -33,12 +37,12 @@ impl Match {
         }
     }
 
-    /// After minus before. Fits: no total is larger than a signed number.
+    /// After minus before. Does not overflow: no total exceeds `i64::MAX`.
     pub(crate) fn difference(&self) -> i64 {
         self.after as i64 - self.before as i64
     }
 
-    /// The side on which it exists, if that is one only.
+    /// The side on which the match exists, if it exists on one only.
     pub(crate) fn only_side(&self) -> Option<Side> {
         match (self.before, self.after) {
             (0, 0) => None,
@@ -49,31 +53,31 @@ impl Match {
     }
 }
 
-/// What peeling came to.
+/// The result of matching by name.
 pub(crate) struct NameMatches {
-    /// Balanced, but spelled differently on the two sides.
+    /// Equal figures on both sides, under different names.
     pub(crate) moved: Vec<Match>,
-    /// All others: on both sides with different figures, or on one only.
+    /// All others: different figures on the two sides, or on one side only.
     pub(crate) unbalanced: Vec<Match>,
 }
 
-/// A class that does not balance by itself, and what it looks like.
+/// A class that is not in a balanced match yet.
 #[derive(Clone, Copy)]
-struct Active {
+struct Unmatched {
     class: u32,
-    /// What tells it from others, whatever its position.
+    /// Identifies the class; does not depend on the order of the input.
     key: u128,
     /// The hash of its names at each level of [`LEVELS`].
     match_keys: [u128; LEVELS.len()],
 }
 
-impl Active {
+impl Unmatched {
     fn match_key(&self, level: MatchLevel) -> u128 {
         self.match_keys[level as usize - 1]
     }
 }
 
-/// The match levels at which classes of different spellings meet.
+/// The levels at which classes of different exact names can have equal keys.
 const LEVELS: [MatchLevel; 5] = [
     MatchLevel::Canonical,
     MatchLevel::Unwrapped,
@@ -82,41 +86,39 @@ const LEVELS: [MatchLevel; 5] = [
     MatchLevel::CommonOnly,
 ];
 
-/// Peels all classes.
+/// Matches all classes by name.
 pub(crate) fn match_by_name(classes: &Classes<'_>) -> NameMatches {
-    let mut active = active(classes);
+    let mut unmatched = unmatched(classes);
     let mut moved = Vec::new();
     for level in LEVELS {
-        active = take_balanced(classes, active, level, &mut moved);
+        unmatched = take_balanced(classes, unmatched, level, &mut moved);
     }
-    let is_alone = |active: &Active| {
-        let class = &classes.classes[active.class as usize];
+    let is_alone = |unmatched: &Unmatched| {
+        let class = &classes.classes[unmatched.class as usize];
         class.before == 0 || class.after == 0
     };
-    let (mut alone, on_both): (Vec<Active>, Vec<Active>) = active.into_iter().partition(is_alone);
+    let (mut alone, on_both): (Vec<Unmatched>, Vec<Unmatched>) =
+        unmatched.into_iter().partition(is_alone);
     let mut unbalanced: Vec<Match> = on_both
         .into_iter()
-        .map(|active| Match::new(classes, vec![active.class], 1.0))
+        .map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0))
         .collect();
-    for level in LEVELS
-        .into_iter()
-        .filter(|&level| level != MatchLevel::CommonOnly)
-    {
+    for &level in &MatchLevel::BY_NAME[1..] {
         alone = merge_sides(classes, alone, level, &mut unbalanced);
     }
     let alone = alone.into_iter();
-    unbalanced.extend(alone.map(|active| Match::new(classes, vec![active.class], 1.0)));
+    unbalanced.extend(alone.map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0)));
     NameMatches { moved, unbalanced }
 }
 
-fn active(classes: &Classes<'_>) -> Vec<Active> {
+fn unmatched(classes: &Classes<'_>) -> Vec<Unmatched> {
     let (mut frames, mut names) = (Vec::new(), Vec::new());
     let unbalanced = (0..classes.classes.len() as u32)
         .filter(|&class| !classes.classes[class as usize].is_balanced());
     unbalanced
         .map(|class| {
             classes.stack(class, &mut frames);
-            Active {
+            Unmatched {
                 class,
                 key: classes.key(class),
                 match_keys: LEVELS.map(|level| {
@@ -128,17 +130,17 @@ fn active(classes: &Classes<'_>) -> Vec<Active> {
         .collect()
 }
 
-/// Takes off the groups that balance as a whole and, in the others, classes of
-/// one side that balance one of the other, if their names say that they can.
-/// Gives what is left.
+/// Moves the groups that balance as a whole to `moved`. In the other groups,
+/// pairs a class of one side with a class of the other that has the same
+/// figure, at all levels that compare names. Returns the classes that are left.
 fn take_balanced(
     classes: &Classes<'_>,
-    mut active: Vec<Active>,
+    mut unmatched: Vec<Unmatched>,
     level: MatchLevel,
     moved: &mut Vec<Match>,
-) -> Vec<Active> {
+) -> Vec<Unmatched> {
     let mut left = Vec::new();
-    for group in groups(&mut active, level) {
+    for group in groups(&mut unmatched, level) {
         let whole = match_of(classes, group, level);
         if whole.before == whole.after {
             moved.push(whole);
@@ -151,55 +153,56 @@ fn take_balanced(
     left
 }
 
-/// Pairs the classes of one side that have an equal on the other.
+/// Pairs the classes of one side with those of the other that have equal
+/// figures.
 fn pair_equals(
     classes: &Classes<'_>,
-    group: &[Active],
+    group: &[Unmatched],
     level: MatchLevel,
     moved: &mut Vec<Match>,
-    left: &mut Vec<Active>,
+    left: &mut Vec<Unmatched>,
 ) {
     let (mut gone, mut new) = (Vec::new(), Vec::new());
-    for active in group {
-        let class = &classes.classes[active.class as usize];
+    for unmatched in group {
+        let class = &classes.classes[unmatched.class as usize];
         match (class.before, class.after) {
-            (before, 0) => gone.push((before, active)),
-            (0, after) => new.push((after, active)),
-            _ => left.push(*active),
+            (before, 0) => gone.push((before, unmatched)),
+            (0, after) => new.push((after, unmatched)),
+            _ => left.push(*unmatched),
         }
     }
-    gone.sort_unstable_by_key(|(count, active)| (*count, active.key));
-    new.sort_unstable_by_key(|(count, active)| (*count, active.key));
+    gone.sort_unstable_by_key(|(count, unmatched)| (*count, unmatched.key));
+    new.sort_unstable_by_key(|(count, unmatched)| (*count, unmatched.key));
     let (mut g, mut n) = (0, 0);
     while g < gone.len() && n < new.len() {
-        let (lost, won) = (gone[g], new[n]);
-        match lost.0.cmp(&won.0) {
-            Ordering::Less => left.push(*lost.1),
-            Ordering::Greater => left.push(*won.1),
+        let (gone_class, new_class) = (gone[g], new[n]);
+        match gone_class.0.cmp(&new_class.0) {
+            Ordering::Less => left.push(*gone_class.1),
+            Ordering::Greater => left.push(*new_class.1),
             Ordering::Equal => {
-                let pair = vec![lost.1.class, won.1.class];
+                let pair = vec![gone_class.1.class, new_class.1.class];
                 moved.push(Match::new(classes, pair, level.confidence()));
             }
         }
-        g += usize::from(lost.0 <= won.0);
-        n += usize::from(won.0 <= lost.0);
+        g += usize::from(gone_class.0 <= new_class.0);
+        n += usize::from(new_class.0 <= gone_class.0);
     }
     left.extend(
         gone[g..]
             .iter()
             .chain(&new[n..])
-            .map(|(_, active)| **active),
+            .map(|(_, unmatched)| **unmatched),
     );
 }
 
-/// Makes one changed matched of each group that is on both sides. Gives the
-/// classes of the others.
+/// Merges each group that has classes on both sides into one changed match.
+/// Returns the classes of the other groups.
 fn merge_sides(
     classes: &Classes<'_>,
-    mut alone: Vec<Active>,
+    mut alone: Vec<Unmatched>,
     level: MatchLevel,
     changed: &mut Vec<Match>,
-) -> Vec<Active> {
+) -> Vec<Unmatched> {
     let mut left = Vec::new();
     for group in groups(&mut alone, level) {
         let whole = match_of(classes, group, level);
@@ -212,15 +215,15 @@ fn merge_sides(
     left
 }
 
-fn match_of(classes: &Classes<'_>, group: &[Active], level: MatchLevel) -> Match {
-    let members = group.iter().map(|active| active.class).collect();
+fn match_of(classes: &Classes<'_>, group: &[Unmatched], level: MatchLevel) -> Match {
+    let members = group.iter().map(|unmatched| unmatched.class).collect();
     Match::new(classes, members, level.confidence())
 }
 
-/// The classes by what they look like, each group and its members in an order
-/// that their contents give.
-fn groups(members: &mut [Active], level: MatchLevel) -> impl Iterator<Item = &[Active]> {
-    members.sort_unstable_by_key(|active| (active.match_key(level), active.key));
+/// The classes grouped by their key at a level. The order of groups and members
+/// depends on their contents only.
+fn groups(members: &mut [Unmatched], level: MatchLevel) -> impl Iterator<Item = &[Unmatched]> {
+    members.sort_unstable_by_key(|unmatched| (unmatched.match_key(level), unmatched.key));
     let members = &*members;
     runs_of(members, move |a, b| {
         a.match_key(level) == b.match_key(level)

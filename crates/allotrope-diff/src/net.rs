@@ -1,6 +1,6 @@
-//! Sets off against each other what rose and what fell where one became the
-//! other in parts: compilers that inline differently spread the allocations of
-//! a function over other stacks, so that no two of them balance.
+//! Merges matches that rose with matches that fell where one turned into the
+//! other piece by piece. Compilers that inline differently spread a function's
+//! allocations over other stacks, so that no two of these balance.
 
 use rustc_hash::FxHashMap;
 
@@ -9,8 +9,8 @@ use crate::classes::Classes;
 use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
-/// Makes one matched of all with the same own functions that rose or fell, if some
-/// did the one and some the other. What balances by itself has nothing to set off.
+/// Merges matches with the same own functions if some rose and some fell. A
+/// match that balances is left alone.
 pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
     for group in groups(classes, matches, MatchLevel::GlueIgnored) {
@@ -31,9 +31,9 @@ pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<
     netted
 }
 
-/// Makes one matched of a stack whose functions both sides have, and of those
-/// that are it but for functions which one side has: these came out of its
-/// functions or went into them.
+/// Merges a match whose functions both sides have with those of the opposite
+/// sign that equal it but for functions that only one side has. These were
+/// inlined into its functions, or are no longer.
 pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
     for group in groups(classes, matches, MatchLevel::CommonOnly) {
@@ -68,8 +68,8 @@ fn merge<'t>(
     Match::new(classes, members, confidence)
 }
 
-/// The matches by what they look like, each with whether both sides have all its
-/// own functions.
+/// The matches grouped by their key at a level, each with whether both sides
+/// have all of its own functions.
 fn groups(
     classes: &Classes<'_>,
     matches: Vec<Match>,
