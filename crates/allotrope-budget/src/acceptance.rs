@@ -70,7 +70,7 @@ pub fn accept(
     let changes = changes(before.unwrap_or(&BTreeMap::new()), &cases);
     let budgets = Budgets {
         holder,
-        made_with: result.made_with.clone(),
+        toolchain: result.toolchain.clone(),
         cases,
     };
     let files = folder.write(&result.name, &budgets, &profiles.collect(), most_stacks)?;

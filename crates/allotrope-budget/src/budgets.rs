@@ -22,8 +22,8 @@ use allotrope_text::Shown;
 use allotrope_profile::StackSet;
 use thiserror::Error;
 
-use crate::made_with::MadeWith;
-use allotrope_profile::Metric;
+use crate::metric::Metric;
+use crate::toolchain::Toolchain;
 
 pub use profile::fold_like;
 
@@ -79,7 +79,7 @@ pub struct Budgets {
     /// Whose they are.
     pub holder: Holder,
     /// What the program was built with then.
-    pub made_with: Option<MadeWith>,
+    pub toolchain: Option<Toolchain>,
     /// The numbers, by case.
     pub cases: BTreeMap<String, Budget>,
 }
@@ -122,7 +122,7 @@ impl BudgetFolder {
         let known = self.toolchains()?;
         Ok(Some(Budgets {
             holder,
-            made_with: known.get(&section.made_with),
+            toolchain: known.get(&section.toolchain),
             cases: section.cases,
         }))
     }
@@ -156,9 +156,9 @@ impl BudgetFolder {
         fs::create_dir_all(&self.path).map_err(cannot("write", &self.path))?;
         let mut numbers = self.numbers(test)?.unwrap_or_default();
         let mut toolchains = self.toolchains()?;
-        let made_with = budgets.made_with.clone().unwrap_or_default();
+        let toolchain = budgets.toolchain.clone().unwrap_or_default();
         let section = file::Section {
-            made_with: toolchains.add(&made_with),
+            toolchain: toolchains.add(&toolchain),
             cases: budgets.cases.clone(),
         };
         match &budgets.holder {
@@ -233,7 +233,7 @@ impl BudgetFolder {
                 && let Some(numbers) = self.numbers(test)?
             {
                 let sections = numbers.shared.iter().chain(numbers.platforms.values());
-                used.extend(sections.map(|section| section.made_with.clone()));
+                used.extend(sections.map(|section| section.toolchain.clone()));
             }
         }
         Ok(used)

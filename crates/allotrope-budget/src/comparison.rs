@@ -13,11 +13,12 @@ use thiserror::Error;
 
 use crate::budgets::Budget;
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
-use crate::made_with::Suspect;
+use crate::metric::Metric;
 use crate::paths::Project;
 use crate::protocol::{Bench, Case, Measured, Problem, Recorder};
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
+use crate::toolchain::Suspect;
 use crate::verdict::{Judgement, Verdict, judge, range};
 use allotrope_profile::Metric;
 
@@ -240,7 +241,7 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
     let (Some((_, _, before)), Some((_, protocol, after))) = (before, after) else {
         return compared;
     };
-    if let (Some(was), Some(is)) = (&before.made_with, &after.made_with) {
+    if let (Some(was), Some(is)) = (&before.toolchain, &after.toolchain) {
         compared.suspects = is.suspects(was);
     }
     let mut names: Vec<&str> = Vec::new();

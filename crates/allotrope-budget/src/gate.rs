@@ -13,11 +13,12 @@ use thiserror::Error;
 use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
-use crate::made_with::Suspect;
+use crate::metric::Metric;
 use crate::nio_log::NioLog;
 use crate::protocol::{Bench, Case, Measured, environment};
 use crate::result::{CaseResult, Leak, Responsible, TestResult};
 use crate::shell::command_line;
+use crate::toolchain::Suspect;
 use crate::verdict::{Judgement, Verdict, judge};
 use allotrope_profile::Metric;
 
@@ -175,7 +176,7 @@ impl TestResult {
                 let missing = budgets.cases.keys().filter(|name| !measured(name));
                 self.not_measured = missing.cloned().collect();
             }
-            if let (Some(before), Some(now)) = (&budgets.made_with, &measured.made_with) {
+            if let (Some(before), Some(now)) = (&budgets.toolchain, &measured.toolchain) {
                 self.suspects = now.suspects(before);
             }
             let iterations = self
@@ -184,7 +185,7 @@ impl TestResult {
                 .filter_map(|case| iterations(case, budgets));
             self.suspects.extend(iterations.collect::<Vec<_>>());
         }
-        self.made_with = measured.made_with;
+        self.toolchain = measured.toolchain;
         if let Accepted::Folder(budgets, _) = accepted {
             self.budgets = budgets;
         }

@@ -15,7 +15,7 @@ pub mod comparison;
 pub mod configuration;
 pub mod fluctuation;
 pub mod gate;
-pub mod made_with;
+pub mod metric;
 pub mod nio_log;
 pub mod outputs;
 pub mod paths;
@@ -27,6 +27,7 @@ pub mod sample;
 pub mod session;
 pub mod shell;
 pub mod tolerance;
+pub mod toolchain;
 pub mod verdict;
 pub mod windows;
 

@@ -14,10 +14,11 @@ use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
 use crate::configuration::{Configuration, Protocol, Test};
-use crate::made_with::MadeWith;
+use crate::metric::Metric;
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
+use crate::toolchain::Toolchain;
 use crate::windows::{WindowSample, Windows};
 use allotrope_profile::Metric;
 
@@ -63,7 +64,7 @@ pub struct Measured {
     /// The end of what it printed in its last run.
     pub output: String,
     /// What it was built with.
-    pub made_with: Option<MadeWith>,
+    pub toolchain: Option<Toolchain>,
     /// The last recording.
     pub trace: Option<PathBuf>,
 }
@@ -152,7 +153,7 @@ struct Started {
     whole: Option<Sample>,
     windows: Vec<WindowSample>,
     notes: Vec<String>,
-    made_with: Option<MadeWith>,
+    toolchain: Option<Toolchain>,
 }
 
 impl Bench<'_> {
@@ -288,7 +289,7 @@ impl Bench<'_> {
                 .samples
                 .is_empty()
                 .then(|| Sample::of_whole_run(&profile, self.project)),
-            made_with: Some(MadeWith::of(measured, self.configuration, self.project)),
+            toolchain: Some(Toolchain::of(measured, self.configuration, self.project)),
             windows: windows.samples,
             notes,
         })
@@ -329,8 +330,8 @@ impl Measured {
                 self.notes.push(note);
             }
         }
-        if self.made_with.is_none() {
-            self.made_with = started.made_with;
+        if self.toolchain.is_none() {
+            self.toolchain = started.toolchain;
         }
         if let Some(whole) = started.whole {
             self.push(test.name.clone(), whole);

@@ -9,9 +9,10 @@ use allotrope_diff::Diff;
 
 use crate::budgets::{Budgets, Holder};
 use crate::fluctuation::Fluctuation;
-use crate::made_with::{MadeWith, Suspect};
+use crate::metric::Metric;
 use crate::protocol::Problem;
 use crate::sample::Sample;
+use crate::toolchain::{Suspect, Toolchain};
 use crate::verdict::{Judgement, Verdict};
 use allotrope_profile::Metric;
 
@@ -56,7 +57,7 @@ pub struct TestResult {
     /// Its last recording.
     pub trace: Option<PathBuf>,
     /// What it was built with.
-    pub made_with: Option<MadeWith>,
+    pub toolchain: Option<Toolchain>,
     /// The numbers that it was compared with.
     pub budgets: Option<Budgets>,
     /// It was counted without stacks.

@@ -13,12 +13,12 @@ use thiserror::Error;
 use crate::budgets::{BudgetError, BudgetFolder};
 use crate::configuration::{Configuration, Test};
 use crate::gate::{Gate, GateError, Source};
-use crate::made_with::platform;
 use crate::nio_log::NioLog;
 use crate::paths::Project;
 use crate::program::{Ending, Program};
 use crate::protocol::{Bench, Problem, Recorder};
 use crate::result::{Outcome, Report};
+use crate::toolchain::platform;
 
 /// Why tests could not be run.
 #[derive(Debug, Error)]

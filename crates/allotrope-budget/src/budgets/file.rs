@@ -23,7 +23,7 @@ pub(super) struct Numbers {
 #[derive(Debug)]
 pub(super) struct Section {
     /// Fingerprint of what they were made with.
-    pub(super) made_with: String,
+    pub(super) toolchain: String,
     pub(super) cases: BTreeMap<String, Budget>,
 }
 
@@ -40,7 +40,7 @@ struct FileForm {
 #[serde(deny_unknown_fields)]
 struct SectionForm {
     #[serde(rename = "made-with")]
-    made_with: String,
+    toolchain: String,
     #[serde(default)]
     cases: BTreeMap<String, BTreeMap<toml::Spanned<String>, i64>>,
 }
@@ -64,7 +64,7 @@ impl Numbers {
                 cases.insert(name, budget(lines, text, file)?);
             }
             Ok(Section {
-                made_with: form.made_with,
+                toolchain: form.toolchain,
                 cases,
             })
         };
@@ -94,9 +94,9 @@ impl Numbers {
 
 impl Section {
     fn write(&self, name: &str, text: &mut String) {
-        let made_with = quoted(&self.made_with);
+        let toolchain = quoted(&self.toolchain);
         // A `String` takes everything.
-        let _ = writeln!(text, "\n[{name}]\nmade-with = {made_with}");
+        let _ = writeln!(text, "\n[{name}]\nmade-with = {toolchain}");
         for (case, budget) in &self.cases {
             let _ = writeln!(text, "\n[{name}.cases.{}]", quoted(case));
             if let Some(iterations) = budget.iterations {

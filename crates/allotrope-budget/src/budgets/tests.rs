@@ -2,15 +2,15 @@
 //! reviewed is small.
 
 use super::*;
-use crate::made_with::Dependencies;
-use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame};
+use crate::toolchain::Dependencies;
+use allotrope_profile::stack_set::{self, CountedStack, StackFrame};
 
-fn made_with(compiler: &str) -> MadeWith {
+fn toolchain(compiler: &str) -> Toolchain {
     let lock = Dependencies {
         hash: "0123456789ab".into(),
         versions: [("serde".to_owned(), "1.0.0".to_owned())].into(),
     };
-    MadeWith {
+    Toolchain {
         platform: "x86_64-linux-gnu".into(),
         compilers: vec![compiler.into()],
         libraries: [("libc.so.6".to_owned(), "2.36".to_owned())].into(),
@@ -25,7 +25,7 @@ fn budgets(holder: Holder, allocations: i64, compiler: &str) -> Budgets {
     };
     Budgets {
         holder,
-        made_with: Some(made_with(compiler)),
+        toolchain: Some(toolchain(compiler)),
         cases: [("encode/\"odd\"\u{7f}\n".to_owned(), budget)].into(),
     }
 }

@@ -10,14 +10,14 @@ use serde::Deserialize;
 
 use super::BudgetError;
 use super::file::{quoted, wrong};
-use crate::made_with::{Dependencies, MadeWith};
+use crate::toolchain::{Dependencies, Toolchain};
 
 /// The file's name.
 pub(super) const FILE: &str = "made-with.toml";
 
 /// All that is known.
 #[derive(Debug, Default)]
-pub(super) struct Toolchains(BTreeMap<String, MadeWith>);
+pub(super) struct Toolchains(BTreeMap<String, Toolchain>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +53,7 @@ impl Toolchains {
         };
         let toolchains = form.toolchains.into_iter().map(|(name, form)| {
             let files = form.dependencies.into_iter();
-            let made_with = MadeWith {
+            let toolchain = Toolchain {
                 platform: form.platform,
                 compilers: form.compilers,
                 libraries: form.libraries,
@@ -61,19 +61,19 @@ impl Toolchains {
                     .map(|(file, hash)| (file, dependencies(hash)))
                     .collect(),
             };
-            (name, made_with)
+            (name, toolchain)
         });
         Ok(Self(toolchains.collect()))
     }
 
-    pub(super) fn get(&self, fingerprint: &str) -> Option<MadeWith> {
+    pub(super) fn get(&self, fingerprint: &str) -> Option<Toolchain> {
         self.0.get(fingerprint).cloned()
     }
 
     /// Adds one and gives its fingerprint.
-    pub(super) fn add(&mut self, made_with: &MadeWith) -> String {
-        let fingerprint = made_with.fingerprint();
-        self.0.insert(fingerprint.clone(), made_with.clone());
+    pub(super) fn add(&mut self, toolchain: &Toolchain) -> String {
+        let fingerprint = toolchain.fingerprint();
+        self.0.insert(fingerprint.clone(), toolchain.clone());
         fingerprint
     }
 
@@ -87,11 +87,11 @@ impl Toolchains {
                         named before the\n# code is suspected. `allotrope test --accept` writes this file.\n"
             .to_owned();
         let mut states: BTreeMap<&str, &Dependencies> = BTreeMap::new();
-        for (fingerprint, made_with) in &self.0 {
+        for (fingerprint, toolchain) in &self.0 {
             let _ = writeln!(text, "\n[toolchains.{}]", quoted(fingerprint));
-            let _ = writeln!(text, "platform = {}", quoted(&made_with.platform));
+            let _ = writeln!(text, "platform = {}", quoted(&toolchain.platform));
             text.push_str("compilers = [\n");
-            for compiler in &made_with.compilers {
+            for compiler in &toolchain.compilers {
                 let _ = writeln!(text, "    {},", quoted(compiler));
             }
             text.push_str("]\n");
@@ -104,14 +104,14 @@ impl Toolchains {
                     let _ = writeln!(text, "{} = {}", quoted(key), quoted(value));
                 }
             };
-            table("libraries", made_with.libraries.iter().collect());
-            let files = made_with.dependencies.iter();
+            table("libraries", toolchain.libraries.iter().collect());
+            let files = toolchain.dependencies.iter();
             table(
                 "dependencies",
                 files.map(|(file, state)| (file, &state.hash)).collect(),
             );
             states.extend(
-                made_with
+                toolchain
                     .dependencies
                     .values()
                     .map(|state| (&*state.hash, state)),

@@ -11,12 +11,13 @@ use super::{Form, TextOptions, write};
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::fluctuation::fluctuations;
-use crate::made_with::Suspect;
+use crate::metric::Metric;
 use crate::nio_log::NioLog;
 use crate::protocol::{Case, Problem};
 use crate::result::{CaseResult, Leak, Report, Responsible, TestResult};
 use crate::sample::Sample;
 use crate::tolerance::Tolerance;
+use crate::toolchain::Suspect;
 use crate::verdict::judge;
 use allotrope_profile::Metric;
 

@@ -4,10 +4,11 @@ use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
-use crate::made_with::Suspect;
+use crate::metric::Metric;
 use crate::result::{CaseResult, Leak, Outcome, Report, Responsible, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::tolerance::Tolerance;
+use crate::toolchain::Suspect;
 use crate::verdict::{Judgement, Verdict};
 use allotrope_profile::Metric;
 

@@ -21,7 +21,7 @@ const DIGITS: usize = 12;
 
 /// What a program was built with and loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MadeWith {
+pub struct Toolchain {
     /// Architecture, system and C library, `x86_64-linux-gnu`.
     pub platform: String,
     /// What compilers and linkers say of themselves in the modules that the
@@ -54,10 +54,10 @@ pub struct Suspect {
     pub is: String,
 }
 
-impl MadeWith {
+impl Toolchain {
     /// What the modules and dependencies of a recording are.
     pub fn of(profile: &Profile, configuration: &Configuration, project: &Project) -> Self {
-        let mut made_with = Self {
+        let mut toolchain = Self {
             platform: platform("{arch}-{os}-{libc}"),
             dependencies: dependencies(configuration),
             ..Self::default()
@@ -77,17 +77,17 @@ impl MadeWith {
         {
             let path = &module.path;
             if project.builds(path) {
-                made_with.compilers.extend(compilers(path));
+                toolchain.compilers.extend(compilers(path));
             } else if path.is_absolute() {
                 let version = version(path, &module.build_id);
-                made_with
+                toolchain
                     .libraries
                     .insert(module.name().into_owned(), version);
             }
         }
-        made_with.compilers.sort();
-        made_with.compilers.dedup();
-        made_with
+        toolchain.compilers.sort();
+        toolchain.compilers.dedup();
+        toolchain
     }
 
     /// What is not as it was.
@@ -286,15 +286,15 @@ fn versions(file: &Path, bytes: &[u8]) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    fn with_lock(lock: &str) -> MadeWith {
+    fn with_lock(lock: &str) -> Toolchain {
         let dependencies = Dependencies {
             hash: hash(lock.as_bytes()),
             versions: versions(Path::new("Cargo.lock"), lock.as_bytes()),
         };
-        MadeWith {
+        Toolchain {
             compilers: vec!["GCC: 12".into()],
             dependencies: [("Cargo.lock".to_owned(), dependencies)].into(),
-            ..MadeWith::default()
+            ..Toolchain::default()
         }
     }
 
@@ -320,14 +320,14 @@ mod tests {
 
     #[test]
     fn what_is_the_same_is_no_suspect() {
-        let made_with = with_lock("");
-        assert_eq!(made_with.suspects(&made_with), []);
+        let toolchain = with_lock("");
+        assert_eq!(toolchain.suspects(&toolchain), []);
         let other = with_lock("# a comment");
-        let [suspect] = &made_with.suspects(&other)[..] else {
+        let [suspect] = &toolchain.suspects(&other)[..] else {
             panic!("one");
         };
         assert_eq!(suspect.what, "contents of Cargo.lock");
-        assert_ne!(made_with.fingerprint(), other.fingerprint());
+        assert_ne!(toolchain.fingerprint(), other.fingerprint());
     }
 
     #[test]
