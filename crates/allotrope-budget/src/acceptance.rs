@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder};
+use crate::check::CheckStatus;
+use crate::metric::Metric;
 use crate::result::{CaseResult, TestResult};
-use crate::verdict::Verdict;
-use allotrope_profile::Metric;
 
 /// What accepting changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -39,8 +39,8 @@ pub fn refusal(result: &TestResult) -> Option<String> {
         return Some("nothing was measured".to_owned());
     }
     result.cases.iter().find_map(|case| {
-        let mut unknown = case.judgements.iter();
-        let unknown = unknown.find(|judgement| judgement.verdict == Verdict::Unknown)?;
+        let mut unknown = case.checks.iter();
+        let unknown = unknown.find(|check| check.status == CheckStatus::NotRecorded)?;
         let (name, metric) = (&case.name, unknown.metric);
         Some(format!("`gate` names {metric}, which {name} does not give"))
     })
@@ -78,11 +78,11 @@ pub fn accept(
 }
 
 fn budget(case: &CaseResult) -> Budget {
-    let figures = case.judgements.iter();
+    let figures = case.checks.iter();
     Budget {
         iterations: case.iterations,
         figures: figures
-            .filter_map(|judgement| Some((judgement.metric, judgement.least?)))
+            .filter_map(|check| Some((check.metric, check.minimum?)))
             .collect(),
     }
 }

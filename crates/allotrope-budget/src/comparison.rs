@@ -12,6 +12,7 @@ use allotrope_profile::StackSet;
 use thiserror::Error;
 
 use crate::budgets::Budget;
+use crate::check::{Check, CheckStatus, check_case, range};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::metric::Metric;
 use crate::paths::Project;
@@ -19,8 +20,6 @@ use crate::protocol::{Bench, Case, Measured, Problem, Recorder};
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
 use crate::toolchain::Suspect;
-use crate::verdict::{Judgement, Verdict, judge, range};
-use allotrope_profile::Metric;
 
 /// Why revisions can not be compared.
 #[derive(Debug, Error)]
@@ -110,7 +109,7 @@ pub struct ComparedCase {
     /// Iterations of a run after, if known.
     pub iterations: Option<u64>,
     /// Every gated number; the budget is the number before.
-    pub judgements: Vec<Judgement>,
+    pub checks: Vec<Check>,
     /// The stacks of the numbers that differ.
     pub diffs: Vec<(Metric, Diff)>,
 }
@@ -270,7 +269,7 @@ fn compared_case(
         name: name.to_owned(),
         there: [before.is_some(), after.is_some()],
         iterations: None,
-        judgements: Vec::new(),
+        checks: Vec::new(),
         diffs: Vec::new(),
     };
     let (Some(before), Some(after)) = (before, after) else {
@@ -285,14 +284,14 @@ fn compared_case(
             .filter_map(|&metric| Some((metric, range(before, metric)[0]?)))
             .collect(),
     };
-    compared.judgements = judge(after, Some(&budget), protocol);
+    compared.checks = check_case(after, Some(&budget), protocol);
     let different = compared
-        .judgements
+        .checks
         .iter()
-        .filter(|judgement| judgement.difference() != Some(0));
+        .filter(|check| check.difference() != Some(0));
     compared.diffs = different
-        .filter_map(|judgement| {
-            let metric = judgement.metric;
+        .filter_map(|check| {
+            let metric = check.metric;
             Some((metric, diff(before, after, metric, compared.iterations)?))
         })
         .collect();
@@ -318,15 +317,15 @@ fn diff(before: &Case, after: &Case, metric: Metric, iterations: Option<u64>) ->
 impl ComparedCase {
     /// Whether a number got worse, or can not be told.
     pub fn is_worse(&self) -> bool {
-        let mut verdicts = self.judgements.iter().map(|judgement| judgement.verdict);
-        verdicts.any(Verdict::fails)
+        let mut statuses = self.checks.iter().map(|check| check.status);
+        statuses.any(CheckStatus::fails)
     }
 }
 
 impl ComparedCase {
     /// Whether any number differs.
     pub fn differs(&self) -> bool {
-        let mut differences = self.judgements.iter().map(Judgement::difference);
+        let mut differences = self.checks.iter().map(Check::difference);
         differences.any(|difference| difference != Some(0))
     }
 }

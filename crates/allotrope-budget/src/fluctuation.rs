@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
+use crate::check::range;
+use crate::metric::Metric;
 use crate::protocol::Case;
 use crate::sample::Sample;
-use crate::verdict::range;
-use allotrope_profile::Metric;
 
 /// Most stacks and threads that are named.
 const MOST: usize = 5;

@@ -11,6 +11,7 @@ use allotrope_profile::{MetricSet, StackSet};
 use thiserror::Error;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
+use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
 use crate::metric::Metric;
@@ -19,8 +20,6 @@ use crate::protocol::{Bench, Case, Measured, environment};
 use crate::result::{CaseResult, Leak, Responsible, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
-use crate::verdict::{Judgement, Verdict, judge};
-use allotrope_profile::Metric;
 
 /// Why a test has no result at all.
 #[derive(Debug, Error)]
@@ -204,17 +203,17 @@ fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
 }
 
 fn judged(case: Case, protocol: &Protocol, accepted: &Accepted<'_>) -> CaseResult {
-    let judgements = judge(&case, accepted.budget(&case).as_ref(), protocol);
+    let checks = check_case(&case, accepted.budget(&case).as_ref(), protocol);
     let said = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = said.or(protocol.iterations);
-    let leaks = leaks(&case, &judgements);
+    let leaks = leaks(&case, &checks);
     let profile = accepted.profile(&case.name);
-    let explained = judgements
+    let explained = checks
         .iter()
-        .filter(|judgement| judgement.verdict != Verdict::Kept)
+        .filter(|check| check.status != CheckStatus::WithinBudget)
         // Nothing that no budget knows needs no explanation.
-        .filter(|judgement| judgement.budget.is_some() || judgement.least != Some(0))
-        .filter_map(|judgement| Some((judgement.metric, run_to_explain(&case, judgement)?)));
+        .filter(|check| check.budget.is_some() || check.minimum != Some(0))
+        .filter_map(|check| Some((check.metric, run_to_explain(&case, check)?)));
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
     let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
@@ -227,26 +226,26 @@ fn judged(case: Case, protocol: &Protocol, accepted: &Accepted<'_>) -> CaseResul
         name: case.name,
         iterations,
         samples: case.samples,
-        judgements,
+        checks,
         responsible,
         leaks,
     }
 }
 
 /// The first of the runs whose number is judged.
-fn run_to_explain(case: &Case, judgement: &Judgement) -> Option<usize> {
-    let least = judgement.least?;
+fn run_to_explain(case: &Case, check: &Check) -> Option<usize> {
+    let least = check.minimum?;
     let mut samples = case.samples.iter();
-    samples.position(|sample| sample.figure(judgement.metric) == Some(least))
+    samples.position(|sample| sample.figure(check.metric) == Some(least))
 }
 
 /// Runs that left more behind than the one whose number is judged; of file
 /// descriptors also that one, if it is not kept: there are no stacks to name.
-fn leaks(case: &Case, judgements: &[Judgement]) -> Vec<Leak> {
-    let fds = judgements
+fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
+    let fds = checks
         .iter()
-        .find(|judgement| judgement.metric == Metric::LeakedFds);
-    let fds_kept = fds.is_none_or(|judgement| judgement.verdict == Verdict::Kept);
+        .find(|check| check.metric == Metric::LeakedFds);
+    let fds_kept = fds.is_none_or(|check| check.status == CheckStatus::WithinBudget);
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
         let figures = || {

@@ -11,6 +11,7 @@
 
 pub mod acceptance;
 pub mod budgets;
+pub mod check;
 pub mod comparison;
 pub mod configuration;
 pub mod fluctuation;
@@ -28,7 +29,6 @@ pub mod session;
 pub mod shell;
 pub mod tolerance;
 pub mod toolchain;
-pub mod verdict;
 pub mod windows;
 
 pub use configuration::{Configuration, ConfigurationError};

@@ -8,13 +8,12 @@ use std::time::Duration;
 use allotrope_diff::Diff;
 
 use crate::budgets::{Budgets, Holder};
+use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::metric::Metric;
 use crate::protocol::Problem;
 use crate::sample::Sample;
 use crate::toolchain::{Suspect, Toolchain};
-use crate::verdict::{Judgement, Verdict};
-use allotrope_profile::Metric;
 
 /// What a run of tests came to.
 #[derive(Debug, Default)]
@@ -76,7 +75,7 @@ pub struct CaseResult {
     /// Every run.
     pub samples: Vec<Sample>,
     /// Every gated number.
-    pub judgements: Vec<Judgement>,
+    pub checks: Vec<Check>,
     /// The stacks that explain the numbers that are not kept, and leaks.
     pub responsible: Vec<Responsible>,
     /// What differs between the runs.
@@ -125,10 +124,10 @@ pub enum Outcome {
 impl CaseResult {
     /// How it ended.
     pub fn outcome(&self) -> Outcome {
-        let verdicts = self.judgements.iter().map(|judgement| judgement.verdict);
-        let outcomes = verdicts.map(|verdict| match verdict {
-            Verdict::Kept => Outcome::Passed,
-            Verdict::Improved => Outcome::Improved,
+        let statuses = self.checks.iter().map(|check| check.status);
+        let outcomes = statuses.map(|status| match status {
+            CheckStatus::WithinBudget => Outcome::Passed,
+            CheckStatus::Improved => Outcome::Improved,
             _ => Outcome::Failed,
         });
         outcomes.max().unwrap_or(Outcome::Failed)

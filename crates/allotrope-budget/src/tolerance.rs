@@ -41,7 +41,7 @@ impl Default for Distance {
 
 /// Where a number lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// Within the tolerance.
     Within,
     /// Above what it allows.
@@ -87,7 +87,7 @@ impl Tolerance {
     }
 
     /// Where a number lies.
-    pub fn place(&self, budget: i64, number: i64) -> Place {
+    pub fn position(&self, budget: i64, number: i64) -> Position {
         let away = i128::from(number) - i128::from(budget);
         let allows = |distance: Distance| match distance {
             Distance::Absolute(most) => i128::from(most) >= away.abs(),
@@ -98,11 +98,11 @@ impl Tolerance {
             Distance::Any => true,
         };
         if away > 0 && !allows(self.upper) {
-            Place::Above
+            Position::Above
         } else if away < 0 && !allows(self.lower) {
-            Place::Below
+            Position::Below
         } else {
-            Place::Within
+            Position::Within
         }
     }
 
@@ -191,26 +191,26 @@ mod tests {
     #[test]
     fn what_is_not_named_is_exact() {
         let upper = tolerance("+5");
-        assert_eq!(upper.place(100, 105), Place::Within);
-        assert_eq!(upper.place(100, 106), Place::Above);
-        assert_eq!(upper.place(100, 99), Place::Below);
-        assert_eq!(Tolerance::default().place(7, 7), Place::Within);
-        assert_eq!(Tolerance::default().place(7, 8), Place::Above);
-        assert_eq!(Tolerance::default().place(7, 6), Place::Below);
+        assert_eq!(upper.position(100, 105), Position::Within);
+        assert_eq!(upper.position(100, 106), Position::Above);
+        assert_eq!(upper.position(100, 99), Position::Below);
+        assert_eq!(Tolerance::default().position(7, 7), Position::Within);
+        assert_eq!(Tolerance::default().position(7, 8), Position::Above);
+        assert_eq!(Tolerance::default().position(7, 6), Position::Below);
     }
 
     #[test]
     fn percent_is_of_the_budget_and_exact() {
         // 1 % of 27,300 is 273; of 99 it is less than 1.
         let one = tolerance("+0 -1%");
-        assert_eq!(one.place(27_300, 27_027), Place::Within);
-        assert_eq!(one.place(27_300, 27_026), Place::Below);
-        assert_eq!(one.place(27_300, 27_301), Place::Above);
-        assert_eq!(one.place(99, 98), Place::Below);
+        assert_eq!(one.position(27_300, 27_027), Position::Within);
+        assert_eq!(one.position(27_300, 27_026), Position::Below);
+        assert_eq!(one.position(27_300, 27_301), Position::Above);
+        assert_eq!(one.position(99, 98), Position::Below);
         // 0.0001 % of 1,000,000 is 1.
         let fine = tolerance("±0.0001%");
-        assert_eq!(fine.place(1_000_000, 1_000_001), Place::Within);
-        assert_eq!(fine.place(1_000_000, 1_000_002), Place::Above);
+        assert_eq!(fine.position(1_000_000, 1_000_001), Position::Within);
+        assert_eq!(fine.position(1_000_000, 1_000_002), Position::Above);
     }
 
     #[test]
@@ -220,7 +220,7 @@ mod tests {
             assert_eq!(tolerance(text).to_string(), "±5");
         }
         assert_eq!(tolerance("+0 -1.50%").to_string(), "+0 -1.5%");
-        assert_eq!(tolerance("+0 -any").place(100, 0), Place::Within);
+        assert_eq!(tolerance("+0 -any").position(100, 0), Position::Within);
         assert_eq!(tolerance("+0 -any").to_string(), "+0 -any");
         assert_eq!(tolerance("+1_000"), Tolerance::absolute(1000, 0));
     }
@@ -228,10 +228,16 @@ mod tests {
     #[test]
     fn below_zero_is_no_special_case() {
         let five = tolerance("±5");
-        assert_eq!(five.place(0, -5), Place::Within);
-        assert_eq!(five.place(0, -6), Place::Below);
-        assert_eq!(tolerance("±any").place(i64::MIN, i64::MAX), Place::Within);
-        assert_eq!(tolerance("+0").place(i64::MIN, i64::MAX), Place::Above);
+        assert_eq!(five.position(0, -5), Position::Within);
+        assert_eq!(five.position(0, -6), Position::Below);
+        assert_eq!(
+            tolerance("±any").position(i64::MIN, i64::MAX),
+            Position::Within
+        );
+        assert_eq!(
+            tolerance("+0").position(i64::MIN, i64::MAX),
+            Position::Above
+        );
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     }
     let comparison = comparison::compare(&before, &after);
     print(arguments, &comparison, [&before, &after])?;
-    judge(arguments, &comparison)
+    check_case(arguments, &comparison)
 }
 
 fn measure(
@@ -169,7 +169,7 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
     })
 }
 
-fn judge(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
+fn check_case(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
     let broken =
         |word: &str| anyhow!("a test could not be measured {word}; nothing can be said of it");
     if comparison.is_broken(1) && arguments.bisect {

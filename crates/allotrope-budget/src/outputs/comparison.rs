@@ -96,15 +96,15 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
 }
 
 fn numbers(case: &ComparedCase) -> Vec<String> {
-    let numbers = case.judgements.iter().map(|judgement| {
+    let numbers = case.checks.iter().map(|check| {
         let number = |figure: Option<i64>| figure.map_or_else(|| "?".to_owned(), wording::number);
-        let metric = judgement.metric;
-        match judgement.difference() {
-            Some(0) => format!("{metric} {}", number(judgement.least)),
+        let metric = check.metric;
+        match check.difference() {
+            Some(0) => format!("{metric} {}", number(check.minimum)),
             difference => format!(
                 "{metric} {} → {} ({})",
-                number(judgement.budget),
-                number(judgement.least),
+                number(check.budget),
+                number(check.minimum),
                 difference.map(wording::signed).unwrap_or_default()
             ),
         }
@@ -216,11 +216,11 @@ fn test_form(test: &ComparedTest) -> TestForm<'_> {
 }
 
 fn case_form(case: &ComparedCase) -> CaseForm<'_> {
-    let numbers = case.judgements.iter().map(|judgement| {
+    let numbers = case.checks.iter().map(|check| {
         let explained = case
             .diffs
             .iter()
-            .find(|(metric, _)| *metric == judgement.metric);
+            .find(|(metric, _)| *metric == check.metric);
         let entries = explained.into_iter().flat_map(|(_, diff)| {
             wording::explaining(diff).map(move |entry| {
                 let frame = wording::blamed(diff, entry);
@@ -234,10 +234,10 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
             })
         });
         NumberForm {
-            metric: judgement.metric.name(),
-            before: judgement.budget,
-            after: judgement.least,
-            difference: judgement.difference(),
+            metric: check.metric.name(),
+            before: check.budget,
+            after: check.minimum,
+            difference: check.difference(),
             entries: entries.collect(),
         }
     });

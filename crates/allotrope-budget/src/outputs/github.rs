@@ -7,8 +7,8 @@ use std::io::{self, Write};
 use allotrope_text::{shown, shown_lines};
 
 use super::{TextOptions, text, wording};
+use crate::check::CheckStatus;
 use crate::result::{CaseResult, Outcome, Report, TestResult};
-use crate::verdict::Verdict;
 
 /// Writes both.
 ///
@@ -35,18 +35,15 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
         Outcome::Improved => "notice",
         Outcome::Failed => "error",
     };
-    for judgement in &case.judgements {
-        if judgement.verdict == Verdict::Kept {
+    for check in &case.checks {
+        if check.status == CheckStatus::WithinBudget {
             continue;
         }
-        let mut message = wording::sentence(judgement);
+        let mut message = wording::sentence(check);
         for suspect in &test.suspects {
             message.push_str(&format!("\nsuspect: {}", wording::suspect(suspect)));
         }
-        let explained = case
-            .responsible
-            .iter()
-            .find(|it| it.metric == judgement.metric);
+        let explained = case.responsible.iter().find(|it| it.metric == check.metric);
         let entry = explained.and_then(|it| Some((it, wording::explaining(&it.diff).next()?)));
         let mut place = None;
         if let Some((responsible, entry)) = entry

@@ -199,18 +199,18 @@ fn test(test: &TestResult) -> TestForm<'_> {
 }
 
 fn case(case: &CaseResult) -> CaseForm<'_> {
-    let numbers = case.judgements.iter().map(|judgement| NumberForm {
-        metric: judgement.metric.name(),
-        verdict: wording::verdict(judgement.verdict),
-        accepted: judgement.budget,
-        least: judgement.least,
-        most: judgement.most,
-        difference: judgement.difference(),
-        difference_per_iteration: judgement
+    let numbers = case.checks.iter().map(|check| NumberForm {
+        metric: check.metric.name(),
+        verdict: wording::status(check.status),
+        accepted: check.budget,
+        least: check.minimum,
+        most: check.maximum,
+        difference: check.difference(),
+        difference_per_iteration: check
             .difference()
             .zip(case.iterations)
             .map(|(difference, iterations)| difference as f64 / iterations as f64),
-        allowed: judgement.tolerance.to_string(),
+        allowed: check.tolerance.to_string(),
     });
     let samples = case.samples.iter().map(|sample| {
         let figures = Metric::OF_RUNS.into_iter();

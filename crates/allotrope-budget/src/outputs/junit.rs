@@ -69,9 +69,9 @@ fn suite<W: Write>(xml: &mut Writer<W>, test: &TestResult) -> io::Result<()> {
 
 fn case<W: Write>(xml: &mut Writer<W>, test: &TestResult, case: &CaseResult) -> io::Result<()> {
     let sentences: Vec<String> = case
-        .judgements
+        .checks
         .iter()
-        .filter(|judgement| judgement.verdict != crate::verdict::Verdict::Kept)
+        .filter(|check| check.status != crate::check::CheckStatus::WithinBudget)
         .map(wording::sentence)
         .collect();
     let kind = match case.outcome() {

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use allotrope_text::{Shown, shown};
 
 use super::{TextOptions, text, wording};
+use crate::check::CheckStatus;
 use crate::result::{Outcome, Report};
-use crate::verdict::Verdict;
 
 /// Writes the Markdown.
 ///
@@ -72,22 +72,22 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
     for case in report.tests.iter().flat_map(|test| &test.cases) {
-        for judgement in &case.judgements {
-            let sign = match judgement.verdict {
-                Verdict::Kept => "✅",
-                Verdict::Improved => "🔽",
+        for check in &case.checks {
+            let sign = match check.status {
+                CheckStatus::WithinBudget => "✅",
+                CheckStatus::Improved => "🔽",
                 _ => "❌",
             };
             let number = |figure: Option<i64>| figure.map(wording::number).unwrap_or_default();
-            let difference = judgement.difference().filter(|&difference| difference != 0);
+            let difference = check.difference().filter(|&difference| difference != 0);
             let each = difference.map(|it| wording::per_iteration(it, case.iterations));
             writeln!(
                 out,
                 "| {sign} | {} | {} | {} | {} | {} | {} |",
                 escaped(&case.name),
-                judgement.metric,
-                number(judgement.budget),
-                number(judgement.least),
+                check.metric,
+                number(check.budget),
+                number(check.minimum),
                 difference.map(wording::signed).unwrap_or_default(),
                 each.unwrap_or_default()
             )?;

@@ -9,6 +9,7 @@ use allotrope_report::Style;
 use super::nio::Generation;
 use super::{Form, TextOptions, write};
 use crate::budgets::Budget;
+use crate::check::check_case;
 use crate::configuration::Protocol;
 use crate::fluctuation::fluctuations;
 use crate::metric::Metric;
@@ -18,8 +19,6 @@ use crate::result::{CaseResult, Leak, Report, Responsible, TestResult};
 use crate::sample::Sample;
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
-use crate::verdict::judge;
-use allotrope_profile::Metric;
 
 fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     StackFrame {
@@ -85,7 +84,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     protocol
         .tolerance
         .insert(Metric::Allocations, Tolerance::absolute(0, 100));
-    let judgements = judge(&case, Some(&budget), &protocol);
+    let checks = check_case(&case, Some(&budget), &protocol);
     let options = allotrope_diff::DiffOptions {
         per: Some(1000.0),
         ..Default::default()
@@ -98,7 +97,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     let leaks = leaks.filter(|(_, sample)| !sample.leaked_descriptors.is_empty());
     CaseResult {
         iterations: Some(1000),
-        judgements,
+        checks,
         responsible: responsible
             .into_iter()
             .map(|diff| Responsible {

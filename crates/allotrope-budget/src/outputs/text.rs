@@ -11,11 +11,10 @@ use allotrope_report::diff::text::write_entries;
 use allotrope_report::diff::{DiffTextOptions, Selection};
 
 use super::wording;
+use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::protocol::Problem;
 use crate::result::{CaseResult, Outcome, Report, Responsible, TestResult};
-use crate::verdict::{Judgement, Verdict};
-use allotrope_profile::Metric;
 
 /// What the text shows.
 #[derive(Debug, Clone, Copy)]
@@ -119,11 +118,11 @@ impl Text<'_> {
     /// A line for each case, or for the test that has none.
     fn lines_of(&mut self, test: &TestResult) -> io::Result<()> {
         for case in &test.cases {
-            let numbers = case.judgements.iter().map(|judgement| {
-                let number = judgement
-                    .least
+            let numbers = case.checks.iter().map(|check| {
+                let number = check
+                    .minimum
                     .map_or_else(|| "?".to_owned(), wording::number);
-                format!("{} {number}", judgement.metric)
+                format!("{} {number}", check.metric)
             });
             self.line(case.outcome(), &case.name, numbers.collect())?;
         }
@@ -239,17 +238,20 @@ impl Text<'_> {
         let iterations = iterations.unwrap_or_default();
         writeln!(self.out, "\n{status} {title}  ({runs}{iterations})")?;
         self.table(case)?;
-        let mut verdicts = case.judgements.iter().map(|judgement| judgement.verdict);
-        if verdicts.clone().all(|verdict| verdict == Verdict::NoBudget) {
+        let mut statuses = case.checks.iter().map(|check| check.status);
+        if statuses
+            .clone()
+            .all(|status| status == CheckStatus::NoBudget)
+        {
             self.sentence(2, "No numbers were accepted yet.")?;
-        } else if verdicts.any(|verdict| verdict != Verdict::Kept) {
-            for judgement in &case.judgements {
-                let verdict = judgement.verdict;
+        } else if statuses.any(|status| status != CheckStatus::WithinBudget) {
+            for check in &case.checks {
+                let status = check.status;
                 if matches!(
-                    verdict,
-                    Verdict::Nothing | Verdict::NoBudget | Verdict::Unknown
+                    status,
+                    CheckStatus::NothingMeasured | CheckStatus::NoBudget | CheckStatus::NotRecorded
                 ) {
-                    self.sentence(2, &wording::sentence(judgement))?;
+                    self.sentence(2, &wording::sentence(check))?;
                 }
             }
         }
@@ -264,27 +266,27 @@ impl Text<'_> {
 
     fn table(&mut self, case: &CaseResult) -> io::Result<()> {
         let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
-        let row = |judgement: &Judgement| {
+        let row = |check: &Check| {
             let number =
                 |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), wording::number);
-            let difference = judgement.difference();
+            let difference = check.difference();
             let each = difference.filter(|&it| it != 0);
             let each = each.map(|it| wording::per_iteration(it, case.iterations));
             [
-                judgement.metric.name().to_owned(),
-                number(judgement.budget),
-                number(judgement.least),
+                check.metric.name().to_owned(),
+                number(check.budget),
+                number(check.minimum),
                 difference.map(wording::signed).unwrap_or_default(),
                 each.unwrap_or_default(),
-                judgement.tolerance.to_string(),
-                match judgement.verdict {
-                    Verdict::Kept => String::new(),
-                    verdict => wording::verdict(verdict).to_owned(),
+                check.tolerance.to_string(),
+                match check.status {
+                    CheckStatus::WithinBudget => String::new(),
+                    status => wording::status(status).to_owned(),
                 },
             ]
         };
         let mut rows = vec![head];
-        rows.extend(case.judgements.iter().map(row));
+        rows.extend(case.checks.iter().map(row));
         if rows[1..].iter().all(|row| row[4].is_empty()) {
             rows[0][4].clear();
         }

@@ -1,16 +1,15 @@
-//! The words that all forms share: numbers, verdicts, sentences.
+//! The words that all forms share: numbers, statuses, sentences.
 
 use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
+use crate::check::{Check, CheckStatus};
 use crate::metric::Metric;
 use crate::result::{CaseResult, Leak, Outcome, Report, Responsible, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
-use crate::verdict::{Judgement, Verdict};
-use allotrope_profile::Metric;
 
 /// `1,234`, `-5`.
 pub fn number(number: i64) -> String {
@@ -39,15 +38,15 @@ pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
     }
 }
 
-/// One word for a verdict.
-pub fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Kept => "kept",
-        Verdict::Exceeded => "exceeded",
-        Verdict::Improved => "improved",
-        Verdict::NoBudget => "no-budget",
-        Verdict::Nothing => "nothing-measured",
-        Verdict::Unknown => "unknown",
+/// One word for a status.
+pub fn status(status: CheckStatus) -> &'static str {
+    match status {
+        CheckStatus::WithinBudget => "kept",
+        CheckStatus::Exceeded => "exceeded",
+        CheckStatus::Improved => "improved",
+        CheckStatus::NoBudget => "no-budget",
+        CheckStatus::NothingMeasured => "nothing-measured",
+        CheckStatus::NotRecorded => "unknown",
     }
 }
 
@@ -61,32 +60,30 @@ pub fn outcome(outcome: Outcome) -> &'static str {
 }
 
 /// What is to be said of a number that is not kept, in a sentence.
-pub fn sentence(judgement: &Judgement) -> String {
-    let metric = judgement.metric;
-    let got = judgement.least.map_or_else(|| "nothing".to_owned(), number);
-    let budget = judgement
-        .budget
-        .map_or_else(|| "nothing".to_owned(), number);
-    let difference = judgement.difference().map(signed).unwrap_or_default();
-    let allowed = allowed(judgement.tolerance);
-    match judgement.verdict {
-        Verdict::Kept => format!("{metric}: {got}, accepted {budget}"),
-        Verdict::Exceeded | Verdict::Improved => {
+pub fn sentence(check: &Check) -> String {
+    let metric = check.metric;
+    let got = check.minimum.map_or_else(|| "nothing".to_owned(), number);
+    let budget = check.budget.map_or_else(|| "nothing".to_owned(), number);
+    let difference = check.difference().map(signed).unwrap_or_default();
+    let allowed = allowed(check.tolerance);
+    match check.status {
+        CheckStatus::WithinBudget => format!("{metric}: {got}, accepted {budget}"),
+        CheckStatus::Exceeded | CheckStatus::Improved => {
             format!("{metric}: {got}, accepted {budget} ({difference}{allowed})")
         }
-        Verdict::NoBudget => format!("{metric}: {got}, and no number was accepted yet"),
-        Verdict::Nothing => {
+        CheckStatus::NoBudget => format!("{metric}: {got}, and no number was accepted yet"),
+        CheckStatus::NothingMeasured => {
             format!(
                 "{metric}: none were measured, accepted {budget}: the test did nothing, or the recorder did not see it"
             )
         }
-        Verdict::Unknown => format!("{metric}: {}", not_given(judgement)),
+        CheckStatus::NotRecorded => format!("{metric}: {}", not_given(check)),
     }
 }
 
 /// Why a recording lacks a number.
-fn not_given(judgement: &Judgement) -> &'static str {
-    match judgement.metric {
+fn not_given(check: &Check) -> &'static str {
+    match check.metric {
         Metric::LeakedFds => "only a window that compares file descriptors gives this number",
         _ => "the recording does not give this number",
     }
@@ -218,8 +215,8 @@ pub fn accept_command(report: &Report) -> Option<String> {
 /// The command that accepts what has no budget yet, if all is well otherwise.
 pub fn first_accept_command(report: &Report) -> Option<String> {
     let unbudgeted = |case: &CaseResult| {
-        let mut verdicts = case.judgements.iter().map(|judgement| judgement.verdict);
-        verdicts.all(|verdict| verdict == Verdict::NoBudget)
+        let mut statuses = case.checks.iter().map(|check| check.status);
+        statuses.all(|status| status == CheckStatus::NoBudget)
     };
     let new = report.tests.iter().filter(|test| {
         test.problem.is_none() && !test.cases.is_empty() && test.cases.iter().all(unbudgeted)

@@ -1,0 +1,171 @@
+//! Measured numbers against their budgets: what is exceeded, what is better
+//! than its budget, what was not measured at all.
+
+use crate::budgets::Budget;
+use crate::configuration::Protocol;
+use crate::metric::Metric;
+use crate::protocol::Case;
+use crate::tolerance::{Position, Tolerance};
+
+/// What is to be said of a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckStatus {
+    /// It keeps its budget.
+    WithinBudget,
+    /// It exceeds it (or, where less is not better, is outside).
+    Exceeded,
+    /// It is better than its budget knows.
+    Improved,
+    /// There is no budget.
+    NoBudget,
+    /// There is nothing where the budget has something.
+    NothingMeasured,
+    /// The recording does not give this number.
+    NotRecorded,
+}
+
+impl CheckStatus {
+    /// Whether it makes the test fail.
+    pub fn fails(self) -> bool {
+        !matches!(self, Self::WithinBudget | Self::Improved)
+    }
+}
+
+/// A number and what is to be said of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Check {
+    /// What was counted.
+    pub metric: Metric,
+    /// What was accepted.
+    pub budget: Option<i64>,
+    /// The minimum of all runs.
+    pub minimum: Option<i64>,
+    /// The maximum of all runs.
+    pub maximum: Option<i64>,
+    /// How far it may be from the budget.
+    pub tolerance: Tolerance,
+    /// What is to be said of it.
+    pub status: CheckStatus,
+}
+
+impl Check {
+    /// Number minus budget.
+    pub fn difference(&self) -> Option<i64> {
+        Some(self.minimum?.saturating_sub(self.budget?))
+    }
+}
+
+/// Judges all numbers of a case that are gated.
+pub fn check_case(case: &Case, budget: Option<&Budget>, protocol: &Protocol) -> Vec<Check> {
+    let gate = protocol.gate.iter();
+    gate.map(|&metric| {
+        let accepted = budget.and_then(|budget| budget.figures.get(&metric).copied());
+        check_metric(case, metric, accepted, protocol.tolerance_of(metric))
+    })
+    .collect()
+}
+
+fn check_metric(case: &Case, metric: Metric, budget: Option<i64>, tolerance: Tolerance) -> Check {
+    let [minimum, maximum] = range(case, metric);
+    let status = match (minimum, budget) {
+        (None, _) => CheckStatus::NotRecorded,
+        (_, None) => CheckStatus::NoBudget,
+        (Some(0), Some(1..)) if metric == Metric::Allocations => CheckStatus::NothingMeasured,
+        (Some(number), Some(budget)) => match tolerance.position(budget, number) {
+            Position::Within => CheckStatus::WithinBudget,
+            Position::Below if metric.less_is_better() => CheckStatus::Improved,
+            Position::Above | Position::Below => CheckStatus::Exceeded,
+        },
+    };
+    Check {
+        metric,
+        budget,
+        minimum,
+        maximum,
+        tolerance,
+        status,
+    }
+}
+
+/// The minimum and the maximum of all runs; `None` if a run does not know it.
+pub fn range(case: &Case, metric: Metric) -> [Option<i64>; 2] {
+    let figures: Option<Vec<i64>> = case
+        .samples
+        .iter()
+        .map(|sample| sample.figure(metric))
+        .collect();
+    let figures = figures.unwrap_or_default();
+    [figures.iter().min().copied(), figures.iter().max().copied()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::Sample;
+
+    fn case(allocations: &[i64]) -> Case {
+        let sample = |allocations: &i64| {
+            let mut sample = Sample::default();
+            sample.figures[Metric::Allocations as usize] = Some(*allocations);
+            sample.figures[Metric::Net as usize] = Some(0);
+            sample
+        };
+        Case {
+            name: "x".into(),
+            samples: allocations.iter().map(sample).collect(),
+        }
+    }
+
+    fn status(metric: Metric, runs: &[i64], budget: Option<i64>) -> CheckStatus {
+        let tolerance = Tolerance::absolute(1, 1);
+        check_metric(&case(runs), metric, budget, tolerance).status
+    }
+
+    #[test]
+    fn the_least_run_is_judged() {
+        let allocations = |runs, budget| status(Metric::Allocations, runs, budget);
+        assert_eq!(
+            allocations(&[12, 11, 19], Some(10)),
+            CheckStatus::WithinBudget
+        );
+        assert_eq!(allocations(&[12, 13], Some(10)), CheckStatus::Exceeded);
+        assert_eq!(allocations(&[10, 8], Some(10)), CheckStatus::Improved);
+        assert_eq!(allocations(&[10], None), CheckStatus::NoBudget);
+    }
+
+    #[test]
+    fn measuring_nothing_fails() {
+        assert_eq!(
+            status(Metric::Allocations, &[0, 5], Some(10)),
+            CheckStatus::NothingMeasured
+        );
+        assert_eq!(
+            status(Metric::Allocations, &[0], Some(1)),
+            CheckStatus::NothingMeasured
+        );
+        assert_eq!(
+            status(Metric::Allocations, &[0], Some(0)),
+            CheckStatus::WithinBudget
+        );
+        assert_eq!(
+            status(Metric::LeakedFds, &[5], Some(0)),
+            CheckStatus::NotRecorded
+        );
+        assert_eq!(
+            status(Metric::Allocations, &[], Some(0)),
+            CheckStatus::NotRecorded
+        );
+        assert!(CheckStatus::NothingMeasured.fails() && CheckStatus::NotRecorded.fails());
+        assert!(CheckStatus::NoBudget.fails() && !CheckStatus::Improved.fails());
+    }
+
+    #[test]
+    fn net_is_wrong_in_both_directions() {
+        assert_eq!(status(Metric::Net, &[1], Some(2)), CheckStatus::Exceeded);
+        assert_eq!(status(Metric::Net, &[1], Some(-2)), CheckStatus::Exceeded);
+        assert_eq!(
+            status(Metric::Net, &[1], Some(-1)),
+            CheckStatus::WithinBudget
+        );
+    }
+}
