@@ -3,8 +3,8 @@
 
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
+use crate::measure::Case;
 use crate::metric::Metric;
-use crate::protocol::Case;
 use crate::tolerance::{Position, Tolerance};
 
 /// What is to be said of a number.

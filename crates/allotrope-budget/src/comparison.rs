@@ -14,9 +14,9 @@ use thiserror::Error;
 use crate::budgets::Budget;
 use crate::check::{Check, CheckStatus, check_case, range};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
+use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
 use crate::metric::Metric;
 use crate::paths::Project;
-use crate::protocol::{Bench, Case, Measured, Problem, Recorder};
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
 use crate::toolchain::Suspect;
@@ -149,7 +149,7 @@ impl Comparer<'_> {
                 source,
             })
         })?;
-        let bench = Bench {
+        let measurer = Measurer {
             configuration: &configuration,
             project: &Project::around(&configuration.folder),
             recorder: session.recorder.as_ref(),
@@ -163,7 +163,7 @@ impl Comparer<'_> {
             // What is wanted are the stacks.
             protocol.counts_only = false;
             let mut hear = |start, starts| each(&test.name, start, starts);
-            let measured = bench.measure(test, &protocol, &mut hear);
+            let measured = measurer.measure(test, &protocol, &mut hear);
             tests.push((test.clone(), protocol, measured));
         }
         Ok(Side {

@@ -8,8 +8,8 @@ use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
 use crate::check::range;
+use crate::measure::Case;
 use crate::metric::Metric;
-use crate::protocol::Case;
 use crate::sample::Sample;
 
 /// Most stacks and threads that are named.

@@ -1,6 +1,6 @@
 //! Allocation budgets for tests.
 //!
-//! A [`Configuration`] says which programs are tests; a [`Gate`] runs them with
+//! A [`Configuration`] says which programs are tests; a [`TestRunner`] runs them with
 //! the recorder preloaded, compares what they allocate with the numbers that
 //! were accepted before, and explains what is different by its call stacks; an
 //! [`outputs`] module shows it.
@@ -15,23 +15,23 @@ pub mod check;
 pub mod comparison;
 pub mod configuration;
 pub mod fluctuation;
-pub mod gate;
+pub mod measure;
 pub mod metric;
 pub mod nio_log;
 pub mod outputs;
 pub mod paths;
 pub mod program;
-pub mod protocol;
 pub mod result;
 pub mod revisions;
 pub mod sample;
 pub mod session;
 pub mod shell;
+pub mod test_runner;
 pub mod tolerance;
 pub mod toolchain;
 pub mod windows;
 
 pub use configuration::{Configuration, ConfigurationError};
-pub use gate::{Gate, GateError, Source};
 pub use result::{Outcome, Report};
 pub use session::{Session, SessionError};
+pub use test_runner::{BudgetSource, TestRunner};

@@ -1,4 +1,4 @@
-//! Source files and modules as the same program names them on every machine:
+//! BudgetSource files and modules as the same program names them on every machine:
 //! relative to the project, without the hashes that build tools put in.
 
 use std::path::{Path, PathBuf};

@@ -10,8 +10,8 @@ use allotrope_diff::Diff;
 use crate::budgets::{Budgets, Holder};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
+use crate::measure::Problem;
 use crate::metric::Metric;
-use crate::protocol::Problem;
 use crate::sample::Sample;
 use crate::toolchain::{Suspect, Toolchain};
 

@@ -12,12 +12,12 @@ use thiserror::Error;
 
 use crate::budgets::{BudgetError, BudgetFolder};
 use crate::configuration::{Configuration, Test};
-use crate::gate::{Gate, GateError, Source};
+use crate::measure::{Measurer, Problem, Recorder};
 use crate::nio_log::NioLog;
 use crate::paths::Project;
 use crate::program::{Ending, Program};
-use crate::protocol::{Bench, Problem, Recorder};
 use crate::result::{Outcome, Report};
+use crate::test_runner::{BudgetSource, TestRunner};
 use crate::toolchain::platform;
 
 /// Why tests could not be run.
@@ -57,10 +57,7 @@ pub enum SessionError {
         /// The end of what it printed.
         output: String,
     },
-    /// Budgets can not be used.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// Likewise.
+    /// Budgets cannot be read or written.
     #[error(transparent)]
     Budget(#[from] BudgetError),
 }
@@ -198,15 +195,17 @@ impl Session<'_> {
         let budgets = BudgetFolder::beside(&self.configuration.folder);
         let platform = self.platform();
         let scratch = Scratch::new(self.scratch.as_deref())?;
-        let gate = Gate {
-            bench: Bench {
+        let runner = TestRunner {
+            measurer: Measurer {
                 configuration: self.configuration,
                 project: &project,
                 recorder: self.recorder.as_ref(),
                 scratch: scratch.path(),
                 stop: self.stop,
             },
-            source: self.log.map_or(Source::Folder(&budgets), Source::Log),
+            source: self
+                .log
+                .map_or(BudgetSource::Folder(&budgets), BudgetSource::Log),
             platform: &platform,
             runs: self.runs,
             stacks: self.stacks,
@@ -220,7 +219,7 @@ impl Session<'_> {
                 break;
             }
             let mut hear = |start, starts| each(&test.name, start, starts);
-            report.tests.push(gate.test(test, &mut hear)?);
+            report.tests.push(runner.run(test, &mut hear)?);
         }
         let names = self.configuration.tests.iter();
         report.of_no_test = budgets.of_no_test(&names.map(|test| test.name.as_str()).collect())?;

@@ -9,9 +9,9 @@ use allotrope_trace::TraceReader;
 
 use allotrope_text::Shown;
 
+use crate::measure::Problem;
+use crate::metric::{Figures, Metric};
 use crate::paths::Project;
-use crate::protocol::Problem;
-use crate::sample::RunValues;
 use crate::sample::{Sample, alike, count_threads, forget_uncounted};
 use allotrope_profile::Metric;
 

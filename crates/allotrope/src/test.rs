@@ -16,7 +16,7 @@ use allotrope_budget::configuration::{FILE_NAME, STARTING_FILE, Test};
 use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions, wording};
-use allotrope_budget::protocol::Recorder;
+use allotrope_budget::measure::Recorder;
 use allotrope_budget::result::TestResult;
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};

@@ -13,7 +13,8 @@ use allotrope_report::diff::{DiffTextOptions, Selection};
 use super::wording;
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
-use crate::protocol::Problem;
+use crate::measure::Problem;
+use crate::metric::Metric;
 use crate::result::{CaseResult, Outcome, Report, Responsible, TestResult};
 
 /// What the text shows.

@@ -7,31 +7,22 @@ use std::path::Path;
 use std::time::Instant;
 
 use allotrope_diff::DiffOptions;
-use allotrope_profile::{MetricSet, StackSet};
-use thiserror::Error;
+use allotrope_profile::stack_set::{Known, StackSet};
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
 use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
+use crate::measure::{Case, Measured, Measurer, environment};
 use crate::metric::Metric;
 use crate::nio_log::NioLog;
-use crate::protocol::{Bench, Case, Measured, environment};
 use crate::result::{CaseResult, Leak, Responsible, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
 
-/// Why a test has no result at all.
-#[derive(Debug, Error)]
-pub enum GateError {
-    /// Its budgets can not be used.
-    #[error(transparent)]
-    Budget(#[from] BudgetError),
-}
-
 /// Where accepted numbers come from.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
+pub enum BudgetSource<'a> {
     /// The project's own folder.
     Folder(&'a BudgetFolder),
     /// A log of SwiftNIO's allocation counter tests, or its thresholds.
@@ -40,11 +31,11 @@ pub enum Source<'a> {
 
 /// Runs tests and judges them.
 #[derive(Debug, Clone, Copy)]
-pub struct Gate<'a> {
+pub struct TestRunner<'a> {
     /// What tests are measured with.
-    pub bench: Bench<'a>,
+    pub measurer: Measurer<'a>,
     /// Where accepted numbers come from.
-    pub source: Source<'a>,
+    pub source: BudgetSource<'a>,
     /// The platform whose numbers count.
     pub platform: &'a str,
     /// Runs of each test in place of the configuration's.
@@ -53,7 +44,7 @@ pub struct Gate<'a> {
     pub stacks: bool,
 }
 
-impl Gate<'_> {
+impl TestRunner<'_> {
     /// How a test is run here.
     pub fn protocol(&self, test: &Test) -> Protocol {
         let mut protocol = test.protocol_on(self.platform);
@@ -69,17 +60,17 @@ impl Gate<'_> {
     /// # Errors
     /// Budgets that can not be used; what is wrong with the test itself is in
     /// the result.
-    pub fn test(
+    pub fn run(
         &self,
         test: &Test,
         each: &mut dyn FnMut(u32, u32),
-    ) -> Result<TestResult, GateError> {
+    ) -> Result<TestResult, BudgetError> {
         let mut protocol = self.protocol(test);
         // Before the test, so that a broken file does not cost its time.
         let accepted = self.accepted(test)?;
         let started = Instant::now();
-        let measured = self.bench.measure(test, &protocol, each);
-        if let Source::Log(log) = self.source {
+        let measured = self.measurer.measure(test, &protocol, each);
+        if let BudgetSource::Log(log) = self.source {
             log.adapt(&mut protocol, &measured.cases);
         }
         let mut result = TestResult {
@@ -92,30 +83,35 @@ impl Gate<'_> {
             folder: test.folder.clone(),
             ..TestResult::default()
         };
-        result.fill(measured, &protocol, accepted, self.bench.recorder.is_some());
+        result.fill(
+            measured,
+            &protocol,
+            accepted,
+            self.measurer.recorder.is_some(),
+        );
         Ok(result)
     }
 
-    fn accepted(&self, test: &Test) -> Result<Accepted<'_>, GateError> {
+    fn accepted(&self, test: &Test) -> Result<AcceptedBudgets<'_>, BudgetError> {
         match self.source {
-            Source::Log(log) => Ok(Accepted::Log(log)),
-            Source::Folder(folder) => {
+            BudgetSource::Log(log) => Ok(AcceptedBudgets::Log(log)),
+            BudgetSource::Folder(folder) => {
                 let budgets = folder.read(&test.name, self.platform)?;
                 let holder = budgets
                     .as_ref()
                     .map_or(&Holder::Shared, |budgets| &budgets.holder);
                 let profiles = folder.profiles(&test.name, holder)?;
-                Ok(Accepted::Folder(budgets, profiles))
+                Ok(AcceptedBudgets::Folder(budgets, profiles))
             }
         }
     }
 
     fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
         let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
-        let file = &self.bench.configuration.file;
+        let file = &self.measurer.configuration.file;
         if file != Path::new(crate::configuration::FILE_NAME) {
             words.push("--config".into());
-            let root = self.bench.project.root();
+            let root = self.measurer.project.root();
             let file = file.canonicalize().unwrap_or_else(|_| file.clone());
             let file = file.strip_prefix(root).unwrap_or(&file);
             words.push(file.into());
@@ -129,12 +125,12 @@ impl Gate<'_> {
 }
 
 /// What a test is compared with.
-enum Accepted<'a> {
+enum AcceptedBudgets<'a> {
     Folder(Option<Budgets>, BTreeMap<String, StackSet>),
     Log(&'a NioLog),
 }
 
-impl Accepted<'_> {
+impl AcceptedBudgets<'_> {
     fn budget(&self, case: &Case) -> Option<Budget> {
         match self {
             Self::Folder(budgets, _) => budgets.as_ref()?.cases.get(&case.name).cloned(),
@@ -155,7 +151,7 @@ impl TestResult {
         &mut self,
         measured: Measured,
         protocol: &Protocol,
-        accepted: Accepted<'_>,
+        accepted: AcceptedBudgets<'_>,
         recorded: bool,
     ) {
         self.problem = measured.problem;
@@ -168,7 +164,7 @@ impl TestResult {
                 .map(|case| judged(case, protocol, &accepted))
                 .collect();
         }
-        if let Accepted::Folder(Some(budgets), _) = &accepted {
+        if let AcceptedBudgets::Folder(Some(budgets), _) = &accepted {
             // After a problem all that was not measured is its consequence.
             if self.problem.is_none() && recorded {
                 let measured = |name: &&String| self.cases.iter().any(|case| case.name == **name);
@@ -185,7 +181,7 @@ impl TestResult {
             self.suspects.extend(iterations.collect::<Vec<_>>());
         }
         self.toolchain = measured.toolchain;
-        if let Accepted::Folder(budgets, _) = accepted {
+        if let AcceptedBudgets::Folder(budgets, _) = accepted {
             self.budgets = budgets;
         }
     }
@@ -202,7 +198,7 @@ fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
     })
 }
 
-fn judged(case: Case, protocol: &Protocol, accepted: &Accepted<'_>) -> CaseResult {
+fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> CaseResult {
     let checks = check_case(&case, accepted.budget(&case).as_ref(), protocol);
     let said = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = said.or(protocol.iterations);

@@ -39,7 +39,7 @@ pub struct Recorder {
 
 /// What a test is measured with.
 #[derive(Debug, Clone, Copy)]
-pub struct Bench<'a> {
+pub struct Measurer<'a> {
     /// The configuration that the test is from.
     pub configuration: &'a Configuration,
     /// The project that it is of.
@@ -156,7 +156,7 @@ struct Started {
     toolchain: Option<Toolchain>,
 }
 
-impl Bench<'_> {
+impl Measurer<'_> {
     /// Measures a test; `each` hears of each start before it happens: which,
     /// and how many there will be as far as is known.
     pub fn measure(
