@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets};
 use crate::check::CheckStatus;
 use crate::metric::Metric;
 use crate::result::{CaseResult, TestResult};
@@ -53,7 +53,7 @@ pub fn refusal(result: &TestResult) -> Option<String> {
 pub fn accept(
     result: &TestResult,
     folder: &BudgetFolder,
-    holder: Holder,
+    scope: BudgetScope,
     most_stacks: usize,
 ) -> Result<Accepted, BudgetError> {
     let cases: BTreeMap<String, Budget> = result
@@ -69,7 +69,7 @@ pub fn accept(
     let before = result.budgets.as_ref().map(|budgets| &budgets.cases);
     let changes = changes(before.unwrap_or(&BTreeMap::new()), &cases);
     let budgets = Budgets {
-        holder,
+        scope,
         toolchain: result.toolchain.clone(),
         cases,
     };

@@ -66,7 +66,7 @@ pub struct Budget {
 
 /// Whose numbers they are.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Holder {
+pub enum BudgetScope {
     /// All platforms that have none of their own.
     Shared,
     /// This platform.
@@ -77,7 +77,7 @@ pub enum Holder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budgets {
     /// Whose they are.
-    pub holder: Holder,
+    pub scope: BudgetScope,
     /// What the program was built with then.
     pub toolchain: Option<Toolchain>,
     /// The numbers, by case.
@@ -112,16 +112,16 @@ impl BudgetFolder {
             return Ok(None);
         };
         let own = numbers.platforms.remove(platform);
-        let holder = match own {
-            Some(_) => Holder::Platform(platform.to_owned()),
-            None => Holder::Shared,
+        let scope = match own {
+            Some(_) => BudgetScope::Platform(platform.to_owned()),
+            None => BudgetScope::Shared,
         };
         let Some(section) = own.or(numbers.shared) else {
             return Ok(None);
         };
         let known = self.toolchains()?;
         Ok(Some(Budgets {
-            holder,
+            scope,
             toolchain: known.get(&section.toolchain),
             cases: section.cases,
         }))
@@ -134,9 +134,9 @@ impl BudgetFolder {
     pub fn profiles(
         &self,
         test: &str,
-        holder: &Holder,
+        scope: &BudgetScope,
     ) -> Result<BTreeMap<String, StackSet>, BudgetError> {
-        let file = self.stacks_file(test, holder);
+        let file = self.stacks_file(test, scope);
         let text = read(&file)?;
         text.map_or_else(|| Ok(BTreeMap::new()), |text| profile::parse(&text, &file))
     }
@@ -161,9 +161,9 @@ impl BudgetFolder {
             toolchain: toolchains.add(&toolchain),
             cases: budgets.cases.clone(),
         };
-        match &budgets.holder {
-            Holder::Shared => numbers.shared = Some(section),
-            Holder::Platform(name) => {
+        match &budgets.scope {
+            BudgetScope::Shared => numbers.shared = Some(section),
+            BudgetScope::Platform(name) => {
                 numbers.platforms.insert(name.clone(), section);
             }
         }
@@ -171,7 +171,7 @@ impl BudgetFolder {
         let stacks = profile::text(profiles, most_stacks);
         let mut changed = Vec::new();
         changed.extend(write(&self.path.join(format!("{test}.toml")), &text)?);
-        changed.extend(write(&self.stacks_file(test, &budgets.holder), &stacks)?);
+        changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);
         toolchains.keep(&self.used_toolchains()?);
         changed.extend(write(&self.toolchains_file(), &toolchains.text())?);
         Ok(changed)
@@ -181,7 +181,7 @@ impl BudgetFolder {
     ///
     /// # Errors
     /// The folder can not be read.
-    pub fn of_no_test(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+    pub fn orphaned_files(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
         let mut others: Vec<PathBuf> = self.files()?;
         others.retain(|file| {
             let name = file
@@ -251,10 +251,10 @@ impl BudgetFolder {
             .map_err(cannot("read", &self.path))
     }
 
-    fn stacks_file(&self, test: &str, holder: &Holder) -> PathBuf {
-        self.path.join(match holder {
-            Holder::Shared => format!("{test}.stacks"),
-            Holder::Platform(platform) => format!("{test}.{platform}.stacks"),
+    fn stacks_file(&self, test: &str, scope: &BudgetScope) -> PathBuf {
+        self.path.join(match scope {
+            BudgetScope::Shared => format!("{test}.stacks"),
+            BudgetScope::Platform(platform) => format!("{test}.{platform}.stacks"),
         })
     }
 

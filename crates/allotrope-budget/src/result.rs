@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allotrope_diff::Diff;
 
-use crate::budgets::{Budgets, Holder};
+use crate::budgets::{BudgetScope, Budgets};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::measure::Problem;
@@ -21,7 +21,7 @@ pub struct Report {
     /// The tests, in the order in which they ran.
     pub tests: Vec<TestResult>,
     /// Files of budgets whose tests no longer exist.
-    pub of_no_test: Vec<PathBuf>,
+    pub orphaned_budgets: Vec<PathBuf>,
     /// Where recordings were put, if they are still there.
     pub scratch: Option<PathBuf>,
     /// Whether allocations were recorded at all.
@@ -77,7 +77,7 @@ pub struct CaseResult {
     /// Every gated number.
     pub checks: Vec<Check>,
     /// The stacks that explain the numbers that are not kept, and leaks.
-    pub responsible: Vec<Responsible>,
+    pub explanations: Vec<Explanation>,
     /// What differs between the runs.
     pub fluctuations: Vec<Fluctuation>,
     /// Runs that left more behind than another did, which the least hides.
@@ -86,7 +86,7 @@ pub struct CaseResult {
 
 /// The stacks that explain a number.
 #[derive(Debug)]
-pub struct Responsible {
+pub struct Explanation {
     /// The number.
     pub metric: Metric,
     /// The run whose stacks these are, from 1.
@@ -156,8 +156,8 @@ impl TestResult {
 
     /// Whether its numbers are those of one platform alone.
     pub fn of_platform(&self) -> bool {
-        let holder = self.budgets.as_ref().map(|budgets| &budgets.holder);
-        matches!(holder, Some(Holder::Platform(_)))
+        let scope = self.budgets.as_ref().map(|budgets| &budgets.scope);
+        matches!(scope, Some(BudgetScope::Platform(_)))
     }
 }
 

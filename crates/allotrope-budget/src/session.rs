@@ -222,7 +222,8 @@ impl Session<'_> {
             report.tests.push(runner.run(test, &mut hear)?);
         }
         let names = self.configuration.tests.iter();
-        report.of_no_test = budgets.of_no_test(&names.map(|test| test.name.as_str()).collect())?;
+        report.orphaned_budgets =
+            budgets.orphaned_files(&names.map(|test| test.name.as_str()).collect())?;
         scratch.finish(&mut report);
         Ok(report)
     }

@@ -9,14 +9,14 @@ use std::time::Instant;
 use allotrope_diff::DiffOptions;
 use allotrope_profile::stack_set::{Known, StackSet};
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, fold_like};
 use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Measured, Measurer, environment};
 use crate::metric::Metric;
 use crate::nio_log::NioLog;
-use crate::result::{CaseResult, Leak, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Leak, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
 
@@ -97,10 +97,10 @@ impl TestRunner<'_> {
             BudgetSource::Log(log) => Ok(AcceptedBudgets::Log(log)),
             BudgetSource::Folder(folder) => {
                 let budgets = folder.read(&test.name, self.platform)?;
-                let holder = budgets
+                let scope = budgets
                     .as_ref()
-                    .map_or(&Holder::Shared, |budgets| &budgets.holder);
-                let profiles = folder.profiles(&test.name, holder)?;
+                    .map_or(&BudgetScope::Shared, |budgets| &budgets.scope);
+                let profiles = folder.profiles(&test.name, scope)?;
                 Ok(AcceptedBudgets::Folder(budgets, profiles))
             }
         }
@@ -213,9 +213,9 @@ fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> Ca
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
     let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
-    let responsible = explained
+    let explanations = explained
         .chain(leaked)
-        .filter_map(|(metric, run)| responsible(&case, metric, run, profile, iterations))
+        .filter_map(|(metric, run)| explanation(&case, metric, run, profile, iterations))
         .collect();
     CaseResult {
         fluctuations: fluctuations(&case, &protocol.gate),
@@ -223,7 +223,7 @@ fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> Ca
         iterations,
         samples: case.samples,
         checks,
-        responsible,
+        explanations,
         leaks,
     }
 }
@@ -269,13 +269,13 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     leaks
 }
 
-fn responsible(
+fn explanation(
     case: &Case,
     metric: Metric,
     run: usize,
     profile: Option<&StackSet>,
     iterations: Option<u64>,
-) -> Option<Responsible> {
+) -> Option<Explanation> {
     let of_stacks = metric.of_stacks()?;
     let now = &case.samples.get(run)?.stacks;
     if !now.known.has(of_stacks) {
@@ -298,7 +298,7 @@ fn responsible(
     // them makes no number wrong, only unexplained.
     let before = std::slice::from_ref(accepted);
     let diff = allotrope_diff::compare(before, &[now], &options).ok()?;
-    Some(Responsible {
+    Some(Explanation {
         metric,
         run: run + 1,
         accepted: profile.is_some(),

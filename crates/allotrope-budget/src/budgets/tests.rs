@@ -18,13 +18,13 @@ fn toolchain(compiler: &str) -> Toolchain {
     }
 }
 
-fn budgets(holder: Holder, allocations: i64, compiler: &str) -> Budgets {
+fn budgets(scope: BudgetScope, allocations: i64, compiler: &str) -> Budgets {
     let budget = Budget {
         iterations: Some(1000),
         figures: [(Metric::Allocations, allocations), (Metric::Net, -2)].into(),
     };
     Budgets {
-        holder,
+        scope,
         toolchain: Some(toolchain(compiler)),
         cases: [("encode/\"odd\"\u{7f}\n".to_owned(), budget)].into(),
     }
@@ -81,13 +81,13 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
     let folder = BudgetFolder::beside(temporary.path());
     assert_eq!(folder.read("encode", "here").expect("no file"), None);
     let none = BTreeMap::new();
-    let shared = budgets(Holder::Shared, 5, "GCC 12");
+    let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
     folder.write("encode", &shared, &none, 9).expect("written");
     assert_eq!(
         folder.read("encode", "here").expect("a file"),
         Some(shared.clone())
     );
-    let own = budgets(Holder::Platform("here".into()), 6, "GCC 13");
+    let own = budgets(BudgetScope::Platform("here".into()), 6, "GCC 13");
     let changed = folder.write("encode", &own, &none, 9).expect("written");
     assert_eq!(changed.len(), 3, "numbers, stacks, toolchains: {changed:?}");
     assert_eq!(
@@ -105,7 +105,7 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
             .expect("written")
             .is_empty()
     );
-    let newer = budgets(Holder::Platform("here".into()), 6, "GCC 14");
+    let newer = budgets(BudgetScope::Platform("here".into()), 6, "GCC 14");
     folder.write("encode", &newer, &none, 9).expect("written");
     let text = fs::read_to_string(folder.path().join("made-with.toml")).expect("a file");
     assert!(text.contains("GCC 12") && text.contains("GCC 14") && !text.contains("GCC 13"));
@@ -115,7 +115,7 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
 fn a_review_sees_one_number_a_line() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());
-    let shared = budgets(Holder::Shared, 5, "GCC 12");
+    let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
     folder
         .write("encode", &shared, &BTreeMap::new(), 9)
         .expect("written");
@@ -263,7 +263,7 @@ fn damaged_files_are_errors_or_other_numbers_and_no_panic() {
     let file = Path::new("x");
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());
-    let own = budgets(Holder::Platform("here".into()), 6, "GCC 13");
+    let own = budgets(BudgetScope::Platform("here".into()), 6, "GCC 13");
     let stacks = [("x".to_owned(), set(&[("a", 3), ("b", 4)]))].into();
     folder.write("encode", &own, &stacks, 9).expect("written");
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).expect("written");
@@ -307,17 +307,17 @@ fn budgets_of_tests_that_are_gone_are_found() {
     let folder = BudgetFolder::beside(temporary.path());
     assert!(
         folder
-            .of_no_test(&["a"].into())
+            .orphaned_files(&["a"].into())
             .expect("no folder")
             .is_empty()
     );
     for test in ["a", "gone"] {
-        let own = budgets(Holder::Platform("p.q".into()), 1, "GCC");
+        let own = budgets(BudgetScope::Platform("p.q".into()), 1, "GCC");
         folder
             .write(test, &own, &BTreeMap::new(), 1)
             .expect("written");
     }
-    let others = folder.of_no_test(&["a"].into()).expect("a folder");
+    let others = folder.orphaned_files(&["a"].into()).expect("a folder");
     let names: Vec<_> = others
         .iter()
         .map(|path| path.file_name().expect("files"))

@@ -222,7 +222,7 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
             .iter()
             .find(|(metric, _)| *metric == check.metric);
         let entries = explained.into_iter().flat_map(|(_, diff)| {
-            wording::explaining(diff).map(move |entry| {
+            wording::explaining_entries(diff).map(move |entry| {
                 let frame = wording::blamed(diff, entry);
                 EntryForm {
                     before: entry.before,

@@ -43,11 +43,15 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
         for suspect in &test.suspects {
             message.push_str(&format!("\nsuspect: {}", wording::suspect(suspect)));
         }
-        let explained = case.responsible.iter().find(|it| it.metric == check.metric);
-        let entry = explained.and_then(|it| Some((it, wording::explaining(&it.diff).next()?)));
+        let explained = case
+            .explanations
+            .iter()
+            .find(|it| it.metric == check.metric);
+        let entry =
+            explained.and_then(|it| Some((it, wording::explaining_entries(&it.diff).next()?)));
         let mut place = None;
-        if let Some((responsible, entry)) = entry
-            && let Some(frame) = wording::blamed(&responsible.diff, entry)
+        if let Some((explanation, entry)) = entry
+            && let Some(frame) = wording::blamed(&explanation.diff, entry)
         {
             let difference = wording::signed(entry.difference);
             message.push_str(&format!("\n{difference} in {}", frame.function));

@@ -9,8 +9,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::wording;
-use crate::result::{CaseResult, Report, Responsible, TestResult};
-use allotrope_profile::Metric;
+use crate::metric::Metric;
+use crate::result::{CaseResult, Explanation, Report, TestResult};
 
 const FORMAT: &str = "allotrope-test/1";
 
@@ -56,7 +56,7 @@ struct CaseForm<'a> {
     samples: Vec<BTreeMap<&'static str, i64>>,
     leaks: Vec<LeakForm<'a>>,
     fluctuations: Vec<FluctuationForm<'a>>,
-    responsible: Vec<ResponsibleForm<'a>>,
+    responsible: Vec<ExplanationForm<'a>>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ struct RangeForm<T> {
 }
 
 #[derive(Serialize)]
-struct ResponsibleForm<'a> {
+struct ExplanationForm<'a> {
     metric: &'static str,
     run: usize,
     accepted_profile: bool,
@@ -151,7 +151,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         recorded: report.recorded,
         tests: report.tests.iter().map(test).collect(),
         budgets_of_no_test: report
-            .of_no_test
+            .orphaned_budgets
             .iter()
             .map(|file| file.to_string_lossy().into_owned())
             .collect(),
@@ -232,7 +232,7 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         samples: samples.collect(),
         leaks: leaks.collect(),
         fluctuations: fluctuations(case),
-        responsible: case.responsible.iter().map(responsible).collect(),
+        responsible: case.explanations.iter().map(explanation).collect(),
     }
 }
 
@@ -263,10 +263,10 @@ fn fluctuations(case: &CaseResult) -> Vec<FluctuationForm<'_>> {
     form.collect()
 }
 
-fn responsible(responsible: &Responsible) -> ResponsibleForm<'_> {
-    let diff = &responsible.diff;
+fn explanation(explanation: &Explanation) -> ExplanationForm<'_> {
+    let diff = &explanation.diff;
     let frame = |index: &u32| diff.frames.get(*index as usize).map(FrameForm::from);
-    let entries = wording::explaining(diff).map(|entry| EntryForm {
+    let entries = wording::explaining_entries(diff).map(|entry| EntryForm {
         kind: format!("{:?}", entry.kind).to_lowercase(),
         accepted: entry.before,
         now: entry.after,
@@ -283,10 +283,10 @@ fn responsible(responsible: &Responsible) -> ResponsibleForm<'_> {
             })
             .collect(),
     });
-    ResponsibleForm {
-        metric: responsible.metric.name(),
-        run: responsible.run,
-        accepted_profile: responsible.accepted,
+    ExplanationForm {
+        metric: explanation.metric.name(),
+        run: explanation.run,
+        accepted_profile: explanation.accepted,
         entries: entries.collect(),
     }
 }

@@ -56,9 +56,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "\n{text}: {}", code(&command))?;
         }
     }
-    if !report.of_no_test.is_empty() {
+    if !report.orphaned_budgets.is_empty() {
         writeln!(out, "\nBudgets of tests that no longer exist:\n")?;
-        for file in &report.of_no_test {
+        for file in &report.orphaned_budgets {
             writeln!(out, "- {}", code(&file.shown()))?;
         }
     }

@@ -15,7 +15,7 @@ use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Problem};
 use crate::metric::Metric;
 use crate::nio_log::NioLog;
-use crate::result::{CaseResult, Leak, Report, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Leak, Report, TestResult};
 use crate::sample::Sample;
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
@@ -92,15 +92,15 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     let before = stacks("net::http::Headers::set", accepted.unsigned_abs());
     let now = &case.samples[0].stacks;
     let diff = allotrope_diff::compare(&[before], std::slice::from_ref(now), &options);
-    let responsible = diff.ok().filter(|diff| diff.difference != 0);
+    let explained = diff.ok().filter(|diff| diff.difference != 0);
     let leaks = case.samples.iter().enumerate();
     let leaks = leaks.filter(|(_, sample)| !sample.leaked_descriptors.is_empty());
     CaseResult {
         iterations: Some(1000),
         checks,
-        responsible: responsible
+        explanations: explained
             .into_iter()
-            .map(|diff| Responsible {
+            .map(|diff| Explanation {
                 metric: Metric::Allocations,
                 run: 1,
                 accepted: true,
@@ -169,7 +169,7 @@ fn report() -> Report {
             crash,
             gone,
         ],
-        of_no_test: vec!["allotrope-budgets/gone.toml".into()],
+        orphaned_budgets: vec!["allotrope-budgets/gone.toml".into()],
         recorded: true,
         ..Report::default()
     }

@@ -15,7 +15,7 @@ use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::measure::Problem;
 use crate::metric::Metric;
-use crate::result::{CaseResult, Outcome, Report, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Outcome, Report, TestResult};
 
 /// What the text shows.
 #[derive(Debug, Clone, Copy)]
@@ -322,8 +322,8 @@ impl Text<'_> {
     }
 
     fn explanations(&mut self, case: &CaseResult) -> io::Result<()> {
-        for responsible in &case.responsible {
-            self.responsible(responsible, case.samples.len())?;
+        for explanation in &case.explanations {
+            self.explanation(explanation, case.samples.len())?;
         }
         for fluctuation in &case.fluctuations {
             self.fluctuation(fluctuation)?;
@@ -331,9 +331,12 @@ impl Text<'_> {
         Ok(())
     }
 
-    fn responsible(&mut self, responsible: &Responsible, runs: usize) -> io::Result<()> {
-        self.sentence(2, &wording::explains(responsible, runs))?;
-        if wording::explaining(&responsible.diff).next().is_none() {
+    fn explanation(&mut self, explanation: &Explanation, runs: usize) -> io::Result<()> {
+        self.sentence(2, &wording::explanation_heading(explanation, runs))?;
+        if wording::explaining_entries(&explanation.diff)
+            .next()
+            .is_none()
+        {
             return self.sentence(4, "no stack differs from the accepted ones");
         }
         let options = DiffTextOptions {
@@ -344,7 +347,7 @@ impl Text<'_> {
             glue: Glue::default(),
             titles: [Vec::new(), Vec::new()],
         };
-        write_entries(&responsible.diff, &options, self.out)
+        write_entries(&explanation.diff, &options, self.out)
     }
 
     fn fluctuation(&mut self, fluctuation: &Fluctuation) -> io::Result<()> {
@@ -385,13 +388,13 @@ impl Text<'_> {
     }
 
     fn end(&mut self, report: &Report) -> io::Result<()> {
-        if !report.of_no_test.is_empty() {
+        if !report.orphaned_budgets.is_empty() {
             writeln!(self.out)?;
             self.sentence(
                 0,
                 "Budgets of tests that no longer exist (remove the files):",
             )?;
-            for file in &report.of_no_test {
+            for file in &report.orphaned_budgets {
                 self.sentence(2, &file.shown())?;
             }
         }

@@ -6,7 +6,7 @@ use allotrope_report::numbers::count;
 
 use crate::check::{Check, CheckStatus};
 use crate::metric::Metric;
-use crate::result::{CaseResult, Leak, Outcome, Report, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
@@ -123,14 +123,14 @@ pub fn leak(leak: &Leak) -> String {
 }
 
 /// What heads the stacks that explain a number.
-pub fn explains(responsible: &Responsible, runs: usize) -> String {
+pub fn explanation_heading(explanation: &Explanation, runs: usize) -> String {
     let run = if runs > 1 {
-        format!("run {}", responsible.run)
+        format!("run {}", explanation.run)
     } else {
         "this run".to_owned()
     };
-    let metric = responsible.metric;
-    if responsible.accepted {
+    let metric = explanation.metric;
+    if explanation.accepted {
         format!("Stacks of {metric}, accepted → {run}:")
     } else {
         format!("Stacks of {metric} in {run} (no accepted stacks to compare with):")
@@ -242,7 +242,7 @@ fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<Strin
 }
 
 /// The entries that explain a number, the largest first.
-pub fn explaining(diff: &Diff) -> impl Iterator<Item = &Entry> {
+pub fn explaining_entries(diff: &Diff) -> impl Iterator<Item = &Entry> {
     diff.entries
         .iter()
         .filter(|entry| entry.kind != Kind::Moved)
