@@ -54,7 +54,7 @@ pub fn accept(
     result: &TestResult,
     folder: &BudgetFolder,
     scope: BudgetScope,
-    most_stacks: usize,
+    max_stacks: usize,
 ) -> Result<Accepted, BudgetError> {
     let cases: BTreeMap<String, Budget> = result
         .cases
@@ -62,7 +62,7 @@ pub fn accept(
         .map(|case| (case.name.clone(), budget(case)))
         .collect();
     let profiles = result.cases.iter().filter_map(|case| {
-        let run = standing_run(case)?;
+        let run = representative_run(case)?;
         let stacks = &case.samples[run].stacks;
         (!stacks.stacks.is_empty()).then(|| (case.name.clone(), stacks.clone()))
     });
@@ -73,7 +73,7 @@ pub fn accept(
         toolchain: result.toolchain.clone(),
         cases,
     };
-    let files = folder.write(&result.name, &budgets, &profiles.collect(), most_stacks)?;
+    let files = folder.write(&result.name, &budgets, &profiles.collect(), max_stacks)?;
     Ok(Accepted { changes, files })
 }
 
@@ -88,7 +88,7 @@ fn budget(case: &CaseResult) -> Budget {
 }
 
 /// The run whose stacks are kept: the first with the fewest allocations.
-fn standing_run(case: &CaseResult) -> Option<usize> {
+fn representative_run(case: &CaseResult) -> Option<usize> {
     let least = case.least(Metric::Allocations)?;
     let mut samples = case.samples.iter();
     samples.position(|sample| sample.figure(Metric::Allocations) == Some(least))

@@ -45,7 +45,7 @@ pub enum BudgetError {
     },
     /// A file says what can not be.
     #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.shown())]
-    Wrong {
+    Invalid {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
@@ -151,7 +151,7 @@ impl BudgetFolder {
         test: &str,
         budgets: &Budgets,
         profiles: &BTreeMap<String, StackSet>,
-        most_stacks: usize,
+        max_stacks: usize,
     ) -> Result<Vec<PathBuf>, BudgetError> {
         fs::create_dir_all(&self.path).map_err(cannot("write", &self.path))?;
         let mut numbers = self.numbers(test)?.unwrap_or_default();
@@ -168,7 +168,7 @@ impl BudgetFolder {
             }
         }
         let text = numbers.text(test);
-        let stacks = profile::text(profiles, most_stacks);
+        let stacks = profile::text(profiles, max_stacks);
         let mut changed = Vec::new();
         changed.extend(write(&self.path.join(format!("{test}.toml")), &text)?);
         changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);

@@ -90,7 +90,7 @@ pub struct ComparedTest {
     /// Its name.
     pub name: String,
     /// Which revisions have it.
-    pub there: [bool; 2],
+    pub exists: [bool; 2],
     /// What went wrong, by revision.
     pub problems: [Option<Problem>; 2],
     /// What differs besides the code.
@@ -105,7 +105,7 @@ pub struct ComparedCase {
     /// Its name.
     pub name: String,
     /// Which revisions have it.
-    pub there: [bool; 2],
+    pub exists: [bool; 2],
     /// Iterations of a run after, if known.
     pub iterations: Option<u64>,
     /// Every gated number; the budget is the number before.
@@ -115,7 +115,7 @@ pub struct ComparedCase {
 }
 
 impl Comparer<'_> {
-    /// Builds a revision and measures its tests. `each` hears of each start of
+    /// Builds a revision and measures its tests. `on_run` hears of each start of
     /// a program: the test, which start, of how many at most.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl Comparer<'_> {
     pub fn measure(
         &self,
         revision: &str,
-        each: &mut dyn FnMut(&str, u32, u32),
+        on_run: &mut dyn FnMut(&str, u32, u32),
     ) -> Result<Side, ComparisonError> {
         let worktree = self.repository.worktree(revision)?;
         let configuration = self.configuration(&worktree)?;
@@ -151,7 +151,7 @@ impl Comparer<'_> {
         })?;
         let measurer = Measurer {
             configuration: &configuration,
-            project: &Project::around(&configuration.folder),
+            project: &Project::containing(&configuration.folder),
             recorder: session.recorder.as_ref(),
             scratch: scratch.path(),
             stop: self.stop,
@@ -162,8 +162,8 @@ impl Comparer<'_> {
             protocol.runs = self.runs.unwrap_or(protocol.runs);
             // What is wanted are the stacks.
             protocol.counts_only = false;
-            let mut hear = |start, starts| each(&test.name, start, starts);
-            let measured = measurer.measure(test, &protocol, &mut hear);
+            let mut on_start = |start, starts| on_run(&test.name, start, starts);
+            let measured = measurer.measure(test, &protocol, &mut on_start);
             tests.push((test.clone(), protocol, measured));
         }
         Ok(Side {
@@ -233,7 +233,7 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
     let sides = [before, after];
     let mut compared = ComparedTest {
         name: name.to_owned(),
-        there: sides.map(|side| side.is_some()),
+        exists: sides.map(|side| side.is_some()),
         problems: sides.map(|side| side.and_then(|(.., measured)| measured.problem.clone())),
         ..ComparedTest::default()
     };
@@ -267,7 +267,7 @@ fn compared_case(
 ) -> ComparedCase {
     let mut compared = ComparedCase {
         name: name.to_owned(),
-        there: [before.is_some(), after.is_some()],
+        exists: [before.is_some(), after.is_some()],
         iterations: None,
         checks: Vec::new(),
         diffs: Vec::new(),

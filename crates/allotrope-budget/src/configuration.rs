@@ -35,7 +35,7 @@ pub enum ConfigurationError {
     },
     /// It is no TOML, or says what can not be.
     #[error("{}:{line}: {}{problem}", file.shown(), prefix(key))]
-    Wrong {
+    Invalid {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
@@ -92,7 +92,7 @@ pub struct Test {
     /// How it is run and judged.
     pub protocol: Protocol,
     /// What is different on platforms of these names.
-    pub platforms: BTreeMap<String, Changes>,
+    pub platforms: BTreeMap<String, ProtocolOverrides>,
 }
 
 /// How a test is run and judged.
@@ -130,7 +130,7 @@ impl Default for Protocol {
 
 /// What is different from a [`Protocol`].
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Changes {
+pub struct ProtocolOverrides {
     runs: Option<u32>,
     warmup: Option<u32>,
     iterations: Option<u64>,
@@ -140,7 +140,7 @@ pub struct Changes {
     counts_only: Option<bool>,
 }
 
-impl Changes {
+impl ProtocolOverrides {
     fn apply(&self, to: &mut Protocol) {
         fn set<T: Clone>(change: Option<&T>, field: &mut T) {
             if let Some(change) = change {

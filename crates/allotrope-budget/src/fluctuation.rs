@@ -13,7 +13,7 @@ use crate::metric::Metric;
 use crate::sample::Sample;
 
 /// Most stacks and threads that are named.
-const MOST: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// What differs between runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,10 +41,10 @@ pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
     fluctuating
         .map(|(metric, range)| {
             let mut stacks = stacks(&case.samples, metric);
-            let more_stacks = stacks.len().saturating_sub(MOST);
-            stacks.truncate(MOST);
+            let more_stacks = stacks.len().saturating_sub(MAX_LISTED);
+            stacks.truncate(MAX_LISTED);
             let mut threads = threads(&case.samples);
-            threads.truncate(MOST);
+            threads.truncate(MAX_LISTED);
             Fluctuation {
                 metric,
                 range,

@@ -138,7 +138,7 @@ impl fmt::Display for Problem {
 
 impl Problem {
     /// Whether what the program printed may say more.
-    pub fn is_of_the_program(&self) -> bool {
+    pub fn is_of_program(&self) -> bool {
         !matches!(
             self,
             Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
@@ -148,7 +148,7 @@ impl Problem {
 
 /// What one start of the program came to.
 #[derive(Default)]
-struct Started {
+struct ProgramRun {
     /// The whole run, where there are no windows.
     whole: Option<Sample>,
     windows: Vec<WindowSample>,
@@ -157,13 +157,13 @@ struct Started {
 }
 
 impl Measurer<'_> {
-    /// Measures a test; `each` hears of each start before it happens: which,
+    /// Measures a test; `on_run` hears of each start before it happens: which,
     /// and how many there will be as far as is known.
     pub fn measure(
         &self,
         test: &Test,
         protocol: &Protocol,
-        each: &mut dyn FnMut(u32, u32),
+        on_run: &mut dyn FnMut(u32, u32),
     ) -> Measured {
         let mut measured = Measured::default();
         let starts = match self.recorder {
@@ -172,7 +172,7 @@ impl Measurer<'_> {
             None => 1,
         };
         for start in 1..=starts {
-            each(start, starts);
+            on_run(start, starts);
             let (started, output) = self.start(test, protocol, start, &mut measured.trace);
             measured.output = output;
             let started = match started {
@@ -182,7 +182,7 @@ impl Measurer<'_> {
                     break;
                 }
             };
-            let whole_protocol = does_the_protocol(&started.windows, protocol);
+            let whole_protocol = runs_whole_protocol(&started.windows, protocol);
             let warmup = start <= protocol.warmup && self.recorder.is_some();
             if whole_protocol || !warmup {
                 measured.add(test, started);
@@ -200,7 +200,7 @@ impl Measurer<'_> {
         protocol: &Protocol,
         number: u32,
         last: &mut Option<PathBuf>,
-    ) -> (Result<Started, Problem>, String) {
+    ) -> (Result<ProgramRun, Problem>, String) {
         let trace = self
             .scratch
             .join(format!("{}.{number}.allotrope", test.name));
@@ -223,7 +223,7 @@ impl Measurer<'_> {
         };
         let started = match self.recorder {
             Some(_) => self.recorded(&ended, protocol, &trace),
-            None => plainly(&ended, protocol).map(|()| Started::default()),
+            None => unrecorded_exit(&ended, protocol).map(|()| ProgramRun::default()),
         };
         (started, ended.output)
     }
@@ -251,27 +251,27 @@ impl Measurer<'_> {
         ended: &Ended,
         protocol: &Protocol,
         trace: &Path,
-    ) -> Result<Started, Problem> {
-        let said = || last_line(&ended.output);
-        match ended.how {
+    ) -> Result<ProgramRun, Problem> {
+        let last_message = || last_line(&ended.output);
+        match ended.ending {
             Ending::Stopped => return Err(Problem::Stopped),
             Ending::TimedOut => return Err(Problem::TimedOut(protocol.timeout)),
             Ending::Status(RECORDING_FAILED) if !trace.exists() => {
-                return Err(Problem::NotRecorded(said()));
+                return Err(Problem::NotRecorded(last_message()));
             }
             Ending::Status(status) if NOT_STARTED.contains(&status) && !trace.exists() => {
-                return Err(Problem::NotStarted(said()));
+                return Err(Problem::NotStarted(last_message()));
             }
             _ => {}
         }
         let unreadable = |error: &dyn fmt::Display| Problem::Unreadable(error.to_string());
         if !trace.exists() {
-            plainly(ended, protocol)?;
+            unrecorded_exit(ended, protocol)?;
             return Err(Problem::NotRecorded("there is no recording".to_owned()));
         }
         let reader = TraceReader::open(trace).map_err(|error| unreadable(&error))?;
         let profile = replay(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
-        how_it_ended(&profile, ended, protocol)?;
+        check_exit(&profile, ended, protocol)?;
         check_whole(&profile)?;
         let windows = Windows::of(&reader, &profile, self.project)?;
         let mut notes: Vec<String> = windows
@@ -284,7 +284,7 @@ impl Measurer<'_> {
             format!("a part was not recorded: {name}: {why}")
         }));
         let measured = windows.profile.as_ref().unwrap_or(&profile);
-        Ok(Started {
+        Ok(ProgramRun {
             whole: windows
                 .samples
                 .is_empty()
@@ -317,14 +317,14 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
 /// Whether a program ran the whole protocol by itself (`allotrope_measure`
 /// does): then one start is enough. With a single run nothing tells it from a
 /// program that opens its window once, and a start more does no harm.
-fn does_the_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
+fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
     let times = |name: &str| windows.iter().filter(|window| window.name == name).count();
     let most = windows.iter().map(|window| times(&window.name)).max();
     protocol.runs > 1 && most.unwrap_or(0) >= protocol.runs as usize
 }
 
 impl Measured {
-    fn add(&mut self, test: &Test, started: Started) {
+    fn add(&mut self, test: &Test, started: ProgramRun) {
         for note in started.notes {
             if !self.notes.contains(&note) {
                 self.notes.push(note);
@@ -358,8 +358,8 @@ impl Measured {
 }
 
 /// What the status of a program that was not recorded says.
-fn plainly(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
-    match ended.how {
+fn unrecorded_exit(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
+    match ended.ending {
         Ending::Status(0) => Ok(()),
         Ending::Status(status) => Err(Problem::Status(status)),
         Ending::Signal(signal) => Err(Problem::Signal(signal)),
@@ -370,7 +370,7 @@ fn plainly(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
 
 /// What the recording says of the program's end: the recording command's own
 /// status does not tell 128 + N from a signal.
-fn how_it_ended(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
+fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
     let first = profile.processes.first();
     // An image that was replaced by another has the pid of its successor.
     let last = first.and_then(|first| {
@@ -380,11 +380,11 @@ fn how_it_ended(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result
             .filter(|process| process.pid == first.pid);
         same.next_back()
     });
-    match (last.map(|process| process.exit), ended.how) {
+    match (last.map(|process| process.exit), ended.ending) {
         (Some(Exit::Signal(signal)), _) => Err(Problem::Signal(signal)),
-        (Some(_), how) => plainly(
+        (Some(_), ending) => unrecorded_exit(
             &Ended {
-                how,
+                ending,
                 output: String::new(),
             },
             protocol,

@@ -40,7 +40,7 @@ pub enum NioLogError {
     },
     /// A number in it is none.
     #[error("{}:{line}: {problem}", file.shown())]
-    Wrong {
+    Invalid {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
@@ -161,7 +161,7 @@ impl NioLog {
 fn thresholds(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
     let limits: BTreeMap<String, i64> = serde_json::from_str(text).map_err(|error| {
         let problem = format!("this is no flat JSON object of whole numbers: {error}");
-        NioLogError::Wrong {
+        NioLogError::Invalid {
             file: file.to_owned(),
             line: error.line(),
             problem,
@@ -193,7 +193,7 @@ fn lines(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
         let Some((_, metric)) = metric.filter(|_| !name.is_empty()) else {
             continue;
         };
-        let number = number.parse().map_err(|_| NioLogError::Wrong {
+        let number = number.parse().map_err(|_| NioLogError::Invalid {
             file: file.to_owned(),
             line: index + 1,
             problem: format!("\"{number}\" is no whole number"),

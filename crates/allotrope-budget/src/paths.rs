@@ -16,7 +16,7 @@ pub struct Project {
 impl Project {
     /// The project that a folder belongs to: the innermost folder around it
     /// that is a git repository, or the folder itself.
-    pub fn around(folder: &Path) -> Self {
+    pub fn containing(folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let root = folder
             .ancestors()
@@ -39,7 +39,7 @@ impl Project {
         if let Some(inside) = path.strip_prefix(&self.prefix)
             && !self.prefix.is_empty()
         {
-            return plain(inside);
+            return normalised(inside);
         }
         // Cargo's sources of other crates, wherever its home is.
         if let Some((_, inside)) = path.split_once("/registry/src/")
@@ -53,7 +53,7 @@ impl Project {
         {
             return format!("rustc:{inside}");
         }
-        plain(path)
+        normalised(path)
     }
 
     /// A frame without what differs between machines and builds.
@@ -84,7 +84,7 @@ impl Project {
 }
 
 /// A path without the `./` and `a/../` that build tools leave in it.
-fn plain(path: &str) -> String {
+fn normalised(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {

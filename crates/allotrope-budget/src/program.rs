@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// How much of what a program prints is kept: its end.
-const KEPT: usize = 64 << 10;
+/// How much of what a program prints is tail: its end.
+const OUTPUT_LIMIT: usize = 64 << 10;
 /// How long a program has to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(3);
+const TERMINATION_GRACE: Duration = Duration::from_secs(3);
 /// How long what is still in the pipe is waited for after the program's end; a
 /// process that it left behind may hold the pipe open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
 /// How often a request to stop is looked for.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A program about to be started.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub struct Program {
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
-    pub how: Ending,
+    pub ending: Ending,
     /// The end of what it printed, both streams together.
     pub output: String,
 }
@@ -83,12 +83,12 @@ impl Program {
         // The ends for writing that are in it.
         drop(command);
         let output = Output::follow(reader);
-        let how = self.wait(&mut child, stop);
-        if how.is_err() {
-            end_group(&child, Signal::KILL);
+        let ending = self.wait(&mut child, stop);
+        if ending.is_err() {
+            signal_group(&child, Signal::KILL);
         }
         Ok(Ended {
-            how: how?,
+            ending: ending?,
             output: output.text(),
         })
     }
@@ -97,7 +97,7 @@ impl Program {
         let limit = Instant::now() + self.timeout;
         let early = loop {
             let left = limit.saturating_duration_since(Instant::now());
-            if let Some(status) = wait_for(child, left.min(LOOK))? {
+            if let Some(status) = wait_for(child, left.min(POLL_INTERVAL))? {
                 return Ok(ending(status));
             }
             if stop.load(Ordering::Relaxed) {
@@ -107,15 +107,15 @@ impl Program {
                 break Ending::TimedOut;
             }
         };
-        end_group(child, Signal::TERM);
-        let limit = Instant::now() + GRACE;
+        signal_group(child, Signal::TERM);
+        let limit = Instant::now() + TERMINATION_GRACE;
         while Instant::now() < limit {
-            if wait_for(child, LOOK)?.is_some() {
+            if wait_for(child, POLL_INTERVAL)?.is_some() {
                 break;
             }
         }
         // Also what of the group has outlived the program.
-        end_group(child, Signal::KILL);
+        signal_group(child, Signal::KILL);
         child.wait()?;
         Ok(early)
     }
@@ -152,7 +152,7 @@ fn wait_for(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>>
 }
 
 /// The group has the program's id, as long as one of its processes lives.
-fn end_group(child: &Child, signal: Signal) {
+fn signal_group(child: &Child, signal: Signal) {
     if let Some(pid) = pid(child) {
         // An error says that nobody is left.
         let _ = kill_process_group(pid, signal);
@@ -162,15 +162,15 @@ fn end_group(child: &Child, signal: Signal) {
 /// The end of what a program prints, read by a thread so that the program never
 /// waits for us.
 struct Output {
-    kept: Arc<Mutex<Vec<u8>>>,
+    tail: Arc<Mutex<Vec<u8>>>,
     finished: Receiver<()>,
 }
 
 impl Output {
     fn follow(mut reader: PipeReader) -> Self {
-        let kept = Arc::new(Mutex::new(Vec::new()));
+        let tail = Arc::new(Mutex::new(Vec::new()));
         let (finish, finished) = channel();
-        let into = kept.clone();
+        let into = tail.clone();
         std::thread::spawn(move || {
             let mut piece = [0; 16 << 10];
             loop {
@@ -178,28 +178,28 @@ impl Output {
                     Ok(0) => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) => break,
-                    Ok(read) => keep(&into, &piece[..read]),
+                    Ok(read) => append(&into, &piece[..read]),
                 }
             }
             let _ = finish.send(());
         });
-        Self { kept, finished }
+        Self { tail, finished }
     }
 
     fn text(self) -> String {
-        let _ = self.finished.recv_timeout(LAST_WORDS);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = kept.len().saturating_sub(KEPT);
-        String::from_utf8_lossy(&kept[from..]).into_owned()
+        let _ = self.finished.recv_timeout(OUTPUT_GRACE);
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = tail.len().saturating_sub(OUTPUT_LIMIT);
+        String::from_utf8_lossy(&tail[from..]).into_owned()
     }
 }
 
-fn keep(into: &Mutex<Vec<u8>>, piece: &[u8]) {
-    let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.extend_from_slice(piece);
-    if kept.len() > 2 * KEPT {
-        let gone = kept.len() - KEPT;
-        kept.drain(..gone);
+fn append(into: &Mutex<Vec<u8>>, piece: &[u8]) {
+    let mut tail = into.lock().unwrap_or_else(PoisonError::into_inner);
+    tail.extend_from_slice(piece);
+    if tail.len() > 2 * OUTPUT_LIMIT {
+        let gone = tail.len() - OUTPUT_LIMIT;
+        tail.drain(..gone);
     }
 }
 
@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn its_status_and_words_are_given() {
         let ended = run("echo $NAME; pwd >&2; exit 7", LONG);
-        assert_eq!(ended.how, Ending::Status(7));
+        assert_eq!(ended.ending, Ending::Status(7));
         assert_eq!(ended.output, "value\n/\n");
-        assert_eq!(run("kill -SEGV $$", LONG).how, Ending::Signal(11));
+        assert_eq!(run("kill -SEGV $$", LONG).ending, Ending::Signal(11));
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         // The child would print only if it survived.
         let line = "(sleep 1000; echo survived) & echo $!; sleep 1000";
         let ended = run(line, Duration::from_secs(3));
-        assert_eq!(ended.how, Ending::TimedOut);
+        assert_eq!(ended.ending, Ending::TimedOut);
         let child = ended.output.trim();
         assert!(!child.is_empty(), "the shell had 3 s to say it");
         // A zombie has no command line.
@@ -250,7 +250,7 @@ mod tests {
             "trap '' TERM; sleep 1000 & wait; sleep 1000",
             Duration::from_millis(300),
         );
-        assert_eq!(ended.how, Ending::TimedOut);
+        assert_eq!(ended.ending, Ending::TimedOut);
     }
 
     #[test]
@@ -259,7 +259,7 @@ mod tests {
         let ended = shell("sleep 1000", LONG)
             .run(&stop)
             .expect("it can be started");
-        assert_eq!(ended.how, Ending::Stopped);
+        assert_eq!(ended.ending, Ending::Stopped);
     }
 
     #[test]
@@ -267,13 +267,13 @@ mod tests {
         // 200,000 numbers are more than a megabyte.
         let ended = run("seq 200000", LONG);
         assert!(ended.output.ends_with("\n200000\n"));
-        assert_eq!(ended.output.len(), KEPT);
+        assert_eq!(ended.output.len(), OUTPUT_LIMIT);
     }
 
     #[test]
     fn what_it_leaves_behind_is_not_waited_for() {
         let ended = run("sleep 1000 & echo left $!", LONG);
-        assert_eq!(ended.how, Ending::Status(0));
+        assert_eq!(ended.ending, Ending::Status(0));
         let pid = ended.output.trim().trim_start_matches("left ");
         let pid: i32 = pid.parse().expect("the shell printed it");
         let pid = Pid::from_raw(pid).expect("it is above 0");

@@ -36,12 +36,12 @@ pub enum RevisionError {
         name: String,
     },
     /// A git command failed.
-    #[error("`git {command}` failed: {said}")]
+    #[error("`git {command}` failed: {stderr}")]
     Git {
         /// Its arguments.
         command: String,
         /// What it said.
-        said: String,
+        stderr: String,
     },
     /// A folder or file of the cache.
     #[error("{what}: {source}")]
@@ -77,7 +77,7 @@ impl Repository {
     ///
     /// # Errors
     /// It is in none, or git is not there.
-    pub fn around(folder: &Path) -> Result<Self, RevisionError> {
+    pub fn containing(folder: &Path) -> Result<Self, RevisionError> {
         let none = || RevisionError::NoRepository {
             folder: folder.to_owned(),
         };
@@ -228,7 +228,7 @@ impl Repository {
         let with_index = |words: &[&str]| {
             let mut command = command(&self.root, words);
             command.env("GIT_INDEX_FILE", &index);
-            said(&mut command, words.join(" "))
+            run(&mut command, words.join(" "))
         };
         with_index(&["add", "--all"])?;
         let tree = with_index(&["write-tree"])?;
@@ -247,7 +247,7 @@ impl Repository {
             command.env(format!("GIT_AUTHOR_{name}"), value);
             command.env(format!("GIT_COMMITTER_{name}"), value);
         }
-        said(&mut command, "commit-tree".to_owned())
+        run(&mut command, "commit-tree".to_owned())
     }
 
     fn folders(&self) -> Result<Vec<PathBuf>, RevisionError> {
@@ -354,10 +354,10 @@ fn git<S: AsRef<OsStr>>(
         .map(OsStr::to_string_lossy)
         .collect();
     let words = words.join(" ");
-    said(&mut command, words)
+    run(&mut command, words)
 }
 
-fn said(command: &mut Command, words: String) -> Result<String, RevisionError> {
+fn run(command: &mut Command, words: String) -> Result<String, RevisionError> {
     let output: Output = command.output().map_err(|source| RevisionError::Io {
         what: "cannot run git; is it installed?".to_owned(),
         source,
@@ -366,10 +366,10 @@ fn said(command: &mut Command, words: String) -> Result<String, RevisionError> {
         let text = String::from_utf8_lossy(&output.stdout);
         return Ok(text.trim_end_matches('\n').to_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(RevisionError::Git {
         command: words,
-        said,
+        stderr,
     })
 }
 
@@ -389,7 +389,7 @@ mod tests {
         fs::write(project.join(".gitignore"), "ignored\n").expect("the folder is ours");
         run(&["add", "."]);
         run(&["commit", "--quiet", "-m", "first"]);
-        let mut repository = Repository::around(&project).expect("it was made");
+        let mut repository = Repository::containing(&project).expect("it was made");
         repository.cache = folder.join("cache");
         repository
     }
@@ -462,7 +462,7 @@ mod tests {
                 .to_string()
                 .starts_with("there is no revision `nonsense`")
         );
-        let error = Repository::around(folder.path()).expect_err("there is none");
+        let error = Repository::containing(folder.path()).expect_err("there is none");
         assert!(
             error.to_string().contains("is in no git repository"),
             "{error}"

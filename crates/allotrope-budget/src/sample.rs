@@ -47,9 +47,9 @@ impl Sample {
         let mut figures = figures(totals);
         let mut stacks = StackSet::default();
         if profile.is_counts_only() {
-            forget_uncounted(&mut figures);
+            clear_uncounted(&mut figures);
         } else {
-            stacks = alike(&StackSet::from(profile), project);
+            stacks = normalise_stacks(&StackSet::from(profile), project);
         }
         Self {
             figures,
@@ -77,8 +77,8 @@ pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
 }
 
 /// Leaves the figures that a recording knows that only counts calls.
-pub fn forget_uncounted(figures: &mut RunValues) {
-    for metric in Metric::OF_RUNS {
+pub fn clear_uncounted(figures: &mut Figures) {
+    for metric in Metric::ALL {
         if !metric.is_counted() {
             figures[metric as usize] = None;
         }
@@ -116,7 +116,7 @@ fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> RunValues {
 }
 
 /// The stacks with frames named alike on every machine, equal ones summed.
-pub fn alike(set: &StackSet, project: &Project) -> StackSet {
+pub fn normalise_stacks(set: &StackSet, project: &Project) -> StackSet {
     let mut numbers: FxHashMap<StackFrame, u32> = FxHashMap::default();
     let mut frames: Vec<StackFrame> = Vec::new();
     let renumbered: Vec<u32> = set
@@ -181,7 +181,7 @@ mod tests {
             known: MetricSet::OF_STACKS,
             ..StackSet::default()
         };
-        let merged = alike(&set, &Project::around(Path::new("/")));
+        let merged = normalise_stacks(&set, &Project::containing(Path::new("/")));
         assert_eq!((merged.frames.len(), merged.stacks.len()), (1, 1));
         assert_eq!(merged.total(Metric::Allocations), 3 + 4);
     }

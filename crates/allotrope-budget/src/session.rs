@@ -167,7 +167,7 @@ impl Session<'_> {
             what: format!("the build command {:?} could not be started", words[0]),
             source,
         })?;
-        let problem = match ended.how {
+        let problem = match ended.ending {
             Ending::Status(0) => return Ok(()),
             Ending::Status(status) => Problem::Status(status),
             Ending::Signal(signal) => Problem::Signal(signal),
@@ -180,7 +180,7 @@ impl Session<'_> {
         })
     }
 
-    /// Runs tests, one after the other. `each` hears of each start of a
+    /// Runs tests, one after the other. `on_run` hears of each start of a
     /// program: the test, which start, of how many at most.
     ///
     /// # Errors
@@ -189,9 +189,9 @@ impl Session<'_> {
     pub fn run(
         &self,
         tests: &[&Test],
-        each: &mut dyn FnMut(&str, u32, u32),
+        on_run: &mut dyn FnMut(&str, u32, u32),
     ) -> Result<Report, SessionError> {
-        let project = Project::around(&self.configuration.folder);
+        let project = Project::containing(&self.configuration.folder);
         let budgets = BudgetFolder::beside(&self.configuration.folder);
         let platform = self.platform();
         let scratch = Scratch::new(self.scratch.as_deref())?;
@@ -218,8 +218,8 @@ impl Session<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let mut hear = |start, starts| each(&test.name, start, starts);
-            report.tests.push(runner.run(test, &mut hear)?);
+            let mut on_start = |start, starts| on_run(&test.name, start, starts);
+            report.tests.push(runner.run(test, &mut on_start)?);
         }
         let names = self.configuration.tests.iter();
         report.orphaned_budgets =

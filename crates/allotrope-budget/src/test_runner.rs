@@ -55,7 +55,7 @@ impl TestRunner<'_> {
         protocol
     }
 
-    /// Runs a test and judges it. `each` hears of each start of its program.
+    /// Runs a test and judges it. `on_run` hears of each start of its program.
     ///
     /// # Errors
     /// Budgets that can not be used; what is wrong with the test itself is in
@@ -63,13 +63,13 @@ impl TestRunner<'_> {
     pub fn run(
         &self,
         test: &Test,
-        each: &mut dyn FnMut(u32, u32),
+        on_run: &mut dyn FnMut(u32, u32),
     ) -> Result<TestResult, BudgetError> {
         let mut protocol = self.protocol(test);
         // Before the test, so that a broken file does not cost its time.
         let accepted = self.accepted(test)?;
         let started = Instant::now();
-        let measured = self.measurer.measure(test, &protocol, each);
+        let measured = self.measurer.measure(test, &protocol, on_run);
         if let BudgetSource::Log(log) = self.source {
             log.adapt(&mut protocol, &measured.cases);
         }

@@ -15,9 +15,9 @@ use crate::configuration::Configuration;
 use crate::paths::Project;
 
 /// Larger files are not looked into.
-const LARGEST: u64 = 1 << 30;
+const MAX_FILE_SIZE: u64 = 1 << 30;
 /// Digits of a hash or build id that are kept: enough to tell versions apart.
-const DIGITS: usize = 12;
+const HASH_DIGITS: usize = 12;
 
 /// What a program was built with and loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -174,7 +174,7 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 fn digits(bytes: &[u8]) -> String {
-    let bytes = bytes.iter().take(DIGITS / 2);
+    let bytes = bytes.iter().take(HASH_DIGITS / 2);
     bytes.fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -182,7 +182,7 @@ fn digits(bytes: &[u8]) -> String {
 }
 
 fn contents(path: &Path) -> Option<Vec<u8>> {
-    let small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST);
+    let small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_FILE_SIZE);
     small.then(|| fs::read(path).ok()).flatten()
 }
 

@@ -12,8 +12,7 @@ use allotrope_text::Shown;
 use crate::measure::Problem;
 use crate::metric::{Figures, Metric};
 use crate::paths::Project;
-use crate::sample::{Sample, alike, count_threads, forget_uncounted};
-use allotrope_profile::Metric;
+use crate::sample::{Sample, clear_uncounted, count_threads, normalise_stacks};
 
 /// A window's occurrence.
 #[derive(Debug, Clone)]
@@ -23,7 +22,7 @@ pub struct WindowSample {
     /// Its numbers.
     pub sample: Sample,
     /// It was opened or closed although other threads were still busy.
-    disquiet: bool,
+    other_threads_busy: bool,
 }
 
 /// The windows of a recording.
@@ -66,7 +65,7 @@ impl Windows {
                 .map(|(index, run)| WindowSample {
                     name: run.name.clone(),
                     sample: sample(&stacks, index, run, project),
-                    disquiet: run.quiet.contains(&QuietWait::TimedOut),
+                    other_threads_busy: run.quiet.contains(&Quiet::TimedOut),
                 })
                 .collect(),
             profile: Some(stacks),
@@ -77,7 +76,7 @@ impl Windows {
 impl WindowSample {
     /// What a person should know before trusting its numbers.
     pub fn note(&self) -> Option<String> {
-        self.disquiet.then(|| {
+        self.other_threads_busy.then(|| {
             format!(
                 "other threads did not become quiet around window {}: their allocations may be in it",
                 self.name.shown()
@@ -98,9 +97,9 @@ fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) ->
     let mut figures = figures(run);
     let mut of_stacks = StackSet::default();
     if stacks.is_counts_only() {
-        forget_uncounted(&mut figures);
+        clear_uncounted(&mut figures);
     } else {
-        of_stacks = alike(&StackSet::of_process(stacks, index), project);
+        of_stacks = normalise_stacks(&StackSet::of_process(stacks, index), project);
     }
     Sample {
         figures,

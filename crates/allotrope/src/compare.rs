@@ -109,7 +109,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         .parent()
         .filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
-    let repository = Repository::around(folder).status(BAD_INPUT)?;
+    let repository = Repository::containing(folder).status(BAD_INPUT)?;
     let (Some(before), Some(after)) = (&arguments.before, &arguments.after) else {
         repository.remove_worktrees().status(FAILED)?;
         return Ok(false);

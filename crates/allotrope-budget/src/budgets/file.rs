@@ -49,14 +49,14 @@ impl Numbers {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
         let form: FileForm = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            wrong(text, file, at, error.message().replace('\n', "; "))
+            invalid(text, file, at, error.message().replace('\n', "; "))
         })?;
         if form.format.get_ref() != FORMAT {
             let problem = format!(
                 "this is {}, and {FORMAT} is understood",
                 form.format.get_ref()
             );
-            return Err(wrong(text, file, form.format.span().start, problem));
+            return Err(invalid(text, file, form.format.span().start, problem));
         }
         let section = |form: SectionForm| -> Result<Section, BudgetError> {
             let mut cases = BTreeMap::new();
@@ -125,7 +125,7 @@ fn budget(
                 let metric = Metric::named(name, &Metric::OF_RUNS).ok_or_else(|| {
                     let known = Metric::OF_RUNS.map(Metric::name).join(", ");
                     let problem = format!("\"{name}\" is no metric; there are {known}");
-                    wrong(text, file, at, problem)
+                    invalid(text, file, at, problem)
                 })?;
                 budget.figures.insert(metric, figure);
             }
@@ -134,9 +134,9 @@ fn budget(
     Ok(budget)
 }
 
-pub(super) fn wrong(text: &str, file: &Path, at: usize, problem: String) -> BudgetError {
+pub(super) fn invalid(text: &str, file: &Path, at: usize, problem: String) -> BudgetError {
     let before = text.as_bytes().get(..at).unwrap_or_default();
-    BudgetError::Wrong {
+    BudgetError::Invalid {
         file: file.to_owned(),
         line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
         problem,

@@ -23,14 +23,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::BudgetError;
 
 /// Stands for the stacks that are too many to keep.
-const OTHERS: &str = "[other stacks]";
+const OTHER_STACKS: &str = "[other stacks]";
 /// Depths above are written as numbers.
-const BLANKS: usize = 32;
+const MAX_INDENT: usize = 32;
 /// Deeper stacks than any recording has, inlined frames included.
-const DEEPEST: usize = 1 << 16;
+const MAX_DEPTH: usize = 1 << 16;
 /// Most frames of all stacks of a case together: a file of a few lines could
 /// ask for any amount of memory otherwise.
-const MOST_FRAMES: usize = 1 << 26;
+const MAX_FRAMES: usize = 1 << 26;
 
 const HEAD: &str = "\
 # Call stacks of the accepted numbers, callers above: what changed is told from them.
@@ -80,7 +80,7 @@ pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
 
 fn others() -> StackFrame {
     StackFrame {
-        function: OTHERS.to_owned(),
+        function: OTHER_STACKS.to_owned(),
         ..StackFrame::default()
     }
 }
@@ -119,7 +119,7 @@ fn write_tree(root: &Node<'_>, text: &mut String) {
         let _ = writeln!(text, "[no stack]\t\t\t{}", figures_text(&root.figures));
     }
     while let Some((depth, frame, caller, node)) = pending.pop() {
-        if depth > BLANKS {
+        if depth > MAX_INDENT {
             let _ = write!(text, "@{depth} ");
         } else {
             let _ = write!(text, "{:depth$}", "");
@@ -171,9 +171,9 @@ fn one_line(name: &str) -> String {
 /// Reads such a file.
 pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet>, BudgetError> {
     let mut cases: BTreeMap<String, StackSet> = BTreeMap::new();
-    let mut current: Option<Reading> = None;
+    let mut current: Option<CaseReader> = None;
     for (index, line) in text.lines().enumerate() {
-        let wrong = |problem: &str| BudgetError::Wrong {
+        let wrong = |problem: &str| BudgetError::Invalid {
             file: file.to_owned(),
             line: index + 1,
             problem: problem.to_owned(),
@@ -182,8 +182,8 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
             continue;
         }
         if let Some(name) = line.strip_prefix("case ") {
-            let before = current.replace(Reading::new(name));
-            cases.extend(before.map(Reading::finish));
+            let before = current.replace(CaseReader::new(name));
+            cases.extend(before.map(CaseReader::finish));
             continue;
         }
         let reading = current
@@ -191,12 +191,12 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
             .ok_or_else(|| wrong("a call stands before the first `case`"))?;
         reading.line(line).map_err(wrong)?;
     }
-    cases.extend(current.map(Reading::finish));
+    cases.extend(current.map(CaseReader::finish));
     Ok(cases)
 }
 
 /// A case that is being read.
-struct Reading {
+struct CaseReader {
     name: String,
     set: StackSet,
     numbers: FxHashMap<StackFrame, u32>,
@@ -206,7 +206,7 @@ struct Reading {
     frames: usize,
 }
 
-impl Reading {
+impl CaseReader {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -235,14 +235,14 @@ impl Reading {
                 (line.len() - call.len(), call)
             }
         };
-        if depth > self.calls.len() || depth >= DEEPEST {
+        if depth > self.calls.len() || depth >= MAX_DEPTH {
             return Err("a call is deeper than its caller's callees can be");
         }
         self.calls.truncate(depth);
         let mut fields = call.split('\t');
         let mut field = || fields.next().unwrap_or_default().trim();
-        let (function, module, place, figures) = (field(), field(), field(), field());
-        let frame = self.frame(function, module, place);
+        let (function, module, location, figures) = (field(), field(), field(), field());
+        let frame = self.frame(function, module, location);
         let number = *self.numbers.entry(frame).or_insert_with_key(|frame| {
             self.set.frames.push(frame.clone());
             u32::try_from(self.set.frames.len() - 1).unwrap_or(u32::MAX)
@@ -251,7 +251,7 @@ impl Reading {
         if !figures.is_empty() {
             let figures = read_figures(figures)?;
             self.frames += self.calls.len();
-            if self.frames > MOST_FRAMES {
+            if self.frames > MAX_FRAMES {
                 return Err("there are more stacks than memory is set aside for");
             }
             self.set.stacks.push(CountedStack {
@@ -262,7 +262,7 @@ impl Reading {
         Ok(())
     }
 
-    fn frame(&self, function: &str, module: &str, place: &str) -> StackFrame {
+    fn frame(&self, function: &str, module: &str, location: &str) -> StackFrame {
         let caller = self
             .calls
             .last()
@@ -271,13 +271,13 @@ impl Reading {
             ("", Some(caller)) => caller.module.clone(),
             (module, _) => module.to_owned(),
         };
-        let (place, inlined) = match place.strip_suffix("inlined") {
-            Some(place) => (place.trim_end(), true),
-            None => (place, false),
+        let (location, inlined) = match location.strip_suffix("inlined") {
+            Some(location) => (location.trim_end(), true),
+            None => (location, false),
         };
-        let (file, line) = match place.rsplit_once(':') {
+        let (file, line) = match location.rsplit_once(':') {
             Some((file, line)) => (file, line.parse().unwrap_or(0)),
-            None => (place, 0),
+            None => (location, 0),
         };
         StackFrame {
             function: function.trim_start_matches('\u{200b}').to_owned(),
@@ -307,7 +307,7 @@ fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
 /// or too small to keep: else all of it would seem new. A small stack stays if
 /// it was kept then, or if one that was kept has only changed its lines.
 pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
-    let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHERS];
+    let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHER_STACKS];
     if !accepted.stacks.iter().any(|stack| is_folded(&stack)) {
         return now.clone();
     }
@@ -335,8 +335,8 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     };
     let mut rest = MetricValues::default();
     for stack in by_size(now) {
-        let known =
-            there.contains(&frames(now, stack)) || take_one(&mut changed, &functions(now, stack));
+        let known = there.contains(&frames(now, stack))
+            || take_changed(&mut changed, &functions(now, stack));
         if known || size(stack) > smallest {
             set.stacks.push(stack.clone());
         } else {
@@ -367,7 +367,7 @@ fn functions<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a str> {
     frames.map(|frame| frame.function.as_str()).collect()
 }
 
-fn take_one<'a>(left: &mut FxHashMap<Vec<&'a str>, usize>, functions: &[&'a str]) -> bool {
+fn take_changed<'a>(left: &mut FxHashMap<Vec<&'a str>, usize>, functions: &[&'a str]) -> bool {
     match left.get_mut(functions) {
         Some(left) if *left > 0 => {
             *left -= 1;

@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::BudgetError;
-use super::file::{quoted, wrong};
+use super::file::{invalid, quoted};
 use crate::toolchain::{Dependencies, Toolchain};
 
 /// The file's name.
@@ -45,7 +45,7 @@ impl Toolchains {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
         let form: FileForm = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            wrong(text, file, at, error.message().replace('\n', "; "))
+            invalid(text, file, at, error.message().replace('\n', "; "))
         })?;
         let dependencies = |hash: String| Dependencies {
             versions: form.dependencies.get(&hash).cloned().unwrap_or_default(),

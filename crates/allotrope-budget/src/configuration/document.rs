@@ -11,10 +11,10 @@ use toml::de::{DeTable, DeValue};
 use super::ConfigurationError;
 
 /// Likeness (Jaro-Winkler, 0 to 1) from which a key is proposed.
-const ALIKE: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// A text and where it stands.
-pub(super) type Placed = (String, Range<usize>);
+pub(super) type Located = (String, Range<usize>);
 
 type Entry<'a> = (&'a Spanned<Cow<'a, str>>, &'a Spanned<DeValue<'a>>);
 
@@ -57,7 +57,7 @@ impl<'a> Document<'a> {
 
     fn error(self, at: usize, key: &str, problem: impl Into<String>) -> ConfigurationError {
         let before = self.text.as_bytes().get(..at).unwrap_or_default();
-        ConfigurationError::Wrong {
+        ConfigurationError::Invalid {
             file: self.file.to_owned(),
             line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
             key: key.to_owned(),
@@ -68,7 +68,7 @@ impl<'a> Document<'a> {
 
 impl<'a> Section<'a> {
     /// Fails for a key that is not among these.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), ConfigurationError> {
+    pub(super) fn reject_unknown_keys(&self, known: &[&str]) -> Result<(), ConfigurationError> {
         let unknown = self
             .entries()
             .into_iter()
@@ -80,7 +80,9 @@ impl<'a> Section<'a> {
         let like = |other: &&str| strsim::jaro_winkler(name, other);
         let nearest = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
         let remedy = match nearest {
-            Some(nearest) if like(nearest) >= ALIKE => format!("did you mean `{nearest}`?"),
+            Some(nearest) if like(nearest) >= MIN_SIMILARITY => {
+                format!("did you mean `{nearest}`?")
+            }
             _ => format!("the keys here are {}", known.join(", ")),
         };
         Err(self.error_at(key.span(), name, format!("there is no such key; {remedy}")))
@@ -156,7 +158,7 @@ impl<'a> Section<'a> {
     }
 
     /// Texts, each with its place.
-    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<Placed>>, ConfigurationError> {
+    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<Located>>, ConfigurationError> {
         let found = self.with(key, "a list of texts, [\"like\", \"this\"]", |value| {
             let DeValue::Array(array) = value else {
                 return None;
@@ -185,7 +187,7 @@ impl<'a> Section<'a> {
             }
             let problem = "it must be a list of words, [\"./bench\", \"encode\"]: a shell in \
                            between would be measured too";
-            return Err(self.wrong(key, problem));
+            return Err(self.value_error(key, problem));
         }
         let Some(words) = self.texts(key)? else {
             return Ok(None);
@@ -193,12 +195,12 @@ impl<'a> Section<'a> {
         let words: Vec<String> = words.into_iter().map(|(word, _)| word).collect();
         match words.first() {
             Some(program) if !program.is_empty() => Ok(Some(words)),
-            _ => Err(self.wrong(key, "it must name a program")),
+            _ => Err(self.value_error(key, "it must name a program")),
         }
     }
 
     /// What is wrong with a key's value.
-    pub(super) fn wrong(&self, key: &str, problem: impl Into<String>) -> ConfigurationError {
+    pub(super) fn value_error(&self, key: &str, problem: impl Into<String>) -> ConfigurationError {
         let at = self.entry(key).map(|(_, value)| value.span());
         self.error_at(at.unwrap_or_else(|| self.at.clone()), key, problem)
     }
@@ -214,7 +216,7 @@ impl<'a> Section<'a> {
     }
 
     /// What is wrong with the table as a whole.
-    pub(super) fn lacks(&self, problem: impl Into<String>) -> ConfigurationError {
+    pub(super) fn table_error(&self, problem: impl Into<String>) -> ConfigurationError {
         self.document.error(self.at.start, &self.name, problem)
     }
 
@@ -248,7 +250,7 @@ impl<'a> Section<'a> {
         };
         match read(value.get_ref()) {
             Some(read) => Ok(Some((read, value.span()))),
-            None => Err(self.wrong(key, format!("it must be {expected}"))),
+            None => Err(self.value_error(key, format!("it must be {expected}"))),
         }
     }
 }

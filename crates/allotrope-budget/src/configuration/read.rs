@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::document::{Document, Section, below};
-use super::{Changes, Configuration, ConfigurationError, Protocol, Test};
+use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
+use crate::metric::Metric;
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 
@@ -45,13 +46,13 @@ const USUAL_DEPENDENCIES: &[&str] = &[
 ];
 
 /// A week: longer than any program is waited for.
-const LONGEST: u64 = 7 * 24 * 3600;
+const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, ConfigurationError> {
     let document = Document::new(text, file);
     let table = document.parse()?;
     let root = document.root(&table);
-    root.only(ROOT)?;
+    root.reject_unknown_keys(ROOT)?;
     let folder = match file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -59,7 +60,7 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
     let mut defaults = Protocol::default();
     let mut gate_is_given = false;
     if let Some(section) = root.table("defaults")? {
-        section.only(PROTOCOL)?;
+        section.reject_unknown_keys(PROTOCOL)?;
         let changes = changes(&section)?;
         gate_is_given = changes.gate.is_some();
         changes.apply(&mut defaults);
@@ -73,7 +74,7 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         None => Vec::new(),
     };
     if tests.is_empty() {
-        return Err(root.lacks("there is no test; add one as [tests.NAME] with a `command`"));
+        return Err(root.table_error("there is no test; add one as [tests.NAME] with a `command`"));
     }
     Ok(Configuration {
         build: root.words("build", true)?,
@@ -101,7 +102,7 @@ fn platform(root: &Section<'_>) -> Result<String, ConfigurationError> {
     }
     let problem = "it is part of a file's name: use letters, digits, `-`, `_`, `.`, and the parts \
                    {arch}, {os} and {libc}";
-    Err(root.wrong("platform", problem))
+    Err(root.value_error("platform", problem))
 }
 
 fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
@@ -119,14 +120,14 @@ fn test(
     folder: &Path,
 ) -> Result<Test, ConfigurationError> {
     let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
-    section.only(&known)?;
+    section.reject_unknown_keys(&known)?;
     if !is_name(name) {
         let problem = "a test's name is a file's name too: use letters, digits, `-`, `_` and `.`";
-        return Err(section.lacks(problem));
+        return Err(section.table_error(problem));
     }
     let command = section
         .words("command", false)?
-        .ok_or_else(|| section.lacks("it has no `command`, the program and its arguments"))?;
+        .ok_or_else(|| section.table_error("it has no `command`, the program and its arguments"))?;
     let mut protocol = defaults.clone();
     let own = changes(section)?;
     own.apply(&mut protocol);
@@ -151,13 +152,13 @@ fn test(
 fn platforms(
     section: &Section<'_>,
     protocol: &Protocol,
-) -> Result<BTreeMap<String, Changes>, ConfigurationError> {
+) -> Result<BTreeMap<String, ProtocolOverrides>, ConfigurationError> {
     let Some(section) = section.table("platforms")? else {
         return Ok(BTreeMap::new());
     };
     let mut platforms = BTreeMap::new();
     for (name, section) in section.tables()? {
-        section.only(PROTOCOL)?;
+        section.reject_unknown_keys(PROTOCOL)?;
         let changes = changes(&section)?;
         let mut changed = protocol.clone();
         changes.apply(&mut changed);
@@ -175,19 +176,19 @@ fn environment(section: &Section<'_>) -> Result<BTreeMap<String, String>, Config
     for name in table.keys() {
         let value = table.text(name)?.unwrap_or_default();
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(table.wrong(name, "no variable can have this name or value"));
+            return Err(table.value_error(name, "no variable can have this name or value"));
         }
         environment.insert(name.to_owned(), value);
     }
     Ok(environment)
 }
 
-fn changes(section: &Section<'_>) -> Result<Changes, ConfigurationError> {
+fn changes(section: &Section<'_>) -> Result<ProtocolOverrides, ConfigurationError> {
     let small = |key, bounds| -> Result<Option<u32>, ConfigurationError> {
         let number = section.number(key, bounds)?;
         Ok(number.and_then(|number| number.try_into().ok()))
     };
-    Ok(Changes {
+    Ok(ProtocolOverrides {
         runs: small("runs", 1..10_001)?,
         warmup: small("warmup", 0..10_001)?,
         iterations: section.number("iterations", 1..u64::from(u32::MAX))?,
@@ -199,7 +200,7 @@ fn changes(section: &Section<'_>) -> Result<Changes, ConfigurationError> {
 }
 
 fn seconds(section: &Section<'_>, key: &str) -> Result<Option<Duration>, ConfigurationError> {
-    let seconds = section.number(key, 1..LONGEST + 1)?;
+    let seconds = section.number(key, 1..MAX_SECONDS + 1)?;
     Ok(seconds.map(Duration::from_secs))
 }
 
@@ -208,7 +209,7 @@ fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError
         return Ok(None);
     };
     if names.is_empty() {
-        return Err(section.wrong("gate", "it names no metric: such a test can not fail"));
+        return Err(section.value_error("gate", "it names no metric: such a test can not fail"));
     }
     let mut gate = Vec::new();
     for (name, at) in names {
@@ -231,12 +232,12 @@ fn tolerance(
     let Some(table) = section.table("tolerance")? else {
         return Ok(None);
     };
-    table.only(&Metric::OF_RUNS.map(Metric::name))?;
+    table.reject_unknown_keys(&Metric::ALL.map(Metric::name))?;
     let mut tolerances = BTreeMap::new();
     for metric in Metric::OF_RUNS {
         if let Some(text) = table.text(metric.name())? {
             let tolerance = Tolerance::parse(&text)
-                .map_err(|error| table.wrong(metric.name(), error.to_string()))?;
+                .map_err(|error| table.value_error(metric.name(), error.to_string()))?;
             tolerances.insert(metric, tolerance);
         }
     }
@@ -247,7 +248,7 @@ fn tolerance(
 /// gate uses.
 fn check(
     section: &Section<'_>,
-    own: &Changes,
+    own: &ProtocolOverrides,
     protocol: &Protocol,
 ) -> Result<(), ConfigurationError> {
     let counted = |metric: &&Metric| !protocol.counts_only || metric.is_counted();
@@ -260,7 +261,7 @@ fn check(
             "`counts-only` does not know {metric}; it knows {}",
             known.join(", ")
         );
-        return Err(section.wrong(
+        return Err(section.value_error(
             if own.gate.is_some() {
                 "gate"
             } else {
@@ -271,7 +272,7 @@ fn check(
     }
     let mut tolerated = own.tolerance.iter().flatten().map(|(metric, _)| *metric);
     match tolerated.find(|metric| !protocol.gate.contains(metric)) {
-        Some(metric) => Err(section.wrong(
+        Some(metric) => Err(section.value_error(
             "tolerance",
             format!("{metric} has a tolerance, but is not in `gate`: nothing checks it"),
         )),

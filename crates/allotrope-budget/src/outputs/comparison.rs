@@ -73,17 +73,17 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
         if let Some(problem) = &test.problems[index] {
             say("FAIL", &test.name, &[format!("{word}: {problem}")])?;
         }
-        if !test.there[index] {
+        if !test.exists[index] {
             say("-   ", &test.name, &[format!("not there {word}")])?;
         }
     }
     for case in &test.cases {
         for (index, word) in ["before", "after"].into_iter().enumerate() {
-            if !case.there[index] && test.problems[index].is_none() {
+            if !case.exists[index] && test.problems[index].is_none() {
                 say("-   ", &case.name, &[format!("not there {word}")])?;
             }
         }
-        if case.there == [true, true] {
+        if case.exists == [true, true] {
             let status = match (case.is_worse(), case.differs()) {
                 (true, _) => "more",
                 (false, false) => "same",
@@ -229,7 +229,7 @@ fn case_form(case: &ComparedCase) -> CaseForm<'_> {
                     after: entry.after,
                     difference: entry.difference,
                     function: frame.map_or("", |frame| &frame.function),
-                    place: frame.map(wording::place).unwrap_or_default(),
+                    place: frame.map(wording::location).unwrap_or_default(),
                 }
             })
         });

@@ -49,7 +49,7 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
             .find(|it| it.metric == check.metric);
         let entry =
             explained.and_then(|it| Some((it, wording::explaining_entries(&it.diff).next()?)));
-        let mut place = None;
+        let mut location = None;
         if let Some((explanation, entry)) = entry
             && let Some(frame) = wording::blamed(&explanation.diff, entry)
         {
@@ -57,10 +57,10 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
             message.push_str(&format!("\n{difference} in {}", frame.function));
             // A file outside of the project has no line to mark.
             if !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':') {
-                place = Some((frame.file.as_str(), frame.line));
+                location = Some((frame.file.as_str(), frame.line));
             }
         }
-        annotation(out, level, place, &case.name, &message)?;
+        annotation(out, level, location, &case.name, &message)?;
     }
     Ok(())
 }
@@ -87,17 +87,18 @@ fn without_commands(log: &str) -> String {
 fn annotation(
     out: &mut dyn Write,
     level: &str,
-    place: Option<(&str, u32)>,
+    location: Option<(&str, u32)>,
     name: &str,
     message: &str,
 ) -> io::Result<()> {
-    let place = place.map(|(file, line)| format!("file={},line={},", property(file), line.max(1)));
+    let location =
+        location.map(|(file, line)| format!("file={},line={},", property(file), line.max(1)));
     let title = property(&format!("allocations of {name}"));
     let message = data(message);
     writeln!(
         out,
         "::{level} {}title={title}::{message}",
-        place.unwrap_or_default()
+        location.unwrap_or_default()
     )
 }
 

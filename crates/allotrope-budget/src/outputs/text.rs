@@ -163,19 +163,15 @@ impl Text<'_> {
         for note in &test.notes {
             self.sentence(2, &format!("note: {note}"))?;
         }
-        if test
-            .problem
-            .as_ref()
-            .is_some_and(Problem::is_of_the_program)
-        {
+        if test.problem.as_ref().is_some_and(Problem::is_of_program) {
             self.output(test)?;
         }
-        let mut suspects_said = false;
+        let mut suspects_shown = false;
         for case in cases {
             self.case(case)?;
-            if case.outcome() != Outcome::Passed && !suspects_said {
+            if case.outcome() != Outcome::Passed && !suspects_shown {
                 self.suspects(test)?;
-                suspects_said = true;
+                suspects_shown = true;
             }
             self.explanations(case)?;
         }
@@ -184,7 +180,7 @@ impl Text<'_> {
             self.sentence(2, what)?;
         }
         if outcome == Outcome::Failed {
-            if !suspects_said {
+            if !suspects_shown {
                 self.suspects(test)?;
             }
             self.sentence(2, &format!("Run again: {}", test.reproduce))?;
@@ -368,9 +364,9 @@ impl Text<'_> {
                 .iter()
                 .map(|f| f.function.as_str())
                 .collect();
-            let place = from.map(wording::place).unwrap_or_default();
+            let location = from.map(wording::location).unwrap_or_default();
             let text = format!(
-                "{} to {}  {}  {place}",
+                "{} to {}  {}  {location}",
                 range[0],
                 range[1],
                 calls.join(" ← ")

@@ -254,7 +254,7 @@ pub fn blamed<'a>(diff: &'a Diff, entry: &Entry) -> Option<&'a StackFrame> {
 }
 
 /// `src/encode.cc:5`, or the module where the source is not known.
-pub fn place(frame: &StackFrame) -> String {
+pub fn location(frame: &StackFrame) -> String {
     match (frame.file.as_str(), frame.line) {
         ("", _) => frame.module.clone(),
         (file, 0) => file.to_owned(),
