@@ -1,4 +1,4 @@
-//! Measured numbers become the accepted ones.
+//! Accepts measured numbers: writes them as the new budgets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,29 +8,29 @@ use crate::check::CheckStatus;
 use crate::metric::Metric;
 use crate::result::{CaseResult, TestResult};
 
-/// What accepting changed.
+/// The result of accepting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accepted {
-    /// Numbers that are not what they were.
+    /// The numbers that changed.
     pub changes: Vec<Change>,
     /// Files that changed.
     pub files: Vec<PathBuf>,
 }
 
-/// A number that is not what it was.
+/// A number that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The case.
     pub case: String,
     /// The metric.
     pub metric: Metric,
-    /// What it was; `None` if it is new.
+    /// The number before; `None` if it is new.
     pub was: Option<i64>,
-    /// What it is; `None` if it is gone.
+    /// The number now; `None` if it is gone.
     pub is: Option<i64>,
 }
 
-/// Why a test's numbers can not be accepted; `None` if they can.
+/// Why a test's numbers cannot be accepted; `None` if they can.
 pub fn refusal(result: &TestResult) -> Option<String> {
     if let Some(problem) = &result.problem {
         return Some(problem.to_string());
@@ -46,10 +46,10 @@ pub fn refusal(result: &TestResult) -> Option<String> {
     })
 }
 
-/// Writes a test's numbers, for all platforms or one.
+/// Writes the numbers of a test, for all platforms or one.
 ///
 /// # Errors
-/// Files that can not be read or written.
+/// Files that cannot be read or written.
 pub fn accept(
     result: &TestResult,
     folder: &BudgetFolder,
@@ -87,7 +87,7 @@ fn budget(case: &CaseResult) -> Budget {
     }
 }
 
-/// The run whose stacks are kept: the first with the fewest allocations.
+/// The run whose stacks are written: the first with the fewest allocations.
 fn representative_run(case: &CaseResult) -> Option<usize> {
     let least = case.least(Metric::Allocations)?;
     let mut samples = case.samples.iter();

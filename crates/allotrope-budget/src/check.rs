@@ -1,5 +1,4 @@
-//! Measured numbers against their budgets: what is exceeded, what is better
-//! than its budget, what was not measured at all.
+//! Checks measured numbers against their budgets.
 
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
@@ -7,55 +6,56 @@ use crate::measure::Case;
 use crate::metric::Metric;
 use crate::tolerance::{Position, Tolerance};
 
-/// What is to be said of a number.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckStatus {
-    /// It keeps its budget.
+    /// The number is within the tolerance of its budget.
     WithinBudget,
-    /// It exceeds it (or, where less is not better, is outside).
+    /// The number exceeds its budget or, for a metric of which less is not
+    /// better, is outside of the tolerance.
     Exceeded,
-    /// It is better than its budget knows.
+    /// The number is better than its budget.
     Improved,
     /// There is no budget.
     NoBudget,
-    /// There is nothing where the budget has something.
+    /// No allocations were measured, although the budget has some.
     NothingMeasured,
-    /// The recording does not give this number.
+    /// The recording does not have this metric.
     NotRecorded,
 }
 
 impl CheckStatus {
-    /// Whether it makes the test fail.
+    /// Whether it fails the test.
     pub fn fails(self) -> bool {
         !matches!(self, Self::WithinBudget | Self::Improved)
     }
 }
 
-/// A number and what is to be said of it.
+/// A number and the result of its check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Check {
-    /// What was counted.
+    /// The metric.
     pub metric: Metric,
-    /// What was accepted.
+    /// The accepted number.
     pub budget: Option<i64>,
     /// The minimum of all runs.
     pub minimum: Option<i64>,
     /// The maximum of all runs.
     pub maximum: Option<i64>,
-    /// How far it may be from the budget.
+    /// The tolerance.
     pub tolerance: Tolerance,
-    /// What is to be said of it.
+    /// The result.
     pub status: CheckStatus,
 }
 
 impl Check {
-    /// Number minus budget.
+    /// The measured minimum minus the budget.
     pub fn difference(&self) -> Option<i64> {
         Some(self.minimum?.saturating_sub(self.budget?))
     }
 }
 
-/// Judges all numbers of a case that are gated.
+/// Checks all metrics of a case that the protocol lists.
 pub fn check_case(case: &Case, budget: Option<&Budget>, protocol: &Protocol) -> Vec<Check> {
     let gate = protocol.gate.iter();
     gate.map(|&metric| {
@@ -87,7 +87,8 @@ fn check_metric(case: &Case, metric: Metric, budget: Option<i64>, tolerance: Tol
     }
 }
 
-/// The minimum and the maximum of all runs; `None` if a run does not know it.
+/// The minimum and the maximum of all runs; `None` if a run did not record the
+/// metric.
 pub fn range(case: &Case, metric: Metric) -> [Option<i64>; 2] {
     let figures: Option<Vec<i64>> = case
         .samples

@@ -1,12 +1,13 @@
-//! Allocation budgets for tests.
+//! Allocation budgets for tests: the library of `allotrope test` and `allotrope
+//! compare`.
 //!
-//! A [`Configuration`] says which programs are tests; a [`TestRunner`] runs them with
-//! the recorder preloaded, compares what they allocate with the numbers that
-//! were accepted before, and explains what is different by its call stacks; an
-//! [`outputs`] module shows it.
+//! A [`Configuration`] lists the tests and their programs. A [`TestRunner`]
+//! runs each program under the recorder, compares its allocations with the
+//! accepted numbers (the budget) and explains differences by their call stacks.
+//! The [`outputs`] modules write the result.
 //!
-//! Not here: recording (the command `allotrope record` does it), the model of a
-//! recording (`allotrope-profile`), the command line.
+//! Recording is done by the command `allotrope record`, which this crate
+//! starts; reading recordings is done by `allotrope-profile`.
 #![forbid(unsafe_code)]
 
 pub mod acceptance;

@@ -1,5 +1,5 @@
-//! How a test is measured: started as often as it takes, warm-up thrown away,
-//! every run kept. What the numbers are compared with is `verdict`'s.
+//! Measures a test: runs its program as often as the protocol requires,
+//! discards the warm-up and keeps the figures of every run.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,78 +22,77 @@ use crate::toolchain::Toolchain;
 use crate::windows::{WindowSample, Windows};
 use allotrope_profile::Metric;
 
-/// Status of the recording command that failed by itself.
+/// The exit status of the recording command when it failed itself.
 const RECORDING_FAILED: i32 = 125;
-/// A program that could not be executed, and one that was not found.
+/// Exit statuses for a program that cannot be executed or is not found.
 const NOT_STARTED: [i32; 2] = [126, 127];
 
-/// How programs are recorded.
+/// The command that records programs.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    /// The command that records, up to its options: `-o FILE -- PROGRAM …`
-    /// follows.
+    /// Its words up to `-o FILE -- PROGRAM …`.
     pub command: Vec<OsString>,
-    /// The option that makes it count without stacks.
+    /// The option that counts without stacks.
     pub counts_only: OsString,
 }
 
-/// What a test is measured with.
+/// Measures tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Measurer<'a> {
-    /// The configuration that the test is from.
+    /// The configuration of the tests.
     pub configuration: &'a Configuration,
-    /// The project that it is of.
+    /// The project of the tests.
     pub project: &'a Project,
-    /// How it is recorded; `None` to run it as it is.
+    /// Records the programs; `None` runs them unrecorded.
     pub recorder: Option<&'a Recorder>,
-    /// Where recordings are put.
+    /// The folder of the recordings.
     pub scratch: &'a Path,
-    /// Set to end early.
+    /// Set to request an early end.
     pub stop: &'a AtomicBool,
 }
 
-/// What a test came to.
+/// The measurement of a test.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Its cases, in the order in which they were met.
+    /// Its cases, in the order of their first run.
     pub cases: Vec<Case>,
-    /// Why it could not be measured to its end.
+    /// Why the measurement failed.
     pub problem: Option<Problem>,
-    /// What a person should know before trusting the numbers, a sentence each.
+    /// Notes on how far the numbers can be trusted, a sentence each.
     pub notes: Vec<String>,
-    /// The end of what it printed in its last run.
+    /// The end of the output of the last run.
     pub output: String,
-    /// What it was built with.
+    /// The toolchain that built it.
     pub toolchain: Option<Toolchain>,
-    /// The last recording.
+    /// The path of the last recording.
     pub trace: Option<PathBuf>,
 }
 
-/// A case and its runs.
+/// A case and its figures.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// `TEST`, or `TEST/WINDOW`.
     pub name: String,
-    /// Its runs, warm-up left out; never empty.
+    /// Its runs without warm-up; never empty.
     pub samples: Vec<Sample>,
 }
 
-/// Why a test could not be measured to its end.
+/// Why a measurement failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// It could not be started.
+    /// The program could not be started.
     NotStarted(String),
-    /// It ended with this status.
+    /// The program ended with this status.
     Status(i32),
-    /// It was ended by this signal.
+    /// This signal ended the program.
     Signal(i32),
-    /// It took longer than this.
+    /// The program exceeded this time limit.
     TimedOut(Duration),
-    /// The user wanted no more.
+    /// The user interrupted the measurement.
     Stopped,
-    /// It could not be recorded, or not wholly.
+    /// The program was not recorded completely.
     NotRecorded(String),
-    /// The recording can not be read.
+    /// The recording cannot be read.
     Unreadable(String),
     /// A window was not closed.
     LeftOpen(String),
@@ -137,7 +136,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Whether what the program printed may say more.
+    /// Whether the program's output may explain the problem.
     pub fn is_of_program(&self) -> bool {
         !matches!(
             self,
@@ -146,10 +145,10 @@ impl Problem {
     }
 }
 
-/// What one start of the program came to.
+/// The result of one run of the program.
 #[derive(Default)]
 struct ProgramRun {
-    /// The whole run, where there are no windows.
+    /// The figures of the whole run, if it opened no window.
     whole: Option<Sample>,
     windows: Vec<WindowSample>,
     notes: Vec<String>,
@@ -157,8 +156,8 @@ struct ProgramRun {
 }
 
 impl Measurer<'_> {
-    /// Measures a test; `on_run` hears of each start before it happens: which,
-    /// and how many there will be as far as is known.
+    /// Measures a test. `on_run` is called before each run with its number and
+    /// the expected number of runs.
     pub fn measure(
         &self,
         test: &Test,
@@ -168,7 +167,7 @@ impl Measurer<'_> {
         let mut measured = Measured::default();
         let starts = match self.recorder {
             Some(_) => protocol.warmup.saturating_add(protocol.runs),
-            // There is nothing to compare: once shows that it runs.
+            // Unrecorded, a single run shows that the program works.
             None => 1,
         };
         for start in 1..=starts {
@@ -205,7 +204,7 @@ impl Measurer<'_> {
             .scratch
             .join(format!("{}.{number}.allotrope", test.name));
         if let Some(before) = last.replace(trace.clone()) {
-            // One is enough to look into; all together may be large.
+            // Only the last recording is kept; all of them may be large.
             let _ = std::fs::remove_file(before);
         }
         let program = self.program(test, protocol, &trace);
@@ -296,7 +295,8 @@ impl Measurer<'_> {
     }
 }
 
-/// Variables that are set for a test, its own last.
+/// The environment variables for a test. Its own come last, and so take
+/// precedence.
 pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)> {
     let mut environment: Vec<(OsString, OsString)> = vec![
         (
@@ -306,7 +306,7 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
         ("ALLOTROPE_RUNS".into(), protocol.runs.to_string().into()),
     ];
     if protocol.gate.contains(&Metric::LeakedFds) {
-        // Windows compare file descriptors only when asked to.
+        // Windows compare file descriptors only with this flag.
         environment.push(("ALLOTROPE_WINDOW_FLAGS".into(), "4".into()));
     }
     let own = test.environment.iter();
@@ -314,9 +314,10 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
     environment
 }
 
-/// Whether a program ran the whole protocol by itself (`allotrope_measure`
-/// does): then one start is enough. With a single run nothing tells it from a
-/// program that opens its window once, and a start more does no harm.
+/// Whether the program ran the whole protocol itself, as `allotrope_measure`
+/// does, so that one start is enough. With a single run this cannot be
+/// distinguished from a program that opens its window once; the second start
+/// does no harm.
 fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
     let times = |name: &str| windows.iter().filter(|window| window.name == name).count();
     let most = windows.iter().map(|window| times(&window.name)).max();
@@ -357,7 +358,7 @@ impl Measured {
     }
 }
 
-/// What the status of a program that was not recorded says.
+/// The problem, if any, of an unrecorded run.
 fn unrecorded_exit(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
     match ended.ending {
         Ending::Status(0) => Ok(()),
@@ -368,11 +369,11 @@ fn unrecorded_exit(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
     }
 }
 
-/// What the recording says of the program's end: the recording command's own
-/// status does not tell 128 + N from a signal.
+/// Checks how the program ended according to the recording. The exit status of
+/// the recording command does not distinguish 128 + N from a signal.
 fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
     let first = profile.processes.first();
-    // An image that was replaced by another has the pid of its successor.
+    // Images that replaced each other by exec have the same pid.
     let last = first.and_then(|first| {
         let mut same = profile
             .processes
@@ -395,7 +396,7 @@ fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(
     }
 }
 
-/// Numbers that lack events are no numbers.
+/// Checks that no events are missing, which would make the numbers wrong.
 fn check_whole(profile: &Profile) -> Result<(), Problem> {
     if let Some(cut) = &profile.cut {
         return Err(Problem::NotRecorded(format!(

@@ -1,5 +1,4 @@
-//! What one run of a case came to: its figures, its stacks, its threads. Made
-//! from a recording; judged elsewhere.
+//! The figures, stacks and threads of one run of a case, read from a recording.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +17,26 @@ pub type RunValues = [Option<i64>; Metric::COUNT];
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Its figures.
-    pub figures: RunValues,
-    /// Iterations it did, if the program said.
+    pub figures: Figures,
+    /// Iterations in the run, if the program reported them.
     pub iterations: Option<u64>,
-    /// Its stacks, named alike on every machine, each once; empty without
-    /// stacks.
+    /// Its stacks with machine-independent names, each once. Empty if recorded
+    /// without stacks.
     pub stacks: StackSet,
-    /// Allocations by the name of the thread that made them.
+    /// Allocations by thread name.
     pub threads: BTreeMap<String, u64>,
-    /// What the file descriptors are open on that it leaked.
+    /// The files that the leaked file descriptors refer to.
     pub leaked_descriptors: Vec<String>,
 }
 
 impl Sample {
-    /// A figure.
+    /// The figure of a metric.
     pub fn figure(&self, metric: Metric) -> Option<i64> {
         self.figures[metric as usize]
     }
 
-    /// The whole of a recording: all its process images together. The peak is
-    /// the largest that one image had.
+    /// The figures of all process images together. The peak is the largest of
+    /// any one image.
     pub fn of_whole_run(profile: &Profile, project: &Project) -> Self {
         let totals = profile.processes.iter().map(|process| &process.totals);
         let mut threads = BTreeMap::new();
@@ -61,8 +60,8 @@ impl Sample {
     }
 }
 
-/// Adds what the threads of a process allocated, by name. The first thread has
-/// the program's name, if it lived long enough for it to be read.
+/// Adds the allocations of a process's threads to `threads`, by name. The first
+/// thread is named as such, because its own name is that of the program.
 pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
     for thread in &process.threads {
         let name = match &thread.name {
@@ -76,7 +75,7 @@ pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Leaves the figures that a recording knows that only counts calls.
+/// Clears the figures that a recording without stacks does not have.
 pub fn clear_uncounted(figures: &mut Figures) {
     for metric in Metric::ALL {
         if !metric.is_counted() {
@@ -115,7 +114,7 @@ fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> RunValues {
     figures
 }
 
-/// The stacks with frames named alike on every machine, equal ones summed.
+/// The stacks with machine-independent names; equal stacks are summed.
 pub fn normalise_stacks(set: &StackSet, project: &Project) -> StackSet {
     let mut numbers: FxHashMap<StackFrame, u32> = FxHashMap::default();
     let mut frames: Vec<StackFrame> = Vec::new();
@@ -130,19 +129,19 @@ pub fn normalise_stacks(set: &StackSet, project: &Project) -> StackSet {
             })
         })
         .collect();
-    let mut places: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
+    let mut indexes: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
     let mut stacks: Vec<CountedStack> = Vec::new();
     for stack in &set.stacks {
         let number = |index: &u32| renumbered.get(*index as usize).copied();
         let key: Box<[u32]> = stack.frames.iter().filter_map(number).collect();
-        let place = *places.entry(key).or_insert_with_key(|key| {
+        let index = *indexes.entry(key).or_insert_with_key(|key| {
             stacks.push(CountedStack {
                 frames: key.clone(),
                 ..CountedStack::default()
             });
             stacks.len() - 1
         });
-        for (sum, figure) in stacks[place].figures.iter_mut().zip(&stack.figures) {
+        for (sum, figure) in stacks[index].figures.iter_mut().zip(&stack.figures) {
             *sum = sum.saturating_add(*figure);
         }
     }
@@ -161,7 +160,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn stacks_that_read_alike_are_one() {
+    fn equal_stacks_are_summed() {
         let frame = |offset| StackFrame {
             function: "f".into(),
             offset: Some(offset),

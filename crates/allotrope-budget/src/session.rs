@@ -1,5 +1,5 @@
-//! A whole run of tests: build, choose, measure one after the other, collect.
-//! Printing, and what becomes of the result, are the caller's.
+//! A session of `allotrope test`: builds, selects the tests, runs them one
+//! after the other and collects the results.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,33 +20,33 @@ use crate::result::{Outcome, Report};
 use crate::test_runner::{BudgetSource, TestRunner};
 use crate::toolchain::platform;
 
-/// Why tests could not be run.
+/// Why the tests could not be run.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// A name that no test has.
+    /// No test has this name.
     #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest))]
     NoSuchTest {
         /// The configuration.
         file: PathBuf,
-        /// What was asked for.
+        /// As the user gave it.
         pattern: String,
-        /// The test whose name is nearest.
+        /// The test with the most similar name.
         nearest: Option<String>,
     },
-    /// A pattern that is none.
+    /// An invalid pattern.
     #[error("`{pattern}` is no pattern for names: {why}")]
     Pattern {
-        /// What was asked for.
+        /// As the user gave it.
         pattern: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A folder or process of our own.
+    /// A file operation or process start failed.
     #[error("{what}: {source}")]
     Io {
-        /// What could not be done.
+        /// The operation that failed.
         what: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The build failed.
@@ -54,7 +54,7 @@ pub enum SessionError {
     Build {
         /// How it ended.
         problem: Problem,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
     /// Budgets cannot be read or written.
@@ -69,37 +69,38 @@ fn proposal(nearest: &Option<String>) -> String {
     )
 }
 
-/// What is done with the tests of a configuration.
+/// Runs tests of a configuration.
 #[derive(Debug)]
 pub struct Session<'a> {
     /// The configuration.
     pub configuration: &'a Configuration,
-    /// How programs are recorded; `None` to run them as they are.
+    /// Records the programs; `None` runs them unrecorded.
     pub recorder: Option<Recorder>,
-    /// Numbers of another tool in place of the project's budgets.
+    /// Budgets from another tool's log instead of the project's.
     pub log: Option<&'a NioLog>,
-    /// The platform's name in place of the configuration's.
+    /// Overrides the configured platform name.
     pub platform: Option<String>,
-    /// Runs of each test in place of the configuration's.
+    /// Overrides the configured number of runs of each test.
     pub runs: Option<u32>,
-    /// With stacks whatever the configuration says.
+    /// Records stacks even if the configuration has `counts-only`.
     pub stacks: bool,
-    /// Where recordings are put, and left; a temporary folder otherwise.
+    /// The folder for recordings, which are kept; by default a temporary
+    /// folder.
     pub scratch: Option<PathBuf>,
-    /// Set to end early.
+    /// Set to request an early end.
     pub stop: &'a AtomicBool,
 }
 
 impl Session<'_> {
-    /// The tests that any of these patterns names; all without a pattern.
+    /// The tests that match any of the patterns; all if there is no pattern.
     ///
     /// # Errors
-    /// A pattern that names none.
+    /// A pattern that matches no test.
     pub fn choose(&self, patterns: &[String]) -> Result<Vec<&Test>, SessionError> {
         let tests = &self.configuration.tests;
         let mut chosen = BTreeSet::new();
         for pattern in patterns {
-            // A case is run with its test.
+            // A pattern for a case selects its test.
             let name = pattern
                 .split_once('/')
                 .map_or(pattern.as_str(), |(test, _)| test);
@@ -140,7 +141,7 @@ impl Session<'_> {
         }
     }
 
-    /// The platform whose numbers count.
+    /// The platform whose budgets apply.
     pub fn platform(&self) -> String {
         platform(
             self.platform
@@ -149,10 +150,10 @@ impl Session<'_> {
         )
     }
 
-    /// Builds what is to be tested.
+    /// Runs the build command.
     ///
     /// # Errors
-    /// A build that can not be started or fails.
+    /// A build that cannot be started or fails.
     pub fn build(&self) -> Result<(), SessionError> {
         let Some(words) = &self.configuration.build else {
             return Ok(());
@@ -180,11 +181,12 @@ impl Session<'_> {
         })
     }
 
-    /// Runs tests, one after the other. `on_run` hears of each start of a
-    /// program: the test, which start, of how many at most.
+    /// Runs tests one after the other. `on_run` is called before each run of a
+    /// program with the test, the number of the run and the largest number of
+    /// runs.
     ///
     /// # Errors
-    /// Budgets or folders that can not be used; what is wrong with a test is in
+    /// Budgets or folders that cannot be used. Problems of a test are part of
     /// the report.
     pub fn run(
         &self,
@@ -258,7 +260,7 @@ impl Scratch {
         }
     }
 
-    /// A temporary folder stays only with recordings of what failed.
+    /// Removes a temporary folder, unless it has recordings of failed tests.
     fn finish(self, report: &mut Report) {
         let folder = match self {
             Self::Given(path) => {
@@ -273,7 +275,7 @@ impl Scratch {
             if test.outcome() == Outcome::Failed && kept.is_some() {
                 any = true;
             } else if let Some(trace) = test.trace.take() {
-                // It goes with the folder if not here.
+                // If this fails, the recording is removed with the folder.
                 let _ = std::fs::remove_file(trace);
             }
         }

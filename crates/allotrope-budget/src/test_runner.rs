@@ -1,5 +1,5 @@
-//! One test from its start to its result: measured, compared with its budgets,
-//! explained by its stacks. The parts are their own files'.
+//! Runs one test: measures it, checks it against its budgets and explains
+//! differences by their stacks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -20,32 +20,32 @@ use crate::result::{CaseResult, Explanation, Leak, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
 
-/// Where accepted numbers come from.
+/// The source of the accepted numbers.
 #[derive(Debug, Clone, Copy)]
 pub enum BudgetSource<'a> {
-    /// The project's own folder.
+    /// The project's budget folder.
     Folder(&'a BudgetFolder),
-    /// A log of SwiftNIO's allocation counter tests, or its thresholds.
+    /// A log or threshold file of SwiftNIO's allocation counter tests.
     Log(&'a NioLog),
 }
 
-/// Runs tests and judges them.
+/// Runs tests and checks them.
 #[derive(Debug, Clone, Copy)]
 pub struct TestRunner<'a> {
-    /// What tests are measured with.
+    /// Measures the tests.
     pub measurer: Measurer<'a>,
-    /// Where accepted numbers come from.
+    /// The source of the accepted numbers.
     pub source: BudgetSource<'a>,
-    /// The platform whose numbers count.
+    /// The platform whose budgets apply.
     pub platform: &'a str,
-    /// Runs of each test in place of the configuration's.
+    /// Overrides the configured number of runs of each test.
     pub runs: Option<u32>,
-    /// With stacks whatever the configuration says.
+    /// Records stacks even if the configuration has `counts-only`.
     pub stacks: bool,
 }
 
 impl TestRunner<'_> {
-    /// How a test is run here.
+    /// The protocol of a test on this platform, with overrides applied.
     pub fn protocol(&self, test: &Test) -> Protocol {
         let mut protocol = test.protocol_on(self.platform);
         if let Some(runs) = self.runs {
@@ -55,18 +55,19 @@ impl TestRunner<'_> {
         protocol
     }
 
-    /// Runs a test and judges it. `on_run` hears of each start of its program.
+    /// Runs a test and checks it. `on_run` is called before each run of its
+    /// program.
     ///
     /// # Errors
-    /// Budgets that can not be used; what is wrong with the test itself is in
-    /// the result.
+    /// Budgets that cannot be read. Problems of the test itself are part of the
+    /// result.
     pub fn run(
         &self,
         test: &Test,
         on_run: &mut dyn FnMut(u32, u32),
     ) -> Result<TestResult, BudgetError> {
         let mut protocol = self.protocol(test);
-        // Before the test, so that a broken file does not cost its time.
+        // Before the measurement, so that an invalid file costs no time.
         let accepted = self.accepted(test)?;
         let started = Instant::now();
         let measured = self.measurer.measure(test, &protocol, on_run);
@@ -124,7 +125,7 @@ impl TestRunner<'_> {
     }
 }
 
-/// What a test is compared with.
+/// The accepted numbers and stacks of a test.
 enum AcceptedBudgets<'a> {
     Folder(Option<Budgets>, BTreeMap<String, StackSet>),
     Log(&'a NioLog),
@@ -165,7 +166,7 @@ impl TestResult {
                 .collect();
         }
         if let AcceptedBudgets::Folder(Some(budgets), _) = &accepted {
-            // After a problem all that was not measured is its consequence.
+            // After a problem, missing cases are its consequence.
             if self.problem.is_none() && recorded {
                 let measured = |name: &&String| self.cases.iter().any(|case| case.name == **name);
                 let missing = budgets.cases.keys().filter(|name| !measured(name));
@@ -187,7 +188,7 @@ impl TestResult {
     }
 }
 
-/// Another number of iterations explains other numbers.
+/// A different number of iterations may explain a difference.
 fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
     let was = budgets.cases.get(&case.name)?.iterations?;
     let is = case.iterations?;
@@ -207,7 +208,7 @@ fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> Ca
     let explained = checks
         .iter()
         .filter(|check| check.status != CheckStatus::WithinBudget)
-        // Nothing that no budget knows needs no explanation.
+        // A figure of 0 without a budget needs no explanation.
         .filter(|check| check.budget.is_some() || check.minimum != Some(0))
         .filter_map(|check| Some((check.metric, run_to_explain(&case, check)?)));
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
@@ -228,15 +229,17 @@ fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> Ca
     }
 }
 
-/// The first of the runs whose number is judged.
+/// The first of the runs with the minimum, which is the figure that was
+/// checked.
 fn run_to_explain(case: &Case, check: &Check) -> Option<usize> {
     let least = check.minimum?;
     let mut samples = case.samples.iter();
     samples.position(|sample| sample.figure(check.metric) == Some(least))
 }
 
-/// Runs that left more behind than the one whose number is judged; of file
-/// descriptors also that one, if it is not kept: there are no stacks to name.
+/// The runs that left more behind than the run with the minimum. If the check
+/// of file descriptors failed, all runs that leaked some, because there are no
+/// stacks that name them.
 fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     let fds = checks
         .iter()
@@ -294,8 +297,7 @@ fn explanation(
         ..DiffOptions::default()
     };
     let now = fold_like(now, accepted);
-    // Both sides are there and know the metric; what else could be wrong with
-    // them makes no number wrong, only unexplained.
+    // Should the comparison fail, only the explanation is missing.
     let before = std::slice::from_ref(accepted);
     let diff = allotrope_diff::compare(before, &[now], &options).ok()?;
     Some(Explanation {

@@ -1,4 +1,4 @@
-//! The windows of a recording as samples of cases.
+//! Reads the windows of a recording as samples.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +14,32 @@ use crate::metric::{Figures, Metric};
 use crate::paths::Project;
 use crate::sample::{Sample, clear_uncounted, count_threads, normalise_stacks};
 
-/// A window's occurrence.
+/// One run of a window.
 #[derive(Debug, Clone)]
 pub struct WindowSample {
     /// The window's name.
     pub name: String,
-    /// Its numbers.
+    /// Its figures and stacks.
     pub sample: Sample,
-    /// It was opened or closed although other threads were still busy.
+    /// Other threads were still allocating when it was opened or closed.
     other_threads_busy: bool,
 }
 
 /// The windows of a recording.
 #[derive(Debug, Default)]
 pub struct Windows {
-    /// In the order of their opening, process by process.
+    /// Process by process, in the order of their opening.
     pub samples: Vec<WindowSample>,
-    /// Their stacks, for what is to be known of modules.
+    /// The profile with their stacks, which lists the modules.
     pub profile: Option<Profile>,
 }
 
 impl Windows {
-    /// All windows of a recording.
+    /// Reads all windows of a recording.
     ///
     /// # Errors
-    /// A window that was never closed, or not measured, has no numbers; a
-    /// recording that can not be read.
+    /// A window that was not closed or not measured; a recording that cannot be
+    /// read.
     pub fn of(reader: &TraceReader, profile: &Profile, project: &Project) -> Result<Self, Problem> {
         let runs = || {
             profile
@@ -74,7 +74,7 @@ impl Windows {
 }
 
 impl WindowSample {
-    /// What a person should know before trusting its numbers.
+    /// A note if the numbers may include allocations of other threads.
     pub fn note(&self) -> Option<String> {
         self.other_threads_busy.then(|| {
             format!(

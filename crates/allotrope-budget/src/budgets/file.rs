@@ -1,5 +1,5 @@
-//! The numbers of a test as a file: one number a line, so that a review shows
-//! which one changed.
+//! Reads and writes the file `TEST.toml`: one number a line, so that a review
+//! shows which one changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,17 +12,17 @@ use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-budgets/1";
 
-/// All numbers of a test.
+/// All budgets of a test.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     pub(super) shared: Option<Section>,
     pub(super) platforms: BTreeMap<String, Section>,
 }
 
-/// Numbers of one platform or of all.
+/// The budgets of one platform, or of all.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// Fingerprint of what they were made with.
+    /// The fingerprint of the toolchain.
     pub(super) toolchain: String,
     pub(super) cases: BTreeMap<String, Budget>,
 }
@@ -95,7 +95,7 @@ impl Numbers {
 impl Section {
     fn write(&self, name: &str, text: &mut String) {
         let toolchain = quoted(&self.toolchain);
-        // A `String` takes everything.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "\n[{name}]\nmade-with = {toolchain}");
         for (case, budget) in &self.cases {
             let _ = writeln!(text, "\n[{name}.cases.{}]", quoted(case));
@@ -143,7 +143,7 @@ pub(super) fn invalid(text: &str, file: &Path, at: usize, problem: String) -> Bu
     }
 }
 
-/// A TOML text (a "basic string").
+/// Quotes a text as a TOML basic string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! Accepted stacks as a file, made to be read and compared in a review: a call
-//! tree, callers above, a line a call, sorted by name.
+//! Reads and writes accepted stacks: a call tree in text, readable in a code
+//! review. A line is a call, callers are above, callees are sorted by name.
 //!
 //! ```text
 //! case encode/small
@@ -8,10 +8,10 @@
 //!   grow⇥⇥src/encode.cc:5⇥allocations=1000 bytes=48000
 //! ```
 //!
-//! A line's depth is the number of its leading blanks, or `@DEPTH ` where that
-//! is more than 32. The fields, separated by tabs, are the function, the module
-//! (empty: the caller's), file and line (`inlined` behind them if the frame is)
-//! and, where a stack ends, its figures.
+//! The indentation of a line is its depth; above 32 it starts with `@DEPTH `
+//! instead. The fields are separated by tabs: function, module (empty if the
+//! caller's), file and line (followed by `inlined` for an inlined frame), and
+//! the figures if a stack ends there.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,14 +22,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BudgetError;
 
-/// Stands for the stacks that are too many to keep.
+/// The function that represents all stacks beyond the limit.
 const OTHER_STACKS: &str = "[other stacks]";
-/// Depths above are written as numbers.
+/// Larger depths are written as numbers.
 const MAX_INDENT: usize = 32;
-/// Deeper stacks than any recording has, inlined frames included.
+/// Upper bound on the depth of a stack, inlined frames included.
 const MAX_DEPTH: usize = 1 << 16;
-/// Most frames of all stacks of a case together: a file of a few lines could
-/// ask for any amount of memory otherwise.
+/// Upper bound on the frames of all stacks of a case, because a short file
+/// could demand any amount of memory.
 const MAX_FRAMES: usize = 1 << 26;
 
 const HEAD: &str = "\
@@ -37,7 +37,7 @@ const HEAD: &str = "\
 # `allotrope test --accept` writes this file.
 ";
 
-/// The figures that are kept, and their names.
+/// The metrics in the file, and their names.
 const NAMES: [(Metric, &str); 7] = [
     (Metric::Allocations, "allocations"),
     (Metric::Bytes, "bytes"),
@@ -54,7 +54,7 @@ struct Node<'a> {
     callees: BTreeMap<&'a StackFrame, Node<'a>>,
 }
 
-/// The file of these cases, at most so many stacks each.
+/// The text of the file, with at most `most` stacks a case.
 pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
     let mut text = HEAD.to_owned();
     for (name, set) in cases {
@@ -91,8 +91,8 @@ fn add(sums: &mut MetricValues, figures: &MetricValues) {
     }
 }
 
-/// The largest first; of equal ones in the order of their frames, so that the
-/// same ones are kept every time.
+/// Sorts stacks by size, the largest first, and equal ones by their frames, so
+/// that the order is deterministic.
 fn by_size(set: &StackSet) -> Vec<&CountedStack> {
     let mut stacks: Vec<&CountedStack> = set.stacks.iter().collect();
     let frames = |stack: &CountedStack| -> Vec<Option<&StackFrame>> {
@@ -110,7 +110,7 @@ fn by_size(set: &StackSet) -> Vec<&CountedStack> {
     stacks
 }
 
-/// Without recursion: stacks may be thousands of calls deep.
+/// Iterative, because stacks may be thousands of calls deep.
 fn write_tree(root: &Node<'_>, text: &mut String) {
     let mut pending: Vec<(usize, &StackFrame, &str, &Node<'_>)> = Vec::new();
     let callees = root.callees.iter().rev();
@@ -152,7 +152,8 @@ fn figures_text(figures: &MetricValues) -> String {
     figures.collect::<Vec<_>>().join(" ")
 }
 
-/// A name on one line, with none of the signs that mean something here.
+/// Makes a name fit a field: one line that does not look like another element
+/// of the format.
 fn one_line(name: &str) -> String {
     let name: String = name
         .chars()
@@ -168,7 +169,7 @@ fn one_line(name: &str) -> String {
     }
 }
 
-/// Reads such a file.
+/// Parses the file.
 pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet>, BudgetError> {
     let mut cases: BTreeMap<String, StackSet> = BTreeMap::new();
     let mut current: Option<CaseReader> = None;
@@ -195,14 +196,14 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
     Ok(cases)
 }
 
-/// A case that is being read.
+/// Reads the lines of one case.
 struct CaseReader {
     name: String,
     set: StackSet,
     numbers: FxHashMap<StackFrame, u32>,
-    /// Frame numbers from the outermost call to the last line's.
+    /// The frames from the outermost call to that of the last line.
     calls: Vec<u32>,
-    /// Frames of all stacks so far.
+    /// The number of frames of all stacks so far.
     frames: usize,
 }
 
@@ -303,9 +304,9 @@ fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
     Ok(figures)
 }
 
-/// Puts into one what the accepted stacks have in one, because it was too many
-/// or too small to keep: else all of it would seem new. A small stack stays if
-/// it was kept then, or if one that was kept has only changed its lines.
+/// Sums stacks into [`OTHER_STACKS`] as the accepted profile does; otherwise
+/// all small stacks would be listed as new. A small stack is kept if the
+/// accepted profile has it, or has one with the same functions at other lines.
 pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHER_STACKS];
     if !accepted.stacks.iter().any(|stack| is_folded(&stack)) {
@@ -320,7 +321,7 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     let here: FxHashSet<Vec<&StackFrame>> =
         now.stacks.iter().map(|stack| frames(now, stack)).collect();
     let mut there: FxHashSet<Vec<&StackFrame>> = FxHashSet::default();
-    // By functions: kept stacks that are not there any more as they were.
+    // By functions: the accepted stacks that no longer exist unchanged.
     let mut changed: FxHashMap<Vec<&str>, usize> = FxHashMap::default();
     for stack in kept {
         if here.contains(&frames(accepted, stack)) {

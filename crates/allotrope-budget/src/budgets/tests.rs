@@ -1,5 +1,4 @@
-//! Tests of budgets as files: what is written is read back, and what is
-//! reviewed is small.
+//! Round trips of budget files, and the size of their changes in a review.
 
 use super::*;
 use crate::toolchain::Dependencies;
@@ -40,7 +39,7 @@ fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     }
 }
 
-/// Stacks of a name each, with so many allocations.
+/// Stacks of one named function each, with these allocations.
 fn set(stacks: &[(&str, u64)]) -> StackSet {
     let mut set = StackSet {
         frames: vec![frame("main", "src/main.c", 3)],
@@ -59,8 +58,8 @@ fn set(stacks: &[(&str, u64)]) -> StackSet {
     set
 }
 
-/// Function names outermost first, and allocations.
-fn plainly(set: &StackSet) -> Vec<(String, u64)> {
+/// Functions, outermost first, and allocations of each stack.
+fn summary(set: &StackSet) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = set
         .stacks
         .iter()
@@ -98,7 +97,7 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
         folder.read("encode", "there").expect("a file"),
         Some(shared)
     );
-    // Writing the same changes no file, and no toolchain is kept for nothing.
+    // Writing the same budgets changes no file; unused toolchains are removed.
     assert!(
         folder
             .write("encode", &own, &none, 9)
@@ -130,7 +129,7 @@ fn stacks_are_read_as_they_were_written() {
     let odd = set(&[(name, 3), ("case odd", 2), ("@7 odd", 1), ("# odd", 4)]);
     let text = profile::text(&[("a b".to_owned(), odd.clone())].into(), 100);
     let read = profile::parse(&text, Path::new("x")).expect("just written");
-    assert_eq!(plainly(&read["a b"]), plainly(&odd));
+    assert_eq!(summary(&read["a b"]), summary(&odd));
     let main = &read["a b"].frames[0];
     assert_eq!(main, &frame("main", "src/main.c", 3));
     assert!(
@@ -157,7 +156,7 @@ fn a_deep_stack_is_read_as_it_was_written() {
     };
     let text = profile::text(&[("deep".to_owned(), deep.clone())].into(), 100);
     let read = profile::parse(&text, Path::new("x")).expect("just written");
-    assert_eq!(plainly(&read["deep"]), plainly(&deep));
+    assert_eq!(summary(&read["deep"]), summary(&deep));
 }
 
 #[test]
@@ -167,18 +166,18 @@ fn too_many_stacks_become_one_and_are_no_difference() {
     let accepted = &profile::parse(&text, Path::new("x")).expect("just written")["x"];
     let others = ("[other stacks]".to_owned(), 2 + 1);
     assert_eq!(
-        plainly(accepted),
+        summary(accepted),
         [
             others.clone(),
             ("main;a".into(), 100),
             ("main;b".into(), 50)
         ]
     );
-    // A new one that is large stands for itself.
+    // A large new stack is listed separately.
     let now = set(&[("a", 100), ("b", 49), ("c", 2), ("d", 1), ("e", 60)]);
     let folded = fold_like(&now, accepted);
     assert_eq!(
-        plainly(&folded),
+        summary(&folded),
         [
             others,
             ("main;a".into(), 100),
@@ -190,7 +189,8 @@ fn too_many_stacks_become_one_and_are_no_difference() {
 
 #[test]
 fn small_stacks_of_the_same_functions_at_other_lines_are_folded_too() {
-    // Four stacks of one function's lines, of which two are kept.
+    // Four stacks with the same functions at different lines, two of which are
+    // kept.
     let at_lines = |lines: [u32; 4]| {
         let mut all = set(&[("f", 9), ("f", 5), ("f", 3), ("f", 3)]);
         for (frame, line) in all.frames[1..].iter_mut().zip(lines) {
@@ -205,14 +205,15 @@ fn small_stacks_of_the_same_functions_at_other_lines_are_folded_too() {
         ("main;f".into(), 5),
         ("main;f".into(), 9),
     ];
-    assert_eq!(plainly(accepted), folded);
+    assert_eq!(summary(accepted), folded);
     assert_eq!(
-        plainly(&fold_like(&at_lines([1, 2, 3, 4]), accepted)),
+        summary(&fold_like(&at_lines([1, 2, 3, 4]), accepted)),
         folded
     );
-    // All have moved down by a line: the largest are those that were kept.
+    // All moved by a line; the largest ones are matched with those that were
+    // kept.
     assert_eq!(
-        plainly(&fold_like(&at_lines([11, 12, 13, 14]), accepted)),
+        summary(&fold_like(&at_lines([11, 12, 13, 14]), accepted)),
         folded
     );
 }
@@ -245,7 +246,7 @@ fn a_wrong_file_is_named_with_its_line() {
     }
 }
 
-/// The text cut at every place, and with one character of it another.
+/// The text cut at every position, and with one character replaced.
 fn damaged(text: &str) -> Vec<String> {
     let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     let mut all: Vec<String> = places.iter().map(|&at| text[..at].to_owned()).collect();

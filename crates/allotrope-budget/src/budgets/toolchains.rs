@@ -1,6 +1,6 @@
-//! What programs were built with when their numbers were accepted, as a file:
-//! each toolchain once, under a fingerprint that budgets refer to, and each
-//! state of a file of dependencies once.
+//! Reads and writes the file `made-with.toml`: each toolchain once, under the
+//! fingerprint that budgets refer to, and each version of a dependency file
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -12,10 +12,10 @@ use super::BudgetError;
 use super::file::{invalid, quoted};
 use crate::toolchain::{Dependencies, Toolchain};
 
-/// The file's name.
+/// The name of the file.
 pub(super) const FILE: &str = "made-with.toml";
 
-/// All that is known.
+/// Toolchains by fingerprint.
 #[derive(Debug, Default)]
 pub(super) struct Toolchains(BTreeMap<String, Toolchain>);
 
@@ -24,7 +24,7 @@ pub(super) struct Toolchains(BTreeMap<String, Toolchain>);
 struct FileForm {
     #[serde(default)]
     toolchains: BTreeMap<String, ToolchainForm>,
-    /// By hash: versions by name.
+    /// Hash of a dependency file to its versions by name.
     #[serde(default)]
     dependencies: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -36,7 +36,7 @@ struct ToolchainForm {
     compilers: Vec<String>,
     #[serde(default)]
     libraries: BTreeMap<String, String>,
-    /// By file: its hash.
+    /// Dependency file to its hash.
     #[serde(default)]
     dependencies: BTreeMap<String, String>,
 }
@@ -70,14 +70,14 @@ impl Toolchains {
         self.0.get(fingerprint).cloned()
     }
 
-    /// Adds one and gives its fingerprint.
+    /// Adds a toolchain and returns its fingerprint.
     pub(super) fn add(&mut self, toolchain: &Toolchain) -> String {
         let fingerprint = toolchain.fingerprint();
         self.0.insert(fingerprint.clone(), toolchain.clone());
         fingerprint
     }
 
-    /// Forgets what no budget refers to.
+    /// Removes toolchains that no budget refers to.
     pub(super) fn keep(&mut self, used: &BTreeSet<String>) {
         self.0.retain(|fingerprint, _| used.contains(fingerprint));
     }

@@ -1,5 +1,5 @@
-//! From the text of `allotrope.toml` to a [`Configuration`]: every key, its
-//! bounds, its default.
+//! Reads the text of `allotrope.toml` into a [`Configuration`]: all keys, their
+//! bounds and their defaults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const ROOT: &[&str] = &[
     "defaults",
     "tests",
 ];
-/// Keys that a test, the defaults and a platform have.
+/// Keys of tests, defaults and platforms.
 const PROTOCOL: &[&str] = &[
     "runs",
     "warmup",
@@ -30,10 +30,10 @@ const PROTOCOL: &[&str] = &[
     "timeout",
     "counts-only",
 ];
-/// Keys that only a test has.
+/// Keys of tests only.
 const TEST: &[&str] = &["command", "environment", "folder", "platforms"];
 
-/// Files that name versions, looked for where `dependencies` is not given.
+/// The files that `dependencies` defaults to, as far as they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
     "Cargo.lock",
     "conan.lock",
@@ -45,7 +45,7 @@ const USUAL_DEPENDENCIES: &[&str] = &[
     "go.sum",
 ];
 
-/// A week: longer than any program is waited for.
+/// The longest timeout: a week, in seconds.
 const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, ConfigurationError> {
@@ -132,7 +132,7 @@ fn test(
     let own = changes(section)?;
     own.apply(&mut protocol);
     if protocol.counts_only && !gate_is_given && own.gate.is_none() {
-        // What is usual as far as it is known.
+        // The default metrics that are recorded without stacks.
         protocol.gate.retain(|metric| metric.is_counted());
     }
     check(section, &own, &protocol)?;
@@ -244,8 +244,8 @@ fn tolerance(
     Ok(Some(tolerances))
 }
 
-/// What the keys say together. A default may have tolerances that not every
-/// gate uses.
+/// Checks that the keys are consistent. Defaults may have tolerances for
+/// metrics that a test does not check.
 fn check(
     section: &Section<'_>,
     own: &ProtocolOverrides,
@@ -280,7 +280,7 @@ fn check(
     }
 }
 
-/// What can be (part of) a file's name.
+/// Whether a name can be part of a file name.
 fn is_name(name: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(fine)
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_said() {
+    fn every_key_is_read() {
         let text = r#"
 build = "make -j2"
 platform = "{arch}-ci"
@@ -370,7 +370,7 @@ runs = 7
     }
 
     #[test]
-    fn counting_alone_gates_what_it_knows() {
+    fn counts_only_checks_the_metrics_it_records() {
         let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
         let configuration = with("[defaults]\ncounts-only = true").expect("it is right");
         assert_eq!(configuration.tests[0].protocol.gate, [Metric::Allocations]);

@@ -1,5 +1,5 @@
-//! A comparison of revisions, as text for people and as JSON
-//! (`allotrope-compare/1`) for programs.
+//! Writes a comparison of revisions, as text and as JSON
+//! (`allotrope-compare/1`).
 
 use std::io::{self, Write};
 
@@ -14,21 +14,21 @@ use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
 
 const FORMAT: &str = "allotrope-compare/1";
 
-/// What the text shows.
+/// Options of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct ComparisonOptions {
-    /// How it may look.
+    /// Colour and width.
     pub style: Style,
-    /// Most entries of a number.
+    /// The largest number of entries for each metric.
     pub top: usize,
-    /// Whole stacks.
+    /// Shows all frames of stacks.
     pub all_frames: bool,
 }
 
-/// Writes the text.
+/// Writes the comparison as text.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write_text(
     comparison: &Comparison,
     sides: [&Side; 2],
@@ -179,10 +179,10 @@ struct EntryForm<'a> {
     place: String,
 }
 
-/// Writes the JSON, one object and a line's end.
+/// Writes the comparison as one JSON object, followed by a newline.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write_json(
     comparison: &Comparison,
     sides: [&Side; 2],

@@ -1,5 +1,5 @@
-//! The text for people, and behind it workflow commands with which GitHub
-//! Actions marks the line of code that answers for a number
+//! Writes the text, followed by workflow commands with which GitHub Actions
+//! annotates the responsible source lines
 //! (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>).
 
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use super::{TextOptions, text, wording};
 use crate::check::CheckStatus;
 use crate::result::{CaseResult, Outcome, Report, TestResult};
 
-/// Writes both.
+/// Writes the text and the annotations.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
     let mut log = Vec::new();
     text::write(report, options, &mut log)?;
@@ -55,7 +55,7 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
         {
             let difference = wording::signed(entry.difference);
             message.push_str(&format!("\n{difference} in {}", frame.function));
-            // A file outside of the project has no line to mark.
+            // Only files of the project can be annotated.
             if !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':') {
                 location = Some((frame.file.as_str(), frame.line));
             }
@@ -65,9 +65,9 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// A log in which the runner finds no command of its own: it looks for `::` at
-/// the start of a line, behind blanks, and for `##[` anywhere (`ActionCommand` of
-/// <https://github.com/actions/runner>). A test's output may hold either.
+/// Breaks up workflow commands in a log, which a test's output may contain. The
+/// runner accepts `::` at the start of a line, after blanks, and `##[` anywhere
+/// (`ActionCommand` of <https://github.com/actions/runner>).
 fn without_commands(log: &str) -> String {
     let mut without = String::with_capacity(log.len());
     for line in log.split_inclusive('\n') {
@@ -102,8 +102,7 @@ fn annotation(
     )
 }
 
-/// A message as the runner reads it back (`toCommandData` of
-/// `@actions/core`).
+/// Escapes a message, as `toCommandData` of `@actions/core` does.
 fn data(text: &str) -> String {
     shown_lines(text)
         .replace('%', "%25")
@@ -111,7 +110,7 @@ fn data(text: &str) -> String {
         .replace('\n', "%0A")
 }
 
-/// A property's value, likewise (`toCommandProperty`).
+/// Escapes the value of a property, as `toCommandProperty` does.
 fn property(text: &str) -> String {
     data(&shown(text)).replace(':', "%3A").replace(',', "%2C")
 }

@@ -1,7 +1,6 @@
-//! The report as JSON: the format `allotrope-test/1`, described in
-//! `docs/gate.md`. A stable contract: no field is renamed, removed or given
-//! another meaning without a new number; a reader ignores fields that it does
-//! not know.
+//! Writes the report as JSON in the format `allotrope-test/1`, documented in
+//! `docs/budgets.md`. The format is stable: no field is renamed, removed or
+//! redefined without a new format number. Readers ignore unknown fields.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -140,10 +139,10 @@ impl<'a> From<&'a allotrope_profile::StackFrame> for FrameForm<'a> {
     }
 }
 
-/// Writes the JSON, one object and a line's end.
+/// Writes the report as one JSON object, followed by a newline.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let form = ReportForm {
         format: FORMAT,

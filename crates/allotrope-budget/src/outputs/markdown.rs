@@ -1,5 +1,5 @@
-//! The report as Markdown, for a comment on a change or a job's summary: a
-//! table of all cases, and the log of those that are not green, folded.
+//! Writes the report as Markdown, for a comment or a job summary: a table of
+//! all cases, and the text output of those that have not passed, collapsed.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use super::{TextOptions, text, wording};
 use crate::check::CheckStatus;
 use crate::result::{Outcome, Report};
 
-/// Writes the Markdown.
+/// Writes the report as Markdown.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### Allocations: {}\n", wording::summary(report))?;
     table(report, out)?;
@@ -29,7 +29,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             text::write_case(test, case, &options, &mut log)?;
             let log = String::from_utf8_lossy(&log);
             let fence = fence(&log);
-            // An HTML block, in which Markdown's signs are what they are.
+            // Markdown is not interpreted within an HTML block.
             let name = html(&case.name);
             writeln!(out, "\n<details><summary>{name}</summary>\n\n{fence}")?;
             writeln!(
@@ -96,7 +96,7 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Text in which nothing is taken for Markdown or HTML.
+/// Escapes Markdown and HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in shown(text).chars() {
@@ -114,7 +114,7 @@ fn html(text: &str) -> String {
     shown(text).replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// A span of code, whatever is in it (CommonMark 6.1).
+/// A code span for any text (CommonMark 6.1).
 fn code(text: &str) -> String {
     let text = shown(text);
     if !text.contains('`') {
@@ -124,7 +124,7 @@ fn code(text: &str) -> String {
     format!("{fence} {text} {fence}")
 }
 
-/// A fence that the text does not contain.
+/// A fence of backticks that is longer than any in the text.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)

@@ -1,5 +1,5 @@
-//! What people read, as snapshots at 80 and 160 columns, of a report with
-//! everything that can be in one.
+//! Snapshots of the outputs, the text at 80 and 160 columns, of a report that
+//! contains every kind of result.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     }
 }
 
-/// One stack of a function that `Loop::run` and `main` call.
+/// One stack of a function that is called by `EventLoop::run` and `main`.
 fn stacks(function: &str, allocations: u64) -> StackSet {
     let mut figures = MetricValues::default();
     figures[Metric::Allocations as usize] = allocations;
@@ -218,7 +218,7 @@ fn junit() {
 #[test]
 fn json_has_the_documented_keys() {
     let json: serde_json::Value = serde_json::from_str(&shown(Form::Json, 80)).expect("it is JSON");
-    let documented = include_str!("../../../../docs/gate.md");
+    let documented = include_str!("../../../../docs/budgets.md");
     fn keys(value: &serde_json::Value, into: &mut Vec<String>) {
         match value {
             serde_json::Value::Object(object) => {
@@ -236,12 +236,12 @@ fn json_has_the_documented_keys() {
     for key in all {
         assert!(
             documented.contains(&format!("\"{key}\":")),
-            "{key} in docs/gate.md"
+            "{key} in docs/budgets.md"
         );
     }
 }
 
-/// The block of the documents, to the byte.
+/// Compares with the example in the documentation, byte for byte.
 #[test]
 fn the_log_of_the_swiftnio_harness() {
     let mut run = Sample::default();
@@ -297,7 +297,7 @@ fn the_log_of_the_swiftnio_harness() {
              DEBUG: [{structure}, {structure}]\n"
         )
     );
-    // Both are read back as budgets.
+    // Both can be read as budgets.
     for text in [newer, log(&report, Generation::Dictionaries)] {
         let read = NioLog::parse(&text, Path::new("x.log")).expect("it is a log");
         assert_eq!(read.names().collect::<Vec<_>>(), [name]);

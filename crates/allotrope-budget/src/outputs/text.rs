@@ -1,5 +1,5 @@
-//! The report as text for people: a line a case, then everything about those
-//! that are not green, then what to do.
+//! Writes the report as text: one line for each case, then the details of those
+//! that have not passed, then the remedies.
 
 use std::io::{self, Write};
 
@@ -17,14 +17,14 @@ use crate::measure::Problem;
 use crate::metric::Metric;
 use crate::result::{CaseResult, Explanation, Outcome, Report, TestResult};
 
-/// What the text shows.
+/// Options of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct TextOptions {
-    /// How it may look.
+    /// Colour and width.
     pub style: Style,
-    /// Every run's numbers.
+    /// Shows the figures of every run.
     pub samples: bool,
-    /// Most entries that explain a number.
+    /// The largest number of entries that explain a figure.
     pub top: usize,
 }
 
@@ -38,10 +38,10 @@ impl Default for TextOptions {
     }
 }
 
-/// ECMA-48 colours of outcomes.
+/// ECMA-48 colours, by outcome.
 const COLORS: [&str; 3] = ["32", "33", "31"];
 
-/// Lines of a test's own output that are shown when it fails.
+/// The number of lines of a failed program's output that are shown.
 const OUTPUT_LINES: usize = 20;
 
 struct Text<'a> {
@@ -49,10 +49,10 @@ struct Text<'a> {
     out: &'a mut dyn Write,
 }
 
-/// Writes the text.
+/// Writes the report.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Text { options, out };
     if !report.recorded {
@@ -67,10 +67,10 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
     text.end(report)
 }
 
-/// Writes everything about one case, as the details of a red log have it.
+/// Writes the details of one case.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write_case(
     test: &TestResult,
     case: &CaseResult,
@@ -106,7 +106,7 @@ impl Text<'_> {
         self.paint(COLORS[outcome as usize], word)
     }
 
-    /// Sentences below each other, each wrapped and hanging.
+    /// Writes a sentence, wrapped with a hanging indent.
     fn sentence(&mut self, indent: usize, sentence: &str) -> io::Result<()> {
         let room = self.width().saturating_sub(indent + 2);
         for (index, line) in wrap(sentence, room).iter().enumerate() {
@@ -116,7 +116,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// A line for each case, or for the test that has none.
+    /// Writes a line for each case and each problem of the test.
     fn lines_of(&mut self, test: &TestResult) -> io::Result<()> {
         for case in &test.cases {
             let numbers = case.checks.iter().map(|check| {
@@ -304,7 +304,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Each run's numbers.
+    /// Writes the figures of every run.
     fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
         for metric in Metric::OF_RUNS {
             let figures = case.samples.iter().map(|sample| sample.figure(metric));
@@ -430,8 +430,8 @@ impl Text<'_> {
     }
 }
 
-/// A word of four letters, a name, and what is to be said of it, continued
-/// below where the line would be too long.
+/// Writes a status of four letters, a name and its parts. Parts that do not fit
+/// continue on the next line.
 pub(super) fn line(
     out: &mut dyn Write,
     width: usize,
@@ -461,12 +461,12 @@ fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Lines of at most so many columns, broken at blanks where there are any; what
-/// has no blank is left whole, so that it can be copied.
+/// Breaks a text into lines of at most `room` columns. Only blanks are broken,
+/// so that long words can be copied.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    // A program's own lines may well have tabs.
+    // The output of a program may contain tabs.
     let text: Vec<_> = text.split('\t').map(shown).collect();
     for word in text.join("\t").split(' ') {
         if !line.is_empty() && columns(&line) + 1 + columns(word) > room {

@@ -1,4 +1,4 @@
-//! The words that all forms share: numbers, statuses, sentences.
+//! Numbers, statuses and sentences that all output formats use.
 
 use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
@@ -23,7 +23,7 @@ pub fn signed(difference: i64) -> String {
     format!("{plus}{}", number(difference))
 }
 
-/// A figure for each iteration, `+0.05`; empty where iterations are not known.
+/// A figure per iteration, `+0.05`; empty without a number of iterations.
 pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
     let Some(iterations) = iterations.filter(|&iterations| iterations > 1) else {
         return String::new();
@@ -38,7 +38,7 @@ pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
     }
 }
 
-/// One word for a status.
+/// The name of a status.
 pub fn status(status: CheckStatus) -> &'static str {
     match status {
         CheckStatus::WithinBudget => "kept",
@@ -50,7 +50,7 @@ pub fn status(status: CheckStatus) -> &'static str {
     }
 }
 
-/// One word for an outcome.
+/// The name of an outcome.
 pub fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "passed",
@@ -59,7 +59,7 @@ pub fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What is to be said of a number that is not kept, in a sentence.
+/// A sentence about a checked number.
 pub fn sentence(check: &Check) -> String {
     let metric = check.metric;
     let got = check.minimum.map_or_else(|| "nothing".to_owned(), number);
@@ -81,7 +81,7 @@ pub fn sentence(check: &Check) -> String {
     }
 }
 
-/// Why a recording lacks a number.
+/// Why a recording lacks a metric.
 fn not_given(check: &Check) -> &'static str {
     match check.metric {
         Metric::LeakedFds => "only a window that compares file descriptors gives this number",
@@ -97,7 +97,7 @@ fn allowed(tolerance: Tolerance) -> String {
     }
 }
 
-/// What a suspect is, in a sentence.
+/// A sentence about a suspect.
 pub fn suspect(suspect: &Suspect) -> String {
     match (suspect.was.as_str(), suspect.is.as_str()) {
         ("", is) => format!("{}: {is}, which was not there", suspect.what),
@@ -106,7 +106,7 @@ pub fn suspect(suspect: &Suspect) -> String {
     }
 }
 
-/// What a run left behind, in a sentence.
+/// A sentence about what a run left behind.
 pub fn leak(leak: &Leak) -> String {
     let (one, many, how) = match leak.metric {
         Metric::LeakedFds => ("file descriptor", "file descriptors", "open"),
@@ -122,7 +122,7 @@ pub fn leak(leak: &Leak) -> String {
     format!("run {} left {figure} {what} {how}{names}", leak.run)
 }
 
-/// What heads the stacks that explain a number.
+/// The heading of the stacks that explain a figure.
 pub fn explanation_heading(explanation: &Explanation, runs: usize) -> String {
     let run = if runs > 1 {
         format!("run {}", explanation.run)
@@ -137,7 +137,7 @@ pub fn explanation_heading(explanation: &Explanation, runs: usize) -> String {
     }
 }
 
-/// What is wrong with the test as a whole, a sentence each.
+/// The problems of a test as a whole, a sentence each.
 pub fn troubles(test: &TestResult) -> Vec<String> {
     let mut troubles: Vec<String> = Vec::new();
     troubles.extend(test.problem.as_ref().map(ToString::to_string));
@@ -155,7 +155,7 @@ pub fn troubles(test: &TestResult) -> Vec<String> {
     troubles
 }
 
-/// How to see the test by hand: where, with which variables, which command.
+/// A shell command that runs the test's program unrecorded.
 pub fn by_hand(test: &TestResult) -> String {
     let variables = test
         .environment
@@ -174,7 +174,7 @@ pub fn by_hand(test: &TestResult) -> String {
     )
 }
 
-/// Counts of outcomes: `3 cases: 1 failed, 2 passed`.
+/// The number of cases for each outcome: `3 cases: 1 failed, 2 passed`.
 pub fn summary(report: &Report) -> String {
     let mut counts = [0_usize; 3];
     for test in &report.tests {
@@ -203,7 +203,7 @@ pub fn summary(report: &Report) -> String {
     }
 }
 
-/// The command that accepts what is better than its budget, if anything is.
+/// The command that accepts improved numbers, if there are any.
 pub fn accept_command(report: &Report) -> Option<String> {
     let improved = report
         .tests
@@ -212,7 +212,8 @@ pub fn accept_command(report: &Report) -> Option<String> {
     accept_words(improved)
 }
 
-/// The command that accepts what has no budget yet, if all is well otherwise.
+/// The command that accepts first numbers, if a test has no budgets and no
+/// problem.
 pub fn first_accept_command(report: &Report) -> Option<String> {
     let unbudgeted = |case: &CaseResult| {
         let mut statuses = case.checks.iter().map(|check| check.status);
@@ -228,7 +229,7 @@ fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<Strin
     let mut words: Vec<String> = Vec::new();
     for test in tests {
         if words.is_empty() {
-            // The first test's line has the options that all need.
+            // The command for the first test has the options that apply to all.
             let name = command_line(&[&test.name]);
             let line = test
                 .reproduce
@@ -241,19 +242,19 @@ fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<Strin
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The entries that explain a number, the largest first.
+/// The entries that explain a difference, the largest first.
 pub fn explaining_entries(diff: &Diff) -> impl Iterator<Item = &Entry> {
     diff.entries
         .iter()
         .filter(|entry| entry.kind != Kind::Moved)
 }
 
-/// The frame that answers for an entry.
+/// The frame that is blamed for an entry.
 pub fn blamed<'a>(diff: &'a Diff, entry: &Entry) -> Option<&'a StackFrame> {
     diff.frames.get(entry.blame as usize)
 }
 
-/// `src/encode.cc:5`, or the module where the source is not known.
+/// `src/encode.cc:5`, or the module if the source file is unknown.
 pub fn location(frame: &StackFrame) -> String {
     match (frame.file.as_str(), frame.line) {
         ("", _) => frame.module.clone(),
