@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets};
 use crate::check::CheckStatus;
-use crate::metric::Metric;
 use crate::result::{CaseResult, TestResult};
+use allotrope_profile::Metric;
 
 /// The result of accepting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -22,8 +22,8 @@ use allotrope_text::Shown;
 use allotrope_profile::StackSet;
 use thiserror::Error;
 
-use crate::metric::Metric;
 use crate::toolchain::Toolchain;
+use allotrope_profile::Metric;
 
 pub use profile::fold_like;
 

@@ -3,8 +3,8 @@
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::measure::Case;
-use crate::metric::Metric;
 use crate::tolerance::{Position, Tolerance};
+use allotrope_profile::Metric;
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

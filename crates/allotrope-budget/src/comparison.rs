@@ -15,11 +15,11 @@ use crate::budgets::Budget;
 use crate::check::{Check, CheckStatus, check_case, range};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
 use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
-use crate::metric::Metric;
 use crate::paths::Project;
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
 use crate::toolchain::Suspect;
+use allotrope_profile::Metric;
 
 /// Why revisions cannot be compared.
 #[derive(Debug, Error)]

@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 
 use crate::check::range;
 use crate::measure::Case;
-use crate::metric::Metric;
 use crate::sample::Sample;
+use allotrope_profile::Metric;
 
 /// The largest number of stacks and threads that are listed.
 const MAX_LISTED: usize = 5;

@@ -17,7 +17,6 @@ pub mod comparison;
 pub mod configuration;
 pub mod fluctuation;
 pub mod measure;
-pub mod metric;
 pub mod nio_log;
 pub mod outputs;
 pub mod paths;

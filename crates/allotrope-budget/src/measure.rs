@@ -14,7 +14,6 @@ use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
 use crate::configuration::{Configuration, Protocol, Test};
-use crate::metric::Metric;
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;

@@ -18,7 +18,6 @@ use thiserror::Error;
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
 use crate::measure::Case;
-use crate::metric::Metric;
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 

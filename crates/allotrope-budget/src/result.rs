@@ -10,9 +10,9 @@ use crate::budgets::{BudgetScope, Budgets};
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::measure::Problem;
-use crate::metric::Metric;
 use crate::sample::Sample;
 use crate::toolchain::{Suspect, Toolchain};
+use allotrope_profile::Metric;
 
 /// The results of a session.
 #[derive(Debug, Default)]

@@ -17,7 +17,7 @@ pub type RunValues = [Option<i64>; Metric::COUNT];
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Sample {
     /// Its figures.
-    pub figures: Figures,
+    pub figures: RunValues,
     /// Iterations in the run, if the program reported them.
     pub iterations: Option<u64>,
     /// Its stacks with machine-independent names, each once. Empty if recorded
@@ -76,8 +76,8 @@ pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
 }
 
 /// Clears the figures that a recording without stacks does not have.
-pub fn clear_uncounted(figures: &mut Figures) {
-    for metric in Metric::ALL {
+pub fn clear_uncounted(figures: &mut RunValues) {
+    for metric in Metric::OF_RUNS {
         if !metric.is_counted() {
             figures[metric as usize] = None;
         }

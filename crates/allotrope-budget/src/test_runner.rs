@@ -7,18 +7,18 @@ use std::path::Path;
 use std::time::Instant;
 
 use allotrope_diff::DiffOptions;
-use allotrope_profile::stack_set::{Known, StackSet};
+use allotrope_profile::{MetricSet, StackSet};
 
 use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, fold_like};
 use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Measured, Measurer, environment};
-use crate::metric::Metric;
 use crate::nio_log::NioLog;
 use crate::result::{CaseResult, Explanation, Leak, TestResult};
 use crate::shell::command_line;
 use crate::toolchain::Suspect;
+use allotrope_profile::Metric;
 
 /// The source of the accepted numbers.
 #[derive(Debug, Clone, Copy)]

@@ -10,9 +10,10 @@ use allotrope_trace::TraceReader;
 use allotrope_text::Shown;
 
 use crate::measure::Problem;
-use crate::metric::{Figures, Metric};
 use crate::paths::Project;
+use crate::sample::RunValues;
 use crate::sample::{Sample, clear_uncounted, count_threads, normalise_stacks};
+use allotrope_profile::Metric;
 
 /// One run of a window.
 #[derive(Debug, Clone)]
@@ -65,7 +66,7 @@ impl Windows {
                 .map(|(index, run)| WindowSample {
                     name: run.name.clone(),
                     sample: sample(&stacks, index, run, project),
-                    other_threads_busy: run.quiet.contains(&Quiet::TimedOut),
+                    other_threads_busy: run.quiet.contains(&QuietWait::TimedOut),
                 })
                 .collect(),
             profile: Some(stacks),

@@ -13,7 +13,7 @@ use crate::differing_frame::differing;
 use crate::keys::MatchLevel;
 use crate::match_by_name::Match;
 use crate::{DifferingFrame, Entry, EntryStack, Kind, Side};
-use allotrope_profile::stack_set::StackFrame;
+use allotrope_profile::StackFrame;
 
 /// An entry, and the key that orders entries of equal size.
 struct Draft {

@@ -123,7 +123,7 @@ impl Fault {
 #[derive(Debug, Error)]
 pub enum ExportError {
     /// The source lacks the metric of the format.
-    #[error("the source does not say {}; choose a metric that it knows", wording(*.0))]
+    #[error("the source does not give {}; choose a metric that it gives", .0.words())]
     Unknown(Metric),
     /// An I/O error.
     #[error("cannot be written: {0}")]

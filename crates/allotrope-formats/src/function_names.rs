@@ -27,7 +27,7 @@ pub(crate) fn parse_name(printed: &str, file: &str) -> FunctionName {
     }
     if is_c_identifier(name) {
         return FunctionName {
-            function: allotrope_symbols::demangle(name).function,
+            function: allotrope_demangle::demangle(name).function,
             signature: String::new(),
         };
     }

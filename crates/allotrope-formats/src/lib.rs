@@ -1,5 +1,5 @@
 //! Reads and writes the stack formats of other tools as
-//! [`StackSet`](allotrope_profile::stack_set::StackSet)s.
+//! [`StackSet`](allotrope_profile::StackSet)s.
 //!
 //! [`read()`] recognises a file's format by its contents, never by its name. It
 //! reads dtrace's and bpftrace's aggregated stacks, `heaptrack_print` text,

@@ -55,7 +55,7 @@ impl StackSetBuilder {
     }
 
     /// Adds figures to a stack, innermost frame first.
-    pub fn add(&mut self, frames: &[u32], figures: &Figures) -> Result<(), Problem> {
+    pub fn add(&mut self, frames: &[u32], figures: &MetricValues) -> Result<(), Problem> {
         // The sums of single stacks cannot overflow if the totals do not.
         for (total, figure) in self.totals.iter_mut().zip(figures) {
             *total = total.checked_add(*figure).ok_or(Problem::CountsOverflow)?;
@@ -89,7 +89,7 @@ impl StackSetBuilder {
 
     /// The finished set, with frames and stacks in the order of their first
     /// use.
-    pub fn finish(self, title: String, known: Known) -> StackSet {
+    pub fn finish(self, title: String, known: MetricSet) -> StackSet {
         drop(self.texts);
         let mut frames = vec![StackFrame::default(); self.frames.len()];
         for (frame, index) in self.frames {
@@ -143,7 +143,7 @@ mod tests {
         for (stack, count) in [(vec![f, g], 3), (vec![g], 5), (vec![f, g], 4)] {
             builder.add_one(&stack, Metric::Allocations, count).unwrap();
         }
-        let set = builder.finish(String::new(), Known::default());
+        let set = builder.finish(String::new(), MetricSet::default());
         assert_eq!(set.frames, [named("f"), named("g")]);
         let counts: Vec<_> = set
             .stacks

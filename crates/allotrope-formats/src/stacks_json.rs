@@ -1,5 +1,5 @@
 //! `allotrope-stacks/1`: JSON with everything that a
-//! [`StackSet`](allotrope_profile::stack_set::StackSet) has. The format is
+//! [`StackSet`](allotrope_profile::StackSet) has. The format is
 //! stable: no field is renamed, removed or redefined without a new format
 //! number.
 //!

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::toolchain::Dependencies;
-use allotrope_profile::stack_set::{self, CountedStack, StackFrame};
+use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame};
 
 fn toolchain(compiler: &str) -> Toolchain {
     let lock = Dependencies {

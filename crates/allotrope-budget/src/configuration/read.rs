@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::document::{Document, Section, below};
 use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
-use crate::metric::Metric;
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 
@@ -232,7 +231,7 @@ fn tolerance(
     let Some(table) = section.table("tolerance")? else {
         return Ok(None);
     };
-    table.reject_unknown_keys(&Metric::ALL.map(Metric::name))?;
+    table.reject_unknown_keys(&Metric::OF_RUNS.map(Metric::name))?;
     let mut tolerances = BTreeMap::new();
     for metric in Metric::OF_RUNS {
         if let Some(text) = table.text(metric.name())? {

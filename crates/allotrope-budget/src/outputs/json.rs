@@ -8,8 +8,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::wording;
-use crate::metric::Metric;
 use crate::result::{CaseResult, Explanation, Report, TestResult};
+use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-test/1";
 

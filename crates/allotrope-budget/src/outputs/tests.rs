@@ -13,12 +13,12 @@ use crate::check::check_case;
 use crate::configuration::Protocol;
 use crate::fluctuation::fluctuations;
 use crate::measure::{Case, Problem};
-use crate::metric::Metric;
 use crate::nio_log::NioLog;
 use crate::result::{CaseResult, Explanation, Leak, Report, TestResult};
 use crate::sample::Sample;
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
+use allotrope_profile::Metric;
 
 fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     StackFrame {

@@ -14,8 +14,8 @@ use super::wording;
 use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
 use crate::measure::Problem;
-use crate::metric::Metric;
 use crate::result::{CaseResult, Explanation, Outcome, Report, TestResult};
+use allotrope_profile::Metric;
 
 /// Options of the text.
 #[derive(Debug, Clone, Copy)]

@@ -5,11 +5,11 @@ use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
 use crate::check::{Check, CheckStatus};
-use crate::metric::Metric;
 use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::tolerance::Tolerance;
 use crate::toolchain::Suspect;
+use allotrope_profile::Metric;
 
 /// `1,234`, `-5`.
 pub fn number(number: i64) -> String {

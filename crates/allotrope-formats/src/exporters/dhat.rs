@@ -132,9 +132,9 @@ fn text(address: u64, frame: &StackFrame) -> String {
 }
 
 /// A lower bound of the duration of the run, in microseconds.
-fn least_duration(points: &[(Box<[u32]>, Figures)]) -> u64 {
-    let mean = |figures: &Figures| {
-        let lifetimes = figures[Metric::LifetimeMicroseconds as usize];
+fn least_duration(points: &[(Box<[u32]>, MetricValues)]) -> u64 {
+    let mean = |figures: &MetricValues| {
+        let lifetimes = figures[Metric::Lifetime as usize];
         lifetimes.div_ceil(figures[Metric::Allocations as usize].max(1))
     };
     points

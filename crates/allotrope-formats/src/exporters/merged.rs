@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 pub(super) struct Merged {
     pub texts: Vec<String>,
     /// Indexes into `texts`, innermost first, and the sums of the figures.
-    pub stacks: Vec<(Box<[u32]>, Figures)>,
+    pub stacks: Vec<(Box<[u32]>, MetricValues)>,
 }
 
 impl Merged {

@@ -109,7 +109,7 @@ fn set() -> impl Strategy<Value = StackSet> {
                     frames[at - 1].module = frames[at].module.clone();
                 }
             }
-            let mut figures: Figures = figures.try_into().unwrap();
+            let mut figures: MetricValues = figures.try_into().unwrap();
             // Text formats omit stacks without allocations.
             figures[0] += 1;
             add(&mut set, frames, figures);
@@ -190,7 +190,7 @@ proptest! {
         let read = read_back("dhat", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Dhat);
         let metrics: Vec<Metric> =
-            Metric::ALL.into_iter().filter(|metric| *metric != Metric::TemporaryAllocations).collect();
+            Metric::OF_STACKS.into_iter().filter(|metric| *metric != Metric::Temporary).collect();
         // The file of a frame, or its module if there is none.
         let show = |frame: &StackFrame| StackFrame {
             module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
@@ -274,7 +274,7 @@ fn what_is_not_known_is_not_written() {
 #[test]
 fn dhat_says_how_long_the_run_took_at_least() {
     let mut set = counted();
-    set.known = Known::ALL;
+    set.known = MetricSet::OF_STACKS;
     // Five blocks with lifetimes of 21 microseconds in total, so one of at
     // least 5.
     set.stacks[0].figures = [5, 50, 0, 0, 0, 0, 0, 21];

@@ -144,7 +144,7 @@ impl Reader {
         }
         let known: Vec<Metric> = self.known.into_iter().collect();
         Parsed {
-            set: self.builder.finish(String::new(), Known::of(&known)),
+            set: self.builder.finish(String::new(), MetricSet::of(&known)),
             notes,
         }
     }

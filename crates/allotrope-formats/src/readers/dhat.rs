@@ -59,7 +59,7 @@ struct Document {
     without_live: bool,
     command: String,
     /// The figures of each point, and the end of its frames in `indexes`.
-    points: Vec<(Figures, usize)>,
+    points: Vec<(MetricValues, usize)>,
     indexes: Vec<u32>,
     frames: Vec<Text>,
 }
@@ -130,7 +130,7 @@ impl Document {
         }
         let live = [point.gb, point.gbk, point.eb, point.ebk];
         self.without_live |= live.contains(&None);
-        let kept = size_of::<(Figures, usize)>() + size_of_val(&*point.fs);
+        let kept = size_of::<(MetricValues, usize)>() + size_of_val(&*point.fs);
         self.builder.budget.take(kept)?;
         self.indexes.extend(point.fs);
         self.points.push((figures, self.indexes.len()));

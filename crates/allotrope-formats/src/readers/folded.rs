@@ -69,7 +69,7 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
         }
     }
     Ok(Parsed {
-        set: builder.finish(String::new(), Known::of(&[Metric::Allocations])),
+        set: builder.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
         notes: vec![
             "folded stacks do not say what they count; the numbers are taken as allocations"
                 .to_owned(),

@@ -70,7 +70,7 @@ enum Under {
 
 struct Reader {
     builder: StackSetBuilder,
-    stacks: FxHashMap<Box<[u32]>, [Figures; List::ALL.len()]>,
+    stacks: FxHashMap<Box<[u32]>, [MetricValues; List::ALL.len()]>,
     order: Vec<Box<[u32]>>,
     seen: [bool; List::ALL.len()],
     place: Block,
@@ -212,7 +212,7 @@ impl Reader {
     fn add(&mut self, frames: Vec<u32>, label: Label) -> Result<(), Problem> {
         let frames: Box<[u32]> = frames.into();
         if !self.stacks.contains_key(&frames) {
-            let lists = size_of::<[Figures; List::ALL.len()]>();
+            let lists = size_of::<[MetricValues; List::ALL.len()]>();
             self.builder
                 .budget
                 .take(2 * size_of_val(&*frames) + lists)?;
@@ -258,7 +258,7 @@ impl Reader {
             }
         }
         Ok(Parsed {
-            set: self.builder.finish(self.title, Known::of(&known)),
+            set: self.builder.finish(self.title, MetricSet::of(&known)),
             notes,
         })
     }

@@ -157,7 +157,7 @@ impl Reader {
             ));
         }
         Ok(Parsed {
-            set: self.builder.finish(String::new(), Known::of(&known)),
+            set: self.builder.finish(String::new(), MetricSet::of(&known)),
             notes,
         })
     }

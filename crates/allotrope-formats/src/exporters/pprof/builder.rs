@@ -49,9 +49,7 @@ impl<'a> Builder<'a> {
             self.message(field::SAMPLE_TYPE, &value_type)?;
         }
         // The default type of pprof's viewer; without it, the last.
-        let preferred = kinds
-            .iter()
-            .find(|(metric, ..)| *metric == Metric::AllocatedBytes);
+        let preferred = kinds.iter().find(|(metric, ..)| *metric == Metric::Bytes);
         let preferred = preferred.or(kinds.first()).map(|(_, kind, _)| *kind);
         let preferred = self.string(preferred.unwrap_or_default());
         self.number(field::DEFAULT_SAMPLE_TYPE, preferred)?;

@@ -109,7 +109,7 @@ impl Costs {
     }
 
     /// The traces with allocations, and their figures.
-    pub fn into_traces(self) -> impl Iterator<Item = (u32, Figures)> {
+    pub fn into_traces(self) -> impl Iterator<Item = (u32, MetricValues)> {
         let peak = self.peak;
         let traces = (0..).zip(self.costs);
         let used = traces.filter(|(_, cost)| cost.allocations > 0);
