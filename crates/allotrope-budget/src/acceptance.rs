@@ -1,36 +1,36 @@
-//! Measured numbers become the accepted ones.
+//! Accepts measured numbers: writes them as the new budgets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets};
+use crate::check::CheckStatus;
 use crate::result::{CaseResult, TestResult};
-use crate::verdict::Verdict;
 use allotrope_profile::Metric;
 
-/// What accepting changed.
+/// The result of accepting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Accepted {
-    /// Numbers that are not what they were.
+    /// The numbers that changed.
     pub changes: Vec<Change>,
     /// Files that changed.
     pub files: Vec<PathBuf>,
 }
 
-/// A number that is not what it was.
+/// A number that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     /// The case.
     pub case: String,
     /// The metric.
     pub metric: Metric,
-    /// What it was; `None` if it is new.
+    /// The number before; `None` if it is new.
     pub was: Option<i64>,
-    /// What it is; `None` if it is gone.
+    /// The number now; `None` if it is gone.
     pub is: Option<i64>,
 }
 
-/// Why a test's numbers can not be accepted; `None` if they can.
+/// Why a test's numbers cannot be accepted; `None` if they can.
 pub fn refusal(result: &TestResult) -> Option<String> {
     if let Some(problem) = &result.problem {
         return Some(problem.to_string());
@@ -39,22 +39,22 @@ pub fn refusal(result: &TestResult) -> Option<String> {
         return Some("nothing was measured".to_owned());
     }
     result.cases.iter().find_map(|case| {
-        let mut unknown = case.judgements.iter();
-        let unknown = unknown.find(|judgement| judgement.verdict == Verdict::Unknown)?;
+        let mut unknown = case.checks.iter();
+        let unknown = unknown.find(|check| check.status == CheckStatus::NotRecorded)?;
         let (name, metric) = (&case.name, unknown.metric);
         Some(format!("`gate` names {metric}, which {name} does not give"))
     })
 }
 
-/// Writes a test's numbers, for all platforms or one.
+/// Writes the numbers of a test, for all platforms or one.
 ///
 /// # Errors
-/// Files that can not be read or written.
+/// Files that cannot be read or written.
 pub fn accept(
     result: &TestResult,
     folder: &BudgetFolder,
-    holder: Holder,
-    most_stacks: usize,
+    scope: BudgetScope,
+    max_stacks: usize,
 ) -> Result<Accepted, BudgetError> {
     let cases: BTreeMap<String, Budget> = result
         .cases
@@ -62,33 +62,33 @@ pub fn accept(
         .map(|case| (case.name.clone(), budget(case)))
         .collect();
     let profiles = result.cases.iter().filter_map(|case| {
-        let run = standing_run(case)?;
+        let run = representative_run(case)?;
         let stacks = &case.samples[run].stacks;
         (!stacks.stacks.is_empty()).then(|| (case.name.clone(), stacks.clone()))
     });
     let before = result.budgets.as_ref().map(|budgets| &budgets.cases);
     let changes = changes(before.unwrap_or(&BTreeMap::new()), &cases);
     let budgets = Budgets {
-        holder,
-        made_with: result.made_with.clone(),
+        scope,
+        toolchain: result.toolchain.clone(),
         cases,
     };
-    let files = folder.write(&result.name, &budgets, &profiles.collect(), most_stacks)?;
+    let files = folder.write(&result.name, &budgets, &profiles.collect(), max_stacks)?;
     Ok(Accepted { changes, files })
 }
 
 fn budget(case: &CaseResult) -> Budget {
-    let figures = case.judgements.iter();
+    let figures = case.checks.iter();
     Budget {
         iterations: case.iterations,
         figures: figures
-            .filter_map(|judgement| Some((judgement.metric, judgement.least?)))
+            .filter_map(|check| Some((check.metric, check.minimum?)))
             .collect(),
     }
 }
 
-/// The run whose stacks are kept: the first with the fewest allocations.
-fn standing_run(case: &CaseResult) -> Option<usize> {
+/// The run whose stacks are written: the first with the fewest allocations.
+fn representative_run(case: &CaseResult) -> Option<usize> {
     let least = case.least(Metric::Allocations)?;
     let mut samples = case.samples.iter();
     samples.position(|sample| sample.figure(Metric::Allocations) == Some(least))

@@ -1,12 +1,12 @@
-//! Accepted numbers, kept in the project beside `allotrope.toml`, in the folder
-//! `allotrope-budgets`:
+//! The accepted numbers and stacks as files, in the folder `allotrope-budgets`
+//! beside `allotrope.toml`:
 //!
 //! - `TEST.toml`: the numbers of a test, one a line (`file`);
-//! - `TEST.stacks`, `TEST.PLATFORM.stacks`: the stacks that they are made of
-//!   (`profile`);
-//! - `made-with.toml`: what the programs were built with then (`toolchains`).
+//! - `TEST.stacks`, `TEST.PLATFORM.stacks`: the stacks of these numbers
+//! (`profile`);
+//! - `made-with.toml`: the toolchains that built the programs (`toolchains`).
 //!
-//! Numbers are shared by all platforms unless a platform has its own.
+//! All platforms share the numbers of a test, unless a platform has its own.
 
 mod file;
 mod profile;
@@ -22,7 +22,7 @@ use allotrope_text::Shown;
 use allotrope_profile::StackSet;
 use thiserror::Error;
 
-use crate::made_with::MadeWith;
+use crate::toolchain::Toolchain;
 use allotrope_profile::Metric;
 
 pub use profile::fold_like;
@@ -30,27 +30,27 @@ pub use profile::fold_like;
 /// The folder's name.
 pub const FOLDER: &str = "allotrope-budgets";
 
-/// Why budgets can not be read or written.
+/// Budgets that cannot be read or written.
 #[derive(Debug, Error)]
 pub enum BudgetError {
-    /// A file can not be read or written.
+    /// A file cannot be read or written.
     #[error("cannot {verb} {}: {source}", file.shown())]
     Io {
         /// `read` or `write`.
         verb: &'static str,
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A file says what can not be.
+    /// An invalid file.
     #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.shown())]
-    Wrong {
+    Invalid {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
 }
@@ -58,28 +58,28 @@ pub enum BudgetError {
 /// The accepted numbers of a case.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// Iterations of a run.
+    /// Iterations in a run.
     pub iterations: Option<u64>,
     /// The numbers.
     pub figures: BTreeMap<Metric, i64>,
 }
 
-/// Whose numbers they are.
+/// The platforms to which budgets apply.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Holder {
-    /// All platforms that have none of their own.
+pub enum BudgetScope {
+    /// All platforms that have no budgets of their own.
     Shared,
-    /// This platform.
+    /// This platform only.
     Platform(String),
 }
 
 /// The accepted numbers of a test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Budgets {
-    /// Whose they are.
-    pub holder: Holder,
-    /// What the program was built with then.
-    pub made_with: Option<MadeWith>,
+    /// The platforms to which they apply.
+    pub scope: BudgetScope,
+    /// The toolchain that built the program when the numbers were accepted.
+    pub toolchain: Option<Toolchain>,
     /// The numbers, by case.
     pub cases: BTreeMap<String, Budget>,
 }
@@ -91,38 +91,38 @@ pub struct BudgetFolder {
 }
 
 impl BudgetFolder {
-    /// The one beside a configuration, which need not be there.
+    /// The folder beside a configuration. It need not exist.
     pub fn beside(folder: &Path) -> Self {
         Self {
             path: folder.join(FOLDER),
         }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The numbers of a test that hold on a platform; `None` if there are none.
+    /// The budgets of a test on a platform; `None` if there are none.
     ///
     /// # Errors
-    /// A file that can not be read or says what can not be.
+    /// A file that cannot be read or is invalid.
     pub fn read(&self, test: &str, platform: &str) -> Result<Option<Budgets>, BudgetError> {
         let Some(mut numbers) = self.numbers(test)? else {
             return Ok(None);
         };
         let own = numbers.platforms.remove(platform);
-        let holder = match own {
-            Some(_) => Holder::Platform(platform.to_owned()),
-            None => Holder::Shared,
+        let scope = match own {
+            Some(_) => BudgetScope::Platform(platform.to_owned()),
+            None => BudgetScope::Shared,
         };
         let Some(section) = own.or(numbers.shared) else {
             return Ok(None);
         };
         let known = self.toolchains()?;
         Ok(Some(Budgets {
-            holder,
-            made_with: known.get(&section.made_with),
+            scope,
+            toolchain: known.get(&section.toolchain),
             cases: section.cases,
         }))
     }
@@ -130,58 +130,58 @@ impl BudgetFolder {
     /// The accepted stacks of a test, by case.
     ///
     /// # Errors
-    /// A file that can not be read or says what can not be.
+    /// A file that cannot be read or is invalid.
     pub fn profiles(
         &self,
         test: &str,
-        holder: &Holder,
+        scope: &BudgetScope,
     ) -> Result<BTreeMap<String, StackSet>, BudgetError> {
-        let file = self.stacks_file(test, holder);
+        let file = self.stacks_file(test, scope);
         let text = read(&file)?;
         text.map_or_else(|| Ok(BTreeMap::new()), |text| profile::parse(&text, &file))
     }
 
-    /// Writes the numbers of a test and the stacks that they are made of, and
-    /// gives the files that changed.
+    /// Writes the budgets of a test and their stacks. Returns the files that
+    /// changed.
     ///
     /// # Errors
-    /// A file that can not be read or written.
+    /// A file that cannot be read or written.
     pub fn write(
         &self,
         test: &str,
         budgets: &Budgets,
         profiles: &BTreeMap<String, StackSet>,
-        most_stacks: usize,
+        max_stacks: usize,
     ) -> Result<Vec<PathBuf>, BudgetError> {
         fs::create_dir_all(&self.path).map_err(cannot("write", &self.path))?;
         let mut numbers = self.numbers(test)?.unwrap_or_default();
         let mut toolchains = self.toolchains()?;
-        let made_with = budgets.made_with.clone().unwrap_or_default();
+        let toolchain = budgets.toolchain.clone().unwrap_or_default();
         let section = file::Section {
-            made_with: toolchains.add(&made_with),
+            toolchain: toolchains.add(&toolchain),
             cases: budgets.cases.clone(),
         };
-        match &budgets.holder {
-            Holder::Shared => numbers.shared = Some(section),
-            Holder::Platform(name) => {
+        match &budgets.scope {
+            BudgetScope::Shared => numbers.shared = Some(section),
+            BudgetScope::Platform(name) => {
                 numbers.platforms.insert(name.clone(), section);
             }
         }
         let text = numbers.text(test);
-        let stacks = profile::text(profiles, most_stacks);
+        let stacks = profile::text(profiles, max_stacks);
         let mut changed = Vec::new();
         changed.extend(write(&self.path.join(format!("{test}.toml")), &text)?);
-        changed.extend(write(&self.stacks_file(test, &budgets.holder), &stacks)?);
+        changed.extend(write(&self.stacks_file(test, &budgets.scope), &stacks)?);
         toolchains.keep(&self.used_toolchains()?);
         changed.extend(write(&self.toolchains_file(), &toolchains.text())?);
         Ok(changed)
     }
 
-    /// Files of tests that are not among these.
+    /// The files whose test is not in `tests`.
     ///
     /// # Errors
-    /// The folder can not be read.
-    pub fn of_no_test(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
+    /// The folder cannot be read.
+    pub fn orphaned_files(&self, tests: &BTreeSet<&str>) -> Result<Vec<PathBuf>, BudgetError> {
         let mut others: Vec<PathBuf> = self.files()?;
         others.retain(|file| {
             let name = file
@@ -192,8 +192,8 @@ impl BudgetFolder {
             let stem = name
                 .strip_suffix(".toml")
                 .or_else(|| name.strip_suffix(".stacks"));
-            // A platform's stacks are TEST.PLATFORM.stacks, and tests may have
-            // points in their names.
+            // The stacks of a platform are in TEST.PLATFORM.stacks, and test
+            // names may contain dots.
             stem.is_some_and(|stem| {
                 let of = |test: &&str| {
                     stem.strip_prefix(test)
@@ -219,7 +219,7 @@ impl BudgetFolder {
         toolchains::Toolchains::parse(&text, &file)
     }
 
-    /// The fingerprints that any budget refers to.
+    /// The fingerprints that budgets refer to.
     fn used_toolchains(&self) -> Result<BTreeSet<String>, BudgetError> {
         let mut used = BTreeSet::new();
         for file in self.files()? {
@@ -233,7 +233,7 @@ impl BudgetFolder {
                 && let Some(numbers) = self.numbers(test)?
             {
                 let sections = numbers.shared.iter().chain(numbers.platforms.values());
-                used.extend(sections.map(|section| section.made_with.clone()));
+                used.extend(sections.map(|section| section.toolchain.clone()));
             }
         }
         Ok(used)
@@ -251,10 +251,10 @@ impl BudgetFolder {
             .map_err(cannot("read", &self.path))
     }
 
-    fn stacks_file(&self, test: &str, holder: &Holder) -> PathBuf {
-        self.path.join(match holder {
-            Holder::Shared => format!("{test}.stacks"),
-            Holder::Platform(platform) => format!("{test}.{platform}.stacks"),
+    fn stacks_file(&self, test: &str, scope: &BudgetScope) -> PathBuf {
+        self.path.join(match scope {
+            BudgetScope::Shared => format!("{test}.stacks"),
+            BudgetScope::Platform(platform) => format!("{test}.{platform}.stacks"),
         })
     }
 
@@ -268,7 +268,7 @@ fn cannot(verb: &'static str, file: &Path) -> impl FnOnce(io::Error) -> BudgetEr
     move |source| BudgetError::Io { verb, file, source }
 }
 
-/// The text of a file; `None` if it is not there.
+/// The text of a file; `None` if it does not exist.
 fn read(file: &Path) -> Result<Option<String>, BudgetError> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
@@ -277,7 +277,8 @@ fn read(file: &Path) -> Result<Option<String>, BudgetError> {
     }
 }
 
-/// Writes a file unless it says that already; gives it if it changed.
+/// Writes a file, unless it has that text already. Returns the path if it
+/// changed.
 fn write(file: &Path, text: &str) -> Result<Option<PathBuf>, BudgetError> {
     if fs::read(file).is_ok_and(|before| before == text.as_bytes()) {
         return Ok(None);

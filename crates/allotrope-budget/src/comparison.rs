@@ -1,6 +1,6 @@
-//! The tests of two revisions against each other: what each case allocates
-//! before and after, and the stacks that make the difference. Budgets play no
-//! part. How revisions become folders is `revisions`'.
+//! Compares the tests of two revisions: the figures of each case before and
+//! after, and the stacks that differ. Budgets are not used. Revisions are
+//! checked out by `revisions`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -12,33 +12,33 @@ use allotrope_profile::StackSet;
 use thiserror::Error;
 
 use crate::budgets::Budget;
+use crate::check::{Check, CheckStatus, check_case, range};
 use crate::configuration::{Configuration, ConfigurationError, Protocol, Test};
-use crate::made_with::Suspect;
+use crate::measure::{Case, Measured, Measurer, Problem, Recorder};
 use crate::paths::Project;
-use crate::protocol::{Bench, Case, Measured, Problem, Recorder};
 use crate::revisions::{Repository, RevisionError, Worktree};
 use crate::session::{Session, SessionError};
-use crate::verdict::{Judgement, Verdict, judge, range};
+use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
 
-/// Why revisions can not be compared.
+/// Why revisions cannot be compared.
 #[derive(Debug, Error)]
 pub enum ComparisonError {
-    /// A revision can not be had as a folder.
+    /// A revision cannot be checked out.
     #[error(transparent)]
     Revision(#[from] RevisionError),
-    /// Its configuration can not be used.
+    /// Its configuration cannot be used.
     #[error(transparent)]
     Configuration(#[from] ConfigurationError),
-    /// Its tests can not be built or run.
+    /// Its tests cannot be built or run.
     #[error("{revision}: {source}")]
     Session {
-        /// The revision as it was asked for.
+        /// The revision as the user gave it.
         revision: String,
-        /// Why.
+        /// The cause.
         source: SessionError,
     },
-    /// The configuration is not in the repository.
+    /// The configuration is outside of the repository.
     #[error("{} is not in the repository {}", file.shown(), root.shown())]
     Outside {
         /// The configuration.
@@ -48,27 +48,28 @@ pub enum ComparisonError {
     },
 }
 
-/// What is compared, and how.
+/// Measures revisions and compares them.
 #[derive(Debug)]
 pub struct Comparer<'a> {
     /// The repository.
     pub repository: &'a Repository,
-    /// The configuration; a revision that has the file itself uses its own.
+    /// The configuration file; a revision that contains it uses its own
+    /// version.
     pub config: &'a Path,
-    /// Only tests of these names.
+    /// Selects tests by name.
     pub patterns: &'a [String],
-    /// Runs of each test in place of the configuration's.
+    /// Overrides the configured number of runs of each test.
     pub runs: Option<u32>,
-    /// How programs are recorded.
+    /// The command that records programs.
     pub recorder: Recorder,
-    /// Set to end early.
+    /// Set to request an early end.
     pub stop: &'a AtomicBool,
 }
 
-/// The tests of a revision, measured.
+/// The measured tests of a revision.
 #[derive(Debug)]
 pub struct Side {
-    /// The revision as it was asked for.
+    /// The revision as the user gave it.
     pub name: String,
     /// Its commit.
     pub commit: String,
@@ -77,54 +78,55 @@ pub struct Side {
     tests: Vec<(Test, Protocol, Measured)>,
 }
 
-/// Tests of two revisions against each other.
+/// The comparison of two revisions.
 #[derive(Debug)]
 pub struct Comparison {
-    /// The tests that either has.
+    /// The tests of either revision.
     pub tests: Vec<ComparedTest>,
 }
 
-/// A test of two revisions.
+/// A test of both revisions.
 #[derive(Debug, Default)]
 pub struct ComparedTest {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Which revisions have it.
-    pub there: [bool; 2],
-    /// What went wrong, by revision.
+    /// Whether each revision has it.
+    pub exists: [bool; 2],
+    /// The problem of each revision's measurement.
     pub problems: [Option<Problem>; 2],
-    /// What differs besides the code.
+    /// The differences of the toolchain.
     pub suspects: Vec<Suspect>,
     /// Its cases.
     pub cases: Vec<ComparedCase>,
 }
 
-/// A case of two revisions.
+/// A case of both revisions.
 #[derive(Debug)]
 pub struct ComparedCase {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Which revisions have it.
-    pub there: [bool; 2],
-    /// Iterations of a run after, if known.
+    /// Whether each revision has it.
+    pub exists: [bool; 2],
+    /// Iterations in a run of the revision after, if known.
     pub iterations: Option<u64>,
-    /// Every gated number; the budget is the number before.
-    pub judgements: Vec<Judgement>,
-    /// The stacks of the numbers that differ.
+    /// The result for each checked metric; the budget is the number before.
+    pub checks: Vec<Check>,
+    /// The differing stacks, for the metrics that differ.
     pub diffs: Vec<(Metric, Diff)>,
 }
 
 impl Comparer<'_> {
-    /// Builds a revision and measures its tests. `each` hears of each start of
-    /// a program: the test, which start, of how many at most.
+    /// Builds a revision and measures its tests. `on_run` is called before each
+    /// run of a program with the test, the number of the run and the largest
+    /// number of runs.
     ///
     /// # Errors
-    /// The revision can not be had, configured, built or run; what is wrong
-    /// with a test is in the result.
+    /// The revision cannot be checked out, configured, built or run. Problems
+    /// of a test are part of the result.
     pub fn measure(
         &self,
         revision: &str,
-        each: &mut dyn FnMut(&str, u32, u32),
+        on_run: &mut dyn FnMut(&str, u32, u32),
     ) -> Result<Side, ComparisonError> {
         let worktree = self.repository.worktree(revision)?;
         let configuration = self.configuration(&worktree)?;
@@ -149,9 +151,9 @@ impl Comparer<'_> {
                 source,
             })
         })?;
-        let bench = Bench {
+        let measurer = Measurer {
             configuration: &configuration,
-            project: &Project::around(&configuration.folder),
+            project: &Project::containing(&configuration.folder),
             recorder: session.recorder.as_ref(),
             scratch: scratch.path(),
             stop: self.stop,
@@ -160,10 +162,10 @@ impl Comparer<'_> {
         for test in self.choose(&session).map_err(failed)? {
             let mut protocol = test.protocol_on(&session.platform());
             protocol.runs = self.runs.unwrap_or(protocol.runs);
-            // What is wanted are the stacks.
+            // The comparison needs stacks.
             protocol.counts_only = false;
-            let mut hear = |start, starts| each(&test.name, start, starts);
-            let measured = bench.measure(test, &protocol, &mut hear);
+            let mut on_start = |start, starts| on_run(&test.name, start, starts);
+            let measured = measurer.measure(test, &protocol, &mut on_start);
             tests.push((test.clone(), protocol, measured));
         }
         Ok(Side {
@@ -174,7 +176,7 @@ impl Comparer<'_> {
         })
     }
 
-    /// A revision need not have every test that another has.
+    /// A pattern need not match a test of every revision.
     fn choose<'s>(&self, session: &'s Session<'_>) -> Result<Vec<&'s Test>, SessionError> {
         match session.choose(self.patterns) {
             Err(SessionError::NoSuchTest { .. }) => Ok(Vec::new()),
@@ -206,7 +208,7 @@ impl Comparer<'_> {
     }
 }
 
-/// Compares what was measured.
+/// Compares two measured revisions.
 pub fn compare(before: &Side, after: &Side) -> Comparison {
     let mut names: Vec<&str> = Vec::new();
     for (test, ..) in after.tests.iter().chain(&before.tests) {
@@ -233,14 +235,14 @@ fn compared_test(name: &str, before: OfSide<'_>, after: OfSide<'_>) -> ComparedT
     let sides = [before, after];
     let mut compared = ComparedTest {
         name: name.to_owned(),
-        there: sides.map(|side| side.is_some()),
+        exists: sides.map(|side| side.is_some()),
         problems: sides.map(|side| side.and_then(|(.., measured)| measured.problem.clone())),
         ..ComparedTest::default()
     };
     let (Some((_, _, before)), Some((_, protocol, after))) = (before, after) else {
         return compared;
     };
-    if let (Some(was), Some(is)) = (&before.made_with, &after.made_with) {
+    if let (Some(was), Some(is)) = (&before.toolchain, &after.toolchain) {
         compared.suspects = is.suspects(was);
     }
     let mut names: Vec<&str> = Vec::new();
@@ -267,9 +269,9 @@ fn compared_case(
 ) -> ComparedCase {
     let mut compared = ComparedCase {
         name: name.to_owned(),
-        there: [before.is_some(), after.is_some()],
+        exists: [before.is_some(), after.is_some()],
         iterations: None,
-        judgements: Vec::new(),
+        checks: Vec::new(),
         diffs: Vec::new(),
     };
     let (Some(before), Some(after)) = (before, after) else {
@@ -284,14 +286,14 @@ fn compared_case(
             .filter_map(|&metric| Some((metric, range(before, metric)[0]?)))
             .collect(),
     };
-    compared.judgements = judge(after, Some(&budget), protocol);
+    compared.checks = check_case(after, Some(&budget), protocol);
     let different = compared
-        .judgements
+        .checks
         .iter()
-        .filter(|judgement| judgement.difference() != Some(0));
+        .filter(|check| check.difference() != Some(0));
     compared.diffs = different
-        .filter_map(|judgement| {
-            let metric = judgement.metric;
+        .filter_map(|check| {
+            let metric = check.metric;
             Some((metric, diff(before, after, metric, compared.iterations)?))
         })
         .collect();
@@ -310,46 +312,46 @@ fn diff(before: &Case, after: &Case, metric: Metric, iterations: Option<u64>) ->
             .map(|number| number as f64),
         ..DiffOptions::default()
     };
-    // What could be wrong with the sides leaves the number unexplained only.
+    // Should the comparison fail, only the explanation is missing.
     allotrope_diff::compare(&sets(before), &sets(after), &options).ok()
 }
 
 impl ComparedCase {
-    /// Whether a number got worse, or can not be told.
+    /// Whether a metric got worse or could not be compared.
     pub fn is_worse(&self) -> bool {
-        let mut verdicts = self.judgements.iter().map(|judgement| judgement.verdict);
-        verdicts.any(Verdict::fails)
+        let mut statuses = self.checks.iter().map(|check| check.status);
+        statuses.any(CheckStatus::fails)
     }
 }
 
 impl ComparedCase {
-    /// Whether any number differs.
+    /// Whether a metric differs.
     pub fn differs(&self) -> bool {
-        let mut differences = self.judgements.iter().map(Judgement::difference);
+        let mut differences = self.checks.iter().map(Check::difference);
         differences.any(|difference| difference != Some(0))
     }
 }
 
 impl ComparedTest {
-    /// Whether it could not be measured in both revisions.
+    /// Whether it could not be measured in one of the revisions.
     pub fn is_broken(&self) -> bool {
         self.problems.iter().any(Option::is_some)
     }
 }
 
 impl Comparison {
-    /// Whether any number got worse.
+    /// Whether a metric of any case got worse.
     pub fn is_worse(&self) -> bool {
         let mut cases = self.tests.iter().flat_map(|test| &test.cases);
         cases.any(ComparedCase::is_worse)
     }
 
-    /// Whether a test could not be measured before (0) or after (1).
+    /// Whether the measurement of a test failed before (0) or after (1).
     pub fn is_broken(&self, side: usize) -> bool {
         self.tests.iter().any(|test| test.problems[side].is_some())
     }
 
-    /// Whether there is anything that both revisions have.
+    /// Whether the revisions have no case in common.
     pub fn is_empty(&self) -> bool {
         self.tests.iter().all(|test| test.cases.is_empty())
     }

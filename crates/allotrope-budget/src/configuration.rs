@@ -1,6 +1,5 @@
-//! What `allotrope.toml` says: how to build, which tests there are, what they
-//! may allocate. Reading and checking the file are in `configuration/`; what a
-//! test did is not here.
+//! The contents of `allotrope.toml`: the build command, the tests and what they
+//! may allocate. The modules below `configuration/` read and check the file.
 
 mod document;
 mod read;
@@ -22,28 +21,28 @@ pub const FILE_NAME: &str = "allotrope.toml";
 /// A starting file, with every key explained.
 pub const STARTING_FILE: &str = include_str!("configuration/starting.toml");
 
-/// Why a configuration can not be used.
+/// Why a configuration cannot be used.
 #[derive(Debug, Error)]
 pub enum ConfigurationError {
-    /// The file can not be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}; `allotrope test --init` writes a starting file", file.shown())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It is no TOML, or says what can not be.
+    /// The file is no valid TOML, or has an invalid value.
     #[error("{}:{line}: {}{problem}", file.shown(), prefix(key))]
-    Wrong {
+    Invalid {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The key with the tables it is in, `tests.encode.runs`; empty where
-        /// none is at fault.
+        /// The full name of the key, like `tests.encode.runs`; empty if no key
+        /// is at fault.
         key: String,
-        /// What is wrong and what to do.
+        /// The problem and its remedy.
         problem: String,
     },
 }
@@ -59,20 +58,20 @@ fn prefix(key: &str) -> String {
 /// A configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Configuration {
-    /// The file it was read from.
+    /// The file.
     pub file: PathBuf,
-    /// The folder that paths in it are relative to.
+    /// The folder of the file; paths are relative to it.
     pub folder: PathBuf,
-    /// Words of the command that is run once before the tests.
+    /// The build command, run once before the tests.
     pub build: Option<Vec<String>>,
-    /// How long the build may take.
+    /// The time limit of the build.
     pub build_timeout: Duration,
-    /// What budgets are kept apart by, with `{arch}`, `{os}` and `{libc}`
-    /// still in it.
+    /// The name of the platform, with the placeholders `{arch}`, `{os}` and
+    /// `{libc}`.
     pub platform: String,
-    /// Files, relative to the folder, that name the versions of dependencies.
+    /// Files with the versions of dependencies, relative to the folder.
     pub dependencies: Vec<PathBuf>,
-    /// Most stacks that the accepted profile of a case keeps.
+    /// The largest number of stacks that the accepted profile of a case keeps.
     pub profile_stacks: usize,
     /// The tests, in the file's order.
     pub tests: Vec<Test>,
@@ -81,36 +80,36 @@ pub struct Configuration {
 /// A test: a program and what it may allocate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Variables that are set for it.
+    /// Environment variables that are set for it.
     pub environment: BTreeMap<String, String>,
-    /// Where it runs.
+    /// Its working directory.
     pub folder: PathBuf,
-    /// How it is run and judged.
+    /// How it is run and checked.
     pub protocol: Protocol,
-    /// What is different on platforms of these names.
-    pub platforms: BTreeMap<String, Changes>,
+    /// Overrides for platforms, by name.
+    pub platforms: BTreeMap<String, ProtocolOverrides>,
 }
 
-/// How a test is run and judged.
+/// How a test is run and checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Protocol {
     /// Measured runs.
     pub runs: u32,
-    /// Runs before them that do not count.
+    /// Runs before the measured ones, whose results are discarded.
     pub warmup: u32,
-    /// Iterations a run, where the program does not say.
+    /// Iterations in a run, if the program does not report them.
     pub iterations: Option<u64>,
-    /// What is compared with the budgets.
+    /// The metrics that are checked.
     pub gate: Vec<Metric>,
-    /// How far from them it may be.
+    /// How far each may be from its budget.
     pub tolerance: BTreeMap<Metric, Tolerance>,
-    /// How long one start of the program may take.
+    /// The time limit of one run.
     pub timeout: Duration,
-    /// Without stacks.
+    /// Count without recording stacks.
     pub counts_only: bool,
 }
 
@@ -128,9 +127,9 @@ impl Default for Protocol {
     }
 }
 
-/// What is different from a [`Protocol`].
+/// Values that replace those of a [`Protocol`].
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Changes {
+pub struct ProtocolOverrides {
     runs: Option<u32>,
     warmup: Option<u32>,
     iterations: Option<u64>,
@@ -140,7 +139,7 @@ pub struct Changes {
     counts_only: Option<bool>,
 }
 
-impl Changes {
+impl ProtocolOverrides {
     fn apply(&self, to: &mut Protocol) {
         fn set<T: Clone>(change: Option<&T>, field: &mut T) {
             if let Some(change) = change {
@@ -163,7 +162,7 @@ impl Configuration {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// A file that can not be read or says what can not be.
+    /// A file that cannot be read or is invalid.
     pub fn read(file: &Path) -> Result<Self, ConfigurationError> {
         let text = std::fs::read_to_string(file).map_err(|source| {
             let file = file.to_owned();
@@ -172,17 +171,17 @@ impl Configuration {
         Self::parse(&text, file)
     }
 
-    /// Makes a configuration of a file's text.
+    /// Parses the text of a configuration file.
     ///
     /// # Errors
-    /// A text that says what can not be.
+    /// Invalid text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigurationError> {
         read::configuration(text, file)
     }
 }
 
 impl Test {
-    /// How it is run and judged on a platform.
+    /// The protocol on a platform.
     pub fn protocol_on(&self, platform: &str) -> Protocol {
         let mut protocol = self.protocol.clone();
         if let Some(changes) = self.platforms.get(platform) {
@@ -193,7 +192,7 @@ impl Test {
 }
 
 impl Protocol {
-    /// How far a metric may be from its budget.
+    /// The tolerance of a metric; exact if none is configured.
     pub fn tolerance_of(&self, metric: Metric) -> Tolerance {
         self.tolerance.get(&metric).copied().unwrap_or_default()
     }

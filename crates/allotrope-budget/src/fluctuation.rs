@@ -1,36 +1,36 @@
-//! What differs between the runs of one case: which numbers, which stacks,
-//! which threads. A fluctuating number makes a bad budget, and its stacks tell
-//! why.
+//! Finds what differs between the runs of one case: numbers, stacks and
+//! threads. A fluctuating number is a bad budget; its stacks show the cause.
 
 use std::collections::BTreeMap;
 
 use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
-use crate::protocol::Case;
+use crate::check::range;
+use crate::measure::Case;
 use crate::sample::Sample;
-use crate::verdict::range;
 use allotrope_profile::Metric;
 
-/// Most stacks and threads that are named.
-const MOST: usize = 5;
+/// The largest number of stacks and threads that are listed.
+const MAX_LISTED: usize = 5;
 
-/// What differs between runs.
+/// A number that differs between runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fluctuation {
-    /// The number that fluctuates.
+    /// The metric.
     pub metric: Metric,
-    /// Its least and its most.
+    /// Its minimum and maximum.
     pub range: [i64; 2],
-    /// The stacks that fluctuate most: least, most, frames innermost first.
+    /// The stacks with the largest range: minimum and maximum, frames innermost
+    /// first.
     pub stacks: Vec<([u64; 2], Vec<StackFrame>)>,
-    /// Fluctuating stacks that are not among them.
+    /// The number of fluctuating stacks that are not listed.
     pub more_stacks: usize,
-    /// Threads whose allocations fluctuate, by name.
+    /// The minimum and maximum allocations of each fluctuating thread, by name.
     pub threads: Vec<([u64; 2], String)>,
 }
 
-/// Every metric of these that fluctuates.
+/// The metrics that differ between runs.
 pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
     let fluctuating = metrics
         .iter()
@@ -41,10 +41,10 @@ pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
     fluctuating
         .map(|(metric, range)| {
             let mut stacks = stacks(&case.samples, metric);
-            let more_stacks = stacks.len().saturating_sub(MOST);
-            stacks.truncate(MOST);
+            let more_stacks = stacks.len().saturating_sub(MAX_LISTED);
+            stacks.truncate(MAX_LISTED);
             let mut threads = threads(&case.samples);
-            threads.truncate(MOST);
+            threads.truncate(MAX_LISTED);
             Fluctuation {
                 metric,
                 range,
@@ -96,7 +96,8 @@ fn threads(samples: &[Sample]) -> Vec<([u64; 2], String)> {
         .collect()
 }
 
-/// Those that fluctuate with their range, the most fluctuating first.
+/// The items whose figures differ between runs, with their range; the largest
+/// range first.
 fn sorted<T: Ord>(all: Vec<(Vec<u64>, T)>) -> Vec<([u64; 2], T)> {
     let mut ranges: Vec<([u64; 2], T)> = all
         .into_iter()

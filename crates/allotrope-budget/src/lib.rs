@@ -1,36 +1,37 @@
-//! Allocation budgets for tests.
+//! Allocation budgets for tests: the library of `allotrope test` and `allotrope
+//! compare`.
 //!
-//! A [`Configuration`] says which programs are tests; a [`Gate`] runs them with
-//! the recorder preloaded, compares what they allocate with the numbers that
-//! were accepted before, and explains what is different by its call stacks; an
-//! [`outputs`] module shows it.
+//! A [`Configuration`] lists the tests and their programs. A [`TestRunner`]
+//! runs each program under the recorder, compares its allocations with the
+//! accepted numbers (the budget) and explains differences by their call stacks.
+//! The [`outputs`] modules write the result.
 //!
-//! Not here: recording (the command `allotrope record` does it), the model of a
-//! recording (`allotrope-profile`), the command line.
+//! Recording is done by the command `allotrope record`, which this crate
+//! starts; reading recordings is done by `allotrope-profile`.
 #![forbid(unsafe_code)]
 
 pub mod acceptance;
 pub mod budgets;
+pub mod check;
 pub mod comparison;
 pub mod configuration;
 pub mod fluctuation;
-pub mod gate;
-pub mod made_with;
+pub mod measure;
 pub mod nio_log;
 pub mod outputs;
 pub mod paths;
 pub mod program;
-pub mod protocol;
 pub mod result;
 pub mod revisions;
 pub mod sample;
 pub mod session;
 pub mod shell;
+pub mod test_runner;
 pub mod tolerance;
-pub mod verdict;
+pub mod toolchain;
 pub mod windows;
 
 pub use configuration::{Configuration, ConfigurationError};
-pub use gate::{Gate, GateError, Source};
 pub use result::{Outcome, Report};
 pub use session::{Session, SessionError};
+pub use test_runner::{BudgetSource, TestRunner};

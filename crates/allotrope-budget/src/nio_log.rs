@@ -1,12 +1,12 @@
-//! Logs of SwiftNIO's allocation counter tests and their threshold files as
-//! budgets: numbers that a project has already.
+//! Reads logs and threshold files of SwiftNIO's allocation counter tests as
+//! budgets.
 //!
-//! A log has lines `NAME.total_allocations: 75001`, among anything else; a
-//! threshold file is flat JSON, `{"1000_reqs_1_conn": 27350}`. The rules are
-//! those of SwiftNIO's scripts: a total above the limit fails, and so does one
-//! more than 1,000 below it; remaining must lie within ±5, leaked descriptors
-//! below 1. What SwiftNIO calls remaining is allocations minus deallocations,
-//! which is our net.
+//! A log has lines like `NAME.total_allocations: 75001` among others; a
+//! threshold file is flat JSON, `{"1000_reqs_1_conn": 27350}`. The limits are
+//! those of SwiftNIO's scripts: a total must not exceed the limit or be more
+//! than 1,000 below it, remaining allocations must be within ±5 of 0, and no
+//! descriptor may leak. SwiftNIO's "remaining" is allocations minus
+//! deallocations, our `net`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,37 +17,37 @@ use thiserror::Error;
 
 use crate::budgets::Budget;
 use crate::configuration::Protocol;
-use crate::protocol::Case;
+use crate::measure::Case;
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 
-/// How far below its limit a total may be.
+/// How far a total may be below its limit.
 const BELOW: u64 = 1000;
-/// How far from 0 what remains may be.
+/// How far the remaining allocations may be from 0.
 const REMAINING: u64 = 5;
 
-/// Why a file gives no budgets.
+/// Why a file cannot be used as budgets.
 #[derive(Debug, Error)]
 pub enum NioLogError {
-    /// It can not be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", file.shown())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A number in it is none.
+    /// An invalid number.
     #[error("{}:{line}: {problem}", file.shown())]
-    Wrong {
+    Invalid {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: String,
     },
-    /// It has no numbers.
+    /// The file has no numbers.
     #[error(
         "{}: this is neither a log with lines like `test_x.total_allocations: 75001` nor a JSON \
          object of limits like {{\"x\": 75001}}", file.shown()
@@ -58,13 +58,13 @@ pub enum NioLogError {
     },
 }
 
-/// Numbers by name.
+/// Figures by test name and metric.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NioLog {
     numbers: BTreeMap<String, BTreeMap<Metric, i64>>,
 }
 
-/// The suffixes of a log's names.
+/// The suffixes of a log's names, and their metrics.
 const SUFFIXES: [(&str, Metric); 4] = [
     ("total_allocations", Metric::Allocations),
     ("remaining_allocations", Metric::Net),
@@ -73,10 +73,10 @@ const SUFFIXES: [(&str, Metric); 4] = [
 ];
 
 impl NioLog {
-    /// Reads a file of either form.
+    /// Reads a log or a threshold file.
     ///
     /// # Errors
-    /// A file that can not be read or has no numbers.
+    /// A file that cannot be read or has no numbers.
     pub fn read(file: &Path) -> Result<Self, NioLogError> {
         let bytes = std::fs::read(file).map_err(|source| {
             let file = file.to_owned();
@@ -85,7 +85,7 @@ impl NioLog {
         Self::parse(&String::from_utf8_lossy(&bytes), file)
     }
 
-    /// Reads the text of a file of either form.
+    /// Parses the text of a log or a threshold file.
     ///
     /// # Errors
     /// A text without numbers.
@@ -102,15 +102,15 @@ impl NioLog {
         Ok(log)
     }
 
-    /// The names it has numbers for.
+    /// The names of the tests with numbers.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.numbers.keys().map(String::as_str)
     }
 
-    /// What a case may allocate by these numbers.
+    /// The budget of a case.
     pub fn budget(&self, case: &Case) -> Option<Budget> {
         let mut figures = self.numbers_of(&case.name)?.clone();
-        // The scripts hold these against 0, whatever a log says.
+        // SwiftNIO's scripts compare these with 0, whatever the log has.
         figures.insert(Metric::Net, 0);
         figures.insert(Metric::LeakedFds, 0);
         Some(Budget {
@@ -119,8 +119,8 @@ impl NioLog {
         })
     }
 
-    /// Sets what is compared, and how exactly, to SwiftNIO's rules, as far as
-    /// the configuration has no tolerances of its own.
+    /// Applies SwiftNIO's metrics and limits to a protocol. Tolerances of the
+    /// configuration take precedence.
     pub fn adapt(&self, protocol: &mut Protocol, cases: &[Case]) {
         let bytes = protocol.gate.contains(&Metric::Bytes);
         let descriptors = cases.iter().flat_map(|case| &case.samples);
@@ -144,7 +144,7 @@ impl NioLog {
         }
     }
 
-    /// By the case's whole name or its window's; with `test_` in front or not.
+    /// Looks up the case, or its window, with and without the prefix `test_`.
     fn numbers_of(&self, case: &str) -> Option<&BTreeMap<Metric, i64>> {
         let window = case.split_once('/').map_or(case, |(_, window)| window);
         let candidates = [case, window].into_iter().flat_map(|name| {
@@ -160,7 +160,7 @@ impl NioLog {
 fn thresholds(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
     let limits: BTreeMap<String, i64> = serde_json::from_str(text).map_err(|error| {
         let problem = format!("this is no flat JSON object of whole numbers: {error}");
-        NioLogError::Wrong {
+        NioLogError::Invalid {
             file: file.to_owned(),
             line: error.line(),
             problem,
@@ -177,7 +177,7 @@ fn thresholds(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
 fn lines(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
     let mut log = NioLog::default();
     for (index, line) in text.lines().enumerate() {
-        // CI systems put a time in front.
+        // CI systems prefix lines with a time.
         let mut words = line.split_whitespace().rev();
         let (Some(number), Some(name)) = (words.next(), words.next()) else {
             continue;
@@ -192,7 +192,7 @@ fn lines(text: &str, file: &Path) -> Result<NioLog, NioLogError> {
         let Some((_, metric)) = metric.filter(|_| !name.is_empty()) else {
             continue;
         };
-        let number = number.parse().map_err(|_| NioLogError::Wrong {
+        let number = number.parse().map_err(|_| NioLogError::Invalid {
             file: file.to_owned(),
             line: index + 1,
             problem: format!("\"{number}\" is no whole number"),

@@ -1,5 +1,4 @@
-//! What a run of tests came to, in the forms that people and programs read:
-//! each form a file.
+//! Writes the results of a session in several formats, one module each.
 
 pub mod comparison;
 pub mod github;
@@ -20,34 +19,34 @@ use allotrope_text::TextWriter;
 use crate::result::Report;
 pub use text::TextOptions;
 
-/// A form of output.
+/// An output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// For people.
+    /// Text for a terminal.
     Text,
-    /// `allotrope-test/1`, for programs.
+    /// JSON, `allotrope-test/1`.
     Json,
-    /// The XML that CI systems read.
+    /// JUnit XML for CI systems.
     Junit,
-    /// For a comment or a job's summary.
+    /// Markdown for a comment or a job summary.
     Markdown,
-    /// The text, and annotations for GitHub's workflows.
+    /// Text, followed by annotations for GitHub workflows.
     Github,
-    /// The log of SwiftNIO's allocation counter tests.
+    /// The log format of SwiftNIO's allocation counter tests.
     Nio(nio::Generation),
 }
 
-/// Writes a report in one of the forms.
+/// Writes a report in a format.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(
     form: Form,
     report: &Report,
     options: &TextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    // The others are no text for a terminal, and escape as their form has it.
+    // JSON and XML have their own escaping.
     let is_text = matches!(
         form,
         Form::Text | Form::Markdown | Form::Github | Form::Nio(_)

@@ -1,22 +1,23 @@
-//! Source files and modules as the same program names them on every machine:
-//! relative to the project, without the hashes that build tools put in.
+//! Normalises the paths of source files and modules, so that a program has the
+//! same ones on every machine: relative to the project, without the hashes of
+//! build tools.
 
 use std::path::{Path, PathBuf};
 
 use allotrope_profile::StackFrame;
 
-/// A project on this machine.
+/// A project's folder on this machine.
 #[derive(Debug, Clone)]
 pub struct Project {
     root: PathBuf,
-    /// The folder with a slash at its end; empty where it is not UTF-8.
+    /// The folder with a slash at its end; empty if it is not UTF-8.
     prefix: String,
 }
 
 impl Project {
-    /// The project that a folder belongs to: the innermost folder around it
-    /// that is a git repository, or the folder itself.
-    pub fn around(folder: &Path) -> Self {
+    /// The project that contains a folder: the innermost git repository around
+    /// it, or the folder itself if there is none.
+    pub fn containing(folder: &Path) -> Self {
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let root = folder
             .ancestors()
@@ -29,19 +30,19 @@ impl Project {
         Self { root, prefix }
     }
 
-    /// Its folder.
+    /// The folder of the project.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// A source file's path, the same on every machine.
+    /// The normalised path of a source file.
     pub fn file(&self, path: &str) -> String {
         if let Some(inside) = path.strip_prefix(&self.prefix)
             && !self.prefix.is_empty()
         {
-            return plain(inside);
+            return normalised(inside);
         }
-        // Cargo's sources of other crates, wherever its home is.
+        // Sources of other crates, in Cargo's home directory.
         if let Some((_, inside)) = path.split_once("/registry/src/")
             && let Some((_, inside)) = inside.split_once('/')
         {
@@ -53,10 +54,10 @@ impl Project {
         {
             return format!("rustc:{inside}");
         }
-        plain(path)
+        normalised(path)
     }
 
-    /// A frame without what differs between machines and builds.
+    /// A frame without offset, column and machine-specific paths.
     pub fn frame(&self, frame: &StackFrame) -> StackFrame {
         StackFrame {
             function: frame.function.clone(),
@@ -70,8 +71,8 @@ impl Project {
         }
     }
 
-    /// Whether a module is the project's own, built with it, rather than
-    /// installed on the machine.
+    /// Whether a module was built with the project, as opposed to installed on
+    /// the machine.
     pub fn builds(&self, module: &Path) -> bool {
         let installed = [
             "/usr", "/lib", "/lib32", "/lib64", "/opt", "/nix", "/gnu", "/snap",
@@ -83,8 +84,8 @@ impl Project {
     }
 }
 
-/// A path without the `./` and `a/../` that build tools leave in it.
-fn plain(path: &str) -> String {
+/// Removes `./` and `a/../` from a path.
+fn normalised(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -101,7 +102,7 @@ fn plain(path: &str) -> String {
     parts.join("/")
 }
 
-/// A module's name without the hash of cargo's test programs,
+/// Removes the hash that Cargo appends to test programs, as in
 /// `decode-0123456789abcdef`.
 fn module(name: &str) -> String {
     match name.rsplit_once('-') {

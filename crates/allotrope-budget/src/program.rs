@@ -1,6 +1,5 @@
-//! Starts one program in a process group of its own, with a limit on its time,
-//! and keeps the end of what it prints. What it allocates is not looked at
-//! here.
+//! Runs a program in its own process group with a time limit, and keeps the end
+//! of its output.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader, Read};
@@ -15,56 +14,56 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// How much of what a program prints is kept: its end.
-const KEPT: usize = 64 << 10;
-/// How long a program has to end after it was asked to.
-const GRACE: Duration = Duration::from_secs(3);
-/// How long what is still in the pipe is waited for after the program's end; a
-/// process that it left behind may hold the pipe open for ever.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-/// How often a request to stop is looked for.
-const LOOK: Duration = Duration::from_millis(100);
+/// Bytes of output that are kept.
+const OUTPUT_LIMIT: usize = 64 << 10;
+/// Time between SIGTERM and SIGKILL.
+const TERMINATION_GRACE: Duration = Duration::from_secs(3);
+/// How long the output is read after the program has ended: a process that it
+/// left behind may keep the pipe open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(2);
+/// The interval at which a request to stop is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A program about to be started.
+/// A program to run.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// It and its arguments.
+    /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Variables that are set for it.
+    /// Environment variables that are set for it.
     pub environment: Vec<(OsString, OsString)>,
-    /// Where it runs.
+    /// Its working directory.
     pub folder: PathBuf,
-    /// How long it may take.
+    /// The time limit.
     pub timeout: Duration,
 }
 
-/// How it ended, and the end of what it printed.
+/// How a program ended, and the end of its output.
 #[derive(Debug)]
 pub struct Ended {
     /// How it ended.
-    pub how: Ending,
-    /// The end of what it printed, both streams together.
+    pub ending: Ending,
+    /// The end of its standard output and error, interleaved.
     pub output: String,
 }
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// With this status.
+    /// With this exit status.
     Status(i32),
     /// By this signal.
     Signal(i32),
-    /// Not within its time: it and its group were ended.
+    /// The time limit expired; the process group was killed.
     TimedOut,
-    /// The user wants no more: likewise.
+    /// The user requested an end; the process group was killed.
     Stopped,
 }
 
 impl Program {
-    /// Runs it to its end. `stop` asks to end it early.
+    /// Runs the program until it ends. Setting `stop` ends it early.
     ///
     /// # Errors
-    /// It can not be started or waited for.
+    /// The program cannot be started or waited for.
     pub fn run(&self, stop: &AtomicBool) -> io::Result<Ended> {
         let Some((program, arguments)) = self.words.split_first() else {
             return Err(io::Error::other("no program is named"));
@@ -80,15 +79,15 @@ impl Program {
             .stderr(writer)
             .process_group(0);
         let mut child = command.spawn()?;
-        // The ends for writing that are in it.
+        // Closes the parent's copies of the pipe's write end.
         drop(command);
         let output = Output::follow(reader);
-        let how = self.wait(&mut child, stop);
-        if how.is_err() {
-            end_group(&child, Signal::KILL);
+        let ending = self.wait(&mut child, stop);
+        if ending.is_err() {
+            signal_group(&child, Signal::KILL);
         }
         Ok(Ended {
-            how: how?,
+            ending: ending?,
             output: output.text(),
         })
     }
@@ -97,7 +96,7 @@ impl Program {
         let limit = Instant::now() + self.timeout;
         let early = loop {
             let left = limit.saturating_duration_since(Instant::now());
-            if let Some(status) = wait_for(child, left.min(LOOK))? {
+            if let Some(status) = wait_for(child, left.min(POLL_INTERVAL))? {
                 return Ok(ending(status));
             }
             if stop.load(Ordering::Relaxed) {
@@ -107,15 +106,15 @@ impl Program {
                 break Ending::TimedOut;
             }
         };
-        end_group(child, Signal::TERM);
-        let limit = Instant::now() + GRACE;
+        signal_group(child, Signal::TERM);
+        let limit = Instant::now() + TERMINATION_GRACE;
         while Instant::now() < limit {
-            if wait_for(child, LOOK)?.is_some() {
+            if wait_for(child, POLL_INTERVAL)?.is_some() {
                 break;
             }
         }
-        // Also what of the group has outlived the program.
-        end_group(child, Signal::KILL);
+        // Also kills processes of the group that outlived the program.
+        signal_group(child, Signal::KILL);
         child.wait()?;
         Ok(early)
     }
@@ -132,7 +131,7 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// Its status, if it ends soon enough.
+/// The exit status, if the program ends within `time`.
 fn wait_for(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
     if let Some(status) = child.try_wait()? {
         return Ok(Some(status));
@@ -151,26 +150,27 @@ fn wait_for(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>>
     }
 }
 
-/// The group has the program's id, as long as one of its processes lives.
-fn end_group(child: &Child, signal: Signal) {
+/// The id of the group is the program's pid, as long as any of its processes
+/// exists.
+fn signal_group(child: &Child, signal: Signal) {
     if let Some(pid) = pid(child) {
-        // An error says that nobody is left.
+        // Fails if no process is left.
         let _ = kill_process_group(pid, signal);
     }
 }
 
-/// The end of what a program prints, read by a thread so that the program never
-/// waits for us.
+/// The end of a program's output. A thread reads the pipe, so that the program
+/// never blocks on it.
 struct Output {
-    kept: Arc<Mutex<Vec<u8>>>,
+    tail: Arc<Mutex<Vec<u8>>>,
     finished: Receiver<()>,
 }
 
 impl Output {
     fn follow(mut reader: PipeReader) -> Self {
-        let kept = Arc::new(Mutex::new(Vec::new()));
+        let tail = Arc::new(Mutex::new(Vec::new()));
         let (finish, finished) = channel();
-        let into = kept.clone();
+        let into = tail.clone();
         std::thread::spawn(move || {
             let mut piece = [0; 16 << 10];
             loop {
@@ -178,28 +178,28 @@ impl Output {
                     Ok(0) => break,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(_) => break,
-                    Ok(read) => keep(&into, &piece[..read]),
+                    Ok(read) => append(&into, &piece[..read]),
                 }
             }
             let _ = finish.send(());
         });
-        Self { kept, finished }
+        Self { tail, finished }
     }
 
     fn text(self) -> String {
-        let _ = self.finished.recv_timeout(LAST_WORDS);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let from = kept.len().saturating_sub(KEPT);
-        String::from_utf8_lossy(&kept[from..]).into_owned()
+        let _ = self.finished.recv_timeout(OUTPUT_GRACE);
+        let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = tail.len().saturating_sub(OUTPUT_LIMIT);
+        String::from_utf8_lossy(&tail[from..]).into_owned()
     }
 }
 
-fn keep(into: &Mutex<Vec<u8>>, piece: &[u8]) {
-    let mut kept = into.lock().unwrap_or_else(PoisonError::into_inner);
-    kept.extend_from_slice(piece);
-    if kept.len() > 2 * KEPT {
-        let gone = kept.len() - KEPT;
-        kept.drain(..gone);
+fn append(into: &Mutex<Vec<u8>>, piece: &[u8]) {
+    let mut tail = into.lock().unwrap_or_else(PoisonError::into_inner);
+    tail.extend_from_slice(piece);
+    if tail.len() > 2 * OUTPUT_LIMIT {
+        let gone = tail.len() - OUTPUT_LIMIT;
+        tail.drain(..gone);
     }
 }
 
@@ -224,11 +224,11 @@ mod tests {
     }
 
     #[test]
-    fn its_status_and_words_are_given() {
+    fn status_and_output_are_returned() {
         let ended = run("echo $NAME; pwd >&2; exit 7", LONG);
-        assert_eq!(ended.how, Ending::Status(7));
+        assert_eq!(ended.ending, Ending::Status(7));
         assert_eq!(ended.output, "value\n/\n");
-        assert_eq!(run("kill -SEGV $$", LONG).how, Ending::Signal(11));
+        assert_eq!(run("kill -SEGV $$", LONG).ending, Ending::Signal(11));
     }
 
     #[test]
@@ -236,9 +236,9 @@ mod tests {
         // The child would print only if it survived.
         let line = "(sleep 1000; echo survived) & echo $!; sleep 1000";
         let ended = run(line, Duration::from_secs(3));
-        assert_eq!(ended.how, Ending::TimedOut);
+        assert_eq!(ended.ending, Ending::TimedOut);
         let child = ended.output.trim();
-        assert!(!child.is_empty(), "the shell had 3 s to say it");
+        assert!(!child.is_empty(), "the shell had 3 s to print it");
         // A zombie has no command line.
         let left = std::fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
         assert!(left.is_empty(), "{left:?}");
@@ -250,30 +250,30 @@ mod tests {
             "trap '' TERM; sleep 1000 & wait; sleep 1000",
             Duration::from_millis(300),
         );
-        assert_eq!(ended.how, Ending::TimedOut);
+        assert_eq!(ended.ending, Ending::TimedOut);
     }
 
     #[test]
-    fn it_is_ended_when_the_user_wants_no_more() {
+    fn a_stop_request_ends_the_program() {
         let stop = AtomicBool::new(true);
         let ended = shell("sleep 1000", LONG)
             .run(&stop)
             .expect("it can be started");
-        assert_eq!(ended.how, Ending::Stopped);
+        assert_eq!(ended.ending, Ending::Stopped);
     }
 
     #[test]
-    fn of_much_output_the_end_is_kept() {
+    fn the_end_of_long_output_is_kept() {
         // 200,000 numbers are more than a megabyte.
         let ended = run("seq 200000", LONG);
         assert!(ended.output.ends_with("\n200000\n"));
-        assert_eq!(ended.output.len(), KEPT);
+        assert_eq!(ended.output.len(), OUTPUT_LIMIT);
     }
 
     #[test]
-    fn what_it_leaves_behind_is_not_waited_for() {
+    fn a_background_process_is_not_waited_for() {
         let ended = run("sleep 1000 & echo left $!", LONG);
-        assert_eq!(ended.how, Ending::Status(0));
+        assert_eq!(ended.ending, Ending::Status(0));
         let pid = ended.output.trim().trim_start_matches("left ");
         let pid: i32 = pid.parse().expect("the shell printed it");
         let pid = Pid::from_raw(pid).expect("it is above 0");

@@ -1,5 +1,4 @@
-//! What a run of tests came to, as every output shows it. How it looks is the
-//! outputs'.
+//! The results of a session, from which all outputs are written.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,133 +6,134 @@ use std::time::Duration;
 
 use allotrope_diff::Diff;
 
-use crate::budgets::{Budgets, Holder};
+use crate::budgets::{BudgetScope, Budgets};
+use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
-use crate::made_with::{MadeWith, Suspect};
-use crate::protocol::Problem;
+use crate::measure::Problem;
 use crate::sample::Sample;
-use crate::verdict::{Judgement, Verdict};
+use crate::toolchain::{Suspect, Toolchain};
 use allotrope_profile::Metric;
 
-/// What a run of tests came to.
+/// The results of a session.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// The tests, in the order in which they ran.
+    /// The tests in the order of their runs.
     pub tests: Vec<TestResult>,
-    /// Files of budgets whose tests no longer exist.
-    pub of_no_test: Vec<PathBuf>,
-    /// Where recordings were put, if they are still there.
+    /// Budget files whose tests no longer exist.
+    pub orphaned_budgets: Vec<PathBuf>,
+    /// The folder of the recordings, if it was kept.
     pub scratch: Option<PathBuf>,
-    /// Whether allocations were recorded at all.
+    /// Whether the programs were recorded.
     pub recorded: bool,
 }
 
-/// What a test came to.
+/// The result of a test.
 #[derive(Debug, Default)]
 pub struct TestResult {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Where it ran.
+    /// Its working directory.
     pub folder: PathBuf,
     /// Variables that were set for it.
     pub environment: Vec<(OsString, OsString)>,
-    /// How long it took.
+    /// The time that it took.
     pub duration: Duration,
-    /// Why it could not be measured to its end.
+    /// Why the measurement failed.
     pub problem: Option<Problem>,
-    /// What was measured.
+    /// The cases that were measured.
     pub cases: Vec<CaseResult>,
-    /// Cases that have a budget and were not measured.
+    /// Cases with a budget that were not measured.
     pub not_measured: Vec<String>,
-    /// What is not as it was when the numbers were accepted.
+    /// What has changed in the toolchain since the numbers were accepted.
     pub suspects: Vec<Suspect>,
-    /// What a person should know before trusting the numbers.
+    /// Notes on how far the numbers can be trusted.
     pub notes: Vec<String>,
-    /// The end of what it printed.
+    /// The end of its output.
     pub output: String,
-    /// Its last recording.
+    /// The path of the last recording.
     pub trace: Option<PathBuf>,
-    /// What it was built with.
-    pub made_with: Option<MadeWith>,
-    /// The numbers that it was compared with.
+    /// The toolchain that built it.
+    pub toolchain: Option<Toolchain>,
+    /// The accepted numbers.
     pub budgets: Option<Budgets>,
-    /// It was counted without stacks.
+    /// The test was recorded without stacks.
     pub counts_only: bool,
-    /// A line for a shell that runs it again, with stacks.
+    /// A shell command that runs the test again, with stacks.
     pub reproduce: String,
 }
 
-/// What a case came to.
+/// The result of a case.
 #[derive(Debug)]
 pub struct CaseResult {
     /// `TEST`, or `TEST/WINDOW`.
     pub name: String,
-    /// Iterations of a run, if known.
+    /// Iterations in a run, if known.
     pub iterations: Option<u64>,
-    /// Every run.
+    /// The figures of every run.
     pub samples: Vec<Sample>,
-    /// Every gated number.
-    pub judgements: Vec<Judgement>,
-    /// The stacks that explain the numbers that are not kept, and leaks.
-    pub responsible: Vec<Responsible>,
+    /// The result for each checked metric.
+    pub checks: Vec<Check>,
+    /// The stacks that explain failed checks and leaks.
+    pub explanations: Vec<Explanation>,
     /// What differs between the runs.
     pub fluctuations: Vec<Fluctuation>,
-    /// Runs that left more behind than another did, which the least hides.
+    /// Runs that left more behind than the run with the minimum.
     pub leaks: Vec<Leak>,
 }
 
-/// The stacks that explain a number.
+/// The stacks that explain a figure.
 #[derive(Debug)]
-pub struct Responsible {
-    /// The number.
+pub struct Explanation {
+    /// The metric.
     pub metric: Metric,
-    /// The run whose stacks these are, from 1.
+    /// The run that has the stacks, from 1.
     pub run: usize,
-    /// Whether there is an accepted profile; all stacks of the run otherwise.
+    /// Whether there are accepted stacks; without any, the diff lists all
+    /// stacks of the run.
     pub accepted: bool,
-    /// The accepted profile against the run.
+    /// The difference between the accepted stacks and those of the run.
     pub diff: Diff,
 }
 
-/// A run that left something behind.
+/// Allocations or file descriptors that a run left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leak {
     /// The run, from 1.
     pub run: usize,
     /// [`Metric::Remaining`] or [`Metric::LeakedFds`].
     pub metric: Metric,
-    /// How many.
+    /// The number of allocations or descriptors.
     pub figure: i64,
-    /// Of file descriptors what they are open on.
+    /// The files that the descriptors refer to.
     pub names: Vec<String>,
 }
 
-/// How a test or case ended, the worst last.
+/// The outcome of a test or case, the worst last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// It keeps its budgets.
+    /// All numbers are within their budgets.
     Passed,
-    /// It is better than its budgets know.
+    /// At least one number is better than its budget; none is worse.
     Improved,
-    /// It does not keep them, or could not be measured.
+    /// A number exceeds its budget, or the measurement failed.
     Failed,
 }
 
 impl CaseResult {
-    /// How it ended.
+    /// The worst outcome of the checks.
     pub fn outcome(&self) -> Outcome {
-        let verdicts = self.judgements.iter().map(|judgement| judgement.verdict);
-        let outcomes = verdicts.map(|verdict| match verdict {
-            Verdict::Kept => Outcome::Passed,
-            Verdict::Improved => Outcome::Improved,
+        let statuses = self.checks.iter().map(|check| check.status);
+        let outcomes = statuses.map(|status| match status {
+            CheckStatus::WithinBudget => Outcome::Passed,
+            CheckStatus::Improved => Outcome::Improved,
             _ => Outcome::Failed,
         });
         outcomes.max().unwrap_or(Outcome::Failed)
     }
 
-    /// The smallest figure of all runs.
+    /// The minimum of all runs; `None` if a run did not record the metric.
     pub fn least(&self, metric: Metric) -> Option<i64> {
         let figures: Option<Vec<i64>> = self
             .samples
@@ -145,7 +145,7 @@ impl CaseResult {
 }
 
 impl TestResult {
-    /// How it ended.
+    /// The worst outcome of the cases, or failure if the measurement failed.
     pub fn outcome(&self) -> Outcome {
         if self.problem.is_some() || self.cases.is_empty() || !self.not_measured.is_empty() {
             return Outcome::Failed;
@@ -154,15 +154,16 @@ impl TestResult {
         outcomes.max().unwrap_or(Outcome::Failed)
     }
 
-    /// Whether its numbers are those of one platform alone.
+    /// Whether its budgets apply to one platform only.
     pub fn of_platform(&self) -> bool {
-        let holder = self.budgets.as_ref().map(|budgets| &budgets.holder);
-        matches!(holder, Some(Holder::Platform(_)))
+        let scope = self.budgets.as_ref().map(|budgets| &budgets.scope);
+        matches!(scope, Some(BudgetScope::Platform(_)))
     }
 }
 
 impl Report {
-    /// How all of it ended. Nothing is judged where nothing was recorded.
+    /// The worst outcome of all tests. Unrecorded tests fail only if their
+    /// program does.
     pub fn outcome(&self) -> Outcome {
         if !self.recorded {
             let failed = self.tests.iter().any(|test| test.problem.is_some());

@@ -1,6 +1,6 @@
-//! Revisions of a git repository as folders: one scratch worktree a revision in
-//! the user's cache, kept so that the next build there has little to do. The
-//! repository's own working tree and index are never touched.
+//! Checks out revisions of a git repository: one worktree a revision, in the
+//! user's cache. The worktrees stay, so that the next build there is
+//! incremental. The repository's own working tree and index are not modified.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -15,13 +15,13 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// The name for the working tree with all that is not committed.
+/// The name of the working tree with its uncommitted changes.
 pub const WORKING_TREE: &str = ".";
 
-/// Why a revision can not be had as a folder.
+/// Why a revision cannot be checked out.
 #[derive(Debug, Error)]
 pub enum RevisionError {
-    /// The folder belongs to no repository.
+    /// The folder is not in a git repository.
     #[error("{} is in no git repository, whose revisions could be compared", folder.shown())]
     NoRepository {
         /// The folder.
@@ -32,52 +32,53 @@ pub enum RevisionError {
     NoRevision {
         /// The repository.
         repository: PathBuf,
-        /// As it was asked for.
+        /// As the user gave it.
         name: String,
     },
     /// A git command failed.
-    #[error("`git {command}` failed: {said}")]
+    #[error("`git {command}` failed: {stderr}")]
     Git {
         /// Its arguments.
         command: String,
-        /// What it said.
-        said: String,
+        /// Its standard error output.
+        stderr: String,
     },
-    /// A folder or file of the cache.
+    /// A file operation in the cache failed.
     #[error("{what}: {source}")]
     Io {
-        /// What could not be done.
+        /// The operation that failed.
         what: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// A repository and the folder of its worktrees.
+/// A repository, and the folder of its worktrees.
 #[derive(Debug)]
 pub struct Repository {
     root: PathBuf,
     cache: PathBuf,
 }
 
-/// A revision as a folder. While it is there, nobody else changes it.
+/// A checked-out revision, locked against other processes while this value
+/// exists.
 #[derive(Debug)]
 pub struct Worktree {
-    /// Where it is.
+    /// Its folder.
     pub folder: PathBuf,
-    /// The commit, in full.
+    /// The full hash of the commit.
     pub commit: String,
-    /// As it was asked for.
+    /// As the user gave it.
     pub name: String,
     _lock: File,
 }
 
 impl Repository {
-    /// The repository that a folder is in.
+    /// The repository that contains a folder.
     ///
     /// # Errors
-    /// It is in none, or git is not there.
-    pub fn around(folder: &Path) -> Result<Self, RevisionError> {
+    /// The folder is in no repository, or git is not installed.
+    pub fn containing(folder: &Path) -> Result<Self, RevisionError> {
         let none = || RevisionError::NoRepository {
             folder: folder.to_owned(),
         };
@@ -104,22 +105,22 @@ impl Repository {
         Ok(Self { root, cache })
     }
 
-    /// Where it is.
+    /// The folder of the repository.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where its worktrees are.
+    /// The folder of the worktrees.
     pub fn cache(&self) -> &Path {
         &self.cache
     }
 
-    /// A revision as a folder: one that has it already, else one that had this
-    /// name before and is moved on, else a new one. What builds left there
-    /// stays.
+    /// Checks out a revision: in a worktree that has this commit already, else
+    /// in the one that was used for this name, else in a new one. Ignored
+    /// files, such as build results, stay.
     ///
     /// # Errors
-    /// No such revision, a git command that fails, a folder that can not be
+    /// No such revision, a git command that fails, a folder that cannot be
     /// written.
     pub fn worktree(&self, name: &str) -> Result<Worktree, RevisionError> {
         let commit = if name == WORKING_TREE {
@@ -142,7 +143,7 @@ impl Repository {
             source: ErrorKind::WouldBlock.into(),
         })?;
         if head(&folder).is_none() {
-            // What is left of a worktree that was not finished.
+            // The remains of an incomplete worktree.
             let _ = fs::remove_dir_all(&folder);
             git(&self.root, ["worktree", "prune"])?;
             let path = folder.as_os_str();
@@ -153,10 +154,10 @@ impl Repository {
         self.checked_out(folder, commit, name, lock)
     }
 
-    /// Forgets all worktrees.
+    /// Removes all worktrees.
     ///
     /// # Errors
-    /// A folder that can not be removed.
+    /// A folder that cannot be removed.
     pub fn remove_worktrees(&self) -> Result<(), RevisionError> {
         match fs::remove_dir_all(&self.cache) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -174,8 +175,9 @@ impl Repository {
         name: &str,
         lock: File,
     ) -> Result<Worktree, RevisionError> {
-        // Only files that differ are written: the others keep their times, so
-        // that a build there does little. Hooks are the user's, not ours.
+        // Git writes only the files that differ; the others keep their
+        // modification times, so that builds are incremental. The user's hooks
+        // are not run.
         let words = [
             "-c",
             "core.hooksPath=/dev/null",
@@ -217,18 +219,19 @@ impl Repository {
         })
     }
 
-    /// A commit of all files as they are, ignored ones left out, on no branch
-    /// and through an index of its own: the repository looks as before.
+    /// Commits all files that are not ignored, through a temporary index and on
+    /// no branch, so that the repository stays as it is.
     fn commit_working_tree(&self) -> Result<String, RevisionError> {
         let folder = tempfile::tempdir().map_err(io_error("cannot create", Path::new("/tmp")))?;
         let index = folder.path().join("index");
         let own = git(&self.root, ["rev-parse", "--git-path", "index"])?;
-        // A copy knows which files are as they were: only others are read.
+        // A copy of the index has the file times, so git reads only changed
+        // files.
         let _ = fs::copy(self.root.join(own), &index);
         let with_index = |words: &[&str]| {
             let mut command = command(&self.root, words);
             command.env("GIT_INDEX_FILE", &index);
-            said(&mut command, words.join(" "))
+            run(&mut command, words.join(" "))
         };
         with_index(&["add", "--all"])?;
         let tree = with_index(&["write-tree"])?;
@@ -241,13 +244,13 @@ impl Repository {
         for (name, value) in [
             ("NAME", "allotrope"),
             ("EMAIL", "allotrope@localhost"),
-            // The same files are the same commit.
+            // A fixed date, so that the same files give the same commit.
             ("DATE", "2000-01-01T00:00:00Z"),
         ] {
             command.env(format!("GIT_AUTHOR_{name}"), value);
             command.env(format!("GIT_COMMITTER_{name}"), value);
         }
-        said(&mut command, "commit-tree".to_owned())
+        run(&mut command, "commit-tree".to_owned())
     }
 
     fn folders(&self) -> Result<Vec<PathBuf>, RevisionError> {
@@ -260,8 +263,8 @@ impl Repository {
         Ok(folders)
     }
 
-    /// A lock on a worktree; `None` if another process has it and it is not to
-    /// be waited for.
+    /// Locks a worktree; `None` if another process has the lock and `wait` is
+    /// not set.
     fn lock(&self, folder: &Path, wait: bool) -> Result<Option<File>, RevisionError> {
         let path = folder.with_extension("lock");
         let file = OpenOptions::new()
@@ -289,7 +292,7 @@ fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> RevisionError 
     move |source| RevisionError::Io { what, source }
 }
 
-/// The commit of a worktree of ours.
+/// The commit of a worktree in the cache.
 fn head(folder: &Path) -> Option<String> {
     if !folder.join(".git").exists() {
         return None;
@@ -297,7 +300,7 @@ fn head(folder: &Path) -> Option<String> {
     git(folder, ["rev-parse", "HEAD"]).ok()
 }
 
-/// A revision's name as a folder's.
+/// The folder name for a revision.
 fn file_name(name: &str) -> String {
     if name == WORKING_TREE {
         return "working-tree".to_owned();
@@ -313,12 +316,12 @@ fn file_name(name: &str) -> String {
     if text == name {
         return format!("at-{text}");
     }
-    // Two names may look alike once they are plain.
+    // The hash distinguishes names that differ in replaced characters only.
     let hash = Sha256::digest(name.as_bytes());
     format!("at-{text}-{:02x}{:02x}", hash[0], hash[1])
 }
 
-/// `allotrope` in the user's cache (XDG Base Directory Specification).
+/// The cache folder of allotrope (XDG Base Directory Specification).
 fn cache_folder() -> PathBuf {
     let set = |name: &str| {
         let value = std::env::var_os(name).map(PathBuf::from);
@@ -335,14 +338,14 @@ fn command<S: AsRef<OsStr>>(folder: &Path, words: impl IntoIterator<Item = S>) -
         .arg(folder)
         .args(words)
         .stdin(Stdio::null());
-    // A hook or `git bisect run` sets these for another place.
+    // Hooks and `git bisect run` set these for another repository.
     for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"] {
         command.env_remove(name);
     }
     command
 }
 
-/// Runs git and gives what it printed.
+/// Runs git and returns its standard output.
 fn git<S: AsRef<OsStr>>(
     folder: &Path,
     words: impl IntoIterator<Item = S>,
@@ -354,10 +357,10 @@ fn git<S: AsRef<OsStr>>(
         .map(OsStr::to_string_lossy)
         .collect();
     let words = words.join(" ");
-    said(&mut command, words)
+    run(&mut command, words)
 }
 
-fn said(command: &mut Command, words: String) -> Result<String, RevisionError> {
+fn run(command: &mut Command, words: String) -> Result<String, RevisionError> {
     let output: Output = command.output().map_err(|source| RevisionError::Io {
         what: "cannot run git; is it installed?".to_owned(),
         source,
@@ -366,10 +369,10 @@ fn said(command: &mut Command, words: String) -> Result<String, RevisionError> {
         let text = String::from_utf8_lossy(&output.stdout);
         return Ok(text.trim_end_matches('\n').to_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(RevisionError::Git {
         command: words,
-        said,
+        stderr,
     })
 }
 
@@ -377,7 +380,7 @@ fn said(command: &mut Command, words: String) -> Result<String, RevisionError> {
 mod tests {
     use super::*;
 
-    /// A repository with one commit, and a cache of its own.
+    /// A repository with one commit and a separate cache.
     fn repository(folder: &Path) -> Repository {
         let project = folder.join("project");
         fs::create_dir(&project).expect("the folder is ours");
@@ -389,7 +392,7 @@ mod tests {
         fs::write(project.join(".gitignore"), "ignored\n").expect("the folder is ours");
         run(&["add", "."]);
         run(&["commit", "--quiet", "-m", "first"]);
-        let mut repository = Repository::around(&project).expect("it was made");
+        let mut repository = Repository::containing(&project).expect("it was made");
         repository.cache = folder.join("cache");
         repository
     }
@@ -430,19 +433,20 @@ mod tests {
         fs::write(first.folder.join("ignored"), "built").expect("the folder is ours");
         let place = first.folder.clone();
         drop(first);
-        // The same commit by another name is the same folder.
+        // Another name of the same commit has the same folder.
         let commit = repository.resolve("HEAD").expect("there is one");
         let second = repository.worktree(&commit).expect("it can be made");
         assert_eq!(second.folder, place);
         drop(second);
-        // The name moves on, and its folder with it.
+        // The folder of a name is updated when the name moves to another
+        // commit.
         fs::write(repository.root().join("file"), "two\n").expect("the folder is ours");
         git(repository.root(), ["commit", "--quiet", "-am", "second"]).expect("git works");
         let third = repository.worktree("HEAD").expect("it can be made");
         assert_eq!(third.folder, place);
         assert_eq!(read(&third.folder, "file"), "two\n");
         assert_eq!(read(&third.folder, "ignored"), "built");
-        // While it is in use, its earlier commit gets another.
+        // While a worktree is in use, its previous commit gets another one.
         let before = repository.worktree("HEAD~1").expect("it can be made");
         assert_ne!(before.folder, place);
         drop((third, before));
@@ -462,7 +466,7 @@ mod tests {
                 .to_string()
                 .starts_with("there is no revision `nonsense`")
         );
-        let error = Repository::around(folder.path()).expect_err("there is none");
+        let error = Repository::containing(folder.path()).expect_err("there is none");
         assert!(
             error.to_string().contains("is in no git repository"),
             "{error}"

@@ -1,5 +1,4 @@
-//! What one run of a case came to: its figures, its stacks, its threads. Made
-//! from a recording; judged elsewhere.
+//! The figures, stacks and threads of one run of a case, read from a recording.
 
 use std::collections::BTreeMap;
 
@@ -19,25 +18,25 @@ pub type RunValues = [Option<i64>; Metric::COUNT];
 pub struct Sample {
     /// Its figures.
     pub figures: RunValues,
-    /// Iterations it did, if the program said.
+    /// Iterations in the run, if the program reported them.
     pub iterations: Option<u64>,
-    /// Its stacks, named alike on every machine, each once; empty without
-    /// stacks.
+    /// Its stacks with machine-independent names, each once. Empty if recorded
+    /// without stacks.
     pub stacks: StackSet,
-    /// Allocations by the name of the thread that made them.
+    /// Allocations by thread name.
     pub threads: BTreeMap<String, u64>,
-    /// What the file descriptors are open on that it leaked.
+    /// The files that the leaked file descriptors refer to.
     pub leaked_descriptors: Vec<String>,
 }
 
 impl Sample {
-    /// A figure.
+    /// The figure of a metric.
     pub fn figure(&self, metric: Metric) -> Option<i64> {
         self.figures[metric as usize]
     }
 
-    /// The whole of a recording: all its process images together. The peak is
-    /// the largest that one image had.
+    /// The figures of all process images together. The peak is the largest of
+    /// any one image.
     pub fn of_whole_run(profile: &Profile, project: &Project) -> Self {
         let totals = profile.processes.iter().map(|process| &process.totals);
         let mut threads = BTreeMap::new();
@@ -47,9 +46,9 @@ impl Sample {
         let mut figures = figures(totals);
         let mut stacks = StackSet::default();
         if profile.is_counts_only() {
-            forget_uncounted(&mut figures);
+            clear_uncounted(&mut figures);
         } else {
-            stacks = alike(&StackSet::from(profile), project);
+            stacks = normalise_stacks(&StackSet::from(profile), project);
         }
         Self {
             figures,
@@ -61,8 +60,8 @@ impl Sample {
     }
 }
 
-/// Adds what the threads of a process allocated, by name. The first thread has
-/// the program's name, if it lived long enough for it to be read.
+/// Adds the allocations of a process's threads to `threads`, by name. The first
+/// thread is named as such, because its own name is that of the program.
 pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
     for thread in &process.threads {
         let name = match &thread.name {
@@ -76,8 +75,8 @@ pub fn count_threads(process: &Process, threads: &mut BTreeMap<String, u64>) {
     }
 }
 
-/// Leaves the figures that a recording knows that only counts calls.
-pub fn forget_uncounted(figures: &mut RunValues) {
+/// Clears the figures that a recording without stacks does not have.
+pub fn clear_uncounted(figures: &mut RunValues) {
     for metric in Metric::OF_RUNS {
         if !metric.is_counted() {
             figures[metric as usize] = None;
@@ -115,8 +114,8 @@ fn figures<'a>(totals: impl Iterator<Item = &'a Totals> + Clone) -> RunValues {
     figures
 }
 
-/// The stacks with frames named alike on every machine, equal ones summed.
-pub fn alike(set: &StackSet, project: &Project) -> StackSet {
+/// The stacks with machine-independent names; equal stacks are summed.
+pub fn normalise_stacks(set: &StackSet, project: &Project) -> StackSet {
     let mut numbers: FxHashMap<StackFrame, u32> = FxHashMap::default();
     let mut frames: Vec<StackFrame> = Vec::new();
     let renumbered: Vec<u32> = set
@@ -130,19 +129,19 @@ pub fn alike(set: &StackSet, project: &Project) -> StackSet {
             })
         })
         .collect();
-    let mut places: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
+    let mut indexes: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
     let mut stacks: Vec<CountedStack> = Vec::new();
     for stack in &set.stacks {
         let number = |index: &u32| renumbered.get(*index as usize).copied();
         let key: Box<[u32]> = stack.frames.iter().filter_map(number).collect();
-        let place = *places.entry(key).or_insert_with_key(|key| {
+        let index = *indexes.entry(key).or_insert_with_key(|key| {
             stacks.push(CountedStack {
                 frames: key.clone(),
                 ..CountedStack::default()
             });
             stacks.len() - 1
         });
-        for (sum, figure) in stacks[place].figures.iter_mut().zip(&stack.figures) {
+        for (sum, figure) in stacks[index].figures.iter_mut().zip(&stack.figures) {
             *sum = sum.saturating_add(*figure);
         }
     }
@@ -161,7 +160,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn stacks_that_read_alike_are_one() {
+    fn equal_stacks_are_summed() {
         let frame = |offset| StackFrame {
             function: "f".into(),
             offset: Some(offset),
@@ -181,7 +180,7 @@ mod tests {
             known: MetricSet::OF_STACKS,
             ..StackSet::default()
         };
-        let merged = alike(&set, &Project::around(Path::new("/")));
+        let merged = normalise_stacks(&set, &Project::containing(Path::new("/")));
         assert_eq!((merged.frames.len(), merged.stacks.len()), (1, 1));
         assert_eq!(merged.total(Metric::Allocations), 3 + 4);
     }

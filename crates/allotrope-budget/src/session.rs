@@ -1,5 +1,5 @@
-//! A whole run of tests: build, choose, measure one after the other, collect.
-//! Printing, and what becomes of the result, are the caller's.
+//! A session of `allotrope test`: builds, selects the tests, runs them one
+//! after the other and collects the results.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -12,41 +12,41 @@ use thiserror::Error;
 
 use crate::budgets::{BudgetError, BudgetFolder};
 use crate::configuration::{Configuration, Test};
-use crate::gate::{Gate, GateError, Source};
-use crate::made_with::platform;
+use crate::measure::{Measurer, Problem, Recorder};
 use crate::nio_log::NioLog;
 use crate::paths::Project;
 use crate::program::{Ending, Program};
-use crate::protocol::{Bench, Problem, Recorder};
 use crate::result::{Outcome, Report};
+use crate::test_runner::{BudgetSource, TestRunner};
+use crate::toolchain::platform;
 
-/// Why tests could not be run.
+/// Why the tests could not be run.
 #[derive(Debug, Error)]
 pub enum SessionError {
-    /// A name that no test has.
+    /// No test has this name.
     #[error("{}: there is no test `{pattern}`{}", file.shown(), proposal(nearest))]
     NoSuchTest {
         /// The configuration.
         file: PathBuf,
-        /// What was asked for.
+        /// As the user gave it.
         pattern: String,
-        /// The test whose name is nearest.
+        /// The test with the most similar name.
         nearest: Option<String>,
     },
-    /// A pattern that is none.
+    /// An invalid pattern.
     #[error("`{pattern}` is no pattern for names: {why}")]
     Pattern {
-        /// What was asked for.
+        /// As the user gave it.
         pattern: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
-    /// A folder or process of our own.
+    /// A file operation or process start failed.
     #[error("{what}: {source}")]
     Io {
-        /// What could not be done.
+        /// The operation that failed.
         what: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
     /// The build failed.
@@ -54,13 +54,10 @@ pub enum SessionError {
     Build {
         /// How it ended.
         problem: Problem,
-        /// The end of what it printed.
+        /// The end of its output.
         output: String,
     },
-    /// Budgets can not be used.
-    #[error(transparent)]
-    Gate(#[from] GateError),
-    /// Likewise.
+    /// Budgets cannot be read or written.
     #[error(transparent)]
     Budget(#[from] BudgetError),
 }
@@ -72,37 +69,38 @@ fn proposal(nearest: &Option<String>) -> String {
     )
 }
 
-/// What is done with the tests of a configuration.
+/// Runs tests of a configuration.
 #[derive(Debug)]
 pub struct Session<'a> {
     /// The configuration.
     pub configuration: &'a Configuration,
-    /// How programs are recorded; `None` to run them as they are.
+    /// Records the programs; `None` runs them unrecorded.
     pub recorder: Option<Recorder>,
-    /// Numbers of another tool in place of the project's budgets.
+    /// Budgets from another tool's log instead of the project's.
     pub log: Option<&'a NioLog>,
-    /// The platform's name in place of the configuration's.
+    /// Overrides the configured platform name.
     pub platform: Option<String>,
-    /// Runs of each test in place of the configuration's.
+    /// Overrides the configured number of runs of each test.
     pub runs: Option<u32>,
-    /// With stacks whatever the configuration says.
+    /// Records stacks even if the configuration has `counts-only`.
     pub stacks: bool,
-    /// Where recordings are put, and left; a temporary folder otherwise.
+    /// The folder for recordings, which are kept; by default a temporary
+    /// folder.
     pub scratch: Option<PathBuf>,
-    /// Set to end early.
+    /// Set to request an early end.
     pub stop: &'a AtomicBool,
 }
 
 impl Session<'_> {
-    /// The tests that any of these patterns names; all without a pattern.
+    /// The tests that match any of the patterns; all if there is no pattern.
     ///
     /// # Errors
-    /// A pattern that names none.
+    /// A pattern that matches no test.
     pub fn choose(&self, patterns: &[String]) -> Result<Vec<&Test>, SessionError> {
         let tests = &self.configuration.tests;
         let mut chosen = BTreeSet::new();
         for pattern in patterns {
-            // A case is run with its test.
+            // A pattern for a case selects its test.
             let name = pattern
                 .split_once('/')
                 .map_or(pattern.as_str(), |(test, _)| test);
@@ -143,7 +141,7 @@ impl Session<'_> {
         }
     }
 
-    /// The platform whose numbers count.
+    /// The platform whose budgets apply.
     pub fn platform(&self) -> String {
         platform(
             self.platform
@@ -152,10 +150,10 @@ impl Session<'_> {
         )
     }
 
-    /// Builds what is to be tested.
+    /// Runs the build command.
     ///
     /// # Errors
-    /// A build that can not be started or fails.
+    /// A build that cannot be started or fails.
     pub fn build(&self) -> Result<(), SessionError> {
         let Some(words) = &self.configuration.build else {
             return Ok(());
@@ -170,7 +168,7 @@ impl Session<'_> {
             what: format!("the build command {:?} could not be started", words[0]),
             source,
         })?;
-        let problem = match ended.how {
+        let problem = match ended.ending {
             Ending::Status(0) => return Ok(()),
             Ending::Status(status) => Problem::Status(status),
             Ending::Signal(signal) => Problem::Signal(signal),
@@ -183,30 +181,33 @@ impl Session<'_> {
         })
     }
 
-    /// Runs tests, one after the other. `each` hears of each start of a
-    /// program: the test, which start, of how many at most.
+    /// Runs tests one after the other. `on_run` is called before each run of a
+    /// program with the test, the number of the run and the largest number of
+    /// runs.
     ///
     /// # Errors
-    /// Budgets or folders that can not be used; what is wrong with a test is in
+    /// Budgets or folders that cannot be used. Problems of a test are part of
     /// the report.
     pub fn run(
         &self,
         tests: &[&Test],
-        each: &mut dyn FnMut(&str, u32, u32),
+        on_run: &mut dyn FnMut(&str, u32, u32),
     ) -> Result<Report, SessionError> {
-        let project = Project::around(&self.configuration.folder);
+        let project = Project::containing(&self.configuration.folder);
         let budgets = BudgetFolder::beside(&self.configuration.folder);
         let platform = self.platform();
         let scratch = Scratch::new(self.scratch.as_deref())?;
-        let gate = Gate {
-            bench: Bench {
+        let runner = TestRunner {
+            measurer: Measurer {
                 configuration: self.configuration,
                 project: &project,
                 recorder: self.recorder.as_ref(),
                 scratch: scratch.path(),
                 stop: self.stop,
             },
-            source: self.log.map_or(Source::Folder(&budgets), Source::Log),
+            source: self
+                .log
+                .map_or(BudgetSource::Folder(&budgets), BudgetSource::Log),
             platform: &platform,
             runs: self.runs,
             stacks: self.stacks,
@@ -219,11 +220,12 @@ impl Session<'_> {
             if self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let mut hear = |start, starts| each(&test.name, start, starts);
-            report.tests.push(gate.test(test, &mut hear)?);
+            let mut on_start = |start, starts| on_run(&test.name, start, starts);
+            report.tests.push(runner.run(test, &mut on_start)?);
         }
         let names = self.configuration.tests.iter();
-        report.of_no_test = budgets.of_no_test(&names.map(|test| test.name.as_str()).collect())?;
+        report.orphaned_budgets =
+            budgets.orphaned_files(&names.map(|test| test.name.as_str()).collect())?;
         scratch.finish(&mut report);
         Ok(report)
     }
@@ -258,7 +260,7 @@ impl Scratch {
         }
     }
 
-    /// A temporary folder stays only with recordings of what failed.
+    /// Removes a temporary folder, unless it has recordings of failed tests.
     fn finish(self, report: &mut Report) {
         let folder = match self {
             Self::Given(path) => {
@@ -273,7 +275,7 @@ impl Scratch {
             if test.outcome() == Outcome::Failed && kept.is_some() {
                 any = true;
             } else if let Some(trace) = test.trace.take() {
-                // It goes with the folder if not here.
+                // If this fails, the recording is removed with the folder.
                 let _ = std::fs::remove_file(trace);
             }
         }

@@ -1,16 +1,16 @@
-//! Words as a line for a POSIX shell, for a person to copy.
+//! Quotes words for a POSIX shell, so that a user can copy the command line.
 
 use std::ffi::OsStr;
 
 use allotrope_text::{Shown, word};
 
-/// The words as one line, quoted where a shell would take them for more.
+/// The words as one line, quoted where necessary.
 pub fn command_line<S: AsRef<OsStr>>(words: &[S]) -> String {
     let words: Vec<String> = words.iter().map(|it| word(it.as_ref())).collect();
     words.join(" ")
 }
 
-/// `NAME=value` as a shell takes it.
+/// `NAME=value`, quoted where necessary.
 pub fn assignment(name: &OsStr, value: &OsStr) -> String {
     format!("{}={}", name.shown(), word(value))
 }

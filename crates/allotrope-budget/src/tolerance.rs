@@ -1,11 +1,11 @@
-//! How far a number may be from its budget: `+0 -1%`, `±5`, `-any`. What is
-//! not named is exact.
+//! How far a number may be from its budget: `+0 -1%`, `±5`, `-any`. A direction
+//! that is not given is exact.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// A tolerance that can not be read.
+/// An invalid tolerance.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "\"{text}\" is no tolerance: write how far a number may be above its budget as \"+N\" or \"+N%\", \
@@ -22,7 +22,7 @@ pub struct Tolerance {
     lower: Distance,
 }
 
-/// Parts of a percent that are told apart: four digits behind the point.
+/// Fractions of a percent that are representable: four decimals.
 const PARTS: u64 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,19 +39,19 @@ impl Default for Distance {
     }
 }
 
-/// Where a number lies.
+/// The position of a number relative to the tolerance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// Within the tolerance.
     Within,
-    /// Above what it allows.
+    /// Above the upper limit.
     Above,
-    /// Below what it allows.
+    /// Below the lower limit.
     Below,
 }
 
 impl Tolerance {
-    /// As far as this above and below.
+    /// A tolerance in absolute numbers.
     pub fn absolute(upper: u64, lower: u64) -> Self {
         Self {
             upper: Distance::Absolute(upper),
@@ -59,10 +59,10 @@ impl Tolerance {
         }
     }
 
-    /// Reads a tolerance.
+    /// Parses a tolerance.
     ///
     /// # Errors
-    /// A text that is none, or that gives one direction twice.
+    /// An invalid text, or a direction that is given twice.
     pub fn parse(text: &str) -> Result<Self, ToleranceError> {
         let error = || ToleranceError {
             text: text.to_owned(),
@@ -86,8 +86,8 @@ impl Tolerance {
         })
     }
 
-    /// Where a number lies.
-    pub fn place(&self, budget: i64, number: i64) -> Place {
+    /// The position of a number relative to the budget's tolerance.
+    pub fn position(&self, budget: i64, number: i64) -> Position {
         let away = i128::from(number) - i128::from(budget);
         let allows = |distance: Distance| match distance {
             Distance::Absolute(most) => i128::from(most) >= away.abs(),
@@ -98,11 +98,11 @@ impl Tolerance {
             Distance::Any => true,
         };
         if away > 0 && !allows(self.upper) {
-            Place::Above
+            Position::Above
         } else if away < 0 && !allows(self.lower) {
-            Place::Below
+            Position::Below
         } else {
-            Place::Within
+            Position::Within
         }
     }
 
@@ -122,7 +122,7 @@ fn part_of(part: &str) -> Option<(&'static [usize], Distance)> {
         ("±", &[UP, DOWN]),
         ("+", &[UP]),
         ("-", &[DOWN]),
-        // U+2212, which is what a person copies out of a document.
+        // U+2212, the minus sign of typeset documents.
         ("\u{2212}", &[DOWN]),
     ];
     let (number, directions) = signs
@@ -147,7 +147,7 @@ fn distance(number: &str) -> Option<Distance> {
     Some(Distance::Relative(parts))
 }
 
-/// Digits and nothing else: `parse` alone takes a sign.
+/// A whole number without a sign, which `str::parse` would accept.
 fn whole(digits: &str) -> Option<u64> {
     let digits: String = digits.chars().filter(|&c| c != '_').collect();
     let only = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -189,28 +189,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_is_exact() {
+    fn a_direction_that_is_not_given_is_exact() {
         let upper = tolerance("+5");
-        assert_eq!(upper.place(100, 105), Place::Within);
-        assert_eq!(upper.place(100, 106), Place::Above);
-        assert_eq!(upper.place(100, 99), Place::Below);
-        assert_eq!(Tolerance::default().place(7, 7), Place::Within);
-        assert_eq!(Tolerance::default().place(7, 8), Place::Above);
-        assert_eq!(Tolerance::default().place(7, 6), Place::Below);
+        assert_eq!(upper.position(100, 105), Position::Within);
+        assert_eq!(upper.position(100, 106), Position::Above);
+        assert_eq!(upper.position(100, 99), Position::Below);
+        assert_eq!(Tolerance::default().position(7, 7), Position::Within);
+        assert_eq!(Tolerance::default().position(7, 8), Position::Above);
+        assert_eq!(Tolerance::default().position(7, 6), Position::Below);
     }
 
     #[test]
     fn percent_is_of_the_budget_and_exact() {
         // 1 % of 27,300 is 273; of 99 it is less than 1.
         let one = tolerance("+0 -1%");
-        assert_eq!(one.place(27_300, 27_027), Place::Within);
-        assert_eq!(one.place(27_300, 27_026), Place::Below);
-        assert_eq!(one.place(27_300, 27_301), Place::Above);
-        assert_eq!(one.place(99, 98), Place::Below);
+        assert_eq!(one.position(27_300, 27_027), Position::Within);
+        assert_eq!(one.position(27_300, 27_026), Position::Below);
+        assert_eq!(one.position(27_300, 27_301), Position::Above);
+        assert_eq!(one.position(99, 98), Position::Below);
         // 0.0001 % of 1,000,000 is 1.
         let fine = tolerance("±0.0001%");
-        assert_eq!(fine.place(1_000_000, 1_000_001), Place::Within);
-        assert_eq!(fine.place(1_000_000, 1_000_002), Place::Above);
+        assert_eq!(fine.position(1_000_000, 1_000_001), Position::Within);
+        assert_eq!(fine.position(1_000_000, 1_000_002), Position::Above);
     }
 
     #[test]
@@ -220,22 +220,28 @@ mod tests {
             assert_eq!(tolerance(text).to_string(), "±5");
         }
         assert_eq!(tolerance("+0 -1.50%").to_string(), "+0 -1.5%");
-        assert_eq!(tolerance("+0 -any").place(100, 0), Place::Within);
+        assert_eq!(tolerance("+0 -any").position(100, 0), Position::Within);
         assert_eq!(tolerance("+0 -any").to_string(), "+0 -any");
         assert_eq!(tolerance("+1_000"), Tolerance::absolute(1000, 0));
     }
 
     #[test]
-    fn below_zero_is_no_special_case() {
+    fn negative_budgets_work_like_positive_ones() {
         let five = tolerance("±5");
-        assert_eq!(five.place(0, -5), Place::Within);
-        assert_eq!(five.place(0, -6), Place::Below);
-        assert_eq!(tolerance("±any").place(i64::MIN, i64::MAX), Place::Within);
-        assert_eq!(tolerance("+0").place(i64::MIN, i64::MAX), Place::Above);
+        assert_eq!(five.position(0, -5), Position::Within);
+        assert_eq!(five.position(0, -6), Position::Below);
+        assert_eq!(
+            tolerance("±any").position(i64::MIN, i64::MAX),
+            Position::Within
+        );
+        assert_eq!(
+            tolerance("+0").position(i64::MIN, i64::MAX),
+            Position::Above
+        );
     }
 
     #[test]
-    fn what_is_no_tolerance_is_refused_with_an_example() {
+    fn an_invalid_tolerance_is_refused_with_an_example() {
         for text in [
             "",
             "5",

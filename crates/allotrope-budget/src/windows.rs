@@ -1,4 +1,4 @@
-//! The windows of a recording as samples of cases.
+//! Reads the windows of a recording as samples.
 
 use std::collections::BTreeMap;
 
@@ -9,38 +9,38 @@ use allotrope_trace::TraceReader;
 
 use allotrope_text::Shown;
 
+use crate::measure::Problem;
 use crate::paths::Project;
-use crate::protocol::Problem;
 use crate::sample::RunValues;
-use crate::sample::{Sample, alike, count_threads, forget_uncounted};
+use crate::sample::{Sample, clear_uncounted, count_threads, normalise_stacks};
 use allotrope_profile::Metric;
 
-/// A window's occurrence.
+/// One run of a window.
 #[derive(Debug, Clone)]
 pub struct WindowSample {
     /// The window's name.
     pub name: String,
-    /// Its numbers.
+    /// Its figures and stacks.
     pub sample: Sample,
-    /// It was opened or closed although other threads were still busy.
-    disquiet: bool,
+    /// Other threads were still allocating when it was opened or closed.
+    other_threads_busy: bool,
 }
 
 /// The windows of a recording.
 #[derive(Debug, Default)]
 pub struct Windows {
-    /// In the order of their opening, process by process.
+    /// Process by process, in the order of their opening.
     pub samples: Vec<WindowSample>,
-    /// Their stacks, for what is to be known of modules.
+    /// The profile with their stacks, which lists the modules.
     pub profile: Option<Profile>,
 }
 
 impl Windows {
-    /// All windows of a recording.
+    /// Reads all windows of a recording.
     ///
     /// # Errors
-    /// A window that was never closed, or not measured, has no numbers; a
-    /// recording that can not be read.
+    /// A window that was not closed or not measured; a recording that cannot be
+    /// read.
     pub fn of(reader: &TraceReader, profile: &Profile, project: &Project) -> Result<Self, Problem> {
         let runs = || {
             profile
@@ -66,7 +66,7 @@ impl Windows {
                 .map(|(index, run)| WindowSample {
                     name: run.name.clone(),
                     sample: sample(&stacks, index, run, project),
-                    disquiet: run.quiet.contains(&QuietWait::TimedOut),
+                    other_threads_busy: run.quiet.contains(&QuietWait::TimedOut),
                 })
                 .collect(),
             profile: Some(stacks),
@@ -75,9 +75,9 @@ impl Windows {
 }
 
 impl WindowSample {
-    /// What a person should know before trusting its numbers.
+    /// A note if the numbers may include allocations of other threads.
     pub fn note(&self) -> Option<String> {
-        self.disquiet.then(|| {
+        self.other_threads_busy.then(|| {
             format!(
                 "other threads did not become quiet around window {}: their allocations may be in it",
                 self.name.shown()
@@ -98,9 +98,9 @@ fn sample(stacks: &Profile, index: usize, run: &WindowRun, project: &Project) ->
     let mut figures = figures(run);
     let mut of_stacks = StackSet::default();
     if stacks.is_counts_only() {
-        forget_uncounted(&mut figures);
+        clear_uncounted(&mut figures);
     } else {
-        of_stacks = alike(&StackSet::of_process(stacks, index), project);
+        of_stacks = normalise_stacks(&StackSet::of_process(stacks, index), project);
     }
     Sample {
         figures,

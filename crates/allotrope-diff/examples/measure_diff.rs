@@ -1,10 +1,9 @@
-//! How long comparing takes and how much memory, from 10 K to 1 M distinct
+//! Measures the time and memory of a comparison, for 10 K to 1 M distinct
 //! stacks of depth 30 a side.
 //!
-//! Two cases: a *version*, in which most stacks are the same, some are counted
-//! otherwise, came, went or were built from renamed, cloned or newly inlined
-//! functions; and a *rewrite*, in which a third of all stacks have to be
-//! assigned by what they have in common.
+//! Two cases: in a *version* most stacks are the same; some have other counts,
+//! are new or gone, or have renamed, cloned or newly inlined functions. In a
+//! *rewrite*, a third of all stacks must be matched by similarity.
 //!
 //! `cargo run --release -p allotrope-diff --example measure_diff [STACKS...]`
 
@@ -27,7 +26,7 @@ impl Numbers {
     }
 }
 
-/// What is done to the second version, in 1000ths of all stacks.
+/// What differs in the second version, per thousand stacks.
 #[derive(Clone, Copy)]
 struct Changes {
     name: &'static str,
@@ -35,7 +34,7 @@ struct Changes {
     gone_and_new: u64,
     cloned: u64,
     inserted: u64,
-    /// One of so many functions has another name.
+    /// One in this many functions is renamed.
     renamed_of: u32,
 }
 
@@ -80,7 +79,7 @@ fn main() {
 
 fn measure(changes: Changes, size: usize) {
     let (before, after) = versions(changes, size);
-    // Forgets the peak of what was measured before.
+    // Resets the peak of the previous measurement.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
     let input = status_mb("VmRSS:");
     let (started, worked) = (Instant::now(), processor_seconds());
@@ -105,7 +104,8 @@ fn versions(changes: Changes, size: usize) -> (StackSet, StackSet) {
     let mut numbers = Numbers(0x2545_f491_4f6c_dd1d);
     let mut before = set();
     let mut after = set();
-    // The functions of the second version: as they were or renamed, and clones.
+    // The functions of the second version, some renamed, followed by their
+    // clones.
     let functions = FUNCTIONS as u32;
     before.frames = (0..functions)
         .map(|f| frame(format!("space::function_{f}")))
@@ -152,8 +152,8 @@ fn versions(changes: Changes, size: usize) -> (StackSet, StackSet) {
     (before, after)
 }
 
-/// A path through a program: outer functions are shared by many stacks, inner
-/// ones by few.
+/// A random path through a program: many stacks share the outer functions, few
+/// the inner ones.
 fn stack(numbers: &mut Numbers) -> Vec<u32> {
     let mut stack: Vec<u32> = (0..DEPTH as u64)
         .map(|level| numbers.below((4 << (level / 2)).min(FUNCTIONS)) as u32)
@@ -186,14 +186,15 @@ fn push(set: &mut StackSet, frames: Vec<u32>, count: u64) {
     });
 }
 
-/// Seconds that this thread ran; other programs on the machine do not count.
+/// CPU time of this thread in seconds; other programs on the machine do not
+/// count.
 fn processor_seconds() -> f64 {
     let statistics = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     let nanoseconds = statistics.split(' ').next().and_then(|ns| ns.parse().ok());
     nanoseconds.unwrap_or(0.0) / 1e9
 }
 
-/// A line of this process's status, in MB; 0 where there is none.
+/// A line of this process's status file, in MB; 0 if missing.
 fn status_mb(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));

@@ -1,6 +1,7 @@
-//! How much two stacks have in common, frame by frame: the cheapest way to
-//! turn one into the other by inserting, removing and renaming frames, where
-//! rare functions cost more than those that are in every stack.
+//! Weighted edit distance (Wagner and Fischer 1974) between the reduced names
+//! of two stacks. An edit inserts, removes or renames a frame; it costs the
+//! more, the rarer the function is among all stacks, as in inverse document
+//! frequency.
 
 use std::cell::RefCell;
 
@@ -9,37 +10,38 @@ use rustc_hash::FxHashMap;
 use crate::frames::FrameTable;
 use crate::{Side, names};
 
-/// Sixteenths of a bit of information, so that sums are exact.
+/// Weights are in sixteenths of a bit of information: integers, so that sums
+/// are exact.
 const WEIGHT_UNIT: f64 = 16.0;
 
-/// Longest differing part that is aligned frame by frame; a longer one is
-/// taken to have nothing in common.
-const LONGEST: usize = 256;
+/// Longest middle part, after the common head and tail, that is aligned frame
+/// by frame. Two longer parts count as having nothing in common.
+const LONGEST_ALIGNED: usize = 256;
 
-/// Aligns reduced stacks.
+/// Aligns reduced stacks. Caches the cost of each renaming.
 pub(crate) struct Aligner<'t, 'a> {
     table: &'t FrameTable<'a>,
     weights: Vec<u32>,
     renames: RefCell<FxHashMap<(u32, u32), Option<u32>>>,
 }
 
-/// How two stacks relate.
+/// The result of aligning two stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alignment {
-    /// 0 for nothing in common to 1024 for equality.
+    /// From 0, nothing in common, to 1024, equality.
     pub(crate) similarity: u32,
-    /// Frames that both have.
+    /// The number of frames that both have.
     pub(crate) common: u32,
-    /// Frames inserted, removed or renamed.
+    /// The number of frames inserted, removed or renamed.
     pub(crate) edits: u32,
-    /// At one place a function gave way to another that both sides have: this
-    /// is no rename, the program takes another path.
+    /// The middle parts share no frame, and frames were both removed and
+    /// inserted there, not only renamed: the program takes another path.
     pub(crate) replaced: bool,
 }
 
-/// Cost, edits, renames. The order makes the best way unique in all three, so
-/// that it does not matter which stack is first.
-type Way = (u32, u32, u32);
+/// Cost, number of edits, number of renamings. The minimum in this order is
+/// unique in all three, so exchanging the two stacks gives the same result.
+type EditCost = (u32, u32, u32);
 
 impl<'t, 'a> Aligner<'t, 'a> {
     pub(crate) fn new(table: &'t FrameTable<'a>) -> Self {
@@ -63,20 +65,20 @@ impl<'t, 'a> Aligner<'t, 'a> {
         }
     }
 
-    /// What a function weighs, by its loosest name.
+    /// The weight of a name at the loosest level.
     pub(crate) fn weight(&self, name: u32) -> u32 {
         self.weights[name as usize]
     }
 
-    /// Whether both sides have the function.
+    /// Whether both sides of the diff have the function.
     pub(crate) fn is_common(&self, name: u32) -> bool {
         self.table.is_common(name)
     }
 
-    /// At most how similar two stacks can be: functions that both sides have
-    /// but only one of the two stacks are not renamed, so that each costs its
-    /// weight. Takes sorted names; far quicker than aligning.
-    pub(crate) fn most_similar(&self, a: &[u32], b: &[u32]) -> u32 {
+    /// Upper bound of the similarity of two stacks, from their sorted names. A
+    /// function that both sides of the diff have but only one of the two stacks
+    /// is never renamed, so it costs its weight. Much faster than an alignment.
+    pub(crate) fn similarity_bound(&self, a: &[u32], b: &[u32]) -> u32 {
         let mut cost = 0_u64;
         let (mut i, mut j) = (0, 0);
         let mut left_over = |name: u32| {
@@ -107,7 +109,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
         similarity(cost, u64::from(self.sum(a)) + u64::from(self.sum(b)))
     }
 
-    /// Aligns two sequences of loosest names.
+    /// Aligns two sequences of names at the loosest level.
     pub(crate) fn align(&self, a: &[u32], b: &[u32]) -> Alignment {
         let head = a.iter().zip(b).take_while(|(x, y)| x == y).count();
         let (a_rest, b_rest) = (&a[head..], &b[head..]);
@@ -116,7 +118,7 @@ impl<'t, 'a> Aligner<'t, 'a> {
             .count();
         let a_middle = &a_rest[..a_rest.len() - tail];
         let b_middle = &b_rest[..b_rest.len() - tail];
-        let (cost, edits, renamed) = self.cheapest(a_middle, b_middle);
+        let (cost, edits, renamed) = self.edit_cost(a_middle, b_middle);
         let one_sided = edits - renamed;
         let common_middle = (a_middle.len() + b_middle.len()) as u32 - one_sided - 2 * renamed;
         let removed = a_middle.len() as u32 - common_middle / 2 - renamed;
@@ -137,27 +139,27 @@ impl<'t, 'a> Aligner<'t, 'a> {
             .fold(0, u32::saturating_add)
     }
 
-    fn cheapest(&self, a: &[u32], b: &[u32]) -> Way {
-        if a.is_empty() || b.is_empty() || a.len() > LONGEST || b.len() > LONGEST {
+    fn edit_cost(&self, a: &[u32], b: &[u32]) -> EditCost {
+        if a.is_empty() || b.is_empty() || a.len() > LONGEST_ALIGNED || b.len() > LONGEST_ALIGNED {
             let cost = self.sum(a).saturating_add(self.sum(b));
             return (cost, (a.len() + b.len()) as u32, 0);
         }
-        let mut row: Vec<Way> = Vec::with_capacity(b.len() + 1);
+        let mut row: Vec<EditCost> = Vec::with_capacity(b.len() + 1);
         row.push((0, 0, 0));
         for (j, &y) in b.iter().enumerate() {
-            row.push(plus(row[j], (self.weight(y), 1, 0)));
+            row.push(add(row[j], (self.weight(y), 1, 0)));
         }
         for &x in a {
             let remove = (self.weight(x), 1, 0);
             let mut diagonal = row[0];
-            row[0] = plus(row[0], remove);
+            row[0] = add(row[0], remove);
             for (j, &y) in b.iter().enumerate() {
                 let insert = (self.weight(y), 1, 0);
-                let mut best = plus(row[j + 1], remove).min(plus(row[j], insert));
+                let mut best = add(row[j + 1], remove).min(add(row[j], insert));
                 if x == y {
                     best = best.min(diagonal);
-                } else if let Some(cost) = self.rename(x, y) {
-                    best = best.min(plus(diagonal, (cost, 1, 1)));
+                } else if let Some(cost) = self.rename_cost(x, y) {
+                    best = best.min(add(diagonal, (cost, 1, 1)));
                 }
                 diagonal = row[j + 1];
                 row[j + 1] = best;
@@ -166,10 +168,9 @@ impl<'t, 'a> Aligner<'t, 'a> {
         row[b.len()]
     }
 
-    /// What it costs to believe that one of these functions is the other under
-    /// a new name; `None` if it can not be: both sides have one of them, or
-    /// they are different operators.
-    fn rename(&self, x: u32, y: u32) -> Option<u32> {
+    /// The cost of renaming one function to the other; `None` if that is
+    /// excluded: both sides have one of them, or they are different operators.
+    fn rename_cost(&self, x: u32, y: u32) -> Option<u32> {
         if self.is_common(x) || self.is_common(y) {
             return None;
         }
@@ -180,20 +181,20 @@ impl<'t, 'a> Aligner<'t, 'a> {
                 return None;
             }
             let both = self.weight(pair.0) + self.weight(pair.1);
-            // Half of removing one and inserting the other; a quarter of that
-            // for names that are nearly the same.
-            let unlike = 256 - names::likeness(x, y).min(192);
-            Some((u64::from(both) * u64::from(unlike) / 512) as u32)
+            // Half of what removing one and inserting the other costs; an
+            // eighth if the names are nearly the same.
+            let dissimilarity = 256 - names::bigram_similarity(x, y).min(192);
+            Some((u64::from(both) * u64::from(dissimilarity) / 512) as u32)
         })
     }
 }
 
-/// What is left of the whole after the cost, in 1024ths.
+/// The share of `whole` that remains after `cost`, in 1024ths.
 fn similarity(cost: u64, whole: u64) -> u32 {
     let left = (whole - cost.min(whole)) * 1024;
     left.checked_div(whole).unwrap_or(1024) as u32
 }
 
-fn plus(a: Way, b: Way) -> Way {
+fn add(a: EditCost, b: EditCost) -> EditCost {
     (a.0.saturating_add(b.0), a.1 + b.1, a.2 + b.2)
 }

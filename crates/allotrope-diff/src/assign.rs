@@ -1,96 +1,106 @@
-//! The last pass of matching: of the stacks that nothing looks like, which are
-//! most likely one stack that was renamed, inlined or given a frame more? An
-//! assignment of the largest total likelihood, in which equal figures count.
+//! The last matching step: pairs stacks that have no equal name on the other
+//! side, because a function was renamed, inlined or inserted.
+//!
+//! Candidate pairs are aligned and get a likelihood; among competing pairs, an
+//! assignment of the largest total likelihood is chosen (Hungarian algorithm;
+//! greedy where a problem is large).
 
 use rustc_hash::FxHashMap;
 
 use crate::Side;
 use crate::align::{Aligner, Alignment};
-use crate::candidates::{Seeker, candidates};
+use crate::candidates::{UnmatchedStack, candidates};
 use crate::classes::Classes;
 use crate::hungarian;
-use crate::keys::{self, Closeness};
-use crate::peel::Settled;
+use crate::keys::{self, MatchLevel};
+use crate::match_by_name::Match;
 
-/// Largest problem that is solved exactly; the pairs of a larger one are taken
-/// in order of likelihood.
+/// Largest number of stacks on one side for which the assignment is solved
+/// exactly; larger problems are solved greedily, the likeliest pair first.
 const LARGEST_EXACT: usize = 64;
 
-/// Likelihoods are in 1024ths.
+/// Likelihoods and similarities are fixed-point numbers in 1024ths.
 const CERTAIN: u32 = 1024;
 
 struct Pair {
     before: u32,
     after: u32,
     likelihood: u32,
-    /// Orders pairs of one likelihood, the same from both sides.
+    /// Orders pairs of equal likelihood; exchanging the sides gives the same
+    /// number.
     tie: u32,
 }
 
 impl Pair {
-    /// What the pair is worth; sums of some hundred fit.
+    /// The weight of the pair in the assignment. Sums of some hundred gains fit
+    /// an `i64`.
     fn gain(&self) -> i64 {
         i64::from(self.likelihood) << 34 | i64::from(self.tie >> 2)
     }
 }
 
-/// Makes one thing of each two that are likely to be one. Some balance then.
-pub(crate) fn assign(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
-    let (seekers, things) = seekers(classes, things);
+/// Merges each pair of matches that are likely the same stack. The result may
+/// balance.
+pub(crate) fn assign(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
+    let (stacks, matches) = stacks(classes, matches);
     let aligner = Aligner::new(&classes.table);
-    let pairs = likely_pairs(&seekers, &aligner);
-    let mut taken = vec![false; things.len()];
+    let pairs = likely_pairs(&stacks, &aligner);
+    let mut taken = vec![false; matches.len()];
     let mut assigned = Vec::new();
-    for pair in choose(pairs, seekers.len()) {
+    for pair in choose(pairs, stacks.len()) {
         let (before, after) = (pair.before as usize, pair.after as usize);
         taken[before] = true;
         taken[after] = true;
-        let both = things[before].classes.iter().chain(&things[after].classes);
+        let both = matches[before]
+            .classes
+            .iter()
+            .chain(&matches[after].classes);
         let confidence = (f64::from(pair.likelihood) / f64::from(CERTAIN))
-            .min(things[before].confidence)
-            .min(things[after].confidence);
-        assigned.push(Settled::new(classes, both.copied().collect(), confidence));
+            .min(matches[before].confidence)
+            .min(matches[after].confidence);
+        assigned.push(Match::new(classes, both.copied().collect(), confidence));
     }
-    let left = things.into_iter().zip(taken).filter(|(_, taken)| !taken);
-    assigned.extend(left.map(|(thing, _)| thing));
+    let left = matches.into_iter().zip(taken).filter(|(_, taken)| !taken);
+    assigned.extend(left.map(|(matched, _)| matched));
     assigned
 }
 
-/// What looks for another half, with the things in the same order.
-fn seekers(classes: &Classes<'_>, things: Vec<Settled>) -> (Vec<Seeker>, Vec<Settled>) {
+/// The matches as unmatched stacks, and the matches in the same order.
+fn stacks(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<UnmatchedStack>, Vec<Match>) {
     let mut frames = Vec::new();
-    let mut both: Vec<(Seeker, Settled)> = things
+    let mut both: Vec<(UnmatchedStack, Match)> = matches
         .into_iter()
-        .map(|thing| {
-            let class = main_class(classes, &thing);
+        .map(|matched| {
+            let class = main_class(classes, &matched);
             classes.stack(class, &mut frames);
             let mut names = Vec::new();
-            keys::reduce(&classes.table, &frames, Closeness::GlueIgnored, &mut names);
-            let seeker = Seeker {
+            keys::reduce(&classes.table, &frames, MatchLevel::GlueIgnored, &mut names);
+            let stack = UnmatchedStack {
                 key: classes.key(class),
-                side: if thing.after > thing.before {
+                side: if matched.after > matched.before {
                     Side::After
                 } else {
                     Side::Before
                 },
-                amount: thing.difference().unsigned_abs(),
-                on_both: thing.only_side().is_none(),
+                imbalance: matched.difference().unsigned_abs(),
+                on_both: matched.only_side().is_none(),
                 names,
             };
-            (seeker, thing)
+            (stack, matched)
         })
         .collect();
-    both.sort_unstable_by_key(|(seeker, _)| seeker.key);
+    both.sort_unstable_by_key(|(stack, _)| stack.key);
     both.into_iter().unzip()
 }
 
-/// The class that stands for the thing: its largest.
-pub(crate) fn main_class(classes: &Classes<'_>, thing: &Settled) -> u32 {
+/// The largest class of the match, which represents it where one stack is
+/// needed.
+pub(crate) fn main_class(classes: &Classes<'_>, matched: &Match) -> u32 {
     let size = |&class: &u32| {
         let counted = &classes.classes[class as usize];
         (counted.before.max(counted.after), classes.key(class))
     };
-    thing
+    matched
         .classes
         .iter()
         .copied()
@@ -98,29 +108,29 @@ pub(crate) fn main_class(classes: &Classes<'_>, thing: &Settled) -> u32 {
         .unwrap_or_default()
 }
 
-fn likely_pairs(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
+fn likely_pairs(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
-    let sorted: Vec<Vec<u32>> = seekers
+    let sorted: Vec<Vec<u32>> = stacks
         .iter()
-        .map(|seeker| {
-            let mut names = seeker.names.clone();
+        .map(|stack| {
+            let mut names = stack.names.clone();
             names.sort_unstable();
             names
         })
         .collect();
-    for (b, a) in candidates(seekers, aligner) {
-        let (before, after) = (&seekers[b as usize], &seekers[a as usize]);
-        let balances = before.amount == after.amount;
+    for (b, a) in candidates(stacks, aligner) {
+        let (before, after) = (&stacks[b as usize], &stacks[a as usize]);
+        let balances = before.imbalance == after.imbalance;
         let on_both = u32::from(before.on_both) + u32::from(after.on_both);
         if on_both > 1 || (on_both == 1 && !balances) {
             continue;
         }
-        let least = least_similarity(before.amount, after.amount);
-        if aligner.most_similar(&sorted[b as usize], &sorted[a as usize]) < least {
+        let least = least_similarity(before.imbalance, after.imbalance);
+        if aligner.similarity_bound(&sorted[b as usize], &sorted[a as usize]) < least {
             continue;
         }
         let alignment = aligner.align(&before.names, &after.names);
-        let Some(likelihood) = likelihood(alignment, before.amount, after.amount) else {
+        let Some(likelihood) = likelihood(alignment, before.imbalance, after.imbalance) else {
             continue;
         };
         if on_both == 1 && alignment.similarity < CERTAIN * 3 / 4 {
@@ -143,9 +153,9 @@ fn likely_pairs(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<Pair> {
     pairs
 }
 
-/// How similar two stacks must be to be taken for one, in 1024ths. Equal
-/// figures are strong evidence: little else has to fit. MetricValues that differ are
-/// none, and nearly everything has to.
+/// The least similarity that two stacks need to be taken for the same one, in
+/// 1024ths. Equal figures are strong evidence, so a low similarity is enough;
+/// figures that differ need a high one.
 fn least_similarity(before: u64, after: u64) -> u32 {
     if before == after {
         CERTAIN * 2 / 5
@@ -156,13 +166,13 @@ fn least_similarity(before: u64, after: u64) -> u32 {
     }
 }
 
-/// Within 2 % of each other.
+/// The two differ by at most 2 %.
 fn are_near(before: u64, after: u64) -> bool {
     before.abs_diff(after) <= before.max(after) / 50
 }
 
-/// How likely the two are one stack, in 1024ths; `None` if that is not to be
-/// believed.
+/// The likelihood that the two are the same stack, in 1024ths; `None` if they
+/// are too different.
 fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
     let Alignment {
         similarity,
@@ -181,67 +191,72 @@ fn likelihood(alignment: Alignment, before: u64, after: u64) -> Option<u32> {
         return None;
     }
     let (less, more) = (before.min(after), before.max(after));
-    let closeness = (u128::from(less) * u128::from(CERTAIN) / u128::from(more.max(1))) as u32;
-    // Never certain: what is was found by looks, not by name.
-    Some((similarity * 3 / 4 + closeness / 4).min(CERTAIN - 1))
+    let ratio = (u128::from(less) * u128::from(CERTAIN) / u128::from(more.max(1))) as u32;
+    // Never certain, because the names differ.
+    Some((similarity * 3 / 4 + ratio / 4).min(CERTAIN - 1))
 }
 
-/// The pairs to believe, each stack in one at most.
-fn choose(pairs: Vec<Pair>, seekers: usize) -> Vec<Pair> {
-    let mut parts: FxHashMap<u32, Vec<Pair>> = FxHashMap::default();
-    let mut roots = Roots::new(seekers);
+/// Chooses pairs so that each stack is in one at most. Pairs that share no
+/// stack, directly or through others, are solved separately.
+fn choose(pairs: Vec<Pair>, stacks: usize) -> Vec<Pair> {
+    let mut components: FxHashMap<u32, Vec<Pair>> = FxHashMap::default();
+    let mut sets = DisjointSets::new(stacks);
     for pair in &pairs {
-        roots.join(pair.before, pair.after);
+        sets.join(pair.before, pair.after);
     }
     for pair in pairs {
-        parts.entry(roots.find(pair.before)).or_default().push(pair);
+        components
+            .entry(sets.find(pair.before))
+            .or_default()
+            .push(pair);
     }
-    let mut parts: Vec<Vec<Pair>> = parts.into_values().collect();
-    parts.sort_unstable_by_key(|part| part.iter().map(|p| (p.before, p.after)).min());
-    parts.into_iter().flat_map(solve).collect()
+    let mut components: Vec<Vec<Pair>> = components.into_values().collect();
+    components
+        .sort_unstable_by_key(|component| component.iter().map(|p| (p.before, p.after)).min());
+    components.into_iter().flat_map(solve).collect()
 }
 
-/// Solves one part: pairs that compete with each other.
-fn solve(part: Vec<Pair>) -> Vec<Pair> {
+/// Solves one connected component of competing pairs.
+fn solve(component: Vec<Pair>) -> Vec<Pair> {
     let distinct = |of: fn(&Pair) -> u32| {
-        let mut indexes: Vec<u32> = part.iter().map(of).collect();
+        let mut indexes: Vec<u32> = component.iter().map(of).collect();
         indexes.sort_unstable();
         indexes.dedup();
         indexes
     };
     let (rows, columns) = (distinct(|pair| pair.before), distinct(|pair| pair.after));
     if rows.len().max(columns.len()) > LARGEST_EXACT {
-        return greedily(part);
+        return solve_greedily(component);
     }
     let mut gain = vec![0; rows.len() * columns.len()];
-    let place = |pair: &Pair| {
+    let cell = |pair: &Pair| {
         let row = rows.partition_point(|&row| row < pair.before);
         let column = columns.partition_point(|&column| column < pair.after);
         (row, column)
     };
-    for pair in &part {
-        let (row, column) = place(pair);
+    for pair in &component {
+        let (row, column) = cell(pair);
         gain[row * columns.len() + column] = pair.gain();
     }
     let chosen = hungarian::assign(&gain, rows.len(), columns.len());
     let is_chosen = |pair: &Pair| {
-        let (row, column) = place(pair);
+        let (row, column) = cell(pair);
         chosen[row] == Some(column)
     };
-    let mut part = part;
+    let mut component = component;
     let mut index = 0;
-    let keep: Vec<bool> = part.iter().map(is_chosen).collect();
-    part.retain(|_| {
+    let keep: Vec<bool> = component.iter().map(is_chosen).collect();
+    component.retain(|_| {
         index += 1;
         keep[index - 1]
     });
-    part
+    component
 }
 
-fn greedily(mut part: Vec<Pair>) -> Vec<Pair> {
-    part.sort_by_key(|pair| std::cmp::Reverse(pair.gain()));
+fn solve_greedily(mut component: Vec<Pair>) -> Vec<Pair> {
+    component.sort_by_key(|pair| std::cmp::Reverse(pair.gain()));
     let mut taken = rustc_hash::FxHashSet::default();
-    part.retain(|pair| {
+    component.retain(|pair| {
         let free = !taken.contains(&pair.before) && !taken.contains(&pair.after);
         if free {
             taken.insert(pair.before);
@@ -249,13 +264,14 @@ fn greedily(mut part: Vec<Pair>) -> Vec<Pair> {
         }
         free
     });
-    part
+    component
 }
 
-/// Which stacks hang together.
-struct Roots(Vec<u32>);
+/// Disjoint-set forest (union-find) over the indexes of stacks, with path
+/// halving. The representative of a set is its smallest index.
+struct DisjointSets(Vec<u32>);
 
-impl Roots {
+impl DisjointSets {
     fn new(number: usize) -> Self {
         Self((0..number as u32).collect())
     }

@@ -1,75 +1,77 @@
-//! Which differences are one difference, and whose it is.
+//! Groups differences that have one cause, and chooses the frame to blame.
 //!
-//! Seen from the inside out, stacks that change by way of one function belong
-//! to it, provided that most of what goes through it changed; or most of what
-//! it does that way, by the same runtime's functions. Else it is a tool that
-//! many use, and its callers are looked at one by one. Seen from the outside
-//! in, everything below a call that explains it belongs to that call (`calls`).
-//! The headline is the first frame of the user's own, or the function that
+//! Two steps. From the inside out: differences whose stacks share their
+//! innermost own functions are grouped if they are at least half of the stacks
+//! with these functions; the frames of the runtime in between may distinguish
+//! them too. Otherwise the function is a general one that many callers use, and
+//! the next caller out is added to the comparison. From the outside in: groups
+//! below a call that explains them all are merged
+//! ([`call_changes`](crate::call_changes)).
+//!
+//! The blamed frame is the first of the user's own, or the function that
 //! explains several stacks at once.
 
 use rustc_hash::FxHashMap;
 
 use crate::Side;
 use crate::assign::main_class;
-use crate::calls::Calls;
+use crate::call_changes::CallChanges;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
-use crate::keys::{self, Closeness};
-use crate::peel::Settled;
+use crate::keys::{self, MatchLevel};
+use crate::match_by_name::Match;
 
-/// How many callers are followed outwards to find one that stacks have in
-/// common.
-const FURTHEST: usize = 24;
+/// The largest number of own frames that stacks are compared by.
+const MAX_OWN_FRAMES: usize = 24;
 
 /// Differences with one cause.
 pub(crate) struct Group {
-    pub(crate) things: Vec<Settled>,
-    /// The frame that answers for them.
+    pub(crate) matches: Vec<Match>,
+    /// The frame to blame.
     pub(crate) blame: u32,
 }
 
-/// Groups differences, none of which is 0.
-pub(crate) fn group(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Group> {
-    let drafts = inside_out(classes, things);
-    outside_in(classes, drafts)
+/// Groups differences; none of them is 0.
+pub(crate) fn group(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Group> {
+    let drafts = group_by_callee(classes, matches);
+    group_by_call(classes, drafts)
         .into_iter()
         .map(|draft| draft.finish(classes))
         .collect()
 }
 
-/// The outermost frame that is somebody's: what a thread runs.
+/// The outermost frame that is not glue: the function that a thread runs.
 pub(crate) fn thread_root(table: &FrameTable<'_>, stack: &[u32]) -> u32 {
     let own = stack.iter().rev().find(|&&frame| !table.is_glue(frame));
     own.or(stack.last()).copied().unwrap_or_default()
 }
 
-/// A group whose blame is still to be shown.
+/// A group before its blamed frame is determined.
 struct Draft {
-    things: Vec<Settled>,
-    /// How many own frames out the blamed one is, counted from 1 ...
+    matches: Vec<Match>,
+    /// The blamed frame is the own frame at this depth, counted from 1 ...
     depth: usize,
-    /// ... unless it is this function, by its loosest name.
+    /// ... unless it is this function (name at the loosest level).
     function: Option<u32>,
 }
 
 impl Draft {
-    fn new(things: Vec<Settled>, depth: usize) -> Self {
+    fn new(matches: Vec<Match>, depth: usize) -> Self {
         Self {
-            things,
+            matches,
             depth,
             function: None,
         }
     }
 
     fn finish(self, classes: &Classes<'_>) -> Group {
-        let weight = |thing: &&Settled| {
-            let class = main_class(classes, thing);
-            (thing.difference().unsigned_abs(), classes.key(class))
+        let weight = |matched: &&Match| {
+            let class = main_class(classes, matched);
+            (matched.difference().unsigned_abs(), classes.key(class))
         };
-        let main = self.things.iter().max_by_key(weight);
-        let blame = main.map_or(0, |thing| {
-            let stack = shown_stack(classes, main_class(classes, thing));
+        let main = self.matches.iter().max_by_key(weight);
+        let blame = main.map_or(0, |matched| {
+            let stack = shown_stack(classes, main_class(classes, matched));
             let table = &classes.table;
             let named = self.function.and_then(|name| {
                 let mut outwards = stack.iter().rev();
@@ -80,14 +82,14 @@ impl Draft {
                 .unwrap_or_else(|| own_frame(table, &stack, self.depth))
         });
         Group {
-            things: self.things,
+            matches: self.matches,
             blame,
         }
     }
 }
 
-/// The frames of the stack of a class that people are shown: the largest of
-/// what was counted after, or before if there is none after.
+/// The frames that represent a class in the output: those of the largest stack
+/// after, or before if there is none after.
 pub(crate) fn shown_stack(classes: &Classes<'_>, class: u32) -> Vec<u32> {
     let mut frames = Vec::new();
     let best = classes
@@ -111,10 +113,10 @@ pub(crate) fn shown_stack(classes: &Classes<'_>, class: u32) -> Vec<u32> {
     }
 }
 
-/// The user's own frame that many out, counted from 1 with recursion as one; the
-/// outermost if there are fewer, the innermost frame of a stack that has none.
+/// The own frame at a depth, counted from 1, with recursion counted once; the
+/// outermost if there are fewer; the innermost frame of a stack that has none.
 fn own_frame(table: &FrameTable<'_>, stack: &[u32], depth: usize) -> u32 {
-    let mut own = Own::default();
+    let mut own = OwnFrames::default();
     let mut found = None;
     for &frame in stack {
         if own.count < depth && own.is_next(table, frame) {
@@ -124,44 +126,44 @@ fn own_frame(table: &FrameTable<'_>, stack: &[u32], depth: usize) -> u32 {
     found.or(stack.first().copied()).unwrap_or_default()
 }
 
-/// Counts the user's own frames outwards.
+/// Counts own frames from the inside out.
 #[derive(Default)]
-struct Own {
+struct OwnFrames {
     count: usize,
     last: Option<u32>,
 }
 
-impl Own {
-    /// Whether this is one more of them.
+impl OwnFrames {
+    /// Whether this frame is the next own frame.
     fn is_next(&mut self, table: &FrameTable<'_>, frame: u32) -> bool {
-        let name = table.name(frame, Closeness::Canonical);
+        let name = table.name(frame, MatchLevel::Canonical);
         let next = !table.is_glue(frame) && self.last.replace(name) != Some(name);
         self.count += usize::from(next);
         next
     }
 }
 
-/// How far stacks are followed outwards.
+/// Which of its innermost frames a stack is compared by.
 #[derive(Clone, Copy)]
-struct Reach {
-    /// Own frames.
+struct StackPrefix {
+    /// The number of own frames.
     depth: usize,
-    /// The glue in between counts too: not only who, but how.
+    /// Include the glue frames in between.
     glue: bool,
 }
 
-impl Reach {
+impl StackPrefix {
     fn all() -> impl Iterator<Item = Self> {
-        (1..=FURTHEST).flat_map(|depth| [false, true].map(|glue| Self { depth, glue }))
+        (1..=MAX_OWN_FRAMES).flat_map(|depth| [false, true].map(|glue| Self { depth, glue }))
     }
 
-    /// What a class looks like so far, as one number.
-    fn path(self, classes: &Classes<'_>, class: u32, names: &mut Vec<u32>) -> u128 {
+    /// A hash of these frames.
+    fn hash(self, classes: &Classes<'_>, class: u32, names: &mut Vec<u32>) -> u128 {
         let table = &classes.table;
-        let name = |frame| table.name(frame, Closeness::Canonical);
-        let mut own = Own::default();
+        let name = |frame| table.name(frame, MatchLevel::Canonical);
+        let mut own = OwnFrames::default();
         names.clear();
-        for frame in classes.outwards(class) {
+        for frame in classes.frames_of(class) {
             if own.is_next(table, frame) || (self.glue && table.is_glue(frame)) {
                 names.push(name(frame));
             }
@@ -170,37 +172,37 @@ impl Reach {
             }
         }
         if names.is_empty() {
-            names.extend(classes.outwards(class).take(1).map(name));
+            names.extend(classes.frames_of(class).take(1).map(name));
         }
         keys::hash(names.iter().copied())
     }
 }
 
-/// A function as it is reached from the inside, and what goes through it.
+/// The stacks that share their innermost frames.
 #[derive(Default)]
 struct Node {
-    /// What fell and what rose.
-    things: [Vec<Settled>; 2],
+    /// The differences that fell, and those that rose.
+    matches: [Vec<Match>; 2],
     stacks: usize,
 }
 
-fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
+fn group_by_callee(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Draft> {
     let mut drafts = Vec::new();
-    let mut pending = things;
-    let mut looked_at: Vec<u32> = (0..classes.classes.len() as u32).collect();
-    for reach in Reach::all() {
-        let mut nodes = nodes(classes, std::mem::take(&mut pending), reach);
-        count_stacks(classes, &mut nodes, &mut looked_at, reach);
+    let mut pending = matches;
+    let mut candidates: Vec<u32> = (0..classes.classes.len() as u32).collect();
+    for prefix in StackPrefix::all() {
+        let mut nodes = nodes(classes, std::mem::take(&mut pending), prefix);
+        count_stacks(classes, &mut nodes, &mut candidates, prefix);
         for node in nodes.into_values() {
-            for things in node.things {
-                let members: usize = things.iter().map(|thing| thing.classes.len()).sum();
-                if things.len() > 1 && 2 * members >= node.stacks {
-                    drafts.push(Draft::new(things, reach.depth));
-                } else if things.len() > 1 {
-                    pending.extend(things);
-                } else if !things.is_empty() {
-                    // One stack alone is headlined by its first own frame.
-                    drafts.push(Draft::new(things, 1));
+            for matches in node.matches {
+                let members: usize = matches.iter().map(|matched| matched.classes.len()).sum();
+                if matches.len() > 1 && 2 * members >= node.stacks {
+                    drafts.push(Draft::new(matches, prefix.depth));
+                } else if matches.len() > 1 {
+                    pending.extend(matches);
+                } else if !matches.is_empty() {
+                    // A single stack is blamed on its first own frame.
+                    drafts.push(Draft::new(matches, 1));
                 }
             }
         }
@@ -208,46 +210,50 @@ fn inside_out(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Draft> {
             break;
         }
     }
-    drafts.extend(pending.into_iter().map(|thing| Draft::new(vec![thing], 1)));
+    drafts.extend(
+        pending
+            .into_iter()
+            .map(|matched| Draft::new(vec![matched], 1)),
+    );
     drafts
 }
 
-fn nodes(classes: &Classes<'_>, things: Vec<Settled>, reach: Reach) -> FxHashMap<u128, Node> {
+fn nodes(classes: &Classes<'_>, matches: Vec<Match>, prefix: StackPrefix) -> FxHashMap<u128, Node> {
     let mut nodes: FxHashMap<u128, Node> = FxHashMap::default();
     let mut names = Vec::new();
-    for thing in things {
-        let path = reach.path(classes, main_class(classes, &thing), &mut names);
-        let node = nodes.entry(path).or_default();
-        node.things[usize::from(thing.after > thing.before)].push(thing);
+    for matched in matches {
+        let key = prefix.hash(classes, main_class(classes, &matched), &mut names);
+        let node = nodes.entry(key).or_default();
+        node.matches[usize::from(matched.after > matched.before)].push(matched);
     }
     nodes
 }
 
-/// Counts the stacks of both sides that go through the nodes. Forgets the
-/// others where no later step can come to them.
+/// Counts, for each node, the stacks of both sides. Removes from `candidates`
+/// the stacks that no later step can need.
 fn count_stacks(
     classes: &Classes<'_>,
     nodes: &mut FxHashMap<u128, Node>,
-    looked_at: &mut Vec<u32>,
-    reach: Reach,
+    candidates: &mut Vec<u32>,
+    prefix: StackPrefix,
 ) {
-    let mut contested = nodes.values().flat_map(|node| &node.things);
-    if contested.all(|things| things.len() < 2) {
+    let mut contested = nodes.values().flat_map(|node| &node.matches);
+    if contested.all(|matches| matches.len() < 2) {
         return;
     }
     let mut names = Vec::new();
-    looked_at.retain(|&class| {
-        let node = nodes.get_mut(&reach.path(classes, class, &mut names));
-        node.map(|node| node.stacks += 1).is_some() || reach.glue
+    candidates.retain(|&class| {
+        let node = nodes.get_mut(&prefix.hash(classes, class, &mut names));
+        node.map(|node| node.stacks += 1).is_some() || prefix.glue
     });
 }
 
-/// Takes together the groups that one call explains.
-fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
+/// Merges the groups that one call explains.
+fn group_by_call(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
     if drafts.len() < 2 {
         return drafts;
     }
-    let calls = Calls::new(classes, drafts.iter().flat_map(|draft| &draft.things));
+    let calls = CallChanges::new(classes, drafts.iter().flat_map(|draft| &draft.matches));
     let mut below: FxHashMap<(bool, u32), Vec<Draft>> = FxHashMap::default();
     let mut grouped = Vec::new();
     for draft in drafts {
@@ -261,7 +267,7 @@ fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
             grouped.extend(drafts);
         } else {
             grouped.push(Draft {
-                things: drafts.into_iter().flat_map(|draft| draft.things).collect(),
+                matches: drafts.into_iter().flat_map(|draft| draft.matches).collect(),
                 depth: 1,
                 function: Some(function),
             });
@@ -270,15 +276,18 @@ fn outside_in(classes: &Classes<'_>, drafts: Vec<Draft>) -> Vec<Draft> {
     grouped
 }
 
-/// The function whose call explains all stacks of a group, if it is one, and
+/// The function whose call explains all stacks of a group, if there is one, and
 /// whether they rose.
-fn explained(calls: &Calls<'_, '_>, draft: &Draft) -> Option<(bool, u32)> {
-    let mut functions = draft.things.iter().map(|thing| calls.explaining(thing));
+fn explained(calls: &CallChanges<'_, '_>, draft: &Draft) -> Option<(bool, u32)> {
+    let mut functions = draft
+        .matches
+        .iter()
+        .map(|matched| calls.explaining_call(matched));
     let first = functions.next()??;
     let rose = draft
-        .things
+        .matches
         .first()
-        .is_some_and(|thing| thing.difference() > 0);
+        .is_some_and(|matched| matched.difference() > 0);
     functions
         .all(|function| function == Some(first))
         .then_some((rose, first))

@@ -1,100 +1,115 @@
-//! Which stacks are worth aligning: those that share something rare. Every
-//! stack meets a bounded number of others, so that the whole takes about as
-//! long as there are stacks.
+//! Finds the pairs of stacks that are worth aligning: those that share a rare
+//! function or the sequence of their common functions.
+//!
+//! An inverted index maps each term (the hash of a function, of a sequence of
+//! functions, or of a function and an imbalance) to the stacks that have it,
+//! its posting list. Each stack is paired with at most [`NEIGHBOURS`] stacks of
+//! each list, so the time grows linearly with the number of stacks.
 
 use crate::Side;
 use crate::align::Aligner;
 use crate::keys;
 
-/// How many others a stack meets for each thing it shares with them.
+/// Upper bound on the stacks that a stack is paired with for each term.
 const NEIGHBOURS: usize = 6;
 
-/// By how many of its rarest functions a stack is looked for.
+/// A stack is indexed under this many of its rarest functions.
 const RAREST: usize = 3;
 
-/// A stack that looks for its other half.
-pub(crate) struct Seeker {
-    /// What tells it from others.
+/// A stack whose figures before and after are not equal yet.
+pub(crate) struct UnmatchedStack {
+    /// Identifies the stack; does not depend on the order of the input.
     pub(crate) key: u128,
-    /// The side that has too much of it.
+    /// The side with the larger figure.
     pub(crate) side: Side,
-    /// How much too much.
-    pub(crate) amount: u64,
-    /// It is on both sides: only what balances it exactly can be its other half.
+    /// By how much that figure is larger.
+    pub(crate) imbalance: u64,
+    /// The stack exists on both sides. It is then paired only with stacks of
+    /// the opposite imbalance.
     pub(crate) on_both: bool,
-    /// Its loosest names, glue left out.
+    /// Its names at [`MatchLevel::GlueIgnored`](keys::MatchLevel::GlueIgnored),
+    /// innermost first.
     pub(crate) names: Vec<u32>,
 }
 
-/// Pairs of indexes (before, after), in order, each once. `seekers` are in order
-/// of key.
-pub(crate) fn candidates(seekers: &[Seeker], aligner: &Aligner<'_, '_>) -> Vec<(u32, u32)> {
-    let mut posts = Vec::new();
-    for (index, seeker) in (0..).zip(seekers) {
-        for bucket in buckets(seeker, aligner) {
-            posts.push((bucket, seeker.amount, index));
+/// The pairs of indexes (before, after), sorted and without duplicates.
+/// `stacks` are sorted by key.
+pub(crate) fn candidates(stacks: &[UnmatchedStack], aligner: &Aligner<'_, '_>) -> Vec<(u32, u32)> {
+    let mut postings = Vec::new();
+    for (index, stack) in (0..).zip(stacks) {
+        for term in terms(stack, aligner) {
+            postings.push((term, stack.imbalance, index));
         }
     }
-    posts.sort_unstable();
+    postings.sort_unstable();
     let mut pairs = Vec::new();
-    for range in crate::classes::runs_of(&posts, |a, b| a.0 == b.0) {
-        meet(&posts[range], seekers, &mut pairs);
+    for range in crate::classes::runs_of(&postings, |a, b| a.0 == b.0) {
+        pair_postings(&postings[range], stacks, &mut pairs);
     }
     pairs.sort_unstable();
     pairs.dedup();
     pairs
 }
 
-/// Where a stack looks: under the functions that both sides have, in order
-/// (those of a stack in which one was renamed, inserted or inlined are the
-/// same); under each of its rarest ones; and there again with its amount.
-fn buckets(seeker: &Seeker, aligner: &Aligner<'_, '_>) -> Vec<u64> {
-    let mut common: Vec<u32> = seeker.names.clone();
+/// The terms of a stack: the sequence of the functions that both sides have,
+/// which does not change where one function was renamed, inserted or inlined;
+/// each of its rarest functions; each of these together with the imbalance.
+fn terms(stack: &UnmatchedStack, aligner: &Aligner<'_, '_>) -> Vec<u64> {
+    let mut common: Vec<u32> = stack.names.clone();
     common.retain(|&name| aligner.is_common(name));
-    let mut buckets = Vec::with_capacity(2 * RAREST + 1);
-    if !seeker.on_both {
-        buckets.push(keys::hash(common.iter().copied()) as u64);
+    let mut terms = Vec::with_capacity(2 * RAREST + 1);
+    if !stack.on_both {
+        terms.push(keys::hash(common.iter().copied()) as u64);
     }
     common.sort_unstable_by_key(|&name| (std::cmp::Reverse(aligner.weight(name)), name));
     common.dedup();
     for &name in common.iter().take(RAREST) {
-        let (low, high) = (seeker.amount as u32, (seeker.amount >> 32) as u32);
-        buckets.push(keys::hash([name, low, high, u32::MAX]) as u64);
-        if !seeker.on_both {
-            buckets.push(keys::hash([name, u32::MAX]) as u64);
+        let (low, high) = (stack.imbalance as u32, (stack.imbalance >> 32) as u32);
+        terms.push(keys::hash([name, low, high, u32::MAX]) as u64);
+        if !stack.on_both {
+            terms.push(keys::hash([name, u32::MAX]) as u64);
         }
     }
-    buckets
+    terms
 }
 
-/// Lets each stack of a bucket meet those of the other side that are nearest to
-/// it in amount. `posts` are in order of amount.
-fn meet(posts: &[(u64, u64, u32)], seekers: &[Seeker], pairs: &mut Vec<(u32, u32)>) {
+/// Pairs each stack of a posting list with the stacks of the other side whose
+/// imbalance is nearest. `postings` are sorted by imbalance.
+fn pair_postings(
+    postings: &[(u64, u64, u32)],
+    stacks: &[UnmatchedStack],
+    pairs: &mut Vec<(u32, u32)>,
+) {
     let of = |side| {
-        let posts = posts.iter().map(|&(_, _, index)| index);
-        let of_side = posts.filter(move |&index| seekers[index as usize].side == side);
+        let postings = postings.iter().map(|&(_, _, index)| index);
+        let of_side = postings.filter(move |&index| stacks[index as usize].side == side);
         of_side.collect::<Vec<u32>>()
     };
     let (gone, new) = (of(Side::Before), of(Side::After));
-    let amount = |index: u32| seekers[index as usize].amount;
-    // From both sides, so that it does not matter which side is which.
-    nearest(&gone, &new, amount, |g, n| pairs.push((g, n)));
-    nearest(&new, &gone, amount, |n, g| pairs.push((g, n)));
+    let imbalance = |index: u32| stacks[index as usize].imbalance;
+    // In both directions, so that exchanging the sides gives the same pairs.
+    nearest(&gone, &new, imbalance, |g, n| pairs.push((g, n)));
+    nearest(&new, &gone, imbalance, |n, g| pairs.push((g, n)));
 }
 
-/// Calls `met` for each of `from` with its neighbours in `to`; both are in order
-/// of amount.
-fn nearest(from: &[u32], to: &[u32], amount: impl Fn(u32) -> u64, mut met: impl FnMut(u32, u32)) {
+/// Calls `pair` for each item of `from` with its nearest items in `to`; both
+/// are sorted by imbalance.
+fn nearest(
+    from: &[u32],
+    to: &[u32],
+    imbalance: impl Fn(u32) -> u64,
+    mut pair: impl FnMut(u32, u32),
+) {
     if to.is_empty() {
         return;
     }
     for (rank, &index) in from.iter().enumerate() {
-        let wanted = amount(index);
-        // Among equals the one of the same rank first: two lists that were
-        // renamed as a whole are paired in step.
-        let first = to.partition_point(|&other| amount(other) < wanted);
-        let end = to.partition_point(|&other| amount(other) <= wanted);
-        let rank = rank - from.partition_point(|&other| amount(other) < wanted);
+        let wanted = imbalance(index);
+        // Equal imbalances are paired by rank: two lists that were renamed as a
+        // whole are then paired item by item.
+        let first = to.partition_point(|&other| imbalance(other) < wanted);
+        let end = to.partition_point(|&other| imbalance(other) <= wanted);
+        let rank = rank - from.partition_point(|&other| imbalance(other) < wanted);
         let middle = if end > first {
             (first + rank).min(end - 1)
         } else {
@@ -102,7 +117,7 @@ fn nearest(from: &[u32], to: &[u32], amount: impl Fn(u32) -> u64, mut met: impl 
         };
         let start = middle.saturating_sub(NEIGHBOURS / 2);
         for &other in &to[start..(start + NEIGHBOURS).min(to.len())] {
-            met(index, other);
+            pair(index, other);
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The stacks of all runs, grouped into classes that are one stack with one
-//! spelling (offsets, lines and columns aside), and what each run counted.
+//! Groups the stacks of all runs into classes: a class has all stacks with the
+//! same exact names (offsets, lines and columns are ignored).
 //!
-//! With several runs a side, one of them stands for its side: that with the
-//! median total (the lower of two). Its figures add up, as those of no average
-//! would; the others tell how far they scatter.
+//! Of several runs a side, one represents the side: the one with the median
+//! total (the lower of two). Its figures add up, which averages would not. The
+//! other runs show how far the figures scatter.
 
 use std::ops::Range;
 
 use crate::error::DiffError;
 use crate::frames::FrameTable;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
 use crate::{Side, keys::reduce};
 use allotrope_profile::Metric;
 
@@ -21,14 +21,14 @@ pub(crate) struct Occurrence {
     pub(crate) stack: u32,
 }
 
-/// Stacks of one spelling.
+/// The stacks with the same exact names.
 #[derive(Clone, Copy)]
 pub(crate) struct Class {
     first: u32,
     end: u32,
-    /// Counted in the run that stands for the side.
+    /// The figure in the representative run before.
     pub(crate) before: u64,
-    /// The same, after.
+    /// The figure in the representative run after.
     pub(crate) after: u64,
 }
 
@@ -44,11 +44,12 @@ pub(crate) struct Classes<'a> {
     pub(crate) metric: Metric,
     occurrences: Vec<Occurrence>,
     pub(crate) classes: Vec<Class>,
-    /// The runs that stand for their sides.
-    pub(crate) standing: [u32; 2],
-    /// Totals by run, in the order of the table's.
+    /// The runs that represent the sides.
+    pub(crate) representative_runs: [u32; 2],
+    /// The total of each run, in the table's order.
     pub(crate) totals: Vec<u64>,
-    /// Classes that every run of a side counted alike, and others.
+    /// The number of classes that all runs of a side counted the same, and of
+    /// the others.
     pub(crate) deterministic: u64,
     pub(crate) jittering: u64,
 }
@@ -57,13 +58,13 @@ impl<'a> Classes<'a> {
     pub(crate) fn new(table: FrameTable<'a>, metric: Metric) -> Result<Self, DiffError> {
         let totals = totals(&table, metric)?;
         let occurrences = occurrences(&table, metric)?;
-        let standing = standing(&table, metric, &totals, &occurrences);
+        let representative_runs = representative_runs(&table, metric, &totals, &occurrences);
         let mut classes = Self {
             table,
             metric,
             occurrences,
             classes: Vec::new(),
-            standing,
+            representative_runs,
             totals,
             deterministic: 0,
             jittering: 0,
@@ -77,35 +78,34 @@ impl<'a> Classes<'a> {
         &self.occurrences[class.first as usize..class.end as usize]
     }
 
-    /// What tells the class from others, whatever its position.
+    /// Identifies the class; does not depend on the order of the input.
     pub(crate) fn key(&self, class: u32) -> u128 {
         self.occurrences[self.classes[class as usize].first as usize].key
     }
 
-    /// The frames of one of its stacks: which one does not matter where only
-    /// names do.
+    /// The frames of one of its stacks. The others have the same names.
     pub(crate) fn stack(&self, class: u32, stack: &mut Vec<u32>) {
         stack.clear();
-        stack.extend(self.outwards(class));
+        stack.extend(self.frames_of(class));
     }
 
-    /// The same without writing them down.
-    pub(crate) fn outwards(&self, class: u32) -> impl Iterator<Item = u32> {
+    /// The same as an iterator.
+    pub(crate) fn frames_of(&self, class: u32) -> impl Iterator<Item = u32> {
         let occurrence = self.occurrences[self.classes[class as usize].first as usize];
-        self.table.outwards(occurrence.run, occurrence.stack)
+        self.table.frames_of(occurrence.run, occurrence.stack)
     }
 
     pub(crate) fn value(&self, occurrence: Occurrence) -> u64 {
         value(&self.table, self.metric, occurrence)
     }
 
-    /// The side that the run of this occurrence stands for, if it does.
+    /// The side that the occurrence's run represents, if it represents one.
     pub(crate) fn side(&self, occurrence: Occurrence) -> Option<Side> {
         let side = self.table.runs[occurrence.run as usize].side;
-        (self.standing[side as usize] == occurrence.run).then_some(side)
+        (self.representative_runs[side as usize] == occurrence.run).then_some(side)
     }
 
-    /// What each run counted, in the order of the table's runs.
+    /// The sum of the classes' figures in each run, in the table's order.
     pub(crate) fn by_run(&self, classes: &[u32]) -> Vec<u64> {
         let mut counted = vec![0; self.table.runs.len()];
         for &class in classes {
@@ -116,7 +116,7 @@ impl<'a> Classes<'a> {
         counted
     }
 
-    /// Forms the classes out of the occurrences, which are in order of key.
+    /// Forms the classes from the occurrences, which are sorted by key.
     fn group(&mut self) {
         let mut counted = vec![0; self.table.runs.len()];
         let repeated = self.table.runs.len() > 2;
@@ -149,7 +149,7 @@ impl<'a> Classes<'a> {
         }
     }
 
-    /// The least and the most that the runs of each side counted.
+    /// The least and the largest figure of each side's runs.
     pub(crate) fn spreads(&self, counted: &[u64]) -> [Range<u64>; 2] {
         [Side::Before, Side::After].map(|side| {
             let of_side = || {
@@ -162,19 +162,19 @@ impl<'a> Classes<'a> {
     }
 }
 
-/// Ranges of neighbours that are alike.
+/// The ranges of consecutive equal items.
 pub(crate) fn runs_of<T>(
     items: &[T],
-    alike: impl Fn(&T, &T) -> bool,
+    same: impl Fn(&T, &T) -> bool,
 ) -> impl Iterator<Item = Range<usize>> {
     let mut start = 0;
     std::iter::from_fn(move || {
         let first = items.get(start)?;
         let length = items[start..]
             .iter()
-            .take_while(|item| alike(first, item))
+            .take_while(|item| same(first, item))
             .count();
-        // A kind of likeness that does not include itself must not stop here.
+        // Always at least one item, also for a relation that is not reflexive.
         let range = start..start + length.max(1);
         start = range.end;
         Some(range)
@@ -186,8 +186,8 @@ fn value(table: &FrameTable<'_>, metric: Metric, occurrence: Occurrence) -> u64 
     set.stacks[occurrence.stack as usize].figures[metric as usize]
 }
 
-/// Each run's total. One that fits a signed number makes every later sum and
-/// difference fit too.
+/// The total of each run. Checked to fit an `i64`, so that all later sums and
+/// differences fit too.
 fn totals(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<u64>, DiffError> {
     let mut position = [0, 0];
     let mut totals = Vec::with_capacity(table.runs.len());
@@ -213,7 +213,7 @@ fn totals(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<u64>, DiffError>
     Ok(totals)
 }
 
-/// Every stack that counts, in order of key.
+/// Every stack with a figure above 0, sorted by key.
 fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>, DiffError> {
     let counts = |stack: &&allotrope_profile::CountedStack| stack.figures[metric as usize] > 0;
     let number: usize = (table.runs.iter())
@@ -230,7 +230,7 @@ fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>
                 continue;
             }
             table.stack(r, s, &mut frames);
-            reduce(table, &frames, Closeness::Exact, &mut names);
+            reduce(table, &frames, MatchLevel::Exact, &mut names);
             occurrences.push(Occurrence {
                 key: keys::hash(names.iter().copied()),
                 run: r,
@@ -243,9 +243,9 @@ fn occurrences(table: &FrameTable<'_>, metric: Metric) -> Result<Vec<Occurrence>
     Ok(occurrences)
 }
 
-/// For each side the run with the lower median total; of runs with one total,
-/// one is taken by what it counted, so that their order says nothing.
-fn standing(
+/// The run with the lower median total of each side. Among runs with equal
+/// totals, the contents decide, so that the order of runs does not matter.
+fn representative_runs(
     table: &FrameTable<'_>,
     metric: Metric,
     totals: &[u64],
@@ -253,7 +253,8 @@ fn standing(
 ) -> [u32; 2] {
     let mut contents = vec![0_u64; table.runs.len()];
     for &occurrence in occurrences {
-        // Linear in the value: a stack counted in two parts is one stack.
+        // Linear in the figure: a stack that is listed in two parts counts as
+        // one.
         let part = (occurrence.key as u64 | 1).wrapping_mul(value(table, metric, occurrence));
         let content = &mut contents[occurrence.run as usize];
         *content = content.wrapping_add(part);

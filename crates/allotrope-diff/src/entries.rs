@@ -1,5 +1,4 @@
-//! Writes down what was found: entries in the order they are read in, over one
-//! table of the frames they use.
+//! Builds the result: the sorted entries, and one table of the frames they use.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,28 +9,28 @@ use crate::align::Aligner;
 use crate::assign::main_class;
 use crate::blame::{Group, shown_stack, thread_root};
 use crate::classes::Classes;
-use crate::differs::{Differing, differing};
-use crate::keys::Closeness;
-use crate::peel::Settled;
-use crate::{Differs, Entry, EntryStack, Kind, Side};
+use crate::differing_frame::differing;
+use crate::keys::MatchLevel;
+use crate::match_by_name::Match;
+use crate::{DifferingFrame, Entry, EntryStack, Kind, Side};
 use allotrope_profile::StackFrame;
 
-/// An entry and what orders it among those that are as large.
+/// An entry, and the key that orders entries of equal size.
 struct Draft {
     entry: Entry,
     key: u128,
 }
 
-/// The entries of everything that was found, and the frames they refer to.
+/// Builds the entries and the frames they refer to.
 pub(crate) fn entries(
     classes: &Classes<'_>,
     changed: Vec<Group>,
-    jitter: Vec<Settled>,
-    moved: Vec<Settled>,
+    jitter: Vec<Match>,
+    moved: Vec<Match>,
 ) -> (Vec<StackFrame>, Vec<Entry>) {
     let mut drafts: Vec<Draft> = changed
         .into_iter()
-        .map(|group| draft(classes, None, group.blame, &group.things))
+        .map(|group| draft(classes, None, group.blame, &group.matches))
         .collect();
     drafts.extend(by_thread(classes, jitter));
     drafts.extend(by_rename(classes, moved));
@@ -50,57 +49,54 @@ pub(crate) fn entries(
     (frames, entries)
 }
 
-fn by_thread(classes: &Classes<'_>, jitter: Vec<Settled>) -> Vec<Draft> {
-    let mut threads: FxHashMap<u32, (u32, Vec<Settled>)> = FxHashMap::default();
-    for thing in jitter {
-        let stack = shown_stack(classes, main_class(classes, &thing));
+fn by_thread(classes: &Classes<'_>, jitter: Vec<Match>) -> Vec<Draft> {
+    let mut threads: FxHashMap<u32, (u32, Vec<Match>)> = FxHashMap::default();
+    for matched in jitter {
+        let stack = shown_stack(classes, main_class(classes, &matched));
         let root = thread_root(&classes.table, &stack);
-        let name = classes.table.name(root, Closeness::Canonical);
+        let name = classes.table.name(root, MatchLevel::Canonical);
         let thread = threads.entry(name).or_insert((root, Vec::new()));
         thread.0 = thread.0.min(root);
-        thread.1.push(thing);
+        thread.1.push(matched);
     }
     threads
         .into_values()
-        .map(|(root, things)| draft(classes, Some(Kind::Jitter), root, &things))
+        .map(|(root, matches)| draft(classes, Some(Kind::Jitter), root, &matches))
         .collect()
 }
 
-/// One entry for each thing that was renamed, inserted or went, however many
-/// stacks it is in.
-fn by_rename(classes: &Classes<'_>, moved: Vec<Settled>) -> Vec<Draft> {
+/// One entry for each frame that was renamed, inserted or removed, for all
+/// stacks that contain it.
+fn by_rename(classes: &Classes<'_>, moved: Vec<Match>) -> Vec<Draft> {
     let aligner = Aligner::new(&classes.table);
-    let mut renames: FxHashMap<_, (Differing, Vec<Settled>)> = FxHashMap::default();
-    for thing in moved {
-        let found = differing(classes, &aligner, &thing);
-        let name = |frame: u32| classes.table.name(frame, Closeness::Exact);
+    let mut renames: FxHashMap<_, (DifferingFrame, Vec<Match>)> = FxHashMap::default();
+    for matched in moved {
+        let found = differing(classes, &aligner, &matched);
+        let name = |frame: u32| classes.table.name(frame, MatchLevel::Exact);
         let names = (found.before.map(name), found.after.map(name));
         let rename = renames.entry(names).or_insert_with(|| (found, Vec::new()));
-        // Offsets differ from stack to stack; which is shown must not depend
-        // on their order.
+        // Offsets differ from stack to stack. The least frame is shown, so that
+        // the order of the stacks does not matter.
         rename.0.before = rename.0.before.min(found.before);
         rename.0.after = rename.0.after.min(found.after);
-        rename.1.push(thing);
+        rename.1.push(matched);
     }
     renames
         .into_values()
-        .map(|(found, things)| {
+        .map(|(found, matches)| {
             let blame = found.after.or(found.before).unwrap_or_default();
-            let mut draft = draft(classes, Some(Kind::Moved), blame, &things);
-            draft.entry.differs = Some(Differs {
-                before: found.before,
-                after: found.after,
-            });
+            let mut draft = draft(classes, Some(Kind::Moved), blame, &matches);
+            draft.entry.differs = Some(found);
             draft
         })
         .collect()
 }
 
-/// Sums things up as one entry; the kind follows from the sums unless given.
-fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, things: &[Settled]) -> Draft {
-    let before: u64 = things.iter().map(|thing| thing.before).sum();
-    let after: u64 = things.iter().map(|thing| thing.after).sum();
-    let all = || things.iter().flat_map(|thing| &thing.classes).copied();
+/// Sums matches to one entry. Without a given kind, the sums determine it.
+fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, matches: &[Match]) -> Draft {
+    let before: u64 = matches.iter().map(|matched| matched.before).sum();
+    let after: u64 = matches.iter().map(|matched| matched.after).sum();
+    let all = || matches.iter().flat_map(|matched| &matched.classes).copied();
     let mut stacks: Vec<EntryStack> = all().flat_map(|class| stacks(classes, class)).collect();
     stacks.sort_by(|a, b| {
         let size = |stack: &EntryStack| {
@@ -122,9 +118,9 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, things: &[Settle
         before,
         after,
         difference: after as i64 - before as i64,
-        confidence: things
+        confidence: matches
             .iter()
-            .map(|thing| thing.confidence)
+            .map(|matched| matched.confidence)
             .fold(1.0, f64::min),
         blame,
         differs: None,
@@ -139,7 +135,7 @@ fn draft(classes: &Classes<'_>, kind: Option<Kind>, blame: u32, things: &[Settle
     }
 }
 
-/// What orders a stack whichever side it is seen from.
+/// The key that orders stacks; exchanging the sides gives the same one.
 fn first_spelling(stack: &EntryStack) -> &[u32] {
     match &stack.frames_before {
         Some(before) if *before < stack.frames => before,
@@ -147,9 +143,9 @@ fn first_spelling(stack: &EntryStack) -> &[u32] {
     }
 }
 
-/// The stacks of a class, each spelling once. What is left of both sides after
-/// equal ones are put together differs in offsets or lines; if there are as
-/// many of each, they are the same in the same order.
+/// The stacks of a class, each distinct sequence of frames once. Those on one
+/// side only differ from the others in offsets or lines. If both sides have the
+/// same number of them, they are paired in order.
 fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
     let mut counted: BTreeMap<Vec<u32>, (u64, u64)> = BTreeMap::new();
     let mut frames = Vec::new();
@@ -197,8 +193,8 @@ fn stacks(classes: &Classes<'_>, class: u32) -> Vec<EntryStack> {
     stacks
 }
 
-/// Makes the table of the frames that the entries use, and lets them refer to
-/// it.
+/// Collects the frames that the entries use, and replaces their indexes by
+/// indexes into that table.
 fn frames_used(classes: &Classes<'_>, entries: &mut [Entry]) -> Vec<StackFrame> {
     let mut used = Vec::new();
     for_each_frame(entries, |frame| used.push(*frame));

@@ -1,21 +1,21 @@
-//! Why two sets of stacks can not be compared.
+//! The reasons why two sets of stacks cannot be compared.
 
 use thiserror::Error;
 
 use crate::Side;
 use allotrope_profile::Metric;
 
-/// Why two sets of stacks can not be compared.
+/// Why two sets of stacks cannot be compared.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum DiffError {
-    /// Nothing to compare on a side.
+    /// A side without runs.
     #[error("there is no run {side} to compare; give at least one")]
     NoRuns {
         /// The side.
         side: Side,
     },
-    /// A source that does not give the metric.
+    /// A run that lacks the metric.
     #[error(
         "run {run} {side}{} does not give {}; choose a metric that both sides have",
         titled(title),
@@ -31,7 +31,7 @@ pub enum DiffError {
         /// Its title.
         title: String,
     },
-    /// A stack that refers to a frame that is not there.
+    /// A stack that refers to a frame that does not exist.
     #[error(
         "stack {stack} of run {run} {side}{} refers to frame {frame}, which it does not have; read the file again",
         titled(title)
@@ -45,10 +45,10 @@ pub enum DiffError {
         title: String,
         /// Index of the stack.
         stack: usize,
-        /// The index that is too large.
+        /// The frame index, which is out of range.
         frame: u32,
     },
-    /// MetricValues whose sum does not fit.
+    /// Figures whose sum overflows an `i64`.
     #[error(
         "the figures of run {run} {side}{} sum to more than {}; they can not be real",
         titled(title),
@@ -62,19 +62,19 @@ pub enum DiffError {
         /// Its title.
         title: String,
     },
-    /// More stacks than can be numbered.
+    /// More stacks than a `u32` can number.
     #[error(
         "there are more than {} stacks to compare; compare fewer runs at once",
         u32::MAX
     )]
     TooMany,
-    /// A number of iterations that is none.
+    /// A number of iterations that is not above 0.
     #[error("differences can not be given per {per}; give a number above 0")]
     Per {
         /// What was asked for.
         per: f64,
     },
-    /// A glue pattern that means nothing.
+    /// An invalid glue pattern.
     #[error(
         "line {line} of the glue list, `{pattern}`, has a `*` that is not at the end; only an end can be left open"
     )]

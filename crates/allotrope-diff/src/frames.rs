@@ -1,23 +1,22 @@
-//! One table of the frames of both sides and, for each, what its name is at
-//! every closeness: made once for each distinct frame, so that stacks are
-//! compared as numbers.
+//! The distinct frames of both sides, numbered, and the name of each at every
+//! match level, numbered too: stacks are compared as sequences of numbers.
 //!
-//! Frames are numbered in the order of their contents, and names in the order
-//! of frames: the numbers do not depend on which side or position a frame came
-//! from, and neither does anything that is decided by them.
+//! Frames are numbered in the order of their contents and names in the order of
+//! frames. So neither the numbers nor anything derived from them depends on the
+//! side or position of a frame.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::DiffError;
 use crate::glue::Glue;
-use crate::keys::Closeness;
+use crate::keys::MatchLevel;
 use crate::{Side, names};
 use allotrope_profile::{StackFrame, StackSet};
 
-/// How many closenesses have names of their own.
+/// The number of match levels with names of their own.
 const NAMED: usize = 4;
 
-/// A run and how its frames are numbered in the table.
+/// A run, and the numbers of its frames in the table.
 pub(crate) struct Run<'a> {
     pub(crate) side: Side,
     pub(crate) set: &'a StackSet,
@@ -28,14 +27,15 @@ pub(crate) struct Run<'a> {
 pub(crate) struct FrameTable<'a> {
     pub(crate) runs: Vec<Run<'a>>,
     frames: Vec<&'a StackFrame>,
-    /// By closeness: each frame's name.
+    /// By level and frame: the number of the frame's name.
     names: [Vec<u32>; NAMED],
     glue: Vec<bool>,
-    /// The loosest names.
+    /// The text of each name at the loosest level.
     spellings: Vec<String>,
-    /// By loosest name: in how many frames of stacks it occurs, by side.
+    /// By side and name at the loosest level: the number of frames of stacks
+    /// with that name.
     occurrences: [Vec<u64>; 2],
-    /// Stands for the whole of a stack without frames.
+    /// The frame that represents a stack without frames.
     nothing: u32,
 }
 
@@ -72,15 +72,14 @@ impl<'a> FrameTable<'a> {
         Ok(table)
     }
 
-    /// The frames of a stack, innermost first, in place of what `stack` held.
-    /// Never empty.
+    /// Replaces `stack` by the frames of a stack, innermost first. Never empty.
     pub(crate) fn stack(&self, run: u32, index: u32, stack: &mut Vec<u32>) {
         stack.clear();
-        stack.extend(self.outwards(run, index));
+        stack.extend(self.frames_of(run, index));
     }
 
-    /// The same without writing them down, for those who stop early.
-    pub(crate) fn outwards(&self, run: u32, index: u32) -> impl Iterator<Item = u32> {
+    /// The same as an iterator.
+    pub(crate) fn frames_of(&self, run: u32, index: u32) -> impl Iterator<Item = u32> {
         let run = &self.runs[run as usize];
         let frames = &run.set.stacks[index as usize].frames;
         let nothing = frames.is_empty().then_some(self.nothing);
@@ -92,12 +91,12 @@ impl<'a> FrameTable<'a> {
         self.frames[frame as usize]
     }
 
-    /// The frame's name, seen that closely.
-    pub(crate) fn name(&self, frame: u32, closeness: Closeness) -> u32 {
-        self.names[(closeness as usize).min(NAMED - 1)][frame as usize]
+    /// The frame's name at a level.
+    pub(crate) fn name(&self, frame: u32, level: MatchLevel) -> u32 {
+        self.names[(level as usize).min(NAMED - 1)][frame as usize]
     }
 
-    /// The frame's name, seen as loosely as possible.
+    /// The frame's name at the loosest level.
     pub(crate) fn loosest(&self, frame: u32) -> u32 {
         self.names[NAMED - 1][frame as usize]
     }
@@ -106,29 +105,30 @@ impl<'a> FrameTable<'a> {
         self.glue[frame as usize]
     }
 
-    /// A loosest name as text.
+    /// The text of a name at the loosest level.
     pub(crate) fn spelling(&self, name: u32) -> &str {
         &self.spellings[name as usize]
     }
 
-    /// In how many frames of stacks of a side a loosest name occurs.
+    /// The number of frames of stacks of a side with that name at the loosest
+    /// level.
     pub(crate) fn occurrences(&self, name: u32, side: Side) -> u64 {
         self.occurrences[side as usize][name as usize]
     }
 
-    /// Whether both sides have the function, by its loosest name.
+    /// Whether both sides have a function of that name at the loosest level.
     pub(crate) fn is_common(&self, name: u32) -> bool {
         self.occurrences(name, Side::Before) > 0 && self.occurrences(name, Side::After) > 0
     }
 
-    /// Whether the frame's function may have become another, or come out of
-    /// one: only one side has it, and it is no operator.
+    /// Whether the function may have been renamed, inlined or inserted: only
+    /// one side has it, and it is no operator.
     pub(crate) fn is_replaceable(&self, frame: u32) -> bool {
         let name = self.loosest(frame);
         !self.is_common(name) && names::operator_of(self.spelling(name)).is_none()
     }
 
-    /// How many loosest names there are.
+    /// The number of names at the loosest level.
     pub(crate) fn names(&self) -> usize {
         self.spellings.len()
     }
@@ -158,7 +158,7 @@ impl<'a> FrameTable<'a> {
         self.spellings = spellings.into_iter().map(|(name, _)| name).collect();
     }
 
-    /// Counts names, and checks that every frame that a stack names is there.
+    /// Counts names, and checks that every frame that a stack refers to exists.
     fn count(&mut self) -> Result<(), DiffError> {
         self.occurrences = [vec![0; self.names()], vec![0; self.names()]];
         let mut position = [0, 0];
@@ -188,8 +188,8 @@ impl<'a> FrameTable<'a> {
     }
 }
 
-/// The distinct frames in order, and each set's own numbering; the last
-/// numbering is that of `nothing` alone.
+/// The distinct frames in order, and for each set the numbers of its frames;
+/// the last numbering is that of `nothing` alone.
 fn number<'a>(
     sets: &[(Side, &'a StackSet)],
     nothing: &'a StackFrame,
@@ -234,9 +234,9 @@ impl<T: std::hash::Hash + Eq> Interner<T> {
     }
 }
 
-/// Which modules and signatures a side has. One that the other side lacks says
-/// nothing about a frame: the executable may have another name, a source may
-/// not give signatures at all.
+/// The modules and signatures of each side. One that the other side lacks is
+/// ignored: the executable may have another name, and a source may not give
+/// signatures.
 struct BySide<'a> {
     modules: [FxHashSet<&'a str>; 2],
     signatures: [FxHashSet<&'a str>; 2],

@@ -1,7 +1,7 @@
-//! Which frames are glue: an allocator's, a language runtime's, a thread's
-//! start. The list that everybody gets is `glue.txt`; a user may add to it. It
-//! decides what a site or a difference is headlined by and what the matching of
-//! a diff may ignore, never what is counted.
+//! Recognises glue frames: those of allocators, language runtimes and thread
+//! starts. The default list is `glue.txt`; users may add patterns. Glue affects
+//! which frame heads a site or a difference and what matching may ignore, never
+//! what is counted.
 
 use rustc_hash::FxHashSet;
 
@@ -10,7 +10,7 @@ use allotrope_profile::StackFrame;
 
 const LIST: &str = include_str!("glue.txt");
 
-/// The frames that are not the user's own.
+/// A set of patterns for frames that are not the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Glue {
     functions: FxHashSet<String>,
@@ -45,7 +45,7 @@ impl Default for Glue {
     fn default() -> Self {
         let mut glue = Self::none();
         for line in LIST.lines() {
-            // The list is ours; a test reads every line of it.
+            // Cannot fail: a test parses every line of the list.
             let _ = glue.line(line);
         }
         glue
@@ -53,7 +53,7 @@ impl Default for Glue {
 }
 
 impl Glue {
-    /// No frame is glue.
+    /// The empty set: no frame is glue.
     pub fn none() -> Self {
         Self {
             functions: FxHashSet::default(),
@@ -62,12 +62,12 @@ impl Glue {
         }
     }
 
-    /// Adds a list of patterns, one a line: a function, or a module's file name
-    /// and a function separated by a space; `*` at the end of either stands for
-    /// anything. Empty lines and those that begin with `#` say nothing.
+    /// Adds patterns, one a line: a function, or a module's file name and a
+    /// function separated by a space. `*` at the end of either matches any
+    /// rest. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// A line whose pattern has a `*` elsewhere than at its end.
+    /// A pattern with a `*` elsewhere than at its end.
     pub fn add(&mut self, list: &str) -> Result<(), DiffError> {
         for (number, line) in (1..).zip(list.lines()) {
             self.line(line).map_err(|()| DiffError::GluePattern {
@@ -102,11 +102,11 @@ impl Glue {
         self.has_function(&frame.module, &frame.function)
     }
 
-    /// Whether a function is, given the module's file name and the qualified
-    /// name.
+    /// Whether a function is glue, given the module's file name and the
+    /// qualified name.
     pub fn has_function(&self, module: &str, function: &str) -> bool {
-        // Clones are glue as what they are clones of; a name that is an offset
-        // into a module is matched as it stands.
+        // Clones of a glue function are glue. A name that is an offset into a
+        // module is also matched unchanged.
         let canonical = names::canonical(function);
         [function, &canonical]
             .into_iter()
@@ -126,9 +126,9 @@ impl Glue {
     }
 }
 
-/// The module and the function of a pattern. Functions have spaces too
-/// (`operator new`, `<A as B>::c`, `thunk for …`), so that only what looks like
-/// a file name is a module.
+/// Splits a pattern into module and function. Functions have spaces too
+/// (`operator new`, `<A as B>::c`, `thunk for …`), so only what looks like a
+/// file name is taken as a module.
 fn split(line: &str) -> (Option<&str>, &str) {
     match line.split_once(' ') {
         Some((module, function)) if is_module(module) => (Some(module), function.trim()),
@@ -141,7 +141,7 @@ fn is_module(text: &str) -> bool {
 }
 
 fn has_inner_star(pattern: &str) -> bool {
-    // `operator*` and `operator*=` are functions.
+    // Functions too, not patterns: `operator*`, `operator*=`.
     !pattern.starts_with("operator") && pattern.strip_suffix('*').unwrap_or(pattern).contains('*')
 }
 
@@ -179,7 +179,7 @@ mod tests {
                 "app",
                 "<alloc::alloc::Global as core::alloc::Allocator>::allocate",
             ),
-            // Methods of the language's own types are the library's alone.
+            // Only the standard library defines methods of primitive types.
             ("app", "<str>::to_uppercase"),
             ("app", "<[T]>::to_vec"),
             ("libswiftCore.dylib", "swift_slowAlloc"),

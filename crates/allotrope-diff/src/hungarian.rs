@@ -1,9 +1,10 @@
-//! The assignment problem: pairs of rows and columns of the largest total gain.
-//! Kuhn's Hungarian method with potentials, O(n³); for small problems only.
+//! The assignment problem: pairs rows with columns so that the total gain is
+//! largest. The Hungarian method (H. W. Kuhn, 1955) with potentials and
+//! shortest augmenting paths, O(n³); for small problems only.
 
-/// For each row its column in an assignment of the largest total gain; rows and
-/// columns without gain stay alone. Gains are not negative; `gain` has rows ×
-/// columns of them.
+/// For each row its column in an assignment of the largest total gain. Rows and
+/// columns without gain stay unassigned. `gain` has rows × columns values, none
+/// negative.
 pub(crate) fn assign(gain: &[i64], rows: usize, columns: usize) -> Vec<Option<usize>> {
     let size = rows.max(columns);
     let cost = |row: usize, column: usize| {
@@ -23,9 +24,10 @@ pub(crate) fn assign(gain: &[i64], rows: usize, columns: usize) -> Vec<Option<us
     assigned
 }
 
-/// For each column its row, at the least total cost.
+/// For each column its row in an assignment of the least total cost.
 fn cheapest(size: usize, cost: impl Fn(usize, usize) -> i64) -> Vec<usize> {
-    // Column 0 and row 0 are the method's own; real ones count from 1.
+    // Row 0 and column 0 are sentinels of the algorithm; real ones count from
+    // 1.
     let mut row_potential = vec![0_i64; size + 1];
     let mut column_potential = vec![0_i64; size + 1];
     let mut row_of = vec![0_usize; size + 1];
@@ -77,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_best_total_wins_over_the_best_pair() {
-        // 0-0 alone is worth 10, but 0-1 with 1-0 is worth 16.
+        // 0-0 alone gains 10, but 0-1 with 1-0 gains 16.
         assert_eq!(assign(&[10, 8, 8, 1], 2, 2), [Some(1), Some(0)]);
     }
 
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!(assign(&[], 0, 0), []);
     }
 
-    /// The best total over all assignments, by trying them.
+    /// The largest total gain of all assignments, by exhaustive search.
     fn best(gain: &[i64], columns: usize, row: usize, taken: u32) -> i64 {
         if row * columns >= gain.len() {
             return 0;

@@ -1,33 +1,33 @@
-//! What a whole stack is, seen more or less closely: the names that count and a
-//! hash of them. Two stacks with one key are one stack at that closeness.
+//! Reduces a stack to the names that count at a match level, and hashes them.
+//! Stacks with equal hashes are the same stack at that level.
 
 use crate::frames::FrameTable;
 
-/// How closely stacks are looked at, the closest first.
+/// How much of a stack's names must be equal, the strictest level first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
-pub(crate) enum Closeness {
-    /// The functions as they are spelled, in their modules. Offsets, lines and
-    /// columns do not count: they shift with every build.
+pub(crate) enum MatchLevel {
+    /// Functions as they are spelled, with their modules. Offsets, lines and
+    /// columns are ignored: they change with every build.
     Exact = 0,
-    /// Without what compilers and linkers add to a name.
+    /// Also ignores what compilers and linkers add to a name.
     Canonical = 1,
-    /// Without closure numbers, wrappers and the depth of recursion.
+    /// Also ignores closure numbers, wrappers and the depth of recursion.
     Unwrapped = 2,
-    /// Without template arguments too.
+    /// Also ignores template arguments.
     Untemplated = 3,
-    /// Without glue frames too.
+    /// Also ignores glue frames.
     GlueIgnored = 4,
-    /// Without functions that only one side has too: those that were renamed,
+    /// Also ignores functions that only one side has: those that were renamed,
     /// inserted or inlined everywhere.
     CommonOnly = 5,
 }
 
-impl Closeness {
-    /// Those of names, from the closest: all but [`CommonOnly`](Self::CommonOnly),
-    /// which takes two functions for one as soon as both are unknown to the
-    /// other side.
-    pub(crate) const OF_NAMES: [Self; 5] = [
+impl MatchLevel {
+    /// The levels that compare all of a stack's own functions, the strictest
+    /// first. [`CommonOnly`](Self::CommonOnly) does not: it equates any two
+    /// functions that the other side lacks.
+    pub(crate) const BY_NAME: [Self; 5] = [
         Self::Exact,
         Self::Canonical,
         Self::Unwrapped,
@@ -35,7 +35,8 @@ impl Closeness {
         Self::GlueIgnored,
     ];
 
-    /// How sure it is that two stacks which look the same from here are.
+    /// From 0 to 1: how certain it is that two stacks with equal keys are the
+    /// same.
     pub(crate) fn confidence(self) -> f64 {
         match self {
             Self::Exact => 1.0,
@@ -48,39 +49,39 @@ impl Closeness {
     }
 }
 
-/// Longest cycle of functions whose repetition counts as recursion.
+/// Longest cycle of functions whose repetition is treated as recursion.
 const LONGEST_CYCLE: usize = 4;
 
-/// The names of a stack in place of what `names` held, innermost first. Never
-/// empty for a stack that is not.
+/// Replaces `names` by the names of a stack at a level, innermost first. Not
+/// empty unless the stack is.
 pub(crate) fn reduce(
     table: &FrameTable<'_>,
     stack: &[u32],
-    closeness: Closeness,
+    level: MatchLevel,
     names: &mut Vec<u32>,
 ) {
     names.clear();
-    let ignore_glue = closeness >= Closeness::GlueIgnored;
-    let ignore_others = closeness == Closeness::CommonOnly;
+    let ignore_glue = level >= MatchLevel::GlueIgnored;
+    let ignore_others = level == MatchLevel::CommonOnly;
     let ignored = |frame| {
         (ignore_glue && table.is_glue(frame)) || (ignore_others && table.is_replaceable(frame))
     };
-    // What little is left of some stacks would be the same for too many.
+    // A stack with too few names left would equal too many others.
     let least = if ignore_others { 2 } else { 1 };
     let kept = stack.iter().filter(|&&frame| !ignored(frame)).count();
     for &frame in stack {
         if kept >= least && ignored(frame) {
             continue;
         }
-        names.push(table.name(frame, closeness));
-        if closeness >= Closeness::Unwrapped {
-            take_back_repetition(names);
+        names.push(table.name(frame, level));
+        if level >= MatchLevel::Unwrapped {
+            collapse_repetition(names);
         }
     }
 }
 
-/// Removes the newest names if they repeat those before them.
-fn take_back_repetition(names: &mut Vec<u32>) {
+/// Removes the last names if they repeat the ones before them.
+fn collapse_repetition(names: &mut Vec<u32>) {
     for cycle in 1..=LONGEST_CYCLE.min(names.len() / 2) {
         let (rest, last) = names.split_at(names.len() - cycle);
         if rest.ends_with(last) {
@@ -90,8 +91,8 @@ fn take_back_repetition(names: &mut Vec<u32>) {
     }
 }
 
-/// The hash of a sequence of names. Wide enough that two of some millions of
-/// stacks do not meet by chance.
+/// Hashes a sequence of names to 128 bits, so that collisions among millions of
+/// stacks are improbable.
 pub(crate) fn hash(names: impl IntoIterator<Item = u32>) -> u128 {
     let (mut low, mut high) = (0x243f_6a88_85a3_08d3_u64, 0x1319_8a2e_0370_7344_u64);
     let mut length = 0;
@@ -108,11 +109,11 @@ pub(crate) fn hash(names: impl IntoIterator<Item = u32>) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Multiplies and folds the two halves of the product, so that every bit in
-/// reaches every bit out.
+/// Multiplies to 128 bits and folds the halves, so that every input bit affects
+/// every output bit (as wyhash does).
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    // The sum keeps a zero factor from wiping out what was hashed before.
+    // Adding `a` keeps a factor of zero from erasing the previous state.
     (product as u64 ^ (product >> 64) as u64).wrapping_add(a)
 }
 
@@ -121,12 +122,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn repetitions_are_taken_back() {
+    fn repetitions_are_collapsed() {
         let collapse = |names: &[u32]| {
             let mut kept = Vec::new();
             for &name in names {
                 kept.push(name);
-                take_back_repetition(&mut kept);
+                collapse_repetition(&mut kept);
             }
             kept
         };
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_tell_order_and_length() {
+    fn hashes_depend_on_order_and_length() {
         let all = [
             hash([]),
             hash([0]),

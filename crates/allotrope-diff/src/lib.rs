@@ -1,42 +1,48 @@
-//! What changed between two sets of stacks, and which stack it was.
+//! Compares two sets of stacks: which stacks allocate more or less, and why.
 //!
 //! [`compare`] matches the stacks of two versions of a program although
-//! functions were renamed, inlined, cloned or recompiled in between, and says
-//! what is left: stacks that are new, gone or changed, grouped by what caused
-//! them. The differences of all entries sum to the difference of the totals, to
-//! the last allocation.
+//! functions were renamed, inlined, cloned or recompiled in between. It returns
+//! what differs: stacks that are new, gone or changed, grouped by cause. The
+//! differences of all entries sum exactly to the difference of the totals.
 //!
-//! It works on the figures of one [`Metric`] at a time. It knows nothing of
-//! thresholds, which apply when printing, nor of how entries are shown.
+//! It compares one [`Metric`] at a time. Thresholds and presentation belong to
+//! the callers.
 //!
-//! How it goes, one file a step: frames of both sides are numbered and named at
-//! several closenesses (`frames`, `names`); stacks of one spelling form classes
-//! (`classes`); closeness by closeness, classes that balance are taken off
-//! (`keys`, `peel`); the rest is assigned to each other by what it has in common
-//! (`candidates`, `align`, `assign`), after functions that took the place of
-//! others at many call sites (`replaced`), and what one became in parts is set
-//! off against it (`net`); what the runs of a side differ by among
-//! themselves is set apart (`noise`); what is left is grouped (`blame`, `calls`)
-//! and written down (`differs`, `entries`). Nothing depends on the order of the
-//! input, and exchanging the sides exchanges the result.
+//! The steps, one file each:
+//!
+//! 1. `frames`, `names`: number the frames of both sides, and normalise their
+//!    names at several match levels.
+//! 2. `classes`: group stacks with the same exact names.
+//! 3. `keys`, `match_by_name`: match classes with equal names, level by level.
+//! 4. `net`: merge what rose with what fell if one turned into the other piece
+//!    by piece.
+//! 5. `replaced`: match functions that replaced others at many call sites.
+//! 6. `candidates`, `align`, `assign`, `hungarian`: match the rest by
+//!    similarity.
+//! 7. `noise`: separate the differences that runs of one side have too.
+//! 8. `blame`, `call_changes`: group the remaining differences by cause.
+//! 9. `entries`, `differing_frame`: build the result.
+//!
+//! The result does not depend on the order of the input, and exchanging the
+//! sides exchanges the result.
 
 mod align;
 mod assign;
 mod blame;
-mod calls;
+mod call_changes;
 mod candidates;
 mod classes;
-mod differs;
+mod differing_frame;
 mod entries;
 mod error;
 mod frames;
 mod glue;
 mod hungarian;
 mod keys;
+mod match_by_name;
 mod names;
 mod net;
 mod noise;
-mod peel;
 mod replaced;
 
 use std::fmt;
@@ -46,14 +52,14 @@ pub use error::DiffError;
 pub use crate::glue::Glue;
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
-/// What to compare, and how.
+/// Options of [`compare`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiffOptions {
-    /// The figure that is compared.
+    /// The metric to compare.
     pub metric: Metric,
-    /// The number of iterations that figures are also given per.
+    /// The number of iterations by which figures are also divided.
     pub per: Option<f64>,
-    /// Frames that are not the user's own.
+    /// The frames that are not the user's own.
     pub glue: Glue,
 }
 
@@ -67,13 +73,13 @@ impl Default for DiffOptions {
     }
 }
 
-/// One of the two sides.
+/// A side of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(usize)]
 pub enum Side {
     /// Before the change.
     Before = 0,
-    /// After it.
+    /// After the change.
     After = 1,
 }
 
@@ -86,74 +92,77 @@ impl fmt::Display for Side {
     }
 }
 
-/// What changed.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Diff {
-    /// The figure that was compared.
+    /// The metric that was compared.
     pub metric: Metric,
-    /// Its total before. With several runs that of the run with the median
-    /// total (the lower of two), whose figures all entries are made of.
+    /// The total before. With several runs: that of the run with the median
+    /// total (the lower of two), from which the figures of all entries are
+    /// taken.
     pub before: u64,
-    /// Its total after.
+    /// The total after.
     pub after: u64,
     /// After minus before: the sum of the differences of the entries.
     pub difference: i64,
-    /// The number of iterations that figures are also given per.
+    /// The number of iterations by which figures are also divided.
     pub per: Option<f64>,
-    /// What is known of chance.
+    /// What the runs of a side have shown about random variation.
     pub noise: Noise,
     /// The frames that entries refer to by index, each once.
     pub frames: Vec<StackFrame>,
-    /// The largest differences first; folded ones ([`Kind::Moved`]) last.
+    /// Sorted by the size of the difference; those of [`Kind::Moved`], whose
+    /// difference is 0, come last.
     pub entries: Vec<Entry>,
 }
 
 impl Diff {
-    /// A figure or difference per iteration, if a number of iterations is known.
+    /// A figure or difference per iteration, if the number of iterations is
+    /// known.
     pub fn normalised(&self, figure: i64) -> Option<f64> {
         self.per.map(|per| figure as f64 / per)
     }
 }
 
-/// What several runs say about chance.
+/// Random variation among the runs of a side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Noise {
-    /// One run a side: nothing is known, and no difference is called jitter.
+    /// Each side has a single run, so that no difference can be called jitter.
     Unknown,
     /// At least one side has several runs.
     Measured {
-        /// The totals of the runs before, the least first.
+        /// The totals of the runs before, sorted.
         before: Vec<u64>,
-        /// The totals of the runs after, the least first.
+        /// The totals of the runs after, sorted.
         after: Vec<u64>,
-        /// Stacks that all runs of either side counted alike.
+        /// The number of stacks with the same figure in all runs of a side.
         deterministic: u64,
-        /// Stacks that they did not.
+        /// The number of the other stacks.
         jittering: u64,
     },
 }
 
-/// What became of the stacks of an entry.
+/// How the stacks of an entry changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// Not there before.
+    /// They did not exist before.
     New,
-    /// Not there after.
+    /// They no longer exist after.
     Gone,
-    /// Another figure; possibly moved or renamed as well, which the confidence
-    /// tells.
+    /// Their figure changed. A confidence below 1 means that they were also
+    /// moved or renamed.
     Changed,
-    /// The same figure under another name, at another place or inlined
-    /// elsewhere; its difference is 0.
+    /// Same figure, but renamed, called from elsewhere or inlined differently.
+    /// The difference is 0.
     Moved,
-    /// Different by no more than the runs of one side are among themselves.
+    /// The difference is no larger than those among the runs of one side.
     Jitter,
 }
 
 /// A difference with one cause.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// What became of its stacks.
+    /// How its stacks changed.
     pub kind: Kind,
     /// Their figure before.
     pub before: u64,
@@ -161,52 +170,55 @@ pub struct Entry {
     pub after: u64,
     /// After minus before.
     pub difference: i64,
-    /// From 0 to 1: how sure it is that what was matched is the same.
+    /// From 0 to 1: how certain the matching of its stacks is.
     pub confidence: f64,
-    /// Index of the frame that answers for it: the first of the user's own, or
-    /// the function that explains all the stacks; of a moved entry the frame
-    /// that differs; of jitter the outermost frame of the thread.
+    /// Index of the frame that caused the difference: the first of the user's
+    /// own, or the function that explains all the stacks. For a moved entry it
+    /// is the frame that differs; for jitter, the outermost own frame of the
+    /// thread.
     pub blame: u32,
-    /// Of a moved entry the one frame that differs.
-    pub differs: Option<Differs>,
-    /// Its stacks, those that differ most first.
+    /// For a moved entry, the frame that differs.
+    pub differs: Option<DifferingFrame>,
+    /// Its stacks, the largest differences first.
     pub stacks: Vec<EntryStack>,
 }
 
-/// The one frame that differs between two stacks that are otherwise alike:
-/// indexes into [`Diff::frames`]. One is missing where a frame was inserted or
-/// went; both are where only the spelling of something else differs.
+/// The one frame that differs between two stacks, as indexes into
+/// [`Diff::frames`]. One is `None` where a frame was inserted or removed; both
+/// are where no frame differs but for offsets and lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Differs {
-    /// As it was.
+pub struct DifferingFrame {
+    /// The frame before.
     pub before: Option<u32>,
-    /// As it is.
+    /// The frame after.
     pub after: Option<u32>,
 }
 
-/// A stack of an entry and its figures.
+/// A stack of an entry, and its figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryStack {
     /// Its figure before.
     pub before: u64,
     /// Its figure after.
     pub after: u64,
-    /// Indexes into [`Diff::frames`], innermost first: as they are after, if it
-    /// is there after.
+    /// Indexes into [`Diff::frames`], innermost first; of the stack after if it
+    /// exists after.
     pub frames: Box<[u32]>,
-    /// The stack before where it is the same but for offsets, lines or columns.
+    /// The stack before, if it differs from the one after in offsets, lines or
+    /// columns only.
     pub frames_before: Option<Box<[u32]>>,
 }
 
 /// Compares the runs of two sides.
 ///
-/// Several runs of a side tell what is chance. The order of runs, stacks and
-/// frames does not matter; two stacks with the same frames are one.
+/// With several runs a side, random variation is recognised. The order of runs,
+/// stacks and frames does not matter; two stacks with the same frames count as
+/// one.
 ///
 /// # Errors
-/// A side without runs, a run that does not give the metric or whose figures do
-/// not fit a signed 64-bit sum, a stack that refers to a frame that is not
-/// there, more than 2³² stacks, iterations that are not a number above 0.
+/// Fails if a side has no runs; a run lacks the metric, has a total above
+/// `i64::MAX` or refers to a frame that does not exist; there are more than 2³²
+/// stacks; or the number of iterations is not above 0.
 pub fn compare(
     before: &[StackSet],
     after: &[StackSet],
@@ -219,18 +231,23 @@ pub fn compare(
     };
     let table = frames::FrameTable::new(before, after, &nothing, &options.glue)?;
     let classes = classes::Classes::new(table, options.metric)?;
-    let peel::Peeled { mut moved, unlike } = peel::peel(&classes);
-    let unlike = net::same_functions(&classes, unlike);
-    let unlike = assign::assign(&classes, replaced::replaced_functions(&classes, unlike));
-    let unlike = net::inlined_functions(&classes, unlike);
-    let (balanced, unlike) = unlike
+    let match_by_name::NameMatches {
+        mut moved,
+        unbalanced,
+    } = match_by_name::match_by_name(&classes);
+    let unbalanced = net::same_functions(&classes, unbalanced);
+    let unbalanced = assign::assign(&classes, replaced::replaced_functions(&classes, unbalanced));
+    let unbalanced = net::inlined_functions(&classes, unbalanced);
+    let (balanced, unbalanced) = unbalanced
         .into_iter()
-        .partition(|thing| thing.difference() == 0);
+        .partition(|matched| matched.difference() == 0);
     moved.extend::<Vec<_>>(balanced);
-    let (changed, jitter) = noise::split(&classes, unlike);
+    let (changed, jitter) = noise::split(&classes, unbalanced);
     let changed = blame::group(&classes, changed);
     let (frames, entries) = entries::entries(&classes, changed, jitter, moved);
-    let [before, after] = classes.standing.map(|run| classes.totals[run as usize]);
+    let [before, after] = classes
+        .representative_runs
+        .map(|run| classes.totals[run as usize]);
     Ok(Diff {
         metric: options.metric,
         before,

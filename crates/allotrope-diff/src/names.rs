@@ -1,14 +1,11 @@
-//! What is left of a function's name when one looks less and less closely: how
-//! two builds of one function are recognised. Pure functions of one name;
-//! whole stacks are [`keys`](crate::keys)' business.
-//!
-//! Three steps, each applied to what the one before gives:
+//! Normalises function names, so that two builds of one function get equal
+//! names. Each of three steps takes the result of the previous one:
 //! [`canonical`] removes what a compiler or linker added, [`unwrapped`] the
 //! numbers of closures and the wrappers around a function, [`untemplated`] the
-//! template arguments.
+//! template arguments. Whole stacks are reduced by [`keys`](crate::keys).
 
-/// Suffixes that gcc, clang and their linkers give to clones of a function,
-/// each possibly followed by a number.
+/// Suffixes that gcc, clang and their linkers append to clones of a function; a
+/// number may follow each.
 const CLONE_SUFFIXES: &[&str] = &[
     "isra",
     "constprop",
@@ -25,7 +22,7 @@ const CLONE_SUFFIXES: &[&str] = &[
     "hot",
 ];
 
-/// Words in front of a function that say how it was built or is reached.
+/// Prefixes that describe how a function was built or is reached.
 const WRAPPERS: &[&str] = &[
     "specialized ",
     "partial apply for ",
@@ -42,7 +39,7 @@ const WRAPPERS: &[&str] = &[
     "covariant return thunk to ",
 ];
 
-/// Words in front of a function that carry an argument list, up to ` of `.
+/// Prefixes with an argument list, which ends at ` of `.
 const WRAPPERS_WITH_ARGUMENTS: &[&str] = &[
     "generic specialization <",
     "generic partial specialization <",
@@ -50,10 +47,10 @@ const WRAPPERS_WITH_ARGUMENTS: &[&str] = &[
     "function signature specialization <",
 ];
 
-/// The name without clone suffixes, hashes, addresses, symbol versions, ABI
-/// tags and inline namespaces.
+/// Removes clone suffixes, hashes, addresses, symbol versions, ABI tags and
+/// inline namespaces.
 pub(crate) fn canonical(name: &str) -> String {
-    let name = without_clone_notes(name.trim());
+    let name = without_clone_annotations(name.trim());
     let mut name = name.as_str();
     loop {
         let shorter = strip_version(strip_clone(strip_rust_hash(strip_offset(name))));
@@ -66,7 +63,7 @@ pub(crate) fn canonical(name: &str) -> String {
         return "0x".to_owned();
     }
     let name = without_tags(name);
-    // `vector<vector<int> >` is `vector<vector<int>>` to another demangler.
+    // Demanglers differ: `vector<vector<int> >` and `vector<vector<int>>`.
     let mut closed = name
         .replace("std::__cxx11::", "std::")
         .replace("std::__1::", "std::");
@@ -76,8 +73,8 @@ pub(crate) fn canonical(name: &str) -> String {
     closed
 }
 
-/// A canonical name without closure numbers and wrappers: what was written in
-/// the source where the compiler made several functions of it.
+/// Removes closure numbers and wrappers from a canonical name: several
+/// functions that the compiler made of one in the source get its name.
 pub(crate) fn unwrapped(canonical: &str) -> String {
     let mut name = canonical;
     loop {
@@ -90,8 +87,8 @@ pub(crate) fn unwrapped(canonical: &str) -> String {
     without_numbers(name)
 }
 
-/// A name without template or generic arguments. What stands in a leading
-/// bracket (`<T as Trait>::method`) stays.
+/// Removes template or generic arguments. A leading bracket, as in `<T as
+/// Trait>::method`, stays.
 pub(crate) fn untemplated(name: &str) -> String {
     let mut bare = String::with_capacity(name.len());
     let mut open = 0_usize;
@@ -112,7 +109,7 @@ pub(crate) fn untemplated(name: &str) -> String {
         }
         rest = &rest[c.len_utf8()..];
         match c {
-            // The arrow of a function type closes nothing.
+            // The arrow of a function type is no closing bracket.
             '-' if rest.starts_with('>') => {
                 rest = &rest[1..];
                 if open == 0 {
@@ -129,11 +126,11 @@ pub(crate) fn untemplated(name: &str) -> String {
             _ => {}
         }
     }
-    // Rust writes `Vec<T>::push` and `Vec::<T>::push`.
+    // Rust has two spellings: `Vec<T>::push` and `Vec::<T>::push`.
     bare.replace("::::", "::")
 }
 
-/// A function's name as glue patterns see it.
+/// The form of a function's name that glue patterns match.
 pub(crate) fn bare(function: &str) -> String {
     if function.starts_with('<') || function.starts_with("operator") {
         return function.to_owned();
@@ -142,8 +139,8 @@ pub(crate) fn bare(function: &str) -> String {
 }
 
 /// The operator that a C++ operator function implements (`+` of
-/// `a::operator+`), if the name is one. Operators are not renamed: another
-/// operator is another function.
+/// `a::operator+`); `None` for other functions. Operators are never matched as
+/// renamed functions.
 pub(crate) fn operator_of(name: &str) -> Option<&str> {
     let (before, operator) = name.rsplit_once("operator")?;
     let whole_word = before
@@ -154,9 +151,9 @@ pub(crate) fn operator_of(name: &str) -> Option<&str> {
     (whole_word && !symbol.is_alphanumeric() && symbol != '_').then_some(operator)
 }
 
-/// How alike two names are to a reader: the share of letter pairs they have in
-/// common, in 256ths.
-pub(crate) fn likeness(a: &str, b: &str) -> u32 {
+/// The similarity of two names from 0 to 256: the Sørensen–Dice coefficient of
+/// their bigrams (pairs of consecutive bytes).
+pub(crate) fn bigram_similarity(a: &str, b: &str) -> u32 {
     let pairs = |name: &str| {
         let mut pairs: Vec<[u8; 2]> = name.as_bytes().windows(2).map(|p| [p[0], p[1]]).collect();
         pairs.sort_unstable();
@@ -181,7 +178,7 @@ pub(crate) fn likeness(a: &str, b: &str) -> u32 {
     (common * 512 / (a.len() + b.len())) as u32
 }
 
-fn without_clone_notes(name: &str) -> String {
+fn without_clone_annotations(name: &str) -> String {
     let mut rest = name;
     let mut kept = String::with_capacity(name.len());
     while let Some(start) = rest.find("[clone ") {
@@ -195,15 +192,15 @@ fn without_clone_notes(name: &str) -> String {
     kept
 }
 
-/// Without a trailing `+0x1f` or `+31`. `operator+1` is no name, so that the
-/// plus of an operator is never taken for one.
+/// Removes a trailing `+0x1f` or `+31`. No function is called `operator+1`, so
+/// the plus of an operator is never taken for an offset.
 fn strip_offset(name: &str) -> &str {
     let Some((function, offset)) = name.rsplit_once('+') else {
         return name;
     };
     let is_offset = match offset.strip_prefix("0x") {
-        Some(digits) => is_made_of(digits, |c| c.is_ascii_hexdigit()),
-        None => is_made_of(offset, |c| c.is_ascii_digit()),
+        Some(digits) => consists_of(digits, |c| c.is_ascii_hexdigit()),
+        None => consists_of(offset, |c| c.is_ascii_digit()),
     };
     if is_offset && !function.is_empty() && !function.ends_with("operator") {
         function
@@ -212,11 +209,11 @@ fn strip_offset(name: &str) -> &str {
     }
 }
 
-/// Without `::h0123456789abcdef`.
+/// Removes `::h0123456789abcdef`.
 fn strip_rust_hash(name: &str) -> &str {
     match name.rsplit_once("::h") {
         Some((function, hash))
-            if hash.len() == 16 && is_made_of(hash, |c| c.is_ascii_hexdigit()) =>
+            if hash.len() == 16 && consists_of(hash, |c| c.is_ascii_hexdigit()) =>
         {
             function
         }
@@ -224,7 +221,7 @@ fn strip_rust_hash(name: &str) -> &str {
     }
 }
 
-/// Without one `.18`, `.isra.0`, `.cold`.
+/// Removes one `.18`, `.isra.0`, `.cold`.
 fn strip_clone(name: &str) -> &str {
     let Some((function, suffix)) = name.rsplit_once('.') else {
         return name;
@@ -232,7 +229,7 @@ fn strip_clone(name: &str) -> &str {
     if function.is_empty() || function.ends_with('.') {
         return name;
     }
-    let numbered = is_made_of(suffix, |c| c.is_ascii_digit());
+    let numbered = consists_of(suffix, |c| c.is_ascii_digit());
     if numbered || CLONE_SUFFIXES.contains(&suffix) {
         function
     } else {
@@ -240,13 +237,13 @@ fn strip_clone(name: &str) -> &str {
     }
 }
 
-/// Without `@plt`, `@@GLIBC_2.34`.
+/// Removes `@plt`, `@@GLIBC_2.34`.
 fn strip_version(name: &str) -> &str {
     match name.split_once('@') {
         Some((function, version))
             if !function.is_empty()
                 && !function.ends_with(' ')
-                && is_made_of(version, |c| c.is_ascii_alphanumeric() || "@._".contains(c)) =>
+                && consists_of(version, |c| c.is_ascii_alphanumeric() || "@._".contains(c)) =>
         {
             function
         }
@@ -256,10 +253,10 @@ fn strip_version(name: &str) -> &str {
 
 fn is_address(name: &str) -> bool {
     name.strip_prefix("0x")
-        .is_some_and(|digits| is_made_of(digits, |c| c.is_ascii_hexdigit()))
+        .is_some_and(|digits| consists_of(digits, |c| c.is_ascii_hexdigit()))
 }
 
-/// Without `[abi:cxx11]` and Rust's `core[0123456789abcdef]`.
+/// Removes `[abi:cxx11]` and Rust's crate hash, `core[0123456789abcdef]`.
 fn without_tags(name: &str) -> String {
     let mut kept = String::with_capacity(name.len());
     let mut rest = name;
@@ -269,7 +266,7 @@ fn without_tags(name: &str) -> String {
         };
         let tag = &rest[start + 1..start + length];
         let end = start + length + 1;
-        let hash = tag.len() >= 8 && is_made_of(tag, |c| c.is_ascii_hexdigit());
+        let hash = tag.len() >= 8 && consists_of(tag, |c| c.is_ascii_hexdigit());
         if hash || tag.starts_with("abi:") {
             kept.push_str(&rest[..start]);
         } else {
@@ -297,14 +294,14 @@ fn strip_wrapper(name: &str) -> &str {
             return inner;
         }
     }
-    // `(1) suspend resume partial function for f` of Swift's asynchronous code.
+    // Swift's asynchronous code: `(1) suspend resume partial function for f`.
     if name.starts_with('(')
         && let Some((_, inner)) = name.split_once(" resume partial function for ")
     {
         return inner;
     }
     if name.starts_with("$s") {
-        // The mangling of a partial application of what stands before it.
+        // Swift mangles a partial application as the function and this suffix.
         return name.strip_suffix("TA").unwrap_or(name);
     }
     match name.strip_suffix("partial apply") {
@@ -313,8 +310,8 @@ fn strip_wrapper(name: &str) -> &str {
     }
 }
 
-/// Without the numbers by which compilers tell closures of one function apart:
-/// `closure #3 in`, `{closure#0}`, `{lambda(int)#1}`, `$_0`, `.func1`.
+/// Removes the numbers that compilers give to closures: `closure #3 in`,
+/// `{closure#0}`, `{lambda(int)#1}`, `$_0`, `.func1`.
 fn without_numbers(name: &str) -> String {
     let name = name
         .replace("{{closure}}", "{closure}")
@@ -333,8 +330,8 @@ fn without_numbers(name: &str) -> String {
     kept
 }
 
-/// What is shown instead of the closure's number that `rest` begins with, and
-/// how long that is.
+/// If `rest` begins with a closure number: its replacement, and its length in
+/// bytes.
 fn number_at(before: &str, rest: &str) -> Option<(&'static str, usize)> {
     for (sign, shown) in [(" #", ""), ("#", ""), ("$_", "{lambda}")] {
         if let Some(after) = rest.strip_prefix(sign) {
@@ -349,8 +346,8 @@ fn number_at(before: &str, rest: &str) -> Option<(&'static str, usize)> {
     (digits > 0 && before.ends_with(".func")).then_some(("", digits))
 }
 
-/// The symbol that stands at the start of `rest` if `before` ends in the word
-/// `operator`: its brackets are no template's.
+/// The symbol at the start of `rest` if `before` ends with the word `operator`:
+/// its angle brackets are no template arguments.
 fn operator_symbol<'a>(before: &str, rest: &'a str) -> Option<&'a str> {
     if !before.ends_with("operator") {
         return None;
@@ -363,7 +360,7 @@ fn operator_symbol<'a>(before: &str, rest: &'a str) -> Option<&'a str> {
     .map(|symbol| &rest[..symbol.len()])
 }
 
-fn is_made_of(text: &str, of: impl Fn(char) -> bool) -> bool {
+fn consists_of(text: &str, of: impl Fn(char) -> bool) -> bool {
     !text.is_empty() && text.chars().all(of)
 }
 
@@ -420,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn closures_and_wrappers_are_looked_through() {
+    fn closure_numbers_and_wrappers_are_removed() {
         for (name, expected) in [
             ("closure #3 in Loop.run()", "closure in Loop.run()"),
             (
@@ -450,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn template_arguments_go_and_operators_stay() {
+    fn template_arguments_are_removed_and_operators_are_kept() {
         for (name, expected) in [
             ("a<int>::b<c<d>>::e", "a::b::e"),
             ("Vec::<T>::push", "Vec::push"),
@@ -475,11 +472,11 @@ mod tests {
     }
 
     #[test]
-    fn likeness_is_a_share_of_letter_pairs() {
-        assert_eq!(likeness("parse", "parse"), 256);
-        assert_eq!(likeness("abc", "xyz"), 0);
+    fn similarity_is_the_share_of_common_bigrams() {
+        assert_eq!(bigram_similarity("parse", "parse"), 256);
+        assert_eq!(bigram_similarity("abc", "xyz"), 0);
         // `pa ar rs se` and `pa ar rs se e2`: 4 of 4 and 4 of 5.
-        assert_eq!(likeness("parse", "parse2"), 512 * 4 / 9);
-        assert_eq!(likeness("", "x"), 0);
+        assert_eq!(bigram_similarity("parse", "parse2"), 512 * 4 / 9);
+        assert_eq!(bigram_similarity("", "x"), 0);
     }
 }

@@ -1,53 +1,54 @@
-//! Sets off against each other what rose and what fell where one became the
-//! other in parts: compilers that inline differently spread the allocations of
-//! a function over other stacks, so that no two of them balance.
+//! Merges matches that rose with matches that fell where one turned into the
+//! other piece by piece. Compilers that inline differently spread a function's
+//! allocations over other stacks, so that no two of these balance.
 
 use rustc_hash::FxHashMap;
 
 use crate::assign::main_class;
 use crate::classes::Classes;
-use crate::keys::{self, Closeness};
-use crate::peel::Settled;
+use crate::keys::{self, MatchLevel};
+use crate::match_by_name::Match;
 
-/// Makes one thing of all with the same own functions that rose or fell, if some
-/// did the one and some the other. What balances by itself has nothing to set off.
-pub(crate) fn same_functions(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
+/// Merges matches with the same own functions if some rose and some fell. A
+/// match that balances is left alone.
+pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
-    for group in groups(classes, things, Closeness::GlueIgnored) {
-        let things = group.into_iter().map(|(_, thing)| thing);
+    for group in groups(classes, matches, MatchLevel::GlueIgnored) {
+        let matches = group.into_iter().map(|(_, matched)| matched);
         let (balanced, others): (Vec<_>, Vec<_>) =
-            things.partition(|thing| thing.difference() == 0);
+            matches.partition(|matched| matched.difference() == 0);
         netted.extend(balanced);
-        let (rose, fell): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|thing| thing.difference() > 0);
+        let (rose, fell): (Vec<_>, Vec<_>) = others
+            .into_iter()
+            .partition(|matched| matched.difference() > 0);
         if rose.is_empty() || fell.is_empty() {
             netted.extend(rose.into_iter().chain(fell));
         } else {
             let all = rose.iter().chain(&fell);
-            netted.push(merge(classes, all, Closeness::GlueIgnored));
+            netted.push(merge(classes, all, MatchLevel::GlueIgnored));
         }
     }
     netted
 }
 
-/// Makes one thing of a stack whose functions both sides have, and of those
-/// that are it but for functions which one side has: these came out of its
-/// functions or went into them.
-pub(crate) fn inlined_functions(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
+/// Merges a match whose functions both sides have with those of the opposite
+/// sign that equal it but for functions that only one side has. These were
+/// inlined into its functions, or are no longer.
+pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
-    for group in groups(classes, things, Closeness::CommonOnly) {
+    for group in groups(classes, matches, MatchLevel::CommonOnly) {
         let (plain, others): (Vec<_>, Vec<_>) = group.into_iter().partition(|(plain, _)| *plain);
-        let plain: Vec<Settled> = plain.into_iter().map(|(_, thing)| thing).collect();
-        let change: i64 = plain.iter().map(Settled::difference).sum();
-        let others = others.into_iter().map(|(_, thing)| thing);
-        let (opposite, alike): (Vec<_>, Vec<_>) =
-            others.partition(|thing| thing.difference().signum() == -change.signum());
-        netted.extend(alike);
+        let plain: Vec<Match> = plain.into_iter().map(|(_, matched)| matched).collect();
+        let change: i64 = plain.iter().map(Match::difference).sum();
+        let others = others.into_iter().map(|(_, matched)| matched);
+        let (opposite, same_sign): (Vec<_>, Vec<_>) =
+            others.partition(|matched| matched.difference().signum() == -change.signum());
+        netted.extend(same_sign);
         if plain.is_empty() || opposite.is_empty() {
             netted.extend(plain.into_iter().chain(opposite));
         } else {
             let all = plain.iter().chain(&opposite);
-            netted.push(merge(classes, all, Closeness::CommonOnly));
+            netted.push(merge(classes, all, MatchLevel::CommonOnly));
         }
     }
     netted
@@ -55,38 +56,38 @@ pub(crate) fn inlined_functions(classes: &Classes<'_>, things: Vec<Settled>) -> 
 
 fn merge<'t>(
     classes: &Classes<'_>,
-    things: impl Iterator<Item = &'t Settled>,
-    closeness: Closeness,
-) -> Settled {
-    let mut confidence = closeness.confidence();
+    matches: impl Iterator<Item = &'t Match>,
+    level: MatchLevel,
+) -> Match {
+    let mut confidence = level.confidence();
     let mut members = Vec::new();
-    for thing in things {
-        confidence = confidence.min(thing.confidence);
-        members.extend_from_slice(&thing.classes);
+    for matched in matches {
+        confidence = confidence.min(matched.confidence);
+        members.extend_from_slice(&matched.classes);
     }
-    Settled::new(classes, members, confidence)
+    Match::new(classes, members, confidence)
 }
 
-/// The things by what they look like, each with whether both sides have all its
-/// own functions.
+/// The matches grouped by their key at a level, each with whether both sides
+/// have all of its own functions.
 fn groups(
     classes: &Classes<'_>,
-    things: Vec<Settled>,
-    closeness: Closeness,
-) -> impl Iterator<Item = Vec<(bool, Settled)>> {
-    let mut groups: FxHashMap<u128, Vec<(bool, Settled)>> = FxHashMap::default();
+    matches: Vec<Match>,
+    level: MatchLevel,
+) -> impl Iterator<Item = Vec<(bool, Match)>> {
+    let mut groups: FxHashMap<u128, Vec<(bool, Match)>> = FxHashMap::default();
     let (mut frames, mut names) = (Vec::new(), Vec::new());
     let table = &classes.table;
-    for thing in things {
-        classes.stack(main_class(classes, &thing), &mut frames);
-        keys::reduce(table, &frames, closeness, &mut names);
+    for matched in matches {
+        classes.stack(main_class(classes, &matched), &mut frames);
+        keys::reduce(table, &frames, level, &mut names);
         let own = |frame: &&u32| !table.is_glue(**frame);
         let plain = !frames
             .iter()
             .filter(own)
             .any(|&frame| table.is_replaceable(frame));
         let key = keys::hash(names.iter().copied());
-        groups.entry(key).or_default().push((plain, thing));
+        groups.entry(key).or_default().push((plain, matched));
     }
     groups.into_values()
 }

@@ -1,25 +1,26 @@
-//! What several runs of one program say about chance: whether a difference lies
-//! within what the runs of a side differ by among themselves.
+//! Separates changes from jitter: with several runs a side, a difference is
+//! jitter if it is no larger than the differences among the runs of one side.
 
 use crate::classes::Classes;
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 
-/// Splits things into those that changed and those that only jitter. With one
-/// run a side nothing is known to jitter.
-pub(crate) fn split(classes: &Classes<'_>, things: Vec<Settled>) -> (Vec<Settled>, Vec<Settled>) {
+/// Splits matches into those that changed and those that jitter. With one run a
+/// side all of them changed.
+pub(crate) fn split(classes: &Classes<'_>, matches: Vec<Match>) -> (Vec<Match>, Vec<Match>) {
     if classes.table.runs.len() <= 2 {
-        return (things, Vec::new());
+        return (matches, Vec::new());
     }
-    things
+    matches
         .into_iter()
-        .partition(|thing| !is_jitter(classes, thing))
+        .partition(|matched| !is_jitter(classes, matched))
 }
 
-/// The runs of a side scatter, and the two sides are no further apart than a
-/// side is wide: two or three runs seldom hit both ends of their range, so that
-/// ranges which only just miss each other prove nothing.
-fn is_jitter(classes: &Classes<'_>, thing: &Settled) -> bool {
-    let [before, after] = classes.spreads(&classes.by_run(&thing.classes));
+/// The figures of a side's runs span a range. A match jitters if at least one
+/// range is wider than 0 and the gap between the two ranges is no wider than
+/// the wider range. Ranges that just miss each other prove nothing, because two
+/// or three runs rarely hit both ends of their range.
+fn is_jitter(classes: &Classes<'_>, matched: &Match) -> bool {
+    let [before, after] = classes.spreads(&classes.by_run(&matched.classes));
     let width = (before.end - before.start).max(after.end - after.start);
     let apart =
         (after.start.saturating_sub(before.end)).max(before.start.saturating_sub(after.end));

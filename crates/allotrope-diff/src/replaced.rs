@@ -1,7 +1,12 @@
-//! One function in the place of others, at many call sites: all that called
-//! `old`, or three hundred helpers of one kind, now call `new`. No two of the
-//! names are alike, the old functions may still be there for others, and the
-//! figures may have changed; that it happened again and again is the evidence.
+//! Recognises a function that replaced others at many call sites: all callers
+//! of `old`, or three hundred helpers of one kind, now call `new`. The names
+//! need not be similar, the old functions may still have other callers, and the
+//! figures may have changed. The evidence is that it happened many times.
+//!
+//! Each stack is hashed with one function left out, a gap. Gaps with equal
+//! hashes on both sides have the same callers and callees; a function that
+//! stands in many such gaps of one side has replaced the functions in those of
+//! the other.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -9,127 +14,134 @@ use crate::Side;
 use crate::assign::main_class;
 use crate::classes::{Classes, runs_of};
 use crate::frames::FrameTable;
-use crate::keys::{self, Closeness};
+use crate::keys::{self, MatchLevel};
+use crate::match_by_name::Match;
 use crate::names;
-use crate::peel::Settled;
 
-/// How many stacks a function must have taken the place of to be believed.
+/// The number of stacks of the other side that a function must have replaced.
 const MANY: usize = 8;
 
-/// How sure it is, at best.
+/// The largest confidence of such a match.
 const CONFIDENCE: f64 = 0.7;
 
 /// A stack with one function left out.
 struct Gap {
-    /// What is around the gap.
+    /// The hash of the functions around the gap.
     key: u128,
-    /// There is something around it.
-    framed: bool,
-    /// The function that was left out, by its loosest name.
+    /// There is at least one function around the gap.
+    has_context: bool,
+    /// The function that was left out, by its name at the loosest level.
     function: u32,
-    thing: u32,
+    match_index: u32,
 }
 
-/// Gaps with the same around them.
-struct Site {
+/// The gaps of both sides with the same functions around them.
+struct CallContext {
     key: u128,
-    things: [Vec<u32>; 2],
-    /// Of each side the function, if it is one only.
-    pivots: [Option<u32>; 2],
+    match_indexes: [Vec<u32>; 2],
+    /// For each side, the function in the gaps if it is a single one.
+    functions: [Option<u32>; 2],
     evidence: usize,
 }
 
-/// Makes one thing of the stacks that one function left and the stacks in which
-/// another took its place.
-pub(crate) fn replaced_functions(classes: &Classes<'_>, things: Vec<Settled>) -> Vec<Settled> {
-    let gaps = gaps(classes, &things);
-    let mut sites = sites(classes, &gaps, &things);
-    weigh(&mut sites, &gaps, &things);
-    sites.retain(|site| site.evidence >= MANY);
-    sites.sort_unstable_by_key(|site| (std::cmp::Reverse(site.evidence), site.key));
-    let mut taken = vec![false; things.len()];
+/// Merges the stacks that lost one function with the stacks in which another
+/// replaced it.
+pub(crate) fn replaced_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
+    let gaps = gaps(classes, &matches);
+    let mut contexts = contexts(classes, &gaps, &matches);
+    count_evidence(&mut contexts, &gaps, &matches);
+    contexts.retain(|context| context.evidence >= MANY);
+    contexts.sort_unstable_by_key(|context| (std::cmp::Reverse(context.evidence), context.key));
+    let mut taken = vec![false; matches.len()];
     let mut replaced = Vec::new();
-    for site in sites {
-        let members = || site.things.iter().flatten().map(|&thing| thing as usize);
-        if members().any(|thing| taken[thing]) {
+    for context in contexts {
+        let members = || {
+            context
+                .match_indexes
+                .iter()
+                .flatten()
+                .map(|&index| index as usize)
+        };
+        if members().any(|index| taken[index]) {
             continue;
         }
-        members().for_each(|thing| taken[thing] = true);
+        members().for_each(|index| taken[index] = true);
         let confidence = members()
-            .map(|thing| things[thing].confidence)
+            .map(|index| matches[index].confidence)
             .fold(CONFIDENCE, f64::min);
-        let all = members().flat_map(|thing| things[thing].classes.iter().copied());
-        replaced.push(Settled::new(classes, all.collect(), confidence));
+        let all = members().flat_map(|index| matches[index].classes.iter().copied());
+        replaced.push(Match::new(classes, all.collect(), confidence));
     }
-    let left = things.into_iter().zip(taken).filter(|(_, taken)| !taken);
-    replaced.extend(left.map(|(thing, _)| thing));
+    let left = matches.into_iter().zip(taken).filter(|(_, taken)| !taken);
+    replaced.extend(left.map(|(matched, _)| matched));
     replaced
 }
 
-/// The gaps that something may be replaced in, in order of what is around them.
-/// The function of at least one side is unknown to the other, and everything
-/// around it is known to both.
-fn gaps(classes: &Classes<'_>, things: &[Settled]) -> Vec<Gap> {
+/// The gaps in which a function may have been replaced, sorted by key. In at
+/// least one of the gaps with a key, the function is unknown to the other side;
+/// both sides have all functions around it.
+fn gaps(classes: &Classes<'_>, matches: &[Match]) -> Vec<Gap> {
     let mut wanted = FxHashSet::default();
-    each_gap(classes, things, |gap| {
+    each_gap(classes, matches, |gap| {
         if !classes.table.is_common(gap.function) {
             wanted.insert(gap.key);
         }
     });
     let mut gaps = Vec::new();
     if !wanted.is_empty() {
-        each_gap(classes, things, |gap| {
+        each_gap(classes, matches, |gap| {
             if wanted.contains(&gap.key) {
                 gaps.push(gap);
             }
         });
     }
-    gaps.sort_unstable_by_key(|gap| (gap.key, gap.thing));
+    gaps.sort_unstable_by_key(|gap| (gap.key, gap.match_index));
     gaps
 }
 
-fn each_gap(classes: &Classes<'_>, things: &[Settled], mut found: impl FnMut(Gap)) {
+fn each_gap(classes: &Classes<'_>, matches: &[Match], mut found: impl FnMut(Gap)) {
     let (mut frames, mut names) = (Vec::new(), Vec::new());
-    for (thing, settled) in (0..).zip(things) {
-        if settled.only_side().is_none() {
+    for (index, matched) in (0..).zip(matches) {
+        if matched.only_side().is_none() {
             continue;
         }
-        classes.stack(main_class(classes, settled), &mut frames);
-        keys::reduce(&classes.table, &frames, Closeness::GlueIgnored, &mut names);
-        let around = Around::new(&names);
-        for place in places(&classes.table, &names) {
+        classes.stack(main_class(classes, matched), &mut frames);
+        keys::reduce(&classes.table, &frames, MatchLevel::GlueIgnored, &mut names);
+        let hashes = ContextHashes::new(&names);
+        for position in gap_positions(&classes.table, &names) {
             found(Gap {
-                key: around.key(place),
-                framed: names.len() > 1,
-                function: names[place],
-                thing,
+                key: hashes.key(position),
+                has_context: names.len() > 1,
+                function: names[position],
+                match_index: index,
             });
         }
     }
 }
 
-/// Where a function may have been replaced: anywhere if both sides have all of
-/// them; else in place of the one that only one side has; nowhere if there are
-/// several of these.
-fn places(table: &FrameTable<'_>, names: &[u32]) -> std::ops::Range<usize> {
-    let mut unknown = (0..names.len()).filter(|&place| !table.is_common(names[place]));
+/// The positions at which a function may have been replaced: all if both sides
+/// have every function of the stack; the position of the function that only one
+/// side has; none if there are several of these.
+fn gap_positions(table: &FrameTable<'_>, names: &[u32]) -> std::ops::Range<usize> {
+    let mut unknown = (0..names.len()).filter(|&position| !table.is_common(names[position]));
     match (unknown.next(), unknown.next()) {
         (None, _) => 0..names.len(),
-        (Some(place), None) => place..place + 1,
+        (Some(position), None) => position..position + 1,
         _ => 0..0,
     }
 }
 
-/// Hashes of what is inside and outside each place of a stack, so that each gap
-/// costs the same however deep the stack is.
-struct Around {
+/// Hashes of the functions inside and outside of each position of a stack, so
+/// that hashing a gap takes constant time.
+struct ContextHashes {
     inside: Vec<u64>,
     outside: Vec<u64>,
 }
 
-impl Around {
+impl ContextHashes {
     fn new(names: &[u32]) -> Self {
-        // A polynomial with an odd factor, the golden ratio's.
+        // A multiplicative hash; the odd factor is derived from the golden
+        // ratio.
         let next = |hash: &mut u64, &name: &u32| {
             let before = *hash;
             *hash = (before ^ u64::from(name))
@@ -144,24 +156,24 @@ impl Around {
         Self { inside, outside }
     }
 
-    fn key(&self, place: usize) -> u128 {
+    fn key(&self, position: usize) -> u128 {
         let halves = |hash: u64| [hash as u32, (hash >> 32) as u32];
-        let [a, b] = halves(self.inside[place]);
-        let [c, d] = halves(self.outside[place]);
+        let [a, b] = halves(self.inside[position]);
+        let [c, d] = halves(self.outside[position]);
         keys::hash([a, b, c, d])
     }
 }
 
-/// Where stacks of both sides meet, and one function stands on one of them.
-fn sites(classes: &Classes<'_>, gaps: &[Gap], things: &[Settled]) -> Vec<Site> {
-    let mut sites = Vec::new();
+/// The contexts that occur on both sides.
+fn contexts(classes: &Classes<'_>, gaps: &[Gap], matches: &[Match]) -> Vec<CallContext> {
+    let mut contexts = Vec::new();
     for range in runs_of(gaps, |a, b| a.key == b.key) {
         let here = &gaps[range];
         let of = |side| {
             let of_side = here
                 .iter()
-                .filter(move |gap| things[gap.thing as usize].only_side() == Some(side));
-            let mut members: Vec<u32> = of_side.clone().map(|gap| gap.thing).collect();
+                .filter(move |gap| matches[gap.match_index as usize].only_side() == Some(side));
+            let mut members: Vec<u32> = of_side.clone().map(|gap| gap.match_index).collect();
             members.dedup();
             let mut functions: Vec<u32> = of_side.map(|gap| gap.function).collect();
             functions.sort_unstable();
@@ -172,28 +184,30 @@ fn sites(classes: &Classes<'_>, gaps: &[Gap], things: &[Settled]) -> Vec<Site> {
         let sum = |side: &[u32]| -> i128 {
             let differences = side
                 .iter()
-                .map(|&thing| things[thing as usize].difference());
+                .map(|&index| matches[index as usize].difference());
             differences.map(i128::from).sum()
         };
-        let stands = here[0].framed || sum(&gone) + sum(&new) == 0;
+        let is_plausible = here[0].has_context || sum(&gone) + sum(&new) == 0;
         let single = |functions: &[u32]| match functions {
             [one] => Some(*one),
             _ => None,
         };
-        let pivots = [single(&were), single(&are)];
-        if !gone.is_empty() && !new.is_empty() && stands && may_replace(classes, &were, &are) {
-            sites.push(Site {
+        let functions = [single(&were), single(&are)];
+        if !gone.is_empty() && !new.is_empty() && is_plausible && may_replace(classes, &were, &are)
+        {
+            contexts.push(CallContext {
                 key: here[0].key,
-                things: [gone, new],
-                pivots,
+                match_indexes: [gone, new],
+                functions,
                 evidence: 0,
             });
         }
     }
-    sites
+    contexts
 }
 
-/// Different operators are different functions, and nothing replaces itself.
+/// Whether functions may have been replaced by others: all are the same
+/// operator or none, and no function is on both sides.
 fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
     let operator = |&name: &u32| names::operator_of(classes.table.spelling(name));
     let Some(first) = were.first() else {
@@ -204,31 +218,36 @@ fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
         && were.iter().all(|name| !are.contains(name))
 }
 
-/// Says how many stacks the function of a site took the place of, or left to
-/// others, at all sites; none if most of its stacks have no such other half.
-fn weigh(sites: &mut [Site], gaps: &[Gap], things: &[Settled]) {
+/// Sets the evidence of each context: how many stacks its function gained from
+/// others or lost to them in all contexts; 0 if less than half of the
+/// function's stacks take part.
+fn count_evidence(contexts: &mut [CallContext], gaps: &[Gap], matches: &[Match]) {
     let mut replaced: FxHashMap<(usize, u32), [usize; 2]> = FxHashMap::default();
-    for site in &*sites {
-        for (side, pivot) in site.pivots.iter().enumerate() {
-            if let Some(pivot) = pivot {
-                let counts = replaced.entry((side, *pivot)).or_default();
-                counts[0] += site.things[side].len();
-                counts[1] += site.things[1 - side].len();
+    for context in &*contexts {
+        for (side, function) in context.functions.iter().enumerate() {
+            if let Some(function) = function {
+                let counts = replaced.entry((side, *function)).or_default();
+                counts[0] += context.match_indexes[side].len();
+                counts[1] += context.match_indexes[1 - side].len();
             }
         }
     }
     let mut stacks: FxHashMap<(usize, u32), usize> = FxHashMap::default();
     for gap in gaps {
-        if let Some(side) = things[gap.thing as usize].only_side() {
+        if let Some(side) = matches[gap.match_index as usize].only_side() {
             *stacks.entry((side as usize, gap.function)).or_default() += 1;
         }
     }
-    for site in sites {
-        let evidence = site.pivots.iter().enumerate().map(|(side, pivot)| {
-            let key = (side, (*pivot)?);
-            let [own, others] = replaced.get(&key).copied()?;
-            (2 * own >= stacks.get(&key).copied()?).then_some(others)
-        });
-        site.evidence = evidence.flatten().max().unwrap_or(0);
+    for context in contexts {
+        let evidence = context
+            .functions
+            .iter()
+            .enumerate()
+            .map(|(side, function)| {
+                let key = (side, (*function)?);
+                let [own, others] = replaced.get(&key).copied()?;
+                (2 * own >= stacks.get(&key).copied()?).then_some(others)
+            });
+        context.evidence = evidence.flatten().max().unwrap_or(0);
     }
 }

@@ -1,19 +1,20 @@
-//! The golden cases of the diff. Each test writes its stacks down and says what
-//! the truth is.
+//! Golden cases of the diff: each test lists its stacks and the expected
+//! result.
 
 mod support;
 
 use allotrope_diff::Kind;
 use support::{Stacks, blames, check, functions, kinds, named, only};
 
-/// Swift's frames between an allocation and the code that wants it.
+/// Runtime frames of Swift between an allocation and the user's code.
 const SWIFT: &[&str] = &[
     "libsystem_malloc.dylib`malloc",
     "libswiftCore.dylib`swift_slowAlloc+0x19",
     "libswiftCore.dylib`swift_allocObject+0x27",
 ];
 
-/// The stack of the newer document whose frame 6 is a clone with a number.
+/// The stack of the "clone" example; `clone` is the number in the name of its
+/// frame 6.
 fn channel_options(clone: u32) -> Vec<String> {
     let clone = format!(
         "app`$s3NIO7Channel_pypypAA15EventLoopFutureCyytGIegnno_Ieggo_AaB_pxq_q0_r1_lyypypAEIsegnnr_Iegnr_TRTA.{clone}+0x9"
@@ -113,7 +114,8 @@ fn two_new_places_in_one_function_are_one_new_entry() {
     assert_eq!(blames(&diff)[0], "doRequests(group:number:)");
 }
 
-/// The older document: the read that moved, and what calls it after.
+/// The "moved read" example: the read before, the same read after, and the new
+/// allocation after.
 fn reads() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let buffer = [
         "app`AdaptiveRecvByteBufferAllocator.buffer(allocator:)+0x5f",
@@ -177,7 +179,7 @@ fn an_inserted_frame_is_folded_and_the_curry_thunk_is_the_only_new_entry() {
 }
 
 #[test]
-fn the_documents_hold_among_other_stacks_too() {
+fn the_moved_read_is_found_among_other_stacks_too() {
     let (read_before, read_after, curry) = reads();
     let mut before = Stacks::default();
     let mut after = Stacks::default();
@@ -241,7 +243,7 @@ fn a_caller_nine_frames_out_is_seen() {
             .chain([caller, "main"])
             .collect::<Vec<_>>()
     };
-    // Both callers are on both sides: this is no rename.
+    // Both sides have both callers, so this is no renaming.
     let mut before = Stacks::default();
     before.add(1000, &from("caller_a"));
     before.add(7, &["malloc", "caller_a", "main"]);
@@ -263,7 +265,7 @@ fn a_caller_nine_frames_out_is_seen() {
         };
         assert_eq!(stack[9], caller);
     }
-    // One more stack from there is new.
+    // An additional stack through the other caller is new.
     let mut before = Stacks::default();
     before.add(1000, &from("caller_a"));
     let mut after = Stacks::default();
@@ -305,7 +307,7 @@ fn a_little_more_is_a_change() {
 }
 
 #[test]
-fn what_is_the_same_but_for_offsets_and_lines_is_not_mentioned() {
+fn stacks_equal_but_for_offsets_and_lines_are_not_listed() {
     let mut before = Stacks::default();
     before.add(10, &["malloc+0x1", "f+0x10@a.c:7", "main+0x8@a.c:20"]);
     let mut after = Stacks::default();
@@ -330,7 +332,7 @@ fn a_changed_stack_whose_lines_moved_is_one_stack() {
 }
 
 #[test]
-fn another_name_of_the_executable_changes_nothing() {
+fn the_name_of_the_executable_is_ignored() {
     let mut before = Stacks::default();
     before.add(10, &["libc.so.6`malloc", "app-old`f", "app-old`main"]);
     let mut after = Stacks::default();
@@ -339,7 +341,7 @@ fn another_name_of_the_executable_changes_nothing() {
 }
 
 #[test]
-fn functions_of_one_name_in_two_libraries_are_two() {
+fn functions_of_one_name_in_two_libraries_are_distinct() {
     let mut before = Stacks::default();
     before.add(10, &["malloc", "liba.so`init", "main"]);
     before.add(1, &["malloc", "libb.so`init", "main"]);
@@ -352,7 +354,7 @@ fn functions_of_one_name_in_two_libraries_are_two() {
 }
 
 #[test]
-fn unrelated_stacks_are_not_taken_for_each_other() {
+fn unrelated_stacks_are_not_matched() {
     let mut before = Stacks::default();
     before.add(70, &["malloc", "parse_header", "parse", "main"]);
     before.add(5, &["malloc", "log", "main"]);
@@ -365,7 +367,7 @@ fn unrelated_stacks_are_not_taken_for_each_other() {
 }
 
 #[test]
-fn what_balances_is_not_set_off_against_what_rose_or_fell() {
+fn balanced_stacks_are_not_netted() {
     let glue = "operator new";
     let mut less = Stacks::default();
     less.add(1, &["parse", "main"]);

@@ -1,4 +1,4 @@
-//! What can not be compared, and what can although it looks odd.
+//! Input that is refused, and unusual input that is accepted.
 
 mod support;
 
@@ -74,7 +74,7 @@ fn the_largest_figures_fit() {
 }
 
 #[test]
-fn iterations_that_are_none() {
+fn invalid_numbers_of_iterations() {
     for per in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let options = DiffOptions {
             per: Some(per),
@@ -122,7 +122,7 @@ fn nothing_at_all() {
 }
 
 #[test]
-fn a_user_may_have_glue_of_their_own() {
+fn glue_patterns_can_be_added() {
     let mut before = Stacks::default();
     before.add(10, &["malloc", "xmalloc", "f", "main"]);
     let mut after = Stacks::default();
@@ -136,7 +136,7 @@ fn a_user_may_have_glue_of_their_own() {
 }
 
 #[test]
-fn stacks_of_glue_alone_are_told_apart() {
+fn stacks_of_glue_alone_are_distinct() {
     let mut before = Stacks::default();
     before.add(10, &["malloc", "std::locale::init", "_start"]);
     let mut after = Stacks::default();

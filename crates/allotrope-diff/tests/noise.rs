@@ -1,13 +1,12 @@
-//! Several runs a side: what is chance is called so, once, and never a
-//! regression.
+//! Several runs a side: random variation is reported as jitter, once a thread,
+//! and never as a regression.
 
 mod support;
 
 use allotrope_diff::{Kind, Noise};
 use support::{Stacks, blames, check, functions, kinds, only};
 
-/// A run: 1000 deterministic allocations, and a thread of a pool that counted
-/// these.
+/// A run of one deterministic stack, and two stacks of a pool thread.
 fn run(deterministic: u64, polls: u64, wakeups: u64) -> Stacks {
     let mut stacks = Stacks::default();
     stacks.add(deterministic, &["malloc", "parse", "main"]);
@@ -58,7 +57,7 @@ fn a_regression_stands_out_of_jitter() {
 }
 
 #[test]
-fn what_leaves_the_measured_spread_is_a_change() {
+fn a_difference_outside_of_the_measured_range_is_a_change() {
     let before = [run(1000, 50, 7), run(1000, 53, 7), run(1000, 49, 7)];
     let after = [run(1000, 152, 7), run(1000, 154, 7), run(1000, 151, 7)];
     let diff = check(&before, &after);
@@ -67,7 +66,7 @@ fn what_leaves_the_measured_spread_is_a_change() {
 }
 
 #[test]
-fn what_only_some_runs_have_is_jitter() {
+fn a_stack_of_only_some_runs_is_jitter() {
     let mut once = run(1000, 50, 7);
     once.add(3, &["malloc", "retry", "main"]);
     let before = [run(1000, 50, 7), run(1000, 50, 7), run(1000, 50, 7)];

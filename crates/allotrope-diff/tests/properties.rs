@@ -1,4 +1,4 @@
-//! What must hold of any two sets of stacks.
+//! Properties of every comparison.
 
 mod support;
 
@@ -7,8 +7,8 @@ use allotrope_profile::{Metric, StackSet};
 use proptest::prelude::*;
 use support::{Stacks, check_sums, named};
 
-/// Names that matching has something to do with: the same functions with what
-/// compilers add, and some that only one side is likely to have.
+/// Function names that matching normalises: a few functions with compiler
+/// suffixes, and rare ones that probably only one side has.
 fn function() -> impl Strategy<Value = String> {
     let decorated = (0..6_u8, 0..8_u8).prop_map(|(function, decoration)| match decoration {
         0 => format!("f{function}.isra.0"),
@@ -47,7 +47,7 @@ fn side() -> impl Strategy<Value = Vec<StackSet>> {
     prop::collection::vec(stacks().prop_map(|stacks| stacks.set), 1..4)
 }
 
-/// Two sides that have most of their stacks in common.
+/// Two sides with most stacks in common.
 fn versions() -> impl Strategy<Value = (Vec<StackSet>, Vec<StackSet>)> {
     let joined = |mut set: StackSet, other: &StackSet| {
         let first = set.frames.len() as u32;
@@ -72,7 +72,7 @@ fn diff(before: &[StackSet], after: &[StackSet]) -> Diff {
     compare(before, after, &DiffOptions::default()).expect("comparable")
 }
 
-/// The same stacks in another order, with other numbers for their frames.
+/// The same stacks in another order, with their frames renumbered.
 fn permuted(set: &StackSet, seed: u64) -> StackSet {
     let order = |index: usize, of: u64| {
         (index as u64 ^ seed ^ of)
@@ -105,9 +105,9 @@ fn permuted(set: &StackSet, seed: u64) -> StackSet {
     }
 }
 
-/// What an entry says, in words that do not depend on the side: its kind, its
-/// figures, its blame and its stacks.
-type Said = (
+/// What an entry shows, independent of the side: kind, figures, blame,
+/// confidence, stacks.
+type EntryContents = (
     Kind,
     u64,
     u64,
@@ -116,7 +116,7 @@ type Said = (
     Vec<(u64, u64, Vec<String>, Vec<String>)>,
 );
 
-fn said(diff: &Diff, mirrored: bool) -> Vec<Said> {
+fn contents(diff: &Diff, mirrored: bool) -> Vec<EntryContents> {
     let spelled = |frames: &[u32]| -> Vec<String> {
         let frames = frames
             .iter()
@@ -148,7 +148,7 @@ fn said(diff: &Diff, mirrored: bool) -> Vec<Said> {
                 Kind::Gone if mirrored => Kind::New,
                 kind => kind,
             };
-            // Of a moved entry it is that of one side.
+            // The blamed frame of a moved entry is from one side only.
             let blame = match entry.differs {
                 Some(differs) if mirrored => [differs.after, differs.before],
                 Some(differs) => [differs.before, differs.after],
@@ -174,7 +174,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_adds_up((before, after) in versions()) {
+    fn differences_sum_to_the_total((before, after) in versions()) {
         for metric in Metric::OF_STACKS {
             let options = DiffOptions { metric, ..DiffOptions::default() };
             let diff = compare(&before, &after, &options).expect("comparable");
@@ -203,7 +203,7 @@ proptest! {
         let back = diff(&after, &before);
         prop_assert_eq!(there.difference, -back.difference);
         prop_assert_eq!((there.before, there.after), (back.after, back.before));
-        prop_assert_eq!(said(&there, false), said(&back, true));
+        prop_assert_eq!(contents(&there, false), contents(&back, true));
     }
 
     #[test]
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_the_input_says_nothing((before, after) in versions(), seed: u64) {
+    fn the_order_of_the_input_does_not_matter((before, after) in versions(), seed: u64) {
         let shuffled = |side: &[StackSet]| {
             let permuted = side.iter().rev().map(|set| permuted(set, seed));
             permuted.collect::<Vec<_>>()
@@ -221,7 +221,7 @@ proptest! {
     }
 
     #[test]
-    fn one_run_a_side_knows_no_jitter((before, after) in versions()) {
+    fn one_run_a_side_has_no_jitter((before, after) in versions()) {
         let diff = diff(&before[..1], &after[..1]);
         prop_assert_eq!(&diff.noise, &Noise::Unknown);
         prop_assert!(diff.entries.iter().all(|entry| entry.kind != Kind::Jitter));

@@ -1,6 +1,5 @@
-//! A function that takes the place of others at hundreds of call sites: its
-//! stacks are those that were there before, folded or changed, and no list of
-//! hundreds of stacks that are gone.
+//! A function replaces others at hundreds of call sites: the stacks are
+//! matched, folded or changed, and not listed as hundreds of gone ones.
 
 mod support;
 
@@ -9,7 +8,7 @@ use support::{Stacks, blames, check, kinds, named, only};
 
 const SITES: u64 = 301;
 
-/// What a site allocates; many sites allocate the same.
+/// The allocations of a site; many sites have the same number.
 fn count(site: u64) -> u64 {
     10 + site * 7 % 90
 }
@@ -18,11 +17,11 @@ fn total() -> u64 {
     (0..SITES).map(count).sum()
 }
 
-/// How the stack of a site is made, before or after.
+/// Builds the stack of a site.
 type Stack = fn(u64) -> Vec<String>;
 
-/// All sites in another way and `growth` times as often, in a program whose
-/// other stacks, `rest`, stay as they are.
+/// Compares all sites before (`was`) and after (`is`, with `growth` times the
+/// allocations). The stacks in `rest` are the same on both sides.
 fn compared(was: Stack, is: Stack, growth: u64, rest: &[Vec<String>]) -> Diff {
     let (mut before, mut after) = (Stacks::default(), Stacks::default());
     let mut merged = std::collections::BTreeMap::new();
@@ -63,7 +62,7 @@ fn check_folded(diff: &Diff, was: &str, is: &str) {
         let differs = entry.differs.expect("the function");
         assert!(named(diff, differs.before).starts_with(was));
         assert_eq!(named(diff, differs.after), is);
-        assert!(entry.confidence < 0.8, "the names say nothing");
+        assert!(entry.confidence < 0.8, "the names are unrelated");
     }
     let folded: u64 = diff.entries.iter().map(|entry| entry.before).sum();
     assert_eq!(folded, total());
@@ -78,7 +77,7 @@ fn helpers_of_one_caller_that_became_one_are_one_folded_entry() {
         &[],
     );
     assert_eq!(only(&diff).stacks.len(), SITES as usize + 1);
-    // The rest of such a stack is common: seen so, it balances.
+    // The rest of such a stack is the same on both sides and balances.
     assert_eq!(only(&diff).kind, Kind::Moved);
 }
 
@@ -108,7 +107,7 @@ fn helpers_that_became_one_that_allocates_more_are_one_changed_entry() {
 }
 
 #[test]
-fn helpers_of_many_callers_that_became_one_that_was_there_are_folded() {
+fn helpers_of_many_callers_replaced_by_an_existing_one_are_folded() {
     let rest = [stack(&["malloc", "shared", "setup", "main"])];
     let diff = compared(
         own_helper_and_caller,
@@ -119,7 +118,7 @@ fn helpers_of_many_callers_that_became_one_that_was_there_are_folded() {
     check_folded(&diff, "parse_", "shared");
 }
 
-/// What others still call is another function and no renamed one, by its name.
+/// A function that others still call has not been renamed.
 #[test]
 fn call_sites_that_left_a_function_that_others_still_call_are_folded() {
     let rest: Vec<Vec<String>> = (0..SITES)
@@ -149,9 +148,9 @@ fn call_sites_that_left_a_function_and_allocate_more_are_one_changed_entry() {
     assert_eq!(only(&diff).difference, 2 * total() as i64);
 }
 
-/// The other way round: what one function did, three hundred do.
+/// The reverse: three hundred functions replace one.
 #[test]
-fn a_function_that_became_many_is_folded() {
+fn a_function_replaced_by_many_is_folded() {
     let rest = [stack(&["malloc", "shared", "setup", "main"])];
     let diff = compared(
         |site| by_way_of("shared", site),
@@ -164,8 +163,8 @@ fn a_function_that_became_many_is_folded() {
     }
 }
 
-/// One site proves nothing: what is new and what is gone may have nothing to do
-/// with each other.
+/// A single site is no evidence: the new stack and the gone one may be
+/// unrelated.
 #[test]
 fn one_site_is_no_evidence() {
     let (mut before, mut after) = (Stacks::default(), Stacks::default());
@@ -179,9 +178,9 @@ fn one_site_is_no_evidence() {
     assert_eq!(found, [Kind::New, Kind::Gone]);
 }
 
-/// Different operators are different functions, however often.
+/// An operator never replaces another one, at however many sites.
 #[test]
-fn operators_do_not_take_each_others_place() {
+fn operators_do_not_replace_each_other() {
     let diff = compared(
         |site| by_way_of("operator+", site),
         |site| by_way_of("operator+=", site),
@@ -191,10 +190,10 @@ fn operators_do_not_take_each_others_place() {
     assert!(diff.entries.iter().all(|entry| entry.kind != Kind::Moved));
 }
 
-/// A new wrapper at call sites of which a few lost something else: the wrapper
-/// is one entry, new, and what was lost is no part of it.
+/// A new wrapper at many call sites, a few of which lost another call: the
+/// wrapper is one new entry without the lost calls.
 #[test]
-fn a_new_wrapper_is_new_where_little_went() {
+fn a_new_wrapper_is_new_where_little_is_gone() {
     let (mut before, mut after) = (Stacks::default(), Stacks::default());
     for site in 0..200 {
         for side in [&mut before, &mut after] {

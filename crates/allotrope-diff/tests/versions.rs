@@ -1,16 +1,16 @@
-//! Two versions of one program with a regression planted in the second: it
-//! ranks first, and nothing unrelated stands above 1 % of it, whatever else was
-//! done to the names in between.
+//! Two versions of one program, the second with a planted regression. The
+//! regression must rank first and no unrelated entry may exceed 1 % of it,
+//! whatever else changed in the names.
 
 mod support;
 
 use allotrope_diff::{Diff, Kind};
 use support::{Stacks, blames, check, named, only};
 
-/// What is planted.
+/// The planted regression, in allocations.
 const PLANTED: u64 = 100_000;
 
-/// Numbers that are the same in every run of the test.
+/// Pseudo-random numbers, the same in every run of the test.
 struct Numbers(u64);
 
 impl Numbers {
@@ -25,9 +25,9 @@ impl Numbers {
 
 type Program = Vec<(Vec<String>, u64)>;
 
-/// A program of some thousand stacks: layers of functions, the outer ones
-/// shared by many. Counts are those of real programs: a few large, many small,
-/// many the same.
+/// A program of 2,000 stacks in layers of functions; many stacks share the
+/// outer ones. The counts resemble real programs: a few large, many small, many
+/// equal.
 fn program() -> Program {
     let mut numbers = Numbers(7);
     let mut stacks = Program::new();
@@ -37,7 +37,7 @@ fn program() -> Program {
         let mut node = numbers.below(6);
         for layer in 0..depth {
             stack.push(format!("Layer{layer}::handle_{node}<int>"));
-            // Below a function there are a few others.
+            // Each function has three callees.
             node = (node * 3 + numbers.below(3)) % (10 + 15 * layer);
         }
         stack.push("std::vector<int>::push_back".to_owned());
@@ -66,8 +66,9 @@ fn stacks(program: &Program) -> Stacks {
     stacks
 }
 
-/// The program with `change` made to each stack, and with the regression: in
-/// the function `Planted::grow`, which hundreds of stacks could be mistaken for.
+/// Compares the program with itself after `change` was applied to each stack
+/// and the regression was added to `Planted::grow`, which hundreds of stacks
+/// resemble.
 fn compared(change: impl Fn(usize, &mut Vec<String>)) -> Diff {
     let mut before = program();
     let path = before[100].0.clone();
@@ -122,7 +123,7 @@ fn with_a_renamed_function() {
     let diff = compared(|_, stack| replace(stack, "Layer1::handle_4", "Layer1::process_events"));
     check_planted(&diff);
     assert_eq!(unmatched(&diff), 0);
-    // All its stacks are folded into one entry, which names it.
+    // All its stacks are folded into one entry with the renamed frame.
     let folded: Vec<_> = diff
         .entries
         .iter()
@@ -189,8 +190,8 @@ fn with_clones_and_parts() {
     assert_eq!(unmatched(&diff), 0);
 }
 
-/// Another compiler inlines other functions, without saying so, and the
-/// library's frames are others.
+/// Another compiler inlines other functions, without recording it, and has
+/// another runtime library.
 #[test]
 fn with_another_compiler() {
     let diff = compared(|_, stack| {
@@ -203,7 +204,7 @@ fn with_another_compiler() {
     check_planted(&diff);
 }
 
-/// A function was split in two, one of which is new.
+/// A function was split; one half is new.
 #[test]
 fn with_an_inserted_frame() {
     let diff = compared(|_, stack| {
@@ -252,9 +253,9 @@ fn spread_over_call_sites_that_are_new_themselves() {
     assert_eq!(only(&diff).difference, 2000);
 }
 
-/// Two callers of a tool that a thousand use.
+/// Two callers of a function that a thousand functions call.
 #[test]
-fn callers_of_a_tool_that_many_use_answer_for_themselves() {
+fn callers_of_a_widely_used_function_are_separate_entries() {
     let mut before = Stacks::default();
     let mut after = Stacks::default();
     for site in 0..1000 {
@@ -269,9 +270,9 @@ fn callers_of_a_tool_that_many_use_answer_for_themselves() {
     assert_eq!(differences, [1497, 997]);
 }
 
-/// A new call below which many functions allocate.
+/// A new call, below which several functions allocate.
 #[test]
-fn what_lies_below_a_new_call_belongs_to_it() {
+fn everything_below_a_new_call_is_one_entry() {
     let mut before = Stacks::default();
     let mut after = Stacks::default();
     for side in [&mut before, &mut after] {
@@ -286,9 +287,10 @@ fn what_lies_below_a_new_call_belongs_to_it() {
     assert_eq!(only(&diff).stacks.len(), 3);
 }
 
-/// What a compiler no longer inlines is no regression beside the planted one.
+/// A function that is no longer inlined is no regression beside the planted
+/// one.
 #[test]
-fn what_was_inlined_is_set_off_against_what_it_went_into() {
+fn newly_inlined_stacks_are_netted_with_their_callers() {
     let mut before = Stacks::default();
     let mut after = Stacks::default();
     before.add(5000, &["malloc", "put", "each", "main"]);
@@ -306,9 +308,10 @@ fn what_was_inlined_is_set_off_against_what_it_went_into() {
     assert_eq!((only(&diff).before, only(&diff).after), (8000, 28_000));
 }
 
-/// Recursion that is unrolled otherwise: the same allocations at other depths.
+/// Recursion that is unrolled differently: the same allocations at other
+/// depths.
 #[test]
-fn what_one_depth_of_recursion_loses_another_gains() {
+fn recursion_depths_are_netted() {
     let mut before = Stacks::default();
     let mut after = Stacks::default();
     before.add(6, &["malloc", "walk", "main"]);
@@ -321,7 +324,7 @@ fn what_one_depth_of_recursion_loses_another_gains() {
 
 /// A call that is made twice as often.
 #[test]
-fn what_all_doubled_belongs_to_the_call_that_did() {
+fn a_call_made_twice_as_often_is_one_entry() {
     let mut before = Stacks::default();
     let mut after = Stacks::default();
     for (stack, count) in [
@@ -341,10 +344,9 @@ fn what_all_doubled_belongs_to_the_call_that_did() {
     assert_eq!((only(&diff).before, only(&diff).after), (60, 120));
 }
 
-/// One container of a function that has others, reached at many depths of
-/// recursion.
+/// One container of a function that has several, at many depths of recursion.
 #[test]
-fn what_a_function_does_in_one_way_is_one_entry() {
+fn one_container_of_a_function_is_one_entry() {
     let mut before = Stacks::default();
     let mut after = Stacks::default();
     for depth in 1..30 {

@@ -1,17 +1,17 @@
-//! How much of a foreign file is held in memory at once. Every reader asks
-//! here before it keeps something, so that a hostile file ends in an error
-//! and not in a machine without memory.
+//! The memory budget for reading a file. Each reader reserves memory here
+//! before it stores data, so that a malicious file causes an error and does not
+//! exhaust memory.
 
 use crate::error::Problem;
 
-/// Bytes that one file may come to in memory. A million stacks of depth 30
-/// take about a tenth of it.
+/// The budget of one file, in bytes. A million stacks of depth 30 take about a
+/// tenth of it.
 const MAX_KEPT: u64 = 3 << 30;
 
-/// Frames of one stack; recorders cut at 4,096 or below.
+/// The largest depth of a stack, in frames; recorders stop at 4,096 or fewer.
 pub(crate) const MAX_DEPTH: usize = 64 << 10;
 
-/// What a reader may still keep.
+/// The memory that a reader may still use.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: u64,
@@ -24,7 +24,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Asks for `bytes` more.
+    /// Reserves `bytes`.
     pub fn take(&mut self, bytes: usize) -> Result<(), Problem> {
         match self.left.checked_sub(bytes as u64) {
             Some(left) => {
@@ -39,7 +39,7 @@ impl Budget {
     }
 }
 
-/// Refuses a stack that is deeper than any recorder makes it.
+/// Refuses a stack that is deeper than any recorder's.
 pub(crate) fn check_depth(frames: usize) -> Result<(), Problem> {
     if frames > MAX_DEPTH {
         return Err(Problem::TooMuch {

@@ -1,5 +1,4 @@
-//! Why a file can not be read or a set can not be written: types, and the
-//! sentences that people see.
+//! Errors of reading files and writing sets, with their messages.
 
 use std::fmt;
 use std::io;
@@ -11,20 +10,19 @@ use crate::recognise::Format;
 
 /// A file that could not be read.
 #[derive(Debug, Error)]
-#[error("{name}{place}: {problem}")]
+#[error("{name}{location}: {problem}")]
 pub struct ReadError {
     /// The file, as the caller named it.
     pub name: String,
-    /// Where in it.
-    pub place: Place,
-    /// What is wrong, and what to do.
+    /// The location of the problem.
+    pub location: Location,
+    /// The problem and its remedy.
     pub problem: Problem,
 }
 
-/// Where in a file something is wrong. Of a compressed file, the place in what
-/// it unpacks to.
+/// A location in a file; for a compressed file, in the decompressed data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// The file as a whole.
     Whole,
     /// A line, from 1.
@@ -33,7 +31,7 @@ pub enum Place {
     Byte(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole => Ok(()),
@@ -43,71 +41,71 @@ impl fmt::Display for Place {
     }
 }
 
-/// What can be wrong with a file.
+/// A problem of a file.
 #[derive(Debug, Error)]
 pub enum Problem {
-    /// The system refused, or compressed data is damaged.
+    /// An I/O error, or damaged compressed data.
     #[error("cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// No byte at all.
+    /// The file has no bytes.
     #[error("the file is empty; was the tool that writes it still running?")]
     Empty,
-    /// A recording of our own, which this crate does not read.
+    /// A recording of Allotrope, which this crate does not read.
     #[error("is an Allotrope recording, not stacks of another tool")]
     Trace,
-    /// Text of no known form.
+    /// Text in no known format.
     #[error(
         "the text is in no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof or folded stacks"
     )]
     UnknownText,
-    /// Bytes of no known form.
+    /// Binary data in no known format.
     #[error(
         "the file is binary data of no known form; give a recording, or stacks from dtrace, bpftrace, heaptrack, DHAT, pprof or folded stacks"
     )]
     UnknownBinary,
-    /// Compressed more often than any tool does.
+    /// More layers of compression than any tool uses.
     #[error("is compressed more than {0} times over; unpack it first")]
     Nested(u32),
-    /// A line that no tool writes.
+    /// A line that is too long.
     #[error(
         "the line is longer than {0} bytes, which no stack is; is this really a file of stacks?"
     )]
     LineTooLong(usize),
-    /// The form is known, the contents break its rules.
+    /// The contents violate the format.
     #[error("not valid {format}: {what}")]
     Malformed {
-        /// The form.
+        /// The format.
         format: Format,
-        /// The rule that is broken, and what to do.
+        /// The violation, and its remedy.
         what: String,
     },
-    /// The right form without a single stack.
+    /// A valid file without stacks.
     #[error("holds no stack, though it looks like {0}; was the program recorded while it ran?")]
     NoStacks(Format),
-    /// Larger than what is held in memory.
+    /// More data than the memory budget allows.
     #[error("holds more than {limit} {what}; give a smaller file")]
     TooMuch {
-        /// Of what.
+        /// The kind of data.
         what: &'static str,
-        /// The bound.
+        /// The limit.
         limit: u64,
     },
-    /// Counts that do not fit 64 bits when summed.
+    /// Sums of counts that exceed 64 bits.
     #[error("the counts up to here add up to more than 64 bits hold; the file is damaged")]
     CountsOverflow,
 }
 
-/// A problem with its place, before the file's name is known.
+/// A problem and its location, before the name of the file is known.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    pub place: Place,
+    pub location: Location,
     pub problem: Problem,
 }
 
 impl Fault {
     pub fn whole(problem: impl Into<Problem>) -> Self {
         Self {
-            place: Place::Whole,
+            location: Location::Whole,
             problem: problem.into(),
         }
     }
@@ -115,19 +113,19 @@ impl Fault {
     pub fn named(self, name: &str) -> ReadError {
         ReadError {
             name: name.to_owned(),
-            place: self.place,
+            location: self.location,
             problem: self.problem,
         }
     }
 }
 
-/// A set that could not be written.
+/// A set that cannot be written.
 #[derive(Debug, Error)]
 pub enum ExportError {
-    /// The source does not give what the format is made of.
+    /// The source lacks the metric of the format.
     #[error("the source does not give {}; choose a metric that it gives", .0.words())]
     Unknown(Metric),
-    /// The system refused.
+    /// An I/O error.
     #[error("cannot be written: {0}")]
     Io(#[from] io::Error),
 }

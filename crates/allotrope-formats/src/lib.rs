@@ -1,32 +1,33 @@
-//! Reads and writes the stack formats that other tools use, to and from
-//! [`StackSet`](allotrope_profile::StackSet).
+//! Reads and writes the stack formats of other tools as
+//! [`StackSet`](allotrope_profile::StackSet)s.
 //!
-//! [`read()`] tells a file's form from its contents, never from its name, and
+//! [`read()`] recognises a file's format by its contents, never by its name. It
 //! reads dtrace's and bpftrace's aggregated stacks, `heaptrack_print` text,
-//! heaptrack's data files, DHAT's JSON, folded stacks, pprof profiles and our
-//! own `allotrope-stacks/1`, gzipped, compressed with Zstandard or plain.
-//! [`EXPORTERS`] lists what can be written. Each format's file says what is
-//! read, what is ignored, and where the format is described.
+//! heaptrack's data files, DHAT's JSON, folded stacks, pprof profiles and
+//! `allotrope-stacks/1`, each plain or compressed with gzip or Zstandard.
+//! [`EXPORTERS`] lists the formats that can be written. The module of each
+//! format documents what is read, what is ignored and where the format is
+//! specified.
 //!
-//! Everything read may be hostile: it ends in a [`ReadError`] that names file,
-//! place and remedy, never in a panic or in memory out of bounds. Not here:
-//! our own recordings (`allotrope-trace`), which [`recognise()`] only tells
-//! apart; looking symbols up; comparing.
+//! Input is not trusted: an invalid file gives a [`ReadError`] with file,
+//! location and remedy; it causes neither a panic nor unbounded memory use.
+//! Recordings of Allotrope are recognised but not read here (`allotrope-trace`
+//! does that).
 #![forbid(unsafe_code)]
 
 mod budget;
 mod error;
 mod exporters;
-mod gathering;
+mod function_names;
 mod lines;
 mod pprof_message;
 mod read;
 mod readers;
 mod recognise;
-mod spelling;
+mod stack_set_builder;
 pub mod stacks_json;
 
-pub use error::{ExportError, Place, Problem, ReadError};
+pub use error::{ExportError, Location, Problem, ReadError};
 pub use exporters::{EXPORTERS, ExportOptions, Exporter, exporter};
 pub use read::{Read, read, read_bytes};
 pub use recognise::{Format, Recognised, recognise};

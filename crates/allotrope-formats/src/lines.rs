@@ -1,15 +1,15 @@
-//! Lines of a text file, numbered and bounded in length.
+//! Reads a text file as numbered lines of bounded length.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Read};
 
-use crate::error::{Fault, Place, Problem};
+use crate::error::{Fault, Location, Problem};
 
-/// The longest line that is read: a folded stack of 4,096 frames with names of
-/// 4 KiB each.
+/// The longest line in bytes: a folded stack of 4,096 frames with names of 4
+/// KiB.
 pub(crate) const MAX_LINE: usize = 16 << 20;
 
-/// Reads line after line.
+/// Reads lines in order.
 pub(crate) struct Lines<'a> {
     input: &'a mut dyn BufRead,
     line: Vec<u8>,
@@ -25,16 +25,16 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line without its end; `None` after the last.
+    /// The next line without its line ending; `None` at the end of the file.
     pub fn next_bytes(&mut self) -> Result<Option<&[u8]>, Fault> {
         self.line.clear();
         self.number += 1;
-        let place = Place::Line(self.number);
+        let location = Location::Line(self.number);
         let read = (&mut *self.input)
             .take(MAX_LINE as u64 + 1)
             .read_until(b'\n', &mut self.line)
             .map_err(|error| Fault {
-                place,
+                location,
                 problem: error.into(),
             })?;
         if read == 0 {
@@ -49,15 +49,15 @@ impl<'a> Lines<'a> {
         Ok(Some(&self.line))
     }
 
-    /// The next line as text; bytes that are none are replaced.
+    /// The next line as text; invalid UTF-8 is replaced.
     pub fn next_text(&mut self) -> Result<Option<Cow<'_, str>>, Fault> {
         Ok(self.next_bytes()?.map(String::from_utf8_lossy))
     }
 
-    /// A problem of the line read last.
+    /// A problem in the last line that was read.
     pub fn fault(&self, problem: impl Into<Problem>) -> Fault {
         Fault {
-            place: Place::Line(self.number),
+            location: Location::Line(self.number),
             problem: problem.into(),
         }
     }
@@ -82,7 +82,7 @@ mod tests {
     fn a_line_without_end_is_refused_before_it_fills_memory() {
         let mut input = std::io::BufReader::new(std::io::repeat(b'x'));
         let fault = Lines::new(&mut input).next_bytes().unwrap_err();
-        assert_eq!(fault.place, Place::Line(1));
+        assert_eq!(fault.location, Location::Line(1));
         assert!(matches!(fault.problem, Problem::LineTooLong(MAX_LINE)));
     }
 }

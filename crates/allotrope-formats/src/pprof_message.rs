@@ -1,11 +1,11 @@
-//! The messages of pprof's `perftools.profiles.Profile`, as far as they are
-//! read or written, by hand from pprof's `proto/profile.proto`. The profile
-//! itself is no message here: it is read and written field by field, so that
-//! its size in memory is bounded and known.
+//! The protobuf messages of `perftools.profiles.Profile` that are read or
+//! written, from pprof's `proto/profile.proto`. The profile itself is not a
+//! message here: it is read and written field by field, so that memory use is
+//! bounded.
 
 use prost::Message;
 
-/// Numbers of the profile's own fields.
+/// Field numbers of the profile.
 pub(crate) mod field {
     pub const SAMPLE_TYPE: u32 = 1;
     pub const SAMPLE: u32 = 2;
@@ -16,7 +16,7 @@ pub(crate) mod field {
     pub const PERIOD: u32 = 12;
     pub const COMMENT: u32 = 13;
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
-    /// The last that the format has so far.
+    /// The highest field number that the format defines.
     pub const LAST: u32 = 17;
 }
 

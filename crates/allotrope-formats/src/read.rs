@@ -1,5 +1,5 @@
-//! Reading a file of any known form: unpacks it, tells what it is from its
-//! contents, has the form's own reader read it.
+//! Reads a file of any known format: decompresses it, recognises the format and
+//! calls its reader.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read as _};
@@ -9,39 +9,39 @@ use allotrope_text::Shown;
 
 use allotrope_profile::StackSet;
 
-use crate::error::{Fault, Place, Problem, ReadError};
+use crate::error::{Fault, Location, Problem, ReadError};
 use crate::lines::{Lines, MAX_LINE};
 use crate::readers::{bpftrace, dhat, dtrace, folded, heaptrack, heaptrack_print, json, pprof};
 use crate::recognise::{Format, Recognised, recognise};
 
-/// What a file holds.
+/// The contents of a file.
 #[derive(Debug)]
 pub struct Read {
     /// The stacks.
     pub set: StackSet,
-    /// The form they came in.
+    /// The format of the file.
     pub format: Format,
-    /// What a person should know before trusting the figures, a sentence each.
+    /// Notes on how far the figures can be trusted, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Stacks and notes, as one reader gives them.
+/// The result of a format's reader.
 #[derive(Debug, Default)]
 pub(crate) struct Parsed {
     pub set: StackSet,
     pub notes: Vec<String>,
 }
 
-/// Bytes looked at first; most files are known by far fewer.
-const FIRST_LOOK: usize = 64 << 10;
-/// Bytes looked at where the first look says nothing: a program's own output
-/// stands before the stacks.
-const LONG_LOOK: usize = MAX_LINE;
-/// heaptrack data and pprof profiles are compressed once; some people compress
-/// once more.
+/// Bytes that are inspected first; they suffice for most files.
+const FIRST_INSPECTION: usize = 64 << 10;
+/// Bytes that are inspected if these do not suffice, because the output of a
+/// program precedes the stacks.
+const LONG_INSPECTION: usize = MAX_LINE;
+/// heaptrack's files and pprof profiles are compressed once; users may compress
+/// them again.
 const MAX_LAYERS: u32 = 2;
 
-/// Reads a file. Errors name the file as `path` displays.
+/// Reads a file. Errors name it as `path` displays.
 pub fn read(path: &Path) -> Result<Read, ReadError> {
     let name = path.shown().into_owned();
     match File::open(path) {
@@ -50,23 +50,23 @@ pub fn read(path: &Path) -> Result<Read, ReadError> {
     }
 }
 
-/// Reads from memory or a pipe; `name` is what errors call it.
+/// Reads from memory or a pipe; errors use `name` for it.
 pub fn read_bytes(name: &str, mut input: impl BufRead) -> Result<Read, ReadError> {
     unpack(&mut input, 0).map_err(|fault| fault.named(name))
 }
 
-/// Takes one layer of compression off, or reads what has none.
+/// Removes one layer of compression, or reads an uncompressed file.
 fn unpack(input: &mut dyn BufRead, layers: u32) -> Result<Read, Fault> {
     let mut head = Vec::new();
-    look(input, &mut head, FIRST_LOOK)?;
+    inspect(input, &mut head, FIRST_INSPECTION)?;
     let mut recognised = recognise(&head);
-    if recognised == Recognised::UnknownText && head.len() == FIRST_LOOK {
-        look(input, &mut head, LONG_LOOK - FIRST_LOOK)?;
+    if recognised == Recognised::UnknownText && head.len() == FIRST_INSPECTION {
+        inspect(input, &mut head, LONG_INSPECTION - FIRST_INSPECTION)?;
         recognised = recognise(&head);
     }
     if recognised == Recognised::UnknownText && is_one_long_line(&head) {
         return Err(Fault {
-            place: Place::Line(1),
+            location: Location::Line(1),
             problem: Problem::LineTooLong(MAX_LINE),
         });
     }
@@ -100,8 +100,8 @@ fn is_one_long_line(head: &[u8]) -> bool {
     head.len() >= MAX_LINE && !head.contains(&b'\n')
 }
 
-/// Appends up to `bytes` more to what was looked at.
-fn look(input: &mut dyn BufRead, head: &mut Vec<u8>, bytes: usize) -> Result<(), Fault> {
+/// Extends the inspected bytes by up to `bytes`.
+fn inspect(input: &mut dyn BufRead, head: &mut Vec<u8>, bytes: usize) -> Result<(), Fault> {
     let read: io::Result<usize> = input.take(bytes as u64).read_to_end(head);
     read.map(|_| ()).map_err(Fault::whole)
 }

@@ -1,8 +1,8 @@
-//! What a file is, told from its first bytes and never from its name.
+//! Recognises a file's format by its first bytes, never by its name.
 //!
-//! Compressed files and binary formats are known by their first bytes, JSON by
-//! a key near its start, text by the first line that only one tool writes:
-//! the output of a program under test may stand before it, for pages.
+//! Compressed files and binary formats have magic bytes, JSON formats a key
+//! near the start, text formats a line that only one tool writes. The output of
+//! the profiled program may precede that line.
 
 use std::fmt;
 
@@ -17,13 +17,13 @@ pub enum Format {
     Bpftrace,
     /// The text that `heaptrack_print` writes.
     HeaptrackPrint,
-    /// heaptrack's own data file, unpacked.
+    /// heaptrack's data file, decompressed.
     Heaptrack,
-    /// DHAT's JSON, of valgrind or another writer.
+    /// DHAT's JSON, from valgrind or another writer.
     Dhat,
     /// Folded ("collapsed") stacks.
     Folded,
-    /// pprof's protobuf, unpacked.
+    /// pprof's protobuf, decompressed.
     Pprof,
     /// `allotrope-stacks/1`.
     Json,
@@ -44,22 +44,22 @@ impl fmt::Display for Format {
     }
 }
 
-/// What the first bytes of a file say.
+/// The result of recognition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recognised {
-    /// There are none.
+    /// The file has no bytes.
     Empty,
-    /// A recording of our own.
+    /// A recording of Allotrope.
     Trace,
-    /// gzip around something else.
+    /// A gzip file.
     Gzip,
-    /// Zstandard around something else.
+    /// A Zstandard file.
     Zstd,
     /// A format that this crate reads.
     Format(Format),
-    /// Text of no known form, as far as these bytes go.
+    /// Text; these bytes match no known format.
     UnknownText,
-    /// Bytes of no known form.
+    /// Binary data of no known format.
     UnknownBinary,
 }
 
@@ -67,8 +67,8 @@ const TRACE: &[u8] = b"ALLOTROP";
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
-/// Tells what a file is from its first bytes; 64 KiB are nearly always enough,
-/// but text formats may follow a program's own output of any length.
+/// Recognises a file by its first bytes. 64 KiB nearly always suffice, but text
+/// formats may follow program output of any length.
 pub fn recognise(first_bytes: &[u8]) -> Recognised {
     for (magic, what) in [
         (TRACE, Recognised::Trace),
@@ -92,7 +92,8 @@ pub fn recognise(first_bytes: &[u8]) -> Recognised {
     }
 }
 
-/// Control characters that no text has; escape and backspace are a terminal's.
+/// Control characters that do not occur in text. Escape and backspace do:
+/// programs write them to terminals.
 fn is_binary(bytes: &[u8]) -> bool {
     let window = &bytes[..bytes.len().min(64 << 10)];
     let odd = |byte: &u8| *byte < 0x20 && !matches!(*byte, b'\t' | b'\n' | b'\r' | 0x1b | 8 | 0xc);
@@ -121,7 +122,7 @@ fn text_format(bytes: &[u8]) -> Option<Format> {
     .or_else(|| folded::begins(lines(), complete).then_some(Format::Folded))
 }
 
-/// JSON that names its format; the key may stand anywhere in the bytes given.
+/// A JSON format, by a key that may be anywhere in these bytes.
 fn json_format(bytes: &[u8]) -> Option<Format> {
     let start = bytes.trim_ascii_start();
     if !start.starts_with(b"{") {

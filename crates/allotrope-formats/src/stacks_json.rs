@@ -1,7 +1,7 @@
-//! `allotrope-stacks/1`: our own JSON for stacks with their figures, with
-//! everything that a [`StackSet`](allotrope_profile::StackSet) has.
-//! A stable contract: no field is renamed, removed or given another meaning
-//! without a new number.
+//! `allotrope-stacks/1`: JSON with everything that a
+//! [`StackSet`](allotrope_profile::StackSet) has. The format is
+//! stable: no field is renamed, removed or redefined without a new format
+//! number.
 //!
 //! ```json
 //! {"format":"allotrope-stacks/1",
@@ -12,18 +12,18 @@
 //!  "stacks":[{"stack":[0],"figures":[17,1088]}]}
 //! ```
 //!
-//! `stack` holds indexes into `frames`, innermost first; `figures` stands in
-//! the order of `metrics`, which names what the source knows. `offset` is the
-//! number of bytes from the start of the function, `null` if unknown; a line
-//! or column of 0 and an empty text are unknown. Two stacks may have the same
-//! frames. A reader ignores fields that it does not know.
+//! `stack` has indexes into `frames`, innermost first; `figures` are in the
+//! order of `metrics`, which lists the metrics that the source has. `offset` is
+//! in bytes from the start of the function, `null` if unknown; a line or column
+//! of 0 and an empty text mean unknown. Two stacks may have the same frames.
+//! Readers ignore unknown fields.
 
 use std::borrow::Cow;
 
 use allotrope_profile::StackFrame;
 use serde::{Deserialize, Serialize};
 
-/// What the file begins with.
+/// The value of the field `format`.
 pub(crate) const FORMAT: &str = "allotrope-stacks/1";
 
 /// A frame in the file.

@@ -4,7 +4,7 @@
 
 use std::io::Write as _;
 
-use allotrope_formats::{EXPORTERS, ExportOptions, Place, Problem, read_bytes};
+use allotrope_formats::{EXPORTERS, ExportOptions, Location, Problem, read_bytes};
 
 const DTRACE: &str = "noise\n  42\n\n   lib`f+0x1\n   app`main+0x20\n     17\n\n   lib`g\n     3\n";
 const BPFTRACE: &str =
@@ -117,9 +117,9 @@ fn damaged_input_gives_stacks_or_an_error() {
     assert!(errors > 1000, "the damage does damage: {errors}");
 }
 
-fn problem(bytes: impl std::io::Read) -> (Place, Problem) {
+fn problem(bytes: impl std::io::Read) -> (Location, Problem) {
     let error = read_bytes("file", std::io::BufReader::new(bytes)).unwrap_err();
-    (error.place, error.problem)
+    (error.location, error.problem)
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn a_line_without_end_is_refused() {
         (b"@m[\n", b" f", 2),
         (b"v 10400 3\n", b"s", 2),
     ] {
-        let (place, problem) = problem(endless(start, rest));
-        assert_eq!(place, Place::Line(line));
+        let (location, problem) = problem(endless(start, rest));
+        assert_eq!(location, Location::Line(line));
         assert!(matches!(problem, Problem::LineTooLong(_)), "{problem}");
     }
 }
@@ -197,8 +197,8 @@ fn a_bomb_of_compression_does_not_fill_memory() {
     }
     let bomb = encoder.finish().unwrap();
     assert!(bomb.len() < 128 << 10);
-    let (place, found) = problem(&bomb[..]);
-    assert_eq!(place, Place::Line(1));
+    let (location, found) = problem(&bomb[..]);
+    assert_eq!(location, Location::Line(1));
     assert!(matches!(found, Problem::LineTooLong(_)));
 
     let mut nested = FOLDED.as_bytes().to_vec();

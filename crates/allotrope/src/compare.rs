@@ -109,7 +109,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         .parent()
         .filter(|folder| *folder != Path::new(""));
     let folder = folder.unwrap_or(Path::new("."));
-    let repository = Repository::around(folder).status(BAD_INPUT)?;
+    let repository = Repository::containing(folder).status(BAD_INPUT)?;
     let (Some(before), Some(after)) = (&arguments.before, &arguments.after) else {
         repository.remove_worktrees().status(FAILED)?;
         return Ok(false);
@@ -138,7 +138,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     }
     let comparison = comparison::compare(&before, &after);
     print(arguments, &comparison, [&before, &after])?;
-    judge(arguments, &comparison)
+    check_case(arguments, &comparison)
 }
 
 fn measure(
@@ -169,7 +169,7 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
     })
 }
 
-fn judge(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
+fn check_case(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
     let broken =
         |word: &str| anyhow!("a test could not be measured {word}; nothing can be said of it");
     if comparison.is_broken(1) && arguments.bisect {

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use allotrope_text::Shown;
 
 use allotrope_budget::acceptance::{self, Change};
-use allotrope_budget::budgets::{BudgetFolder, Holder};
+use allotrope_budget::budgets::{BudgetFolder, BudgetScope};
 use allotrope_budget::configuration::{FILE_NAME, STARTING_FILE, Test};
 use allotrope_budget::nio_log::NioLog;
 use allotrope_budget::outputs::nio::Generation;
 use allotrope_budget::outputs::{self, Form, TextOptions, wording};
-use allotrope_budget::protocol::Recorder;
+use allotrope_budget::measure::Recorder;
 use allotrope_budget::result::TestResult;
 use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
@@ -329,8 +329,8 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
             continue;
         }
         let most = session.configuration.profile_stacks;
-        let holder = holder(arguments, session, test);
-        let accepted = acceptance::accept(test, &folder, holder, most).status(FAILED)?;
+        let scope = scope(arguments, session, test);
+        let accepted = acceptance::accept(test, &folder, scope, most).status(FAILED)?;
         if accepted.changes.is_empty() {
             lines.push(format!("{}: the numbers are as they were", test.name));
         }
@@ -351,11 +351,11 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
     Ok(status)
 }
 
-fn holder(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> Holder {
+fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> BudgetScope {
     if arguments.this_platform || test.of_platform() {
-        Holder::Platform(session.platform())
+        BudgetScope::Platform(session.platform())
     } else {
-        Holder::Shared
+        BudgetScope::Shared
     }
 }
 

@@ -1,5 +1,5 @@
-//! The numbers of a test as a file: one number a line, so that a review shows
-//! which one changed.
+//! Reads and writes the file `TEST.toml`: one number a line, so that a review
+//! shows which one changed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,18 +12,18 @@ use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-budgets/1";
 
-/// All numbers of a test.
+/// All budgets of a test.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     pub(super) shared: Option<Section>,
     pub(super) platforms: BTreeMap<String, Section>,
 }
 
-/// Numbers of one platform or of all.
+/// The budgets of one platform, or of all.
 #[derive(Debug)]
 pub(super) struct Section {
-    /// Fingerprint of what they were made with.
-    pub(super) made_with: String,
+    /// The fingerprint of the toolchain.
+    pub(super) toolchain: String,
     pub(super) cases: BTreeMap<String, Budget>,
 }
 
@@ -40,7 +40,7 @@ struct FileForm {
 #[serde(deny_unknown_fields)]
 struct SectionForm {
     #[serde(rename = "made-with")]
-    made_with: String,
+    toolchain: String,
     #[serde(default)]
     cases: BTreeMap<String, BTreeMap<toml::Spanned<String>, i64>>,
 }
@@ -49,14 +49,14 @@ impl Numbers {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
         let form: FileForm = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            wrong(text, file, at, error.message().replace('\n', "; "))
+            invalid(text, file, at, error.message().replace('\n', "; "))
         })?;
         if form.format.get_ref() != FORMAT {
             let problem = format!(
                 "this is {}, and {FORMAT} is understood",
                 form.format.get_ref()
             );
-            return Err(wrong(text, file, form.format.span().start, problem));
+            return Err(invalid(text, file, form.format.span().start, problem));
         }
         let section = |form: SectionForm| -> Result<Section, BudgetError> {
             let mut cases = BTreeMap::new();
@@ -64,7 +64,7 @@ impl Numbers {
                 cases.insert(name, budget(lines, text, file)?);
             }
             Ok(Section {
-                made_with: form.made_with,
+                toolchain: form.toolchain,
                 cases,
             })
         };
@@ -94,9 +94,9 @@ impl Numbers {
 
 impl Section {
     fn write(&self, name: &str, text: &mut String) {
-        let made_with = quoted(&self.made_with);
-        // A `String` takes everything.
-        let _ = writeln!(text, "\n[{name}]\nmade-with = {made_with}");
+        let toolchain = quoted(&self.toolchain);
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "\n[{name}]\nmade-with = {toolchain}");
         for (case, budget) in &self.cases {
             let _ = writeln!(text, "\n[{name}.cases.{}]", quoted(case));
             if let Some(iterations) = budget.iterations {
@@ -125,7 +125,7 @@ fn budget(
                 let metric = Metric::named(name, &Metric::OF_RUNS).ok_or_else(|| {
                     let known = Metric::OF_RUNS.map(Metric::name).join(", ");
                     let problem = format!("\"{name}\" is no metric; there are {known}");
-                    wrong(text, file, at, problem)
+                    invalid(text, file, at, problem)
                 })?;
                 budget.figures.insert(metric, figure);
             }
@@ -134,16 +134,16 @@ fn budget(
     Ok(budget)
 }
 
-pub(super) fn wrong(text: &str, file: &Path, at: usize, problem: String) -> BudgetError {
+pub(super) fn invalid(text: &str, file: &Path, at: usize, problem: String) -> BudgetError {
     let before = text.as_bytes().get(..at).unwrap_or_default();
-    BudgetError::Wrong {
+    BudgetError::Invalid {
         file: file.to_owned(),
         line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
         problem,
     }
 }
 
-/// A TOML text (a "basic string").
+/// Quotes a text as a TOML basic string.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -1,5 +1,5 @@
-//! Accepted stacks as a file, made to be read and compared in a review: a call
-//! tree, callers above, a line a call, sorted by name.
+//! Reads and writes accepted stacks: a call tree in text, readable in a code
+//! review. A line is a call, callers are above, callees are sorted by name.
 //!
 //! ```text
 //! case encode/small
@@ -8,10 +8,10 @@
 //!   grow⇥⇥src/encode.cc:5⇥allocations=1000 bytes=48000
 //! ```
 //!
-//! A line's depth is the number of its leading blanks, or `@DEPTH ` where that
-//! is more than 32. The fields, separated by tabs, are the function, the module
-//! (empty: the caller's), file and line (`inlined` behind them if the frame is)
-//! and, where a stack ends, its figures.
+//! The indentation of a line is its depth; above 32 it starts with `@DEPTH `
+//! instead. The fields are separated by tabs: function, module (empty if the
+//! caller's), file and line (followed by `inlined` for an inlined frame), and
+//! the figures if a stack ends there.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -22,22 +22,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BudgetError;
 
-/// Stands for the stacks that are too many to keep.
-const OTHERS: &str = "[other stacks]";
-/// Depths above are written as numbers.
-const BLANKS: usize = 32;
-/// Deeper stacks than any recording has, inlined frames included.
-const DEEPEST: usize = 1 << 16;
-/// Most frames of all stacks of a case together: a file of a few lines could
-/// ask for any amount of memory otherwise.
-const MOST_FRAMES: usize = 1 << 26;
+/// The function that represents all stacks beyond the limit.
+const OTHER_STACKS: &str = "[other stacks]";
+/// Larger depths are written as numbers.
+const MAX_INDENT: usize = 32;
+/// Upper bound on the depth of a stack, inlined frames included.
+const MAX_DEPTH: usize = 1 << 16;
+/// Upper bound on the frames of all stacks of a case, because a short file
+/// could demand any amount of memory.
+const MAX_FRAMES: usize = 1 << 26;
 
 const HEAD: &str = "\
 # Call stacks of the accepted numbers, callers above: what changed is told from them.
 # `allotrope test --accept` writes this file.
 ";
 
-/// The figures that are kept, and their names.
+/// The metrics in the file, and their names.
 const NAMES: [(Metric, &str); 7] = [
     (Metric::Allocations, "allocations"),
     (Metric::Bytes, "bytes"),
@@ -54,7 +54,7 @@ struct Node<'a> {
     callees: BTreeMap<&'a StackFrame, Node<'a>>,
 }
 
-/// The file of these cases, at most so many stacks each.
+/// The text of the file, with at most `most` stacks a case.
 pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
     let mut text = HEAD.to_owned();
     for (name, set) in cases {
@@ -80,7 +80,7 @@ pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
 
 fn others() -> StackFrame {
     StackFrame {
-        function: OTHERS.to_owned(),
+        function: OTHER_STACKS.to_owned(),
         ..StackFrame::default()
     }
 }
@@ -91,8 +91,8 @@ fn add(sums: &mut MetricValues, figures: &MetricValues) {
     }
 }
 
-/// The largest first; of equal ones in the order of their frames, so that the
-/// same ones are kept every time.
+/// Sorts stacks by size, the largest first, and equal ones by their frames, so
+/// that the order is deterministic.
 fn by_size(set: &StackSet) -> Vec<&CountedStack> {
     let mut stacks: Vec<&CountedStack> = set.stacks.iter().collect();
     let frames = |stack: &CountedStack| -> Vec<Option<&StackFrame>> {
@@ -110,7 +110,7 @@ fn by_size(set: &StackSet) -> Vec<&CountedStack> {
     stacks
 }
 
-/// Without recursion: stacks may be thousands of calls deep.
+/// Iterative, because stacks may be thousands of calls deep.
 fn write_tree(root: &Node<'_>, text: &mut String) {
     let mut pending: Vec<(usize, &StackFrame, &str, &Node<'_>)> = Vec::new();
     let callees = root.callees.iter().rev();
@@ -119,7 +119,7 @@ fn write_tree(root: &Node<'_>, text: &mut String) {
         let _ = writeln!(text, "[no stack]\t\t\t{}", figures_text(&root.figures));
     }
     while let Some((depth, frame, caller, node)) = pending.pop() {
-        if depth > BLANKS {
+        if depth > MAX_INDENT {
             let _ = write!(text, "@{depth} ");
         } else {
             let _ = write!(text, "{:depth$}", "");
@@ -152,7 +152,8 @@ fn figures_text(figures: &MetricValues) -> String {
     figures.collect::<Vec<_>>().join(" ")
 }
 
-/// A name on one line, with none of the signs that mean something here.
+/// Makes a name fit a field: one line that does not look like another element
+/// of the format.
 fn one_line(name: &str) -> String {
     let name: String = name
         .chars()
@@ -168,12 +169,12 @@ fn one_line(name: &str) -> String {
     }
 }
 
-/// Reads such a file.
+/// Parses the file.
 pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet>, BudgetError> {
     let mut cases: BTreeMap<String, StackSet> = BTreeMap::new();
-    let mut current: Option<Reading> = None;
+    let mut current: Option<CaseReader> = None;
     for (index, line) in text.lines().enumerate() {
-        let wrong = |problem: &str| BudgetError::Wrong {
+        let wrong = |problem: &str| BudgetError::Invalid {
             file: file.to_owned(),
             line: index + 1,
             problem: problem.to_owned(),
@@ -182,8 +183,8 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
             continue;
         }
         if let Some(name) = line.strip_prefix("case ") {
-            let before = current.replace(Reading::new(name));
-            cases.extend(before.map(Reading::finish));
+            let before = current.replace(CaseReader::new(name));
+            cases.extend(before.map(CaseReader::finish));
             continue;
         }
         let reading = current
@@ -191,22 +192,22 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
             .ok_or_else(|| wrong("a call stands before the first `case`"))?;
         reading.line(line).map_err(wrong)?;
     }
-    cases.extend(current.map(Reading::finish));
+    cases.extend(current.map(CaseReader::finish));
     Ok(cases)
 }
 
-/// A case that is being read.
-struct Reading {
+/// Reads the lines of one case.
+struct CaseReader {
     name: String,
     set: StackSet,
     numbers: FxHashMap<StackFrame, u32>,
-    /// Frame numbers from the outermost call to the last line's.
+    /// The frames from the outermost call to that of the last line.
     calls: Vec<u32>,
-    /// Frames of all stacks so far.
+    /// The number of frames of all stacks so far.
     frames: usize,
 }
 
-impl Reading {
+impl CaseReader {
     fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -235,14 +236,14 @@ impl Reading {
                 (line.len() - call.len(), call)
             }
         };
-        if depth > self.calls.len() || depth >= DEEPEST {
+        if depth > self.calls.len() || depth >= MAX_DEPTH {
             return Err("a call is deeper than its caller's callees can be");
         }
         self.calls.truncate(depth);
         let mut fields = call.split('\t');
         let mut field = || fields.next().unwrap_or_default().trim();
-        let (function, module, place, figures) = (field(), field(), field(), field());
-        let frame = self.frame(function, module, place);
+        let (function, module, location, figures) = (field(), field(), field(), field());
+        let frame = self.frame(function, module, location);
         let number = *self.numbers.entry(frame).or_insert_with_key(|frame| {
             self.set.frames.push(frame.clone());
             u32::try_from(self.set.frames.len() - 1).unwrap_or(u32::MAX)
@@ -251,7 +252,7 @@ impl Reading {
         if !figures.is_empty() {
             let figures = read_figures(figures)?;
             self.frames += self.calls.len();
-            if self.frames > MOST_FRAMES {
+            if self.frames > MAX_FRAMES {
                 return Err("there are more stacks than memory is set aside for");
             }
             self.set.stacks.push(CountedStack {
@@ -262,7 +263,7 @@ impl Reading {
         Ok(())
     }
 
-    fn frame(&self, function: &str, module: &str, place: &str) -> StackFrame {
+    fn frame(&self, function: &str, module: &str, location: &str) -> StackFrame {
         let caller = self
             .calls
             .last()
@@ -271,13 +272,13 @@ impl Reading {
             ("", Some(caller)) => caller.module.clone(),
             (module, _) => module.to_owned(),
         };
-        let (place, inlined) = match place.strip_suffix("inlined") {
-            Some(place) => (place.trim_end(), true),
-            None => (place, false),
+        let (location, inlined) = match location.strip_suffix("inlined") {
+            Some(location) => (location.trim_end(), true),
+            None => (location, false),
         };
-        let (file, line) = match place.rsplit_once(':') {
+        let (file, line) = match location.rsplit_once(':') {
             Some((file, line)) => (file, line.parse().unwrap_or(0)),
-            None => (place, 0),
+            None => (location, 0),
         };
         StackFrame {
             function: function.trim_start_matches('\u{200b}').to_owned(),
@@ -303,11 +304,11 @@ fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
     Ok(figures)
 }
 
-/// Puts into one what the accepted stacks have in one, because it was too many
-/// or too small to keep: else all of it would seem new. A small stack stays if
-/// it was kept then, or if one that was kept has only changed its lines.
+/// Sums stacks into [`OTHER_STACKS`] as the accepted profile does; otherwise
+/// all small stacks would be listed as new. A small stack is kept if the
+/// accepted profile has it, or has one with the same functions at other lines.
 pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
-    let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHERS];
+    let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHER_STACKS];
     if !accepted.stacks.iter().any(|stack| is_folded(&stack)) {
         return now.clone();
     }
@@ -320,7 +321,7 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     let here: FxHashSet<Vec<&StackFrame>> =
         now.stacks.iter().map(|stack| frames(now, stack)).collect();
     let mut there: FxHashSet<Vec<&StackFrame>> = FxHashSet::default();
-    // By functions: kept stacks that are not there any more as they were.
+    // By functions: the accepted stacks that no longer exist unchanged.
     let mut changed: FxHashMap<Vec<&str>, usize> = FxHashMap::default();
     for stack in kept {
         if here.contains(&frames(accepted, stack)) {
@@ -335,8 +336,8 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     };
     let mut rest = MetricValues::default();
     for stack in by_size(now) {
-        let known =
-            there.contains(&frames(now, stack)) || take_one(&mut changed, &functions(now, stack));
+        let known = there.contains(&frames(now, stack))
+            || take_changed(&mut changed, &functions(now, stack));
         if known || size(stack) > smallest {
             set.stacks.push(stack.clone());
         } else {
@@ -367,7 +368,7 @@ fn functions<'a>(set: &'a StackSet, stack: &CountedStack) -> Vec<&'a str> {
     frames.map(|frame| frame.function.as_str()).collect()
 }
 
-fn take_one<'a>(left: &mut FxHashMap<Vec<&'a str>, usize>, functions: &[&'a str]) -> bool {
+fn take_changed<'a>(left: &mut FxHashMap<Vec<&'a str>, usize>, functions: &[&'a str]) -> bool {
     match left.get_mut(functions) {
         Some(left) if *left > 0 => {
             *left -= 1;

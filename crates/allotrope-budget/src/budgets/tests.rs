@@ -1,16 +1,15 @@
-//! Tests of budgets as files: what is written is read back, and what is
-//! reviewed is small.
+//! Round trips of budget files, and the size of their changes in a review.
 
 use super::*;
-use crate::made_with::Dependencies;
+use crate::toolchain::Dependencies;
 use allotrope_profile::{CountedStack, MetricSet, MetricValues, StackFrame};
 
-fn made_with(compiler: &str) -> MadeWith {
+fn toolchain(compiler: &str) -> Toolchain {
     let lock = Dependencies {
         hash: "0123456789ab".into(),
         versions: [("serde".to_owned(), "1.0.0".to_owned())].into(),
     };
-    MadeWith {
+    Toolchain {
         platform: "x86_64-linux-gnu".into(),
         compilers: vec![compiler.into()],
         libraries: [("libc.so.6".to_owned(), "2.36".to_owned())].into(),
@@ -18,14 +17,14 @@ fn made_with(compiler: &str) -> MadeWith {
     }
 }
 
-fn budgets(holder: Holder, allocations: i64, compiler: &str) -> Budgets {
+fn budgets(scope: BudgetScope, allocations: i64, compiler: &str) -> Budgets {
     let budget = Budget {
         iterations: Some(1000),
         figures: [(Metric::Allocations, allocations), (Metric::Net, -2)].into(),
     };
     Budgets {
-        holder,
-        made_with: Some(made_with(compiler)),
+        scope,
+        toolchain: Some(toolchain(compiler)),
         cases: [("encode/\"odd\"\u{7f}\n".to_owned(), budget)].into(),
     }
 }
@@ -40,7 +39,7 @@ fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     }
 }
 
-/// Stacks of a name each, with so many allocations.
+/// Stacks of one named function each, with these allocations.
 fn set(stacks: &[(&str, u64)]) -> StackSet {
     let mut set = StackSet {
         frames: vec![frame("main", "src/main.c", 3)],
@@ -59,8 +58,8 @@ fn set(stacks: &[(&str, u64)]) -> StackSet {
     set
 }
 
-/// Function names outermost first, and allocations.
-fn plainly(set: &StackSet) -> Vec<(String, u64)> {
+/// Functions, outermost first, and allocations of each stack.
+fn summary(set: &StackSet) -> Vec<(String, u64)> {
     let mut all: Vec<(String, u64)> = set
         .stacks
         .iter()
@@ -81,13 +80,13 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
     let folder = BudgetFolder::beside(temporary.path());
     assert_eq!(folder.read("encode", "here").expect("no file"), None);
     let none = BTreeMap::new();
-    let shared = budgets(Holder::Shared, 5, "GCC 12");
+    let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
     folder.write("encode", &shared, &none, 9).expect("written");
     assert_eq!(
         folder.read("encode", "here").expect("a file"),
         Some(shared.clone())
     );
-    let own = budgets(Holder::Platform("here".into()), 6, "GCC 13");
+    let own = budgets(BudgetScope::Platform("here".into()), 6, "GCC 13");
     let changed = folder.write("encode", &own, &none, 9).expect("written");
     assert_eq!(changed.len(), 3, "numbers, stacks, toolchains: {changed:?}");
     assert_eq!(
@@ -98,14 +97,14 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
         folder.read("encode", "there").expect("a file"),
         Some(shared)
     );
-    // Writing the same changes no file, and no toolchain is kept for nothing.
+    // Writing the same budgets changes no file; unused toolchains are removed.
     assert!(
         folder
             .write("encode", &own, &none, 9)
             .expect("written")
             .is_empty()
     );
-    let newer = budgets(Holder::Platform("here".into()), 6, "GCC 14");
+    let newer = budgets(BudgetScope::Platform("here".into()), 6, "GCC 14");
     folder.write("encode", &newer, &none, 9).expect("written");
     let text = fs::read_to_string(folder.path().join("made-with.toml")).expect("a file");
     assert!(text.contains("GCC 12") && text.contains("GCC 14") && !text.contains("GCC 13"));
@@ -115,7 +114,7 @@ fn a_platform_has_its_own_numbers_or_those_of_all() {
 fn a_review_sees_one_number_a_line() {
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());
-    let shared = budgets(Holder::Shared, 5, "GCC 12");
+    let shared = budgets(BudgetScope::Shared, 5, "GCC 12");
     folder
         .write("encode", &shared, &BTreeMap::new(), 9)
         .expect("written");
@@ -130,7 +129,7 @@ fn stacks_are_read_as_they_were_written() {
     let odd = set(&[(name, 3), ("case odd", 2), ("@7 odd", 1), ("# odd", 4)]);
     let text = profile::text(&[("a b".to_owned(), odd.clone())].into(), 100);
     let read = profile::parse(&text, Path::new("x")).expect("just written");
-    assert_eq!(plainly(&read["a b"]), plainly(&odd));
+    assert_eq!(summary(&read["a b"]), summary(&odd));
     let main = &read["a b"].frames[0];
     assert_eq!(main, &frame("main", "src/main.c", 3));
     assert!(
@@ -157,7 +156,7 @@ fn a_deep_stack_is_read_as_it_was_written() {
     };
     let text = profile::text(&[("deep".to_owned(), deep.clone())].into(), 100);
     let read = profile::parse(&text, Path::new("x")).expect("just written");
-    assert_eq!(plainly(&read["deep"]), plainly(&deep));
+    assert_eq!(summary(&read["deep"]), summary(&deep));
 }
 
 #[test]
@@ -167,18 +166,18 @@ fn too_many_stacks_become_one_and_are_no_difference() {
     let accepted = &profile::parse(&text, Path::new("x")).expect("just written")["x"];
     let others = ("[other stacks]".to_owned(), 2 + 1);
     assert_eq!(
-        plainly(accepted),
+        summary(accepted),
         [
             others.clone(),
             ("main;a".into(), 100),
             ("main;b".into(), 50)
         ]
     );
-    // A new one that is large stands for itself.
+    // A large new stack is listed separately.
     let now = set(&[("a", 100), ("b", 49), ("c", 2), ("d", 1), ("e", 60)]);
     let folded = fold_like(&now, accepted);
     assert_eq!(
-        plainly(&folded),
+        summary(&folded),
         [
             others,
             ("main;a".into(), 100),
@@ -190,7 +189,8 @@ fn too_many_stacks_become_one_and_are_no_difference() {
 
 #[test]
 fn small_stacks_of_the_same_functions_at_other_lines_are_folded_too() {
-    // Four stacks of one function's lines, of which two are kept.
+    // Four stacks with the same functions at different lines, two of which are
+    // kept.
     let at_lines = |lines: [u32; 4]| {
         let mut all = set(&[("f", 9), ("f", 5), ("f", 3), ("f", 3)]);
         for (frame, line) in all.frames[1..].iter_mut().zip(lines) {
@@ -205,14 +205,15 @@ fn small_stacks_of_the_same_functions_at_other_lines_are_folded_too() {
         ("main;f".into(), 5),
         ("main;f".into(), 9),
     ];
-    assert_eq!(plainly(accepted), folded);
+    assert_eq!(summary(accepted), folded);
     assert_eq!(
-        plainly(&fold_like(&at_lines([1, 2, 3, 4]), accepted)),
+        summary(&fold_like(&at_lines([1, 2, 3, 4]), accepted)),
         folded
     );
-    // All have moved down by a line: the largest are those that were kept.
+    // All moved by a line; the largest ones are matched with those that were
+    // kept.
     assert_eq!(
-        plainly(&fold_like(&at_lines([11, 12, 13, 14]), accepted)),
+        summary(&fold_like(&at_lines([11, 12, 13, 14]), accepted)),
         folded
     );
 }
@@ -245,7 +246,7 @@ fn a_wrong_file_is_named_with_its_line() {
     }
 }
 
-/// The text cut at every place, and with one character of it another.
+/// The text cut at every position, and with one character replaced.
 fn damaged(text: &str) -> Vec<String> {
     let places: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     let mut all: Vec<String> = places.iter().map(|&at| text[..at].to_owned()).collect();
@@ -263,7 +264,7 @@ fn damaged_files_are_errors_or_other_numbers_and_no_panic() {
     let file = Path::new("x");
     let temporary = tempfile::tempdir().expect("a folder");
     let folder = BudgetFolder::beside(temporary.path());
-    let own = budgets(Holder::Platform("here".into()), 6, "GCC 13");
+    let own = budgets(BudgetScope::Platform("here".into()), 6, "GCC 13");
     let stacks = [("x".to_owned(), set(&[("a", 3), ("b", 4)]))].into();
     folder.write("encode", &own, &stacks, 9).expect("written");
     let text = |name: &str| fs::read_to_string(folder.path().join(name)).expect("written");
@@ -307,17 +308,17 @@ fn budgets_of_tests_that_are_gone_are_found() {
     let folder = BudgetFolder::beside(temporary.path());
     assert!(
         folder
-            .of_no_test(&["a"].into())
+            .orphaned_files(&["a"].into())
             .expect("no folder")
             .is_empty()
     );
     for test in ["a", "gone"] {
-        let own = budgets(Holder::Platform("p.q".into()), 1, "GCC");
+        let own = budgets(BudgetScope::Platform("p.q".into()), 1, "GCC");
         folder
             .write(test, &own, &BTreeMap::new(), 1)
             .expect("written");
     }
-    let others = folder.of_no_test(&["a"].into()).expect("a folder");
+    let others = folder.orphaned_files(&["a"].into()).expect("a folder");
     let names: Vec<_> = others
         .iter()
         .map(|path| path.file_name().expect("files"))

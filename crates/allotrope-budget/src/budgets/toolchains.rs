@@ -1,6 +1,6 @@
-//! What programs were built with when their numbers were accepted, as a file:
-//! each toolchain once, under a fingerprint that budgets refer to, and each
-//! state of a file of dependencies once.
+//! Reads and writes the file `made-with.toml`: each toolchain once, under the
+//! fingerprint that budgets refer to, and each version of a dependency file
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -9,22 +9,22 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::BudgetError;
-use super::file::{quoted, wrong};
-use crate::made_with::{Dependencies, MadeWith};
+use super::file::{invalid, quoted};
+use crate::toolchain::{Dependencies, Toolchain};
 
-/// The file's name.
+/// The name of the file.
 pub(super) const FILE: &str = "made-with.toml";
 
-/// All that is known.
+/// Toolchains by fingerprint.
 #[derive(Debug, Default)]
-pub(super) struct Toolchains(BTreeMap<String, MadeWith>);
+pub(super) struct Toolchains(BTreeMap<String, Toolchain>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileForm {
     #[serde(default)]
     toolchains: BTreeMap<String, ToolchainForm>,
-    /// By hash: versions by name.
+    /// Hash of a dependency file to its versions by name.
     #[serde(default)]
     dependencies: BTreeMap<String, BTreeMap<String, String>>,
 }
@@ -36,7 +36,7 @@ struct ToolchainForm {
     compilers: Vec<String>,
     #[serde(default)]
     libraries: BTreeMap<String, String>,
-    /// By file: its hash.
+    /// Dependency file to its hash.
     #[serde(default)]
     dependencies: BTreeMap<String, String>,
 }
@@ -45,7 +45,7 @@ impl Toolchains {
     pub(super) fn parse(text: &str, file: &Path) -> Result<Self, BudgetError> {
         let form: FileForm = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            wrong(text, file, at, error.message().replace('\n', "; "))
+            invalid(text, file, at, error.message().replace('\n', "; "))
         })?;
         let dependencies = |hash: String| Dependencies {
             versions: form.dependencies.get(&hash).cloned().unwrap_or_default(),
@@ -53,7 +53,7 @@ impl Toolchains {
         };
         let toolchains = form.toolchains.into_iter().map(|(name, form)| {
             let files = form.dependencies.into_iter();
-            let made_with = MadeWith {
+            let toolchain = Toolchain {
                 platform: form.platform,
                 compilers: form.compilers,
                 libraries: form.libraries,
@@ -61,23 +61,23 @@ impl Toolchains {
                     .map(|(file, hash)| (file, dependencies(hash)))
                     .collect(),
             };
-            (name, made_with)
+            (name, toolchain)
         });
         Ok(Self(toolchains.collect()))
     }
 
-    pub(super) fn get(&self, fingerprint: &str) -> Option<MadeWith> {
+    pub(super) fn get(&self, fingerprint: &str) -> Option<Toolchain> {
         self.0.get(fingerprint).cloned()
     }
 
-    /// Adds one and gives its fingerprint.
-    pub(super) fn add(&mut self, made_with: &MadeWith) -> String {
-        let fingerprint = made_with.fingerprint();
-        self.0.insert(fingerprint.clone(), made_with.clone());
+    /// Adds a toolchain and returns its fingerprint.
+    pub(super) fn add(&mut self, toolchain: &Toolchain) -> String {
+        let fingerprint = toolchain.fingerprint();
+        self.0.insert(fingerprint.clone(), toolchain.clone());
         fingerprint
     }
 
-    /// Forgets what no budget refers to.
+    /// Removes toolchains that no budget refers to.
     pub(super) fn keep(&mut self, used: &BTreeSet<String>) {
         self.0.retain(|fingerprint, _| used.contains(fingerprint));
     }
@@ -87,11 +87,11 @@ impl Toolchains {
                         named before the\n# code is suspected. `allotrope test --accept` writes this file.\n"
             .to_owned();
         let mut states: BTreeMap<&str, &Dependencies> = BTreeMap::new();
-        for (fingerprint, made_with) in &self.0 {
+        for (fingerprint, toolchain) in &self.0 {
             let _ = writeln!(text, "\n[toolchains.{}]", quoted(fingerprint));
-            let _ = writeln!(text, "platform = {}", quoted(&made_with.platform));
+            let _ = writeln!(text, "platform = {}", quoted(&toolchain.platform));
             text.push_str("compilers = [\n");
-            for compiler in &made_with.compilers {
+            for compiler in &toolchain.compilers {
                 let _ = writeln!(text, "    {},", quoted(compiler));
             }
             text.push_str("]\n");
@@ -104,14 +104,14 @@ impl Toolchains {
                     let _ = writeln!(text, "{} = {}", quoted(key), quoted(value));
                 }
             };
-            table("libraries", made_with.libraries.iter().collect());
-            let files = made_with.dependencies.iter();
+            table("libraries", toolchain.libraries.iter().collect());
+            let files = toolchain.dependencies.iter();
             table(
                 "dependencies",
                 files.map(|(file, state)| (file, &state.hash)).collect(),
             );
             states.extend(
-                made_with
+                toolchain
                     .dependencies
                     .values()
                     .map(|state| (&*state.hash, state)),

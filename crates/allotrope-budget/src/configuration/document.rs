@@ -1,5 +1,5 @@
-//! A TOML document whose errors name file, line, key and, where a key is not
-//! known, the nearest one that is. What the keys mean is `read`'s.
+//! A TOML document with typed access. Errors name file, line and key and, for
+//! an unknown key, the most similar known one. The keys are defined in `read`.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,11 +10,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::ConfigurationError;
 
-/// Likeness (Jaro-Winkler, 0 to 1) from which a key is proposed.
-const ALIKE: f64 = 0.75;
+/// The least similarity (Jaro-Winkler, 0 to 1) at which a known key is
+/// proposed.
+const MIN_SIMILARITY: f64 = 0.75;
 
-/// A text and where it stands.
-pub(super) type Placed = (String, Range<usize>);
+/// A text and its byte range in the document.
+pub(super) type Located = (String, Range<usize>);
 
 type Entry<'a> = (&'a Spanned<Cow<'a, str>>, &'a Spanned<DeValue<'a>>);
 
@@ -26,7 +27,7 @@ pub(super) struct Section<'a> {
     at: Range<usize>,
 }
 
-/// The text and where it is from.
+/// The text of the document and its file.
 #[derive(Clone, Copy)]
 pub(super) struct Document<'a> {
     text: &'a str,
@@ -57,7 +58,7 @@ impl<'a> Document<'a> {
 
     fn error(self, at: usize, key: &str, problem: impl Into<String>) -> ConfigurationError {
         let before = self.text.as_bytes().get(..at).unwrap_or_default();
-        ConfigurationError::Wrong {
+        ConfigurationError::Invalid {
             file: self.file.to_owned(),
             line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
             key: key.to_owned(),
@@ -67,8 +68,8 @@ impl<'a> Document<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Fails for a key that is not among these.
-    pub(super) fn only(&self, known: &[&str]) -> Result<(), ConfigurationError> {
+    /// Fails for a key that is not in `known`.
+    pub(super) fn reject_unknown_keys(&self, known: &[&str]) -> Result<(), ConfigurationError> {
         let unknown = self
             .entries()
             .into_iter()
@@ -80,19 +81,21 @@ impl<'a> Section<'a> {
         let like = |other: &&str| strsim::jaro_winkler(name, other);
         let nearest = known.iter().max_by(|a, b| like(a).total_cmp(&like(b)));
         let remedy = match nearest {
-            Some(nearest) if like(nearest) >= ALIKE => format!("did you mean `{nearest}`?"),
+            Some(nearest) if like(nearest) >= MIN_SIMILARITY => {
+                format!("did you mean `{nearest}`?")
+            }
             _ => format!("the keys here are {}", known.join(", ")),
         };
         Err(self.error_at(key.span(), name, format!("there is no such key; {remedy}")))
     }
 
-    /// The keys, in the file's order.
+    /// The keys, in the order of the file.
     pub(super) fn keys(&self) -> impl Iterator<Item = &'a str> {
         let entries = self.entries().into_iter();
         entries.map(|(key, _)| -> &'a str { key.get_ref() })
     }
 
-    /// The tables of this one, in the file's order.
+    /// The tables in this one, in the order of the file.
     pub(super) fn tables(&self) -> Result<Vec<(&'a str, Section<'a>)>, ConfigurationError> {
         let entries = self.entries().into_iter();
         entries
@@ -106,7 +109,7 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    /// A table of this one.
+    /// The table under a key of this one.
     pub(super) fn table(&self, key: &str) -> Result<Option<Section<'a>>, ConfigurationError> {
         self.with(key, "a table", |value| match value {
             DeValue::Table(table) => Some(table),
@@ -138,7 +141,7 @@ impl<'a> Section<'a> {
         Ok(found.map(|(flag, _)| flag))
     }
 
-    /// A whole number within bounds.
+    /// A whole number within `bounds`.
     pub(super) fn number(
         &self,
         key: &str,
@@ -155,8 +158,8 @@ impl<'a> Section<'a> {
         Ok(found.map(|(number, _)| number))
     }
 
-    /// Texts, each with its place.
-    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<Placed>>, ConfigurationError> {
+    /// A list of texts, each with its byte range.
+    pub(super) fn texts(&self, key: &str) -> Result<Option<Vec<Located>>, ConfigurationError> {
         let found = self.with(key, "a list of texts, [\"like\", \"this\"]", |value| {
             let DeValue::Array(array) = value else {
                 return None;
@@ -170,8 +173,8 @@ impl<'a> Section<'a> {
         Ok(found.map(|(texts, _)| texts))
     }
 
-    /// The words of a command: a list, or a line for the shell where that is
-    /// allowed.
+    /// The words of a command: a list or, if `shell` is set, a line for the
+    /// shell.
     pub(super) fn words(
         &self,
         key: &str,
@@ -185,7 +188,7 @@ impl<'a> Section<'a> {
             }
             let problem = "it must be a list of words, [\"./bench\", \"encode\"]: a shell in \
                            between would be measured too";
-            return Err(self.wrong(key, problem));
+            return Err(self.value_error(key, problem));
         }
         let Some(words) = self.texts(key)? else {
             return Ok(None);
@@ -193,17 +196,17 @@ impl<'a> Section<'a> {
         let words: Vec<String> = words.into_iter().map(|(word, _)| word).collect();
         match words.first() {
             Some(program) if !program.is_empty() => Ok(Some(words)),
-            _ => Err(self.wrong(key, "it must name a program")),
+            _ => Err(self.value_error(key, "it must name a program")),
         }
     }
 
-    /// What is wrong with a key's value.
-    pub(super) fn wrong(&self, key: &str, problem: impl Into<String>) -> ConfigurationError {
+    /// An error at the value of a key.
+    pub(super) fn value_error(&self, key: &str, problem: impl Into<String>) -> ConfigurationError {
         let at = self.entry(key).map(|(_, value)| value.span());
         self.error_at(at.unwrap_or_else(|| self.at.clone()), key, problem)
     }
 
-    /// What is wrong at a place in a key's value.
+    /// An error at a position within the value of a key.
     pub(super) fn error_at(
         &self,
         at: Range<usize>,
@@ -213,8 +216,8 @@ impl<'a> Section<'a> {
         self.document.error(at.start, &self.full(key), problem)
     }
 
-    /// What is wrong with the table as a whole.
-    pub(super) fn lacks(&self, problem: impl Into<String>) -> ConfigurationError {
+    /// An error about the table as a whole.
+    pub(super) fn table_error(&self, problem: impl Into<String>) -> ConfigurationError {
         self.document.error(self.at.start, &self.name, problem)
     }
 
@@ -226,7 +229,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// In the file's order.
+    /// The entries in the order of the file.
     fn entries(&self) -> Vec<Entry<'a>> {
         let mut entries: Vec<Entry<'a>> = self.table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
@@ -248,12 +251,12 @@ impl<'a> Section<'a> {
         };
         match read(value.get_ref()) {
             Some(read) => Ok(Some((read, value.span()))),
-            None => Err(self.wrong(key, format!("it must be {expected}"))),
+            None => Err(self.value_error(key, format!("it must be {expected}"))),
         }
     }
 }
 
-/// A path of the configuration: relative ones are below its folder.
+/// A path of the configuration; a relative one is in `folder`.
 pub(super) fn below(folder: &Path, path: &str) -> PathBuf {
     folder.join(path)
 }

@@ -1,12 +1,12 @@
-//! From the text of `allotrope.toml` to a [`Configuration`]: every key, its
-//! bounds, its default.
+//! Reads the text of `allotrope.toml` into a [`Configuration`]: all keys, their
+//! bounds and their defaults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::document::{Document, Section, below};
-use super::{Changes, Configuration, ConfigurationError, Protocol, Test};
+use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 
@@ -19,7 +19,7 @@ const ROOT: &[&str] = &[
     "defaults",
     "tests",
 ];
-/// Keys that a test, the defaults and a platform have.
+/// Keys of tests, defaults and platforms.
 const PROTOCOL: &[&str] = &[
     "runs",
     "warmup",
@@ -29,10 +29,10 @@ const PROTOCOL: &[&str] = &[
     "timeout",
     "counts-only",
 ];
-/// Keys that only a test has.
+/// Keys of tests only.
 const TEST: &[&str] = &["command", "environment", "folder", "platforms"];
 
-/// Files that name versions, looked for where `dependencies` is not given.
+/// The files that `dependencies` defaults to, as far as they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
     "Cargo.lock",
     "conan.lock",
@@ -44,14 +44,14 @@ const USUAL_DEPENDENCIES: &[&str] = &[
     "go.sum",
 ];
 
-/// A week: longer than any program is waited for.
-const LONGEST: u64 = 7 * 24 * 3600;
+/// The longest timeout: a week, in seconds.
+const MAX_SECONDS: u64 = 7 * 24 * 3600;
 
 pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, ConfigurationError> {
     let document = Document::new(text, file);
     let table = document.parse()?;
     let root = document.root(&table);
-    root.only(ROOT)?;
+    root.reject_unknown_keys(ROOT)?;
     let folder = match file.parent() {
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
@@ -59,7 +59,7 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
     let mut defaults = Protocol::default();
     let mut gate_is_given = false;
     if let Some(section) = root.table("defaults")? {
-        section.only(PROTOCOL)?;
+        section.reject_unknown_keys(PROTOCOL)?;
         let changes = changes(&section)?;
         gate_is_given = changes.gate.is_some();
         changes.apply(&mut defaults);
@@ -73,7 +73,7 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         None => Vec::new(),
     };
     if tests.is_empty() {
-        return Err(root.lacks("there is no test; add one as [tests.NAME] with a `command`"));
+        return Err(root.table_error("there is no test; add one as [tests.NAME] with a `command`"));
     }
     Ok(Configuration {
         build: root.words("build", true)?,
@@ -101,7 +101,7 @@ fn platform(root: &Section<'_>) -> Result<String, ConfigurationError> {
     }
     let problem = "it is part of a file's name: use letters, digits, `-`, `_`, `.`, and the parts \
                    {arch}, {os} and {libc}";
-    Err(root.wrong("platform", problem))
+    Err(root.value_error("platform", problem))
 }
 
 fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {
@@ -119,19 +119,19 @@ fn test(
     folder: &Path,
 ) -> Result<Test, ConfigurationError> {
     let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
-    section.only(&known)?;
+    section.reject_unknown_keys(&known)?;
     if !is_name(name) {
         let problem = "a test's name is a file's name too: use letters, digits, `-`, `_` and `.`";
-        return Err(section.lacks(problem));
+        return Err(section.table_error(problem));
     }
     let command = section
         .words("command", false)?
-        .ok_or_else(|| section.lacks("it has no `command`, the program and its arguments"))?;
+        .ok_or_else(|| section.table_error("it has no `command`, the program and its arguments"))?;
     let mut protocol = defaults.clone();
     let own = changes(section)?;
     own.apply(&mut protocol);
     if protocol.counts_only && !gate_is_given && own.gate.is_none() {
-        // What is usual as far as it is known.
+        // The default metrics that are recorded without stacks.
         protocol.gate.retain(|metric| metric.is_counted());
     }
     check(section, &own, &protocol)?;
@@ -151,13 +151,13 @@ fn test(
 fn platforms(
     section: &Section<'_>,
     protocol: &Protocol,
-) -> Result<BTreeMap<String, Changes>, ConfigurationError> {
+) -> Result<BTreeMap<String, ProtocolOverrides>, ConfigurationError> {
     let Some(section) = section.table("platforms")? else {
         return Ok(BTreeMap::new());
     };
     let mut platforms = BTreeMap::new();
     for (name, section) in section.tables()? {
-        section.only(PROTOCOL)?;
+        section.reject_unknown_keys(PROTOCOL)?;
         let changes = changes(&section)?;
         let mut changed = protocol.clone();
         changes.apply(&mut changed);
@@ -175,19 +175,19 @@ fn environment(section: &Section<'_>) -> Result<BTreeMap<String, String>, Config
     for name in table.keys() {
         let value = table.text(name)?.unwrap_or_default();
         if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            return Err(table.wrong(name, "no variable can have this name or value"));
+            return Err(table.value_error(name, "no variable can have this name or value"));
         }
         environment.insert(name.to_owned(), value);
     }
     Ok(environment)
 }
 
-fn changes(section: &Section<'_>) -> Result<Changes, ConfigurationError> {
+fn changes(section: &Section<'_>) -> Result<ProtocolOverrides, ConfigurationError> {
     let small = |key, bounds| -> Result<Option<u32>, ConfigurationError> {
         let number = section.number(key, bounds)?;
         Ok(number.and_then(|number| number.try_into().ok()))
     };
-    Ok(Changes {
+    Ok(ProtocolOverrides {
         runs: small("runs", 1..10_001)?,
         warmup: small("warmup", 0..10_001)?,
         iterations: section.number("iterations", 1..u64::from(u32::MAX))?,
@@ -199,7 +199,7 @@ fn changes(section: &Section<'_>) -> Result<Changes, ConfigurationError> {
 }
 
 fn seconds(section: &Section<'_>, key: &str) -> Result<Option<Duration>, ConfigurationError> {
-    let seconds = section.number(key, 1..LONGEST + 1)?;
+    let seconds = section.number(key, 1..MAX_SECONDS + 1)?;
     Ok(seconds.map(Duration::from_secs))
 }
 
@@ -208,7 +208,7 @@ fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError
         return Ok(None);
     };
     if names.is_empty() {
-        return Err(section.wrong("gate", "it names no metric: such a test can not fail"));
+        return Err(section.value_error("gate", "it names no metric: such a test can not fail"));
     }
     let mut gate = Vec::new();
     for (name, at) in names {
@@ -231,23 +231,23 @@ fn tolerance(
     let Some(table) = section.table("tolerance")? else {
         return Ok(None);
     };
-    table.only(&Metric::OF_RUNS.map(Metric::name))?;
+    table.reject_unknown_keys(&Metric::OF_RUNS.map(Metric::name))?;
     let mut tolerances = BTreeMap::new();
     for metric in Metric::OF_RUNS {
         if let Some(text) = table.text(metric.name())? {
             let tolerance = Tolerance::parse(&text)
-                .map_err(|error| table.wrong(metric.name(), error.to_string()))?;
+                .map_err(|error| table.value_error(metric.name(), error.to_string()))?;
             tolerances.insert(metric, tolerance);
         }
     }
     Ok(Some(tolerances))
 }
 
-/// What the keys say together. A default may have tolerances that not every
-/// gate uses.
+/// Checks that the keys are consistent. Defaults may have tolerances for
+/// metrics that a test does not check.
 fn check(
     section: &Section<'_>,
-    own: &Changes,
+    own: &ProtocolOverrides,
     protocol: &Protocol,
 ) -> Result<(), ConfigurationError> {
     let counted = |metric: &&Metric| !protocol.counts_only || metric.is_counted();
@@ -260,7 +260,7 @@ fn check(
             "`counts-only` does not know {metric}; it knows {}",
             known.join(", ")
         );
-        return Err(section.wrong(
+        return Err(section.value_error(
             if own.gate.is_some() {
                 "gate"
             } else {
@@ -271,7 +271,7 @@ fn check(
     }
     let mut tolerated = own.tolerance.iter().flatten().map(|(metric, _)| *metric);
     match tolerated.find(|metric| !protocol.gate.contains(metric)) {
-        Some(metric) => Err(section.wrong(
+        Some(metric) => Err(section.value_error(
             "tolerance",
             format!("{metric} has a tolerance, but is not in `gate`: nothing checks it"),
         )),
@@ -279,7 +279,7 @@ fn check(
     }
 }
 
-/// What can be (part of) a file's name.
+/// Whether a name can be part of a file name.
 fn is_name(name: &str) -> bool {
     let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     !name.is_empty() && name.len() <= 100 && !name.starts_with('.') && name.chars().all(fine)
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_can_be_said() {
+    fn every_key_is_read() {
         let text = r#"
 build = "make -j2"
 platform = "{arch}-ci"
@@ -369,7 +369,7 @@ runs = 7
     }
 
     #[test]
-    fn counting_alone_gates_what_it_knows() {
+    fn counts_only_checks_the_metrics_it_records() {
         let with = |line: &str| parse(&format!("{line}\n[tests.a]\ncommand = [\"x\"]\n"));
         let configuration = with("[defaults]\ncounts-only = true").expect("it is right");
         assert_eq!(configuration.tests[0].protocol.gate, [Metric::Allocations]);

@@ -1,5 +1,5 @@
-//! A comparison of revisions, as text for people and as JSON
-//! (`allotrope-compare/1`) for programs.
+//! Writes a comparison of revisions, as text and as JSON
+//! (`allotrope-compare/1`).
 
 use std::io::{self, Write};
 
@@ -14,21 +14,21 @@ use crate::comparison::{ComparedCase, ComparedTest, Comparison, Side};
 
 const FORMAT: &str = "allotrope-compare/1";
 
-/// What the text shows.
+/// Options of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct ComparisonOptions {
-    /// How it may look.
+    /// Colour and width.
     pub style: Style,
-    /// Most entries of a number.
+    /// The largest number of entries for each metric.
     pub top: usize,
-    /// Whole stacks.
+    /// Shows all frames of stacks.
     pub all_frames: bool,
 }
 
-/// Writes the text.
+/// Writes the comparison as text.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write_text(
     comparison: &Comparison,
     sides: [&Side; 2],
@@ -73,17 +73,17 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
         if let Some(problem) = &test.problems[index] {
             say("FAIL", &test.name, &[format!("{word}: {problem}")])?;
         }
-        if !test.there[index] {
+        if !test.exists[index] {
             say("-   ", &test.name, &[format!("not there {word}")])?;
         }
     }
     for case in &test.cases {
         for (index, word) in ["before", "after"].into_iter().enumerate() {
-            if !case.there[index] && test.problems[index].is_none() {
+            if !case.exists[index] && test.problems[index].is_none() {
                 say("-   ", &case.name, &[format!("not there {word}")])?;
             }
         }
-        if case.there == [true, true] {
+        if case.exists == [true, true] {
             let status = match (case.is_worse(), case.differs()) {
                 (true, _) => "more",
                 (false, false) => "same",
@@ -96,15 +96,15 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
 }
 
 fn numbers(case: &ComparedCase) -> Vec<String> {
-    let numbers = case.judgements.iter().map(|judgement| {
+    let numbers = case.checks.iter().map(|check| {
         let number = |figure: Option<i64>| figure.map_or_else(|| "?".to_owned(), wording::number);
-        let metric = judgement.metric;
-        match judgement.difference() {
-            Some(0) => format!("{metric} {}", number(judgement.least)),
+        let metric = check.metric;
+        match check.difference() {
+            Some(0) => format!("{metric} {}", number(check.minimum)),
             difference => format!(
                 "{metric} {} → {} ({})",
-                number(judgement.budget),
-                number(judgement.least),
+                number(check.budget),
+                number(check.minimum),
                 difference.map(wording::signed).unwrap_or_default()
             ),
         }
@@ -179,10 +179,10 @@ struct EntryForm<'a> {
     place: String,
 }
 
-/// Writes the JSON, one object and a line's end.
+/// Writes the comparison as one JSON object, followed by a newline.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write_json(
     comparison: &Comparison,
     sides: [&Side; 2],
@@ -216,28 +216,28 @@ fn test_form(test: &ComparedTest) -> TestForm<'_> {
 }
 
 fn case_form(case: &ComparedCase) -> CaseForm<'_> {
-    let numbers = case.judgements.iter().map(|judgement| {
+    let numbers = case.checks.iter().map(|check| {
         let explained = case
             .diffs
             .iter()
-            .find(|(metric, _)| *metric == judgement.metric);
+            .find(|(metric, _)| *metric == check.metric);
         let entries = explained.into_iter().flat_map(|(_, diff)| {
-            wording::explaining(diff).map(move |entry| {
+            wording::explaining_entries(diff).map(move |entry| {
                 let frame = wording::blamed(diff, entry);
                 EntryForm {
                     before: entry.before,
                     after: entry.after,
                     difference: entry.difference,
                     function: frame.map_or("", |frame| &frame.function),
-                    place: frame.map(wording::place).unwrap_or_default(),
+                    place: frame.map(wording::location).unwrap_or_default(),
                 }
             })
         });
         NumberForm {
-            metric: judgement.metric.name(),
-            before: judgement.budget,
-            after: judgement.least,
-            difference: judgement.difference(),
+            metric: check.metric.name(),
+            before: check.budget,
+            after: check.minimum,
+            difference: check.difference(),
             entries: entries.collect(),
         }
     });

@@ -1,5 +1,5 @@
-//! The text for people, and behind it workflow commands with which GitHub
-//! Actions marks the line of code that answers for a number
+//! Writes the text, followed by workflow commands with which GitHub Actions
+//! annotates the responsible source lines
 //! (<https://docs.github.com/actions/reference/workflow-commands-for-github-actions>).
 
 use std::io::{self, Write};
@@ -7,13 +7,13 @@ use std::io::{self, Write};
 use allotrope_text::{shown, shown_lines};
 
 use super::{TextOptions, text, wording};
+use crate::check::CheckStatus;
 use crate::result::{CaseResult, Outcome, Report, TestResult};
-use crate::verdict::Verdict;
 
-/// Writes both.
+/// Writes the text and the annotations.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
     let mut log = Vec::new();
     text::write(report, options, &mut log)?;
@@ -35,38 +35,39 @@ fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Res
         Outcome::Improved => "notice",
         Outcome::Failed => "error",
     };
-    for judgement in &case.judgements {
-        if judgement.verdict == Verdict::Kept {
+    for check in &case.checks {
+        if check.status == CheckStatus::WithinBudget {
             continue;
         }
-        let mut message = wording::sentence(judgement);
+        let mut message = wording::sentence(check);
         for suspect in &test.suspects {
             message.push_str(&format!("\nsuspect: {}", wording::suspect(suspect)));
         }
         let explained = case
-            .responsible
+            .explanations
             .iter()
-            .find(|it| it.metric == judgement.metric);
-        let entry = explained.and_then(|it| Some((it, wording::explaining(&it.diff).next()?)));
-        let mut place = None;
-        if let Some((responsible, entry)) = entry
-            && let Some(frame) = wording::blamed(&responsible.diff, entry)
+            .find(|it| it.metric == check.metric);
+        let entry =
+            explained.and_then(|it| Some((it, wording::explaining_entries(&it.diff).next()?)));
+        let mut location = None;
+        if let Some((explanation, entry)) = entry
+            && let Some(frame) = wording::blamed(&explanation.diff, entry)
         {
             let difference = wording::signed(entry.difference);
             message.push_str(&format!("\n{difference} in {}", frame.function));
-            // A file outside of the project has no line to mark.
+            // Only files of the project can be annotated.
             if !frame.file.is_empty() && !frame.file.starts_with('/') && !frame.file.contains(':') {
-                place = Some((frame.file.as_str(), frame.line));
+                location = Some((frame.file.as_str(), frame.line));
             }
         }
-        annotation(out, level, place, &case.name, &message)?;
+        annotation(out, level, location, &case.name, &message)?;
     }
     Ok(())
 }
 
-/// A log in which the runner finds no command of its own: it looks for `::` at
-/// the start of a line, behind blanks, and for `##[` anywhere (`ActionCommand` of
-/// <https://github.com/actions/runner>). A test's output may hold either.
+/// Breaks up workflow commands in a log, which a test's output may contain. The
+/// runner accepts `::` at the start of a line, after blanks, and `##[` anywhere
+/// (`ActionCommand` of <https://github.com/actions/runner>).
 fn without_commands(log: &str) -> String {
     let mut without = String::with_capacity(log.len());
     for line in log.split_inclusive('\n') {
@@ -86,22 +87,22 @@ fn without_commands(log: &str) -> String {
 fn annotation(
     out: &mut dyn Write,
     level: &str,
-    place: Option<(&str, u32)>,
+    location: Option<(&str, u32)>,
     name: &str,
     message: &str,
 ) -> io::Result<()> {
-    let place = place.map(|(file, line)| format!("file={},line={},", property(file), line.max(1)));
+    let location =
+        location.map(|(file, line)| format!("file={},line={},", property(file), line.max(1)));
     let title = property(&format!("allocations of {name}"));
     let message = data(message);
     writeln!(
         out,
         "::{level} {}title={title}::{message}",
-        place.unwrap_or_default()
+        location.unwrap_or_default()
     )
 }
 
-/// A message as the runner reads it back (`toCommandData` of
-/// `@actions/core`).
+/// Escapes a message, as `toCommandData` of `@actions/core` does.
 fn data(text: &str) -> String {
     shown_lines(text)
         .replace('%', "%25")
@@ -109,7 +110,7 @@ fn data(text: &str) -> String {
         .replace('\n', "%0A")
 }
 
-/// A property's value, likewise (`toCommandProperty`).
+/// Escapes the value of a property, as `toCommandProperty` does.
 fn property(text: &str) -> String {
     data(&shown(text)).replace(':', "%3A").replace(',', "%2C")
 }

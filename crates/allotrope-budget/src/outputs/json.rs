@@ -1,7 +1,6 @@
-//! The report as JSON: the format `allotrope-test/1`, described in
-//! `docs/gate.md`. A stable contract: no field is renamed, removed or given
-//! another meaning without a new number; a reader ignores fields that it does
-//! not know.
+//! Writes the report as JSON in the format `allotrope-test/1`, documented in
+//! `docs/budgets.md`. The format is stable: no field is renamed, removed or
+//! redefined without a new format number. Readers ignore unknown fields.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -9,7 +8,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::wording;
-use crate::result::{CaseResult, Report, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Report, TestResult};
 use allotrope_profile::Metric;
 
 const FORMAT: &str = "allotrope-test/1";
@@ -56,7 +55,7 @@ struct CaseForm<'a> {
     samples: Vec<BTreeMap<&'static str, i64>>,
     leaks: Vec<LeakForm<'a>>,
     fluctuations: Vec<FluctuationForm<'a>>,
-    responsible: Vec<ResponsibleForm<'a>>,
+    responsible: Vec<ExplanationForm<'a>>,
 }
 
 #[derive(Serialize)]
@@ -96,7 +95,7 @@ struct RangeForm<T> {
 }
 
 #[derive(Serialize)]
-struct ResponsibleForm<'a> {
+struct ExplanationForm<'a> {
     metric: &'static str,
     run: usize,
     accepted_profile: bool,
@@ -140,10 +139,10 @@ impl<'a> From<&'a allotrope_profile::StackFrame> for FrameForm<'a> {
     }
 }
 
-/// Writes the JSON, one object and a line's end.
+/// Writes the report as one JSON object, followed by a newline.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let form = ReportForm {
         format: FORMAT,
@@ -151,7 +150,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         recorded: report.recorded,
         tests: report.tests.iter().map(test).collect(),
         budgets_of_no_test: report
-            .of_no_test
+            .orphaned_budgets
             .iter()
             .map(|file| file.to_string_lossy().into_owned())
             .collect(),
@@ -199,18 +198,18 @@ fn test(test: &TestResult) -> TestForm<'_> {
 }
 
 fn case(case: &CaseResult) -> CaseForm<'_> {
-    let numbers = case.judgements.iter().map(|judgement| NumberForm {
-        metric: judgement.metric.name(),
-        verdict: wording::verdict(judgement.verdict),
-        accepted: judgement.budget,
-        least: judgement.least,
-        most: judgement.most,
-        difference: judgement.difference(),
-        difference_per_iteration: judgement
+    let numbers = case.checks.iter().map(|check| NumberForm {
+        metric: check.metric.name(),
+        verdict: wording::status(check.status),
+        accepted: check.budget,
+        least: check.minimum,
+        most: check.maximum,
+        difference: check.difference(),
+        difference_per_iteration: check
             .difference()
             .zip(case.iterations)
             .map(|(difference, iterations)| difference as f64 / iterations as f64),
-        allowed: judgement.tolerance.to_string(),
+        allowed: check.tolerance.to_string(),
     });
     let samples = case.samples.iter().map(|sample| {
         let figures = Metric::OF_RUNS.into_iter();
@@ -232,7 +231,7 @@ fn case(case: &CaseResult) -> CaseForm<'_> {
         samples: samples.collect(),
         leaks: leaks.collect(),
         fluctuations: fluctuations(case),
-        responsible: case.responsible.iter().map(responsible).collect(),
+        responsible: case.explanations.iter().map(explanation).collect(),
     }
 }
 
@@ -263,10 +262,10 @@ fn fluctuations(case: &CaseResult) -> Vec<FluctuationForm<'_>> {
     form.collect()
 }
 
-fn responsible(responsible: &Responsible) -> ResponsibleForm<'_> {
-    let diff = &responsible.diff;
+fn explanation(explanation: &Explanation) -> ExplanationForm<'_> {
+    let diff = &explanation.diff;
     let frame = |index: &u32| diff.frames.get(*index as usize).map(FrameForm::from);
-    let entries = wording::explaining(diff).map(|entry| EntryForm {
+    let entries = wording::explaining_entries(diff).map(|entry| EntryForm {
         kind: format!("{:?}", entry.kind).to_lowercase(),
         accepted: entry.before,
         now: entry.after,
@@ -283,10 +282,10 @@ fn responsible(responsible: &Responsible) -> ResponsibleForm<'_> {
             })
             .collect(),
     });
-    ResponsibleForm {
-        metric: responsible.metric.name(),
-        run: responsible.run,
-        accepted_profile: responsible.accepted,
+    ExplanationForm {
+        metric: explanation.metric.name(),
+        run: explanation.run,
+        accepted_profile: explanation.accepted,
         entries: entries.collect(),
     }
 }

@@ -1,9 +1,8 @@
-//! The report as JUnit's XML, as CI systems read it: a test is a suite, a case
-//! is a case; the text of a failing one is that of the red log.
+//! Writes the report as JUnit XML for CI systems: a test is a test suite, a
+//! case is a test case with the text output as its failure. An improvement is a
+//! skipped case with a message, because JUnit has no such outcome.
 //!
-//! The form is that of Ant's and Jenkins' schema
-//! (<https://llg.cubic.org/docs/junit/>). An improvement is a skipped case with
-//! a message: such systems know no third colour.
+//! The schema is that of Ant and Jenkins (<https://llg.cubic.org/docs/junit/>).
 
 use std::io::{self, Write};
 
@@ -14,10 +13,10 @@ use quick_xml::events::{BytesDecl, BytesText, Event};
 use super::{TextOptions, text, wording};
 use crate::result::{CaseResult, Outcome, Report, TestResult};
 
-/// Writes the XML.
+/// Writes the report as XML.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let mut xml = Writer::new_with_indent(&mut *out, b' ', 2);
     xml.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
@@ -69,9 +68,9 @@ fn suite<W: Write>(xml: &mut Writer<W>, test: &TestResult) -> io::Result<()> {
 
 fn case<W: Write>(xml: &mut Writer<W>, test: &TestResult, case: &CaseResult) -> io::Result<()> {
     let sentences: Vec<String> = case
-        .judgements
+        .checks
         .iter()
-        .filter(|judgement| judgement.verdict != crate::verdict::Verdict::Kept)
+        .filter(|check| check.status != crate::check::CheckStatus::WithinBudget)
         .map(wording::sentence)
         .collect();
     let kind = match case.outcome() {

@@ -1,18 +1,18 @@
-//! The report as Markdown, for a comment on a change or a job's summary: a
-//! table of all cases, and the log of those that are not green, folded.
+//! Writes the report as Markdown, for a comment or a job summary: a table of
+//! all cases, and the text output of those that have not passed, collapsed.
 
 use std::io::{self, Write};
 
 use allotrope_text::{Shown, shown};
 
 use super::{TextOptions, text, wording};
+use crate::check::CheckStatus;
 use crate::result::{Outcome, Report};
-use crate::verdict::Verdict;
 
-/// Writes the Markdown.
+/// Writes the report as Markdown.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "### Allocations: {}\n", wording::summary(report))?;
     table(report, out)?;
@@ -29,7 +29,7 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             text::write_case(test, case, &options, &mut log)?;
             let log = String::from_utf8_lossy(&log);
             let fence = fence(&log);
-            // An HTML block, in which Markdown's signs are what they are.
+            // Markdown is not interpreted within an HTML block.
             let name = html(&case.name);
             writeln!(out, "\n<details><summary>{name}</summary>\n\n{fence}")?;
             writeln!(
@@ -56,9 +56,9 @@ pub fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "\n{text}: {}", code(&command))?;
         }
     }
-    if !report.of_no_test.is_empty() {
+    if !report.orphaned_budgets.is_empty() {
         writeln!(out, "\nBudgets of tests that no longer exist:\n")?;
-        for file in &report.of_no_test {
+        for file in &report.orphaned_budgets {
             writeln!(out, "- {}", code(&file.shown()))?;
         }
     }
@@ -72,22 +72,22 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
     for case in report.tests.iter().flat_map(|test| &test.cases) {
-        for judgement in &case.judgements {
-            let sign = match judgement.verdict {
-                Verdict::Kept => "✅",
-                Verdict::Improved => "🔽",
+        for check in &case.checks {
+            let sign = match check.status {
+                CheckStatus::WithinBudget => "✅",
+                CheckStatus::Improved => "🔽",
                 _ => "❌",
             };
             let number = |figure: Option<i64>| figure.map(wording::number).unwrap_or_default();
-            let difference = judgement.difference().filter(|&difference| difference != 0);
+            let difference = check.difference().filter(|&difference| difference != 0);
             let each = difference.map(|it| wording::per_iteration(it, case.iterations));
             writeln!(
                 out,
                 "| {sign} | {} | {} | {} | {} | {} | {} |",
                 escaped(&case.name),
-                judgement.metric,
-                number(judgement.budget),
-                number(judgement.least),
+                check.metric,
+                number(check.budget),
+                number(check.minimum),
                 difference.map(wording::signed).unwrap_or_default(),
                 each.unwrap_or_default()
             )?;
@@ -96,7 +96,7 @@ fn table(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Text in which nothing is taken for Markdown or HTML.
+/// Escapes Markdown and HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in shown(text).chars() {
@@ -114,7 +114,7 @@ fn html(text: &str) -> String {
     shown(text).replace('&', "&amp;").replace('<', "&lt;")
 }
 
-/// A span of code, whatever is in it (CommonMark 6.1).
+/// A code span for any text (CommonMark 6.1).
 fn code(text: &str) -> String {
     let text = shown(text);
     if !text.contains('`') {
@@ -124,7 +124,7 @@ fn code(text: &str) -> String {
     format!("{fence} {text} {fence}")
 }
 
-/// A fence that the text does not contain.
+/// A fence of backticks that is longer than any in the text.
 fn fence(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(longest.max(2) + 1)

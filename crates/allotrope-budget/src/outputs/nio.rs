@@ -1,5 +1,5 @@
-//! The log of SwiftNIO's allocation counter tests, in both generations, for
-//! scripts that read such logs.
+//! Writes the log format of SwiftNIO's allocation counter tests, in both
+//! versions, for scripts that read such logs.
 //!
 //! ```text
 //! - /path/of/the/program
@@ -9,9 +9,9 @@
 //! DEBUG: [["remaining_allocations": 0, "total_allocations": 75001, "total_allocated_bytes": 4138056]]
 //! ```
 //!
-//! The newer one has a line `leaked_fds` more, and the runs as a Swift
-//! structure prints itself. What the log calls remaining is allocations minus
-//! deallocations, our net.
+//! The newer version has an additional line `leaked_fds`, and prints the runs
+//! as a Swift structure. The log's "remaining" is allocations minus
+//! deallocations, our `net`.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -22,24 +22,24 @@ use crate::result::{CaseResult, Report, TestResult};
 use crate::sample::Sample;
 use allotrope_profile::Metric;
 
-/// Which form of the log.
+/// A version of the log format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Generation {
-    /// Runs as dictionaries.
+    /// Prints runs as dictionaries.
     Dictionaries,
-    /// Runs as structures, with file descriptors.
+    /// Prints runs as structures, with file descriptors.
     Structures,
 }
 
 /// Writes the log.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, generation: Generation, out: &mut dyn Write) -> io::Result<()> {
     for test in &report.tests {
         writeln!(out, "- {}", executable(test))?;
         if !report.recorded {
-            // Zeros, as that harness prints without its hooks.
+            // Zeros, as SwiftNIO's tests print without their hooks.
             let runs = vec![Sample::default(); 10];
             block(&test.name, &runs, generation, out)?;
         }
@@ -66,7 +66,8 @@ fn executable(test: &TestResult) -> String {
     path.shown().into_owned()
 }
 
-/// The window's name: such logs know no tests around it.
+/// The name of the window, without the test, which the log format does not
+/// have.
 fn window(case: &CaseResult) -> &str {
     case.name
         .split_once('/')
@@ -135,7 +136,8 @@ fn debug(name: &str, run: &Sample, generation: Generation) -> String {
     }
 }
 
-/// A Swift module's name: that harness compiles each test into `Test_NAME`.
+/// The name of the Swift module into which SwiftNIO's harness compiles a test:
+/// `Test_NAME`.
 fn module(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("Test_{}", name.chars().map(plain).collect::<String>())

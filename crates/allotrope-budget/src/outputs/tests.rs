@@ -1,5 +1,5 @@
-//! What people read, as snapshots at 80 and 160 columns, of a report with
-//! everything that can be in one.
+//! Snapshots of the outputs, the text at 80 and 160 columns, of a report that
+//! contains every kind of result.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use allotrope_report::Style;
 use super::nio::Generation;
 use super::{Form, TextOptions, write};
 use crate::budgets::Budget;
+use crate::check::check_case;
 use crate::configuration::Protocol;
 use crate::fluctuation::fluctuations;
-use crate::made_with::Suspect;
+use crate::measure::{Case, Problem};
 use crate::nio_log::NioLog;
-use crate::protocol::{Case, Problem};
-use crate::result::{CaseResult, Leak, Report, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Leak, Report, TestResult};
 use crate::sample::Sample;
 use crate::tolerance::Tolerance;
-use crate::verdict::judge;
+use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
 
 fn frame(function: &str, file: &str, line: u32) -> StackFrame {
@@ -30,7 +30,7 @@ fn frame(function: &str, file: &str, line: u32) -> StackFrame {
     }
 }
 
-/// One stack of a function that `Loop::run` and `main` call.
+/// One stack of a function that is called by `EventLoop::run` and `main`.
 fn stacks(function: &str, allocations: u64) -> StackSet {
     let mut figures = MetricValues::default();
     figures[Metric::Allocations as usize] = allocations;
@@ -84,7 +84,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     protocol
         .tolerance
         .insert(Metric::Allocations, Tolerance::absolute(0, 100));
-    let judgements = judge(&case, Some(&budget), &protocol);
+    let checks = check_case(&case, Some(&budget), &protocol);
     let options = allotrope_diff::DiffOptions {
         per: Some(1000.0),
         ..Default::default()
@@ -92,15 +92,15 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
     let before = stacks("net::http::Headers::set", accepted.unsigned_abs());
     let now = &case.samples[0].stacks;
     let diff = allotrope_diff::compare(&[before], std::slice::from_ref(now), &options);
-    let responsible = diff.ok().filter(|diff| diff.difference != 0);
+    let explained = diff.ok().filter(|diff| diff.difference != 0);
     let leaks = case.samples.iter().enumerate();
     let leaks = leaks.filter(|(_, sample)| !sample.leaked_descriptors.is_empty());
     CaseResult {
         iterations: Some(1000),
-        judgements,
-        responsible: responsible
+        checks,
+        explanations: explained
             .into_iter()
-            .map(|diff| Responsible {
+            .map(|diff| Explanation {
                 metric: Metric::Allocations,
                 run: 1,
                 accepted: true,
@@ -169,7 +169,7 @@ fn report() -> Report {
             crash,
             gone,
         ],
-        of_no_test: vec!["allotrope-budgets/gone.toml".into()],
+        orphaned_budgets: vec!["allotrope-budgets/gone.toml".into()],
         recorded: true,
         ..Report::default()
     }
@@ -218,7 +218,7 @@ fn junit() {
 #[test]
 fn json_has_the_documented_keys() {
     let json: serde_json::Value = serde_json::from_str(&shown(Form::Json, 80)).expect("it is JSON");
-    let documented = include_str!("../../../../docs/gate.md");
+    let documented = include_str!("../../../../docs/budgets.md");
     fn keys(value: &serde_json::Value, into: &mut Vec<String>) {
         match value {
             serde_json::Value::Object(object) => {
@@ -236,12 +236,12 @@ fn json_has_the_documented_keys() {
     for key in all {
         assert!(
             documented.contains(&format!("\"{key}\":")),
-            "{key} in docs/gate.md"
+            "{key} in docs/budgets.md"
         );
     }
 }
 
-/// The block of the documents, to the byte.
+/// Compares with the example in the documentation, byte for byte.
 #[test]
 fn the_log_of_the_swiftnio_harness() {
     let mut run = Sample::default();
@@ -297,7 +297,7 @@ fn the_log_of_the_swiftnio_harness() {
              DEBUG: [{structure}, {structure}]\n"
         )
     );
-    // Both are read back as budgets.
+    // Both can be read as budgets.
     for text in [newer, log(&report, Generation::Dictionaries)] {
         let read = NioLog::parse(&text, Path::new("x.log")).expect("it is a log");
         assert_eq!(read.names().collect::<Vec<_>>(), [name]);

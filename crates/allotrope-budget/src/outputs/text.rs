@@ -1,5 +1,5 @@
-//! The report as text for people: a line a case, then everything about those
-//! that are not green, then what to do.
+//! Writes the report as text: one line for each case, then the details of those
+//! that have not passed, then the remedies.
 
 use std::io::{self, Write};
 
@@ -11,20 +11,20 @@ use allotrope_report::diff::text::write_entries;
 use allotrope_report::diff::{DiffTextOptions, Selection};
 
 use super::wording;
+use crate::check::{Check, CheckStatus};
 use crate::fluctuation::Fluctuation;
-use crate::protocol::Problem;
-use crate::result::{CaseResult, Outcome, Report, Responsible, TestResult};
-use crate::verdict::{Judgement, Verdict};
+use crate::measure::Problem;
+use crate::result::{CaseResult, Explanation, Outcome, Report, TestResult};
 use allotrope_profile::Metric;
 
-/// What the text shows.
+/// Options of the text.
 #[derive(Debug, Clone, Copy)]
 pub struct TextOptions {
-    /// How it may look.
+    /// Colour and width.
     pub style: Style,
-    /// Every run's numbers.
+    /// Shows the figures of every run.
     pub samples: bool,
-    /// Most entries that explain a number.
+    /// The largest number of entries that explain a figure.
     pub top: usize,
 }
 
@@ -38,10 +38,10 @@ impl Default for TextOptions {
     }
 }
 
-/// ECMA-48 colours of outcomes.
+/// ECMA-48 colours, by outcome.
 const COLORS: [&str; 3] = ["32", "33", "31"];
 
-/// Lines of a test's own output that are shown when it fails.
+/// The number of lines of a failed program's output that are shown.
 const OUTPUT_LINES: usize = 20;
 
 struct Text<'a> {
@@ -49,10 +49,10 @@ struct Text<'a> {
     out: &'a mut dyn Write,
 }
 
-/// Writes the text.
+/// Writes the report.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io::Result<()> {
     let mut text = Text { options, out };
     if !report.recorded {
@@ -67,10 +67,10 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
     text.end(report)
 }
 
-/// Writes everything about one case, as the details of a red log have it.
+/// Writes the details of one case.
 ///
 /// # Errors
-/// Those of the output.
+/// Errors of `out`.
 pub fn write_case(
     test: &TestResult,
     case: &CaseResult,
@@ -106,7 +106,7 @@ impl Text<'_> {
         self.paint(COLORS[outcome as usize], word)
     }
 
-    /// Sentences below each other, each wrapped and hanging.
+    /// Writes a sentence, wrapped with a hanging indent.
     fn sentence(&mut self, indent: usize, sentence: &str) -> io::Result<()> {
         let room = self.width().saturating_sub(indent + 2);
         for (index, line) in wrap(sentence, room).iter().enumerate() {
@@ -116,14 +116,14 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// A line for each case, or for the test that has none.
+    /// Writes a line for each case and each problem of the test.
     fn lines_of(&mut self, test: &TestResult) -> io::Result<()> {
         for case in &test.cases {
-            let numbers = case.judgements.iter().map(|judgement| {
-                let number = judgement
-                    .least
+            let numbers = case.checks.iter().map(|check| {
+                let number = check
+                    .minimum
                     .map_or_else(|| "?".to_owned(), wording::number);
-                format!("{} {number}", judgement.metric)
+                format!("{} {number}", check.metric)
             });
             self.line(case.outcome(), &case.name, numbers.collect())?;
         }
@@ -163,19 +163,15 @@ impl Text<'_> {
         for note in &test.notes {
             self.sentence(2, &format!("note: {note}"))?;
         }
-        if test
-            .problem
-            .as_ref()
-            .is_some_and(Problem::is_of_the_program)
-        {
+        if test.problem.as_ref().is_some_and(Problem::is_of_program) {
             self.output(test)?;
         }
-        let mut suspects_said = false;
+        let mut suspects_shown = false;
         for case in cases {
             self.case(case)?;
-            if case.outcome() != Outcome::Passed && !suspects_said {
+            if case.outcome() != Outcome::Passed && !suspects_shown {
                 self.suspects(test)?;
-                suspects_said = true;
+                suspects_shown = true;
             }
             self.explanations(case)?;
         }
@@ -184,7 +180,7 @@ impl Text<'_> {
             self.sentence(2, what)?;
         }
         if outcome == Outcome::Failed {
-            if !suspects_said {
+            if !suspects_shown {
                 self.suspects(test)?;
             }
             self.sentence(2, &format!("Run again: {}", test.reproduce))?;
@@ -239,17 +235,20 @@ impl Text<'_> {
         let iterations = iterations.unwrap_or_default();
         writeln!(self.out, "\n{status} {title}  ({runs}{iterations})")?;
         self.table(case)?;
-        let mut verdicts = case.judgements.iter().map(|judgement| judgement.verdict);
-        if verdicts.clone().all(|verdict| verdict == Verdict::NoBudget) {
+        let mut statuses = case.checks.iter().map(|check| check.status);
+        if statuses
+            .clone()
+            .all(|status| status == CheckStatus::NoBudget)
+        {
             self.sentence(2, "No numbers were accepted yet.")?;
-        } else if verdicts.any(|verdict| verdict != Verdict::Kept) {
-            for judgement in &case.judgements {
-                let verdict = judgement.verdict;
+        } else if statuses.any(|status| status != CheckStatus::WithinBudget) {
+            for check in &case.checks {
+                let status = check.status;
                 if matches!(
-                    verdict,
-                    Verdict::Nothing | Verdict::NoBudget | Verdict::Unknown
+                    status,
+                    CheckStatus::NothingMeasured | CheckStatus::NoBudget | CheckStatus::NotRecorded
                 ) {
-                    self.sentence(2, &wording::sentence(judgement))?;
+                    self.sentence(2, &wording::sentence(check))?;
                 }
             }
         }
@@ -264,27 +263,27 @@ impl Text<'_> {
 
     fn table(&mut self, case: &CaseResult) -> io::Result<()> {
         let head = ["", "accepted", "now", "difference", "each", "allowed", ""].map(str::to_owned);
-        let row = |judgement: &Judgement| {
+        let row = |check: &Check| {
             let number =
                 |figure: Option<i64>| figure.map_or_else(|| "-".to_owned(), wording::number);
-            let difference = judgement.difference();
+            let difference = check.difference();
             let each = difference.filter(|&it| it != 0);
             let each = each.map(|it| wording::per_iteration(it, case.iterations));
             [
-                judgement.metric.name().to_owned(),
-                number(judgement.budget),
-                number(judgement.least),
+                check.metric.name().to_owned(),
+                number(check.budget),
+                number(check.minimum),
                 difference.map(wording::signed).unwrap_or_default(),
                 each.unwrap_or_default(),
-                judgement.tolerance.to_string(),
-                match judgement.verdict {
-                    Verdict::Kept => String::new(),
-                    verdict => wording::verdict(verdict).to_owned(),
+                check.tolerance.to_string(),
+                match check.status {
+                    CheckStatus::WithinBudget => String::new(),
+                    status => wording::status(status).to_owned(),
                 },
             ]
         };
         let mut rows = vec![head];
-        rows.extend(case.judgements.iter().map(row));
+        rows.extend(case.checks.iter().map(row));
         if rows[1..].iter().all(|row| row[4].is_empty()) {
             rows[0][4].clear();
         }
@@ -305,7 +304,7 @@ impl Text<'_> {
         Ok(())
     }
 
-    /// Each run's numbers.
+    /// Writes the figures of every run.
     fn samples(&mut self, case: &CaseResult) -> io::Result<()> {
         for metric in Metric::OF_RUNS {
             let figures = case.samples.iter().map(|sample| sample.figure(metric));
@@ -319,8 +318,8 @@ impl Text<'_> {
     }
 
     fn explanations(&mut self, case: &CaseResult) -> io::Result<()> {
-        for responsible in &case.responsible {
-            self.responsible(responsible, case.samples.len())?;
+        for explanation in &case.explanations {
+            self.explanation(explanation, case.samples.len())?;
         }
         for fluctuation in &case.fluctuations {
             self.fluctuation(fluctuation)?;
@@ -328,9 +327,12 @@ impl Text<'_> {
         Ok(())
     }
 
-    fn responsible(&mut self, responsible: &Responsible, runs: usize) -> io::Result<()> {
-        self.sentence(2, &wording::explains(responsible, runs))?;
-        if wording::explaining(&responsible.diff).next().is_none() {
+    fn explanation(&mut self, explanation: &Explanation, runs: usize) -> io::Result<()> {
+        self.sentence(2, &wording::explanation_heading(explanation, runs))?;
+        if wording::explaining_entries(&explanation.diff)
+            .next()
+            .is_none()
+        {
             return self.sentence(4, "no stack differs from the accepted ones");
         }
         let options = DiffTextOptions {
@@ -341,7 +343,7 @@ impl Text<'_> {
             glue: Glue::default(),
             titles: [Vec::new(), Vec::new()],
         };
-        write_entries(&responsible.diff, &options, self.out)
+        write_entries(&explanation.diff, &options, self.out)
     }
 
     fn fluctuation(&mut self, fluctuation: &Fluctuation) -> io::Result<()> {
@@ -362,9 +364,9 @@ impl Text<'_> {
                 .iter()
                 .map(|f| f.function.as_str())
                 .collect();
-            let place = from.map(wording::place).unwrap_or_default();
+            let location = from.map(wording::location).unwrap_or_default();
             let text = format!(
-                "{} to {}  {}  {place}",
+                "{} to {}  {}  {location}",
                 range[0],
                 range[1],
                 calls.join(" ← ")
@@ -382,13 +384,13 @@ impl Text<'_> {
     }
 
     fn end(&mut self, report: &Report) -> io::Result<()> {
-        if !report.of_no_test.is_empty() {
+        if !report.orphaned_budgets.is_empty() {
             writeln!(self.out)?;
             self.sentence(
                 0,
                 "Budgets of tests that no longer exist (remove the files):",
             )?;
-            for file in &report.of_no_test {
+            for file in &report.orphaned_budgets {
                 self.sentence(2, &file.shown())?;
             }
         }
@@ -428,8 +430,8 @@ impl Text<'_> {
     }
 }
 
-/// A word of four letters, a name, and what is to be said of it, continued
-/// below where the line would be too long.
+/// Writes a status of four letters, a name and its parts. Parts that do not fit
+/// continue on the next line.
 pub(super) fn line(
     out: &mut dyn Write,
     width: usize,
@@ -459,12 +461,12 @@ fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Lines of at most so many columns, broken at blanks where there are any; what
-/// has no blank is left whole, so that it can be copied.
+/// Breaks a text into lines of at most `room` columns. Only blanks are broken,
+/// so that long words can be copied.
 fn wrap(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
-    // A program's own lines may well have tabs.
+    // The output of a program may contain tabs.
     let text: Vec<_> = text.split('\t').map(shown).collect();
     for word in text.join("\t").split(' ') {
         if !line.is_empty() && columns(&line) + 1 + columns(word) > room {

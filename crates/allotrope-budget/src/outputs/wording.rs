@@ -1,14 +1,14 @@
-//! The words that all forms share: numbers, verdicts, sentences.
+//! Numbers, statuses and sentences that all output formats use.
 
 use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_profile::StackFrame;
 use allotrope_report::numbers::count;
 
-use crate::made_with::Suspect;
-use crate::result::{CaseResult, Leak, Outcome, Report, Responsible, TestResult};
+use crate::check::{Check, CheckStatus};
+use crate::result::{CaseResult, Explanation, Leak, Outcome, Report, TestResult};
 use crate::shell::{assignment, command_line};
 use crate::tolerance::Tolerance;
-use crate::verdict::{Judgement, Verdict};
+use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
 
 /// `1,234`, `-5`.
@@ -23,7 +23,7 @@ pub fn signed(difference: i64) -> String {
     format!("{plus}{}", number(difference))
 }
 
-/// A figure for each iteration, `+0.05`; empty where iterations are not known.
+/// A figure per iteration, `+0.05`; empty without a number of iterations.
 pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
     let Some(iterations) = iterations.filter(|&iterations| iterations > 1) else {
         return String::new();
@@ -38,19 +38,19 @@ pub fn per_iteration(figure: i64, iterations: Option<u64>) -> String {
     }
 }
 
-/// One word for a verdict.
-pub fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Kept => "kept",
-        Verdict::Exceeded => "exceeded",
-        Verdict::Improved => "improved",
-        Verdict::NoBudget => "no-budget",
-        Verdict::Nothing => "nothing-measured",
-        Verdict::Unknown => "unknown",
+/// The name of a status.
+pub fn status(status: CheckStatus) -> &'static str {
+    match status {
+        CheckStatus::WithinBudget => "kept",
+        CheckStatus::Exceeded => "exceeded",
+        CheckStatus::Improved => "improved",
+        CheckStatus::NoBudget => "no-budget",
+        CheckStatus::NothingMeasured => "nothing-measured",
+        CheckStatus::NotRecorded => "unknown",
     }
 }
 
-/// One word for an outcome.
+/// The name of an outcome.
 pub fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Passed => "passed",
@@ -59,33 +59,31 @@ pub fn outcome(outcome: Outcome) -> &'static str {
     }
 }
 
-/// What is to be said of a number that is not kept, in a sentence.
-pub fn sentence(judgement: &Judgement) -> String {
-    let metric = judgement.metric;
-    let got = judgement.least.map_or_else(|| "nothing".to_owned(), number);
-    let budget = judgement
-        .budget
-        .map_or_else(|| "nothing".to_owned(), number);
-    let difference = judgement.difference().map(signed).unwrap_or_default();
-    let allowed = allowed(judgement.tolerance);
-    match judgement.verdict {
-        Verdict::Kept => format!("{metric}: {got}, accepted {budget}"),
-        Verdict::Exceeded | Verdict::Improved => {
+/// A sentence about a checked number.
+pub fn sentence(check: &Check) -> String {
+    let metric = check.metric;
+    let got = check.minimum.map_or_else(|| "nothing".to_owned(), number);
+    let budget = check.budget.map_or_else(|| "nothing".to_owned(), number);
+    let difference = check.difference().map(signed).unwrap_or_default();
+    let allowed = allowed(check.tolerance);
+    match check.status {
+        CheckStatus::WithinBudget => format!("{metric}: {got}, accepted {budget}"),
+        CheckStatus::Exceeded | CheckStatus::Improved => {
             format!("{metric}: {got}, accepted {budget} ({difference}{allowed})")
         }
-        Verdict::NoBudget => format!("{metric}: {got}, and no number was accepted yet"),
-        Verdict::Nothing => {
+        CheckStatus::NoBudget => format!("{metric}: {got}, and no number was accepted yet"),
+        CheckStatus::NothingMeasured => {
             format!(
                 "{metric}: none were measured, accepted {budget}: the test did nothing, or the recorder did not see it"
             )
         }
-        Verdict::Unknown => format!("{metric}: {}", not_given(judgement)),
+        CheckStatus::NotRecorded => format!("{metric}: {}", not_given(check)),
     }
 }
 
-/// Why a recording lacks a number.
-fn not_given(judgement: &Judgement) -> &'static str {
-    match judgement.metric {
+/// Why a recording lacks a metric.
+fn not_given(check: &Check) -> &'static str {
+    match check.metric {
         Metric::LeakedFds => "only a window that compares file descriptors gives this number",
         _ => "the recording does not give this number",
     }
@@ -99,7 +97,7 @@ fn allowed(tolerance: Tolerance) -> String {
     }
 }
 
-/// What a suspect is, in a sentence.
+/// A sentence about a suspect.
 pub fn suspect(suspect: &Suspect) -> String {
     match (suspect.was.as_str(), suspect.is.as_str()) {
         ("", is) => format!("{}: {is}, which was not there", suspect.what),
@@ -108,7 +106,7 @@ pub fn suspect(suspect: &Suspect) -> String {
     }
 }
 
-/// What a run left behind, in a sentence.
+/// A sentence about what a run left behind.
 pub fn leak(leak: &Leak) -> String {
     let (one, many, how) = match leak.metric {
         Metric::LeakedFds => ("file descriptor", "file descriptors", "open"),
@@ -124,22 +122,22 @@ pub fn leak(leak: &Leak) -> String {
     format!("run {} left {figure} {what} {how}{names}", leak.run)
 }
 
-/// What heads the stacks that explain a number.
-pub fn explains(responsible: &Responsible, runs: usize) -> String {
+/// The heading of the stacks that explain a figure.
+pub fn explanation_heading(explanation: &Explanation, runs: usize) -> String {
     let run = if runs > 1 {
-        format!("run {}", responsible.run)
+        format!("run {}", explanation.run)
     } else {
         "this run".to_owned()
     };
-    let metric = responsible.metric;
-    if responsible.accepted {
+    let metric = explanation.metric;
+    if explanation.accepted {
         format!("Stacks of {metric}, accepted → {run}:")
     } else {
         format!("Stacks of {metric} in {run} (no accepted stacks to compare with):")
     }
 }
 
-/// What is wrong with the test as a whole, a sentence each.
+/// The problems of a test as a whole, a sentence each.
 pub fn troubles(test: &TestResult) -> Vec<String> {
     let mut troubles: Vec<String> = Vec::new();
     troubles.extend(test.problem.as_ref().map(ToString::to_string));
@@ -157,7 +155,7 @@ pub fn troubles(test: &TestResult) -> Vec<String> {
     troubles
 }
 
-/// How to see the test by hand: where, with which variables, which command.
+/// A shell command that runs the test's program unrecorded.
 pub fn by_hand(test: &TestResult) -> String {
     let variables = test
         .environment
@@ -176,7 +174,7 @@ pub fn by_hand(test: &TestResult) -> String {
     )
 }
 
-/// Counts of outcomes: `3 cases: 1 failed, 2 passed`.
+/// The number of cases for each outcome: `3 cases: 1 failed, 2 passed`.
 pub fn summary(report: &Report) -> String {
     let mut counts = [0_usize; 3];
     for test in &report.tests {
@@ -205,7 +203,7 @@ pub fn summary(report: &Report) -> String {
     }
 }
 
-/// The command that accepts what is better than its budget, if anything is.
+/// The command that accepts improved numbers, if there are any.
 pub fn accept_command(report: &Report) -> Option<String> {
     let improved = report
         .tests
@@ -214,11 +212,12 @@ pub fn accept_command(report: &Report) -> Option<String> {
     accept_words(improved)
 }
 
-/// The command that accepts what has no budget yet, if all is well otherwise.
+/// The command that accepts first numbers, if a test has no budgets and no
+/// problem.
 pub fn first_accept_command(report: &Report) -> Option<String> {
     let unbudgeted = |case: &CaseResult| {
-        let mut verdicts = case.judgements.iter().map(|judgement| judgement.verdict);
-        verdicts.all(|verdict| verdict == Verdict::NoBudget)
+        let mut statuses = case.checks.iter().map(|check| check.status);
+        statuses.all(|status| status == CheckStatus::NoBudget)
     };
     let new = report.tests.iter().filter(|test| {
         test.problem.is_none() && !test.cases.is_empty() && test.cases.iter().all(unbudgeted)
@@ -230,7 +229,7 @@ fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<Strin
     let mut words: Vec<String> = Vec::new();
     for test in tests {
         if words.is_empty() {
-            // The first test's line has the options that all need.
+            // The command for the first test has the options that apply to all.
             let name = command_line(&[&test.name]);
             let line = test
                 .reproduce
@@ -243,20 +242,20 @@ fn accept_words<'a>(tests: impl Iterator<Item = &'a TestResult>) -> Option<Strin
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The entries that explain a number, the largest first.
-pub fn explaining(diff: &Diff) -> impl Iterator<Item = &Entry> {
+/// The entries that explain a difference, the largest first.
+pub fn explaining_entries(diff: &Diff) -> impl Iterator<Item = &Entry> {
     diff.entries
         .iter()
         .filter(|entry| entry.kind != Kind::Moved)
 }
 
-/// The frame that answers for an entry.
+/// The frame that is blamed for an entry.
 pub fn blamed<'a>(diff: &'a Diff, entry: &Entry) -> Option<&'a StackFrame> {
     diff.frames.get(entry.blame as usize)
 }
 
-/// `src/encode.cc:5`, or the module where the source is not known.
-pub fn place(frame: &StackFrame) -> String {
+/// `src/encode.cc:5`, or the module if the source file is unknown.
+pub fn location(frame: &StackFrame) -> String {
     match (frame.file.as_str(), frame.line) {
         ("", _) => frame.module.clone(),
         (file, 0) => file.to_owned(),

@@ -1,4 +1,4 @@
-//! Stacks as text, and what must hold of every diff.
+//! Builds stack sets from text, and checks the properties of every diff.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use allotrope_diff::{Diff, DiffOptions, Entry, Kind, compare};
 use allotrope_profile::{CountedStack, Metric, MetricSet, StackFrame, StackSet};
 
-/// Stacks in the making.
+/// A stack set under construction.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Stacks {
     pub set: StackSet,
@@ -14,9 +14,9 @@ pub struct Stacks {
 }
 
 impl Stacks {
-    /// Adds a stack, innermost frame first: ``module`function+0x1f@file:line``,
-    /// all but the function optional. Every metric is `count`, times a number
-    /// of its own.
+    /// Adds a stack, innermost frame first: ``module`function+0x1f@file:line``;
+    /// all but the function are optional. Each metric is `count` times a
+    /// different factor.
     pub fn add<S: AsRef<str>>(&mut self, count: u64, frames: &[S]) {
         self.set.known = MetricSet::OF_STACKS;
         let frames = frames
@@ -58,8 +58,7 @@ fn frame(text: &str) -> StackFrame {
     }
 }
 
-/// Compares by allocations, and checks what must hold of every diff, for every
-/// metric.
+/// Checks the properties for every metric, and returns the diff of allocations.
 pub fn check(before: &[Stacks], after: &[Stacks]) -> Diff {
     let sets = |side: &[Stacks]| {
         side.iter()
@@ -82,7 +81,7 @@ pub fn check(before: &[Stacks], after: &[Stacks]) -> Diff {
     compare(&before, &after, &DiffOptions::default()).expect("comparable")
 }
 
-/// Checks that everything adds up, and the order of entries.
+/// Checks the sums and the order of entries.
 pub fn check_sums(diff: &Diff) {
     let sum: i64 = diff.entries.iter().map(|entry| entry.difference).sum();
     assert_eq!(sum, diff.difference, "{diff:#?}");
@@ -134,7 +133,7 @@ pub fn functions<'a>(diff: &'a Diff, stack: &[u32]) -> Vec<&'a str> {
         .collect()
 }
 
-/// The one entry there is.
+/// The only entry.
 pub fn only(diff: &Diff) -> &Entry {
     match &diff.entries[..] {
         [entry] => entry,

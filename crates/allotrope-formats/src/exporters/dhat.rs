@@ -1,23 +1,21 @@
-//! DHAT's JSON, file version 2, which valgrind's `dh_view.html` and the Firefox
-//! Profiler open.
+//! DHAT's JSON, file version 2, for valgrind's `dh_view.html` and the Firefox
+//! Profiler.
 //!
-//! Our sets have no addresses: each distinct frame, with what was inlined into
-//! it, gets a number in their place, as viewers tell frames apart by it.
-//! Where the source says nothing of lifetimes the file says so (`bklt` false);
-//! what was live at the peak and at the end is written all the same if it is
-//! known: the Firefox Profiler shows it, `dh_view.html` passes over it.
-//! A point's own maximum (`mb`, `mbk`) is not known either; the larger of what
-//! was live at the peak and at the end stands for it, which it is at least.
-//! Times are in microseconds. How long the run took is not known: the longest
-//! mean lifetime of a stack stands for it, as some block lived that long; it
-//! is near the truth where something lives from start to end. Without lifetimes
-//! it is 0, and the viewer's rates are infinite. The time of the peak is 0.
-//! Where only allocations are known, the file is an `ad-hoc` one that counts
-//! them.
+//! A stack set has no addresses: each distinct frame, with the functions
+//! inlined into it, gets a unique number as its address, by which viewers
+//! distinguish frames. Without lifetimes the file has `bklt` false; the figures
+//! at the peak and at the end are still written if known: the Firefox Profiler
+//! shows them, `dh_view.html` ignores them. A point's own maximum (`mb`, `mbk`)
+//! is unknown; the larger of its figures at the peak and at the end is written,
+//! a lower bound. Times are in microseconds. The duration of the run is
+//! unknown; the longest mean lifetime of a stack is written, a lower bound that
+//! is close if a block lived from start to end. Without lifetimes it is 0, and
+//! the viewer's rates are infinite. The time of the peak is 0. If only
+//! allocations are known, the file is of mode `ad-hoc` and counts them.
 //!
 //! Source: valgrind, `dhat/dh_main.c` and `dhat/dh_view.js`, which refuses two
 //! points with the same frames; the Firefox Profiler's DHAT importer, which
-//! reads a place only with its column.
+//! reads a source location only if it has a column.
 
 use std::io::{self, Write};
 
@@ -30,13 +28,13 @@ use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, require};
 use crate::error::ExportError;
 
-/// The unit of blocks in a file that counts allocations and no bytes.
+/// The unit in a file that counts only allocations.
 pub(crate) const ALLOCATIONS_ONLY: &str = "allocations";
 
-/// The first made-up address: the smallest that Linux maps by default.
+/// The first address: the lowest that Linux maps by default.
 const FIRST_ADDRESS: u64 = 0x10000;
 
-/// See the module.
+/// The exporter; see the module documentation.
 pub(crate) struct Dhat;
 
 impl Exporter for Dhat {
@@ -84,7 +82,7 @@ impl Exporter for Dhat {
 struct FrameTable<'a> {
     set: &'a StackSet,
     texts: Texts,
-    /// Indexes in the table of a group of frames.
+    /// The table indexes of each group of frames.
     groups: FxHashMap<&'a [u32], Box<[u32]>>,
 }
 
@@ -97,7 +95,7 @@ impl<'a> FrameTable<'a> {
         }
     }
 
-    /// Indexes into the written table, whose entry 0 is the root.
+    /// The stack as indexes into the written table, whose entry 0 is the root.
     fn stack(&mut self, stack: &'a [u32]) -> Box<[u32]> {
         if stack.is_empty() {
             return [self.texts.index(NO_STACK.to_owned()) + 1].into();
@@ -133,7 +131,7 @@ fn text(address: u64, frame: &StackFrame) -> String {
     on_one_line(text.into(), None).into_owned()
 }
 
-/// Microseconds that the run took at least.
+/// A lower bound of the duration of the run, in microseconds.
 fn least_duration(points: &[(Box<[u32]>, MetricValues)]) -> u64 {
     let mean = |figures: &MetricValues| {
         let lifetimes = figures[Metric::Lifetime as usize];
@@ -150,10 +148,10 @@ fn quoted(text: &str) -> io::Result<String> {
     allotrope_text::to_json_string(text).map_err(io::Error::from)
 }
 
-/// What the file can say, by what the set knows.
+/// The parts of the file that the known metrics allow.
 struct Form {
     bytes: bool,
-    /// What was live at the peak and at the end.
+    /// The figures at the peak and at the end.
     live: bool,
     lifetimes: bool,
 }

@@ -1,7 +1,7 @@
-//! Folded stacks of one metric: a line a stack, outermost frame first, for
-//! `flamegraph.pl`, inferno, speedscope and the like. Stacks without the
-//! metric are left out. Semicolons in names become `_`; line ends and what
-//! else is not shown as it is are escaped.
+//! Folded stacks of one metric, a line a stack, outermost frame first, for
+//! `flamegraph.pl`, inferno, speedscope and others. Stacks without the metric
+//! are omitted. Semicolons in names become `_`; newlines and unprintable
+//! characters are escaped.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use super::naming::{NO_STACK, name, on_one_line};
 use super::{ExportOptions, Exporter, require};
 use crate::error::ExportError;
 
-/// See the module.
+/// The exporter; see the module documentation.
 pub(super) struct Folded;
 
 impl Exporter for Folded {

@@ -1,5 +1,5 @@
-//! Writes `allotrope-stacks/1`, as [`stacks_json`](crate::stacks_json)
-//! describes it: everything that the set has, in its order.
+//! Writes `allotrope-stacks/1`, specified in
+//! [`stacks_json`](crate::stacks_json), in the order of the set.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::{ExportOptions, Exporter};
 use crate::error::ExportError;
 use crate::stacks_json::{FORMAT, FrameForm};
 
-/// See the module.
+/// The exporter; see the module documentation.
 pub(super) struct Json;
 
 impl Exporter for Json {
@@ -55,8 +55,8 @@ fn value(out: &mut dyn Write, value: &impl serde::Serialize) -> io::Result<()> {
     allotrope_text::to_json_writer(out, value).map_err(io::Error::from)
 }
 
-/// A list with an element a line: sets are large, and people look at them with
-/// `head`.
+/// Writes a list with one element a line, so that `head` shows the start of a
+/// large set.
 fn list<T>(
     out: &mut dyn Write,
     name: &str,

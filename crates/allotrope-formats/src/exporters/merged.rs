@@ -1,19 +1,20 @@
-//! Stacks that read alike once their frames are texts, merged: a format whose
-//! frames say less than ours would else show one stack several times, and
-//! DHAT's viewer refuses such a file.
+//! Merges stacks that are equal in the target format. A format with less
+//! information in its frames would otherwise contain a stack several times,
+//! which DHAT's viewer refuses.
 
 use allotrope_profile::{MetricValues, StackFrame, StackSet};
 use rustc_hash::FxHashMap;
 
-/// Texts, each once, and the stacks made of them, in the order of the set.
+/// The distinct texts, and the stacks of indexes into them, in the order of the
+/// set.
 pub(super) struct Merged {
     pub texts: Vec<String>,
-    /// Indexes into `texts`, innermost first, and the figures' sums.
+    /// Indexes into `texts`, innermost first, and the sums of the figures.
     pub stacks: Vec<(Box<[u32]>, MetricValues)>,
 }
 
 impl Merged {
-    /// Merges by the text that `text` makes of a frame.
+    /// Merges stacks by the text that `text` returns for each frame.
     pub fn by(set: &StackSet, text: impl Fn(&StackFrame) -> String) -> Self {
         let mut texts = Texts::default();
         let indexes: Vec<u32> = set
@@ -57,7 +58,7 @@ pub(super) fn merge(
     merged
 }
 
-/// Texts by index.
+/// Texts and their indexes.
 #[derive(Default)]
 pub(super) struct Texts {
     indexes: FxHashMap<String, u32>,

@@ -1,5 +1,5 @@
-//! What a set of stacks can be written as. An exporter is one file here and
-//! one line in [`EXPORTERS`].
+//! Exporters of stack sets. An exporter is a module here and an entry in
+//! [`EXPORTERS`].
 
 pub(crate) mod dhat;
 mod folded;
@@ -18,13 +18,13 @@ use crate::error::ExportError;
 
 /// Writes a set of stacks in one format.
 pub trait Exporter: Sync {
-    /// The name that people ask for it by.
+    /// The name of the format on the command line.
     fn name(&self) -> &'static str;
-    /// What it is and what opens it, in one line.
+    /// One line: the format, and the programs that open it.
     fn description(&self) -> &'static str;
-    /// The usual end of its files' names, without a dot before it.
+    /// The usual file name extension, without a dot.
     fn extension(&self) -> &'static str;
-    /// Writes the whole set. The output is the same for the same set.
+    /// Writes the set. Equal sets give equal output.
     fn write(
         &self,
         set: &StackSet,
@@ -33,10 +33,10 @@ pub trait Exporter: Sync {
     ) -> Result<(), ExportError>;
 }
 
-/// What an exporter is told besides the set.
+/// Options of an export.
 #[derive(Debug, Clone, Copy)]
 pub struct ExportOptions {
-    /// The metric to write, for formats that hold one number a stack.
+    /// The metric, for formats with one number a stack.
     pub metric: Metric,
 }
 
@@ -57,12 +57,12 @@ pub const EXPORTERS: &[&dyn Exporter] = &[
     &json::Json,
 ];
 
-/// The exporter of a name.
+/// The exporter with this name.
 pub fn exporter(name: &str) -> Option<&'static dyn Exporter> {
     EXPORTERS.iter().copied().find(|e| e.name() == name)
 }
 
-/// Refuses to write figures that the source does not have.
+/// Fails if the source does not have the metric.
 fn require(set: &StackSet, metric: Metric) -> Result<(), ExportError> {
     if set.known.has(metric) {
         Ok(())

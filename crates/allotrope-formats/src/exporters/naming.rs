@@ -1,14 +1,14 @@
-//! How frames read in formats whose frames are a text.
+//! The text of frames in formats that have only text for a frame.
 
 use std::borrow::Cow;
 
 use allotrope_profile::StackFrame;
 use allotrope_text::{is_shown, shown};
 
-/// Stands for the frames of a stack that has none.
+/// The frame that represents a stack without frames.
 pub(super) const NO_STACK: &str = "[no stack]";
 
-/// A frame's name: the function, or the place in the module.
+/// The name of a frame: its function, or its offset in the module.
 pub(super) fn name(frame: &StackFrame) -> Cow<'_, str> {
     if !frame.function.is_empty() {
         Cow::Borrowed(&frame.function)
@@ -19,7 +19,8 @@ pub(super) fn name(frame: &StackFrame) -> Cow<'_, str> {
     }
 }
 
-/// Text that stays on its line, is shown as it is and holds no `separator`.
+/// The text on one line, without `separator`; unprintable characters are
+/// escaped.
 pub(super) fn on_one_line(text: Cow<'_, str>, separator: Option<char>) -> Cow<'_, str> {
     let breaks = |c: char| !is_shown(c) || Some(c) == separator;
     if !text.contains(breaks) {

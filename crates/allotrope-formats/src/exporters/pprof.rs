@@ -1,11 +1,11 @@
-//! pprof's gzipped protobuf, for `go tool pprof` and what else reads it: the
-//! kinds of Go's heap profiles, `alloc_objects/count`, `alloc_space/bytes`,
-//! `inuse_objects/count` and `inuse_space/bytes`, as far as the set knows
-//! them. In use is what leaked: live at the end.
+//! pprof's gzipped protobuf, for `go tool pprof` and compatible tools, with the
+//! sample types of Go's heap profiles as far as they are known:
+//! `alloc_objects/count`, `alloc_space/bytes`, `inuse_objects/count` and
+//! `inuse_space/bytes`. "In use" is leaked: live at the end.
 //!
-//! Modules become mappings, a function with what was inlined into it one
-//! location. Addresses are not known and left at 0. A function's system name
-//! is its signature.
+//! Modules become mappings; a function and the functions inlined into it become
+//! one location. Addresses are unknown and 0. The system name of a function is
+//! its signature.
 //!
 //! Source: pprof, `proto/profile.proto`.
 
@@ -21,7 +21,7 @@ use crate::error::ExportError;
 
 use builder::Builder;
 
-/// Kinds of samples: metric, type, unit.
+/// The sample types: metric, type, unit.
 const KINDS: [(Metric, &str, &str); 4] = [
     (Metric::Allocations, "alloc_objects", "count"),
     (Metric::Bytes, "alloc_space", "bytes"),
@@ -29,11 +29,11 @@ const KINDS: [(Metric, &str, &str); 4] = [
     (Metric::LeakedBytes, "inuse_space", "bytes"),
 ];
 
-/// The metrics that a profile can give.
+/// The metrics that can be written.
 #[cfg(test)]
 pub(super) const METRICS: [Metric; KINDS.len()] = [KINDS[0].0, KINDS[1].0, KINDS[2].0, KINDS[3].0];
 
-/// See the module.
+/// The exporter; see the module documentation.
 pub(super) struct Pprof;
 
 impl Exporter for Pprof {

@@ -1,7 +1,7 @@
-//! Stacks of one metric in the form of dtrace's `agg[ustack()] = count()`,
-//! which `stackdiff-dtrace.py` and its kin read: innermost frame first, then
-//! the number. Stacks without the metric are left out. Where the module is not
-//! known, `??` stands for it.
+//! Stacks of one metric in the format of dtrace's `agg[ustack()] = count()`,
+//! for `stackdiff-dtrace.py` and similar tools: innermost frame first, then the
+//! number. Stacks without the metric are omitted. An unknown module is written
+//! as `??`.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use super::{ExportOptions, Exporter, require};
 use crate::error::ExportError;
 use crate::readers::dtrace::NO_MODULE;
 
-/// See the module.
+/// The exporter; see the module documentation.
 pub(super) struct Stacks;
 
 impl Exporter for Stacks {
@@ -49,15 +49,15 @@ impl Exporter for Stacks {
             for frame in frames {
                 writeln!(out, "              {}", merged.texts[*frame as usize])?;
             }
-            // The blank before the number is what makes it one of ours.
+            // Readers recognise the number by the blank before it.
             writeln!(out, " {figure:>16}")?;
         }
         Ok(())
     }
 }
 
-/// ``module`function+0xOFFSET``; a place in a module without a function is
-/// ``module`0xOFFSET``, as dtrace writes it.
+/// ``module`function+0xOFFSET``; without a function, dtrace's
+/// ``module`0xOFFSET``.
 fn text(frame: &StackFrame) -> String {
     let module = if frame.module.is_empty() {
         NO_MODULE

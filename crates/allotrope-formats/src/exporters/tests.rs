@@ -1,5 +1,5 @@
-//! What every exporter must hold: what it writes, our own readers read back,
-//! as far as the format can say it.
+//! Round trips: our readers read the output of every exporter, as far as the
+//! format has the information.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ fn read_back(name: &str, set: &StackSet, metric: Metric) -> crate::Read {
     read_bytes(name, &written(name, set, metric)[..]).unwrap()
 }
 
-/// Stacks as a map, so that neither order nor duplicates matter: what `show`
-/// says of each frame, and the sums of these metrics.
+/// The sums of these metrics by stack, with each frame as `show` returns it;
+/// independent of order and duplicates.
 fn stacks(
     set: &StackSet,
     metrics: &[Metric],
@@ -47,7 +47,8 @@ fn stacks(
     all
 }
 
-/// Names as tools print them, with everything that a format might trip over.
+/// Function names as tools print them, with characters that have a meaning in
+/// some format.
 fn function() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,3}(::[a-z]{1,3}){0,2}",
@@ -89,8 +90,8 @@ fn frame() -> impl Strategy<Value = StackFrame> {
         )
 }
 
-/// Sets whose stacks end in a frame that is not inlined, as real ones do, and
-/// whose inlined frames are in the module of what they are inlined into.
+/// Sets as real tools record them: the last frame of a stack is not inlined,
+/// and inlined frames are in the module of their caller.
 fn set() -> impl Strategy<Value = StackSet> {
     let stack = proptest::collection::vec(frame(), 2..6);
     let figures = proptest::collection::vec(0..1000_u64, Metric::OF_STACKS.len());
@@ -109,7 +110,7 @@ fn set() -> impl Strategy<Value = StackSet> {
                 }
             }
             let mut figures: MetricValues = figures.try_into().unwrap();
-            // No text format shows a stack that did not allocate.
+            // Text formats omit stacks without allocations.
             figures[0] += 1;
             add(&mut set, frames, figures);
         }
@@ -117,7 +118,8 @@ fn set() -> impl Strategy<Value = StackSet> {
     })
 }
 
-/// A function inlined into itself reads like one that calls itself.
+/// Avoids functions that are inlined into themselves, which look like
+/// recursion.
 fn end_groups_at_repetitions(frames: &mut [StackFrame]) {
     let mut group = 0;
     for at in 1..frames.len() {
@@ -189,7 +191,7 @@ proptest! {
         prop_assert_eq!(read.format, Format::Dhat);
         let metrics: Vec<Metric> =
             Metric::OF_STACKS.into_iter().filter(|metric| *metric != Metric::Temporary).collect();
-        // A place in a file or, without one, in a module.
+        // The file of a frame, or its module if there is none.
         let show = |frame: &StackFrame| StackFrame {
             module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
             file: frame.file.clone(),
@@ -224,7 +226,7 @@ proptest! {
     }
 }
 
-/// One stack, of which only allocations are known.
+/// A stack of which only the allocations are known.
 fn counted() -> StackSet {
     let mut set = StackSet {
         known: MetricSet::of(&[Metric::Allocations]),
@@ -273,7 +275,8 @@ fn what_is_not_known_is_not_written() {
 fn dhat_says_how_long_the_run_took_at_least() {
     let mut set = counted();
     set.known = MetricSet::OF_STACKS;
-    // Five blocks that lived 21 microseconds together, one of them 5 or more.
+    // Five blocks with lifetimes of 21 microseconds in total, so one of at
+    // least 5.
     set.stacks[0].figures = [5, 50, 0, 0, 0, 0, 0, 21];
     let text = written("dhat", &set, Metric::Allocations);
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();

@@ -9,12 +9,12 @@
 //! , myprogram]: 17
 //! ```
 //!
-//! Read: maps whose key begins with a stack, in bpftrace's own form and the
-//! `perf` one (address, symbol, module in brackets), innermost frame first,
-//! mangled or not; other keys after the stack are ignored. The value is taken
-//! as allocations, or as bytes where the map's name says `bytes` or `size`;
-//! several maps add up. Ignored: maps whose name says `free`, maps without a
-//! stack, values that are no single number (histograms), all other lines.
+//! Read: maps whose key begins with a stack, in bpftrace's own form or the
+//! `perf` form (address, symbol, module in brackets), innermost frame first,
+//! mangled or demangled. Further parts of the key are ignored. Values are
+//! allocations, or bytes if the map's name contains `bytes` or `size`; several
+//! maps are summed. Ignored: maps whose name contains `free`, maps without a
+//! stack, values that are not a single number (histograms), all other lines.
 //!
 //! Source: bpftrace's manual, "Map printing" and `ustack`.
 
@@ -24,26 +24,26 @@ use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
-use crate::gathering::Gathering;
+use crate::function_names::{file_name, parse_name, split_offset};
 use crate::lines::Lines;
 use crate::read::Parsed;
 use crate::recognise::Format;
-use crate::spelling::{file_name, spell, split_offset};
+use crate::stack_set_builder::StackSetBuilder;
 
-/// The number of the first line that only such a file has.
+/// The number of the first line that is characteristic of the format.
 pub(crate) fn first_sign<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     lines.position(|line| opening(line).is_some())
 }
 
-/// The name of the map that a line opens. A key of one line is no stack.
+/// The name of the map that begins on this line. A key of one line has no
+/// stack.
 fn opening(line: &str) -> Option<&str> {
     let name = line.trim_end().strip_prefix('@')?.strip_suffix('[')?;
     let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     name.bytes().all(word).then_some(name)
 }
 
-/// What follows the key: `]: 17`, `, other keys]: 17`. `None` for a line that
-/// is not its end.
+/// The end of a key: `]: 17`, `, other keys]: 17`; `None` for other lines.
 fn closing(line: &str) -> Option<&str> {
     if !line.starts_with([']', ',']) {
         return None;
@@ -51,7 +51,7 @@ fn closing(line: &str) -> Option<&str> {
     line.rsplit_once("]:").map(|(_, value)| value.trim())
 }
 
-/// What the values of a map count.
+/// The metric of a map's values.
 fn metric(name: &str) -> Option<Metric> {
     let says = |word: &str| name.to_ascii_lowercase().contains(word);
     if says("free") || says("dealloc") {
@@ -65,7 +65,7 @@ fn metric(name: &str) -> Option<Metric> {
 
 #[derive(Default)]
 struct Reader {
-    gathering: Gathering,
+    builder: StackSetBuilder,
     known: BTreeSet<Metric>,
     ignored: BTreeSet<String>,
     /// The map whose key is being read.
@@ -74,7 +74,7 @@ struct Reader {
     no_number: u64,
 }
 
-/// Reads the whole text.
+/// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
     let mut reader = Reader::default();
     while let Some(line) = lines.next_text()? {
@@ -106,7 +106,7 @@ impl Reader {
         }
         let text = line.trim();
         if line.starts_with([' ', '\t']) && !text.is_empty() {
-            let index = self.gathering.frame_of_text(text, frame)?;
+            let index = self.builder.frame_of_text(text, frame)?;
             self.stack.push(index);
             check_depth(self.stack.len())?;
         }
@@ -123,7 +123,7 @@ impl Reader {
             what: "the value does not fit 64 bits".to_owned(),
         })?;
         self.known.insert(metric);
-        self.gathering.add_one(&self.stack, metric, value)
+        self.builder.add_one(&self.stack, metric, value)
     }
 
     fn finish(self) -> Parsed {
@@ -144,7 +144,7 @@ impl Reader {
         }
         let known: Vec<Metric> = self.known.into_iter().collect();
         Parsed {
-            set: self.gathering.finish(String::new(), MetricSet::of(&known)),
+            set: self.builder.finish(String::new(), MetricSet::of(&known)),
             notes,
         }
     }
@@ -153,7 +153,7 @@ impl Reader {
 fn frame(text: &str) -> StackFrame {
     let (text, module) = without_perf_form(text);
     let (name, offset) = split_offset(text);
-    let names = spell(name, "");
+    let names = parse_name(name, "");
     StackFrame {
         function: names.function,
         signature: names.signature,
@@ -163,7 +163,7 @@ fn frame(text: &str) -> StackFrame {
     }
 }
 
-/// `7f12 f+3 (/lib/x.so)` → `f+3`, `/lib/x.so`; any other text as it is.
+/// `7f12 f+3 (/lib/x.so)` → `f+3`, `/lib/x.so`; other text unchanged.
 fn without_perf_form(text: &str) -> (&str, &str) {
     let perf = || {
         let (address, rest) = text.split_once(' ')?;

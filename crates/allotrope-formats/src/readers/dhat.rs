@@ -2,15 +2,15 @@
 //! and our own exporter write.
 //!
 //! Read: `tb`, `tbk` (bytes, allocations), `gb`, `gbk` (at the peak), `eb`,
-//! `ebk` (at the end: leaked), `tl` (lifetimes) where the unit of time is a
-//! real one and not valgrind's instructions; `cmd`; the frames, innermost
-//! first: `0xADDR: function (file:line:column)`, `(in /path/lib.so)`, `???`.
-//! Neighbours of one address are one frame and what was inlined into it. A file of mode
-//! `ad-hoc` counts events that need not be allocations, one of mode `copy`
-//! copies: a note says so.
+//! `ebk` (at the end: leaked), `tl` (lifetimes) if the unit of time is a real
+//! one and not valgrind's instructions; `cmd`; the frames, innermost first:
+//! `0xADDR: function (file:line:column)`, `(in /path/lib.so)`, `???`. Adjacent
+//! frames with one address are a frame and the functions inlined into it. In
+//! mode `ad-hoc` the file counts events, in mode `copy` copies; a note mentions
+//! that.
 //!
 //! Ignored: accesses (`rb`, `wb`, `acc`), a point's own maximum (`mb`, `mbk`),
-//! times of the run. Temporary allocations are not in the format.
+//! times of the run. The format has no temporary allocations.
 //!
 //! Source: valgrind, the comment at the head of `dhat/dh_main.c`'s output code
 //! and `dhat/dh_view.js`.
@@ -26,9 +26,9 @@ use serde::de::{Error as _, IgnoredAny, MapAccess, Visitor};
 
 use crate::error::{Fault, Problem};
 use crate::exporters::dhat::ALLOCATIONS_ONLY;
-use crate::gathering::Gathering;
 use crate::read::Parsed;
 use crate::recognise::Format;
+use crate::stack_set_builder::StackSetBuilder;
 
 use super::json_input::{self, Each};
 use frame::Text;
@@ -46,19 +46,19 @@ struct Point {
     fs: Vec<u32>,
 }
 
-/// What the file says; frames and points come in either order.
+/// The contents of the file. Frames and points may come in either order.
 #[derive(Default)]
 struct Document {
-    gathering: Gathering,
+    builder: StackSetBuilder,
     version: Option<u64>,
     mode: String,
     unit: String,
     block_unit: String,
     lifetimes: bool,
-    /// Some point does not say what was live at the peak and at the end.
+    /// At least one point lacks the figures at the peak and at the end.
     without_live: bool,
     command: String,
-    /// MetricValues of each point, and where its frames end in `indexes`.
+    /// The figures of each point, and the end of its frames in `indexes`.
     points: Vec<(MetricValues, usize)>,
     indexes: Vec<u32>,
     frames: Vec<Text>,
@@ -131,7 +131,7 @@ impl Document {
         let live = [point.gb, point.gbk, point.eb, point.ebk];
         self.without_live |= live.contains(&None);
         let kept = size_of::<(MetricValues, usize)>() + size_of_val(&*point.fs);
-        self.gathering.budget.take(kept)?;
+        self.builder.budget.take(kept)?;
         self.indexes.extend(point.fs);
         self.points.push((figures, self.indexes.len()));
         Ok(())
@@ -139,7 +139,7 @@ impl Document {
 
     fn frame(&mut self, text: &str) -> Result<(), Problem> {
         let text = frame::parse(text);
-        self.gathering.budget.take(text.kept())?;
+        self.builder.budget.take(text.kept())?;
         self.frames.push(text);
         Ok(())
     }
@@ -155,12 +155,12 @@ impl Document {
                 }
             }
             let stack = self.stack(number, start..end)?;
-            self.gathering.add(&stack, &figures)?;
+            self.builder.add(&stack, &figures)?;
             start = end;
         }
         let notes = self.notes();
         Ok(Parsed {
-            set: self.gathering.finish(self.command, known),
+            set: self.builder.finish(self.command, known),
             notes,
         })
     }
@@ -178,7 +178,7 @@ impl Document {
         for (at, inlined) in frame::inlined(listed, &self.frames).into_iter().enumerate() {
             let mut frame = self.frames[listed[at] as usize].frame.clone();
             frame.inlined = inlined;
-            stack.push(self.gathering.frame(frame)?);
+            stack.push(self.builder.frame(frame)?);
         }
         Ok(stack)
     }
@@ -200,7 +200,7 @@ impl Document {
                 Metric::LeakedAllocations,
             ]);
         }
-        // "µ" has two code points; the dhat crate writes the first.
+        // "µ" has two code points; the dhat crate writes U+00B5.
         if self.lifetimes && matches!(&*self.unit, "\u{b5}s" | "\u{3bc}s" | "us") {
             known.push(Metric::Lifetime);
         }

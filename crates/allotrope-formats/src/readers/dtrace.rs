@@ -1,5 +1,5 @@
-//! dtrace's aggregated stacks: what `agg[ustack()] = count()` prints when the
-//! script ends, as in SwiftNIO's `malloc-aggregation.d`.
+//! dtrace's aggregated stacks: the output of `agg[ustack()] = count()`, as in
+//! SwiftNIO's `malloc-aggregation.d`.
 //!
 //! ```text
 //!               libsystem_malloc.dylib`malloc
@@ -8,12 +8,12 @@
 //!            231000
 //! ```
 //!
-//! Read: indented lines with a module before a backtick, or with a bare
-//! `0x…`, innermost frame first; then a number alone on an indented line,
-//! which is taken as allocations. A trailing `+0xHEX` or `+DEC` is the offset.
-//! Ignored: lines that are not indented, and indented ones before a stack's
-//! first frame; these are the program's own output or other keys of the
-//! aggregation. A stack without a number behind it does not count.
+//! Read: indented lines with a module before a backtick, or with a bare `0x…`,
+//! innermost frame first; then an indented line with a number, the allocations.
+//! A trailing `+0xHEX` or `+DEC` is the offset. Ignored: lines without
+//! indentation and indented lines before the first frame of a stack, which are
+//! output of the program or other keys of the aggregation; stacks without a
+//! number.
 //!
 //! Source: the dtrace manual, "Output formatting" and `ustack`; SwiftNIO's
 //! "How to debug allocation regressions".
@@ -21,17 +21,17 @@
 use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::error::{Fault, Problem};
-use crate::gathering::Gathering;
+use crate::function_names::{file_name, is_raw_address, parse_name, split_offset};
 use crate::lines::Lines;
 use crate::read::Parsed;
 use crate::recognise::Format;
-use crate::spelling::{file_name, is_raw_address, spell, split_offset};
+use crate::stack_set_builder::StackSetBuilder;
 
-/// The module of frames that belong to none, as the exporter writes it.
+/// The module of frames without one, as the exporter writes it.
 pub(crate) const NO_MODULE: &str = "??";
 
-/// The number of the first line that only such a file has: a count behind
-/// frames.
+/// The number of the first line that is characteristic of the format: a count
+/// after frames.
 pub(crate) fn first_sign<'a>(lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     let mut frames = false;
     for (number, line) in lines.enumerate() {
@@ -71,15 +71,15 @@ fn is_frame(text: &str) -> bool {
     text.find('`').is_some_and(|at| at > 0) || is_raw_address(text)
 }
 
-/// A frame without a module, as `jstack()` prints them: one word, or one with
+/// A frame without a module, as `jstack()` prints it: one word, with or without
 /// an offset.
 fn is_bare_symbol(text: &str) -> bool {
     !text.contains(char::is_whitespace) || split_offset(text).1.is_some()
 }
 
-/// Reads the whole text.
+/// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut gathering = Gathering::default();
+    let mut builder = StackSetBuilder::default();
     let mut stack: Vec<u32> = Vec::new();
     let mut uncounted = 0_u64;
     while let Some(line) = lines.next_text()? {
@@ -90,12 +90,12 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
                 Ok(())
             }
             Kind::Noise => Ok(()),
-            Kind::Frame(text) => gathering
+            Kind::Frame(text) => builder
                 .frame_of_text(text, frame)
                 .map(|index| stack.push(index)),
             Kind::Count(_) if stack.is_empty() => Ok(()),
             Kind::Count(text) => count(text).and_then(|count| {
-                gathering.add_one(&stack, Metric::Allocations, count)?;
+                builder.add_one(&stack, Metric::Allocations, count)?;
                 stack.clear();
                 Ok(())
             }),
@@ -112,7 +112,7 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
         ));
     }
     Ok(Parsed {
-        set: gathering.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
+        set: builder.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
         notes,
     })
 }
@@ -127,7 +127,7 @@ fn count(text: &str) -> Result<u64, Problem> {
 fn frame(text: &str) -> StackFrame {
     let (module, symbol) = text.split_once('`').unwrap_or(("", text));
     let (name, offset) = split_offset(symbol);
-    let names = spell(name, "");
+    let names = parse_name(name, "");
     StackFrame {
         function: names.function,
         signature: names.signature,
@@ -213,6 +213,6 @@ mod tests {
     fn a_hostile_count_is_an_error_with_its_line() {
         let mut input: &[u8] = b"\n   a`f\n   99999999999999999999999\n";
         let fault = read(&mut Lines::new(&mut input)).unwrap_err();
-        assert_eq!(fault.place, crate::error::Place::Line(3));
+        assert_eq!(fault.location, crate::error::Location::Line(3));
     }
 }

@@ -1,16 +1,16 @@
-//! Folded ("collapsed") stacks, which `stackcollapse-*` scripts, inferno,
-//! async-profiler and `heaptrack_print -F` write: outermost frame first, one
-//! stack a line.
+//! Folded ("collapsed") stacks, as `stackcollapse-*` scripts, inferno,
+//! async-profiler and `heaptrack_print -F` write them: a line a stack,
+//! outermost frame first.
 //!
 //! ```text
 //! main;run;allocate 17
 //! ```
 //!
-//! Read: the frames and the number behind the last space; `module``function`;
-//! a file name in brackets behind a function (heaptrack writes it); the marks
-//! `_[i]` (inlined), `_[k]`, `_[j]` of the flame graph tools. The format does
-//! not say what is counted: the numbers are taken as allocations, and a note
-//! says so. Ignored: blank lines and lines that begin with `#`.
+//! Read: the frames and the number after the last space; `module``function`;
+//! heaptrack's file name in brackets after a function; the suffixes `_[i]`
+//! (inlined), `_[k]`, `_[j]` of flame graph tools. The format does not name the
+//! metric: the numbers are taken as allocations, and a note mentions that.
+//! Ignored: blank lines and lines that begin with `#`.
 //!
 //! Source: Brendan Gregg's FlameGraph, `stackcollapse.pl` and `flamegraph.pl`.
 
@@ -18,17 +18,18 @@ use allotrope_profile::{Metric, MetricSet, StackFrame};
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
-use crate::gathering::Gathering;
+use crate::function_names::{file_name, parse_name, split_offset};
 use crate::lines::Lines;
 use crate::read::Parsed;
 use crate::recognise::Format;
-use crate::spelling::{file_name, spell, split_offset};
+use crate::stack_set_builder::StackSetBuilder;
 
-/// Lines that are judged; a file of folded stacks has no others.
+/// The number of lines that are inspected; all lines of a folded file have the
+/// same form.
 const JUDGED: usize = 1000;
 
-/// Whether the lines are all stacks with a count and one has two frames.
-/// `complete` says whether the last line is a whole one.
+/// Whether all lines are stacks with a count, and at least one has two frames.
+/// The last line may be cut off unless `complete` is set.
 pub(crate) fn begins<'a>(lines: impl Iterator<Item = &'a str>, complete: bool) -> bool {
     let mut lines = lines.take(JUDGED).peekable();
     let mut deep = false;
@@ -58,17 +59,17 @@ fn split(line: &str) -> Option<(&str, &str)> {
     (!count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())).then_some((stack, count))
 }
 
-/// Reads the whole text.
+/// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
-    let mut gathering = Gathering::default();
+    let mut builder = StackSetBuilder::default();
     let mut stack = Vec::new();
     while let Some(line) = lines.next_text()? {
         if !is_ignored(&line) {
-            add(&mut gathering, &line, &mut stack).map_err(|problem| lines.fault(problem))?;
+            add(&mut builder, &line, &mut stack).map_err(|problem| lines.fault(problem))?;
         }
     }
     Ok(Parsed {
-        set: gathering.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
+        set: builder.finish(String::new(), MetricSet::of(&[Metric::Allocations])),
         notes: vec![
             "folded stacks do not say what they count; the numbers are taken as allocations"
                 .to_owned(),
@@ -76,7 +77,7 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
     })
 }
 
-fn add(gathering: &mut Gathering, line: &str, stack: &mut Vec<u32>) -> Result<(), Problem> {
+fn add(builder: &mut StackSetBuilder, line: &str, stack: &mut Vec<u32>) -> Result<(), Problem> {
     let malformed = |what: &str| Problem::Malformed {
         format: Format::Folded,
         what: what.to_owned(),
@@ -87,16 +88,16 @@ fn add(gathering: &mut Gathering, line: &str, stack: &mut Vec<u32>) -> Result<()
         .parse()
         .map_err(|_| malformed("the count does not fit 64 bits"))?;
     stack.clear();
-    // heaptrack ends the last frame in a semicolon too.
+    // heaptrack writes a semicolon after the last frame too.
     for text in frames
         .split(';')
         .rev()
         .filter(|text| !text.trim().is_empty())
     {
-        stack.push(gathering.frame_of_text(text, frame)?);
+        stack.push(builder.frame_of_text(text, frame)?);
         check_depth(stack.len())?;
     }
-    gathering.add_one(stack, Metric::Allocations, count)
+    builder.add_one(stack, Metric::Allocations, count)
 }
 
 fn frame(text: &str) -> StackFrame {
@@ -111,7 +112,7 @@ fn frame(text: &str) -> StackFrame {
     let (text, file) = without_file(text.trim());
     let (module, symbol) = text.split_once('`').unwrap_or(("", text));
     let (name, offset) = split_offset(symbol);
-    let names = spell(name, file);
+    let names = parse_name(name, file);
     StackFrame {
         function: names.function,
         signature: names.signature,
@@ -123,8 +124,8 @@ fn frame(text: &str) -> StackFrame {
     }
 }
 
-/// `f (a.c)` → `f`, `a.c`. A C++ parameter list has no space before it, and
-/// neither a space nor a colon may be in the file's name.
+/// `f (a.c)` → `f`, `a.c`. C++ parameter lists have no space before them; file
+/// names have neither spaces nor colons.
 fn without_file(text: &str) -> (&str, &str) {
     let file = || {
         let (name, file) = text.strip_suffix(')')?.rsplit_once(" (")?;
@@ -169,7 +170,7 @@ mod tests {
         for (text, line) in [("a;b 1\na;b\n", 2), ("a;b 99999999999999999999\n", 1)] {
             let mut input = text.as_bytes();
             let fault = read(&mut Lines::new(&mut input)).unwrap_err();
-            assert_eq!(fault.place, crate::error::Place::Line(line), "{text}");
+            assert_eq!(fault.location, crate::error::Location::Line(line), "{text}");
         }
     }
 

@@ -12,15 +12,16 @@
 //!   and 17 from 2 other places
 //! ```
 //!
-//! Read: the four lists (calls, peaks, leaks, temporary allocations), merged
-//! (a place with the stacks below it) or not, and their figures; a stack that
-//! stands in several lists gets each figure from the list that has it. A
-//! frame without `in` was inlined by the frame above it.
+//! Read: the four lists (calls, peaks, leaks, temporary allocations), with
+//! merged backtraces or without, and their figures. A stack in several lists
+//! gets each figure from its list. A frame without `in` was inlined by the
+//! frame above it.
 //!
-//! Not whole: `heaptrack_print` ends stacks at `main`, prints 10 places with 5
-//! stacks each unless told otherwise, and rounds bytes to three digits or so;
-//! a note says how much is missing. Not read: what `-d` prints where a count
-//! went down, for a negative count is no stack's; text before and after.
+//! The output is incomplete: `heaptrack_print` ends stacks at `main`, prints 10
+//! locations with 5 stacks each by default, and rounds bytes to about three
+//! digits; a note states how much is missing. Ignored: decreased counts of
+//! `-d`, because a stack has no negative count; text before and after the
+//! lists.
 //!
 //! Source: heaptrack 1.4, `src/analyze/print/heaptrack_print.cpp`.
 
@@ -31,15 +32,15 @@ use rustc_hash::FxHashMap;
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
-use crate::gathering::Gathering;
+use crate::function_names::{file_name, parse_name};
 use crate::lines::Lines;
 use crate::read::Parsed;
 use crate::recognise::Format;
-use crate::spelling::{file_name, spell};
+use crate::stack_set_builder::StackSetBuilder;
 
 use label::{Label, List};
 
-/// The number of the first line that only such a file has.
+/// The number of the first line that is characteristic of the format.
 pub(crate) fn first_sign<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<usize> {
     lines.position(label::is_label)
 }
@@ -51,24 +52,24 @@ pub(super) fn malformed(what: &str) -> Problem {
     }
 }
 
-/// Frames under a label, with the indentation that they have.
+/// The frames below a label, and their indentation.
 #[derive(Default)]
 struct Block {
     frames: Vec<StackFrame>,
-    /// Spaces before a function; `None` before the first.
+    /// Spaces before a function; `None` before the first one.
     indent: Option<usize>,
 }
 
-/// What stands under the label read last.
+/// The kind of block that follows the last label.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Under {
     Nothing,
-    Place,
+    Location,
     Stack,
 }
 
 struct Reader {
-    gathering: Gathering,
+    builder: StackSetBuilder,
     stacks: FxHashMap<Box<[u32]>, [MetricValues; List::ALL.len()]>,
     order: Vec<Box<[u32]>>,
     seen: [bool; List::ALL.len()],
@@ -82,10 +83,10 @@ struct Reader {
     total_allocations: Option<u64>,
 }
 
-/// Reads the whole text.
+/// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
     let mut reader = Reader {
-        gathering: Gathering::default(),
+        builder: StackSetBuilder::default(),
         stacks: FxHashMap::default(),
         order: Vec::new(),
         seen: Default::default(),
@@ -130,7 +131,7 @@ impl Reader {
         if label.of_place {
             self.end_place()?;
             self.place_label = Some(label);
-            self.under = Under::Place;
+            self.under = Under::Location;
         } else {
             self.end_stack()?;
             self.stack_label = Some(label);
@@ -146,11 +147,11 @@ impl Reader {
             && line.trim_end().ends_with(" other places")
     }
 
-    /// Takes a line of a frame; `false` if it is none.
+    /// Reads the line of a frame; `false` for other lines.
     fn frame_line(&mut self, line: &str) -> Result<bool, Problem> {
         let block = match self.under {
             Under::Nothing => return Ok(false),
-            Under::Place => &mut self.place,
+            Under::Location => &mut self.place,
             Under::Stack => &mut self.stack,
         };
         let text = line.trim_start_matches(' ');
@@ -181,27 +182,27 @@ impl Reader {
         }
     }
 
-    /// Ends the stack under way and adds it.
+    /// Completes the current stack and adds it.
     fn end_stack(&mut self) -> Result<(), Problem> {
         if let Some(label) = self.stack_label.take() {
             let block = std::mem::take(&mut self.stack);
             let frames = [&*self.place.frames, &block.frames];
-            let frames = indexes(&mut self.gathering, frames)?;
+            let frames = indexes(&mut self.builder, frames)?;
             self.add(frames, label)?;
-            // What the place's own label says is in its stacks.
+            // The figures of the location's label are the sum of its stacks.
             self.place_label = None;
         }
         self.under = Under::Nothing;
         Ok(())
     }
 
-    /// Ends the place under way; one without stacks is a stack itself.
+    /// Completes the current location. One without stacks is a stack itself.
     fn end_place(&mut self) -> Result<(), Problem> {
         self.end_stack()?;
         let block = std::mem::take(&mut self.place);
         match self.place_label.take() {
             Some(label) => {
-                let frames = indexes(&mut self.gathering, [&block.frames, &[]])?;
+                let frames = indexes(&mut self.builder, [&block.frames, &[]])?;
                 self.add(frames, label)
             }
             None => Ok(()),
@@ -212,7 +213,7 @@ impl Reader {
         let frames: Box<[u32]> = frames.into();
         if !self.stacks.contains_key(&frames) {
             let lists = size_of::<[MetricValues; List::ALL.len()]>();
-            self.gathering
+            self.builder
                 .budget
                 .take(2 * size_of_val(&*frames) + lists)?;
             self.order.push(frames.clone());
@@ -233,7 +234,7 @@ impl Reader {
                 lists.iter().map(|list| list[metric]).max().unwrap_or(0)
             });
             shown += figures[Metric::Allocations as usize];
-            self.gathering.add(frames, &figures)?;
+            self.builder.add(frames, &figures)?;
         }
         let mut notes = vec![
             "heaptrack_print rounds bytes and ends stacks at main; heaptrack's data file has all of it"
@@ -257,18 +258,18 @@ impl Reader {
             }
         }
         Ok(Parsed {
-            set: self.gathering.finish(self.title, MetricSet::of(&known)),
+            set: self.builder.finish(self.title, MetricSet::of(&known)),
             notes,
         })
     }
 }
 
-/// The indexes of the frames of a place and of a stack below it.
-fn indexes(gathering: &mut Gathering, parts: [&[StackFrame]; 2]) -> Result<Vec<u32>, Problem> {
+/// The frame indexes of a location and of a stack below it.
+fn indexes(builder: &mut StackSetBuilder, parts: [&[StackFrame]; 2]) -> Result<Vec<u32>, Problem> {
     let mut indexes = Vec::new();
     for part in parts {
         for frame in with_inlined(part) {
-            indexes.push(gathering.frame(frame)?);
+            indexes.push(builder.frame(frame)?);
         }
     }
     check_depth(indexes.len())?;
@@ -286,7 +287,7 @@ fn missing_stacks(missing: Option<u64>) -> String {
 }
 
 fn function(text: &str) -> StackFrame {
-    // Spelled once its file is known.
+    // The name is parsed when the file is known.
     StackFrame {
         function: text.trim_end().to_owned(),
         ..StackFrame::default()
@@ -299,12 +300,12 @@ fn set_place(frame: &mut StackFrame, place: &str) {
     frame.line = line.parse().unwrap_or(0);
 }
 
-/// Frames as they are shown: a frame without a module is where the one above
-/// it was inlined.
+/// The frames with modules: a frame without one was inlined into the frame
+/// above it.
 fn with_inlined(frames: &[StackFrame]) -> Vec<StackFrame> {
     let mut all: Vec<StackFrame> = Vec::with_capacity(frames.len());
     for frame in frames {
-        let names = spell(&frame.function, &frame.file);
+        let names = parse_name(&frame.function, &frame.file);
         let mut frame = StackFrame {
             function: names.function,
             signature: names.signature,

@@ -1,6 +1,6 @@
-//! Reads `allotrope-stacks/1`, as `stacks_json` describes it. Fields may come
-//! in any order and unknown ones are ignored; metrics that are not known are
-//! refused, for their numbers would be lost.
+//! Reads `allotrope-stacks/1`, specified in `stacks_json`. Fields may be in any
+//! order and unknown ones are ignored. Unknown metrics are an error, because
+//! their figures would be lost.
 
 use std::fmt;
 use std::io::BufRead;
@@ -104,7 +104,8 @@ impl Document {
         Ok(())
     }
 
-    /// Keeps the figures in the file's order until all metrics are known.
+    /// Stores the figures in the order of the file until the list of metrics is
+    /// known.
     fn stack(&mut self, form: StackForm) -> Result<(), Problem> {
         let mut figures = MetricValues::default();
         for ((kept, total), figure) in figures.iter_mut().zip(&mut self.totals).zip(form.figures) {

@@ -1,6 +1,5 @@
-//! What both JSON formats need to be read from strangers: strings of bounded
-//! length, lists that are handed on element by element, errors with the line
-//! they stand in.
+//! Bounded parsing of untrusted JSON: strings have a maximum length, lists are
+//! processed element by element, errors have a line number.
 
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -10,15 +9,15 @@ use allotrope_profile::Metric;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 
 use crate::budget::check_depth;
-use crate::error::{Fault, Place, Problem};
+use crate::error::{Fault, Location, Problem};
 use crate::lines::MAX_LINE;
 use crate::recognise::Format;
 
-/// Passes bytes on and ends a string that grows too long, which
-/// serde_json would gather in memory as a whole.
+/// Passes bytes on, and fails at a string that is too long, which serde_json
+/// would store completely.
 struct Guarded<'a> {
     input: &'a mut dyn BufRead,
-    /// Bytes of the string under way; `None` outside of strings.
+    /// The length of the current string; `None` outside of strings.
     string: Option<usize>,
     escaped: bool,
 }
@@ -57,7 +56,7 @@ impl Read for Guarded<'_> {
     }
 }
 
-/// Reads the object that a file is into `visitor`, which keeps what it wants.
+/// Reads the object in a file into `visitor`.
 pub(super) fn read_object<V>(
     input: &mut dyn BufRead,
     format: Format,
@@ -77,10 +76,10 @@ where
         .deserialize_map(visitor)
         .and_then(|value| json.end().map(|()| value));
     value.map_err(|error| Fault {
-        place: if error.line() > 0 {
-            Place::Line(error.line() as u64)
+        location: if error.line() > 0 {
+            Location::Line(error.line() as u64)
         } else {
-            Place::Whole
+            Location::Whole
         },
         problem: Problem::Malformed {
             format,
@@ -89,7 +88,7 @@ where
     })
 }
 
-/// The error's text without serde_json's own " at line 3 column 5".
+/// The message without serde_json's " at line 3 column 5".
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let own = format!(" at line {} column {}", error.line(), error.column());
@@ -97,7 +96,7 @@ fn without_place(error: &serde_json::Error) -> String {
     format!("{what} (column {})", error.column())
 }
 
-/// Hands the elements of a list on, one at a time.
+/// Calls a function for each element of a list.
 pub(super) struct Each<T, F> {
     take: F,
     element: PhantomData<T>,
@@ -146,8 +145,7 @@ where
     }
 }
 
-/// Deserialises the frame indexes of one stack, at most as many as a stack may
-/// have.
+/// Deserializes the frame indexes of one stack, up to the maximum depth.
 pub(super) fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
     let mut frames = Vec::new();
     Each::new(|frame: u32| {
@@ -158,7 +156,7 @@ pub(super) fn stack<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u3
     Ok(frames)
 }
 
-/// Deserialises figures, at most one for each metric.
+/// Deserializes figures, at most one for each metric.
 pub(super) fn stack_figures<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Vec<u64>, D::Error> {

@@ -1,4 +1,4 @@
-//! One file a format: what it is, what is read of it, what is not.
+//! Readers, one module for each format.
 
 pub(crate) mod bpftrace;
 pub(crate) mod dhat;

@@ -1,14 +1,14 @@
-//! pprof's protobuf, as Go's heap profiles, jemalloc's and tcmalloc's
-//! converters and our own exporter write it; mostly gzipped.
+//! pprof's protobuf, usually gzipped, as Go's heap profiles, the converters of
+//! jemalloc and tcmalloc, and our own exporter write it.
 //!
 //! Read: samples with `alloc_objects` (allocations), `alloc_space` (bytes),
 //! `inuse_objects` and `inuse_space` (live when the profile was taken: leaked);
-//! `objects`, `allocations`, `space` and `bytes` where the former are missing.
+//! `objects`, `allocations`, `space` and `bytes` if the former are missing.
 //! Locations with their inlined lines, innermost first, functions, files,
-//! lines, columns, the mappings' file names. A profile of something else
-//! (time, locks) is refused; one that was sampled is read with a note.
+//! lines, columns, the mappings' file names. A profile of something else (time,
+//! locks) is refused; a sampled one is read with a note.
 //!
-//! Ignored: labels, addresses (but for locations without a function), build
+//! Ignored: labels, addresses (except of locations without a function), build
 //! ids, comments, times, `drop_frames`.
 //!
 //! Source: pprof, `proto/profile.proto`.
@@ -22,15 +22,15 @@ use prost::Message;
 
 use crate::budget::check_depth;
 use crate::error::{Fault, Problem};
-use crate::gathering::Gathering;
 use crate::pprof_message::{Sample, ValueType, field};
 use crate::read::Parsed;
 use crate::recognise::Format;
+use crate::stack_set_builder::StackSetBuilder;
 
 use super::protobuf::{Fields, Value};
 use tables::Tables;
 
-/// Kinds of samples beyond those that are read.
+/// The maximum number of sample types.
 const MAX_KINDS: usize = 64;
 
 pub(super) fn malformed(what: &str) -> Problem {
@@ -40,7 +40,7 @@ pub(super) fn malformed(what: &str) -> Problem {
     }
 }
 
-/// Whether bytes begin as a profile does: fields of its numbers and types.
+/// Whether the bytes begin with fields of a profile.
 pub(crate) fn begins(bytes: &[u8]) -> bool {
     let mut input = bytes;
     let mut fields = Fields::new(&mut input);
@@ -51,7 +51,7 @@ pub(crate) fn begins(bytes: &[u8]) -> bool {
             Ok(Some((7..=field::LAST, Value::Number(_) | Value::Bytes(_)))) => {}
             Ok(Some(_)) => return false,
             Ok(None) => break,
-            // The bytes end within a field, or this is none.
+            // The bytes end within a field, or are no profile.
             Err(_) if messages > 2 => break,
             Err(_) => return false,
         }
@@ -61,14 +61,15 @@ pub(crate) fn begins(bytes: &[u8]) -> bool {
 
 #[derive(Default)]
 struct Reader {
-    gathering: Gathering,
+    builder: StackSetBuilder,
     tables: Tables,
     kinds: Vec<ValueType>,
-    /// Location ids and values of all samples, one after the other.
+    /// The location ids and values of all samples, concatenated.
     locations: Vec<u64>,
     values: Vec<i64>,
-    /// Where each sample's location ids and values end. Fields come in any order, so
-    /// that how many values there should be is known only at the end of the file.
+    /// The end of each sample's location ids and values. The number of sample
+    /// types is known only at the end of the file, because fields are in any
+    /// order.
     ends: Vec<(usize, usize)>,
     period: u64,
 }
@@ -93,7 +94,7 @@ fn decode<M: Message + Default>(bytes: &[u8]) -> Result<M, Problem> {
 
 impl Reader {
     fn field(&mut self, number: u32, value: &Value<'_>) -> Result<(), Problem> {
-        let budget = &mut self.gathering.budget;
+        let budget = &mut self.builder.budget;
         match (number, value) {
             (field::SAMPLE_TYPE, Value::Bytes(bytes)) => {
                 if self.kinds.len() == MAX_KINDS {
@@ -121,7 +122,7 @@ impl Reader {
     fn sample(&mut self, sample: Sample) -> Result<(), Problem> {
         check_depth(sample.location_id.len())?;
         let kept = size_of_val(&*sample.location_id) + size_of_val(&*sample.value);
-        self.gathering
+        self.builder
             .budget
             .take(kept + size_of::<(usize, usize)>())?;
         self.locations.extend(sample.location_id);
@@ -143,8 +144,8 @@ impl Reader {
                 return Err(malformed("a sample has not one value for each kind"));
             }
             let figures = figures(&metrics, values)?;
-            let stack = self.tables.stack(locations, &mut self.gathering)?;
-            self.gathering.add(&stack, &figures)?;
+            let stack = self.tables.stack(locations, &mut self.builder)?;
+            self.builder.add(&stack, &figures)?;
             starts = ends;
         }
         let known: Vec<Metric> = metrics.iter().map(|(_, metric)| *metric).collect();
@@ -156,12 +157,12 @@ impl Reader {
             ));
         }
         Ok(Parsed {
-            set: self.gathering.finish(String::new(), MetricSet::of(&known)),
+            set: self.builder.finish(String::new(), MetricSet::of(&known)),
             notes,
         })
     }
 
-    /// The kinds of samples that are read: position and metric.
+    /// The sample types that are read: position and metric.
     fn metrics(&self) -> Result<Vec<(usize, Metric)>, Problem> {
         let mut names = Vec::new();
         for kind in &self.kinds {
@@ -193,7 +194,7 @@ impl Reader {
     }
 }
 
-/// The first position of each metric that `read` finds.
+/// The first position of each metric that `read` accepts.
 fn positions(
     names: &[(&str, &str)],
     read: impl Fn(&str, &str) -> Option<Metric>,

@@ -1,13 +1,14 @@
-//! Protobuf's wire format, one top-level field at a time, bounded in size.
+//! Reads protobuf's wire format one top-level field at a time, with bounded
+//! size.
 //!
 //! Source: the Protocol Buffers documentation, "Encoding".
 
 use std::io::{BufRead, Read};
 
-use crate::error::{Fault, Place, Problem};
+use crate::error::{Fault, Location, Problem};
 
-/// The largest message or string inside a file: a stack of the greatest depth
-/// takes less, and what it decodes to is bounded by it.
+/// The largest message or string, in bytes. A stack of the maximum depth is
+/// smaller.
 pub(super) const MAX_FIELD: u64 = 4 << 20;
 
 /// The value of a field.
@@ -15,7 +16,7 @@ pub(super) const MAX_FIELD: u64 = 4 << 20;
 pub(super) enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
-    /// Of fixed width, which nothing here uses.
+    /// A fixed-width value; no field of interest has one.
     Other,
 }
 
@@ -25,7 +26,7 @@ pub(super) struct Fields<'a> {
     bytes: Vec<u8>,
     /// Bytes read so far.
     offset: u64,
-    /// Where the field read last begins.
+    /// The offset of the last field.
     pub start: u64,
 }
 
@@ -91,10 +92,10 @@ impl<'a> Fields<'a> {
         Ok(&self.bytes)
     }
 
-    /// A problem of the field read last.
+    /// A problem of the last field.
     pub fn fault(&self, problem: impl Into<Problem>) -> Fault {
         Fault {
-            place: Place::Byte(self.start),
+            location: Location::Byte(self.start),
             problem: problem.into(),
         }
     }
@@ -133,8 +134,8 @@ mod tests {
             let mut fields = Fields::new(&mut input);
             fields.next().unwrap();
             assert_eq!(
-                fields.next().unwrap_err().place,
-                Place::Byte(2),
+                fields.next().unwrap_err().location,
+                Location::Byte(2),
                 "{bytes:x?}"
             );
         }

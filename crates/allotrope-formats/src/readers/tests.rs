@@ -1,4 +1,5 @@
-//! What the readers' tests share: reading a text, and stacks in one line each.
+//! Shared by the tests of readers: parses a text, and prints stacks on a line
+//! each.
 
 use allotrope_profile::StackSet;
 
@@ -6,7 +7,7 @@ use crate::error::Fault;
 use crate::lines::Lines;
 use crate::read::Parsed;
 
-/// Reads a text that must be readable.
+/// Parses a valid text.
 pub(crate) fn parse(text: &str, read: fn(&mut Lines<'_>) -> Result<Parsed, Fault>) -> Parsed {
     let mut input = text.as_bytes();
     read(&mut Lines::new(&mut input)).unwrap()

@@ -1,5 +1,5 @@
-//! Writes a profile's fields one by one: samples as they come, then the
-//! tables that they named.
+//! Writes a profile field by field: first the samples, then the tables they
+//! refer to.
 
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use crate::exporters::groups::groups;
 use crate::exporters::naming::name;
 use crate::pprof_message::{Function, Line, Location, Mapping, Sample, ValueType, field};
 
-/// The profile under construction. Ids count from 1, 0 is none.
+/// A profile under construction. Ids count from 1; 0 is none.
 pub(super) struct Builder<'a> {
     set: &'a StackSet,
     out: &'a mut dyn Write,
@@ -39,7 +39,7 @@ impl<'a> Builder<'a> {
         builder
     }
 
-    /// Writes the kinds of samples, in the order of their values.
+    /// Writes the sample types, in the order of their values.
     pub fn kinds(&mut self, kinds: &[(Metric, &str, &str)]) -> io::Result<()> {
         for (_, kind, unit) in kinds {
             let value_type = ValueType {
@@ -48,7 +48,7 @@ impl<'a> Builder<'a> {
             };
             self.message(field::SAMPLE_TYPE, &value_type)?;
         }
-        // What pprof shows unless told otherwise; its own default is the last.
+        // The default type of pprof's viewer; without it, the last.
         let preferred = kinds.iter().find(|(metric, ..)| *metric == Metric::Bytes);
         let preferred = preferred.or(kinds.first()).map(|(_, kind, _)| *kind);
         let preferred = self.string(preferred.unwrap_or_default());
@@ -71,7 +71,7 @@ impl<'a> Builder<'a> {
             location_id: groups(self.set, stack)
                 .map(|group| self.location(group))
                 .collect(),
-            // pprof's numbers are signed.
+            // pprof's values are signed.
             value: values
                 .map(|value| i64::try_from(value).unwrap_or(i64::MAX))
                 .collect(),
@@ -112,7 +112,7 @@ impl<'a> Builder<'a> {
             let mapping = Mapping {
                 id,
                 filename: self.string(module),
-                // Or pprof looks for the binary to look symbols up itself.
+                // Keeps pprof from symbolizing by itself.
                 has_functions: true,
                 has_filenames: true,
                 has_line_numbers: true,

@@ -1,10 +1,11 @@
-//! The text of one DHAT frame, and which frames of a stack were inlined.
+//! Parses the text of DHAT frames, and recognises inlined ones.
 
 use allotrope_profile::StackFrame;
 
-use crate::spelling::{file_name, is_raw_address, spell};
+use crate::function_names::{file_name, is_raw_address, parse_name};
 
-/// A frame and its address, as text: only equality matters.
+/// A frame and its address. The address stays text, because it is only
+/// compared.
 #[derive(Debug)]
 pub(super) struct Text {
     pub address: Box<str>,
@@ -12,7 +13,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// Memory that it takes, about.
+    /// Its approximate memory in bytes.
     pub fn kept(&self) -> usize {
         let frame = &self.frame;
         size_of::<Self>()
@@ -24,7 +25,7 @@ impl Text {
     }
 }
 
-/// Reads `0x109151: leaf (p.c:3)` and its kin.
+/// Parses text such as `0x109151: leaf (p.c:3)`.
 pub(super) fn parse(text: &str) -> Text {
     let (address, rest) = match text.split_once(": ") {
         Some((address, rest)) if is_raw_address(address) => (address, rest),
@@ -32,9 +33,9 @@ pub(super) fn parse(text: &str) -> Text {
     };
     let (name, mut frame) = without_place(rest);
     let names = if name == "???" {
-        spell(address, "")
+        parse_name(address, "")
     } else {
-        spell(name, &frame.file)
+        parse_name(name, &frame.file)
     };
     frame.function = names.function;
     frame.signature = names.signature;
@@ -44,7 +45,7 @@ pub(super) fn parse(text: &str) -> Text {
     }
 }
 
-/// Splits the bracketed end off: a place in a source file or a module.
+/// Splits off the source location or module in brackets.
 fn without_place(text: &str) -> (&str, StackFrame) {
     let place = || {
         let (name, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
@@ -85,9 +86,9 @@ fn in_file(place: &str) -> Option<StackFrame> {
     })
 }
 
-/// Whether each frame of a stack was inlined into the next: they have one
-/// address. Where a frame comes again with the same address, the code recursed
-/// and a new group begins.
+/// Whether each frame was inlined into the next one, which then has the same
+/// address. A frame that occurs again at the same address is recursion and
+/// starts a new group.
 pub(super) fn inlined(stack: &[u32], frames: &[Text]) -> Vec<bool> {
     let mut inlined = vec![false; stack.len()];
     let mut group = 0;

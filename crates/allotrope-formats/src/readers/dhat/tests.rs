@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::Place;
+use crate::error::Location;
 use crate::readers::tests::describe;
 
 fn parse(text: &str) -> Result<Parsed, Fault> {
@@ -50,25 +50,28 @@ fn without_lifetimes_only_totals_are_known() {
 #[test]
 fn what_breaks_the_rules_is_an_error() {
     for (text, place) in [
-        (document("µs", r#"{"tb":1,"tbk":1,"fs":[9]}"#), Place::Whole),
+        (
+            document("µs", r#"{"tb":1,"tbk":1,"fs":[9]}"#),
+            Location::Whole,
+        ),
         (
             document("µs", r#"{"tb":-1,"tbk":1,"fs":[1]}"#),
-            Place::Line(3),
+            Location::Line(3),
         ),
-        (document("µs", r#"{"tb":1,"tbk":1}"#), Place::Line(3)),
+        (document("µs", r#"{"tb":1,"tbk":1}"#), Location::Line(3)),
         (
             document("µs", r#"{"tb":99999999999999999999,"tbk":1,"fs":[1]}"#),
-            Place::Line(3),
+            Location::Line(3),
         ),
-        (document("µs", "{"), Place::Line(3)),
+        (document("µs", "{"), Location::Line(3)),
         (
             r#"{"dhatFileVersion":1,"pps":[],"ftbl":[]}"#.to_owned(),
-            Place::Line(1),
+            Location::Line(1),
         ),
-        (document("µs", "")[..50].to_owned(), Place::Line(1)),
-        (format!("{}x", document("µs", "")), Place::Line(4)),
+        (document("µs", "")[..50].to_owned(), Location::Line(1)),
+        (format!("{}x", document("µs", "")), Location::Line(4)),
     ] {
-        assert_eq!(parse(&text).unwrap_err().place, place, "{text}");
+        assert_eq!(parse(&text).unwrap_err().location, place, "{text}");
     }
 }
 

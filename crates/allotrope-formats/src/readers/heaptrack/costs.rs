@@ -1,12 +1,12 @@
-//! What the events of a heaptrack file cost each stack: totals, what was live
-//! at the peak, what is live at the end.
+//! Computes the figures of each stack from the events of a heaptrack file:
+//! totals, live at the peak, live at the end.
 
 use allotrope_profile::{Metric, MetricValues};
 
 use super::tables::Info;
 use crate::error::Problem;
 
-/// Memory that the costs of one stack take.
+/// Bytes of memory for the figures of one stack.
 pub(super) const COST: usize = size_of::<Cost>();
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,14 +21,15 @@ struct Cost {
     bytes: u64,
     temporary: u64,
     live: Live,
-    /// What was live at the peak numbered `peak`.
+    /// The figures at the peak with the number `peak`.
     at_peak: Live,
     peak: u64,
 }
 
 impl Cost {
-    /// Before a change: if there was a peak since the last change, what is
-    /// live now is what was live then. So a new peak costs nothing.
+    /// Called before a change. If there was a peak since the previous change,
+    /// the live figures are those at the peak; they are copied only now, so
+    /// that a new peak takes constant time.
     fn settle(&mut self, peak: u64) {
         if self.peak != peak {
             self.peak = peak;
@@ -37,7 +38,7 @@ impl Cost {
     }
 }
 
-/// The costs of all stacks.
+/// The figures of all stacks.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     /// By trace index.
@@ -66,7 +67,7 @@ impl Costs {
         cost.live.bytes += info.size;
         self.last = Some(info.index);
         self.live_bytes += info.size;
-        // The latest of equal peaks counts.
+        // Of equal peaks, the last one counts.
         if self.live_bytes >= self.peak_bytes {
             self.peak_bytes = self.live_bytes;
             self.peak += 1;
@@ -102,12 +103,12 @@ impl Costs {
         &mut self.costs[at]
     }
 
-    /// Deallocations of what was not allocated.
+    /// Deallocations without a matching allocation.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// The traces that allocated, with their figures.
+    /// The traces with allocations, and their figures.
     pub fn into_traces(self) -> impl Iterator<Item = (u32, MetricValues)> {
         let peak = self.peak;
         let traces = (0..).zip(self.costs);

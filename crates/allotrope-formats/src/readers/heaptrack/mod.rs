@@ -1,5 +1,5 @@
-//! heaptrack's data files (`heaptrack.PROGRAM.PID.zst` or `.gz`), unpacked:
-//! text lines, a letter and hexadecimal numbers each.
+//! heaptrack's data files (`heaptrack.PROGRAM.PID.zst` or `.gz`), decompressed:
+//! text lines of a letter and hexadecimal numbers.
 //!
 //! | line | meaning |
 //! | --- | --- |
@@ -12,12 +12,11 @@
 //! | `+ INFO`, `- INFO` | an allocation, a deallocation |
 //! | `A` | heaptrack was attached to a running program |
 //!
-//! Read: all of these. Allocations, bytes, temporary, leaked and at-peak
-//! figures are computed from the events. Two differences to heaptrack's own
-//! tools: on equal peaks the latest counts, and leaks that heaptrack has a
-//! suppression for are shown. One likeness: the file does not name threads, so
-//! that "temporary" means deallocated before any other allocation or
-//! deallocation of the whole process.
+//! All of these are read. The figures are computed from the events. Differences
+//! to heaptrack's tools: of equal peaks the last one counts, and suppressed
+//! leaks are included. As in heaptrack, an allocation is temporary if it is
+//! deallocated before any other allocation or deallocation of the process,
+//! because the file does not identify threads.
 //!
 //! Ignored: times (`c`), resident set (`R`), system (`I`), suppressions
 //! (`S`), comments (`#`).
@@ -31,17 +30,17 @@ mod tables;
 use allotrope_profile::{Metric, MetricSet};
 
 use crate::error::{Fault, Problem};
-use crate::gathering::Gathering;
 use crate::lines::Lines;
 use crate::read::Parsed;
 use crate::recognise::Format;
+use crate::stack_set_builder::StackSetBuilder;
 
 use costs::Costs;
 use tables::Tables;
 
-/// The newest format that is read.
+/// The newest format version that is read.
 const NEWEST: u64 = 3;
-/// From this format on strings come with their length.
+/// The first format version that has the length of strings.
 const SIZED_STRINGS: u64 = 3;
 
 /// Whether the first line is heaptrack's version line.
@@ -60,11 +59,11 @@ pub(super) fn malformed(what: impl Into<String>) -> Problem {
     }
 }
 
-/// The hexadecimal numbers of a line, one after the other.
+/// Iterates over the hexadecimal numbers of a line.
 pub(super) struct Numbers<'a>(&'a [u8]);
 
 impl Numbers<'_> {
-    /// The next number, `None` at the end of the line.
+    /// The next number; `None` at the end of the line.
     pub fn next(&mut self) -> Result<Option<u64>, Problem> {
         let rest = self.0.trim_ascii_start();
         let end = rest
@@ -84,13 +83,14 @@ impl Numbers<'_> {
             .ok_or_else(|| malformed("a hexadecimal number is expected"))
     }
 
-    /// The next number, which must be there.
+    /// The next number; an error at the end of the line.
     pub fn required(&mut self) -> Result<u64, Problem> {
         self.next()?
             .ok_or_else(|| malformed("the line has too few numbers"))
     }
 
-    /// The next number, an index into a table.
+    /// The next number as an index into a table; an error at the end of the
+    /// line.
     pub fn index(&mut self) -> Result<u32, Problem> {
         self.required().and_then(to_index)
     }
@@ -102,7 +102,7 @@ pub(super) fn to_index(number: u64) -> Result<u32, Problem> {
 
 #[derive(Default)]
 struct Reader {
-    gathering: Gathering,
+    builder: StackSetBuilder,
     tables: Tables,
     costs: Costs,
     version: Option<u64>,
@@ -110,7 +110,7 @@ struct Reader {
     attached: bool,
 }
 
-/// Reads the whole text.
+/// Reads the whole file.
 pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
     let mut reader = Reader::default();
     while let Some(line) = lines.next_bytes()? {
@@ -125,7 +125,7 @@ impl Reader {
             return Ok(());
         };
         let mut numbers = Numbers(rest);
-        let budget = &mut self.gathering.budget;
+        let budget = &mut self.builder.budget;
         match mode {
             b'v' => self.version(numbers),
             _ if self.version.is_none() => Err(malformed("the version line is missing")),
@@ -178,8 +178,8 @@ impl Reader {
             ));
         }
         for (trace, figures) in self.costs.into_traces() {
-            let stack = self.tables.stack(trace, &mut self.gathering)?;
-            self.gathering.add(&stack, &figures)?;
+            let stack = self.tables.stack(trace, &mut self.builder)?;
+            self.builder.add(&stack, &figures)?;
         }
         if self.attached {
             notes.push(
@@ -197,7 +197,7 @@ impl Reader {
             Metric::PeakBytes,
         ]);
         Ok(Parsed {
-            set: self.gathering.finish(self.command, known),
+            set: self.builder.finish(self.command, known),
             notes,
         })
     }

@@ -1,18 +1,18 @@
-//! The tables that heaptrack's lines fill: strings, instruction pointers,
-//! traces, allocation infos, and the stacks that they make together.
+//! The tables of a heaptrack file (strings, instruction pointers, traces,
+//! allocation infos), and the stacks that result from them.
 
 use allotrope_profile::StackFrame;
 
 use super::{Numbers, malformed, to_index};
 use crate::budget::{Budget, check_depth};
 use crate::error::Problem;
-use crate::gathering::Gathering;
-use crate::spelling::{file_name, spell};
+use crate::function_names::{file_name, parse_name};
+use crate::stack_set_builder::StackSetBuilder;
 
-/// Inlined frames of one instruction pointer; real ones have some dozens.
+/// The most inlined frames of one instruction pointer; real ones have dozens.
 const MAX_INLINED: usize = 4096;
 
-/// All allocations of one size at one node.
+/// All allocations of one size at one trace.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Info {
     pub index: u32,
@@ -25,7 +25,7 @@ struct Pointer {
     module: u32,
     /// Innermost first.
     frames: Box<[Location]>,
-    /// Its frames in the set, once they are asked for.
+    /// Its frames in the stack set, once requested.
     indexes: Option<Box<[u32]>>,
 }
 
@@ -41,7 +41,7 @@ struct Trace {
     parent: u32,
 }
 
-/// Everything but the events. Indexes are from 1 but for infos; 0 is none.
+/// The tables. Indexes count from 1 (those of infos from 0); 0 is none.
 #[derive(Default)]
 pub(super) struct Tables {
     strings: Vec<Box<str>>,
@@ -73,7 +73,7 @@ impl Tables {
         let module = numbers.index()?;
         let mut frames = Vec::new();
         while let Some(function) = numbers.next()? {
-            // Where only the symbol table names the function, the line ends here.
+            // The line ends here if the name is from the symbol table.
             let file = numbers.next()?.unwrap_or(0);
             let line = numbers.next()?.unwrap_or(0);
             frames.push(Location {
@@ -106,7 +106,7 @@ impl Tables {
             pointer: numbers.index()?,
             parent: numbers.index()?,
         };
-        // Only earlier nodes are parents: no circle can come about.
+        // A parent must be an earlier node, so that there are no cycles.
         if trace.parent as usize > self.traces.len() {
             return Err(malformed("a stack's parent comes after it"));
         }
@@ -115,7 +115,7 @@ impl Tables {
                 "a stack names an instruction pointer that is not there",
             ));
         }
-        // Its costs are kept beside it.
+        // The figures are stored separately.
         budget.take(size_of::<Trace>() + super::costs::COST)?;
         self.traces.push(trace);
         Ok(())
@@ -145,14 +145,18 @@ impl Tables {
     }
 
     /// The frames of a trace, innermost first.
-    pub fn stack(&mut self, trace: u32, gathering: &mut Gathering) -> Result<Vec<u32>, Problem> {
+    pub fn stack(
+        &mut self,
+        trace: u32,
+        builder: &mut StackSetBuilder,
+    ) -> Result<Vec<u32>, Problem> {
         let mut stack = Vec::new();
         let mut next = trace;
         while let Some(trace) = (next as usize).checked_sub(1).map(|at| &self.traces[at]) {
             next = trace.parent;
             let pointer = trace.pointer as usize - 1;
             if self.pointers[pointer].indexes.is_none() {
-                let indexes = self.frames(&self.pointers[pointer], gathering)?;
+                let indexes = self.frames(&self.pointers[pointer], builder)?;
                 self.pointers[pointer].indexes = Some(indexes);
             }
             stack.extend(self.pointers[pointer].indexes.iter().flat_map(|i| i.iter()));
@@ -161,7 +165,11 @@ impl Tables {
         Ok(stack)
     }
 
-    fn frames(&self, pointer: &Pointer, gathering: &mut Gathering) -> Result<Box<[u32]>, Problem> {
+    fn frames(
+        &self,
+        pointer: &Pointer,
+        builder: &mut StackSetBuilder,
+    ) -> Result<Box<[u32]>, Problem> {
         let module = file_name(self.text(pointer.module)?);
         if pointer.frames.is_empty() {
             let frame = StackFrame {
@@ -169,7 +177,7 @@ impl Tables {
                 module: module.to_owned(),
                 ..StackFrame::default()
             };
-            return Ok([gathering.frame(frame)?].into());
+            return Ok([builder.frame(frame)?].into());
         }
         let last = pointer.frames.len() - 1;
         let frames = pointer.frames.iter().enumerate();
@@ -177,7 +185,7 @@ impl Tables {
             let mut frame = self.frame(location, pointer.address)?;
             frame.module = module.to_owned();
             frame.inlined = at < last;
-            gathering.frame(frame)
+            builder.frame(frame)
         });
         indexes.collect()
     }
@@ -185,8 +193,8 @@ impl Tables {
     fn frame(&self, location: &Location, address: u64) -> Result<StackFrame, Problem> {
         let file = self.text(location.file)?;
         let names = match location.function {
-            0 => spell(&format!("0x{address:x}"), ""),
-            function => spell(self.text(function)?, file),
+            0 => parse_name(&format!("0x{address:x}"), ""),
+            function => parse_name(self.text(function)?, file),
         };
         Ok(StackFrame {
             function: names.function,

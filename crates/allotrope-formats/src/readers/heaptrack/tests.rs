@@ -1,5 +1,5 @@
 use super::*;
-use crate::error::Place;
+use crate::error::Location;
 use crate::readers::tests::{describe, parse};
 
 /// `main` calls `f` (which inlined `g`), and `h` of an unknown name.
@@ -106,6 +106,6 @@ fn what_breaks_the_rules_is_an_error_with_its_line() {
     ] {
         let mut input = text.as_bytes();
         let fault = read(&mut Lines::new(&mut input)).unwrap_err();
-        assert_eq!(fault.place, Place::Line(line), "{text}");
+        assert_eq!(fault.location, Location::Line(line), "{text}");
     }
 }

@@ -1,11 +1,11 @@
-//! The lines over the frames: which list they belong to and their figures.
+//! Parses labels, the lines before frames: their list and their figures.
 
 use allotrope_profile::{Metric, MetricValues};
 
 use super::malformed;
 use crate::error::Problem;
 
-/// The lists that heaptrack_print prints.
+/// The lists of heaptrack_print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum List {
     Calls,
@@ -18,21 +18,21 @@ impl List {
     pub const ALL: [Self; 4] = [Self::Calls, Self::Peaks, Self::Leaks, Self::Temporary];
 }
 
-/// A line over frames.
+/// A line before frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Label {
     pub list: List,
-    /// Over a place with stacks below it, not over a stack.
+    /// The label is of a merged location, not of a stack.
     pub of_place: bool,
     pub figures: MetricValues,
 }
 
-/// Whether a line is a label, however its numbers read.
+/// Whether a line is a label, with valid numbers or not.
 pub(super) fn is_label(line: &str) -> bool {
     numbers(line).is_some()
 }
 
-/// Reads a label; `None` for another line.
+/// Parses a label; `None` for other lines.
 pub(super) fn parse(line: &str) -> Result<Option<Label>, Problem> {
     let Some((list, pairs)) = numbers(line) else {
         return Ok(None);
@@ -51,7 +51,7 @@ pub(super) fn parse(line: &str) -> Result<Option<Label>, Problem> {
     }))
 }
 
-/// The words of a label that are numbers, with what they count.
+/// The numbers of a label, with their metrics.
 fn numbers(line: &str) -> Option<(List, [(Metric, &str); 2])> {
     let text = line.trim_end();
     let text = text.strip_suffix(':').unwrap_or(text);

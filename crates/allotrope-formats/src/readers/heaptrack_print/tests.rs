@@ -142,7 +142,7 @@ fn a_difference_is_refused() {
     let mut input: &[u8] =
         b"-3 calls to allocation functions with -1.00K peak consumption from\nf\n  in x\n";
     let fault = read(&mut Lines::new(&mut input)).unwrap_err();
-    assert_eq!(fault.place, crate::error::Place::Line(1));
+    assert_eq!(fault.location, crate::error::Location::Line(1));
     assert!(
         fault
             .problem

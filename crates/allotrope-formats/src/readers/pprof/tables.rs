@@ -1,4 +1,4 @@
-//! The tables of a profile, and the frames that they make together.
+//! The tables of a profile, and the frames that result from them.
 
 use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
@@ -6,11 +6,11 @@ use rustc_hash::FxHashMap;
 use super::malformed;
 use crate::budget::{Budget, check_depth};
 use crate::error::Problem;
-use crate::gathering::Gathering;
+use crate::function_names::{file_name, parse_name};
 use crate::pprof_message::{Function, Line, Location, Mapping};
-use crate::spelling::{file_name, spell};
+use crate::stack_set_builder::StackSetBuilder;
 
-/// What an entry of a map costs besides its contents, about.
+/// Approximate bytes of a map entry besides its contents.
 const ENTRY: usize = 32;
 
 /// Strings by position, everything else by id.
@@ -20,7 +20,7 @@ pub(super) struct Tables {
     mappings: FxHashMap<u64, Mapping>,
     functions: FxHashMap<u64, Function>,
     locations: FxHashMap<u64, Location>,
-    /// Frames of the locations that were asked for.
+    /// The frames of the locations used so far.
     frames: FxHashMap<u64, Box<[u32]>>,
 }
 
@@ -46,7 +46,7 @@ impl Tables {
     pub fn location(&mut self, mut location: Location, budget: &mut Budget) -> Result<(), Problem> {
         check_depth(location.line.len())?;
         location.line.shrink_to_fit();
-        // Its frames are kept beside it.
+        // The frames are stored separately.
         let lines = location.line.len().max(1) * (size_of::<Line>() + size_of::<u32>());
         budget.take(size_of::<Location>() + lines + 2 * ENTRY)?;
         self.locations.insert(location.id, location);
@@ -60,18 +60,22 @@ impl Tables {
             .and_then(|at| self.strings.get(at));
         match text {
             Some(text) => Ok(text),
-            // An empty table is how some writers say that nothing is named.
+            // Some writers omit the table if no string is used.
             None if position == 0 => Ok(""),
             None => Err(malformed(&format!("string {position} is not there"))),
         }
     }
 
     /// The frames of a sample's locations, innermost first.
-    pub fn stack(&mut self, ids: &[u64], gathering: &mut Gathering) -> Result<Vec<u32>, Problem> {
+    pub fn stack(
+        &mut self,
+        ids: &[u64],
+        builder: &mut StackSetBuilder,
+    ) -> Result<Vec<u32>, Problem> {
         let mut stack = Vec::with_capacity(ids.len());
         for id in ids {
             if !self.frames.contains_key(id) {
-                let frames = self.frames_of(*id, gathering)?;
+                let frames = self.frames_of(*id, builder)?;
                 self.frames.insert(*id, frames);
             }
             stack.extend(&self.frames[id]);
@@ -80,7 +84,7 @@ impl Tables {
         Ok(stack)
     }
 
-    fn frames_of(&self, id: u64, gathering: &mut Gathering) -> Result<Box<[u32]>, Problem> {
+    fn frames_of(&self, id: u64, builder: &mut StackSetBuilder) -> Result<Box<[u32]>, Problem> {
         let location = self
             .locations
             .get(&id)
@@ -95,14 +99,14 @@ impl Tables {
                 module: module.to_owned(),
                 ..StackFrame::default()
             };
-            return Ok([gathering.frame(frame)?].into());
+            return Ok([builder.frame(frame)?].into());
         };
         let lines = location.line.iter().enumerate();
         let frames = lines.map(|(at, line)| {
             let mut frame = self.frame(line)?;
             frame.module = module.to_owned();
             frame.inlined = at < last;
-            gathering.frame(frame)
+            builder.frame(frame)
         });
         frames.collect()
     }
@@ -130,9 +134,9 @@ impl Tables {
         let name = self.text(function.name)?;
         let system = self.text(function.system_name)?;
         let names = if name.is_empty() || system.starts_with("_Z") || system.starts_with("_R") {
-            spell(system, file)
+            parse_name(system, file)
         } else if system.is_empty() || system == name {
-            spell(name, file)
+            parse_name(name, file)
         } else {
             return Ok((name.to_owned(), system.to_owned()));
         };

@@ -1,6 +1,6 @@
-//! What a program was built with and loaded: compilers, libraries, versions of
-//! dependencies. A number that changes together with one of these is suspected
-//! to have changed because of it. What a number is, is not known here.
+//! The compilers, libraries and dependencies that a program was built with. If
+//! one of them changed since the numbers were accepted, it may explain a
+//! changed number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,55 +14,55 @@ use sha2::{Digest, Sha256};
 use crate::configuration::Configuration;
 use crate::paths::Project;
 
-/// Larger files are not looked into.
-const LARGEST: u64 = 1 << 30;
-/// Digits of a hash or build id that are kept: enough to tell versions apart.
-const DIGITS: usize = 12;
+/// Larger files are not read, in bytes.
+const MAX_FILE_SIZE: u64 = 1 << 30;
+/// Hexadecimal digits of a hash or build id that are used.
+const HASH_DIGITS: usize = 12;
 
-/// What a program was built with and loaded.
+/// The compilers, libraries and dependencies of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MadeWith {
+pub struct Toolchain {
     /// Architecture, system and C library, `x86_64-linux-gnu`.
     pub platform: String,
-    /// What compilers and linkers say of themselves in the modules that the
-    /// project builds (their section `.comment`).
+    /// Compilers and linkers, as the section `.comment` of the project's own
+    /// modules names them.
     pub compilers: Vec<String>,
-    /// Installed modules on the measured stacks, by name: version and build id.
+    /// Version and build id of each installed module that the measured stacks
+    /// contain, by name.
     pub libraries: BTreeMap<String, String>,
-    /// Files of dependencies: a hash, and versions by name where the file's
-    /// form is known.
+    /// The files that list the versions of dependencies, by path.
     pub dependencies: BTreeMap<String, Dependencies>,
 }
 
-/// A file of dependencies.
+/// A file that lists dependencies.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dependencies {
     /// First digits of its SHA-256.
     pub hash: String,
-    /// Versions by name; empty where the file's form is not known.
+    /// Versions by name; empty if the file format is unknown.
     pub versions: BTreeMap<String, String>,
 }
 
-/// Something that is not as it was when the numbers were accepted.
+/// Something that has changed since the numbers were accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Suspect {
-    /// What it is: `compiler`, `library libc.so.6`, `serde (Cargo.lock)`.
+    /// Its name: `compiler`, `library libc.so.6`, `serde (Cargo.lock)`.
     pub what: String,
-    /// What it was; empty if it was not there.
+    /// The value before; empty if there was none.
     pub was: String,
-    /// What it is; empty if it is gone.
+    /// The value now; empty if there is none.
     pub is: String,
 }
 
-impl MadeWith {
-    /// What the modules and dependencies of a recording are.
+impl Toolchain {
+    /// The toolchain of the program in a recording.
     pub fn of(profile: &Profile, configuration: &Configuration, project: &Project) -> Self {
-        let mut made_with = Self {
+        let mut toolchain = Self {
             platform: platform("{arch}-{os}-{libc}"),
             dependencies: dependencies(configuration),
             ..Self::default()
         };
-        // Without stacks every module may be among those that allocated.
+        // Without stacks, any module may be one that allocated.
         let mut on_stacks = vec![profile.is_counts_only(); profile.modules.len()];
         for frame in &profile.frames {
             if let Some(seen) = on_stacks.get_mut(frame.module as usize) {
@@ -77,20 +77,20 @@ impl MadeWith {
         {
             let path = &module.path;
             if project.builds(path) {
-                made_with.compilers.extend(compilers(path));
+                toolchain.compilers.extend(compilers(path));
             } else if path.is_absolute() {
                 let version = version(path, &module.build_id);
-                made_with
+                toolchain
                     .libraries
                     .insert(module.name().into_owned(), version);
             }
         }
-        made_with.compilers.sort();
-        made_with.compilers.dedup();
-        made_with
+        toolchain.compilers.sort();
+        toolchain.compilers.dedup();
+        toolchain
     }
 
-    /// What is not as it was.
+    /// Compares with the accepted toolchain.
     pub fn suspects(&self, accepted: &Self) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         let mut compare = |what: &str, was: &str, is: &str| {
@@ -131,7 +131,7 @@ impl MadeWith {
         suspects
     }
 
-    /// A short name for exactly this.
+    /// A short hash that identifies the toolchain.
     pub fn fingerprint(&self) -> String {
         let mut text = format!("{}\n{}\n", self.platform, self.compilers.join("\n"));
         for (name, version) in &self.libraries {
@@ -144,7 +144,7 @@ impl MadeWith {
     }
 }
 
-/// The values of both maps by key.
+/// The values of both maps for each key.
 fn both<'a, T>(
     was: &'a BTreeMap<String, T>,
     is: &'a BTreeMap<String, T>,
@@ -157,7 +157,7 @@ fn both<'a, T>(
         .collect()
 }
 
-/// The name of this platform.
+/// Inserts this platform's architecture, system and C library into `form`.
 pub fn platform(form: &str) -> String {
     let libc = if cfg!(target_env = "musl") {
         "musl"
@@ -174,7 +174,7 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 fn digits(bytes: &[u8]) -> String {
-    let bytes = bytes.iter().take(DIGITS / 2);
+    let bytes = bytes.iter().take(HASH_DIGITS / 2);
     bytes.fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
@@ -182,11 +182,11 @@ fn digits(bytes: &[u8]) -> String {
 }
 
 fn contents(path: &Path) -> Option<Vec<u8>> {
-    let small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= LARGEST);
+    let small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_FILE_SIZE);
     small.then(|| fs::read(path).ok()).flatten()
 }
 
-/// What the section `.comment` says: texts, each ended by a 0.
+/// The NUL-terminated texts of the section `.comment`.
 fn compilers(path: &Path) -> Vec<String> {
     let Some(bytes) = contents(path) else {
         return Vec::new();
@@ -223,7 +223,7 @@ fn version(path: &Path, build_id: &[u8]) -> String {
     parts.join(", ")
 }
 
-/// What glibc calls itself: `GNU C Library (Debian GLIBC 2.36-9) …`.
+/// glibc's version, from its text `GNU C Library (Debian GLIBC 2.36-9) …`.
 fn glibc(path: &Path) -> Option<String> {
     const BEFORE: &[u8] = b"GNU C Library (";
     let bytes = contents(path)?;
@@ -238,7 +238,8 @@ fn glibc(path: &Path) -> Option<String> {
 fn dependencies(configuration: &Configuration) -> BTreeMap<String, Dependencies> {
     let mut all = BTreeMap::new();
     for file in &configuration.dependencies {
-        // One that is missing is empty: that it is missing shows as a change.
+        // A missing file counts as an empty one, so that its disappearance is a
+        // change.
         let bytes = contents(&configuration.folder.join(file)).unwrap_or_default();
         all.insert(
             file.to_string_lossy().into_owned(),
@@ -251,7 +252,7 @@ fn dependencies(configuration: &Configuration) -> BTreeMap<String, Dependencies>
     all
 }
 
-/// Names and versions of a `Cargo.lock`.
+/// Names and versions of the packages in a `Cargo.lock`.
 fn versions(file: &Path, bytes: &[u8]) -> BTreeMap<String, String> {
     #[derive(serde::Deserialize)]
     struct Lock {
@@ -272,7 +273,7 @@ fn versions(file: &Path, bytes: &[u8]) -> BTreeMap<String, String> {
         .ok()
         .and_then(|text| toml::from_str::<Lock>(text).ok());
     for package in lock.into_iter().flat_map(|lock| lock.package) {
-        // The project's own crates have no source: they are the code.
+        // Packages without a source are the project's own code.
         if package.source.is_some() {
             let known = versions.entry(package.name).or_default();
             let gap = if known.is_empty() { "" } else { ", " };
@@ -286,15 +287,15 @@ fn versions(file: &Path, bytes: &[u8]) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
 
-    fn with_lock(lock: &str) -> MadeWith {
+    fn with_lock(lock: &str) -> Toolchain {
         let dependencies = Dependencies {
             hash: hash(lock.as_bytes()),
             versions: versions(Path::new("Cargo.lock"), lock.as_bytes()),
         };
-        MadeWith {
+        Toolchain {
             compilers: vec!["GCC: 12".into()],
             dependencies: [("Cargo.lock".to_owned(), dependencies)].into(),
-            ..MadeWith::default()
+            ..Toolchain::default()
         }
     }
 
@@ -319,15 +320,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_is_no_suspect() {
-        let made_with = with_lock("");
-        assert_eq!(made_with.suspects(&made_with), []);
+    fn an_unchanged_toolchain_has_no_suspects() {
+        let toolchain = with_lock("");
+        assert_eq!(toolchain.suspects(&toolchain), []);
         let other = with_lock("# a comment");
-        let [suspect] = &made_with.suspects(&other)[..] else {
+        let [suspect] = &toolchain.suspects(&other)[..] else {
             panic!("one");
         };
         assert_eq!(suspect.what, "contents of Cargo.lock");
-        assert_ne!(made_with.fingerprint(), other.fingerprint());
+        assert_ne!(toolchain.fingerprint(), other.fingerprint());
     }
 
     #[test]
@@ -349,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn this_test_says_who_compiled_it() {
+    fn the_compiler_of_this_test_is_found() {
         let this = std::env::current_exe().expect("it is running");
         assert!(compilers(&this).iter().any(|text| text.contains("rustc")));
     }

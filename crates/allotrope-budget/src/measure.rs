@@ -1,5 +1,5 @@
-//! How a test is measured: started as often as it takes, warm-up thrown away,
-//! every run kept. What the numbers are compared with is `verdict`'s.
+//! Measures a test: runs its program as often as the protocol requires,
+//! discards the warm-up and keeps the figures of every run.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,85 +14,84 @@ use allotrope_trace::TraceReader;
 use allotrope_trace::model::Exit;
 
 use crate::configuration::{Configuration, Protocol, Test};
-use crate::made_with::MadeWith;
 use crate::paths::Project;
 use crate::program::{Ended, Ending, Program};
 use crate::sample::Sample;
+use crate::toolchain::Toolchain;
 use crate::windows::{WindowSample, Windows};
 use allotrope_profile::Metric;
 
-/// Status of the recording command that failed by itself.
+/// The exit status of the recording command when it failed itself.
 const RECORDING_FAILED: i32 = 125;
-/// A program that could not be executed, and one that was not found.
+/// Exit statuses for a program that cannot be executed or is not found.
 const NOT_STARTED: [i32; 2] = [126, 127];
 
-/// How programs are recorded.
+/// The command that records programs.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    /// The command that records, up to its options: `-o FILE -- PROGRAM …`
-    /// follows.
+    /// Its words up to `-o FILE -- PROGRAM …`.
     pub command: Vec<OsString>,
-    /// The option that makes it count without stacks.
+    /// The option that counts without stacks.
     pub counts_only: OsString,
 }
 
-/// What a test is measured with.
+/// Measures tests.
 #[derive(Debug, Clone, Copy)]
-pub struct Bench<'a> {
-    /// The configuration that the test is from.
+pub struct Measurer<'a> {
+    /// The configuration of the tests.
     pub configuration: &'a Configuration,
-    /// The project that it is of.
+    /// The project of the tests.
     pub project: &'a Project,
-    /// How it is recorded; `None` to run it as it is.
+    /// Records the programs; `None` runs them unrecorded.
     pub recorder: Option<&'a Recorder>,
-    /// Where recordings are put.
+    /// The folder of the recordings.
     pub scratch: &'a Path,
-    /// Set to end early.
+    /// Set to request an early end.
     pub stop: &'a AtomicBool,
 }
 
-/// What a test came to.
+/// The measurement of a test.
 #[derive(Debug, Default)]
 pub struct Measured {
-    /// Its cases, in the order in which they were met.
+    /// Its cases, in the order of their first run.
     pub cases: Vec<Case>,
-    /// Why it could not be measured to its end.
+    /// Why the measurement failed.
     pub problem: Option<Problem>,
-    /// What a person should know before trusting the numbers, a sentence each.
+    /// Notes on how far the numbers can be trusted, a sentence each.
     pub notes: Vec<String>,
-    /// The end of what it printed in its last run.
+    /// The end of the output of the last run.
     pub output: String,
-    /// What it was built with.
-    pub made_with: Option<MadeWith>,
-    /// The last recording.
+    /// The toolchain that built it.
+    pub toolchain: Option<Toolchain>,
+    /// The path of the last recording.
     pub trace: Option<PathBuf>,
 }
 
-/// A case and its runs.
+/// A case and its figures.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// `TEST`, or `TEST/WINDOW`.
     pub name: String,
-    /// Its runs, warm-up left out; never empty.
+    /// Its runs without warm-up; never empty.
     pub samples: Vec<Sample>,
 }
 
-/// Why a test could not be measured to its end.
+/// Why a measurement failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Problem {
-    /// It could not be started.
+    /// The program could not be started.
     NotStarted(String),
-    /// It ended with this status.
+    /// The program ended with this status.
     Status(i32),
-    /// It was ended by this signal.
+    /// This signal ended the program.
     Signal(i32),
-    /// It took longer than this.
+    /// The program exceeded this time limit.
     TimedOut(Duration),
-    /// The user wanted no more.
+    /// The user interrupted the measurement.
     Stopped,
-    /// It could not be recorded, or not wholly.
+    /// The program was not recorded completely.
     NotRecorded(String),
-    /// The recording can not be read.
+    /// The recording cannot be read.
     Unreadable(String),
     /// A window was not closed.
     LeftOpen(String),
@@ -136,8 +135,8 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// Whether what the program printed may say more.
-    pub fn is_of_the_program(&self) -> bool {
+    /// Whether the program's output may explain the problem.
+    pub fn is_of_program(&self) -> bool {
         !matches!(
             self,
             Self::NotStarted(_) | Self::NotRecorded(_) | Self::Unreadable(_)
@@ -145,33 +144,33 @@ impl Problem {
     }
 }
 
-/// What one start of the program came to.
+/// The result of one run of the program.
 #[derive(Default)]
-struct Started {
-    /// The whole run, where there are no windows.
+struct ProgramRun {
+    /// The figures of the whole run, if it opened no window.
     whole: Option<Sample>,
     windows: Vec<WindowSample>,
     notes: Vec<String>,
-    made_with: Option<MadeWith>,
+    toolchain: Option<Toolchain>,
 }
 
-impl Bench<'_> {
-    /// Measures a test; `each` hears of each start before it happens: which,
-    /// and how many there will be as far as is known.
+impl Measurer<'_> {
+    /// Measures a test. `on_run` is called before each run with its number and
+    /// the expected number of runs.
     pub fn measure(
         &self,
         test: &Test,
         protocol: &Protocol,
-        each: &mut dyn FnMut(u32, u32),
+        on_run: &mut dyn FnMut(u32, u32),
     ) -> Measured {
         let mut measured = Measured::default();
         let starts = match self.recorder {
             Some(_) => protocol.warmup.saturating_add(protocol.runs),
-            // There is nothing to compare: once shows that it runs.
+            // Unrecorded, a single run shows that the program works.
             None => 1,
         };
         for start in 1..=starts {
-            each(start, starts);
+            on_run(start, starts);
             let (started, output) = self.start(test, protocol, start, &mut measured.trace);
             measured.output = output;
             let started = match started {
@@ -181,7 +180,7 @@ impl Bench<'_> {
                     break;
                 }
             };
-            let whole_protocol = does_the_protocol(&started.windows, protocol);
+            let whole_protocol = runs_whole_protocol(&started.windows, protocol);
             let warmup = start <= protocol.warmup && self.recorder.is_some();
             if whole_protocol || !warmup {
                 measured.add(test, started);
@@ -199,12 +198,12 @@ impl Bench<'_> {
         protocol: &Protocol,
         number: u32,
         last: &mut Option<PathBuf>,
-    ) -> (Result<Started, Problem>, String) {
+    ) -> (Result<ProgramRun, Problem>, String) {
         let trace = self
             .scratch
             .join(format!("{}.{number}.allotrope", test.name));
         if let Some(before) = last.replace(trace.clone()) {
-            // One is enough to look into; all together may be large.
+            // Only the last recording is kept; all of them may be large.
             let _ = std::fs::remove_file(before);
         }
         let program = self.program(test, protocol, &trace);
@@ -222,7 +221,7 @@ impl Bench<'_> {
         };
         let started = match self.recorder {
             Some(_) => self.recorded(&ended, protocol, &trace),
-            None => plainly(&ended, protocol).map(|()| Started::default()),
+            None => unrecorded_exit(&ended, protocol).map(|()| ProgramRun::default()),
         };
         (started, ended.output)
     }
@@ -250,27 +249,27 @@ impl Bench<'_> {
         ended: &Ended,
         protocol: &Protocol,
         trace: &Path,
-    ) -> Result<Started, Problem> {
-        let said = || last_line(&ended.output);
-        match ended.how {
+    ) -> Result<ProgramRun, Problem> {
+        let last_message = || last_line(&ended.output);
+        match ended.ending {
             Ending::Stopped => return Err(Problem::Stopped),
             Ending::TimedOut => return Err(Problem::TimedOut(protocol.timeout)),
             Ending::Status(RECORDING_FAILED) if !trace.exists() => {
-                return Err(Problem::NotRecorded(said()));
+                return Err(Problem::NotRecorded(last_message()));
             }
             Ending::Status(status) if NOT_STARTED.contains(&status) && !trace.exists() => {
-                return Err(Problem::NotStarted(said()));
+                return Err(Problem::NotStarted(last_message()));
             }
             _ => {}
         }
         let unreadable = |error: &dyn fmt::Display| Problem::Unreadable(error.to_string());
         if !trace.exists() {
-            plainly(ended, protocol)?;
+            unrecorded_exit(ended, protocol)?;
             return Err(Problem::NotRecorded("there is no recording".to_owned()));
         }
         let reader = TraceReader::open(trace).map_err(|error| unreadable(&error))?;
         let profile = replay(&reader, &Options::default()).map_err(|error| unreadable(&error))?;
-        how_it_ended(&profile, ended, protocol)?;
+        check_exit(&profile, ended, protocol)?;
         check_whole(&profile)?;
         let windows = Windows::of(&reader, &profile, self.project)?;
         let mut notes: Vec<String> = windows
@@ -283,19 +282,20 @@ impl Bench<'_> {
             format!("a part was not recorded: {name}: {why}")
         }));
         let measured = windows.profile.as_ref().unwrap_or(&profile);
-        Ok(Started {
+        Ok(ProgramRun {
             whole: windows
                 .samples
                 .is_empty()
                 .then(|| Sample::of_whole_run(&profile, self.project)),
-            made_with: Some(MadeWith::of(measured, self.configuration, self.project)),
+            toolchain: Some(Toolchain::of(measured, self.configuration, self.project)),
             windows: windows.samples,
             notes,
         })
     }
 }
 
-/// Variables that are set for a test, its own last.
+/// The environment variables for a test. Its own come last, and so take
+/// precedence.
 pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)> {
     let mut environment: Vec<(OsString, OsString)> = vec![
         (
@@ -305,7 +305,7 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
         ("ALLOTROPE_RUNS".into(), protocol.runs.to_string().into()),
     ];
     if protocol.gate.contains(&Metric::LeakedFds) {
-        // Windows compare file descriptors only when asked to.
+        // Windows compare file descriptors only with this flag.
         environment.push(("ALLOTROPE_WINDOW_FLAGS".into(), "4".into()));
     }
     let own = test.environment.iter();
@@ -313,24 +313,25 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
     environment
 }
 
-/// Whether a program ran the whole protocol by itself (`allotrope_measure`
-/// does): then one start is enough. With a single run nothing tells it from a
-/// program that opens its window once, and a start more does no harm.
-fn does_the_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
+/// Whether the program ran the whole protocol itself, as `allotrope_measure`
+/// does, so that one start is enough. With a single run this cannot be
+/// distinguished from a program that opens its window once; the second start
+/// does no harm.
+fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
     let times = |name: &str| windows.iter().filter(|window| window.name == name).count();
     let most = windows.iter().map(|window| times(&window.name)).max();
     protocol.runs > 1 && most.unwrap_or(0) >= protocol.runs as usize
 }
 
 impl Measured {
-    fn add(&mut self, test: &Test, started: Started) {
+    fn add(&mut self, test: &Test, started: ProgramRun) {
         for note in started.notes {
             if !self.notes.contains(&note) {
                 self.notes.push(note);
             }
         }
-        if self.made_with.is_none() {
-            self.made_with = started.made_with;
+        if self.toolchain.is_none() {
+            self.toolchain = started.toolchain;
         }
         if let Some(whole) = started.whole {
             self.push(test.name.clone(), whole);
@@ -356,9 +357,9 @@ impl Measured {
     }
 }
 
-/// What the status of a program that was not recorded says.
-fn plainly(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
-    match ended.how {
+/// The problem, if any, of an unrecorded run.
+fn unrecorded_exit(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
+    match ended.ending {
         Ending::Status(0) => Ok(()),
         Ending::Status(status) => Err(Problem::Status(status)),
         Ending::Signal(signal) => Err(Problem::Signal(signal)),
@@ -367,11 +368,11 @@ fn plainly(ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
     }
 }
 
-/// What the recording says of the program's end: the recording command's own
-/// status does not tell 128 + N from a signal.
-fn how_it_ended(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
+/// Checks how the program ended according to the recording. The exit status of
+/// the recording command does not distinguish 128 + N from a signal.
+fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(), Problem> {
     let first = profile.processes.first();
-    // An image that was replaced by another has the pid of its successor.
+    // Images that replaced each other by exec have the same pid.
     let last = first.and_then(|first| {
         let mut same = profile
             .processes
@@ -379,11 +380,11 @@ fn how_it_ended(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result
             .filter(|process| process.pid == first.pid);
         same.next_back()
     });
-    match (last.map(|process| process.exit), ended.how) {
+    match (last.map(|process| process.exit), ended.ending) {
         (Some(Exit::Signal(signal)), _) => Err(Problem::Signal(signal)),
-        (Some(_), how) => plainly(
+        (Some(_), ending) => unrecorded_exit(
             &Ended {
-                how,
+                ending,
                 output: String::new(),
             },
             protocol,
@@ -394,7 +395,7 @@ fn how_it_ended(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result
     }
 }
 
-/// Numbers that lack events are no numbers.
+/// Checks that no events are missing, which would make the numbers wrong.
 fn check_whole(profile: &Profile) -> Result<(), Problem> {
     if let Some(cut) = &profile.cut {
         return Err(Problem::NotRecorded(format!(

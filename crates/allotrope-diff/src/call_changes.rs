@@ -1,33 +1,34 @@
-//! Calls that explain everything below them, seen from the outside in: the
-//! function is new or gone, or all that is allocated below it is by the same
-//! factor more or less, as if it were called that much more often.
+//! Finds calls that explain every difference below them: the called function is
+//! new or gone, or everything allocated below it changed by one factor, as if
+//! it were called that much more often.
 
 use crate::Side;
 use crate::assign::main_class;
 use crate::classes::Classes;
-use crate::peel::Settled;
+use crate::match_by_name::Match;
 
-/// What is known of the functions of differences.
-pub(crate) struct Calls<'c, 'a> {
+/// Which functions explain the differences below them.
+pub(crate) struct CallChanges<'c, 'a> {
     classes: &'c Classes<'a>,
-    /// By loosest name: everything below it changed by one factor.
+    /// By name at the loosest level: everything below the function changed by
+    /// one factor.
     scaled: Vec<bool>,
 }
 
-/// What changed below a function.
+/// The differences in the stacks that contain a function.
 #[derive(Clone, Copy, Default)]
-struct Below {
-    /// Classes that did.
+struct SubtreeChange {
+    /// The number of classes that changed.
     changed: u32,
-    /// A part of them, before and after, if all changed by the factor that
-    /// these two have.
+    /// The figures (before, after) of one of them. All changed by the factor
+    /// that these two have, unless `factors_differ`.
     factor: Option<(u64, u64)>,
     factors_differ: bool,
-    /// All classes.
+    /// The number of all classes.
     all: u32,
 }
 
-impl Below {
+impl SubtreeChange {
     fn add(&mut self, before: u64, after: u64) {
         self.changed += 1;
         match self.factor {
@@ -40,39 +41,39 @@ impl Below {
     }
 }
 
-impl<'c, 'a> Calls<'c, 'a> {
+impl<'c, 'a> CallChanges<'c, 'a> {
     pub(crate) fn new<'t>(
         classes: &'c Classes<'a>,
-        things: impl Iterator<Item = &'t Settled>,
+        matches: impl Iterator<Item = &'t Match>,
     ) -> Self {
-        let mut below = vec![Below::default(); classes.table.names()];
-        let mut seen = Seen::new(classes);
-        for thing in things {
-            for &class in &thing.classes {
-                seen.for_each(class, |name| below[name].add(thing.before, thing.after));
+        let mut below = vec![SubtreeChange::default(); classes.table.names()];
+        let mut functions = DistinctFunctions::new(classes);
+        for matched in matches {
+            for &class in &matched.classes {
+                functions.for_each(class, |name| below[name].add(matched.before, matched.after));
             }
         }
         for class in 0..classes.classes.len() as u32 {
-            seen.for_each(class, |name| below[name].all += 1);
+            functions.for_each(class, |name| below[name].all += 1);
         }
-        let scaled = |below: &Below| below.changed == below.all && !below.factors_differ;
+        let scaled = |below: &SubtreeChange| below.changed == below.all && !below.factors_differ;
         Self {
             scaled: below.iter().map(scaled).collect(),
             classes,
         }
     }
 
-    /// The outermost function by whose call everything in the stack of a
-    /// difference is explained. What a thread starts with is none: there is
-    /// nothing beside it that did not change.
-    pub(crate) fn explaining(&self, thing: &Settled) -> Option<u32> {
+    /// The outermost function whose call explains the whole difference. Never
+    /// the function that a thread starts with, because nothing beside it stayed
+    /// the same.
+    pub(crate) fn explaining_call(&self, matched: &Match) -> Option<u32> {
         let table = &self.classes.table;
         let mut stack = Vec::new();
         self.classes
-            .stack(main_class(self.classes, thing), &mut stack);
+            .stack(main_class(self.classes, matched), &mut stack);
         let own = stack.iter().rev().filter(|&&frame| !table.is_glue(frame));
         let mut names = own.map(|&frame| table.loosest(frame));
-        let other = thing.only_side().map(|side| match side {
+        let other = matched.only_side().map(|side| match side {
             Side::Before => Side::After,
             Side::After => Side::Before,
         });
@@ -85,14 +86,14 @@ impl<'c, 'a> Calls<'c, 'a> {
     }
 }
 
-/// Visits the functions of a class once each.
-struct Seen<'c, 'a> {
+/// Visits each distinct function of a class once.
+struct DistinctFunctions<'c, 'a> {
     classes: &'c Classes<'a>,
     last: Vec<u32>,
     visits: u32,
 }
 
-impl<'c, 'a> Seen<'c, 'a> {
+impl<'c, 'a> DistinctFunctions<'c, 'a> {
     fn new(classes: &'c Classes<'a>) -> Self {
         Self {
             classes,
@@ -102,10 +103,10 @@ impl<'c, 'a> Seen<'c, 'a> {
     }
 
     fn for_each(&mut self, class: u32, mut visit: impl FnMut(usize)) {
-        // A wrap is met after 2³² visits; what is visited twice then is one
-        // function of one class.
+        // The counter wraps after 2³² classes; at worst, a function of one
+        // class is then skipped.
         self.visits = self.visits.wrapping_add(1).max(1);
-        for frame in self.classes.outwards(class) {
+        for frame in self.classes.frames_of(class) {
             let name = self.classes.table.loosest(frame) as usize;
             if self.last[name] != self.visits {
                 self.last[name] = self.visits;

@@ -1,5 +1,5 @@
-//! One test from its start to its result: measured, compared with its budgets,
-//! explained by its stacks. The parts are their own files'.
+//! Runs one test: measures it, checks it against its budgets and explains
+//! differences by their stacks.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,53 +8,44 @@ use std::time::Instant;
 
 use allotrope_diff::DiffOptions;
 use allotrope_profile::{MetricSet, StackSet};
-use thiserror::Error;
 
-use crate::budgets::{Budget, BudgetError, BudgetFolder, Budgets, Holder, fold_like};
+use crate::budgets::{Budget, BudgetError, BudgetFolder, BudgetScope, Budgets, fold_like};
+use crate::check::{Check, CheckStatus, check_case};
 use crate::configuration::{Protocol, Test};
 use crate::fluctuation::fluctuations;
-use crate::made_with::Suspect;
+use crate::measure::{Case, Measured, Measurer, environment};
 use crate::nio_log::NioLog;
-use crate::protocol::{Bench, Case, Measured, environment};
-use crate::result::{CaseResult, Leak, Responsible, TestResult};
+use crate::result::{CaseResult, Explanation, Leak, TestResult};
 use crate::shell::command_line;
-use crate::verdict::{Judgement, Verdict, judge};
+use crate::toolchain::Suspect;
 use allotrope_profile::Metric;
 
-/// Why a test has no result at all.
-#[derive(Debug, Error)]
-pub enum GateError {
-    /// Its budgets can not be used.
-    #[error(transparent)]
-    Budget(#[from] BudgetError),
-}
-
-/// Where accepted numbers come from.
+/// The source of the accepted numbers.
 #[derive(Debug, Clone, Copy)]
-pub enum Source<'a> {
-    /// The project's own folder.
+pub enum BudgetSource<'a> {
+    /// The project's budget folder.
     Folder(&'a BudgetFolder),
-    /// A log of SwiftNIO's allocation counter tests, or its thresholds.
+    /// A log or threshold file of SwiftNIO's allocation counter tests.
     Log(&'a NioLog),
 }
 
-/// Runs tests and judges them.
+/// Runs tests and checks them.
 #[derive(Debug, Clone, Copy)]
-pub struct Gate<'a> {
-    /// What tests are measured with.
-    pub bench: Bench<'a>,
-    /// Where accepted numbers come from.
-    pub source: Source<'a>,
-    /// The platform whose numbers count.
+pub struct TestRunner<'a> {
+    /// Measures the tests.
+    pub measurer: Measurer<'a>,
+    /// The source of the accepted numbers.
+    pub source: BudgetSource<'a>,
+    /// The platform whose budgets apply.
     pub platform: &'a str,
-    /// Runs of each test in place of the configuration's.
+    /// Overrides the configured number of runs of each test.
     pub runs: Option<u32>,
-    /// With stacks whatever the configuration says.
+    /// Records stacks even if the configuration has `counts-only`.
     pub stacks: bool,
 }
 
-impl Gate<'_> {
-    /// How a test is run here.
+impl TestRunner<'_> {
+    /// The protocol of a test on this platform, with overrides applied.
     pub fn protocol(&self, test: &Test) -> Protocol {
         let mut protocol = test.protocol_on(self.platform);
         if let Some(runs) = self.runs {
@@ -64,22 +55,23 @@ impl Gate<'_> {
         protocol
     }
 
-    /// Runs a test and judges it. `each` hears of each start of its program.
+    /// Runs a test and checks it. `on_run` is called before each run of its
+    /// program.
     ///
     /// # Errors
-    /// Budgets that can not be used; what is wrong with the test itself is in
-    /// the result.
-    pub fn test(
+    /// Budgets that cannot be read. Problems of the test itself are part of the
+    /// result.
+    pub fn run(
         &self,
         test: &Test,
-        each: &mut dyn FnMut(u32, u32),
-    ) -> Result<TestResult, GateError> {
+        on_run: &mut dyn FnMut(u32, u32),
+    ) -> Result<TestResult, BudgetError> {
         let mut protocol = self.protocol(test);
-        // Before the test, so that a broken file does not cost its time.
+        // Before the measurement, so that an invalid file costs no time.
         let accepted = self.accepted(test)?;
         let started = Instant::now();
-        let measured = self.bench.measure(test, &protocol, each);
-        if let Source::Log(log) = self.source {
+        let measured = self.measurer.measure(test, &protocol, on_run);
+        if let BudgetSource::Log(log) = self.source {
             log.adapt(&mut protocol, &measured.cases);
         }
         let mut result = TestResult {
@@ -92,30 +84,35 @@ impl Gate<'_> {
             folder: test.folder.clone(),
             ..TestResult::default()
         };
-        result.fill(measured, &protocol, accepted, self.bench.recorder.is_some());
+        result.fill(
+            measured,
+            &protocol,
+            accepted,
+            self.measurer.recorder.is_some(),
+        );
         Ok(result)
     }
 
-    fn accepted(&self, test: &Test) -> Result<Accepted<'_>, GateError> {
+    fn accepted(&self, test: &Test) -> Result<AcceptedBudgets<'_>, BudgetError> {
         match self.source {
-            Source::Log(log) => Ok(Accepted::Log(log)),
-            Source::Folder(folder) => {
+            BudgetSource::Log(log) => Ok(AcceptedBudgets::Log(log)),
+            BudgetSource::Folder(folder) => {
                 let budgets = folder.read(&test.name, self.platform)?;
-                let holder = budgets
+                let scope = budgets
                     .as_ref()
-                    .map_or(&Holder::Shared, |budgets| &budgets.holder);
-                let profiles = folder.profiles(&test.name, holder)?;
-                Ok(Accepted::Folder(budgets, profiles))
+                    .map_or(&BudgetScope::Shared, |budgets| &budgets.scope);
+                let profiles = folder.profiles(&test.name, scope)?;
+                Ok(AcceptedBudgets::Folder(budgets, profiles))
             }
         }
     }
 
     fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
         let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
-        let file = &self.bench.configuration.file;
+        let file = &self.measurer.configuration.file;
         if file != Path::new(crate::configuration::FILE_NAME) {
             words.push("--config".into());
-            let root = self.bench.project.root();
+            let root = self.measurer.project.root();
             let file = file.canonicalize().unwrap_or_else(|_| file.clone());
             let file = file.strip_prefix(root).unwrap_or(&file);
             words.push(file.into());
@@ -128,13 +125,13 @@ impl Gate<'_> {
     }
 }
 
-/// What a test is compared with.
-enum Accepted<'a> {
+/// The accepted numbers and stacks of a test.
+enum AcceptedBudgets<'a> {
     Folder(Option<Budgets>, BTreeMap<String, StackSet>),
     Log(&'a NioLog),
 }
 
-impl Accepted<'_> {
+impl AcceptedBudgets<'_> {
     fn budget(&self, case: &Case) -> Option<Budget> {
         match self {
             Self::Folder(budgets, _) => budgets.as_ref()?.cases.get(&case.name).cloned(),
@@ -155,7 +152,7 @@ impl TestResult {
         &mut self,
         measured: Measured,
         protocol: &Protocol,
-        accepted: Accepted<'_>,
+        accepted: AcceptedBudgets<'_>,
         recorded: bool,
     ) {
         self.problem = measured.problem;
@@ -168,14 +165,14 @@ impl TestResult {
                 .map(|case| judged(case, protocol, &accepted))
                 .collect();
         }
-        if let Accepted::Folder(Some(budgets), _) = &accepted {
-            // After a problem all that was not measured is its consequence.
+        if let AcceptedBudgets::Folder(Some(budgets), _) = &accepted {
+            // After a problem, missing cases are its consequence.
             if self.problem.is_none() && recorded {
                 let measured = |name: &&String| self.cases.iter().any(|case| case.name == **name);
                 let missing = budgets.cases.keys().filter(|name| !measured(name));
                 self.not_measured = missing.cloned().collect();
             }
-            if let (Some(before), Some(now)) = (&budgets.made_with, &measured.made_with) {
+            if let (Some(before), Some(now)) = (&budgets.toolchain, &measured.toolchain) {
                 self.suspects = now.suspects(before);
             }
             let iterations = self
@@ -184,14 +181,14 @@ impl TestResult {
                 .filter_map(|case| iterations(case, budgets));
             self.suspects.extend(iterations.collect::<Vec<_>>());
         }
-        self.made_with = measured.made_with;
-        if let Accepted::Folder(budgets, _) = accepted {
+        self.toolchain = measured.toolchain;
+        if let AcceptedBudgets::Folder(budgets, _) = accepted {
             self.budgets = budgets;
         }
     }
 }
 
-/// Another number of iterations explains other numbers.
+/// A different number of iterations may explain a difference.
 fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
     let was = budgets.cases.get(&case.name)?.iterations?;
     let is = case.iterations?;
@@ -202,50 +199,52 @@ fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
     })
 }
 
-fn judged(case: Case, protocol: &Protocol, accepted: &Accepted<'_>) -> CaseResult {
-    let judgements = judge(&case, accepted.budget(&case).as_ref(), protocol);
+fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> CaseResult {
+    let checks = check_case(&case, accepted.budget(&case).as_ref(), protocol);
     let said = case.samples.iter().find_map(|sample| sample.iterations);
     let iterations = said.or(protocol.iterations);
-    let leaks = leaks(&case, &judgements);
+    let leaks = leaks(&case, &checks);
     let profile = accepted.profile(&case.name);
-    let explained = judgements
+    let explained = checks
         .iter()
-        .filter(|judgement| judgement.verdict != Verdict::Kept)
-        // Nothing that no budget knows needs no explanation.
-        .filter(|judgement| judgement.budget.is_some() || judgement.least != Some(0))
-        .filter_map(|judgement| Some((judgement.metric, run_to_explain(&case, judgement)?)));
+        .filter(|check| check.status != CheckStatus::WithinBudget)
+        // A figure of 0 without a budget needs no explanation.
+        .filter(|check| check.budget.is_some() || check.minimum != Some(0))
+        .filter_map(|check| Some((check.metric, run_to_explain(&case, check)?)));
     let leaked = leaks.iter().filter(|leak| leak.metric == Metric::Remaining);
     let worst = leaked.max_by_key(|leak| leak.figure);
     let leaked = worst.map(|leak| (Metric::Remaining, leak.run - 1));
-    let responsible = explained
+    let explanations = explained
         .chain(leaked)
-        .filter_map(|(metric, run)| responsible(&case, metric, run, profile, iterations))
+        .filter_map(|(metric, run)| explanation(&case, metric, run, profile, iterations))
         .collect();
     CaseResult {
         fluctuations: fluctuations(&case, &protocol.gate),
         name: case.name,
         iterations,
         samples: case.samples,
-        judgements,
-        responsible,
+        checks,
+        explanations,
         leaks,
     }
 }
 
-/// The first of the runs whose number is judged.
-fn run_to_explain(case: &Case, judgement: &Judgement) -> Option<usize> {
-    let least = judgement.least?;
+/// The first of the runs with the minimum, which is the figure that was
+/// checked.
+fn run_to_explain(case: &Case, check: &Check) -> Option<usize> {
+    let least = check.minimum?;
     let mut samples = case.samples.iter();
-    samples.position(|sample| sample.figure(judgement.metric) == Some(least))
+    samples.position(|sample| sample.figure(check.metric) == Some(least))
 }
 
-/// Runs that left more behind than the one whose number is judged; of file
-/// descriptors also that one, if it is not kept: there are no stacks to name.
-fn leaks(case: &Case, judgements: &[Judgement]) -> Vec<Leak> {
-    let fds = judgements
+/// The runs that left more behind than the run with the minimum. If the check
+/// of file descriptors failed, all runs that leaked some, because there are no
+/// stacks that name them.
+fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
+    let fds = checks
         .iter()
-        .find(|judgement| judgement.metric == Metric::LeakedFds);
-    let fds_kept = fds.is_none_or(|judgement| judgement.verdict == Verdict::Kept);
+        .find(|check| check.metric == Metric::LeakedFds);
+    let fds_kept = fds.is_none_or(|check| check.status == CheckStatus::WithinBudget);
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
         let figures = || {
@@ -273,13 +272,13 @@ fn leaks(case: &Case, judgements: &[Judgement]) -> Vec<Leak> {
     leaks
 }
 
-fn responsible(
+fn explanation(
     case: &Case,
     metric: Metric,
     run: usize,
     profile: Option<&StackSet>,
     iterations: Option<u64>,
-) -> Option<Responsible> {
+) -> Option<Explanation> {
     let of_stacks = metric.of_stacks()?;
     let now = &case.samples.get(run)?.stacks;
     if !now.known.has(of_stacks) {
@@ -298,11 +297,10 @@ fn responsible(
         ..DiffOptions::default()
     };
     let now = fold_like(now, accepted);
-    // Both sides are there and know the metric; what else could be wrong with
-    // them makes no number wrong, only unexplained.
+    // Should the comparison fail, only the explanation is missing.
     let before = std::slice::from_ref(accepted);
     let diff = allotrope_diff::compare(before, &[now], &options).ok()?;
-    Some(Responsible {
+    Some(Explanation {
         metric,
         run: run + 1,
         accepted: profile.is_some(),

@@ -1,5 +1,5 @@
-//! Makes a `StackSet` while a file is read: every frame once, every stack
-//! once with the sum of its figures, within a budget of memory.
+//! Builds a `StackSet` within a memory budget: each distinct frame once, each
+//! distinct stack once with the sum of its figures.
 
 use std::collections::HashMap;
 
@@ -9,23 +9,23 @@ use rustc_hash::FxHashMap;
 use crate::budget::{Budget, check_depth};
 use crate::error::Problem;
 
-/// What a map entry costs besides its text, about.
+/// Approximate bytes of a map entry besides its text.
 const ENTRY: usize = 64;
 
-/// The set under construction.
+/// A stack set under construction.
 #[derive(Default)]
-pub(crate) struct Gathering {
+pub(crate) struct StackSetBuilder {
     pub budget: Budget,
     frames: HashMap<StackFrame, u32>,
-    /// Frames by the text that they were read from: reading a name costs more
-    /// than looking it up, and most lines repeat an earlier one.
+    /// Frame indexes by source text: a look-up is faster than parsing, and most
+    /// lines repeat an earlier one.
     texts: HashMap<Box<str>, u32>,
     stacks: FxHashMap<Box<[u32]>, u32>,
     figures: Vec<MetricValues>,
     totals: MetricValues,
 }
 
-impl Gathering {
+impl StackSetBuilder {
     /// The index of a frame.
     pub fn frame(&mut self, frame: StackFrame) -> Result<u32, Problem> {
         if let Some(index) = self.frames.get(&frame) {
@@ -39,7 +39,7 @@ impl Gathering {
         Ok(index)
     }
 
-    /// The index of the frame that `text` stands for, as `parse` reads it.
+    /// The index of the frame with this text; `parse` is called for a new one.
     pub fn frame_of_text(
         &mut self,
         text: &str,
@@ -56,7 +56,7 @@ impl Gathering {
 
     /// Adds figures to a stack, innermost frame first.
     pub fn add(&mut self, frames: &[u32], figures: &MetricValues) -> Result<(), Problem> {
-        // The totals bound every stack's own sums too.
+        // The sums of single stacks cannot overflow if the totals do not.
         for (total, figure) in self.totals.iter_mut().zip(figures) {
             *total = total.checked_add(*figure).ok_or(Problem::CountsOverflow)?;
         }
@@ -87,7 +87,8 @@ impl Gathering {
         Ok(index as usize)
     }
 
-    /// The finished set; frames and stacks in the order they were met.
+    /// The finished set, with frames and stacks in the order of their first
+    /// use.
     pub fn finish(self, title: String, known: MetricSet) -> StackSet {
         drop(self.texts);
         let mut frames = vec![StackFrame::default(); self.frames.len()];
@@ -134,17 +135,15 @@ mod tests {
 
     #[test]
     fn frames_and_stacks_are_kept_once() {
-        let mut gathering = Gathering::default();
-        let f = gathering.frame(named("f")).unwrap();
-        let g = gathering.frame_of_text("g", named).unwrap();
-        assert_eq!(gathering.frame_of_text("g", |_| unreachable!()).unwrap(), g);
-        assert_eq!(gathering.frame(named("f")).unwrap(), f);
+        let mut builder = StackSetBuilder::default();
+        let f = builder.frame(named("f")).unwrap();
+        let g = builder.frame_of_text("g", named).unwrap();
+        assert_eq!(builder.frame_of_text("g", |_| unreachable!()).unwrap(), g);
+        assert_eq!(builder.frame(named("f")).unwrap(), f);
         for (stack, count) in [(vec![f, g], 3), (vec![g], 5), (vec![f, g], 4)] {
-            gathering
-                .add_one(&stack, Metric::Allocations, count)
-                .unwrap();
+            builder.add_one(&stack, Metric::Allocations, count).unwrap();
         }
-        let set = gathering.finish(String::new(), MetricSet::default());
+        let set = builder.finish(String::new(), MetricSet::default());
         assert_eq!(set.frames, [named("f"), named("g")]);
         let counts: Vec<_> = set
             .stacks
@@ -156,12 +155,10 @@ mod tests {
 
     #[test]
     fn sums_that_do_not_fit_are_refused() {
-        let mut gathering = Gathering::default();
-        gathering
-            .add_one(&[], Metric::Allocations, u64::MAX)
-            .unwrap();
+        let mut builder = StackSetBuilder::default();
+        builder.add_one(&[], Metric::Allocations, u64::MAX).unwrap();
         assert!(matches!(
-            gathering.add_one(&[0], Metric::Allocations, 1),
+            builder.add_one(&[0], Metric::Allocations, 1),
             Err(Problem::CountsOverflow)
         ));
     }

@@ -1,27 +1,20 @@
-//! The one frame in which the two stacks of a moved pair differ.
+//! Finds the one frame in which the two stacks of a moved pair differ.
 
+use crate::DifferingFrame;
 use crate::align::Aligner;
 use crate::blame::shown_stack;
 use crate::classes::Classes;
 use crate::frames::FrameTable;
-use crate::keys::Closeness;
-use crate::peel::Settled;
+use crate::keys::MatchLevel;
+use crate::match_by_name::Match;
 
-/// A frame before and what it is after; one of them is missing where a frame
-/// was inserted or went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Differing {
-    pub(crate) before: Option<u32>,
-    pub(crate) after: Option<u32>,
-}
-
-/// Finds it, looking as loosely as possible: what is still different then is
-/// what matters.
+/// Compares at the loosest level first: a difference that remains there is the
+/// one that matters to the reader.
 pub(crate) fn differing(
     classes: &Classes<'_>,
     aligner: &Aligner<'_, '_>,
-    thing: &Settled,
-) -> Differing {
+    matched: &Match,
+) -> DifferingFrame {
     let surplus = |&class: &u32| {
         let counted = &classes.classes[class as usize];
         (
@@ -29,7 +22,7 @@ pub(crate) fn differing(
             classes.key(class),
         )
     };
-    let members = || thing.classes.iter().copied();
+    let members = || matched.classes.iter().copied();
     let most_gone = members().max_by_key(surplus).unwrap_or_default();
     let most_new = members()
         .min_by_key(|class| {
@@ -45,14 +38,14 @@ pub(crate) fn differing(
         frames.filter(|&frame| !table.is_glue(frame)).collect()
     };
     for (before, after) in [(own(&before), own(&after)), (before, after)] {
-        for closeness in Closeness::OF_NAMES[..4].iter().rev() {
-            let found = between(table, aligner, *closeness, &before, &after);
+        for level in MatchLevel::BY_NAME[..4].iter().rev() {
+            let found = between(table, aligner, *level, &before, &after);
             if found.before.is_some() || found.after.is_some() {
                 return found;
             }
         }
     }
-    Differing {
+    DifferingFrame {
         before: None,
         after: None,
     }
@@ -61,11 +54,11 @@ pub(crate) fn differing(
 fn between(
     table: &FrameTable<'_>,
     aligner: &Aligner<'_, '_>,
-    closeness: Closeness,
+    level: MatchLevel,
     before: &[u32],
     after: &[u32],
-) -> Differing {
-    let same = |a: &u32, b: &u32| table.name(*a, closeness) == table.name(*b, closeness);
+) -> DifferingFrame {
+    let same = |a: &u32, b: &u32| table.name(*a, level) == table.name(*b, level);
     let head = before
         .iter()
         .zip(after)
@@ -79,18 +72,19 @@ fn between(
     let after = &after[..after.len() - tail];
     let rarest = |frames: &[u32], others: &[u32]| {
         let unmatched = |frame: &&u32| !others.iter().any(|other| same(frame, other));
-        // The innermost of those that are equally rare.
+        // Of equally rare frames, the innermost.
         let weigh = |frame: &&u32| std::cmp::Reverse(aligner.weight(table.loosest(**frame)));
         let own = frames.iter().filter(unmatched).min_by_key(weigh);
         own.copied()
     };
-    let found = Differing {
+    let found = DifferingFrame {
         before: rarest(before, after),
         after: rarest(after, before),
     };
     if found.before.is_none() && found.after.is_none() {
-        // The same functions, some more often or in another order.
-        return Differing {
+        // The functions are the same; some occur more often or in another
+        // order.
+        return DifferingFrame {
             before: before.first().copied(),
             after: after.first().copied(),
         };

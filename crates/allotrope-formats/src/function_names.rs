@@ -1,57 +1,57 @@
-//! The names that other tools print, brought to the two spellings a profile
-//! shows: mangled names are demangled, parameter lists of C++ names that were
-//! demangled already are taken off, and everything that is not surely C++
-//! (Swift above all, whose parameter labels are part of the name) stays as it
-//! is.
+//! Normalises function names of other tools to the short and the full form of a
+//! profile: demangles them, and removes the parameter lists of demangled C++
+//! names. Names that are not certainly C++ stay as they are, above all those of
+//! Swift, whose parameter labels are part of the name.
 
 use std::borrow::Cow;
 
-/// A function's names: the short one, and the full form where it says more.
+/// The short name of a function, and its full form if that differs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Spelling {
+pub(crate) struct FunctionName {
     pub function: String,
     pub signature: String,
 }
 
-/// The spellings of a name that a tool printed. `file` is the source file if
-/// the tool names one: it tells `run()` of C++ from `run()` of Swift.
-pub(crate) fn spell(printed: &str, file: &str) -> Spelling {
+/// Parses a name that a tool printed. `file` is the source file if known; it
+/// distinguishes `run()` in C++ from `run()` in Swift.
+pub(crate) fn parse_name(printed: &str, file: &str) -> FunctionName {
     let name = printed.trim();
     if let Some(mangled) = mangled(name) {
         let names = allotrope_demangle::demangle(mangled);
         if names.function != mangled {
-            return Spelling {
+            return FunctionName {
                 function: names.function,
                 signature: names.signature,
             };
         }
     }
     if is_c_identifier(name) {
-        return Spelling {
+        return FunctionName {
             function: allotrope_demangle::demangle(name).function,
             signature: String::new(),
         };
     }
     match cpp_function(name, file) {
-        Some(function) => Spelling {
+        Some(function) => FunctionName {
             function,
             signature: name.to_owned(),
         },
-        None => Spelling {
+        None => FunctionName {
             function: name.to_owned(),
             signature: String::new(),
         },
     }
 }
 
-/// A linkage name; macOS puts one more underscore before it.
+/// A mangled name; macOS prepends an additional underscore.
 fn mangled(name: &str) -> Option<&str> {
     let linkage = name.strip_prefix('_').filter(|n| n.starts_with("_Z"));
     let linkage = linkage.unwrap_or(name);
     (linkage.starts_with("_Z") || linkage.starts_with("_R")).then_some(linkage)
 }
 
-/// A C name, perhaps with a compiler's suffix. `$` begins Swift's scheme.
+/// A C name, possibly with a compiler's suffix. Swift's mangling begins with
+/// `$`.
 fn is_c_identifier(name: &str) -> bool {
     !name.is_empty()
         && name
@@ -59,7 +59,7 @@ fn is_c_identifier(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"_.".contains(&b))
 }
 
-/// A trailing `+0xHEX` or `+DEC` is an offset, nothing else that has a plus.
+/// Splits off a trailing `+0xHEX` or `+DEC`; no other `+` is an offset.
 pub(crate) fn split_offset(symbol: &str) -> (&str, Option<u64>) {
     let Some((name, digits)) = symbol.rsplit_once('+') else {
         return (symbol, None);
@@ -82,13 +82,13 @@ pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether text is an address as tools print one they can not name.
+/// Whether the text is an address, which tools print for unknown functions.
 pub(crate) fn is_raw_address(text: &str) -> bool {
     text.strip_prefix("0x")
         .is_some_and(|hex| !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// What a demangled Swift name may hold and a demangled C++ one does not.
+/// Words that occur in demangled Swift names and not in those of C++.
 const SWIFT_WORDS: [&str; 9] = [
     "closure #",
     "thunk for ",
@@ -101,15 +101,15 @@ const SWIFT_WORDS: [&str; 9] = [
     " -> ",
 ];
 
-/// Kinds of generated functions that stand before the name they are for.
+/// Prefixes of compiler-generated C++ functions.
 const CPP_KINDS: [&str; 3] = [
     "non-virtual thunk to ",
     "virtual thunk to ",
     "covariant return thunk to ",
 ];
 
-/// The qualified name of a demangled C++ function, `None` if the text is not
-/// surely one with a parameter list.
+/// The qualified name of a demangled C++ function; `None` if the text is not
+/// certainly one with a parameter list.
 fn cpp_function(name: &str, file: &str) -> Option<String> {
     if SWIFT_WORDS.iter().any(|word| name.contains(word)) {
         return None;
@@ -131,8 +131,8 @@ fn cpp_function(name: &str, file: &str) -> Option<String> {
     without_return_type(head).map(Cow::into_owned)
 }
 
-/// Without what may follow a parameter list: a clone's mark, the qualifiers
-/// of a member function.
+/// Removes what may follow a parameter list: clone suffixes and the qualifiers
+/// of member functions.
 fn without_qualifiers(name: &str) -> &str {
     let mut rest = name.split(" [clone ").next().unwrap_or(name).trim_end();
     while let Some(shorter) = [" const", " volatile", "&&", "&", " noexcept"]
@@ -156,7 +156,7 @@ fn split_parameters(name: &str) -> Option<(&str, &str)> {
         }
         if depth == 0 {
             let head = &inner[..at];
-            // "operator()" without a parameter list of its own is all name.
+            // `operator()` without a parameter list is a whole name.
             let all_name = head.is_empty() || head == "operator" || head.ends_with("::operator");
             return (!all_name).then(|| (head, &inner[at + 1..]));
         }
@@ -164,7 +164,7 @@ fn split_parameters(name: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A single colon is Swift's parameter label.
+/// In Swift, a single colon follows a parameter label.
 fn has_label(parameters: &str) -> bool {
     let without_paths = parameters.replace("::", "");
     without_paths.contains(':')
@@ -191,8 +191,8 @@ fn is_c_family(file: &str) -> bool {
     )
 }
 
-/// `void f<int>` → `f<int>`. Only instances of templates carry their return
-/// type; `None` for other text with a space, which is no C++ name.
+/// `void f<int>` → `f<int>`: only template instances have a return type. `None`
+/// for other names with spaces, which are not C++.
 fn without_return_type(head: &str) -> Option<Cow<'_, str>> {
     let (scanned, operator) = split_operator(head);
     let start = last_space_outside_brackets(scanned).map_or(0, |space| space + 1);
@@ -204,8 +204,8 @@ fn without_return_type(head: &str) -> Option<Cow<'_, str>> {
     (start == 0 || template).then_some(Cow::Borrowed(name))
 }
 
-/// The part before the last `operator`, whose own name may hold spaces and
-/// brackets of any kind.
+/// Splits before the last `operator`, whose name may contain spaces and
+/// brackets.
 fn split_operator(head: &str) -> (&str, bool) {
     let is_word = |at: usize| {
         let before = head[..at].bytes().next_back();
@@ -275,12 +275,12 @@ mod tests {
                 "core::ptr::drop",
             ),
         ] {
-            let spelling = spell(printed, "");
+            let spelling = parse_name(printed, "");
             assert_eq!(spelling.function, function);
             assert!(spelling.signature.starts_with(signature), "{spelling:?}");
         }
-        assert_eq!(spell("memcpy.part.0", "").function, "memcpy");
-        assert_eq!(spell("main", "").signature, "");
+        assert_eq!(parse_name("memcpy.part.0", "").function, "memcpy");
+        assert_eq!(parse_name("main", "").signature, "");
     }
 
     #[test]
@@ -314,11 +314,11 @@ mod tests {
             ),
             ("non-virtual thunk to a::b()", "non-virtual thunk to a::b"),
         ] {
-            let spelling = spell(printed, "");
+            let spelling = parse_name(printed, "");
             assert_eq!(spelling.function, function);
             assert_eq!(spelling.signature, printed);
         }
-        assert_eq!(spell("run()", "a.cpp").function, "run");
+        assert_eq!(parse_name("run()", "a.cpp").function, "run");
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
             "0x1",
             "hello world (really)",
         ] {
-            let spelling = spell(printed, "x.swift");
+            let spelling = parse_name(printed, "x.swift");
             assert_eq!((&*spelling.function, &*spelling.signature), (printed, ""));
         }
     }
