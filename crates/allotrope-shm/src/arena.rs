@@ -284,7 +284,7 @@ impl Arena {
 
     /// The word at an offset in the arena file.
     #[cfg(feature = "test-support")]
-    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn word(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         let offset = offset & !7;
         let Some(behind) = offset.checked_sub(TABLES_BYTES) else {
             // SAFETY: the file is nothing but atomics; any two, or any half of
