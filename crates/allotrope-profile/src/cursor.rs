@@ -13,21 +13,18 @@ use std::cell::{Cell, RefCell};
 
 use allotrope_trace::model::{EntryPoint, EpochChange, Event, EventKind, StackId};
 
+use crate::block_key::block_key;
 use crate::clock::Timeline;
+use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
 use crate::index::Threads;
 use crate::live::{AHEAD, LiveBlocks};
-use crate::place::place_of;
-use crate::read_ahead::{Decoded, ReadAhead};
-use crate::resolve::Replaced;
 use crate::source::{Run, TraceSource};
-use crate::subject::Subject;
 use crate::window_table::{Rank, WindowTable};
 pub(crate) use plain::{Plain, is_plain};
-pub(crate) use reallocation::OPEN_LIMIT;
-use reallocation::OpenStart;
+use reallocation::{OPEN_LIMIT, OpenStart};
 use segment::Segment;
-pub(crate) use segment::{Pace, Stretch, TOGETHER};
+pub(crate) use segment::{Pace, Stretch};
 
 /// How many events ahead something is looked for: a reallocation's answer, what
 /// another stream waits for.
@@ -52,8 +49,6 @@ pub(crate) struct Step {
     pub stack: StackId,
     /// The thread's dense number in its image.
     pub thread: u32,
-    /// The block of which it speaks, if that was found out before.
-    pub subject: Subject,
     /// The rank of its epoch (see [`crate::window_table`]).
     pub rank: Rank,
     pub entry: EntryPoint,
@@ -68,6 +63,28 @@ pub(crate) struct Step {
     pub opted_out: bool,
     /// How often another order was tried for its sake.
     pub tries: u8,
+}
+
+impl Step {
+    /// Nothing, at no time.
+    pub(crate) const NONE: Self = Self {
+        address: 0,
+        size: 0,
+        time: 0,
+        lower: 0,
+        upper: 0,
+        ordinal: 0,
+        stack: 0,
+        thread: 0,
+        rank: 0,
+        entry: EntryPoint::Malloc,
+        allocates: false,
+        reallocation: false,
+        ambiguous: false,
+        ordered: false,
+        opted_out: false,
+        tries: 0,
+    };
 }
 
 /// Whether something will come in a stream.
@@ -91,7 +108,7 @@ struct Search {
 
 /// Reads one stream of one image.
 pub(crate) struct Cursor<'a, S: TraceSource> {
-    ahead: &'a ReadAhead<'a, S>,
+    ahead: &'a DecodeAhead<'a, S>,
     timeline: &'a Timeline,
     threads: &'a RefCell<Threads>,
     runs: &'a [Run<S::Handle>],
@@ -99,8 +116,8 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     first_run: usize,
     next_run: usize,
     /// Anchors in it hold nanoseconds.
-    buffer: Decoded,
-    scratch: Decoded,
+    buffer: Vec<Event>,
+    scratch: Vec<Event>,
     position: usize,
     /// Before which position the live blocks were looked at, for a large table.
     looked_at: usize,
@@ -122,7 +139,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// A cursor before the first event of a stream of an image that lasted
     /// from `start_ns` to `end_ns`. Its runs are those from `first_run` on.
     pub(crate) fn new(
-        ahead: &'a ReadAhead<'a, S>,
+        ahead: &'a DecodeAhead<'a, S>,
         timeline: &'a Timeline,
         threads: &'a RefCell<Threads>,
         windows: &'a WindowTable,
@@ -137,8 +154,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             runs,
             first_run,
             next_run: 0,
-            buffer: Decoded::default(),
-            scratch: Decoded::default(),
+            buffer: Vec::new(),
+            scratch: Vec::new(),
             position: 0,
             looked_at: 0,
             before_buffer: 0,
@@ -173,7 +190,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     #[inline]
     pub(crate) fn next_plain(&mut self) -> Option<Step> {
         if self.position < self.segment.end
-            && let Some(event) = self.buffer.events.get(self.position)
+            && let Some(event) = self.buffer.get(self.position)
             && is_plain(event)
             && let (Some(thread), None) = (self.thread, &self.queued)
         {
@@ -191,17 +208,17 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         if self.queued.is_some() || self.approach()?.is_none() {
             return Ok(None);
         }
-        let plain = is_plain(&self.buffer.events[self.position]);
+        let plain = is_plain(&self.buffer[self.position]);
         Ok(plain.then(|| self.segment.pace().time(0)))
     }
 
     /// Has what is known of coming events' blocks brought near.
     #[inline]
-    fn look_ahead(&mut self, live: &LiveBlocks) {
+    fn prefetch(&mut self, live: &LiveBlocks) {
         if self.position >= self.looked_at {
             self.looked_at = self.position + AHEAD;
-            let events = self.buffer.events.get(self.looked_at..).unwrap_or_default();
-            live.look_ahead(events);
+            let events = self.buffer.get(self.looked_at..).unwrap_or_default();
+            live.prefetch(events);
         }
     }
 
@@ -227,21 +244,11 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let Some((thread, mut end)) = self.coming(until)? else {
             return Ok(None);
         };
-        if live.is_worth_looking_ahead() {
-            self.look_ahead(live);
+        if live.is_large() {
+            self.prefetch(live);
             end = end.min(self.looked_at);
         }
         Ok(Some(self.stretch_to(end, thread)))
-    }
-
-    /// As [`Self::stretch`], of events whose blocks are known.
-    #[inline]
-    pub(crate) fn numbered_stretch(
-        &mut self,
-        until: u64,
-    ) -> Result<Option<Stretch<'_>>, ReplayError> {
-        let coming = self.coming(until)?;
-        Ok(coming.map(|(thread, end)| self.stretch_to(end, thread)))
     }
 
     /// The thread of the next events, and where in the run they end.
@@ -260,10 +267,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     #[inline]
     fn stretch_to(&self, end: usize, thread: u32) -> Stretch<'_> {
-        let subjects = self.buffer.subjects.get(self.position..);
         Stretch {
-            events: &self.buffer.events[self.position..end],
-            subjects: subjects.unwrap_or_default(),
+            events: &self.buffer[self.position..end],
             thread,
             moves: self.open.len() < OPEN_LIMIT,
             pace: self.segment.pace(),
@@ -280,16 +285,11 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.remaining = self.segment.remaining.saturating_sub(taken as u64);
     }
 
-    /// What was replaced by the allocation without a subject that was read last.
-    pub(crate) fn take_replaced(&mut self) -> Option<Replaced> {
-        self.buffer.replaced.pop_front()
-    }
-
     /// Passes the marks that lie before the next counted event, and gives its
     /// thread; `None` if that is not known, and at the stream's end.
     #[inline]
     fn approach(&mut self) -> Result<Option<u32>, ReplayError> {
-        if self.position < self.segment.end && self.buffer.events[self.position].is_counted() {
+        if self.position < self.segment.end && self.buffer[self.position].is_counted() {
             return Ok(self.thread);
         }
         self.pass_marks()
@@ -297,14 +297,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     #[inline(never)]
     fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
-        while self.position >= self.segment.end || !self.buffer.events[self.position].is_counted() {
-            if self.position >= self.buffer.events.len() && !self.load()? {
+        while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
+            if self.position >= self.buffer.len() && !self.load()? {
                 return Ok(None);
             }
             if self.position >= self.segment.end {
                 self.enter_segment();
             }
-            let event = self.buffer.events[self.position];
+            let event = self.buffer[self.position];
             if !event.is_counted() {
                 self.position += 1;
                 self.pass_mark(&event);
@@ -330,7 +330,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
         loop {
             let thread = self.approach()?;
-            let Some(event) = self.buffer.events.get(self.position).copied() else {
+            let Some(event) = self.buffer.get(self.position).copied() else {
                 return Ok(None);
             };
             self.position += 1;
@@ -370,8 +370,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         if search.never {
             return Outlook::Never;
         }
-        let position = self.position.min(self.buffer.events.len());
-        let coming = &self.buffer.events[position..];
+        let position = self.position.min(self.buffer.len());
+        let coming = &self.buffer[position..];
         let seen = search.reached.saturating_sub(here).min(LOOK_AHEAD as u64) as usize;
         for (event, at) in coming.iter().take(LOOK_AHEAD).zip(here..).skip(seen) {
             let found = match event.kind {
@@ -383,7 +383,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
                 EventKind::Deallocation | EventKind::ReallocationStart => !search.allocates,
                 _ => false,
             };
-            if found && place_of(event) == search.address {
+            if found && block_key(event) == search.address {
                 search.found = Some(at);
                 return Outlook::Comes;
             }
@@ -403,16 +403,16 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         while let Some(run) = self.runs.get(self.next_run) {
             let number = self.first_run + self.next_run;
             self.next_run += 1;
-            self.before_buffer += self.buffer.events.len() as u64;
+            self.before_buffer += self.buffer.len() as u64;
             self.ahead.fetch(number, &run.handle, &mut self.buffer)?;
             self.position = 0;
             self.looked_at = 0;
             self.segment.end = 0;
-            if !self.buffer.events.is_empty() {
+            if !self.buffer.is_empty() {
                 return Ok(true);
             }
         }
-        self.before_buffer += self.buffer.events.len() as u64;
+        self.before_buffer += self.buffer.len() as u64;
         self.buffer.clear();
         self.position = 0;
         self.segment.end = 0;
@@ -427,7 +427,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let number = self.first_run + self.next_run;
         self.next_run += 1;
         self.ahead.fetch(number, &run.handle, &mut self.scratch)?;
-        self.buffer.pass(self.position);
+        self.buffer.drain(..self.position);
         self.before_buffer += self.position as u64;
         self.segment.end = self.segment.end.saturating_sub(self.position);
         self.looked_at = self.looked_at.saturating_sub(self.position);
@@ -438,21 +438,15 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// Finds the next anchor and spreads the events until then.
     fn enter_segment(&mut self) {
-        self.buffer.pass_marks(self.position);
-        let mut end = self.buffer.events.len();
-        let mut anchor = None;
-        let mut other_marks = 0;
-        for &mark in &self.buffer.marks {
-            let event = &self.buffer.events[mark as usize];
-            if event.kind == EventKind::Timestamp {
-                anchor = Some(event.address);
-                end = mark as usize;
-                break;
-            }
-            other_marks += 1;
-        }
+        let coming = &self.buffer[self.position..];
+        let is_anchor = |event: &Event| event.kind == EventKind::Timestamp;
+        let until_anchor = coming.iter().position(is_anchor);
+        let anchor = until_anchor.map(|at| coming[at].address);
+        let until = until_anchor.unwrap_or(coming.len());
+        let end = self.position + until;
+        let counted = coming[..until].iter().filter(|event| event.is_counted());
+        self.segment.remaining = counted.count() as u64;
         self.segment.end = if anchor.is_some() { end + 1 } else { end };
-        self.segment.remaining = (end - self.position - other_marks) as u64;
         let known = anchor.or_else(|| {
             let ahead = self.runs.iter().skip(self.next_run).take(RUNS_AHEAD);
             self.segment.remaining += USUAL_GAP;
@@ -533,7 +527,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let time = self.advance();
         self.ordinal += 1;
         Step {
-            address: place_of(event),
+            address: block_key(event),
             size: event.size,
             time,
             lower: self.segment.lower,
@@ -541,7 +535,6 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             ordinal: self.ordinal - 1,
             stack: event.stack,
             thread,
-            subject: self.buffer.subject(self.position.wrapping_sub(1)),
             rank: self.rank,
             entry: event.entry,
             allocates: event.kind == EventKind::Allocation,

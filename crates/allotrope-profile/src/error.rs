@@ -16,12 +16,6 @@ pub enum ReplayError {
     /// The source of the stacks broke its own promise.
     #[error("the source has no stack nodes of number {0}; it must keep what it listed")]
     NoSuchStacks(usize),
-    /// More blocks are live at once than a replay can tell apart.
-    #[error(
-        "more than 2,147,483,647 blocks are live at once, which is more than can be replayed; \
-         record a shorter run"
-    )]
-    TooManyLiveBlocks,
     /// A window was asked for that is not there.
     #[error(
         "the trace has no window that opened at epoch {opened} in process {image}; \

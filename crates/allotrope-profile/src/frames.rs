@@ -156,11 +156,6 @@ impl FrameTable {
             .and_then(|module| module.unoptimised)
     }
 
-    /// Number of frames so far.
-    pub(crate) fn len(&self) -> usize {
-        self.frames.len()
-    }
-
     /// Adds the frames of a stack to `stacks`, and gives how the stack ends (one of
     /// [`stack_end`]).
     pub(crate) fn stack(&mut self, code: &Code<'_>, stack: StackId, stacks: &mut Stacks) -> u32 {

@@ -15,7 +15,7 @@ use crate::clock::Timeline;
 use crate::counts::Counted;
 use crate::error::ReplayError;
 use crate::runtime_code::RuntimeCode;
-use crate::source::{Run, SourceEntry, StackPart, TraceSource};
+use crate::source::{Run, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::window_table::WindowTable;
 
@@ -121,27 +121,6 @@ pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
 pub(crate) fn index<S: TraceSource>(
     source: &S,
 ) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
-    let Outline {
-        mut index,
-        names,
-        stacks,
-    } = outline(source)?;
-    index.give_stacks(stack_tree::read(source, &stacks)?);
-    Ok((index, names))
-}
-
-/// What [`index`] gives, but for the nodes of stacks.
-pub(crate) struct Outline<H, N> {
-    pub index: Index<H>,
-    pub names: ThreadNames,
-    /// Where the nodes are that [`Index::give_stacks`] wants.
-    pub stacks: Vec<StackPart<N>>,
-}
-
-/// As [`index`], but reads no nodes of stacks.
-pub(crate) fn outline<S: TraceSource>(
-    source: &S,
-) -> Result<Outline<S::Handle, S::Stacks>, ReplayError> {
     let mut index = Index {
         recording: Recording::default(),
         timeline: Timeline::default(),
@@ -180,11 +159,8 @@ pub(crate) fn outline<S: TraceSource>(
     for image in index.images.values_mut() {
         image.windows.settle(image.threads.get_mut());
     }
-    Ok(Outline {
-        index,
-        names,
-        stacks,
-    })
+    index.give_stacks(stack_tree::read(source, &stacks)?);
+    Ok((index, names))
 }
 
 impl<H> Index<H> {
@@ -246,14 +222,8 @@ impl<H> Index<H> {
         }
     }
 
-    /// Some image made code itself while it ran, and named it.
-    pub(crate) fn has_runtime_code(&self) -> bool {
-        let mut images = self.images.values();
-        images.any(|image| image.runtime_code.borrow().is_known())
-    }
-
     /// Gives the images their stacks.
-    pub(crate) fn give_stacks(&mut self, mut trees: StackTrees) {
+    fn give_stacks(&mut self, mut trees: StackTrees) {
         for (id, image) in &mut self.images {
             image.stacks = trees.remove(id).unwrap_or_default();
             let code = image.runtime_code.get_mut();

@@ -2,29 +2,24 @@
 //! figure that a profile shows. It does not decide the order (`merge` does).
 
 mod booking;
-mod numbered;
 mod strand;
 mod stretch;
 
 use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
+use crate::block_key::address_of;
 use crate::cursor::Step;
-use crate::live::{BlockNumber, Blocks, INHERITED, KnownBlocks, LiveBlock, NO_BLOCK};
+use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
-use crate::place::address_at;
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
-use crate::stacks_ahead::Teller;
 
 /// An allocation on a live block and a deallocation of an unknown one at the
 /// same address, no further apart than this, are taken for one deallocation
 /// that stands at the wrong place among threads, not for two losses.
 const MISPLACED_WITHIN_NS: u64 = 100_000_000;
-
-/// Blocks left at the end that are looked at together.
-const LEFT_TOGETHER: usize = 32;
 
 /// What a thread did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,7 +29,7 @@ pub(crate) struct ThreadFigures {
     pub deallocations: u64,
     pub temporary: u64,
     /// The block that it allocated last; of no meaning before.
-    latest: BlockNumber,
+    latest: BlockId,
 }
 
 /// What is live at a moment.
@@ -103,7 +98,7 @@ impl<'a> Ledger<'a> {
         image: ImageId,
         start_ns: u64,
         temporary_threshold: u64,
-        live: &impl KnownBlocks,
+        live: &LiveBlocks,
         observer: Option<&'a Observer<'a>>,
         merged: bool,
     ) -> Self {
@@ -137,14 +132,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Has somebody told of the sites as they come.
-    pub(crate) fn tell_sites(&mut self, teller: Teller) {
-        self.sites.tell(teller);
-    }
-
     /// Takes the next event and the blocks of which it speaks.
     #[inline]
-    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
+    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.level.now = self.level.now.max(step.time);
         if self.series.outgrown(self.level.now) {
             self.series.advance(self.level.now, self.level.sample());
@@ -198,7 +188,7 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) -> Change {
+    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
             self.lose(step.address, live.block(blocks.replaced));
         }
@@ -210,8 +200,12 @@ impl<'a> Ledger<'a> {
         let made = thread.allocations;
         live.describe(
             blocks.block,
-            (step.size, self.level.now),
-            (site, step.thread),
+            LiveBlock {
+                size: step.size,
+                allocated_ns: self.level.now,
+                site,
+                thread: step.thread,
+            },
         );
         if let Some(sequences) = &mut self.sequences {
             if sequences.len() <= blocks.block {
@@ -231,7 +225,7 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &impl KnownBlocks) -> Change {
+    fn deallocate(&mut self, step: &Step, number: BlockId, live: &LiveBlocks) -> Change {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
@@ -252,7 +246,7 @@ impl<'a> Ledger<'a> {
     /// Whether the thread, which allocated the block, made few enough
     /// allocations since then.
     #[inline]
-    fn is_temporary(&self, thread: u32, number: BlockNumber) -> bool {
+    fn is_temporary(&self, thread: u32, number: BlockId) -> bool {
         let thread = &self.threads[thread as usize];
         match &self.sequences {
             None => thread.latest == number,
@@ -328,10 +322,10 @@ impl<'a> Ledger<'a> {
 
     /// Shows what is live at the end, in order of allocation, so that it does not
     /// depend on hashing.
-    fn show_left(&self, observer: &Observer<'_>, live: &impl KnownBlocks) {
-        let own = |number: &BlockNumber| live.block(*number).site != INHERITED;
+    fn show_left(&self, observer: &Observer<'_>, live: &LiveBlocks) {
+        let own = |number: &BlockId| live.block(*number).site != INHERITED;
         let numbers = live.iter().filter(|(_, number)| own(number));
-        let mut left: Vec<(u64, BlockNumber)> = numbers.collect();
+        let mut left: Vec<(u64, BlockId)> = numbers.collect();
         let made = self.sequences.as_deref().unwrap_or_default();
         left.sort_unstable_by_key(|&(at, number)| {
             (live.block(number).allocated_ns, made.get(number), at)
@@ -350,7 +344,7 @@ impl<'a> Ledger<'a> {
         (observer.callback.borrow_mut())(&Block {
             image: self.image,
             stack,
-            address: address_at(address),
+            address: address_of(address),
             size: block.size,
             thread: block.thread,
             allocated_ns: block.allocated_ns,
@@ -359,7 +353,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Closes the books at the end of the image.
-    pub(crate) fn close(mut self, end_ns: u64, live: &impl KnownBlocks) -> Balance {
+    pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> Balance {
         let end_ns = end_ns.max(self.level.now);
         self.outlive(end_ns, live);
         if let Some(observer) = self.observer {
@@ -393,26 +387,13 @@ impl<'a> Ledger<'a> {
     }
 
     /// Has the blocks that are left live until the end.
-    fn outlive(&mut self, end_ns: u64, live: &impl KnownBlocks) {
+    fn outlive(&mut self, end_ns: u64, live: &LiveBlocks) {
         let blocks = live.iter().map(|(_, number)| live.block(number));
         let own = blocks.filter(|block| block.site != INHERITED);
         // No look at the others once all were found.
-        let mut blocks = own.take(usize::try_from(self.level.allocations()).unwrap_or(usize::MAX));
-        let mut together = Vec::with_capacity(LEFT_TOGETHER);
-        loop {
-            // The memory of several blocks, and then that of their sites, is fetched
-            // at the same time.
-            let some = blocks.by_ref().take(LEFT_TOGETHER);
-            together.extend(some.map(|block| (block.site, block.allocated_ns)));
-            if together.is_empty() {
-                return;
-            }
-            for &(site, _) in &together {
-                self.sites.bring_near(site);
-            }
-            for (site, allocated_ns) in together.drain(..) {
-                self.sites.outlive(site, end_ns - allocated_ns);
-            }
+        let left = usize::try_from(self.level.allocations()).unwrap_or(usize::MAX);
+        for block in own.take(left) {
+            self.sites.outlive(block.site, end_ns - block.allocated_ns);
         }
     }
 }

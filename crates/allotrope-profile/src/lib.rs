@@ -9,38 +9,33 @@
 //! does not look for symbols (the trace carries them).
 #![forbid(unsafe_code)]
 
+mod block_key;
 mod clock;
 mod counts;
 mod cursor;
+mod decode_ahead;
 mod error;
-mod follow;
 mod frames;
 mod index;
 mod ledger;
 mod lifetime;
 mod live;
-#[cfg(test)]
-mod made_events;
 mod merge;
 mod metric;
 pub mod model;
-mod near;
-mod place;
-mod read_ahead;
+mod prefetch;
 mod replay;
-mod resolve;
 mod runtime_code;
 mod series;
-mod short_lived;
 mod site;
 mod site_order;
 mod source;
 mod stack;
 mod stack_set;
 mod stack_tree;
-mod stacks_ahead;
-mod subject;
 mod tentative;
+#[cfg(test)]
+mod test_events;
 mod window_books;
 mod window_replay;
 mod window_table;

@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 
 use crate::cursor::{Cursor, Outlook, Step, Stretch};
 use crate::error::ReplayError;
-use crate::live::{Blocks, KnownBlocks, LiveBlocks, NumberedBlocks};
+use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
 use crate::tentative::{Link, Placed, Strand, Tentative};
 use forks::OpenForks;
@@ -45,7 +45,7 @@ const TRIES: u8 = 2;
 /// Takes an image's events in their order.
 pub(crate) trait Sink {
     /// The next event and the blocks of which it speaks.
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks);
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks);
     /// What lies next in a stream, when nothing else comes before it: takes as
     /// many of its events as agree with what is live and need no closer look,
     /// and gives their number.
@@ -53,10 +53,8 @@ pub(crate) trait Sink {
     /// Steps that agree with what is live, and their blocks, of which nobody speaks
     /// afterwards; `false` if they must come one by one.
     fn strand(&mut self, strand: &Strand, links: &[Link], live: &mut LiveBlocks) -> bool;
-    /// As [`Self::stretch`], of events whose blocks are known.
-    fn numbered(&mut self, stretch: &Stretch<'_>, live: &mut NumberedBlocks) -> usize;
     /// The image forked here, when these blocks were live.
-    fn fork(&mut self, fork: usize, live: &impl KnownBlocks) -> Result<(), ReplayError>;
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
 }
 
 /// Where a fork cut the parent's streams.

@@ -2,29 +2,25 @@
 //! parent comes to the fork, and puts the results together in order of start.
 
 use std::cell::{Cell, RefCell};
-use std::sync::mpsc::Sender;
 use std::thread;
 
-use allotrope_trace::model::{Exit, ImageId, StackId};
+use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
 use allotrope_trace::{ReadError, Source, TraceReader};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cursor::{Cursor, Step, Stretch};
+use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
-use crate::follow::follow;
 use crate::frames::{Code, FrameTable};
-use crate::index::{Image, Index, Outline, ThreadNames, index, outline};
+use crate::index::{Image, Index, ThreadNames, index};
 use crate::ledger::{Balance, Ledger};
-use crate::live::{Blocks, KnownBlocks, LiveBlocks, LivePlaces, NumberedBlocks};
+use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
-use crate::read_ahead::ReadAhead;
-use crate::resolve::Resolver;
 use crate::series::ResidentSample;
-use crate::site;
-use crate::site_order;
+use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
-use crate::stacks_ahead::{self, SiteStacks, Teller, Told};
+use crate::stack::Stacks;
 use crate::tentative::{Link, Strand};
 use crate::window_books::WindowBooks;
 use crate::window_replay::window_runs;
@@ -106,39 +102,18 @@ pub(crate) struct Observer<'a> {
 /// Replays a trace. Memory is bounded by the live blocks, the sites and a few
 /// decoded runs of events for each stream.
 pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
-    let Outline {
-        mut index,
-        names,
-        stacks,
-    } = outline(source)?;
-    let replayed = stacks_ahead::during(
-        source,
-        &mut index,
-        &stacks,
-        options.helpers,
-        |index, tell| {
-            let replayer = Replayer::new(source, index, options, None, None);
-            replayer.telling(tell).run()
-        },
-    )?;
-    let (mut done, mut frames, mut ahead) = (replayed.result, replayed.frames, replayed.ahead);
+    let (mut index, names) = index(source)?;
+    let mut done = Replayer::new(source, &index, options, None, None).run()?;
     done.sort_by_key(|done| done.image);
+    let symbols = std::mem::take(&mut index.symbols);
+    let mut frames = FrameTable::new(&index.modules, symbols);
     let cut = source.cut();
     let processes = done
         .into_iter()
         .filter_map(|done| {
             let image = index.images.get(&done.image)?;
             let windows = window_runs(&index, image, &done.windows, done.balance.end_ns);
-            let stacks = ahead.remove(&done.image);
-            let mut process = process(
-                &index,
-                image,
-                done.balance,
-                &names,
-                &mut frames,
-                stacks,
-                options.helpers,
-            );
+            let mut process = process(&index, image, done.balance, &names, &mut frames);
             process.windows = windows;
             Some(process)
         })
@@ -212,8 +187,6 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     /// The images that are asked for and those they were forked from; all if
     /// none is.
     needed: Option<FxHashSet<ImageId>>,
-    /// Who is told of the images' sites.
-    tell: Option<Sender<Told>>,
     done: RefCell<Vec<Done>>,
     /// Images whose forks lie too deep, with their inherited blocks.
     later: RefCell<Vec<(ImageId, Inherited)>>,
@@ -240,16 +213,10 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             observer,
             detailed,
             needed: observed.or(images),
-            tell: None,
             done: RefCell::default(),
             later: RefCell::default(),
             events: Cell::new(0),
         }
-    }
-
-    /// Has somebody told of the images' sites as they come.
-    fn telling(self, tell: Option<Sender<Told>>) -> Self {
-        Self { tell, ..self }
     }
 
     pub(crate) fn run(self) -> Result<Vec<Done>, ReplayError> {
@@ -295,18 +262,9 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let start_ns = timeline.ns(image.start.tick);
         let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
         let streams = || image.streams.values().map(Vec::as_slice);
-        let inherited = || inherited.iter().copied();
-        let single = image.streams.len() <= 1;
+        let live = LiveBlocks::new(inherited.iter().copied(), start_ns);
         let code_changes = image.runtime_code.borrow().has_changes();
-        let short_lived =
-            !code_changes && image.windows.spans().is_empty() && self.takes_blocks_together();
-        let (resolver, live) = if single {
-            let places = LivePlaces::new(inherited().map(|(place, _)| place));
-            (Some(Resolver::new(places)), None)
-        } else {
-            (None, Some(LiveBlocks::new(inherited(), start_ns)))
-        };
-        let ahead = ReadAhead::new(self.source, timeline, streams(), resolver, short_lived);
+        let ahead = DecodeAhead::new(self.source, timeline, streams());
         let mut first_run = 0;
         let cursors = streams().map(|runs| {
             let numbered = (first_run, runs);
@@ -316,41 +274,27 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
                 &ahead, timeline, threads, windows, numbered, start_ns, end_ns,
             )
         });
-        let mut cursors: Vec<_> = cursors.collect();
+        let cursors: Vec<_> = cursors.collect();
         let threshold = self.options.temporary_threshold;
-        let numbered = NumberedBlocks::new(inherited(), start_ns);
         let mut books = Books {
             ledger: Ledger::new(
                 id,
                 start_ns,
                 threshold,
-                &numbered,
+                &live,
                 self.observer,
                 image.streams.len() > 1,
             ),
-            windows: self.window_books(id, image, inherited().count()),
+            windows: self.window_books(id, image, inherited.len()),
             replayer: self,
             image,
             code_changes,
             children: &image.children,
             depth,
         };
-        if let Some(tell) = &self.tell {
-            books.ledger.tell_sites(Teller::new(id, tell.clone()));
-        }
         let (forks, helpers) = (self.forks(image), self.options.helpers);
-        match live {
-            Some(live) => {
-                let live = ahead.during(helpers, || merge(cursors, live, &forks, &mut books))?;
-                self.close(id, image, books, end_ns, &live);
-            }
-            None => {
-                let live = ahead.during(helpers, || {
-                    follow(cursors.pop(), numbered, &forks, &mut books)
-                })?;
-                self.close(id, image, books, end_ns, &live);
-            }
-        }
+        let live = ahead.during(helpers, || merge(cursors, live, &forks, &mut books))?;
+        self.close(id, image, books, end_ns, &live);
         Ok(())
     }
 
@@ -361,7 +305,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         image: &Image<S::Handle>,
         books: Books<'_, 'a, S>,
         end_ns: Option<u64>,
-        live: &impl KnownBlocks,
+        live: &LiveBlocks,
     ) {
         let timeline = &self.index.timeline;
         let start_ns = timeline.ns(image.start.tick);
@@ -376,11 +320,6 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             windows,
             details,
         });
-    }
-
-    /// Whether nobody wants to see blocks one by one.
-    fn takes_blocks_together(&self) -> bool {
-        self.options.temporary_threshold == 0 && self.observer.is_none()
     }
 
     /// Books for the windows of an image that has some.
@@ -449,7 +388,7 @@ struct Books<'r, 'a, S: TraceSource> {
 
 impl<S: TraceSource> Sink for Books<'_, '_, S> {
     #[inline]
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         if self.code_changes && step.allocates {
             let mut code = self.image.runtime_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
@@ -480,16 +419,7 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
         short
     }
 
-    fn numbered(&mut self, stretch: &Stretch<'_>, live: &mut NumberedBlocks) -> usize {
-        if self.code_changes || self.windows.is_some() {
-            return 0;
-        }
-        let taken = self.ledger.take_numbered(stretch, live);
-        self.replayer.count(taken as u64);
-        taken
-    }
-
-    fn fork(&mut self, fork: usize, live: &impl KnownBlocks) -> Result<(), ReplayError> {
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
         let Some(&child) = self.children.get(fork) else {
             return Ok(());
         };
@@ -507,7 +437,7 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
 
 impl<S: TraceSource> Books<'_, '_, S> {
     #[inline]
-    fn book(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
+    fn book(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.ledger.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
             windows.take(step, blocks);
@@ -539,8 +469,6 @@ pub(crate) fn process<H>(
     balance: Balance,
     names: &ThreadNames,
     frames: &mut FrameTable,
-    stacks: Option<SiteStacks>,
-    helpers: Helpers,
 ) -> Process {
     let start_ns = index.timeline.ns(image.start.tick);
     let mut totals = balance.totals;
@@ -625,18 +553,14 @@ pub(crate) fn process<H>(
     }
     let runtime = image.runtime_code.borrow();
     let code = Code::of(image, &runtime);
-    let stacks = stacks.unwrap_or_else(|| {
-        let mut stacks = SiteStacks::default();
-        for site in &balance.sites {
-            stacks.add(site.stack_id, &code, frames);
-        }
-        stacks
-    });
-    process.truncated_stacks = stacks.truncated;
-    process.stacks_without_unwind_information = stacks.without_unwind_information;
-    let stacks = stacks.stacks;
-    let order = site_order::order(&balance.sites, &stacks, frames.len(), helpers);
-    process.sites = site::in_order(balance.sites, stacks, &order);
+    let mut stacks = Stacks::default();
+    for site in &balance.sites {
+        let end = frames.stack(&code, site.stack_id, &mut stacks);
+        process.truncated_stacks += u64::from(end == stack_end::TRUNCATED);
+        process.stacks_without_unwind_information +=
+            u64::from(end == stack_end::NO_UNWIND_INFORMATION);
+    }
+    process.sites = sites_in_order(&balance.sites, stacks);
     process
 }
 

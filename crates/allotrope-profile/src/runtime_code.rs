@@ -40,11 +40,6 @@ impl RuntimeCode {
         self.records.push(record);
     }
 
-    /// Something was taken.
-    pub(crate) fn is_known(&self) -> bool {
-        !self.records.is_empty()
-    }
-
     /// Sorts what was taken; `nodes` are all nodes of the image's stacks.
     pub(crate) fn settle(&mut self, timeline: &Timeline, nodes: &StackTree) {
         for (r, record) in (0..).zip(&self.records) {

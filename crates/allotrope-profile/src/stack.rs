@@ -7,14 +7,12 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::near::bring_near;
+use crate::prefetch::prefetch;
 
 /// Indexes of frames to an array: a megabyte.
 const ARRAY: usize = 1 << 18;
 /// Those in a cache line.
 const LINE: usize = 16;
-/// Stacks that are given after those whose places are asked for.
-const GIVEN_AHEAD: usize = 16;
 
 /// The frames of a stack: indexes into [`Profile::frames`](crate::Profile::frames),
 /// innermost first, inlined expanded.
@@ -36,9 +34,9 @@ impl Deref for Stack {
 
 impl Stack {
     /// Has the frames brought near: they are wanted soon. Nothing waits for it.
-    pub fn bring_near(&self) {
+    pub fn prefetch(&self) {
         for line in self.chunks(LINE) {
-            bring_near(&line[0]);
+            prefetch(&line[0]);
         }
     }
 }
@@ -131,20 +129,14 @@ impl Stacks {
     pub(crate) fn give(mut self, numbers: &[u32]) -> impl Iterator<Item = Stack> {
         self.open.shrink_to_fit();
         self.full.push(Arc::new(self.open));
-        let ahead = numbers.iter().skip(GIVEN_AHEAD).map(Some);
-        let ahead = ahead.chain(std::iter::repeat(None));
-        let stack = move |(&number, ahead): (&u32, Option<&u32>)| {
-            if let Some(&ahead) = ahead {
-                bring_near(&self.places[ahead as usize]);
-            }
+        numbers.iter().map(move |&number| {
             let place = self.places[number as usize];
             Stack {
                 array: Arc::clone(&self.full[place.array as usize]),
                 start: place.start,
                 length: place.length,
             }
-        };
-        numbers.iter().zip(ahead).map(stack)
+        })
     }
 }
 

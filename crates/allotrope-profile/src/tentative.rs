@@ -10,16 +10,16 @@
 //! apart](Tentative::take_apart), for steps are looked for, undone and forced one
 //! by one.
 
-mod ring;
 mod strands;
+
+use std::collections::VecDeque;
 
 use allotrope_trace::model::EventKind;
 
+use crate::block_key::block_key;
 use crate::cursor::{Pace, Plain, Step, Stretch, is_plain};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::Sink;
-use crate::place::place_of;
-use ring::Ring;
 use strands::Strands;
 pub(crate) use strands::{Link, Strand};
 
@@ -31,7 +31,6 @@ const AHEAD: usize = 8;
 
 /// A step in its tentative place.
 #[derive(Debug, Clone, Copy)]
-#[repr(C)]
 pub(crate) struct Placed {
     pub step: Step,
     /// The blocks of which it speaks.
@@ -43,7 +42,7 @@ pub(crate) struct Placed {
 
 /// The tentative order, and what is live at its end.
 pub(crate) struct Tentative {
-    placed: Ring,
+    placed: VecDeque<Placed>,
     /// Those that came after all in `placed`.
     strands: Strands,
     /// Number of steps that were settled.
@@ -59,7 +58,7 @@ pub(crate) struct Tentative {
 impl Tentative {
     pub(crate) fn new(live: LiveBlocks) -> Self {
         Self {
-            placed: Ring::new(),
+            placed: VecDeque::new(),
             strands: Strands::new(),
             settled: 0,
             live,
@@ -92,14 +91,15 @@ impl Tentative {
     /// live; nothing may be tentative.
     #[inline]
     pub(crate) fn pass<K: Sink>(&mut self, step: &mut Step, sink: &mut K) -> bool {
-        let Some(blocks) = self.live.apply_legal(step) else {
+        if !self.allows(step) {
             return false;
-        };
+        }
+        let blocks = self.live.apply(step);
         self.now = self.now.max(step.time);
         step.time = self.now;
         self.settled_at = self.now;
         sink.step(step, blocks, &mut self.live);
-        self.live.forget(step.allocates, blocks);
+        self.live.release(step.allocates, blocks);
         true
     }
 
@@ -135,9 +135,10 @@ impl Tentative {
     /// otherwise nothing happens.
     #[inline]
     pub(crate) fn place_legal(&mut self, stream: usize, step: &Step) -> bool {
-        let Some(blocks) = self.live.apply_legal(step) else {
+        if !self.allows(step) {
             return false;
-        };
+        }
+        let blocks = self.live.apply(step);
         self.strands.room()[0] = Link::of(step, blocks.block);
         let pace = Pace::of_one(step.time);
         self.strands.push(Strand::new(stream, *step, pace, 1));
@@ -155,7 +156,7 @@ impl Tentative {
             if !is_plain(event) {
                 break;
             }
-            let place = place_of(event);
+            let place = block_key(event);
             let allocates = event.kind == EventKind::Allocation;
             let applied = if allocates {
                 self.live.add(place)
@@ -228,7 +229,7 @@ impl Tentative {
             count += 1;
         }
         while count < most
-            && self.placed.len() == 0
+            && self.placed.is_empty()
             && let Some(oldest) = self.strands.front()
             && settled(oldest.first.upper)
         {
@@ -242,10 +243,10 @@ impl Tentative {
             return;
         };
         if let Some(coming) = self.placed.get(AHEAD) {
-            self.live.ask_for(coming.blocks.block);
+            self.live.prefetch_block(coming.blocks.block);
         }
         sink.step(&placed.step, placed.blocks, &mut self.live);
-        self.live.forget(placed.step.allocates, placed.blocks);
+        self.live.release(placed.step.allocates, placed.blocks);
         self.settled += 1;
         self.settled_at = placed.step.time;
         self.placed.pop_front();
@@ -264,7 +265,7 @@ impl Tentative {
                 now = now.max(step.time);
                 step.time = now;
                 sink.step(&step, link.blocks(), &mut self.live);
-                self.live.forget(link.allocates, link.blocks());
+                self.live.release(link.allocates, link.blocks());
             }
         }
         let count = links.len();

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cursor::Step;
 use crate::ledger::{Balance, ThreadFigures, thread};
-use crate::live::{BlockNumber, Blocks, KnownBlocks, NO_BLOCK};
+use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
@@ -136,7 +136,7 @@ impl<'a> WindowBooks<'a> {
         }
     }
 
-    fn deallocate(&mut self, step: &Step, number: BlockNumber) {
+    fn deallocate(&mut self, step: &Step, number: BlockId) {
         if !step.opted_out {
             for &at in self.table.open_at(step.rank) {
                 if counts(&self.table.spans()[at as usize], step.thread) {
@@ -200,7 +200,7 @@ impl<'a> WindowBooks<'a> {
     pub(crate) fn close(
         mut self,
         end_ns: u64,
-        live: &impl KnownBlocks,
+        live: &LiveBlocks,
     ) -> (Vec<WindowFigures>, Vec<(u32, Balance)>) {
         let end_ns = end_ns.max(self.now);
         if !self.details.is_empty() {
@@ -218,7 +218,7 @@ impl<'a> WindowBooks<'a> {
     }
 
     /// A block that is live at the end of the image lived until then.
-    fn outlive(&mut self, number: BlockNumber, end_ns: u64) {
+    fn outlive(&mut self, number: BlockId, end_ns: u64) {
         let block = self.blocks[number];
         for &at in self.table.open_at(block.rank) {
             if counts(&self.table.spans()[at as usize], block.thread)

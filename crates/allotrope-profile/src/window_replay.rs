@@ -47,15 +47,7 @@ pub fn replay_windows<S: TraceSource>(
         let (image, run, balance) = found.remove(key)?;
         let opened_ns = index.timeline.ns(image.start.tick) / 1000 + run.opened_us;
         let peak_us = (balance.peak_ns / 1000).saturating_sub(opened_ns);
-        let mut process = process(
-            &index,
-            image,
-            balance,
-            &names,
-            &mut frames,
-            None,
-            options.helpers,
-        );
+        let mut process = process(&index, image, balance, &names, &mut frames);
         process.started_us = opened_ns;
         process.duration_us = run.duration_us;
         process.totals.peak_time_us = peak_us;

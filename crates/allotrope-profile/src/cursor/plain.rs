@@ -1,12 +1,11 @@
 //! What a cursor gives of allocations and deallocations that are nothing else: all
 //! up to the next mark at once, without a step for each of them.
 
-use allotrope_trace::model::{EntryPoint, Event, EventKind};
+use allotrope_trace::model::{Event, EventKind};
 
 use super::{Cursor, Pace, Step};
 use crate::live::LiveBlocks;
 use crate::source::TraceSource;
-use crate::subject::Subject;
 
 /// Events that come next in a stream, up to the next mark at most.
 pub(crate) struct Plain<'a> {
@@ -30,11 +29,11 @@ impl<S: TraceSource> Cursor<'_, S> {
     /// [`Self::time_of_plain`] said that the next one is plain.
     #[inline]
     pub(crate) fn plain(&mut self, until: u64, live: &LiveBlocks) -> Plain<'_> {
-        if live.is_worth_looking_ahead() {
-            self.look_ahead(live);
+        if live.is_large() {
+            self.prefetch(live);
         }
-        let mut events = &self.buffer.events[self.position..self.segment.end];
-        if live.is_worth_looking_ahead() {
+        let mut events = &self.buffer[self.position..self.segment.end];
+        if live.is_large() {
             events = &events[..events.len().min(self.looked_at - self.position)];
         }
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
@@ -43,23 +42,14 @@ impl<S: TraceSource> Cursor<'_, S> {
             events: &events[..events.len().min(most)],
             pace,
             first: Step {
-                address: 0,
-                size: 0,
                 time: pace.time(0),
                 lower: self.segment.lower,
                 upper: self.segment.upper,
                 ordinal: self.ordinal,
-                stack: 0,
                 thread: self.thread.unwrap_or_default(),
-                subject: Subject::NONE,
                 rank: self.rank,
-                entry: EntryPoint::Malloc,
-                allocates: false,
-                reallocation: false,
-                ambiguous: false,
-                ordered: false,
                 opted_out: self.opted_out,
-                tries: 0,
+                ..Step::NONE
             },
         }
     }

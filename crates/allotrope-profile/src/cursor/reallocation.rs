@@ -10,17 +10,15 @@ use allotrope_trace::model::{EntryPoint, EventKind};
 use super::{Cursor, LOOK_AHEAD, Step};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
-use crate::subject::Subject;
 use crate::window_table::Rank;
 
 /// How many open starts are remembered; a start that a handler jumped out of
 /// stays open for ever.
-pub(crate) const OPEN_LIMIT: usize = 1 << 12;
+pub(super) const OPEN_LIMIT: usize = 1 << 12;
 
 /// A reallocation that began and is not answered yet.
 pub(super) struct OpenStart {
     address: u64,
-    subject: Subject,
     thread: u32,
     rank: Rank,
     opted_out: bool,
@@ -50,7 +48,6 @@ impl<S: TraceSource> Cursor<'_, S> {
                 }
                 self.open.push(OpenStart {
                     address: step.address,
-                    subject: step.subject,
                     thread: step.thread,
                     rank: step.rank,
                     opted_out: step.opted_out,
@@ -85,7 +82,6 @@ impl<S: TraceSource> Cursor<'_, S> {
         let start = self.open.pop()?;
         (!start.shown).then_some(Step {
             address: start.address,
-            subject: start.subject,
             thread: start.thread,
             rank: start.rank,
             opted_out: start.opted_out,
@@ -101,13 +97,13 @@ impl<S: TraceSource> Cursor<'_, S> {
     fn answer(&mut self) -> Result<Answer, ReplayError> {
         let mut depth = 0_usize;
         for ahead in 0..LOOK_AHEAD {
-            while self.position + ahead >= self.buffer.events.len() {
+            while self.position + ahead >= self.buffer.len() {
                 if !self.extend()? {
                     // The call never completed: its block stays as it was.
                     return Ok(Answer::Failed);
                 }
             }
-            match self.buffer.events[self.position + ahead].kind {
+            match self.buffer[self.position + ahead].kind {
                 EventKind::ReallocationStart => depth += 1,
                 EventKind::ReallocationEnd
                 | EventKind::ReallocationFreed

@@ -6,8 +6,7 @@
 use allotrope_trace::model::Event;
 
 use super::{Ledger, Level, thread};
-use crate::live::{BlockNumber, INHERITED, LiveBlock, NO_BLOCK};
-use crate::place::place_of;
+use crate::live::{BlockId, INHERITED, LiveBlock, NO_BLOCK};
 
 /// A stretch that is being booked.
 // Its own fields are in registers, as far as these suffice, since nothing that is
@@ -17,7 +16,7 @@ pub(super) struct Booking<'l, 'a> {
     by: u32,
     /// The block that the thread allocated last: its number, or what stands for it
     /// as long as the stretch lasts.
-    pub(super) latest: BlockNumber,
+    pub(super) latest: BlockId,
     level: Level,
     /// A level as high as this has to be [noted](Ledger::note_level).
     noteworthy: u64,
@@ -88,7 +87,6 @@ impl<'l, 'a> Booking<'l, 'a> {
     pub(super) fn allocate(&mut self, event: &Event, reallocation: bool) -> LiveBlock {
         let site = self.book_allocation(event, reallocation);
         LiveBlock {
-            place: place_of(event),
             size: event.size,
             allocated_ns: self.level.now,
             site,
@@ -98,7 +96,7 @@ impl<'l, 'a> Booking<'l, 'a> {
 
     /// Books a deallocation of the block that had this number.
     #[inline(always)]
-    pub(super) fn deallocate(&mut self, event: &Event, block: &LiveBlock, number: BlockNumber) {
+    pub(super) fn deallocate(&mut self, event: &Event, block: &LiveBlock, number: BlockId) {
         self.ledger.entries[event.entry as usize].deallocations += 1;
         if block.site == INHERITED {
             self.ledger.totals.inherited_deallocations += 1;

@@ -11,7 +11,7 @@ impl Ledger<'_> {
         for (place, link) in links.iter().enumerate() {
             let blocks = link.blocks();
             self.take(&strand.step(place, link), blocks, live);
-            live.forget(link.allocates, blocks);
+            live.release(link.allocates, blocks);
         }
     }
 }

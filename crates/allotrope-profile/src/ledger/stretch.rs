@@ -5,9 +5,9 @@ use allotrope_trace::model::{Event, EventKind};
 
 use super::Ledger;
 use super::booking::Booking;
+use crate::block_key::block_key;
 use crate::cursor::Stretch;
 use crate::live::{LiveBlocks, NO_BLOCK};
-use crate::place::place_of;
 
 impl Ledger<'_> {
     /// Takes the first events of the stretch, up to one that needs a closer look,
@@ -36,7 +36,7 @@ fn take_next(
     live: &mut LiveBlocks,
 ) -> Option<usize> {
     let event = stretch.events.get(at)?;
-    let spot = live.find(place_of(event));
+    let spot = live.find(block_key(event));
     let known = spot.block != NO_BLOCK;
     match event.kind {
         EventKind::Allocation if !known => {
@@ -57,8 +57,8 @@ fn take_next(
         }
         EventKind::ReallocationStart if known && stretch.moves => {
             let end = stretch.events.get(at + 1).filter(|next| answers(next))?;
-            let place = place_of(end);
-            if place != place_of(event) && live.contains(place) {
+            let place = block_key(end);
+            if place != block_key(event) && live.contains(place) {
                 return None;
             }
             booking.pass_to_deallocation(stretch.time(at));
@@ -75,12 +75,12 @@ fn take_next(
 /// Whether the event gives back the block that the one before it handed out.
 #[inline]
 fn gives_back(event: &Event, allocation: &Event) -> bool {
-    event.kind == EventKind::Deallocation && place_of(event) == place_of(allocation)
+    event.kind == EventKind::Deallocation && block_key(event) == block_key(allocation)
 }
 
 /// Whether the event tells where the block came to lie that the one before it
 /// began to reallocate.
 #[inline]
-pub(super) fn answers(event: &Event) -> bool {
+fn answers(event: &Event) -> bool {
     event.kind == EventKind::ReallocationEnd
 }

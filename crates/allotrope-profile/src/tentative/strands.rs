@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
 
 use crate::cursor::{Pace, Step};
-use crate::live::{BlockNumber, Blocks, NO_BLOCK};
+use crate::live::{BlockId, Blocks, NO_BLOCK};
 
 /// Steps of one stream that follow each other in the order and lie between the same
 /// two marks.
@@ -62,7 +62,7 @@ pub(crate) struct Link {
     pub place: u64,
     pub size: u64,
     /// The block that it handed out or gave back.
-    pub block: BlockNumber,
+    pub block: BlockId,
     pub stack: StackId,
     pub entry: EntryPoint,
     pub allocates: bool,
@@ -80,7 +80,7 @@ impl Link {
 
     /// That of a plain event.
     #[inline]
-    pub(super) fn new(event: &Event, place: u64, block: BlockNumber) -> Self {
+    pub(super) fn new(event: &Event, place: u64, block: BlockId) -> Self {
         Self {
             place,
             size: event.size,
@@ -92,7 +92,7 @@ impl Link {
     }
 
     /// That of a step.
-    pub(super) fn of(step: &Step, block: BlockNumber) -> Self {
+    pub(super) fn of(step: &Step, block: BlockId) -> Self {
         Self {
             place: step.address,
             size: step.size,

@@ -13,7 +13,7 @@ const SPACE_SHIFT: u32 = u64::BITS - 2;
 
 /// The place of which an event speaks.
 #[inline]
-pub(crate) const fn place_of(event: &Event) -> u64 {
+pub(crate) const fn block_key(event: &Event) -> u64 {
     event.address ^ space(event.entry) << SPACE_SHIFT
 }
 
@@ -35,7 +35,7 @@ const _: () = {
 
 /// The address at a place.
 #[inline]
-pub(crate) const fn address_at(place: u64) -> u64 {
+pub(crate) const fn address_of(place: u64) -> u64 {
     place & (u64::MAX >> (u64::BITS - SPACE_SHIFT))
 }
 
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn one_address_is_three_places() {
         let at = |entry| {
-            place_of(&Event {
+            block_key(&Event {
                 kind: EventKind::Deallocation,
                 entry,
                 alignment_log2: 0,
@@ -62,6 +62,6 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), 3);
         assert_eq!(at(EntryPoint::Malloc), 0x7fff_ffff_fff0);
-        assert!(places.iter().all(|&p| address_at(p) == 0x7fff_ffff_fff0));
+        assert!(places.iter().all(|&p| address_of(p) == 0x7fff_ffff_fff0));
     }
 }
