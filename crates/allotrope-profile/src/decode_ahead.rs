@@ -21,7 +21,7 @@ use allotrope_trace::model::{Event, EventKind};
 use crate::clock::Timeline;
 use crate::error::ReplayError;
 use crate::replay::Helpers;
-use crate::source::{Run, TraceSource};
+use crate::source::{EventChunk, TraceSource};
 
 /// Events of chunks that are decoded or being decoded, and not fetched: 4 MiB, and a
 /// chunk more for each helper.
@@ -77,25 +77,25 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
     pub(crate) fn new<'r>(
         source: &'a S,
         timeline: &'a Timeline,
-        streams: impl Iterator<Item = &'r [Run<S::Handle>]>,
+        streams: impl Iterator<Item = &'r [EventChunk<S::Handle>]>,
     ) -> Self
     where
         S::Handle: 'r,
     {
         let mut order = Vec::new();
         let mut counted = 0_u64;
-        for runs in streams {
+        for chunks in streams {
             // A chunk without a time follows the one before it.
             let mut tick = 0;
-            for run in runs {
-                tick = run.first_tick.unwrap_or(tick).max(tick);
+            for chunk in chunks {
+                tick = chunk.first_tick.unwrap_or(tick).max(tick);
                 let listed = Listed {
                     number: order.len(),
-                    handle: run.handle,
-                    events: run.events as usize,
+                    handle: chunk.handle,
+                    events: chunk.events as usize,
                 };
                 order.push((tick, listed));
-                counted = counted.saturating_add(run.counted);
+                counted = counted.saturating_add(chunk.counted);
             }
         }
         let shared = Shared {
@@ -162,7 +162,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
                 }
                 Ok(())
             }
-            Some(Chunk::Lost) => Err(ReplayError::NoSuchRun(number)),
+            Some(Chunk::Lost) => Err(ReplayError::NoSuchChunk(number)),
             _ => {
                 drop(shared);
                 self.decode(handle, into)
@@ -263,11 +263,11 @@ mod tests {
         }
     }
 
-    fn streams(trace: &impl TraceSource<Handle = usize>) -> [Vec<Run<usize>>; 2] {
+    fn streams(trace: &impl TraceSource<Handle = usize>) -> [Vec<EventChunk<usize>>; 2] {
         let mut streams = [vec![], vec![]];
         let list = |entry| {
-            if let SourceEntry::Run(run) = entry {
-                streams[run.stream as usize].push(run);
+            if let SourceEntry::Events(chunk) = entry {
+                streams[chunk.stream as usize].push(chunk);
             }
             Ok(())
         };
@@ -282,8 +282,8 @@ mod tests {
         // 2 ticks a nanosecond.
         let clock = |tick, monotonic_ns| Clock { tick, monotonic_ns };
         let timeline = Timeline::new(vec![clock(0, 0), clock(2_000, 1_000)], 0);
-        let runs = streams.iter().map(Vec::as_slice);
-        let ahead = DecodeAhead::new(&trace, &timeline, runs);
+        let chunks = streams.iter().map(Vec::as_slice);
+        let ahead = DecodeAhead::new(&trace, &timeline, chunks);
         assert!(ahead.counted >= WORTH_A_THREAD);
         // The second stream first, against the order of their times.
         let order = (0..200).map(|n| (200 + n, 2 * n + 1));
@@ -307,12 +307,12 @@ mod tests {
         let mut streams = streams(&trace);
         streams[0][5].handle = 4_000;
         let timeline = Timeline::new(vec![], 0);
-        let runs = streams.iter().map(Vec::as_slice);
-        let ahead = DecodeAhead::new(&trace, &timeline, runs);
+        let chunks = streams.iter().map(Vec::as_slice);
+        let ahead = DecodeAhead::new(&trace, &timeline, chunks);
         ahead.during(Helpers::Always, || {
             let mut events = Vec::new();
-            for (number, run) in streams[0].iter().enumerate() {
-                let read = ahead.fetch(number, &run.handle, &mut events);
+            for (number, chunk) in streams[0].iter().enumerate() {
+                let read = ahead.fetch(number, &chunk.handle, &mut events);
                 assert_eq!(read.is_err(), number == 5);
             }
         });
@@ -352,12 +352,12 @@ mod tests {
         let broken = Broken(trace(400));
         let streams = streams(&broken);
         let timeline = Timeline::new(vec![], 0);
-        let runs = streams.iter().map(Vec::as_slice);
-        let ahead = DecodeAhead::new(&broken, &timeline, runs);
+        let chunks = streams.iter().map(Vec::as_slice);
+        let ahead = DecodeAhead::new(&broken, &timeline, chunks);
         let replayed = || {
             let mut events = Vec::new();
-            for (number, run) in streams[0].iter().enumerate() {
-                if ahead.fetch(number, &run.handle, &mut events).is_err() {
+            for (number, chunk) in streams[0].iter().enumerate() {
+                if ahead.fetch(number, &chunk.handle, &mut events).is_err() {
                     return;
                 }
             }

@@ -11,8 +11,8 @@ pub enum ReplayError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The source of the events broke its own promise.
-    #[error("the source has no run of events number {0}; it must keep what it listed")]
-    NoSuchRun(usize),
+    #[error("the source has no chunk of events number {0}; it must keep what it listed")]
+    NoSuchChunk(usize),
     /// The source of the stacks broke its own promise.
     #[error("the source has no stack nodes of number {0}; it must keep what it listed")]
     NoSuchStacks(usize),

@@ -130,10 +130,10 @@ impl LiveBlocks {
     #[inline]
     pub(crate) fn apply(&mut self, step: &Step) -> Blocks {
         if step.allocates {
-            self.insert(step.address)
+            self.insert(step.key)
         } else {
             Blocks {
-                block: self.end(step.address).unwrap_or(NO_BLOCK),
+                block: self.end(step.key).unwrap_or(NO_BLOCK),
                 replaced: NO_BLOCK,
             }
         }
@@ -159,7 +159,7 @@ impl LiveBlocks {
 
     /// Undoes the latest step that was applied and not undone yet.
     pub(crate) fn undo(&mut self, step: &Step, blocks: Blocks) {
-        let slot = self.find(step.address);
+        let slot = self.find(step.key);
         let before = if step.allocates {
             blocks.replaced
         } else {

@@ -1,8 +1,8 @@
-//! The figures of each stack of an image while it is replayed.
+//! The figures of each site (call stack) of an image while it is replayed.
 //!
-//! What is live at the peak is not copied at each new peak, which would cost
-//! all sites each time. Each peak has a number, and a site notes before it
-//! changes for the first time after a peak what was live in it then.
+//! What is live at the peak is not copied at each new peak, which would cost all
+//! sites each time. Each peak has a number instead; before a site changes for the
+//! first time after a peak, it stores what was live in it then.
 
 use allotrope_trace::model::StackId;
 use rustc_hash::FxHashMap;
@@ -49,9 +49,9 @@ pub(crate) struct SiteFigures {
 const LOW_IDS: u32 = 1 << 22;
 
 impl SiteFigures {
-    /// Notes what was live at the latest peak, before something changes.
+    /// Stores what was live at the latest peak, before the first change after it.
     #[inline]
-    fn settle(&mut self, peaks: u64) {
+    fn note_peak(&mut self, peaks: u64) {
         if self.peak != peaks {
             self.peak = peaks;
             self.at_peak = self.live();
@@ -128,21 +128,21 @@ impl Sites {
         index
     }
 
-    /// A block of this site was handed out.
+    /// A block of this site was allocated.
     #[inline]
     pub(crate) fn allocate(&mut self, site: u32, size: u64, reallocation: bool) {
         let figures = &mut self.figures[site as usize];
-        figures.settle(self.peaks);
+        figures.note_peak(self.peaks);
         figures.allocations += 1;
         figures.allocated_bytes = figures.allocated_bytes.wrapping_add(size);
         figures.reallocations += u64::from(reallocation);
     }
 
-    /// A block of this site was given back after so many nanoseconds.
+    /// A block of this site was freed after `lifetime` nanoseconds.
     #[inline]
     pub(crate) fn deallocate(&mut self, site: u32, size: u64, lifetime: u64, temporary: bool) {
         let figures = &mut self.figures[site as usize];
-        figures.settle(self.peaks);
+        figures.note_peak(self.peaks);
         figures.deallocations += 1;
         figures.deallocated_bytes = figures.deallocated_bytes.wrapping_add(size);
         figures.temporary += u64::from(temporary);
@@ -173,7 +173,7 @@ impl Sites {
     /// The sites' figures, in order of first allocation.
     pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
         for figures in &mut self.figures {
-            figures.settle(self.peaks);
+            figures.note_peak(self.peaks);
             figures.lifetimes.blocks += figures.deallocations;
         }
         self.figures

@@ -100,7 +100,9 @@ mod tests {
             let figures = (8..).zip(&sites).map(|(stack_id, (allocations, stack))| {
                 let outermost_first: Vec<u32> = stack.iter().rev().copied().collect();
                 stacks.add(&outermost_first);
-                SiteFigures { stack_id, allocations: *allocations, ..SiteFigures::default() }
+                let mut figures = SiteFigures::default();
+                (figures.stack_id, figures.allocations) = (stack_id, *allocations);
+                figures
             });
             let figures: Vec<_> = figures.collect();
             let found = sites_in_order(&figures, stacks);

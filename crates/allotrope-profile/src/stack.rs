@@ -1,6 +1,6 @@
-//! Where the frames of stacks are kept. An image may have hundreds of thousands
-//! of stacks, fifty frames each: they lie one after another in a few large arrays
-//! that their sites share, so that a stack costs no piece of memory of its own.
+//! Storage for the frames of stacks. An image may have hundreds of thousands of
+//! stacks of fifty frames: these lie one after another in a few large arrays that the
+//! sites share, so that a stack needs no allocation of its own.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -33,7 +33,7 @@ impl Deref for Stack {
 }
 
 impl Stack {
-    /// Has the frames brought near: they are wanted soon. Nothing waits for it.
+    /// Prefetches the frames.
     pub fn prefetch(&self) {
         for line in self.chunks(LINE) {
             prefetch(&line[0]);
@@ -84,17 +84,17 @@ pub(crate) struct Stacks {
     full: Vec<Arc<Vec<u32>>>,
     /// The array that is filled.
     open: Vec<u32>,
-    places: Vec<Place>,
+    parts: Vec<Part>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Part {
     array: u32,
     start: u32,
     length: u32,
 }
 
-impl Place {
+impl Part {
     fn range(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
@@ -109,7 +109,7 @@ impl Stacks {
             let full = std::mem::replace(&mut self.open, next);
             self.full.push(Arc::new(full));
         }
-        self.places.push(Place {
+        self.parts.push(Part {
             array: self.full.len() as u32,
             start: self.open.len() as u32,
             length: outermost_first.len() as u32,
@@ -120,9 +120,9 @@ impl Stacks {
     /// The frames of a stack, innermost first.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &[u32] {
-        let place = self.places[number];
-        let array = self.full.get(place.array as usize);
-        &array.map_or(&self.open, |full| &**full)[place.range()]
+        let part = self.parts[number];
+        let array = self.full.get(part.array as usize);
+        &array.map_or(&self.open, |full| &**full)[part.range()]
     }
 
     /// The stacks, in the order of these numbers.
@@ -130,11 +130,11 @@ impl Stacks {
         self.open.shrink_to_fit();
         self.full.push(Arc::new(self.open));
         numbers.iter().map(move |&number| {
-            let place = self.places[number as usize];
+            let part = self.parts[number as usize];
             Stack {
-                array: Arc::clone(&self.full[place.array as usize]),
-                start: place.start,
-                length: place.length,
+                array: Arc::clone(&self.full[part.array as usize]),
+                start: part.start,
+                length: part.length,
             }
         })
     }

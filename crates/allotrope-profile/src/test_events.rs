@@ -19,7 +19,7 @@ pub(crate) fn event(kind: EventKind, address: u64) -> Event {
 /// An allocation or deallocation at this key.
 pub(crate) fn step(allocates: bool, key: u64) -> Step {
     Step {
-        address: key,
+        key,
         allocates,
         ..Step::NONE
     }

@@ -1,6 +1,6 @@
 //! The windows of an image, and which of them are open at which epoch (see
 //! [`allotrope_trace::model::Window`]). Epochs of events are turned into their
-//! *rank* once, where a stream notes a new one: the number of openings and
+//! *rank* once, where a stream has a new one: the number of openings and
 //! closings up to it. Between two of those no window differs.
 
 use std::collections::BTreeMap;

@@ -1,9 +1,10 @@
-//! Settles what became of reallocations.
+//! Finds out what became of reallocations, which are two events: a start, before the
+//! program's allocator is called, and a result.
 //!
-//! A failed reallocation changes nothing, so its start must not be shown as a
-//! deallocation and taken back later: the peak, and "temporary", would be
-//! touched. The cursor looks ahead for the answer, which nearly always is the
-//! next event. Where it is far away, the deallocation is held until it comes.
+//! A failed reallocation changes nothing. So its start must not be taken for a
+//! deallocation and undone later: that would change the peak and what is temporary.
+//! The cursor looks ahead for the result, which nearly always is the next event. Where
+//! it is far away, the deallocation is held back until the result is read.
 
 use allotrope_trace::model::{EntryPoint, EventKind};
 
@@ -18,7 +19,7 @@ pub(super) const OPEN_LIMIT: usize = 1 << 12;
 
 /// A reallocation that began and is not answered yet.
 pub(super) struct OpenStart {
-    address: u64,
+    key: u64,
     thread: u32,
     rank: Rank,
     opted_out: bool,
@@ -47,7 +48,7 @@ impl<S: TraceSource> Cursor<'_, S> {
                     self.open.remove(0);
                 }
                 self.open.push(OpenStart {
-                    address: step.address,
+                    key: step.key,
                     thread: step.thread,
                     rank: step.rank,
                     opted_out: step.opted_out,
@@ -81,7 +82,7 @@ impl<S: TraceSource> Cursor<'_, S> {
     fn late_deallocation(&mut self, answer: &Step) -> Option<Step> {
         let start = self.open.pop()?;
         (!start.shown).then_some(Step {
-            address: start.address,
+            key: start.key,
             thread: start.thread,
             rank: start.rank,
             opted_out: start.opted_out,

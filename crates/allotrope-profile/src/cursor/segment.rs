@@ -1,13 +1,14 @@
-//! Where a cursor is between two anchors, and at what times the events lie there.
+//! The part of a stream between two timestamps, and the interpolated times of the
+//! events in it.
 
 use allotrope_trace::model::Event;
 
-/// Longest time between two events without a mark in nanoseconds: threads mark
-/// the time every microsecond or two and after every break.
+/// Longest time in nanoseconds between two events without a timestamp: threads record
+/// one every microsecond or two and after every break.
 const LONGEST_STEP_NS: f64 = 1000.0;
 /// Shortest: less is the clock's granularity.
 const SHORTEST_STEP_NS: f64 = 10.0;
-/// How much slower than between the last two marks a thread is thought to be.
+/// How much slower a thread may become than between the last two timestamps.
 const SLOWER: f64 = 2.0;
 
 /// Where the cursor is between two anchors.
@@ -32,9 +33,9 @@ impl Segment {
         self.passed = 0;
     }
 
-    /// Spreads the remaining events evenly, but hardly wider than those before
-    /// them: a thread that waits or computes for long does so mostly in one place,
-    /// and what others may be waiting for is then behind it.
+    /// Spreads the remaining events evenly, but hardly wider than those before them: a
+    /// thread that waits or computes for long does so mostly between two of its events,
+    /// and the events that other threads depend on are the earlier ones.
     pub(super) fn set_step(&mut self) {
         let room = self.upper.saturating_sub(self.from) as f64;
         let even = room / self.remaining.max(1) as f64;
@@ -54,8 +55,8 @@ impl Segment {
 
     /// The times of the events that come next.
     #[inline]
-    pub(super) fn pace(&self) -> Pace {
-        Pace {
+    pub(super) fn times(&self) -> TimeInterpolation {
+        TimeInterpolation {
             from: self.from,
             step: self.step,
             passed: self.passed,
@@ -64,17 +65,17 @@ impl Segment {
     }
 }
 
-/// The time of the event that follows so many others, `step` nanoseconds each.
+/// The time of the event after `passed` others of `step` nanoseconds each.
 #[inline]
 fn estimate(from: u64, passed: u32, step: f64) -> u64 {
-    // By way of a signed number, which the processor converts at once.
+    // x86-64 has an instruction for signed numbers only.
     let offset = (f64::from(passed) * step) as i64;
     from.saturating_add(offset.cast_unsigned())
 }
 
-/// The estimated times of events that follow each other between two marks.
+/// Interpolated times of the events between two timestamps.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct TimeInterpolation {
     from: u64,
     step: f64,
     passed: u32,
@@ -82,7 +83,7 @@ pub(crate) struct Pace {
     pub upper: u64,
 }
 
-impl Pace {
+impl TimeInterpolation {
     /// That of a single event with this estimated time.
     pub(crate) fn of_one(time: u64) -> Self {
         Self {
@@ -93,7 +94,7 @@ impl Pace {
         }
     }
 
-    /// That of the events from this place on.
+    /// That of the events from this index on.
     pub(crate) fn after(self, place: usize) -> Self {
         Self {
             passed: self.passed.wrapping_add(place as u32),
@@ -101,13 +102,13 @@ impl Pace {
         }
     }
 
-    /// Estimated time of the event at this place.
+    /// Interpolated time of the event at this index.
     #[inline]
     pub(crate) fn time(&self, place: usize) -> u64 {
         estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
     }
 
-    /// How many of so many events are not estimated later than `latest`.
+    /// How many of the first `events` events are not later than `latest`.
     #[inline]
     pub(crate) fn count_until(&self, latest: u64, events: usize) -> usize {
         if latest >= self.upper {
@@ -127,22 +128,22 @@ impl Pace {
     }
 }
 
-/// What lies next in a stream, up to the next mark at most: all by one thread,
-/// at times that follow from their places.
-pub(crate) struct Stretch<'a> {
-    /// The first one is counted; the last one may be a mark.
+/// The next events of a stream, up to the next timestamp at most: all by one thread, at
+/// times that follow from their index.
+pub(crate) struct EventBatch<'a> {
+    /// The first one is an allocation or deallocation; the last one may be a mark.
     pub events: &'a [Event],
     pub thread: u32,
     /// Whether a reallocation that is answered at once may be taken for a
     /// deallocation and an allocation.
     pub moves: bool,
-    pub pace: Pace,
+    pub times: TimeInterpolation,
 }
 
-impl Stretch<'_> {
-    /// Estimated time of the event at this place in it.
+impl EventBatch<'_> {
+    /// Interpolated time of the event at this index.
     #[inline]
     pub(crate) fn time(&self, place: usize) -> u64 {
-        self.pace.time(place)
+        self.times.time(place)
     }
 }

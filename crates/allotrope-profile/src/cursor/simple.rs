@@ -1,17 +1,17 @@
-//! What a cursor gives of allocations and deallocations that are nothing else: all
-//! up to the next mark at once, without a step for each of them.
+//! Hands out allocations and deallocations that are no part of a reallocation: all up
+//! to the next timestamp at once, without a [`Step`] for each of them.
 
 use allotrope_trace::model::{Event, EventKind};
 
-use super::{Cursor, Pace, Step};
+use super::{Cursor, Step, TimeInterpolation};
 use crate::live::LiveBlocks;
 use crate::source::TraceSource;
 
-/// Events that come next in a stream, up to the next mark at most.
-pub(crate) struct Plain<'a> {
-    /// Only those before the first one that is not [plain](is_plain) are meant.
+/// The next events of a stream, up to the next timestamp at most.
+pub(crate) struct SimpleEvents<'a> {
+    /// Only those before the first one that is not [simple](is_simple) are meant.
     pub events: &'a [Event],
-    pub pace: Pace,
+    pub times: TimeInterpolation,
     /// The step that the first one is, without what is in the event itself; those
     /// that follow differ from it by ordinal and time.
     pub first: Step,
@@ -20,15 +20,15 @@ pub(crate) struct Plain<'a> {
 /// Whether the event is an allocation or a deallocation, and no half of a
 /// reallocation.
 #[inline]
-pub(crate) fn is_plain(event: &Event) -> bool {
+pub(crate) fn is_simple(event: &Event) -> bool {
     (event.kind as u8) <= EventKind::Deallocation as u8
 }
 
 impl<S: TraceSource> Cursor<'_, S> {
-    /// The events from the next one on, those before the stream's `until`th, after
-    /// [`Self::time_of_plain`] said that the next one is plain.
+    /// The next events, those before the stream's `until`th; the next one must be simple
+    /// by [`Self::time_of_simple`].
     #[inline]
-    pub(crate) fn plain(&mut self, until: u64, live: &LiveBlocks) -> Plain<'_> {
+    pub(crate) fn simple(&mut self, until: u64, live: &LiveBlocks) -> SimpleEvents<'_> {
         if live.is_large() {
             self.prefetch(live);
         }
@@ -37,12 +37,12 @@ impl<S: TraceSource> Cursor<'_, S> {
             events = &events[..events.len().min(self.looked_at - self.position)];
         }
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
-        let pace = self.segment.pace();
-        Plain {
+        let times = self.segment.times();
+        SimpleEvents {
             events: &events[..events.len().min(most)],
-            pace,
+            times,
             first: Step {
-                time: pace.time(0),
+                time: times.time(0),
                 lower: self.segment.lower,
                 upper: self.segment.upper,
                 ordinal: self.ordinal,

@@ -1,10 +1,10 @@
-//! Code that an image made while it ran. Its addresses have names only at a
-//! time: where other code came to stand at an address, one stack of the trace
-//! is several, told apart by when an allocation was made. These get ids of
-//! their own here, behind those of the trace.
+//! Code that an image compiled while it ran (JIT code). Its addresses have names only
+//! for a time: where other code was placed at an address later, one stack of the trace
+//! is several, and the time of an allocation decides which. Those stacks get ids of
+//! their own here, after those of the trace.
 
 use allotrope_trace::model::{
-    Frame, JitSymbols, Location, NO_MAPPING, StackId, StackNode, stack_end,
+    Frame, Location, NO_MAPPING, JitSymbols, StackId, StackNode, stack_end,
 };
 use rustc_hash::FxHashMap;
 
@@ -19,7 +19,7 @@ type Address = (u64, bool);
 
 /// An image's names of code in no module.
 #[derive(Default)]
-pub(crate) struct RuntimeCode {
+pub(crate) struct JitCode {
     records: Vec<JitSymbols>,
     /// In order of time: since when (ns), record, location.
     names: FxHashMap<Address, Vec<(u64, u32, u32)>>,
@@ -34,7 +34,7 @@ pub(crate) struct RuntimeCode {
     first: StackId,
 }
 
-impl RuntimeCode {
+impl JitCode {
     /// Takes a record of the trace.
     pub(crate) fn add(&mut self, record: JitSymbols) {
         self.records.push(record);
