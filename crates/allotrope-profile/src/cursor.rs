@@ -7,7 +7,6 @@
 
 mod reallocation;
 mod segment;
-mod simple;
 
 use std::cell::{Cell, RefCell};
 
@@ -24,7 +23,6 @@ use crate::window_table::{Rank, WindowTable};
 use reallocation::{OPEN_LIMIT, OpenStart};
 use segment::Segment;
 pub(crate) use segment::{EventBatch, TimeInterpolation};
-pub(crate) use simple::{SimpleEvents, is_simple};
 
 /// How many events ahead something is looked for: a reallocation's answer, what
 /// another stream waits for.
@@ -88,6 +86,13 @@ impl Step {
     };
 }
 
+/// Whether the event is an allocation or a deallocation, and no half of a
+/// reallocation.
+#[inline]
+pub(crate) fn is_simple(event: &Event) -> bool {
+    (event.kind as u8) <= EventKind::Deallocation as u8
+}
+
 /// Whether something will come in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookahead {
@@ -121,7 +126,7 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     scratch: Vec<Event>,
     position: usize,
     /// Records of live blocks are prefetched for the events before this position.
-    looked_at: usize,
+    prefetched: usize,
     /// Events of the stream before those in the buffer.
     before_buffer: u64,
     search: Cell<Search>,
@@ -158,7 +163,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             buffer: Vec::new(),
             scratch: Vec::new(),
             position: 0,
-            looked_at: 0,
+            prefetched: 0,
             before_buffer: 0,
             search: Cell::default(),
             ordinal: chunks.first().map_or(0, |chunk| chunk.first_ordinal),
@@ -206,7 +211,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// none. Passes all marks (timestamps, threads, epochs) before the next event.
     #[inline]
     pub(crate) fn time_of_simple(&mut self) -> Result<Option<u64>, ReplayError> {
-        if self.queued.is_some() || self.approach()?.is_none() {
+        if self.queued.is_some() || self.pass_marks()?.is_none() {
             return Ok(None);
         }
         let simple = is_simple(&self.buffer[self.position]);
@@ -216,9 +221,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// Prefetches the records of coming events' blocks.
     #[inline]
     fn prefetch(&mut self, live: &LiveBlocks) {
-        if self.position >= self.looked_at {
-            self.looked_at = self.position + AHEAD;
-            let events = self.buffer.get(self.looked_at..).unwrap_or_default();
+        if self.position >= self.prefetched {
+            self.prefetched = self.position + AHEAD;
+            let events = self.buffer.get(self.prefetched..).unwrap_or_default();
             live.prefetch(events);
         }
     }
@@ -234,50 +239,46 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.upper
     }
 
-    /// The events from the next one on, those before the stream's `until`th;
-    /// `None` at its end and where a closer look is needed.
+    /// The next events, those before the stream's `until`th; `None` at its end and where
+    /// a closer look is needed.
     #[inline]
     pub(crate) fn batch(
         &mut self,
         until: u64,
         live: &LiveBlocks,
     ) -> Result<Option<EventBatch<'_>>, ReplayError> {
-        let Some((thread, mut end)) = self.coming(until)? else {
-            return Ok(None);
-        };
-        if live.is_large() {
-            self.prefetch(live);
-            end = end.min(self.looked_at);
-        }
-        Ok(Some(self.batch_to(end, thread)))
-    }
-
-    /// The thread of the next events, and the position where they end.
-    #[inline]
-    fn coming(&mut self, until: u64) -> Result<Option<(u32, usize)>, ReplayError> {
         if self.queued.is_some() {
             return Ok(None);
         }
-        let Some(thread) = self.approach()? else {
+        let Some(thread) = self.pass_marks()? else {
             return Ok(None);
         };
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
-        let end = self.segment.end.min(self.position.saturating_add(most));
-        Ok(Some((thread, end)))
-    }
-
-    #[inline]
-    fn batch_to(&self, end: usize, thread: u32) -> EventBatch<'_> {
-        EventBatch {
+        let mut end = self.segment.end.min(self.position.saturating_add(most));
+        if live.is_large() {
+            self.prefetch(live);
+            end = end.min(self.prefetched);
+        }
+        Ok(Some(EventBatch {
             events: &self.buffer[self.position..end],
             thread,
             moves: self.open.len() < OPEN_LIMIT,
             times: self.segment.times(),
-        }
+            first: Step {
+                time: self.segment.times().time(0),
+                lower: self.segment.lower,
+                upper: self.segment.upper,
+                ordinal: self.ordinal,
+                thread,
+                rank: self.rank,
+                opted_out: self.opted_out,
+                ..Step::NONE
+            },
+        }))
     }
 
-    /// So many events of a [batch](Self::batch), all of them counted, have
-    /// been taken.
+    /// The first `taken` events of a [batch](Self::batch), all of them counted, have been
+    /// taken.
     #[inline]
     pub(crate) fn pass(&mut self, taken: usize) {
         self.position += taken;
@@ -289,15 +290,15 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// Passes the marks that lie before the next counted event, and gives its
     /// thread; `None` if that is not known, and at the stream's end.
     #[inline]
-    fn approach(&mut self) -> Result<Option<u32>, ReplayError> {
+    fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
         if self.position < self.segment.end && self.buffer[self.position].is_counted() {
             return Ok(self.thread);
         }
-        self.pass_marks()
+        self.pass_marks_slow()
     }
 
     #[inline(never)]
-    fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
+    fn pass_marks_slow(&mut self) -> Result<Option<u32>, ReplayError> {
         while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
             if self.position >= self.buffer.len() && !self.load()? {
                 return Ok(None);
@@ -330,7 +331,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             return Ok(Some(step));
         }
         loop {
-            let thread = self.approach()?;
+            let thread = self.pass_marks()?;
             let Some(event) = self.buffer.get(self.position).copied() else {
                 return Ok(None);
             };
@@ -407,7 +408,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             self.before_buffer += self.buffer.len() as u64;
             self.ahead.fetch(number, &chunk.handle, &mut self.buffer)?;
             self.position = 0;
-            self.looked_at = 0;
+            self.prefetched = 0;
             self.segment.end = 0;
             if !self.buffer.is_empty() {
                 return Ok(true);
@@ -431,7 +432,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.buffer.drain(..self.position);
         self.before_buffer += self.position as u64;
         self.segment.end = self.segment.end.saturating_sub(self.position);
-        self.looked_at = self.looked_at.saturating_sub(self.position);
+        self.prefetched = self.prefetched.saturating_sub(self.position);
         self.position = 0;
         self.buffer.append(&mut self.scratch);
         Ok(true)

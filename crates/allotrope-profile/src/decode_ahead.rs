@@ -208,10 +208,9 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
 
     fn decode(&self, handle: &S::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError> {
         self.source.read(handle, into)?;
-        let mut times = self.timeline.walk();
         for event in into {
             if event.kind == EventKind::Timestamp {
-                event.address = times.ns(event.address);
+                event.address = self.timeline.ns(event.address);
             }
         }
         Ok(())

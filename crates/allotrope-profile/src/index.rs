@@ -157,7 +157,7 @@ pub(crate) fn index<S: TraceSource>(
     index.timeline = Timeline::new(clocks, index.recording.started_tick);
     index.link_children();
     for image in index.images.values_mut() {
-        image.windows.settle(image.threads.get_mut());
+        image.windows.build(image.threads.get_mut());
     }
     index.give_stacks(stack_tree::read(source, &stacks)?);
     Ok((index, names))
@@ -227,7 +227,7 @@ impl<H> Index<H> {
         for (id, image) in &mut self.images {
             image.stacks = trees.remove(id).unwrap_or_default();
             let code = image.jit_code.get_mut();
-            code.settle(&self.timeline, &image.stacks);
+            code.build(&self.timeline, &image.stacks);
         }
     }
 

@@ -41,7 +41,7 @@ impl JitCode {
     }
 
     /// Sorts what was taken; `nodes` are all nodes of the image's stacks.
-    pub(crate) fn settle(&mut self, timeline: &Timeline, nodes: &StackTree) {
+    pub(crate) fn build(&mut self, timeline: &Timeline, nodes: &StackTree) {
         for (r, record) in (0..).zip(&self.records) {
             let since = timeline.ns(record.tick);
             for (l, location) in (0..).zip(&record.locations) {

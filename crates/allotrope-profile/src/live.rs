@@ -241,14 +241,6 @@ impl LiveBlocks {
         self.blocks.len() > WORTH_PREFETCHING
     }
 
-    /// Prefetches the record of a block.
-    #[inline]
-    pub(crate) fn prefetch_block(&self, id: BlockId) {
-        if let Some(block) = self.blocks.get(id) {
-            prefetch(block);
-        }
-    }
-
     /// Prefetches the records of the blocks that the first [`AHEAD`] events free, and
     /// the cells of the [`AHEAD`] events after those.
     #[inline]
@@ -258,8 +250,10 @@ impl LiveBlocks {
             self.ids.prefetch(block_key(event));
         }
         for event in next {
-            if event.kind != EventKind::Allocation {
-                self.prefetch_block(self.find(block_key(event)).block);
+            if event.kind != EventKind::Allocation
+                && let Some(block) = self.blocks.get(self.find(block_key(event)).block)
+            {
+                prefetch(block);
             }
         }
     }

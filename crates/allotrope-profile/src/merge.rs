@@ -141,7 +141,7 @@ struct Merge<'a, 'k, S: TraceSource, K> {
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     fn run(&mut self) -> Result<(), ReplayError> {
         for stream in 0..self.streams.len() {
-            self.bring_up(stream)?;
+            self.read_head(stream)?;
         }
         self.pass_reached_forks()?;
         loop {
@@ -169,15 +169,15 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Goes on to a stream's next event.
     fn advance(&mut self, stream: usize) -> Result<(), ReplayError> {
-        if self.bring_up(stream)? {
+        if self.read_head(stream)? {
             return Ok(());
         }
         self.pass_reached_forks()
     }
 
     /// Takes a stream's next event for its head; `false` at the stream's end.
-    fn bring_up(&mut self, stream: usize) -> Result<bool, ReplayError> {
-        self.give_up_turn();
+    fn read_head(&mut self, stream: usize) -> Result<bool, ReplayError> {
+        self.requeue_last();
         let at = &mut self.streams[stream];
         at.advance()?;
         self.turn = at.head.map(|head| (head.time, stream));
@@ -185,7 +185,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Moves the stream whose head was read last to `ready`.
-    fn give_up_turn(&mut self) {
+    fn requeue_last(&mut self) {
         self.ready.extend(self.turn.take().map(Reverse));
     }
 
@@ -202,7 +202,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             self.turn = None;
             return Some(stream);
         }
-        self.give_up_turn();
+        self.requeue_last();
         let &Reverse((_, first)) = self.ready.peek()?;
         let deadline = self.overdue.saturating_add(SLACK_NS);
         if self.overdue == u64::MAX || self.lower(first) <= deadline {
@@ -245,7 +245,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let Some(head) = self.streams[stream].head else {
             return Ok(());
         };
-        if let Some(fork) = self.fork_before(stream, head.ordinal) {
+        if let Some(fork) = self.open_forks.before(stream, head.ordinal) {
             self.wait(stream, Wait::Fork(fork));
             return self.pass_reached_forks();
         }
@@ -412,7 +412,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Places the head of a waiting stream although nothing makes it legal.
     fn force(&mut self, stream: usize) -> Result<(), ReplayError> {
-        self.give_up_turn();
+        self.requeue_last();
         self.waiting.retain(|&(waiting, _)| waiting != stream);
         self.ready.retain(|&Reverse((_, ready))| ready != stream);
         self.wake(|_| false);
@@ -511,11 +511,6 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     fn commit_all(&mut self) {
         self.speculative.commit(usize::MAX, |_| true, self.sink);
-    }
-
-    /// The fork that comes before this event of the stream.
-    fn fork_before(&self, stream: usize, ordinal: u64) -> Option<usize> {
-        self.open_forks.before(stream, ordinal)
     }
 
     /// Passes every fork to which all its streams have come.

@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use allotrope_trace::model::EventKind;
 
 use crate::block_key::block_key;
-use crate::cursor::{EventBatch, SimpleEvents, Step, TimeInterpolation, is_simple};
+use crate::cursor::{EventBatch, Step, TimeInterpolation, is_simple};
 use crate::live::{Blocks, LiveBlocks};
 use crate::merge::Sink;
 use batches::PlacedBatches;
@@ -31,9 +31,6 @@ pub(crate) use batches::{BatchedEvent, PlacedBatch};
 /// Slots of the table of latest steps.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 14;
-/// Records of blocks are prefetched this many steps before their step is committed.
-const AHEAD: usize = 8;
-
 /// A step in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed {
@@ -152,15 +149,15 @@ impl SpeculativeLog {
     /// Appends the first `most` events, up to an illegal one and as far as one batch has
     /// room. Gives their number.
     #[inline]
-    pub(crate) fn place_simple(
+    pub(crate) fn place_batch(
         &mut self,
         stream: usize,
-        simple: &SimpleEvents<'_>,
+        batch: &EventBatch<'_>,
         most: usize,
     ) -> usize {
         let mut taken = 0_usize;
         let room = self.batches.room();
-        for (event, into) in simple.events.iter().take(most).zip(room) {
+        for (event, into) in batch.events.iter().take(most).zip(room) {
             if !is_simple(event) {
                 break;
             }
@@ -178,9 +175,9 @@ impl SpeculativeLog {
             taken += 1;
         }
         if let Some(last) = taken.checked_sub(1) {
-            self.now = self.now.max(simple.times.time(last));
-            let batch = PlacedBatch::new(stream, simple.first, simple.times, taken);
-            self.batches.push(batch);
+            self.now = self.now.max(batch.times.time(last));
+            let placed = PlacedBatch::new(stream, batch.first, batch.times, taken);
+            self.batches.push(placed);
         }
         taken
     }
@@ -256,9 +253,6 @@ impl SpeculativeLog {
         let Some(placed) = self.placed.front() else {
             return;
         };
-        if let Some(coming) = self.placed.get(AHEAD) {
-            self.live.prefetch_block(coming.blocks.block);
-        }
         sink.step(&placed.step, placed.blocks, &mut self.live);
         self.live.release(placed.step.allocates, placed.blocks);
         self.committed += 1;

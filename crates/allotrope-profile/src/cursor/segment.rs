@@ -3,6 +3,8 @@
 
 use allotrope_trace::model::Event;
 
+use super::Step;
+
 /// Longest time in nanoseconds between two events without a timestamp: threads record
 /// one every microsecond or two and after every break.
 const LONGEST_STEP_NS: f64 = 1000.0;
@@ -138,6 +140,9 @@ pub(crate) struct EventBatch<'a> {
     /// deallocation and an allocation.
     pub moves: bool,
     pub times: TimeInterpolation,
+    /// The step that the first event is, without what the event itself holds; the
+    /// following ones differ from it by ordinal and time.
+    pub first: Step,
 }
 
 impl EventBatch<'_> {

@@ -15,7 +15,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         if !self.waiting.is_empty() || !self.constraints.is_empty() {
             return Ok(());
         }
-        self.give_up_turn();
+        self.requeue_last();
         let Some(&Reverse((_, stream))) = self.ready.peek() else {
             return Ok(());
         };

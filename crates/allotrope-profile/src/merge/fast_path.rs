@@ -48,7 +48,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         order.sort_unstable_by(|a, b| b.cmp(a));
         let ended = self.take_turns(&mut order)?;
         self.speculative.split_batches();
-        self.bring_up_all(&order)?;
+        self.read_heads(&order)?;
         if ended {
             self.pass_reached_forks()?;
         }
@@ -90,7 +90,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     #[inline]
     fn take_turn(&mut self, stream: usize, rival: (u64, usize)) -> Result<Turn, ReplayError> {
         loop {
-            if let Some(stuck) = self.place_next(stream, rival) {
+            if let Some(stuck) = self.place_next(stream, rival)? {
                 return Ok(Turn::Stuck(stuck));
             }
             let Some(time) = self.time_ahead(stream)? else {
@@ -105,25 +105,31 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Places a stream's head or, where it has none, the simple events that come next
     /// and before the rival's. Gives the next step if it can not be placed.
     #[inline]
-    fn place_next(&mut self, stream: usize, rival: (u64, usize)) -> Option<Step> {
+    fn place_next(
+        &mut self,
+        stream: usize,
+        rival: (u64, usize),
+    ) -> Result<Option<Step>, ReplayError> {
         let cut = self.open_forks.next(stream);
         let until = cut.map_or(u64::MAX, |(ordinal, _)| ordinal);
         let at = &mut self.streams[stream];
         if let Some(head) = at.head.take() {
             let placed = head.ordinal < until && self.speculative.place_legal(stream, &head);
-            return (!placed).then_some(head);
+            return Ok((!placed).then_some(head));
         }
-        let simple = at.cursor.simple(until, self.speculative.live());
+        let Some(batch) = at.cursor.batch(until, self.speculative.live())? else {
+            return Ok(None);
+        };
         let (time, other) = rival;
         let latest = time.saturating_sub(u64::from(stream > other));
-        let most = simple.times.count_until(latest, simple.events.len());
-        let placed = self.speculative.place_simple(stream, &simple, most);
+        let most = batch.times.count_until(latest, batch.events.len());
+        let placed = self.speculative.place_batch(stream, &batch, most);
         at.cursor.pass(placed);
-        if placed == 0 {
+        Ok(if placed == 0 {
             at.cursor.next_simple()
         } else {
             None
-        }
+        })
     }
 
     /// The time of a stream's next event; one that is no simple event is taken for
@@ -136,7 +142,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             if simple.is_some() {
                 return Ok(simple);
             }
-            return at.bring_up();
+            at.advance()?;
         }
         Ok(at.head.map(|head| head.time))
     }
@@ -148,7 +154,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     }
 
     /// Reads the head of each of the streams again, for the general way.
-    fn bring_up_all(&mut self, order: &[(u64, usize)]) -> Result<(), ReplayError> {
+    fn read_heads(&mut self, order: &[(u64, usize)]) -> Result<(), ReplayError> {
         for &(_, stream) in order {
             let at = &mut self.streams[stream];
             if at.head.is_none() {

@@ -94,7 +94,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 head.lower <= deadline
                     && self.speculative.allows(head)
                     && !dead.contains(&moved(here, *stream, goal.missing[*stream]))
-                    && self.fork_before(*stream, head.ordinal).is_none()
+                    && self.open_forks.before(*stream, head.ordinal).is_none()
             })
             .min_by_key(|(head, stream)| (head.time, *stream))
             .map(|(_, stream)| stream)
@@ -103,7 +103,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     fn place_for_now(&mut self, stream: usize) -> Result<(), ReplayError> {
         if let Some(head) = self.streams[stream].head {
             self.speculative.place(stream, head, head.upper);
-            self.bring_up(stream)?;
+            self.read_head(stream)?;
         }
         Ok(())
     }

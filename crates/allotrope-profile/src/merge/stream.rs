@@ -32,13 +32,6 @@ impl<'a, S: TraceSource> Stream<'a, S> {
         Ok(())
     }
 
-    /// As [`Self::advance`], where nothing was taken back; gives the head's time.
-    #[inline(never)]
-    pub(super) fn bring_up(&mut self) -> Result<Option<u64>, ReplayError> {
-        self.head = self.cursor.next()?;
-        Ok(self.head.map(|head| head.time))
-    }
-
     /// Whether an allocation (or deallocation) at the key follows the head
     /// before `until`.
     pub(super) fn look_ahead(&self, key: u64, allocates: bool, until: u64) -> Lookahead {
