@@ -241,7 +241,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// The next events, those before the stream's `until`th; `None` at its end and where
     /// a closer look is needed.
-    #[inline]
+    // In memory, the batch would be written and read in pieces of different sizes.
+    #[inline(always)]
     pub(crate) fn batch(
         &mut self,
         until: u64,

@@ -4,7 +4,7 @@
 //! their own here, after those of the trace.
 
 use allotrope_trace::model::{
-    Frame, Location, NO_MAPPING, JitSymbols, StackId, StackNode, stack_end,
+    Frame, JitSymbols, Location, NO_MAPPING, StackId, StackNode, stack_end,
 };
 use rustc_hash::FxHashMap;
 

@@ -387,7 +387,7 @@ struct ImageSink<'r, 'a, S: TraceSource> {
 }
 
 impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         if self.code_changes && step.allocates {
             let mut code = self.image.jit_code.borrow_mut();
@@ -415,7 +415,7 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
         };
         let inherited: Inherited = live
             .iter()
-            .map(|(place, block)| (place, live.block(block).size))
+            .map(|(key, block)| (key, live.block(block).size))
             .collect();
         if self.depth >= FORK_DEPTH {
             self.replayer.later.borrow_mut().push((child, inherited));
@@ -426,7 +426,7 @@ impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
 }
 
 impl<S: TraceSource> ImageSink<'_, '_, S> {
-    #[inline]
+    #[inline(always)]
     fn accumulate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.accumulator.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {

@@ -7,12 +7,8 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::prefetch::prefetch;
-
 /// Indexes of frames to an array: a megabyte.
 const ARRAY: usize = 1 << 18;
-/// Those in a cache line.
-const LINE: usize = 16;
 
 /// The frames of a stack: indexes into [`Profile::frames`](crate::Profile::frames),
 /// innermost first, inlined expanded.
@@ -29,15 +25,6 @@ impl Deref for Stack {
     #[inline]
     fn deref(&self) -> &[u32] {
         &self.array[self.start as usize..][..self.length as usize]
-    }
-}
-
-impl Stack {
-    /// Prefetches the frames.
-    pub fn prefetch(&self) {
-        for line in self.chunks(LINE) {
-            prefetch(&line[0]);
-        }
     }
 }
 
