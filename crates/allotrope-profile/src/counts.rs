@@ -1,4 +1,5 @@
-//! What was counted and not recorded: sums by thread and by entry point.
+//! The figures of an image whose calls were counted and not recorded
+//! (`--counts-only`): sums by thread and by entry point.
 
 use std::collections::BTreeMap;
 
@@ -45,9 +46,8 @@ impl Counted {
         }
     }
 
-    /// Puts the counts in the place of the figures that a replay finds, of
-    /// which there are none: without events all are 0.
-    pub(crate) fn give(&self, process: &mut Process) {
+    /// Replaces the figures of the replay, which are 0 without events, by the counts.
+    pub(crate) fn write_into(&self, process: &mut Process) {
         process.totals = Totals {
             allocations: self.all.allocations,
             allocated_bytes: self.all.allocated_bytes,

@@ -1,11 +1,10 @@
-//! Reads one stream: decodes its runs as they are needed, tells the thread and
-//! the time of each event, and settles what became of reallocations.
+//! Reads one stream: decodes its chunks as they are needed, finds thread and time of
+//! each event, and pairs the halves of reallocations.
 //!
-//! A stream gives exact order and, at its anchors, time. The event behind an
-//! anchor was made right after it; the time of others is estimated by their
-//! place among the events between two anchors, between which it lies.
+//! A stream has exact order and, at its timestamps, exact time. The event behind a
+//! timestamp was recorded right after it; the times of the others are interpolated
+//! between the two timestamps around them.
 
-mod plain;
 mod reallocation;
 mod segment;
 
@@ -13,36 +12,33 @@ use std::cell::{Cell, RefCell};
 
 use allotrope_trace::model::{EntryPoint, EpochChange, Event, EventKind, StackId};
 
+use crate::block_key::block_key;
 use crate::clock::Timeline;
+use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
 use crate::index::Threads;
 use crate::live::{AHEAD, LiveBlocks};
-use crate::place::place_of;
-use crate::read_ahead::{Decoded, ReadAhead};
-use crate::resolve::Replaced;
-use crate::source::{Run, TraceSource};
-use crate::subject::Subject;
+use crate::source::{EventChunk, TraceSource};
 use crate::window_table::{Rank, WindowTable};
-pub(crate) use plain::{Plain, is_plain};
-pub(crate) use reallocation::OPEN_LIMIT;
-use reallocation::OpenStart;
+use reallocation::{OPEN_LIMIT, OpenStart};
 use segment::Segment;
-pub(crate) use segment::{Pace, Stretch, TOGETHER};
+pub(crate) use segment::{EventBatch, TimeInterpolation};
 
 /// How many events ahead something is looked for: a reallocation's answer, what
 /// another stream waits for.
 pub(crate) const LOOK_AHEAD: usize = 256;
-/// How many runs ahead an anchor is looked for.
-const RUNS_AHEAD: usize = 16;
-/// Events guessed to lie between the start of a run and its first anchor.
+/// Chunks ahead in which the next timestamp is searched.
+const CHUNKS_AHEAD: usize = 16;
+/// Guess of the number of events between the start of a chunk and its first timestamp.
 const USUAL_GAP: u64 = 16;
-/// An allocation or deallocation, at its place in a stream.
+/// An allocation or deallocation: an event of a stream with its thread and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The block's place (see [`crate::place`]), not only its address.
-    pub address: u64,
+    /// The block's key (see [`crate::block_key`]).
+    pub key: u64,
     pub size: u64,
-    /// Estimated by the cursor, then set by whoever fixes the order.
+    /// Nanoseconds: interpolated by the cursor, then raised by the merge where the
+    /// order demands it.
     pub time: u64,
     /// It happened after this and before `upper`.
     pub lower: u64,
@@ -52,8 +48,6 @@ pub(crate) struct Step {
     pub stack: StackId,
     /// The thread's dense number in its image.
     pub thread: u32,
-    /// The block of which it speaks, if that was found out before.
-    pub subject: Subject,
     /// The rank of its epoch (see [`crate::window_table`]).
     pub rank: Rank,
     pub entry: EntryPoint,
@@ -62,7 +56,7 @@ pub(crate) struct Step {
     pub reallocation: bool,
     /// Another order would do as well.
     pub ambiguous: bool,
-    /// Its place was found by trying, so that no other is known to do.
+    /// The merge tried another order for it, so that it is not counted as ambiguous.
     pub ordered: bool,
     /// Its thread had opted out of windows.
     pub opted_out: bool,
@@ -70,18 +64,47 @@ pub(crate) struct Step {
     pub tries: u8,
 }
 
+impl Step {
+    /// Nothing, at no time.
+    pub(crate) const NONE: Self = Self {
+        key: 0,
+        size: 0,
+        time: 0,
+        lower: 0,
+        upper: 0,
+        ordinal: 0,
+        stack: 0,
+        thread: 0,
+        rank: 0,
+        entry: EntryPoint::Malloc,
+        allocates: false,
+        reallocation: false,
+        ambiguous: false,
+        ordered: false,
+        opted_out: false,
+        tries: 0,
+    };
+}
+
+/// Whether the event is an allocation or a deallocation, and no half of a
+/// reallocation.
+#[inline]
+pub(crate) fn is_simple(event: &Event) -> bool {
+    (event.kind as u8) <= EventKind::Deallocation as u8
+}
+
 /// Whether something will come in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outlook {
-    Comes,
-    Never,
+pub(crate) enum Lookahead {
+    Found,
+    Absent,
     Unknown,
 }
 
 /// How far ahead was looked for something, in events since the stream's beginning.
 #[derive(Debug, Clone, Copy, Default)]
 struct Search {
-    address: u64,
+    key: u64,
     allocates: bool,
     until: u64,
     reached: u64,
@@ -91,19 +114,19 @@ struct Search {
 
 /// Reads one stream of one image.
 pub(crate) struct Cursor<'a, S: TraceSource> {
-    ahead: &'a ReadAhead<'a, S>,
+    ahead: &'a DecodeAhead<'a, S>,
     timeline: &'a Timeline,
     threads: &'a RefCell<Threads>,
-    runs: &'a [Run<S::Handle>],
-    /// What the first run's number is among the image's.
-    first_run: usize,
-    next_run: usize,
+    chunks: &'a [EventChunk<S::Handle>],
+    /// Number of the first chunk among the image's.
+    first_chunk: usize,
+    next_chunk: usize,
     /// Anchors in it hold nanoseconds.
-    buffer: Decoded,
-    scratch: Decoded,
+    buffer: Vec<Event>,
+    scratch: Vec<Event>,
     position: usize,
-    /// Before which position the live blocks were looked at, for a large table.
-    looked_at: usize,
+    /// Records of live blocks are prefetched for the events before this position.
+    prefetched: usize,
     /// Events of the stream before those in the buffer.
     before_buffer: u64,
     search: Cell<Search>,
@@ -120,13 +143,13 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
 
 impl<'a, S: TraceSource> Cursor<'a, S> {
     /// A cursor before the first event of a stream of an image that lasted
-    /// from `start_ns` to `end_ns`. Its runs are those from `first_run` on.
+    /// from `start_ns` to `end_ns`. Its chunks are those from `first_chunk` on.
     pub(crate) fn new(
-        ahead: &'a ReadAhead<'a, S>,
+        ahead: &'a DecodeAhead<'a, S>,
         timeline: &'a Timeline,
         threads: &'a RefCell<Threads>,
         windows: &'a WindowTable,
-        (first_run, runs): (usize, &'a [Run<S::Handle>]),
+        (first_chunk, chunks): (usize, &'a [EventChunk<S::Handle>]),
         start_ns: u64,
         end_ns: Option<u64>,
     ) -> Self {
@@ -134,16 +157,16 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             ahead,
             timeline,
             threads,
-            runs,
-            first_run,
-            next_run: 0,
-            buffer: Decoded::default(),
-            scratch: Decoded::default(),
+            chunks,
+            first_chunk,
+            next_chunk: 0,
+            buffer: Vec::new(),
+            scratch: Vec::new(),
             position: 0,
-            looked_at: 0,
+            prefetched: 0,
             before_buffer: 0,
             search: Cell::default(),
-            ordinal: runs.first().map_or(0, |run| run.first_ordinal),
+            ordinal: chunks.first().map_or(0, |chunk| chunk.first_ordinal),
             thread: None,
             windows,
             rank: windows.rank(0),
@@ -162,19 +185,19 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// The next allocation or deallocation; `None` at the end of the stream.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<Step>, ReplayError> {
-        match self.next_plain() {
+        match self.next_simple() {
             Some(step) => Ok(Some(step)),
             None => self.next_of_any_kind(),
         }
     }
 
-    /// The next allocation or deallocation, if it lies between the same two marks
-    /// as the one before it and is no reallocation.
+    /// The next allocation or deallocation, if it lies between the same two
+    /// timestamps as the one before it and is no reallocation.
     #[inline]
-    pub(crate) fn next_plain(&mut self) -> Option<Step> {
+    pub(crate) fn next_simple(&mut self) -> Option<Step> {
         if self.position < self.segment.end
-            && let Some(event) = self.buffer.events.get(self.position)
-            && is_plain(event)
+            && let Some(event) = self.buffer.get(self.position)
+            && is_simple(event)
             && let (Some(thread), None) = (self.thread, &self.queued)
         {
             let event = *event;
@@ -184,28 +207,28 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         None
     }
 
-    /// The time of the event that [`Self::next_plain`] gives; `None` if there is
-    /// none, after all marks before the next event have been passed.
+    /// The time of the event that [`Self::next_simple`] gives; `None` if there is
+    /// none. Passes all marks (timestamps, threads, epochs) before the next event.
     #[inline]
-    pub(crate) fn time_of_plain(&mut self) -> Result<Option<u64>, ReplayError> {
-        if self.queued.is_some() || self.approach()?.is_none() {
+    pub(crate) fn time_of_simple(&mut self) -> Result<Option<u64>, ReplayError> {
+        if self.queued.is_some() || self.pass_marks()?.is_none() {
             return Ok(None);
         }
-        let plain = is_plain(&self.buffer.events[self.position]);
-        Ok(plain.then(|| self.segment.pace().time(0)))
+        let simple = is_simple(&self.buffer[self.position]);
+        Ok(simple.then(|| self.segment.times().time(0)))
     }
 
-    /// Has what is known of coming events' blocks brought near.
+    /// Prefetches the records of coming events' blocks.
     #[inline]
-    fn look_ahead(&mut self, live: &LiveBlocks) {
-        if self.position >= self.looked_at {
-            self.looked_at = self.position + AHEAD;
-            let events = self.buffer.events.get(self.looked_at..).unwrap_or_default();
-            live.look_ahead(events);
+    fn prefetch(&mut self, live: &LiveBlocks) {
+        if self.position >= self.prefetched {
+            self.prefetched = self.position + AHEAD;
+            let events = self.buffer.get(self.prefetched..).unwrap_or_default();
+            live.prefetch(events);
         }
     }
 
-    /// Between this time and [`Self::upper`] happened the next event, if all marks
+    /// The next event happened between this time and [`Self::upper`], if all marks
     /// before it have been passed.
     pub(crate) fn lower(&self) -> u64 {
         self.segment.lower
@@ -216,62 +239,47 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.upper
     }
 
-    /// The events from the next one on, those before the stream's `until`th;
-    /// `None` at its end and where a closer look is needed.
-    #[inline]
-    pub(crate) fn stretch(
+    /// The next events, those before the stream's `until`th; `None` at its end and where
+    /// a closer look is needed.
+    // In memory, the batch would be written and read in pieces of different sizes.
+    #[inline(always)]
+    pub(crate) fn batch(
         &mut self,
         until: u64,
         live: &LiveBlocks,
-    ) -> Result<Option<Stretch<'_>>, ReplayError> {
-        let Some((thread, mut end)) = self.coming(until)? else {
-            return Ok(None);
-        };
-        if live.is_worth_looking_ahead() {
-            self.look_ahead(live);
-            end = end.min(self.looked_at);
-        }
-        Ok(Some(self.stretch_to(end, thread)))
-    }
-
-    /// As [`Self::stretch`], of events whose blocks are known.
-    #[inline]
-    pub(crate) fn numbered_stretch(
-        &mut self,
-        until: u64,
-    ) -> Result<Option<Stretch<'_>>, ReplayError> {
-        let coming = self.coming(until)?;
-        Ok(coming.map(|(thread, end)| self.stretch_to(end, thread)))
-    }
-
-    /// The thread of the next events, and where in the run they end.
-    #[inline]
-    fn coming(&mut self, until: u64) -> Result<Option<(u32, usize)>, ReplayError> {
+    ) -> Result<Option<EventBatch<'_>>, ReplayError> {
         if self.queued.is_some() {
             return Ok(None);
         }
-        let Some(thread) = self.approach()? else {
+        let Some(thread) = self.pass_marks()? else {
             return Ok(None);
         };
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
-        let end = self.segment.end.min(self.position.saturating_add(most));
-        Ok(Some((thread, end)))
-    }
-
-    #[inline]
-    fn stretch_to(&self, end: usize, thread: u32) -> Stretch<'_> {
-        let subjects = self.buffer.subjects.get(self.position..);
-        Stretch {
-            events: &self.buffer.events[self.position..end],
-            subjects: subjects.unwrap_or_default(),
+        let mut end = self.segment.end.min(self.position.saturating_add(most));
+        if live.is_large() {
+            self.prefetch(live);
+            end = end.min(self.prefetched);
+        }
+        Ok(Some(EventBatch {
+            events: &self.buffer[self.position..end],
             thread,
             moves: self.open.len() < OPEN_LIMIT,
-            pace: self.segment.pace(),
-        }
+            times: self.segment.times(),
+            first: Step {
+                time: self.segment.times().time(0),
+                lower: self.segment.lower,
+                upper: self.segment.upper,
+                ordinal: self.ordinal,
+                thread,
+                rank: self.rank,
+                opted_out: self.opted_out,
+                ..Step::NONE
+            },
+        }))
     }
 
-    /// So many events of a [stretch](Self::stretch), all of them counted, have
-    /// been taken.
+    /// The first `taken` events of a [batch](Self::batch), all of them counted, have been
+    /// taken.
     #[inline]
     pub(crate) fn pass(&mut self, taken: usize) {
         self.position += taken;
@@ -280,31 +288,26 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.remaining = self.segment.remaining.saturating_sub(taken as u64);
     }
 
-    /// What was replaced by the allocation without a subject that was read last.
-    pub(crate) fn take_replaced(&mut self) -> Option<Replaced> {
-        self.buffer.replaced.pop_front()
-    }
-
     /// Passes the marks that lie before the next counted event, and gives its
     /// thread; `None` if that is not known, and at the stream's end.
     #[inline]
-    fn approach(&mut self) -> Result<Option<u32>, ReplayError> {
-        if self.position < self.segment.end && self.buffer.events[self.position].is_counted() {
+    fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
+        if self.position < self.segment.end && self.buffer[self.position].is_counted() {
             return Ok(self.thread);
         }
-        self.pass_marks()
+        self.pass_marks_slow()
     }
 
     #[inline(never)]
-    fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
-        while self.position >= self.segment.end || !self.buffer.events[self.position].is_counted() {
-            if self.position >= self.buffer.events.len() && !self.load()? {
+    fn pass_marks_slow(&mut self) -> Result<Option<u32>, ReplayError> {
+        while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
+            if self.position >= self.buffer.len() && !self.load()? {
                 return Ok(None);
             }
             if self.position >= self.segment.end {
                 self.enter_segment();
             }
-            let event = self.buffer.events[self.position];
+            let event = self.buffer[self.position];
             if !event.is_counted() {
                 self.position += 1;
                 self.pass_mark(&event);
@@ -321,16 +324,16 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// As [`Self::next`], also where a run or a segment ends, for
-    /// reallocations and marks.
+    /// As [`Self::next`], also where a chunk or a segment ends, and for reallocations
+    /// and marks.
     #[inline(never)]
     fn next_of_any_kind(&mut self) -> Result<Option<Step>, ReplayError> {
         if let Some(step) = self.queued.take() {
             return Ok(Some(step));
         }
         loop {
-            let thread = self.approach()?;
-            let Some(event) = self.buffer.events.get(self.position).copied() else {
+            let thread = self.pass_marks()?;
+            let Some(event) = self.buffer.get(self.position).copied() else {
                 return Ok(None);
             };
             self.position += 1;
@@ -341,96 +344,96 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// Whether an allocation (or deallocation) at the address follows before
+    /// Whether an allocation (or deallocation) at the key follows before
     /// `until`, as far as events are decoded and not too far ahead.
-    pub(crate) fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
+    pub(crate) fn look_ahead(&self, key: u64, allocates: bool, until: u64) -> Lookahead {
         let here = self.before_buffer + self.position as u64;
         let mut search = self.search.get();
-        if (search.address, search.allocates, search.until) != (address, allocates, until)
+        if (search.key, search.allocates, search.until) != (key, allocates, until)
             || search.found.is_some_and(|at| at < here)
         {
             search = Search {
-                address,
+                key,
                 allocates,
                 until,
                 ..Search::default()
             };
         }
-        let outlook = self.search_on(&mut search, here);
+        let look_ahead = self.search_on(&mut search, here);
         self.search.set(search);
-        outlook
+        look_ahead
     }
 
     /// Goes on where the last search for the same ended: while a stream waits,
     /// the others are asked before each step whether they will help.
-    fn search_on(&self, search: &mut Search, here: u64) -> Outlook {
+    fn search_on(&self, search: &mut Search, here: u64) -> Lookahead {
         if search.found.is_some() {
-            return Outlook::Comes;
+            return Lookahead::Found;
         }
         if search.never {
-            return Outlook::Never;
+            return Lookahead::Absent;
         }
-        let position = self.position.min(self.buffer.events.len());
-        let coming = &self.buffer.events[position..];
+        let position = self.position.min(self.buffer.len());
+        let coming = &self.buffer[position..];
         let seen = search.reached.saturating_sub(here).min(LOOK_AHEAD as u64) as usize;
         for (event, at) in coming.iter().take(LOOK_AHEAD).zip(here..).skip(seen) {
             let found = match event.kind {
                 EventKind::Timestamp if event.address > search.until => {
                     search.never = true;
-                    return Outlook::Never;
+                    return Lookahead::Absent;
                 }
                 EventKind::Allocation | EventKind::ReallocationEnd => search.allocates,
                 EventKind::Deallocation | EventKind::ReallocationStart => !search.allocates,
                 _ => false,
             };
-            if found && place_of(event) == search.address {
+            if found && block_key(event) == search.key {
                 search.found = Some(at);
-                return Outlook::Comes;
+                return Lookahead::Found;
             }
             search.reached = at + 1;
         }
-        let all_seen = coming.len() <= LOOK_AHEAD && self.next_run >= self.runs.len();
+        let all_seen = coming.len() <= LOOK_AHEAD && self.next_chunk >= self.chunks.len();
         // A deallocation that is held until its answer can not be seen coming.
         if all_seen && self.open.iter().all(|start| start.shown) {
-            Outlook::Never
+            Lookahead::Absent
         } else {
-            Outlook::Unknown
+            Lookahead::Unknown
         }
     }
 
-    /// Decodes the next run in place of what was read.
+    /// Replaces the buffer by the next chunk; `false` if there is none.
     fn load(&mut self) -> Result<bool, ReplayError> {
-        while let Some(run) = self.runs.get(self.next_run) {
-            let number = self.first_run + self.next_run;
-            self.next_run += 1;
-            self.before_buffer += self.buffer.events.len() as u64;
-            self.ahead.fetch(number, &run.handle, &mut self.buffer)?;
+        while let Some(chunk) = self.chunks.get(self.next_chunk) {
+            let number = self.first_chunk + self.next_chunk;
+            self.next_chunk += 1;
+            self.before_buffer += self.buffer.len() as u64;
+            self.ahead.fetch(number, &chunk.handle, &mut self.buffer)?;
             self.position = 0;
-            self.looked_at = 0;
+            self.prefetched = 0;
             self.segment.end = 0;
-            if !self.buffer.events.is_empty() {
+            if !self.buffer.is_empty() {
                 return Ok(true);
             }
         }
-        self.before_buffer += self.buffer.events.len() as u64;
+        self.before_buffer += self.buffer.len() as u64;
         self.buffer.clear();
         self.position = 0;
         self.segment.end = 0;
         Ok(false)
     }
 
-    /// Decodes the next run behind what is left; `false` if there is none.
+    /// Appends the next chunk to the rest of the buffer; `false` if there is none.
     fn extend(&mut self) -> Result<bool, ReplayError> {
-        let Some(run) = self.runs.get(self.next_run) else {
+        let Some(chunk) = self.chunks.get(self.next_chunk) else {
             return Ok(false);
         };
-        let number = self.first_run + self.next_run;
-        self.next_run += 1;
-        self.ahead.fetch(number, &run.handle, &mut self.scratch)?;
-        self.buffer.pass(self.position);
+        let number = self.first_chunk + self.next_chunk;
+        self.next_chunk += 1;
+        self.ahead.fetch(number, &chunk.handle, &mut self.scratch)?;
+        self.buffer.drain(..self.position);
         self.before_buffer += self.position as u64;
         self.segment.end = self.segment.end.saturating_sub(self.position);
-        self.looked_at = self.looked_at.saturating_sub(self.position);
+        self.prefetched = self.prefetched.saturating_sub(self.position);
         self.position = 0;
         self.buffer.append(&mut self.scratch);
         Ok(true)
@@ -438,25 +441,19 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// Finds the next anchor and spreads the events until then.
     fn enter_segment(&mut self) {
-        self.buffer.pass_marks(self.position);
-        let mut end = self.buffer.events.len();
-        let mut anchor = None;
-        let mut other_marks = 0;
-        for &mark in &self.buffer.marks {
-            let event = &self.buffer.events[mark as usize];
-            if event.kind == EventKind::Timestamp {
-                anchor = Some(event.address);
-                end = mark as usize;
-                break;
-            }
-            other_marks += 1;
-        }
+        let coming = &self.buffer[self.position..];
+        let is_anchor = |event: &Event| event.kind == EventKind::Timestamp;
+        let until_anchor = coming.iter().position(is_anchor);
+        let anchor = until_anchor.map(|at| coming[at].address);
+        let until = until_anchor.unwrap_or(coming.len());
+        let end = self.position + until;
+        let counted = coming[..until].iter().filter(|event| event.is_counted());
+        self.segment.remaining = counted.count() as u64;
         self.segment.end = if anchor.is_some() { end + 1 } else { end };
-        self.segment.remaining = (end - self.position - other_marks) as u64;
         let known = anchor.or_else(|| {
-            let ahead = self.runs.iter().skip(self.next_run).take(RUNS_AHEAD);
+            let ahead = self.chunks.iter().skip(self.next_chunk).take(CHUNKS_AHEAD);
             self.segment.remaining += USUAL_GAP;
-            let tick = ahead.filter_map(|run| run.first_tick).next();
+            let tick = ahead.filter_map(|chunk| chunk.first_tick).next();
             tick.map(|tick| self.timeline.ns(tick))
         });
         self.spread(known);
@@ -473,8 +470,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// The estimated time of the next counted event. A thread marks the time
-    /// when it is about to record an event, so that the first one is known.
+    /// The interpolated time of the next counted event. A thread records a timestamp
+    /// when it is about to record an event, so that the first one's time is exact.
     #[inline]
     fn advance(&mut self) -> u64 {
         let segment = &mut self.segment;
@@ -533,7 +530,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         let time = self.advance();
         self.ordinal += 1;
         Step {
-            address: place_of(event),
+            key: block_key(event),
             size: event.size,
             time,
             lower: self.segment.lower,
@@ -541,7 +538,6 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             ordinal: self.ordinal - 1,
             stack: event.stack,
             thread,
-            subject: self.buffer.subject(self.position.wrapping_sub(1)),
             rank: self.rank,
             entry: event.entry,
             allocates: event.kind == EventKind::Allocation,

@@ -11,17 +11,11 @@ pub enum ReplayError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The source of the events broke its own promise.
-    #[error("the source has no run of events number {0}; it must keep what it listed")]
-    NoSuchRun(usize),
+    #[error("the source has no chunk of events number {0}; it must keep what it listed")]
+    NoSuchChunk(usize),
     /// The source of the stacks broke its own promise.
     #[error("the source has no stack nodes of number {0}; it must keep what it listed")]
     NoSuchStacks(usize),
-    /// More blocks are live at once than a replay can tell apart.
-    #[error(
-        "more than 2,147,483,647 blocks are live at once, which is more than can be replayed; \
-         record a shorter run"
-    )]
-    TooManyLiveBlocks,
     /// A window was asked for that is not there.
     #[error(
         "the trace has no window that opened at epoch {opened} in process {image}; \

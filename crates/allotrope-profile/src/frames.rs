@@ -13,8 +13,8 @@ use hashbrown::hash_table::Entry;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::index::Image;
+use crate::jit_code::JitCode;
 use crate::model::{Frame, Module, UNKNOWN_MODULE};
-use crate::runtime_code::RuntimeCode;
 use crate::stack::Stacks;
 use crate::stack_tree::StackTree;
 
@@ -27,7 +27,7 @@ pub(crate) struct Code<'a> {
     pub stacks: &'a StackTree,
     pub mappings: &'a FxHashMap<MappingId, Mapping>,
     /// What it made itself.
-    pub runtime: &'a RuntimeCode,
+    pub runtime: &'a JitCode,
 }
 
 /// Makes the frame and module tables of a profile.
@@ -40,7 +40,7 @@ pub(crate) struct FrameTable {
     frame_indexes: HashTable<u32>,
     /// Frames of a code address, for all images that mapped the module: a part of
     /// `own_frames`.
-    resolved: FxHashMap<Place, Part>,
+    resolved: FxHashMap<CodeLocation, Part>,
     /// Frames of a code address that the latest stack's image made itself, under
     /// one of the names that it had.
     runtime: FxHashMap<(u64, bool, u32), Part>,
@@ -82,7 +82,7 @@ enum Outer {
 
 /// A code address: `module` is `None` for one in no known module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct CodeLocation {
     module: Option<ModuleId>,
     address: u64,
     exact: bool,
@@ -97,7 +97,7 @@ struct ModuleSymbols {
 
 impl<'a> Code<'a> {
     /// Of this image, which has its stacks.
-    pub(crate) fn of<H>(image: &'a Image<H>, runtime: &'a RuntimeCode) -> Self {
+    pub(crate) fn of<H>(image: &'a Image<H>, runtime: &'a JitCode) -> Self {
         Self {
             image: image.start.image,
             stacks: &image.stacks,
@@ -154,11 +154,6 @@ impl FrameTable {
                 modules.find(|module| module.path.file_name() == Some(name))
             })
             .and_then(|module| module.unoptimised)
-    }
-
-    /// Number of frames so far.
-    pub(crate) fn len(&self) -> usize {
-        self.frames.len()
     }
 
     /// Adds the frames of a stack to `stacks`, and gives how the stack ends (one of
@@ -277,19 +272,19 @@ impl FrameTable {
     #[inline]
     fn resolve(&mut self, code: &Code<'_>, node: StackNode) -> Part {
         let mapping = code.mappings.get(&node.mapping);
-        let place = Place {
+        let location = CodeLocation {
             module: mapping
                 .filter(|_| node.mapping != NO_MAPPING)
                 .map(|m| m.module),
             address: mapping.map_or(node.address, |m| node.address.wrapping_sub(m.bias)),
             exact: node.exact,
         };
-        if let Some(&part) = self.resolved.get(&place) {
+        if let Some(&part) = self.resolved.get(&location) {
             return part;
         }
-        let frames = self.name(place);
+        let frames = self.name(location);
         let part = self.keep(frames.into_iter());
-        self.resolved.insert(place, part);
+        self.resolved.insert(location, part);
         part
     }
 
@@ -303,11 +298,11 @@ impl FrameTable {
         (start as u32, (self.own_frames.len() - start) as u32)
     }
 
-    /// The frames at a place: what the trace says, or its address as a name.
-    fn name(&self, place: Place) -> Vec<Frame> {
-        let Some(id) = place.module else {
+    /// The frames of a code address: the symbols in the trace, or its address as a name.
+    fn name(&self, location: CodeLocation) -> Vec<Frame> {
+        let Some(id) = location.module else {
             return vec![Frame {
-                function: format!("{:#x}", place.address),
+                function: format!("{:#x}", location.address),
                 module: UNKNOWN_MODULE,
                 ..Frame::default()
             }];
@@ -317,13 +312,13 @@ impl FrameTable {
             let name = module.map(|index| self.modules[index as usize].name());
             let name = name.filter(|name| !name.is_empty());
             let name = name.unwrap_or("[unknown]".into());
-            format!("{name}+{:#x}", place.address)
+            format!("{name}+{:#x}", location.address)
         };
         let found: Vec<Frame> = self
             .symbols
             .get(&id)
             .into_iter()
-            .flat_map(|symbols| symbols.frames(place.address, place.exact))
+            .flat_map(|symbols| symbols.frames(location.address, location.exact))
             .map(|symbol| frame_of(symbol, module.unwrap_or(UNKNOWN_MODULE), &unnamed))
             .collect();
         if found.is_empty() {
@@ -399,7 +394,7 @@ impl ModuleSymbols {
 }
 
 impl LatestStack {
-    /// Leaves the so many outermost nodes.
+    /// Keeps only the `nodes` outermost nodes.
     fn cut(&mut self, nodes: usize) {
         self.ids.truncate(nodes);
         self.ends.truncate(nodes);

@@ -1,6 +1,6 @@
-//! The first pass over a trace: everything but events, sorted by image, and
-//! where each stream's runs of events are. Replaying needs it whole, because
-//! symbols, threads and mappings may follow the events that refer to them.
+//! The first pass over a trace: everything but events, sorted by image, and where each
+//! stream's chunks of events are. The replay needs all of it, because symbols,
+//! threads and mappings may follow the events that refer to them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use rustc_hash::FxHashMap;
 use crate::clock::Timeline;
 use crate::counts::Counted;
 use crate::error::ReplayError;
-use crate::runtime_code::RuntimeCode;
-use crate::source::{Run, SourceEntry, StackPart, TraceSource};
+use crate::jit_code::JitCode;
+use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::window_table::WindowTable;
 
@@ -38,14 +38,14 @@ pub(crate) struct Image<H> {
     pub end: Option<ImageEnd>,
     pub stacks: StackTree,
     pub mappings: FxHashMap<MappingId, Mapping>,
-    pub streams: BTreeMap<StreamId, Vec<Run<H>>>,
+    pub streams: BTreeMap<StreamId, Vec<EventChunk<H>>>,
     /// Ticks and bytes.
     pub resident: Vec<(u64, u64)>,
     pub losses: BTreeMap<LossReason, u64>,
     pub waits: FxHashMap<Option<ThreadId>, Waited>,
     pub counted: Counted,
     pub threads: RefCell<Threads>,
-    pub runtime_code: RefCell<RuntimeCode>,
+    pub jit_code: RefCell<JitCode>,
     pub windows: WindowTable,
     /// Images forked from this one, in order of start.
     pub children: Vec<ImageId>,
@@ -106,7 +106,7 @@ impl<H> Image<H> {
             waits: FxHashMap::default(),
             counted: Counted::default(),
             threads: RefCell::default(),
-            runtime_code: RefCell::default(),
+            jit_code: RefCell::default(),
             windows: WindowTable::default(),
             children: Vec::new(),
         }
@@ -121,27 +121,6 @@ pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
 pub(crate) fn index<S: TraceSource>(
     source: &S,
 ) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
-    let Outline {
-        mut index,
-        names,
-        stacks,
-    } = outline(source)?;
-    index.give_stacks(stack_tree::read(source, &stacks)?);
-    Ok((index, names))
-}
-
-/// What [`index`] gives, but for the nodes of stacks.
-pub(crate) struct Outline<H, N> {
-    pub index: Index<H>,
-    pub names: ThreadNames,
-    /// Where the nodes are that [`Index::give_stacks`] wants.
-    pub stacks: Vec<StackPart<N>>,
-}
-
-/// As [`index`], but reads no nodes of stacks.
-pub(crate) fn outline<S: TraceSource>(
-    source: &S,
-) -> Result<Outline<S::Handle, S::Stacks>, ReplayError> {
     let mut index = Index {
         recording: Recording::default(),
         timeline: Timeline::default(),
@@ -156,10 +135,10 @@ pub(crate) fn outline<S: TraceSource>(
     let mut stacks = Vec::new();
     source.visit(&mut |entry| {
         match entry {
-            SourceEntry::Run(run) => {
-                if let Some(image) = index.images.get_mut(&run.image) {
-                    index.events += run.counted;
-                    image.streams.entry(run.stream).or_default().push(run);
+            SourceEntry::Events(chunk) => {
+                if let Some(image) = index.images.get_mut(&chunk.image) {
+                    index.events += chunk.counted;
+                    image.streams.entry(chunk.stream).or_default().push(chunk);
                 }
             }
             SourceEntry::Stacks(part) => {
@@ -178,13 +157,10 @@ pub(crate) fn outline<S: TraceSource>(
     index.timeline = Timeline::new(clocks, index.recording.started_tick);
     index.link_children();
     for image in index.images.values_mut() {
-        image.windows.settle(image.threads.get_mut());
+        image.windows.build(image.threads.get_mut());
     }
-    Ok(Outline {
-        index,
-        names,
-        stacks,
-    })
+    index.give_stacks(stack_tree::read(source, &stacks)?);
+    Ok((index, names))
 }
 
 impl<H> Index<H> {
@@ -224,7 +200,7 @@ impl<H> Index<H> {
             Record::Mapping(mapping) => {
                 image.mappings.insert(mapping.mapping, mapping);
             }
-            Record::JitSymbols(symbols) => image.runtime_code.get_mut().add(symbols),
+            Record::JitSymbols(symbols) => image.jit_code.get_mut().add(symbols),
             Record::Window(window) => image.windows.add(window),
             Record::WindowEnd(end) => image.windows.add_end(end),
             Record::WindowCounts(counts) => image.windows.add_counts(counts),
@@ -246,31 +222,25 @@ impl<H> Index<H> {
         }
     }
 
-    /// Some image made code itself while it ran, and named it.
-    pub(crate) fn has_runtime_code(&self) -> bool {
-        let mut images = self.images.values();
-        images.any(|image| image.runtime_code.borrow().is_known())
-    }
-
     /// Gives the images their stacks.
-    pub(crate) fn give_stacks(&mut self, mut trees: StackTrees) {
+    fn give_stacks(&mut self, mut trees: StackTrees) {
         for (id, image) in &mut self.images {
             image.stacks = trees.remove(id).unwrap_or_default();
-            let code = image.runtime_code.get_mut();
-            code.settle(&self.timeline, &image.stacks);
+            let code = image.jit_code.get_mut();
+            code.build(&self.timeline, &image.stacks);
         }
     }
 
     /// Children refer to their parents; replaying needs it the other way round.
     /// A parent begins before its children, which also rules out circles.
     fn link_children(&mut self) {
-        let links: Vec<(ImageId, ImageId)> = self
+        let events: Vec<(ImageId, ImageId)> = self
             .images
             .iter()
             .filter_map(|(&child, image)| Some((image.start.forked_from?, child)))
             .filter(|(parent, child)| parent < child)
             .collect();
-        for (parent, child) in links {
+        for (parent, child) in events {
             if let Some(parent) = self.images.get_mut(&parent) {
                 parent.children.push(child);
             }

@@ -1,47 +1,69 @@
-//! The model: call stacks, their metrics, the peak, lifetimes.
+//! The model of a profile, and the replay that makes one of a trace.
 //!
-//! [`replay()`] turns a trace into a [`Profile`]: one [`Process`] for each
-//! process image, one [`Site`] for each call stack that allocated in it. What
-//! the figures mean is said where they are declared, in [`model`].
+//! [`replay()`] turns a trace into a [`Profile`]: one [`Process`] for each process
+//! image (a pid between two calls of `exec`), one [`Site`] for each call stack that
+//! allocated in it. [`model`] defines every figure where it is declared.
 //!
-//! Not suitable for following a program while it runs: an image is replayed
-//! from its start. It does not print anything (`allotrope-report` does) and
-//! does not look for symbols (the trace carries them).
+//! ```text
+//!  TraceSource                  a file, or records in memory (source)
+//!      │
+//!      ▼
+//!    index                      everything but events; where the chunks of events are
+//!      │
+//!      ▼
+//!  decode_ahead                 helper threads decode chunks of events
+//!      │
+//!      ▼ one for each thread's stream
+//!    cursor                     thread and time of each event, results of realloc
+//!      │
+//!      ▼
+//!    merge ◀──▶ speculative     one order for all events; may be rolled back
+//!      │             │
+//!      │             └─▶ live   which block is live at which key
+//!      ▼
+//!  accumulator                  the figures of an image: one event (`take`) or many
+//!  window_accumulator           (`take_batch`) at a time; the figures of windows
+//!      │
+//!      ▼
+//!    replay ◀── frames, site_order     names and order of the sites
+//!      │
+//!      ▼
+//!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
+//! ```
+//!
+//! Not suitable for following a program while it runs: an image is replayed from its
+//! start. It prints nothing (`allotrope-report` does) and looks up no symbols (the
+//! trace has them).
 #![forbid(unsafe_code)]
 
+mod accumulator;
+mod block_key;
 mod clock;
 mod counts;
 mod cursor;
+mod decode_ahead;
 mod error;
-mod follow;
 mod frames;
 mod index;
-mod ledger;
+mod jit_code;
 mod lifetime;
 mod live;
-#[cfg(test)]
-mod made_events;
 mod merge;
 mod metric;
 pub mod model;
-mod near;
-mod place;
-mod read_ahead;
+mod prefetch;
 mod replay;
-mod resolve;
-mod runtime_code;
 mod series;
-mod short_lived;
 mod site;
 mod site_order;
 mod source;
+mod speculative;
 mod stack;
 mod stack_set;
 mod stack_tree;
-mod stacks_ahead;
-mod subject;
-mod tentative;
-mod window_books;
+#[cfg(test)]
+mod test_events;
+mod window_accumulator;
 mod window_replay;
 mod window_table;
 pub mod windows;
@@ -56,7 +78,9 @@ pub use model::{
 };
 pub use replay::{Block, Helpers, Options, blocks_of_sites, replay, replay_readable};
 pub use series::{LiveSample, ResidentSample, Series};
-pub use source::{MemoryTrace, NodeVisitor, Run, SourceEntry, StackPart, TraceSource, Visitor};
+pub use source::{
+    EventChunk, MemoryTrace, NodeVisitor, SourceEntry, StackPart, TraceSource, Visitor,
+};
 pub use stack::Stack;
 pub use stack_set::{CountedStack, StackFrame, StackSet};
 pub use window_replay::replay_windows;

@@ -3,13 +3,11 @@
 /// Lifetimes of all blocks of a site; those alive at the end of the image lived
 /// until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
 pub struct Lifetimes {
     /// Number of blocks.
     pub blocks: u64,
-    /// Sum, in nanoseconds: its low and its high half, which need no alignment of
-    /// 16 bytes.
-    total_ns: [u64; 2],
+    /// Sum, in nanoseconds.
+    total_ns: u128,
     /// Shortest, in nanoseconds; `u64::MAX` without blocks.
     pub min_ns: u64,
     /// Longest, in nanoseconds.
@@ -20,7 +18,7 @@ impl Default for Lifetimes {
     fn default() -> Self {
         Self {
             blocks: 0,
-            total_ns: [0; 2],
+            total_ns: 0,
             min_ns: u64::MAX,
             max_ns: 0,
         }
@@ -38,9 +36,8 @@ impl Lifetimes {
     /// Adds a block that is counted elsewhere.
     #[inline]
     pub(crate) fn extend(&mut self, ns: u64) {
-        let (low, carry) = self.total_ns[0].overflowing_add(ns);
-        self.total_ns = [low, self.total_ns[1] + u64::from(carry)];
-        // Most are neither, so that a jump is foreseen and nothing is written.
+        self.total_ns += u128::from(ns);
+        // Most are neither: the branches are predicted and nothing is written.
         if ns < self.min_ns {
             self.min_ns = ns;
         }
@@ -52,8 +49,7 @@ impl Lifetimes {
     /// Adds the blocks of another site.
     pub fn merge(&mut self, other: &Self) {
         self.blocks += other.blocks;
-        let sum = self.total_ns() + other.total_ns();
-        self.total_ns = [sum as u64, (sum >> u64::BITS) as u64];
+        self.total_ns += other.total_ns;
         self.min_ns = self.min_ns.min(other.min_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
     }
@@ -61,8 +57,7 @@ impl Lifetimes {
     /// Sum, in nanoseconds.
     #[inline]
     pub fn total_ns(&self) -> u128 {
-        let [low, high] = self.total_ns.map(u128::from);
-        high << u64::BITS | low
+        self.total_ns
     }
 
     /// Mean in microseconds; 0 without blocks.

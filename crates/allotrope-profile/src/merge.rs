@@ -1,19 +1,31 @@
 //! Puts the events of an image's streams into one order that agrees with each
 //! stream's own order, with the times between which each event lies, and with
-//! the rule that at one address allocation and deallocation alternate.
+//! the rule that allocation and deallocation of one key alternate.
 //!
-//! The stream whose next event has the earliest estimated time goes first. An
-//! event that breaks the rule waits until another stream's event makes it
-//! legal. Where nobody can in the time that is left, the last choice at that
-//! address is taken back and made the other way round; where that is no way
-//! out either, an event is missing from the trace, and the waiting one is
-//! forced (the books see what was lost).
+//! The stream whose next event has the earliest estimated time goes first. An event
+//! that breaks the rule waits until another stream's event makes it legal. If none
+//! can in the time that is left, the last choice at that key is rolled back and made
+//! the other way round, then every other order is tried (`search`). If that fails
+//! too, an event is missing from the trace, and the waiting one is placed although it
+//! is illegal; the accumulator counts the loss.
 //!
-//! At a fork all streams of the parent meet at the ordinals that the trace
-//! gives, so that the child inherits exactly what was live then.
+//! ```text
+//! stream 0: a1 f2 │ a3 …      ┐
+//! stream 1: a2 │ f1 …         ├─▶ SpeculativeLog: a1 a2 f2 f1 ─▶ Sink (accumulators)
+//! stream 2: │ …   ▲           ┘                   ▲     can still      for good
+//!                 head of each                    │     be rolled back
+//!                                                 commit: all that no stream can
+//!                                                 reach back to
+//! ```
+//!
+//! Two short cuts lead to the same order: `alone`, for events of one stream before
+//! all that the others hold, and `fast_path`, while every event is legal.
+//!
+//! At a fork all streams of the parent meet at the ordinals that the trace names, so
+//! that the child inherits exactly what was live then.
 
 mod alone;
-mod braid;
+mod fast_path;
 mod forks;
 mod search;
 mod stream;
@@ -21,42 +33,36 @@ mod stream;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::cursor::{Cursor, Outlook, Step, Stretch};
+use crate::cursor::{Cursor, EventBatch, Lookahead, Step};
 use crate::error::ReplayError;
-use crate::live::{Blocks, KnownBlocks, LiveBlocks, NumberedBlocks};
+use crate::live::{Blocks, LiveBlocks};
 use crate::source::TraceSource;
-use crate::tentative::{Link, Placed, Strand, Tentative};
+use crate::speculative::{Placed, SpeculativeLog};
 use forks::OpenForks;
 use stream::Stream;
 
 /// Time stamp counters of two cores agree within this.
 const SLACK_NS: u64 = 1_000;
-/// How often settled steps are looked for, in steps.
-const SETTLE_EACH: usize = 1 << 9;
+/// After this many steps those that can be committed are.
+const COMMIT_EACH: usize = 1 << 9;
 /// Most steps whose order may still change.
-const TENTATIVE_LIMIT: usize = 1 << 16;
-/// How many steps may be undone for each one settled, so that trying other
-/// orders costs no more than in proportion, whatever a trace holds.
-const CREDIT_EACH: u64 = 1;
-const CREDIT_LIMIT: u64 = 1 << 20;
+const SPECULATIVE_LIMIT: usize = 1 << 16;
+/// Steps that may be rolled back for each one committed, so that trying other orders
+/// takes time in proportion to the trace, whatever it holds.
+const ROLLBACK_BUDGET_EACH: u64 = 1;
+const ROLLBACK_BUDGET_LIMIT: u64 = 1 << 20;
 /// How many other orders are tried for the sake of one event.
 const TRIES: u8 = 2;
 
 /// Takes an image's events in their order.
 pub(crate) trait Sink {
-    /// The next event and the blocks of which it speaks.
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks);
-    /// What lies next in a stream, when nothing else comes before it: takes as
-    /// many of its events as agree with what is live and need no closer look,
-    /// and gives their number.
-    fn stretch(&mut self, stretch: &Stretch<'_>, live: &mut LiveBlocks) -> usize;
-    /// Steps that agree with what is live, and their blocks, of which nobody speaks
-    /// afterwards; `false` if they must come one by one.
-    fn strand(&mut self, strand: &Strand, links: &[Link], live: &mut LiveBlocks) -> bool;
-    /// As [`Self::stretch`], of events whose blocks are known.
-    fn numbered(&mut self, stretch: &Stretch<'_>, live: &mut NumberedBlocks) -> usize;
+    /// Takes the next event and its blocks.
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks);
+    /// Takes events of one stream that come before all others: as many as are legal and
+    /// need not be taken by themselves. Gives their number.
+    fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize;
     /// The image forked here, when these blocks were live.
-    fn fork(&mut self, fork: usize, live: &impl KnownBlocks) -> Result<(), ReplayError>;
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
 }
 
 /// Where a fork cut the parent's streams.
@@ -80,33 +86,33 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
         turn: None,
         waiting: Vec::new(),
         overdue: u64::MAX,
-        tentative: Tentative::new(live),
-        detours: Vec::new(),
-        credit: CREDIT_LIMIT,
-        settle_at: SETTLE_EACH,
+        speculative: SpeculativeLog::new(live),
+        constraints: Vec::new(),
+        rollback_budget: ROLLBACK_BUDGET_LIMIT,
+        commit_at: COMMIT_EACH,
         turns_left: 0,
         open_forks: OpenForks::new(forks, count),
         forks,
         sink,
     };
     merge.run()?;
-    Ok(merge.tentative.into_live())
+    Ok(merge.speculative.into_live())
 }
 
 /// What a stream waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// That the address is given back, or handed out.
-    Address(u64),
-    /// That another order was followed so far (see [`Detour`]).
-    Detour,
-    /// That all streams have come to the fork.
+    /// Until the key is freed, or allocated.
+    Key(u64),
+    /// Until the other order was followed that far (see [`OrderConstraint`]).
+    OrderConstraint,
+    /// Until all streams have reached the fork.
     Fork(usize),
 }
 
 /// "Not before that one": a choice that was found wrong once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Detour {
+struct OrderConstraint {
     first: (usize, u64),
     then: (usize, u64),
 }
@@ -115,17 +121,17 @@ struct Merge<'a, 'k, S: TraceSource, K> {
     streams: Vec<Stream<'a, S>>,
     /// Streams whose head may be tried, by its estimated time.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The stream that was brought up last, not yet among `ready`: mostly its
-    /// turn comes again at once.
+    /// The stream whose head was read last, not yet in `ready`: mostly it goes next
+    /// again.
     turn: Option<(u64, usize)>,
     waiting: Vec<(usize, Wait)>,
     /// The earliest time by which a waiting event must have happened.
     overdue: u64,
-    tentative: Tentative,
-    detours: Vec<Detour>,
-    credit: u64,
-    settle_at: usize,
-    /// How many turns are taken before [`Self::braid`] is tried.
+    speculative: SpeculativeLog,
+    constraints: Vec<OrderConstraint>,
+    rollback_budget: u64,
+    commit_at: usize,
+    /// How many turns are taken before [`Self::fast_path`] is tried.
     turns_left: u32,
     forks: &'k [Fork],
     open_forks: OpenForks,
@@ -135,11 +141,11 @@ struct Merge<'a, 'k, S: TraceSource, K> {
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     fn run(&mut self) -> Result<(), ReplayError> {
         for stream in 0..self.streams.len() {
-            self.bring_up(stream)?;
+            self.read_head(stream)?;
         }
         self.pass_reached_forks()?;
         loop {
-            self.braid()?;
+            self.fast_path()?;
             if let Some(stream) = self.choose() {
                 self.attempt(stream)?;
             } else if self.waiting.is_empty() {
@@ -147,44 +153,44 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             } else {
                 self.resolve()?;
             }
-            if self.tentative.len() >= self.settle_at {
+            if self.speculative.len() >= self.commit_at {
                 let heads = self.streams.iter().filter_map(|at| at.head);
                 let frontier = heads.map(|head| head.lower).min();
-                self.settle(frontier.unwrap_or(u64::MAX));
+                self.commit(frontier.unwrap_or(u64::MAX));
                 self.follow_alone()?;
             }
         }
-        self.settle_all();
+        self.commit_all();
         for fork in self.open_forks.take_all() {
-            self.sink.fork(fork, self.tentative.live())?;
+            self.sink.fork(fork, self.speculative.live())?;
         }
         Ok(())
     }
 
     /// Goes on to a stream's next event.
     fn advance(&mut self, stream: usize) -> Result<(), ReplayError> {
-        if self.bring_up(stream)? {
+        if self.read_head(stream)? {
             return Ok(());
         }
         self.pass_reached_forks()
     }
 
     /// Takes a stream's next event for its head; `false` at the stream's end.
-    fn bring_up(&mut self, stream: usize) -> Result<bool, ReplayError> {
-        self.give_up_turn();
+    fn read_head(&mut self, stream: usize) -> Result<bool, ReplayError> {
+        self.requeue_last();
         let at = &mut self.streams[stream];
         at.advance()?;
         self.turn = at.head.map(|head| (head.time, stream));
         Ok(at.head.is_some())
     }
 
-    /// Puts the stream that was brought up last among the others.
-    fn give_up_turn(&mut self) {
+    /// Moves the stream whose head was read last to `ready`.
+    fn requeue_last(&mut self) {
         self.ready.extend(self.turn.take().map(Reverse));
     }
 
-    /// The stream to try next. While an event waits, only streams that may
-    /// still hold what came before it go on; otherwise they would run ahead.
+    /// The stream to try next. While an event waits, only streams go on that may still
+    /// have events before it; the others would run ahead.
     fn choose(&mut self) -> Option<usize> {
         if let Some((time, stream)) = self.turn
             && self.overdue == u64::MAX
@@ -196,7 +202,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             self.turn = None;
             return Some(stream);
         }
-        self.give_up_turn();
+        self.requeue_last();
         let &Reverse((_, first)) = self.ready.peek()?;
         let deadline = self.overdue.saturating_add(SLACK_NS);
         if self.overdue == u64::MAX || self.lower(first) <= deadline {
@@ -206,7 +212,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let candidates = self.ready.iter();
         let &Reverse((time, late)) = candidates
             .filter(|Reverse((_, stream))| self.lower(*stream) <= deadline)
-            .filter(|Reverse((_, stream))| self.may_help(*stream))
+            .filter(|Reverse((_, stream))| self.can_unblock(*stream))
             .max()?;
         self.ready.retain(|entry| *entry != Reverse((time, late)));
         Some(late)
@@ -215,16 +221,16 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     /// Whether a stream's going on may lead to what the overdue one waits for.
     /// A thread that slept for long could have done its next events at any
     /// time in between; without need they must not be drawn forward.
-    fn may_help(&self, stream: usize) -> bool {
+    fn can_unblock(&self, stream: usize) -> bool {
         let mut waiting = self.waiting.iter().filter_map(|&(waiting, wait)| {
             let head = self.streams[waiting].head?;
             (head.upper == self.overdue).then_some((waiting, wait, head))
         });
-        let Some((overdue, Wait::Address(_), head)) = waiting.next() else {
+        let Some((overdue, Wait::Key(_), head)) = waiting.next() else {
             return true;
         };
         let until = head.upper.saturating_add(SLACK_NS);
-        let helps = |stream| self.outlook(stream, overdue, &head, until) != Outlook::Never;
+        let helps = |stream| self.look_ahead(stream, overdue, &head, until) != Lookahead::Absent;
         let mut others = self.waiting.iter().map(|&(other, _)| other);
         helps(stream) || others.any(|other| other != overdue && helps(other))
     }
@@ -239,24 +245,28 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let Some(head) = self.streams[stream].head else {
             return Ok(());
         };
-        if let Some(fork) = self.fork_before(stream, head.ordinal) {
+        if let Some(fork) = self.open_forks.before(stream, head.ordinal) {
             self.wait(stream, Wait::Fork(fork));
             return self.pass_reached_forks();
         }
         let place = (stream, head.ordinal);
-        if self.detours.iter().any(|detour| detour.then == place) {
-            self.wait(stream, Wait::Detour);
+        if self
+            .constraints
+            .iter()
+            .any(|constraint| constraint.then == place)
+        {
+            self.wait(stream, Wait::OrderConstraint);
             return Ok(());
         }
-        if !self.tentative.allows(&head) {
-            if self.is_hopeless(stream, &head) {
+        if !self.speculative.allows(&head) {
+            if self.is_lost_event(stream, &head) {
                 return self.place(stream, head);
             }
             let ambiguous = !head.ambiguous && !head.ordered && self.competes(stream, &head);
             if let Some(head) = self.streams[stream].head.as_mut() {
                 head.ambiguous |= ambiguous;
             }
-            self.wait(stream, Wait::Address(head.address));
+            self.wait(stream, Wait::Key(head.key));
             return Ok(());
         }
         self.place(stream, head)
@@ -264,16 +274,17 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Places the head of a stream and wakes those who waited for it.
     fn place(&mut self, stream: usize, head: Step) -> Result<(), ReplayError> {
-        self.tentative.place(stream, head, self.overdue);
+        self.speculative.place(stream, head, self.overdue);
         if !self.waiting.is_empty() {
-            self.wake(|wait| wait == Wait::Address(head.address));
+            self.wake(|wait| wait == Wait::Key(head.key));
         }
-        if !self.detours.is_empty() {
+        if !self.constraints.is_empty() {
             let place = (stream, head.ordinal);
-            let before = self.detours.len();
-            self.detours.retain(|detour| detour.first != place);
-            if self.detours.len() != before {
-                self.wake(|wait| wait == Wait::Detour);
+            let before = self.constraints.len();
+            self.constraints
+                .retain(|constraint| constraint.first != place);
+            if self.constraints.len() != before {
+                self.wake(|wait| wait == Wait::OrderConstraint);
             }
         }
         self.advance(stream)
@@ -304,11 +315,11 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.overdue = overdue;
     }
 
-    /// Whether the waiting head and the step that took its address could have
-    /// come the other way round: their times overlap, and somebody else than
-    /// that step's stream could have undone the head's in time.
+    /// Whether the waiting head and the step that took its key could have come in the
+    /// other order: their times overlap, and another stream than that step's could have
+    /// freed (or allocated) the key again in time.
     fn competes(&self, stream: usize, head: &Step) -> bool {
-        let Some(rival) = self.tentative.recent(head.address) else {
+        let Some(rival) = self.speculative.recent(head.key) else {
             return false;
         };
         let step = rival.step;
@@ -317,37 +328,37 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             return false;
         }
         let mut others = (0..self.streams.len()).filter(|&other| other != rival.stream);
-        others.any(|other| self.outlook(other, stream, head, step.upper) == Outlook::Comes)
+        others.any(|other| self.look_ahead(other, stream, head, step.upper) == Lookahead::Found)
     }
 
     /// Whether a stream's coming events, from its head on, will undo what
     /// keeps the head of the waiting stream from its turn.
-    fn outlook(&self, stream: usize, waiting: usize, head: &Step, until: u64) -> Outlook {
+    fn look_ahead(&self, stream: usize, waiting: usize, head: &Step, until: u64) -> Lookahead {
         let at = &self.streams[stream];
         let Some(next) = at.head else {
-            return Outlook::Never;
+            return Lookahead::Absent;
         };
         if stream != waiting {
             if next.lower > until {
-                return Outlook::Never;
+                return Lookahead::Absent;
             }
-            if next.address == head.address && next.allocates != head.allocates {
-                return Outlook::Comes;
+            if next.key == head.key && next.allocates != head.allocates {
+                return Lookahead::Found;
             }
         }
-        at.outlook(head.address, !head.allocates, until)
+        at.look_ahead(head.key, !head.allocates, until)
     }
 
-    /// Whether it is plain at once that no order makes the head legal: nothing
+    /// Whether it is simple at once that no order makes the head legal: nothing
     /// at its address can be put after it, and no other stream will undo it in
     /// time. To wait would only hold up others that are in order.
-    fn is_hopeless(&self, stream: usize, head: &Step) -> bool {
-        if self.tentative.recent(head.address).is_none() {
-            return self.tentative.is_untouched(head.address) && self.is_alone(stream);
+    fn is_lost_event(&self, stream: usize, head: &Step) -> bool {
+        if self.speculative.recent(head.key).is_none() {
+            return self.speculative.is_untouched(head.key) && self.is_alone(stream);
         }
-        // All tentative steps are looked at only where nobody is going to help.
+        // The whole log is searched only if no other stream can unblock the head.
         let before = |step: &Step| step.upper.saturating_add(SLACK_NS) < head.lower;
-        self.is_alone(stream) && self.tentative.all_at(head.address, before)
+        self.is_alone(stream) && self.speculative.all_at(head.key, before)
     }
 
     /// Whether no other stream will undo in time what the stream waits for.
@@ -357,10 +368,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         };
         let until = head.upper.saturating_add(SLACK_NS);
         let mut others = (0..self.streams.len()).filter(|&other| other != stream);
-        others.all(|other| self.outlook(other, stream, &head, until) == Outlook::Never)
+        others.all(|other| self.look_ahead(other, stream, &head, until) == Lookahead::Absent)
     }
 
-    /// Nothing can go on in time: finds a way out.
+    /// No stream can go on in time: finds a way out.
     #[cold]
     fn resolve(&mut self) -> Result<(), ReplayError> {
         let mut order = std::mem::take(&mut self.waiting);
@@ -374,7 +385,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             order.truncate(1);
         }
         for &(stream, wait) in &order {
-            if matches!(wait, Wait::Address(_)) && self.try_other_order(stream) {
+            if matches!(wait, Wait::Key(_)) && self.try_other_order(stream) {
                 return Ok(());
             }
         }
@@ -383,12 +394,12 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 return self.pass_fork(fork);
             }
         }
-        if !self.detours.is_empty() {
-            self.detours.clear();
-            self.wake(|wait| wait == Wait::Detour);
+        if !self.constraints.is_empty() {
+            self.constraints.clear();
+            self.wake(|wait| wait == Wait::OrderConstraint);
             return Ok(());
         }
-        // Best the one that nobody is going to help.
+        // Best the one that no other stream will unblock.
         let lonely = order.iter().find(|(stream, _)| self.is_alone(*stream));
         let Some(&(stream, _)) = lonely.or(order.first()) else {
             return Ok(());
@@ -401,7 +412,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     /// Places the head of a waiting stream although nothing makes it legal.
     fn force(&mut self, stream: usize) -> Result<(), ReplayError> {
-        self.give_up_turn();
+        self.requeue_last();
         self.waiting.retain(|&(waiting, _)| waiting != stream);
         self.ready.retain(|&Reverse((_, ready))| ready != stream);
         self.wake(|_| false);
@@ -422,43 +433,46 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
         head.tries += 1;
         let head = *head;
-        let most = usize::try_from(self.credit).unwrap_or(usize::MAX);
-        let (index, looked_at) = self.tentative.last_at(head.address, most);
-        self.credit = self.credit.saturating_sub(looked_at as u64);
-        let Some((index, rival)) = index.and_then(|i| Some((i, self.tentative.get(i)?))) else {
+        let most = usize::try_from(self.rollback_budget).unwrap_or(usize::MAX);
+        let (index, looked_at) = self.speculative.last_at(head.key, most);
+        self.rollback_budget = self.rollback_budget.saturating_sub(looked_at as u64);
+        let Some((index, rival)) = index.and_then(|i| Some((i, self.speculative.get(i)?))) else {
             return false;
         };
-        let cost = (self.tentative.len() - index) as u64;
+        let cost = (self.speculative.len() - index) as u64;
         let step = rival.step;
         let rivals = rival.stream != stream && step.allocates == head.allocates;
-        if !rivals || head.lower > step.upper.saturating_add(SLACK_NS) || cost > self.credit {
+        if !rivals
+            || head.lower > step.upper.saturating_add(SLACK_NS)
+            || cost > self.rollback_budget
+        {
             return false;
         }
-        self.credit -= cost;
+        self.rollback_budget -= cost;
         if let Some(head) = self.streams[stream].head.as_mut() {
             head.ambiguous = false;
             head.ordered = true;
         }
-        self.detours.push(Detour {
+        self.constraints.push(OrderConstraint {
             first: (stream, head.ordinal),
             then: (rival.stream, step.ordinal),
         });
-        self.undo_from(index);
+        self.rollback_to(index);
         true
     }
 
-    fn undo_from(&mut self, index: usize) {
-        while self.tentative.len() > index {
-            let Some(placed) = self.tentative.undo() else {
+    fn rollback_to(&mut self, index: usize) {
+        while self.speculative.len() > index {
+            let Some(placed) = self.speculative.undo() else {
                 break;
             };
-            self.give_back(&placed, self.tentative.len() == index);
+            self.take_back(&placed, self.speculative.len() == index);
         }
         self.start_over();
     }
 
     /// Makes a step that was undone its stream's head again.
-    fn give_back(&mut self, placed: &Placed, ordered: bool) {
+    fn take_back(&mut self, placed: &Placed, ordered: bool) {
         let at = &mut self.streams[placed.stream];
         at.returned.extend(at.head.take());
         at.head = Some(Step {
@@ -478,29 +492,25 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.ready = heads
             .filter_map(|(stream, at)| Some(Reverse((at.head?.time, stream))))
             .collect();
-        self.settle_at = self.tentative.len() + SETTLE_EACH;
+        self.commit_at = self.speculative.len() + COMMIT_EACH;
     }
 
     /// Gives the sink what no stream can reach back to: those that go on from
     /// `frontier`.
-    fn settle(&mut self, frontier: u64) {
-        let settled = |upper: u64| upper.saturating_add(SLACK_NS) < frontier;
-        let mut count = self.tentative.settle(usize::MAX, settled, self.sink);
-        if self.tentative.len() >= TENTATIVE_LIMIT {
-            let most = TENTATIVE_LIMIT / 2;
-            count += self.tentative.settle(most, |_| true, self.sink);
+    fn commit(&mut self, frontier: u64) {
+        let committed = |upper: u64| upper.saturating_add(SLACK_NS) < frontier;
+        let mut count = self.speculative.commit(usize::MAX, committed, self.sink);
+        if self.speculative.len() >= SPECULATIVE_LIMIT {
+            let most = SPECULATIVE_LIMIT / 2;
+            count += self.speculative.commit(most, |_| true, self.sink);
         }
-        self.credit = (self.credit + count as u64 * CREDIT_EACH).min(CREDIT_LIMIT);
-        self.settle_at = self.tentative.len() + SETTLE_EACH;
+        self.rollback_budget =
+            (self.rollback_budget + count as u64 * ROLLBACK_BUDGET_EACH).min(ROLLBACK_BUDGET_LIMIT);
+        self.commit_at = self.speculative.len() + COMMIT_EACH;
     }
 
-    fn settle_all(&mut self) {
-        self.tentative.settle(usize::MAX, |_| true, self.sink);
-    }
-
-    /// The fork that comes before this event of the stream.
-    fn fork_before(&self, stream: usize, ordinal: u64) -> Option<usize> {
-        self.open_forks.before(stream, ordinal)
+    fn commit_all(&mut self) {
+        self.speculative.commit(usize::MAX, |_| true, self.sink);
     }
 
     /// Passes every fork to which all its streams have come.
@@ -531,10 +541,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             return Ok(());
         }
         self.open_forks.close(fork, &self.forks[fork]);
-        self.settle_all();
-        self.detours.clear();
-        self.sink.fork(fork, self.tentative.live())?;
-        self.wake(|wait| matches!(wait, Wait::Fork(_) | Wait::Detour));
+        self.commit_all();
+        self.constraints.clear();
+        self.sink.fork(fork, self.speculative.live())?;
+        self.wake(|wait| matches!(wait, Wait::Fork(_) | Wait::OrderConstraint));
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! What a profile says: processes, their sites, the frames of their stacks.
+//! What a profile holds: processes, their sites, the frames of their stacks.
 //! Every word is used as the project's glossary defines it. Nothing is
 //! computed here but sums.
 
@@ -19,7 +19,7 @@ use crate::windows::WindowRun;
 /// Module index of frames that lie in no known module.
 pub const UNKNOWN_MODULE: u32 = u32::MAX;
 
-/// What a recording came to.
+/// Everything that a replay found in a recording.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// The recording as a whole.
@@ -116,7 +116,7 @@ pub struct Process {
     pub started_us: u64,
     /// From its start to its end, or to the last that is known of it.
     pub duration_us: u64,
-    /// How it ended; `Running` if the trace does not say.
+    /// How it ended; `Running` if the trace does not have it.
     pub exit: Exit,
     /// All that its recorder wrote was read.
     pub complete: bool,
@@ -132,8 +132,8 @@ pub struct Process {
     /// How long, all threads together, in microseconds.
     pub waited_us: u64,
     /// Events whose order among threads several histories agree with, those
-    /// that were put at a wrong place (a deallocation that came too early or
-    /// too late for its block), and inherited blocks that turned out to be gone.
+    /// that were put in a wrong order (a deallocation too early or too late for
+    /// its block), and inherited blocks that turned out to be gone.
     pub ambiguous_events: u64,
     /// Deallocations of addresses that were not known to be live. They are
     /// among the deallocations of the totals.
@@ -224,7 +224,7 @@ pub struct Site {
 /// What one thread did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadTotals {
-    /// The thread; `None` for events of which the trace does not say whose they are.
+    /// The thread; `None` for events whose thread the trace does not name.
     pub thread: Option<ThreadId>,
     /// The kernel's thread id; 0 if unknown.
     pub tid: u32,
@@ -285,7 +285,7 @@ impl Profile {
     }
 
     /// Calls were counted and not recorded: nothing is temporary, leaked,
-    /// inherited or at the peak because nobody knows, and there are no sites.
+    /// inherited or at the peak because that is not known, and there are no sites.
     pub fn is_counts_only(&self) -> bool {
         self.recording.counts_only
     }

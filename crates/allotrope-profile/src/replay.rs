@@ -1,32 +1,27 @@
-//! From a trace to a profile: replays every image, a forked child when its
-//! parent comes to the fork, and puts the results together in order of start.
+//! From a trace to a profile: replays every image, a forked child when the replay of
+//! its parent reaches the fork, and lists the processes in order of start.
 
 use std::cell::{Cell, RefCell};
-use std::sync::mpsc::Sender;
 use std::thread;
 
-use allotrope_trace::model::{Exit, ImageId, StackId};
+use allotrope_trace::model::{Exit, ImageId, StackId, stack_end};
 use allotrope_trace::{ReadError, Source, TraceReader};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::cursor::{Cursor, Step, Stretch};
+use crate::accumulator::{Accumulator, ImageStats};
+use crate::cursor::{Cursor, EventBatch, Step};
+use crate::decode_ahead::DecodeAhead;
 use crate::error::ReplayError;
-use crate::follow::follow;
 use crate::frames::{Code, FrameTable};
-use crate::index::{Image, Index, Outline, ThreadNames, index, outline};
-use crate::ledger::{Balance, Ledger};
-use crate::live::{Blocks, KnownBlocks, LiveBlocks, LivePlaces, NumberedBlocks};
+use crate::index::{Image, Index, ThreadNames, index};
+use crate::live::{Blocks, LiveBlocks};
 use crate::merge::{Fork, Sink, merge};
 use crate::model::{Process, Profile, ThreadTotals};
-use crate::read_ahead::ReadAhead;
-use crate::resolve::Resolver;
 use crate::series::ResidentSample;
-use crate::site;
-use crate::site_order;
+use crate::site_order::sites_in_order;
 use crate::source::TraceSource;
-use crate::stacks_ahead::{self, SiteStacks, Teller, Told};
-use crate::tentative::{Link, Strand};
-use crate::window_books::WindowBooks;
+use crate::stack::Stacks;
+use crate::window_accumulator::WindowAccumulator;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
 
@@ -42,7 +37,7 @@ pub struct Options<'a> {
     /// A block is temporary if its thread made at most this many allocations
     /// between its allocation and its deallocation.
     pub temporary_threshold: u64,
-    /// Is told now and then how many events are done, of how many.
+    /// Called now and then with the number of events replayed and of all events.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
     /// Whether other threads help. The profile is the same.
     pub helpers: Helpers,
@@ -74,8 +69,8 @@ impl Helpers {
     }
 }
 
-/// A single allocation, shown when its block was given back or, for one that
-/// was not, at the end of its image.
+/// A single allocation, shown when its block was freed or, if it never was, at the end
+/// of its image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     /// The image.
@@ -94,51 +89,30 @@ pub struct Block {
     pub lifetime_ns: Option<u64>,
 }
 
-/// Place and size of each inherited block.
+/// Key and size of each inherited block.
 type Inherited = Vec<(u64, u64)>;
 
-/// Who is shown single blocks, and of which stacks.
+/// Shows single blocks of some stacks to a callback.
 pub(crate) struct Observer<'a> {
     pub wanted: FxHashSet<(ImageId, StackId)>,
     pub callback: RefCell<&'a mut dyn FnMut(&Block)>,
 }
 
 /// Replays a trace. Memory is bounded by the live blocks, the sites and a few
-/// decoded runs of events for each stream.
+/// decoded chunks of events for each stream.
 pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
-    let Outline {
-        mut index,
-        names,
-        stacks,
-    } = outline(source)?;
-    let replayed = stacks_ahead::during(
-        source,
-        &mut index,
-        &stacks,
-        options.helpers,
-        |index, tell| {
-            let replayer = Replayer::new(source, index, options, None, None);
-            replayer.telling(tell).run()
-        },
-    )?;
-    let (mut done, mut frames, mut ahead) = (replayed.result, replayed.frames, replayed.ahead);
+    let (mut index, names) = index(source)?;
+    let mut done = Replayer::new(source, &index, options, None, None).run()?;
     done.sort_by_key(|done| done.image);
+    let symbols = std::mem::take(&mut index.symbols);
+    let mut frames = FrameTable::new(&index.modules, symbols);
     let cut = source.cut();
     let processes = done
         .into_iter()
         .filter_map(|done| {
             let image = index.images.get(&done.image)?;
-            let windows = window_runs(&index, image, &done.windows, done.balance.end_ns);
-            let stacks = ahead.remove(&done.image);
-            let mut process = process(
-                &index,
-                image,
-                done.balance,
-                &names,
-                &mut frames,
-                stacks,
-                options.helpers,
-            );
+            let windows = window_runs(&index, image, &done.windows, done.stats.end_ns);
+            let mut process = process(&index, image, done.stats, &names, &mut frames);
             process.windows = windows;
             Some(process)
         })
@@ -157,7 +131,7 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
 }
 
 /// As [`replay`]; if a chunk turns out to be damaged, of what precedes it, which from
-/// then on is all that the reader gives. [`Profile::cut`] says where that ends, and how
+/// then on is all that the reader gives. [`Profile::cut`] is where that ends, and how
 /// much is missing.
 pub fn replay_readable<S: Source>(
     trace: &mut TraceReader<S>,
@@ -172,7 +146,7 @@ pub fn replay_readable<S: Source>(
 }
 
 /// Replays a trace once more and shows each block of the given sites (image,
-/// stack id), in the order in which they were given back; those alive at the
+/// stack id), in the order in which they were freed; those alive at the
 /// end of their image follow in order of allocation. Nothing is held in memory
 /// for it.
 pub fn blocks_of_sites<S: TraceSource>(
@@ -193,11 +167,11 @@ pub fn blocks_of_sites<S: TraceSource>(
 /// What came of one image.
 pub(crate) struct Done {
     pub image: ImageId,
-    pub balance: Balance,
+    pub stats: ImageStats,
     /// Of each window, in order of opening.
     pub windows: Vec<WindowFigures>,
     /// Of the windows whose stacks are wanted, by index.
-    pub details: Vec<(u32, Balance)>,
+    pub details: Vec<(u32, ImageStats)>,
 }
 
 /// The windows whose stacks are wanted, by image and index.
@@ -212,8 +186,6 @@ pub(crate) struct Replayer<'a, S: TraceSource> {
     /// The images that are asked for and those they were forked from; all if
     /// none is.
     needed: Option<FxHashSet<ImageId>>,
-    /// Who is told of the images' sites.
-    tell: Option<Sender<Told>>,
     done: RefCell<Vec<Done>>,
     /// Images whose forks lie too deep, with their inherited blocks.
     later: RefCell<Vec<(ImageId, Inherited)>>,
@@ -240,16 +212,10 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             observer,
             detailed,
             needed: observed.or(images),
-            tell: None,
             done: RefCell::default(),
             later: RefCell::default(),
             events: Cell::new(0),
         }
-    }
-
-    /// Has somebody told of the images' sites as they come.
-    fn telling(self, tell: Option<Sender<Told>>) -> Self {
-        Self { tell, ..self }
     }
 
     pub(crate) fn run(self) -> Result<Vec<Done>, ReplayError> {
@@ -295,108 +261,80 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         let start_ns = timeline.ns(image.start.tick);
         let end_ns = image.end.map(|end| timeline.ns(end.tick).max(start_ns));
         let streams = || image.streams.values().map(Vec::as_slice);
-        let inherited = || inherited.iter().copied();
-        let single = image.streams.len() <= 1;
-        let code_changes = image.runtime_code.borrow().has_changes();
-        let short_lived =
-            !code_changes && image.windows.spans().is_empty() && self.takes_blocks_together();
-        let (resolver, live) = if single {
-            let places = LivePlaces::new(inherited().map(|(place, _)| place));
-            (Some(Resolver::new(places)), None)
-        } else {
-            (None, Some(LiveBlocks::new(inherited(), start_ns)))
-        };
-        let ahead = ReadAhead::new(self.source, timeline, streams(), resolver, short_lived);
-        let mut first_run = 0;
-        let cursors = streams().map(|runs| {
-            let numbered = (first_run, runs);
-            first_run += runs.len();
+        let live = LiveBlocks::new(inherited.iter().copied(), start_ns);
+        let code_changes = image.jit_code.borrow().has_changes();
+        let ahead = DecodeAhead::new(self.source, timeline, streams());
+        let mut first_chunk = 0;
+        let cursors = streams().map(|chunks| {
+            let numbered = (first_chunk, chunks);
+            first_chunk += chunks.len();
             let (threads, windows) = (&image.threads, &image.windows);
             Cursor::new(
                 &ahead, timeline, threads, windows, numbered, start_ns, end_ns,
             )
         });
-        let mut cursors: Vec<_> = cursors.collect();
+        let cursors: Vec<_> = cursors.collect();
         let threshold = self.options.temporary_threshold;
-        let numbered = NumberedBlocks::new(inherited(), start_ns);
-        let mut books = Books {
-            ledger: Ledger::new(
+        let mut sink = ImageSink {
+            accumulator: Accumulator::new(
                 id,
                 start_ns,
                 threshold,
-                &numbered,
+                &live,
                 self.observer,
                 image.streams.len() > 1,
             ),
-            windows: self.window_books(id, image, inherited().count()),
+            windows: self.window_accumulator(id, image, inherited.len()),
             replayer: self,
             image,
             code_changes,
             children: &image.children,
             depth,
         };
-        if let Some(tell) = &self.tell {
-            books.ledger.tell_sites(Teller::new(id, tell.clone()));
-        }
         let (forks, helpers) = (self.forks(image), self.options.helpers);
-        match live {
-            Some(live) => {
-                let live = ahead.during(helpers, || merge(cursors, live, &forks, &mut books))?;
-                self.close(id, image, books, end_ns, &live);
-            }
-            None => {
-                let live = ahead.during(helpers, || {
-                    follow(cursors.pop(), numbered, &forks, &mut books)
-                })?;
-                self.close(id, image, books, end_ns, &live);
-            }
-        }
+        let live = ahead.during(helpers, || merge(cursors, live, &forks, &mut sink))?;
+        self.close(id, image, sink, end_ns, &live);
         Ok(())
     }
 
-    /// Closes the books of an image, when these blocks are left.
+    /// Finishes an image, at whose end these blocks are live.
     fn close(
         &self,
         id: ImageId,
         image: &Image<S::Handle>,
-        books: Books<'_, 'a, S>,
+        sink: ImageSink<'_, 'a, S>,
         end_ns: Option<u64>,
-        live: &impl KnownBlocks,
+        live: &LiveBlocks,
     ) {
         let timeline = &self.index.timeline;
         let start_ns = timeline.ns(image.start.tick);
         let seen = image.resident.iter().map(|&(tick, _)| timeline.ns(tick));
         let end_ns = end_ns.unwrap_or_else(|| seen.max().unwrap_or(start_ns));
-        let windows = books.windows.map(|windows| windows.close(end_ns, live));
+        let windows = sink.windows.map(|windows| windows.close(end_ns, live));
         let (windows, details) = windows.unwrap_or_default();
-        let balance = books.ledger.close(end_ns, live);
+        let stats = sink.accumulator.close(end_ns, live);
         self.done.borrow_mut().push(Done {
             image: id,
-            balance,
+            stats,
             windows,
             details,
         });
     }
 
-    /// Whether nobody wants to see blocks one by one.
-    fn takes_blocks_together(&self) -> bool {
-        self.options.temporary_threshold == 0 && self.observer.is_none()
-    }
-
-    /// Books for the windows of an image that has some.
-    fn window_books<'i>(
+    /// The accumulator of the windows of an image that has some.
+    fn window_accumulator<'i>(
         &self,
         id: ImageId,
         image: &'i Image<S::Handle>,
         inherited: usize,
-    ) -> Option<WindowBooks<'i>> {
+    ) -> Option<WindowAccumulator<'i>> {
         if image.windows.spans().is_empty() {
             return None;
         }
         let detailed = self.detailed.and_then(|detailed| detailed.get(&id));
         let detailed = detailed.map_or(&[][..], Vec::as_slice);
         let threshold = self.options.temporary_threshold;
-        Some(WindowBooks::new(
+        Some(WindowAccumulator::new(
             &image.windows,
             threshold,
             inherited,
@@ -435,67 +373,49 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     }
 }
 
-/// The ledger of an image whose forks are replayed on the way.
-struct Books<'r, 'a, S: TraceSource> {
-    ledger: Ledger<'a>,
-    windows: Option<WindowBooks<'r>>,
+/// Gets the events of an image from the merge, in order: gives them to the
+/// accumulators, and replays forked children on the way.
+struct ImageSink<'r, 'a, S: TraceSource> {
+    accumulator: Accumulator<'a>,
+    windows: Option<WindowAccumulator<'r>>,
     replayer: &'r Replayer<'a, S>,
     image: &'r Image<S::Handle>,
-    /// Code made at run time came to stand where other such code was.
+    /// JIT code was placed where other JIT code had been: stacks depend on the time.
     code_changes: bool,
     children: &'r [ImageId],
     depth: usize,
 }
 
-impl<S: TraceSource> Sink for Books<'_, '_, S> {
-    #[inline]
-    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
+impl<S: TraceSource> Sink for ImageSink<'_, '_, S> {
+    #[inline(always)]
+    fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         if self.code_changes && step.allocates {
-            let mut code = self.image.runtime_code.borrow_mut();
+            let mut code = self.image.jit_code.borrow_mut();
             let stack = code.stack_at(step.stack, step.time, &self.image.stacks);
-            self.book(&Step { stack, ..*step }, blocks, live);
+            self.accumulate(&Step { stack, ..*step }, blocks, live);
         } else {
-            self.book(step, blocks, live);
+            self.accumulate(step, blocks, live);
         }
         self.replayer.count(1);
     }
 
     #[inline]
-    fn stretch(&mut self, stretch: &Stretch<'_>, live: &mut LiveBlocks) -> usize {
+    fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize {
         if self.code_changes || self.windows.is_some() {
             return 0;
         }
-        let taken = self.ledger.take_stretch(stretch, live);
+        let taken = self.accumulator.take_batch(batch, live);
         self.replayer.count(taken as u64);
         taken
     }
 
-    #[inline]
-    fn strand(&mut self, strand: &Strand, links: &[Link], live: &mut LiveBlocks) -> bool {
-        let short = !self.code_changes && self.windows.is_none();
-        if short {
-            self.ledger.take_strand(strand, links, live);
-            self.replayer.count(links.len() as u64);
-        }
-        short
-    }
-
-    fn numbered(&mut self, stretch: &Stretch<'_>, live: &mut NumberedBlocks) -> usize {
-        if self.code_changes || self.windows.is_some() {
-            return 0;
-        }
-        let taken = self.ledger.take_numbered(stretch, live);
-        self.replayer.count(taken as u64);
-        taken
-    }
-
-    fn fork(&mut self, fork: usize, live: &impl KnownBlocks) -> Result<(), ReplayError> {
+    fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError> {
         let Some(&child) = self.children.get(fork) else {
             return Ok(());
         };
         let inherited: Inherited = live
             .iter()
-            .map(|(place, block)| (place, live.block(block).size))
+            .map(|(key, block)| (key, live.block(block).size))
             .collect();
         if self.depth >= FORK_DEPTH {
             self.replayer.later.borrow_mut().push((child, inherited));
@@ -505,10 +425,10 @@ impl<S: TraceSource> Sink for Books<'_, '_, S> {
     }
 }
 
-impl<S: TraceSource> Books<'_, '_, S> {
-    #[inline]
-    fn book(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
-        self.ledger.take(step, blocks, live);
+impl<S: TraceSource> ImageSink<'_, '_, S> {
+    #[inline(always)]
+    fn accumulate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
+        self.accumulator.take(step, blocks, live);
         if let Some(windows) = &mut self.windows {
             windows.take(step, blocks);
         }
@@ -536,15 +456,13 @@ fn with_ancestors<H>(
 pub(crate) fn process<H>(
     index: &Index<H>,
     image: &Image<H>,
-    balance: Balance,
+    stats: ImageStats,
     names: &ThreadNames,
     frames: &mut FrameTable,
-    stacks: Option<SiteStacks>,
-    helpers: Helpers,
 ) -> Process {
     let start_ns = index.timeline.ns(image.start.tick);
-    let mut totals = balance.totals;
-    totals.peak_time_us = balance.peak_ns.saturating_sub(start_ns) / 1_000;
+    let mut totals = stats.totals;
+    totals.peak_time_us = stats.peak_ns.saturating_sub(start_ns) / 1_000;
     let reported = image
         .losses
         .values()
@@ -558,11 +476,11 @@ pub(crate) fn process<H>(
         executable: image.start.executable.clone(),
         command: image.start.command.clone(),
         started_us: start_ns / 1_000,
-        duration_us: balance.end_ns.saturating_sub(start_ns) / 1_000,
+        duration_us: stats.end_ns.saturating_sub(start_ns) / 1_000,
         exit: image.end.map_or(Exit::Running, |end| end.exit),
         complete: image.end.is_some_and(|end| end.complete),
         // What was reported lost is what the gaps in the history come from.
-        lost_events: reported.max(balance.implied_losses),
+        lost_events: reported.max(stats.implied_losses),
         losses: image
             .losses
             .iter()
@@ -570,16 +488,16 @@ pub(crate) fn process<H>(
             .collect(),
         waits: 0,
         waited_us: 0,
-        ambiguous_events: balance.ambiguous,
-        unmatched_deallocations: balance.unmatched,
+        ambiguous_events: stats.ambiguous,
+        unmatched_deallocations: stats.unmatched,
         unoptimised: frames.unoptimised(&image.start.executable),
         totals,
         sites: Vec::new(),
         truncated_stacks: 0,
         stacks_without_unwind_information: 0,
         threads: Vec::new(),
-        entries: balance.entries,
-        live: balance.series,
+        entries: stats.entries,
+        live: stats.series,
         resident: image
             .resident
             .iter()
@@ -601,7 +519,7 @@ pub(crate) fn process<H>(
     let threads = image.threads.borrow();
     process.threads = (threads.known.iter().enumerate())
         .map(|(number, thread)| {
-            let figures = balance.threads.get(number).copied().unwrap_or_default();
+            let figures = stats.threads.get(number).copied().unwrap_or_default();
             let waited = image.waits.get(&thread.thread).copied().unwrap_or_default();
             ThreadTotals {
                 thread: thread.thread,
@@ -621,22 +539,18 @@ pub(crate) fn process<H>(
         })
         .collect();
     if index.recording.counts_only {
-        image.counted.give(&mut process);
+        image.counted.write_into(&mut process);
     }
-    let runtime = image.runtime_code.borrow();
+    let runtime = image.jit_code.borrow();
     let code = Code::of(image, &runtime);
-    let stacks = stacks.unwrap_or_else(|| {
-        let mut stacks = SiteStacks::default();
-        for site in &balance.sites {
-            stacks.add(site.stack_id, &code, frames);
-        }
-        stacks
-    });
-    process.truncated_stacks = stacks.truncated;
-    process.stacks_without_unwind_information = stacks.without_unwind_information;
-    let stacks = stacks.stacks;
-    let order = site_order::order(&balance.sites, &stacks, frames.len(), helpers);
-    process.sites = site::in_order(balance.sites, stacks, &order);
+    let mut stacks = Stacks::default();
+    for site in &stats.sites {
+        let end = frames.stack(&code, site.stack_id, &mut stacks);
+        process.truncated_stacks += u64::from(end == stack_end::TRUNCATED);
+        process.stacks_without_unwind_information +=
+            u64::from(end == stack_end::NO_UNWIND_INFORMATION);
+    }
+    process.sites = sites_in_order(&stats.sites, stacks);
     process
 }
 

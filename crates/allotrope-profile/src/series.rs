@@ -1,8 +1,8 @@
-//! What was live over time, in a bounded number of samples.
+//! Live bytes over time, in a bounded number of samples.
 //!
-//! A span of time is split into buckets of equal width. When the recording
-//! outgrows them, neighbours are merged and the width doubles, so that memory
-//! stays the same however long it runs.
+//! The time is split into buckets of equal width. When there are too many, neighbours
+//! are merged and the width doubles, so that memory stays the same however long the
+//! recording is.
 
 /// Most samples a series holds.
 const CAPACITY: usize = 512;
@@ -87,8 +87,8 @@ impl Series {
     }
 }
 
-/// Draws a [`Series`]. All that an event costs is a look whether its bucket is
-/// still open: what was live at a bucket's end is noted when the next one is opened.
+/// Builds a [`Series`]. An event costs one comparison, whether its bucket is still open:
+/// what was live at the end of a bucket is stored when the next one is opened.
 pub(crate) struct Plotter {
     series: Series,
     /// Where the last bucket ends.
@@ -126,7 +126,7 @@ impl Plotter {
     }
 
     /// Opens the bucket of `now`. `before` is what was live until now; its
-    /// `max_bytes` is not looked at. Times must not go backwards.
+    /// `max_bytes` is ignored. Times must not go backwards.
     #[cold]
     pub(crate) fn advance(&mut self, now: u64, before: LiveSample) {
         self.close(before);
@@ -139,7 +139,7 @@ impl Plotter {
         self.until = self.series.from_ns.saturating_add(covered);
     }
 
-    /// So many bytes are live in the last bucket.
+    /// This many bytes are live now, in the last bucket.
     #[inline]
     pub(crate) fn note(&mut self, live_bytes: u64) {
         self.max_bytes = self.max_bytes.max(live_bytes);

@@ -1,17 +1,15 @@
-//! The figures of each stack of an image while it is replayed.
+//! The figures of each site (call stack) of an image while it is replayed.
 //!
-//! What is live at the peak is not copied at each new peak, which would cost
-//! all sites each time. Each peak has a number, and a site notes before it
-//! changes for the first time after a peak what was live in it then.
+//! What is live at the peak is not copied at each new peak, which would cost all
+//! sites each time. Each peak has a number instead; before a site changes for the
+//! first time after a peak, it stores what was live in it then.
 
 use allotrope_trace::model::StackId;
 use rustc_hash::FxHashMap;
 
 use crate::lifetime::Lifetimes;
 use crate::model::Site;
-use crate::near::bring_near;
-use crate::stack::{Stack, Stacks};
-use crate::stacks_ahead::Teller;
+use crate::stack::Stack;
 
 /// Sites by dense index, in order of first allocation.
 #[derive(Default)]
@@ -24,21 +22,12 @@ pub(crate) struct Sites {
     peaks: u64,
     /// They are expected to be few: no table.
     few: bool,
-    /// Who is told of each new one.
-    teller: Option<Teller>,
 }
 
 /// The figures of one site.
 ///
-/// A program with very many sites has few of them in a cache, and every event
-/// fetches one. An allocation needs the eight words from `allocations` to
-/// `bytes_at_peak`; a deallocation those before, too. A large vector begins 16
-/// bytes behind the start of a page, so that in this order each of the two is one
-/// cache line. It is as large as a [`Site`], which takes its place in the end.
-///
 /// What is live is not written with each event, for it follows from the rest.
-#[derive(Default, Clone, Copy)]
-#[repr(C)]
+#[derive(Default)]
 pub(crate) struct SiteFigures {
     temporary: u64,
     /// Until the end the number of its blocks is of those alone that outlive it.
@@ -53,7 +42,6 @@ pub(crate) struct SiteFigures {
     at_peak: u64,
     bytes_at_peak: u64,
     pub stack_id: StackId,
-    spare: [u32; 3],
 }
 
 /// Stack ids below are looked up in a table, those above in a map: a damaged
@@ -61,9 +49,9 @@ pub(crate) struct SiteFigures {
 const LOW_IDS: u32 = 1 << 22;
 
 impl SiteFigures {
-    /// Notes what was live at the latest peak, before something changes.
+    /// Stores what was live at the latest peak, before the first change after it.
     #[inline]
-    fn settle(&mut self, peaks: u64) {
+    fn note_peak(&mut self, peaks: u64) {
         if self.peak != peaks {
             self.peak = peaks;
             self.at_peak = self.live();
@@ -109,11 +97,6 @@ impl Sites {
         }
     }
 
-    /// Has somebody told of the sites, from the first one on.
-    pub(crate) fn tell(&mut self, teller: Teller) {
-        self.teller = Some(teller);
-    }
-
     /// The site of a stack.
     #[inline]
     pub(crate) fn of_stack(&mut self, stack: StackId) -> u32 {
@@ -141,37 +124,29 @@ impl Sites {
                 peak: self.peaks,
                 ..SiteFigures::default()
             });
-            if let Some(teller) = &mut self.teller {
-                teller.tell(stack);
-            }
         }
         index
     }
 
-    /// A block of this site was handed out.
+    /// A block of this site was allocated.
     #[inline]
     pub(crate) fn allocate(&mut self, site: u32, size: u64, reallocation: bool) {
         let figures = &mut self.figures[site as usize];
-        figures.settle(self.peaks);
+        figures.note_peak(self.peaks);
         figures.allocations += 1;
         figures.allocated_bytes = figures.allocated_bytes.wrapping_add(size);
         figures.reallocations += u64::from(reallocation);
     }
 
-    /// A block of this site was given back after so many nanoseconds.
+    /// A block of this site was freed after `lifetime` nanoseconds.
     #[inline]
     pub(crate) fn deallocate(&mut self, site: u32, size: u64, lifetime: u64, temporary: bool) {
         let figures = &mut self.figures[site as usize];
-        figures.settle(self.peaks);
+        figures.note_peak(self.peaks);
         figures.deallocations += 1;
         figures.deallocated_bytes = figures.deallocated_bytes.wrapping_add(size);
         figures.temporary += u64::from(temporary);
         figures.lifetimes.extend(lifetime);
-    }
-
-    /// Has what [`Self::outlive`] needs brought near.
-    pub(crate) fn bring_near(&self, site: u32) {
-        bring_near(&self.figures[site as usize].lifetimes);
     }
 
     /// A block of this site lived until the end of the image.
@@ -198,51 +173,10 @@ impl Sites {
     /// The sites' figures, in order of first allocation.
     pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
         for figures in &mut self.figures {
-            figures.settle(self.peaks);
+            figures.note_peak(self.peaks);
             figures.lifetimes.blocks += figures.deallocations;
         }
-        if let Some(teller) = self.teller {
-            teller.end();
-        }
         self.figures
-    }
-}
-
-/// Makes sites of the figures, in the order of these numbers, without a second
-/// piece of memory of that size: there may be hundreds of thousands.
-pub(crate) fn in_order(mut figures: Vec<SiteFigures>, stacks: Stacks, order: &[u32]) -> Vec<Site> {
-    arrange(&mut figures, order.to_vec());
-    let mut stacks = stacks.give(order);
-    // A vector collected from one of elements of the same size keeps its memory.
-    let sites = figures.into_iter();
-    sites
-        .map(|figures| figures.with_stack(stacks.next().unwrap_or_default()))
-        .collect()
-}
-
-/// Puts each element where the order has its number.
-fn arrange(figures: &mut [SiteFigures], mut order: Vec<u32>) {
-    // Along each circle of elements that take each other's places.
-    for first in 0..order.len() {
-        if order[first] as usize == first {
-            continue;
-        }
-        let kept = figures[first];
-        let mut at = first;
-        loop {
-            let from = std::mem::replace(&mut order[at], at as u32) as usize;
-            if from == first {
-                break;
-            }
-            // The order is at hand long before the figures are.
-            let next = &figures[order[from] as usize];
-            bring_near(&next.temporary);
-            bring_near(&next.allocations);
-            bring_near(&next.stack_id);
-            figures[at] = figures[from];
-            at = from;
-        }
-        figures[at] = kept;
     }
 }
 
@@ -279,38 +213,5 @@ mod tests {
         let sites = sites.finish();
         assert_eq!(sites[1].at_peak, 0);
         assert_eq!(sites[1].reallocations, 1);
-    }
-
-    #[test]
-    fn what_an_event_needs_of_a_site_is_in_as_few_cache_lines_as_possible() {
-        const VECTOR_BEGINS: usize = 16;
-        assert_eq!(size_of::<SiteFigures>(), 128);
-        assert_eq!(size_of::<Site>(), size_of::<SiteFigures>());
-        assert_eq!(align_of::<Site>(), align_of::<SiteFigures>());
-        let first = VECTOR_BEGINS + std::mem::offset_of!(SiteFigures, allocations);
-        let last = VECTOR_BEGINS + std::mem::offset_of!(SiteFigures, bytes_at_peak);
-        assert_eq!((first % 64, last / 64), (0, first / 64));
-    }
-
-    #[test]
-    fn sites_take_the_places_of_their_figures() {
-        // A circle of four, one of two, and one that stays.
-        let order = [3, 5, 2, 4, 6, 1, 0];
-        let mut stacks = Stacks::default();
-        let figures = (0..order.len() as u32).map(|number| {
-            stacks.add(&[number, 77]);
-            SiteFigures {
-                allocations: number.into(),
-                ..SiteFigures::default()
-            }
-        });
-        let figures: Vec<SiteFigures> = figures.collect();
-        let memory = figures.as_ptr().addr();
-        let sites = in_order(figures, stacks, &order);
-        assert_eq!(sites.as_ptr().addr(), memory);
-        for (site, number) in sites.iter().zip(order) {
-            assert_eq!(site.allocations, u64::from(number));
-            assert_eq!(*site.stack, [77, number]);
-        }
     }
 }

@@ -1,18 +1,18 @@
-//! Where a replay gets a trace from: a file, or records in memory.
+//! Sources of traces for the replay: a file, or records in memory.
 
 use allotrope_trace::model::{Event, ImageId, Record, StackId, StackNode, StreamId};
 use allotrope_trace::{Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
 
 use crate::error::ReplayError;
 
-/// A run of a stream's events that is not decoded yet.
+/// A chunk of a stream's events that is not decoded yet.
 #[derive(Debug, Clone, Copy)]
-pub struct Run<H> {
+pub struct EventChunk<H> {
     /// The image whose stream it is.
     pub image: ImageId,
     /// The stream.
     pub stream: StreamId,
-    /// Number of counted events in the stream before this run.
+    /// Number of counted events in the stream before this chunk.
     pub first_ordinal: u64,
     /// Number of events in it, marks among them.
     pub events: u64,
@@ -41,8 +41,8 @@ pub enum SourceEntry<H, N> {
     Record(Record),
     /// Stack nodes.
     Stacks(StackPart<N>),
-    /// A run of events.
-    Run(Run<H>),
+    /// A chunk of events.
+    Events(EventChunk<H>),
 }
 
 /// Takes one entry of a trace.
@@ -51,10 +51,10 @@ pub type Visitor<'a, H, N> = dyn FnMut(SourceEntry<H, N>) -> Result<(), ReplayEr
 /// Takes the nodes of a part, the first of which has this id.
 pub type NodeVisitor<'a> = dyn FnMut(ImageId, StackId, &[StackNode]) + 'a;
 
-/// A trace that can be listed and whose runs of events can be read in any
+/// A trace that can be listed and whose chunks of events can be read in any
 /// order, by several threads at the same time.
 pub trait TraceSource: Sync {
-    /// What the source finds a run by.
+    /// What the source finds a chunk by.
     type Handle: Copy + Send + Sync;
     /// What the source finds stack nodes by.
     type Stacks: Copy + Sync;
@@ -72,7 +72,7 @@ pub trait TraceSource: Sync {
         visitor: &mut NodeVisitor<'_>,
     ) -> Result<(), ReplayError>;
 
-    /// Replaces what is in `into` by the events of the run.
+    /// Replaces what is in `into` by the events of the chunk.
     fn read(&self, handle: &Self::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError>;
 
     /// Why the readable part ends before the trace was closed; `None` if it is whole.
@@ -87,7 +87,7 @@ impl<S: Source> TraceSource for TraceReader<S> {
         for entry in self.outline() {
             visitor(match entry? {
                 OutlineEntry::Entry(Entry::Record(record)) => SourceEntry::Record(record),
-                OutlineEntry::Entry(Entry::Events(at)) => SourceEntry::Run(Run {
+                OutlineEntry::Entry(Entry::Events(at)) => SourceEntry::Events(EventChunk {
                     image: at.image,
                     stream: at.stream,
                     first_ordinal: at.first_ordinal,
@@ -151,13 +151,13 @@ impl TraceSource for MemoryTrace {
     fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
         for (handle, record) in self.records.iter().enumerate() {
             visitor(match record {
-                Record::Events(run) => SourceEntry::Run(Run {
-                    image: run.image,
-                    stream: run.stream,
-                    first_ordinal: run.first_ordinal,
-                    events: run.events.len() as u64,
-                    counted: run.events.iter().filter(|e| e.is_counted()).count() as u64,
-                    first_tick: run
+                Record::Events(chunk) => SourceEntry::Events(EventChunk {
+                    image: chunk.image,
+                    stream: chunk.stream,
+                    first_ordinal: chunk.first_ordinal,
+                    events: chunk.events.len() as u64,
+                    counted: chunk.events.iter().filter(|e| e.is_counted()).count() as u64,
+                    first_tick: chunk
                         .events
                         .iter()
                         .find(|e| e.kind == allotrope_trace::model::EventKind::Timestamp)
@@ -191,11 +191,11 @@ impl TraceSource for MemoryTrace {
     }
 
     fn read(&self, handle: &usize, into: &mut Vec<Event>) -> Result<(), ReplayError> {
-        let Some(Record::Events(run)) = self.records.get(*handle) else {
-            return Err(ReplayError::NoSuchRun(*handle));
+        let Some(Record::Events(chunk)) = self.records.get(*handle) else {
+            return Err(ReplayError::NoSuchChunk(*handle));
         };
         into.clear();
-        into.extend_from_slice(&run.events);
+        into.extend_from_slice(&chunk.events);
         Ok(())
     }
 

@@ -1,20 +1,14 @@
-//! Where the frames of stacks are kept. An image may have hundreds of thousands
-//! of stacks, fifty frames each: they lie one after another in a few large arrays
-//! that their sites share, so that a stack costs no piece of memory of its own.
+//! Storage for the frames of stacks. An image may have hundreds of thousands of
+//! stacks of fifty frames: these lie one after another in a few large arrays that the
+//! sites share, so that a stack needs no allocation of its own.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use crate::near::bring_near;
-
 /// Indexes of frames to an array: a megabyte.
 const ARRAY: usize = 1 << 18;
-/// Those in a cache line.
-const LINE: usize = 16;
-/// Stacks that are given after those whose places are asked for.
-const GIVEN_AHEAD: usize = 16;
 
 /// The frames of a stack: indexes into [`Profile::frames`](crate::Profile::frames),
 /// innermost first, inlined expanded.
@@ -31,15 +25,6 @@ impl Deref for Stack {
     #[inline]
     fn deref(&self) -> &[u32] {
         &self.array[self.start as usize..][..self.length as usize]
-    }
-}
-
-impl Stack {
-    /// Has the frames brought near: they are wanted soon. Nothing waits for it.
-    pub fn bring_near(&self) {
-        for line in self.chunks(LINE) {
-            bring_near(&line[0]);
-        }
     }
 }
 
@@ -86,17 +71,17 @@ pub(crate) struct Stacks {
     full: Vec<Arc<Vec<u32>>>,
     /// The array that is filled.
     open: Vec<u32>,
-    places: Vec<Place>,
+    parts: Vec<Part>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Part {
     array: u32,
     start: u32,
     length: u32,
 }
 
-impl Place {
+impl Part {
     fn range(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
@@ -111,7 +96,7 @@ impl Stacks {
             let full = std::mem::replace(&mut self.open, next);
             self.full.push(Arc::new(full));
         }
-        self.places.push(Place {
+        self.parts.push(Part {
             array: self.full.len() as u32,
             start: self.open.len() as u32,
             length: outermost_first.len() as u32,
@@ -122,29 +107,23 @@ impl Stacks {
     /// The frames of a stack, innermost first.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &[u32] {
-        let place = self.places[number];
-        let array = self.full.get(place.array as usize);
-        &array.map_or(&self.open, |full| &**full)[place.range()]
+        let part = self.parts[number];
+        let array = self.full.get(part.array as usize);
+        &array.map_or(&self.open, |full| &**full)[part.range()]
     }
 
     /// The stacks, in the order of these numbers.
     pub(crate) fn give(mut self, numbers: &[u32]) -> impl Iterator<Item = Stack> {
         self.open.shrink_to_fit();
         self.full.push(Arc::new(self.open));
-        let ahead = numbers.iter().skip(GIVEN_AHEAD).map(Some);
-        let ahead = ahead.chain(std::iter::repeat(None));
-        let stack = move |(&number, ahead): (&u32, Option<&u32>)| {
-            if let Some(&ahead) = ahead {
-                bring_near(&self.places[ahead as usize]);
-            }
-            let place = self.places[number as usize];
+        numbers.iter().map(move |&number| {
+            let part = self.parts[number as usize];
             Stack {
-                array: Arc::clone(&self.full[place.array as usize]),
-                start: place.start,
-                length: place.length,
+                array: Arc::clone(&self.full[part.array as usize]),
+                start: part.start,
+                length: part.length,
             }
-        };
-        numbers.iter().zip(ahead).map(stack)
+        })
     }
 }
 

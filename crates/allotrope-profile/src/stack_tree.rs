@@ -1,5 +1,6 @@
-//! The nodes of an image's stacks: each a return address and the node of its
-//! caller. There may be millions, of far fewer addresses, so that these are numbered.
+//! The nodes of an image's stacks, a tree with parent pointers: each node is a return
+//! address and the node of its caller. There may be millions of nodes but far fewer
+//! addresses, so a node stores the number of its address.
 
 use std::hash::BuildHasher;
 

@@ -1,5 +1,5 @@
-//! From a replay to what is said of windows: their runs, and a profile of the
-//! stacks of chosen ones.
+//! The windows of a profile: a [`WindowRun`] for each, and a profile of the stacks of
+//! chosen ones.
 
 use allotrope_trace::model::ImageId;
 use rustc_hash::FxHashMap;
@@ -36,26 +36,18 @@ pub fn replay_windows<S: TraceSource>(
         let Some(image) = index.images.get(&done.image) else {
             continue;
         };
-        let runs = window_runs(&index, image, &done.windows, done.balance.end_ns);
-        for (at, balance) in done.details {
+        let runs = window_runs(&index, image, &done.windows, done.stats.end_ns);
+        for (at, stats) in done.details {
             if let Some(run) = runs.get(at as usize) {
-                found.insert(run.key, (image, run.clone(), balance));
+                found.insert(run.key, (image, run.clone(), stats));
             }
         }
     }
     let processes = wanted.iter().filter_map(|key| {
-        let (image, run, balance) = found.remove(key)?;
+        let (image, run, stats) = found.remove(key)?;
         let opened_ns = index.timeline.ns(image.start.tick) / 1000 + run.opened_us;
-        let peak_us = (balance.peak_ns / 1000).saturating_sub(opened_ns);
-        let mut process = process(
-            &index,
-            image,
-            balance,
-            &names,
-            &mut frames,
-            None,
-            options.helpers,
-        );
+        let peak_us = (stats.peak_ns / 1000).saturating_sub(opened_ns);
+        let mut process = process(&index, image, stats, &names, &mut frames);
         process.started_us = opened_ns;
         process.duration_us = run.duration_us;
         process.totals.peak_time_us = peak_us;

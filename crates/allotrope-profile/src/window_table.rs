@@ -1,6 +1,6 @@
 //! The windows of an image, and which of them are open at which epoch (see
 //! [`allotrope_trace::model::Window`]). Epochs of events are turned into their
-//! *rank* once, where a stream notes a new one: the number of openings and
+//! *rank* once, where a stream has a new one: the number of openings and
 //! closings up to it. Between two of those no window differs.
 
 use std::collections::BTreeMap;
@@ -86,7 +86,7 @@ impl WindowTable {
     }
 
     /// Puts the records together when all are there.
-    pub(crate) fn settle(&mut self, threads: &mut Threads) {
+    pub(crate) fn build(&mut self, threads: &mut Threads) {
         let mut ends = std::mem::take(&mut self.ends);
         for (opened, window) in std::mem::take(&mut self.opened) {
             let end = ends.remove(&opened);
@@ -209,7 +209,7 @@ mod tests {
                 .iter()
                 .for_each(|&closed| table.add_end(end(opened, closed)));
         }
-        table.settle(&mut Threads::default());
+        table.build(&mut Threads::default());
         table
     }
 
@@ -294,7 +294,7 @@ mod tests {
         for (epoch, thread, all, of_thread) in counts {
             table.add_counts(counted(epoch, thread, all, of_thread));
         }
-        table.settle(&mut Threads::default());
+        table.build(&mut Threads::default());
         let spans = table.spans().iter();
         let found: Vec<Option<u64>> = spans
             .map(|span| table.counted(span).map(|it| it.allocations))
@@ -308,7 +308,7 @@ mod tests {
     fn a_closing_without_a_window_is_nothing() {
         let mut table = WindowTable::default();
         table.add_end(end(1, 2));
-        table.settle(&mut Threads::default());
+        table.build(&mut Threads::default());
         assert!(table.spans().is_empty());
         assert_eq!(table.rank(5), 0);
         assert!(table.open_at(0).is_empty());

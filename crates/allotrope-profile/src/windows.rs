@@ -1,4 +1,4 @@
-//! What is known of each occurrence of a window: a named span of the program
+//! The figures of each occurrence of a window: a named span of the program
 //! that it opened and closed itself.
 //!
 //! An allocation or deallocation belongs to a window if it happened after the
@@ -27,9 +27,9 @@ pub struct WindowRun {
     pub key: WindowKey,
     /// Its name as the program gave it: any text.
     pub name: String,
-    /// The how manyth of its name in the image, from 1.
+    /// Its number among the occurrences of its name in the image, from 1.
     pub occurrence: u32,
-    /// Iterations that the program says it makes; 0 if it does not say.
+    /// Iterations that the program declared; 0 if it declared none.
     pub iterations: u64,
     /// Only events of this thread (index into [`Process::threads`]) count.
     pub thread: Option<u32>,
@@ -55,7 +55,7 @@ pub struct WindowRun {
 
 /// The figures of a window. Bytes are requested bytes. Where calls are only
 /// counted ([`Profile::is_counts_only`](crate::Profile::is_counts_only)) nothing
-/// is known of what is temporary, remaining or at the peak: 0 says nothing.
+/// is known of what is temporary, remaining or at the peak: 0 means nothing there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowFigures {
     /// Allocations made in it.

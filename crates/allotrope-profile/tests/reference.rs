@@ -1,4 +1,4 @@
-//! The replay beside a plain one: a map of live blocks, one event after the
+//! The replay beside a simple one: a map of live blocks, one event after the
 //! other. The histories are long enough that every short cut is taken, one of
 //! a stream that goes on alone for thousands of events among them, and they
 //! hold events that make no sense: blocks given back twice, handed out twice.
@@ -28,8 +28,8 @@ struct Deed {
 /// Stretches of events, each of one stream.
 fn deeds() -> impl Strategy<Value = Vec<Deed>> {
     let deed = (any::<bool>(), 0..300_u64, 0..2_000_u64);
-    let stretch = (0..3_usize, prop::collection::vec(deed, 1..3_000));
-    prop::collection::vec(stretch, 1..9).prop_map(|stretches| {
+    let batch = (0..3_usize, prop::collection::vec(deed, 1..3_000));
+    prop::collection::vec(batch, 1..9).prop_map(|batches| {
         let of_stretch = |(stream, deeds): (usize, Vec<(bool, u64, u64)>)| {
             deeds.into_iter().map(move |(allocates, at, size)| Deed {
                 stream,
@@ -38,7 +38,7 @@ fn deeds() -> impl Strategy<Value = Vec<Deed>> {
                 size,
             })
         };
-        stretches.into_iter().flat_map(of_stretch).collect()
+        batches.into_iter().flat_map(of_stretch).collect()
     })
 }
 
@@ -148,7 +148,7 @@ fn replayed(deeds: &[Deed], end: u64) -> Process {
             } else {
                 free(deed.address)
             },
-            // Else the last event of a stretch could have been made until the next one.
+            // Else the last event of a batch could have been made until the next one.
             anchor(now + 1),
         ]);
     }

@@ -1,26 +1,25 @@
-//! Settles what became of reallocations.
+//! Finds out what became of reallocations, which are two events: a start, before the
+//! program's allocator is called, and a result.
 //!
-//! A failed reallocation changes nothing, so its start must not be shown as a
-//! deallocation and taken back later: the peak, and "temporary", would be
-//! touched. The cursor looks ahead for the answer, which nearly always is the
-//! next event. Where it is far away, the deallocation is held until it comes.
+//! A failed reallocation changes nothing. So its start must not be taken for a
+//! deallocation and undone later: that would change the peak and what is temporary.
+//! The cursor looks ahead for the result, which nearly always is the next event. Where
+//! it is far away, the deallocation is held back until the result is read.
 
 use allotrope_trace::model::{EntryPoint, EventKind};
 
 use super::{Cursor, LOOK_AHEAD, Step};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
-use crate::subject::Subject;
 use crate::window_table::Rank;
 
 /// How many open starts are remembered; a start that a handler jumped out of
 /// stays open for ever.
-pub(crate) const OPEN_LIMIT: usize = 1 << 12;
+pub(super) const OPEN_LIMIT: usize = 1 << 12;
 
 /// A reallocation that began and is not answered yet.
 pub(super) struct OpenStart {
-    address: u64,
-    subject: Subject,
+    key: u64,
     thread: u32,
     rank: Rank,
     opted_out: bool,
@@ -49,8 +48,7 @@ impl<S: TraceSource> Cursor<'_, S> {
                     self.open.remove(0);
                 }
                 self.open.push(OpenStart {
-                    address: step.address,
-                    subject: step.subject,
+                    key: step.key,
                     thread: step.thread,
                     rank: step.rank,
                     opted_out: step.opted_out,
@@ -84,8 +82,7 @@ impl<S: TraceSource> Cursor<'_, S> {
     fn late_deallocation(&mut self, answer: &Step) -> Option<Step> {
         let start = self.open.pop()?;
         (!start.shown).then_some(Step {
-            address: start.address,
-            subject: start.subject,
+            key: start.key,
             thread: start.thread,
             rank: start.rank,
             opted_out: start.opted_out,
@@ -101,13 +98,13 @@ impl<S: TraceSource> Cursor<'_, S> {
     fn answer(&mut self) -> Result<Answer, ReplayError> {
         let mut depth = 0_usize;
         for ahead in 0..LOOK_AHEAD {
-            while self.position + ahead >= self.buffer.events.len() {
+            while self.position + ahead >= self.buffer.len() {
                 if !self.extend()? {
                     // The call never completed: its block stays as it was.
                     return Ok(Answer::Failed);
                 }
             }
-            match self.buffer.events[self.position + ahead].kind {
+            match self.buffer[self.position + ahead].kind {
                 EventKind::ReallocationStart => depth += 1,
                 EventKind::ReallocationEnd
                 | EventKind::ReallocationFreed

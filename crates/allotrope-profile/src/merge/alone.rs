@@ -1,20 +1,21 @@
-//! A stretch in which one stream's events lie before everything that the other
-//! streams still hold: they have one order, and go to the books at once.
+//! The short cut for events of one stream that lie before everything that the other
+//! streams still hold, and for images with a single stream: these have one order and
+//! go to the sink at once.
 
 use std::cmp::Reverse;
 
-use super::{CREDIT_EACH, CREDIT_LIMIT, Merge, SLACK_NS, Sink};
+use super::{Merge, ROLLBACK_BUDGET_EACH, ROLLBACK_BUDGET_LIMIT, SLACK_NS, Sink};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
 
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
-    /// Follows the stream whose turn it is while no other can interfere, if
-    /// nothing waits and nothing of another stream is tentative.
+    /// Passes the earliest stream's events as long as no other can come before them, if
+    /// nothing waits and no other stream has speculative steps.
     pub(super) fn follow_alone(&mut self) -> Result<(), ReplayError> {
-        if !self.waiting.is_empty() || !self.detours.is_empty() {
+        if !self.waiting.is_empty() || !self.constraints.is_empty() {
             return Ok(());
         }
-        self.give_up_turn();
+        self.requeue_last();
         let Some(&Reverse((_, stream))) = self.ready.peek() else {
             return Ok(());
         };
@@ -37,10 +38,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
     }
 
-    /// Gives the books what the stream holds before `others`, the time before
-    /// when nothing of another stream happened (`None` if they have all ended),
-    /// unless something of another one is tentative. Afterwards the stream may
-    /// have no head, although it has not ended.
+    /// Gives the sink the stream's events before `others`, the earliest time of an event
+    /// of another stream (`None` if these have all ended), unless another one has
+    /// speculative steps. Afterwards the stream may have no head, although it has not
+    /// ended.
     pub(super) fn pass_alone(
         &mut self,
         stream: usize,
@@ -48,15 +49,15 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
     ) -> Result<(), ReplayError> {
         let apart = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
         // The oldest is the likeliest to hold the others up.
-        let mut oldest_first = self.tentative.uppers();
-        let settled = oldest_first.all(|(of, upper)| of == stream && apart(upper));
+        let mut oldest_first = self.speculative.uppers();
+        let committed = oldest_first.all(|(of, upper)| of == stream && apart(upper));
         drop(oldest_first);
         let at = &self.streams[stream];
         let next = at.head.map_or(at.cursor.upper(), |head| head.upper);
-        if !settled || !apart(next) {
+        if !committed || !apart(next) {
             return Ok(());
         }
-        self.settle_all();
+        self.commit_all();
         let until = self.open_forks.next(stream);
         let until = until.map_or(u64::MAX, |(ordinal, _)| ordinal);
         let mut steps = 0;
@@ -64,16 +65,16 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         loop {
             if let Some(head) = &mut at.head {
                 let next = apart(head.upper) && head.ordinal < until;
-                if !next || !self.tentative.pass(head, self.sink) {
+                if !next || !self.speculative.pass(head, self.sink) {
                     break;
                 }
                 at.head = None;
                 steps += 1;
             }
-            while let Some(stretch) = at.cursor.stretch(until, self.tentative.live())?
-                && apart(stretch.pace.upper)
+            while let Some(batch) = at.cursor.batch(until, self.speculative.live())?
+                && apart(batch.times.upper)
             {
-                let taken = self.tentative.pass_stretch(&stretch, self.sink);
+                let taken = self.speculative.pass_batch(&batch, self.sink);
                 at.cursor.pass(taken);
                 steps += taken as u64;
                 if taken == 0 {
@@ -85,7 +86,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 break;
             }
         }
-        self.credit = (self.credit + steps * CREDIT_EACH).min(CREDIT_LIMIT);
+        self.rollback_budget =
+            (self.rollback_budget + steps * ROLLBACK_BUDGET_EACH).min(ROLLBACK_BUDGET_LIMIT);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! The forks that the merge has yet to pass, by the streams that they cut.
+//! The forks that the merge has not passed yet, by the streams that they cut.
 
 use std::collections::VecDeque;
 

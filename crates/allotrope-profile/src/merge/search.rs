@@ -1,9 +1,9 @@
-//! The last resort before an event is taken for lost: goes back step by step
-//! and tries every other order, until one leads past the dead end.
+//! The last resort before an event is taken for lost: a depth-first search that rolls
+//! back step by step and tries every other order, until one gets past the dead end.
 //!
 //! What is live depends only on how far each stream has come, not on the order
-//! that led there. So a combination of positions that led nowhere once need
-//! not be tried again, and is known by a number.
+//! in which they did. So the search remembers, as a hash, each combination of
+//! positions that led nowhere, and does not enter it again.
 
 use rustc_hash::FxHashSet;
 
@@ -16,7 +16,7 @@ const LIMIT: u64 = 1 << 14;
 
 /// Where each stream stood at the dead end; the stuck one must get further.
 struct Goal {
-    /// By stream, how many of its steps are yet to be placed.
+    /// By stream, the number of its steps that are not placed yet.
     missing: Vec<i64>,
     unmet: usize,
 }
@@ -46,9 +46,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let mut goal = Goal::new(self.streams.len(), stuck);
         let mut dead = FxHashSet::default();
         let mut before: Vec<usize> = Vec::new();
-        let mut depth = self.tentative.len();
+        let mut depth = self.speculative.len();
         let mut shallowest = depth;
-        let budget = self.credit.min(LIMIT);
+        let budget = self.rollback_budget.min(LIMIT);
         let mut spent = 0;
         while goal.unmet > 0 && spent < budget {
             if let Some(stream) = self.next_untried(&goal, &dead) {
@@ -69,9 +69,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             }
             spent += 1;
         }
-        self.credit = self.credit.saturating_sub(spent);
+        self.rollback_budget = self.rollback_budget.saturating_sub(spent);
         if goal.unmet > 0 {
-            while self.tentative.len() > shallowest {
+            while self.speculative.len() > shallowest {
                 self.undo_one();
             }
             for stream in before.into_iter().rev() {
@@ -92,9 +92,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             .filter_map(|(stream, at)| Some((at.head?, stream)))
             .filter(|(head, stream)| {
                 head.lower <= deadline
-                    && self.tentative.allows(head)
+                    && self.speculative.allows(head)
                     && !dead.contains(&moved(here, *stream, goal.missing[*stream]))
-                    && self.fork_before(*stream, head.ordinal).is_none()
+                    && self.open_forks.before(*stream, head.ordinal).is_none()
             })
             .min_by_key(|(head, stream)| (head.time, *stream))
             .map(|(_, stream)| stream)
@@ -102,15 +102,15 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     fn place_for_now(&mut self, stream: usize) -> Result<(), ReplayError> {
         if let Some(head) = self.streams[stream].head {
-            self.tentative.place(stream, head, head.upper);
-            self.bring_up(stream)?;
+            self.speculative.place(stream, head, head.upper);
+            self.read_head(stream)?;
         }
         Ok(())
     }
 
     fn undo_one(&mut self) -> Option<usize> {
-        let placed = self.tentative.undo()?;
-        self.give_back(&placed, true);
+        let placed = self.speculative.undo()?;
+        self.take_back(&placed, true);
         Some(placed.stream)
     }
 }

@@ -1,7 +1,7 @@
-//! One stream in the merge: its cursor, the step whose turn comes next, and those
-//! that were placed and taken back.
+//! One stream in the merge: its cursor, its head (the step that comes next), and the
+//! steps that were placed and rolled back.
 
-use crate::cursor::{Cursor, LOOK_AHEAD, Outlook, Step};
+use crate::cursor::{Cursor, LOOK_AHEAD, Lookahead, Step};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
 
@@ -32,27 +32,20 @@ impl<'a, S: TraceSource> Stream<'a, S> {
         Ok(())
     }
 
-    /// As [`Self::advance`], where nothing was taken back; gives the head's time.
-    #[inline(never)]
-    pub(super) fn bring_up(&mut self) -> Result<Option<u64>, ReplayError> {
-        self.head = self.cursor.next()?;
-        Ok(self.head.map(|head| head.time))
-    }
-
-    /// Whether an allocation (or deallocation) at the address follows the head
+    /// Whether an allocation (or deallocation) at the key follows the head
     /// before `until`.
-    pub(super) fn outlook(&self, address: u64, allocates: bool, until: u64) -> Outlook {
+    pub(super) fn look_ahead(&self, key: u64, allocates: bool, until: u64) -> Lookahead {
         for step in self.returned.iter().rev().take(LOOK_AHEAD) {
             if step.lower > until {
-                return Outlook::Never;
+                return Lookahead::Absent;
             }
-            if (step.address, step.allocates) == (address, allocates) {
-                return Outlook::Comes;
+            if (step.key, step.allocates) == (key, allocates) {
+                return Lookahead::Found;
             }
         }
         if self.returned.len() > LOOK_AHEAD {
-            return Outlook::Unknown;
+            return Lookahead::Unknown;
         }
-        self.cursor.outlook(address, allocates, until)
+        self.cursor.look_ahead(key, allocates, until)
     }
 }

@@ -1,7 +1,7 @@
-//! Events come to the books by a short way, a stretch at a time, unless the image
-//! has a window: then one by one. They are put in order by a short way, a strand at
-//! a time, unless the image has very many streams: then one by one. What is said of
-//! the image must not depend on it.
+//! The fast paths of the replay give the same profile as the general way. Events are
+//! accumulated a batch at a time, unless the image has a window: then one by one. They
+//! are merged a batch at a time, unless the image has very many streams: then one by
+//! one.
 
 mod story;
 
@@ -101,12 +101,12 @@ proptest! {
 
     #[test]
     fn of_streams_one_after_the_other(
-        stretches in prop::collection::vec((0..3_usize, deeds(1_500)), 1..5),
+        batches in prop::collection::vec((0..3_usize, deeds(1_500)), 1..5),
         run in 50..2_000_usize,
     ) {
         // More than one event's time is uncertain, so that their order is not open.
         let mut streams = vec![vec![thread(1)], vec![thread(2)], vec![thread(3)]];
-        for (at, (stream, deeds)) in (1..).zip(&stretches) {
+        for (at, (stream, deeds)) in (1..).zip(&batches) {
             let begin = at * 10_000_000_000;
             streams[*stream].push(anchor(begin));
             streams[*stream].extend(events(deeds, begin));

@@ -1,9 +1,8 @@
-//! What names a live block: its address together with its address space.
+//! The key of a live block: its address together with its address space.
 //!
-//! A pool's first block may have the address of the block that the pool was
-//! given by `malloc`; both are live then. So everything that follows blocks
-//! from event to event follows places, and only what is shown to people is an
-//! address again.
+//! A pool's first block may have the address of the block that the pool got from
+//! `malloc`; both are live then. So everything that follows blocks from event to event
+//! uses keys, and only what is shown to people is an address again.
 
 use allotrope_trace::model::{AddressSpace, EntryPoint, Event};
 
@@ -11,9 +10,9 @@ use allotrope_trace::model::{AddressSpace, EntryPoint, Event};
 /// gives a program less than 2^56 bytes.
 const SPACE_SHIFT: u32 = u64::BITS - 2;
 
-/// The place of which an event speaks.
+/// The key of the block that an event is about.
 #[inline]
-pub(crate) const fn place_of(event: &Event) -> u64 {
+pub(crate) const fn block_key(event: &Event) -> u64 {
     event.address ^ space(event.entry) << SPACE_SHIFT
 }
 
@@ -33,9 +32,9 @@ const _: () = {
     }
 };
 
-/// The address at a place.
+/// The address of a key.
 #[inline]
-pub(crate) const fn address_at(place: u64) -> u64 {
+pub(crate) const fn address_of(place: u64) -> u64 {
     place & (u64::MAX >> (u64::BITS - SPACE_SHIFT))
 }
 
@@ -47,7 +46,7 @@ mod tests {
     #[test]
     fn one_address_is_three_places() {
         let at = |entry| {
-            place_of(&Event {
+            block_key(&Event {
                 kind: EventKind::Deallocation,
                 entry,
                 alignment_log2: 0,
@@ -62,6 +61,6 @@ mod tests {
         distinct.dedup();
         assert_eq!(distinct.len(), 3);
         assert_eq!(at(EntryPoint::Malloc), 0x7fff_ffff_fff0);
-        assert!(places.iter().all(|&p| address_at(p) == 0x7fff_ffff_fff0));
+        assert!(places.iter().all(|&p| address_of(p) == 0x7fff_ffff_fff0));
     }
 }

@@ -1,30 +1,26 @@
-//! The books of one image: takes its events in one order and keeps every
-//! figure that a profile shows. It does not decide the order (`merge` does).
+//! The figures of one image: gets its events in one order, from the merge, and sums
+//! them up for sites, threads, entry points and the image as a whole.
+//!
+//! There are two ways in, which give the same figures: [`Accumulator::take`] for one
+//! event, and [`Accumulator::take_batch`] for many events of one thread.
 
-mod booking;
-mod numbered;
-mod strand;
-mod stretch;
+mod batch;
 
 use allotrope_trace::model::{EntryPoint, ImageId, StackId};
 use rustc_hash::FxHashMap;
 
+use crate::block_key::address_of;
 use crate::cursor::Step;
-use crate::live::{BlockNumber, Blocks, INHERITED, KnownBlocks, LiveBlock, NO_BLOCK};
+use crate::live::{BlockId, Blocks, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
-use crate::place::address_at;
 use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
-use crate::stacks_ahead::Teller;
 
-/// An allocation on a live block and a deallocation of an unknown one at the
-/// same address, no further apart than this, are taken for one deallocation
-/// that stands at the wrong place among threads, not for two losses.
+/// An allocation on a live block and a deallocation of an unknown one at the same
+/// address, no further apart than this, count as one deallocation that was put in the
+/// wrong order among threads, not as two losses.
 const MISPLACED_WITHIN_NS: u64 = 100_000_000;
-
-/// Blocks left at the end that are looked at together.
-const LEFT_TOGETHER: usize = 32;
 
 /// What a thread did.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,7 +30,7 @@ pub(crate) struct ThreadFigures {
     pub deallocations: u64,
     pub temporary: u64,
     /// The block that it allocated last; of no meaning before.
-    latest: BlockNumber,
+    latest: BlockId,
 }
 
 /// What is live at a moment.
@@ -56,14 +52,14 @@ struct Change {
     bytes: u64,
 }
 
-/// The books of one image.
-pub(crate) struct Ledger<'a> {
+/// See the [module](self).
+pub(crate) struct Accumulator<'a> {
     image: ImageId,
     temporary_threshold: u64,
     observer: Option<&'a Observer<'a>>,
-    /// By number of the block, how many allocations its thread had made with it:
-    /// kept where a block's thread may allocate again before it is temporary, or
-    /// where blocks are shown.
+    /// By id of the block, the number of allocations that its thread had made by then,
+    /// this one included. Needed only with a temporary threshold above 0 and to show
+    /// single blocks in order.
     sequences: Option<Vec<u64>>,
     sites: Sites,
     threads: Vec<ThreadFigures>,
@@ -75,15 +71,15 @@ pub(crate) struct Ledger<'a> {
     implied_losses: u64,
     ambiguous: u64,
     unmatched: u64,
-    /// Several streams were merged, so that a place may be wrong.
+    /// Several streams were merged, so that the order may be wrong.
     merged: bool,
     /// By address, when a deallocation was implied, and when an unmatched one came.
     implied_at: FxHashMap<u64, u64>,
     unmatched_at: FxHashMap<u64, u64>,
 }
 
-/// The books when they are closed.
-pub(crate) struct Balance {
+/// The figures of an image, or of a window, when it has ended.
+pub(crate) struct ImageStats {
     pub totals: Totals,
     pub peak_ns: u64,
     pub end_ns: u64,
@@ -97,13 +93,13 @@ pub(crate) struct Balance {
     pub unmatched: u64,
 }
 
-impl<'a> Ledger<'a> {
-    /// Books that begin at `start_ns`, when the image inherited what is `live`.
+impl<'a> Accumulator<'a> {
+    /// ImageSink that begin at `start_ns`, when the image inherited what is `live`.
     pub(crate) fn new(
         image: ImageId,
         start_ns: u64,
         temporary_threshold: u64,
-        live: &impl KnownBlocks,
+        live: &LiveBlocks,
         observer: Option<&'a Observer<'a>>,
         merged: bool,
     ) -> Self {
@@ -137,14 +133,9 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// Has somebody told of the sites as they come.
-    pub(crate) fn tell_sites(&mut self, teller: Teller) {
-        self.sites.tell(teller);
-    }
-
-    /// Takes the next event and the blocks of which it speaks.
+    /// Accumulates the next event; `blocks` is what it did to the live blocks.
     #[inline]
-    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) {
+    pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.level.now = self.level.now.max(step.time);
         if self.series.outgrown(self.level.now) {
             self.series.advance(self.level.now, self.level.sample());
@@ -159,8 +150,8 @@ impl<'a> Ledger<'a> {
         self.note_level(self.level);
     }
 
-    /// In one place for both directions: were one written number by number and the
-    /// other read both at once, each read would wait for the writes before it.
+    /// One function for both directions, so that the numbers are always written in one
+    /// size: a wider read after narrower writes stalls the processor.
     #[inline]
     fn change_level(&mut self, change: Change) {
         let level = &mut self.level;
@@ -182,7 +173,7 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// From how many live bytes on [`Self::note_level`] has something to note.
+    /// The number of live bytes from which on [`Self::note_level`] has something to note.
     #[inline]
     fn noteworthy(&self) -> u64 {
         let most = self.series.max_bytes().saturating_add(1);
@@ -198,9 +189,9 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut impl KnownBlocks) -> Change {
+    fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
-            self.lose(step.address, live.block(blocks.replaced));
+            self.lose(step.key, live.block(blocks.replaced));
         }
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
@@ -210,8 +201,12 @@ impl<'a> Ledger<'a> {
         let made = thread.allocations;
         live.describe(
             blocks.block,
-            (step.size, self.level.now),
-            (site, step.thread),
+            LiveBlock {
+                size: step.size,
+                allocated_ns: self.level.now,
+                site,
+                thread: step.thread,
+            },
         );
         if let Some(sequences) = &mut self.sequences {
             if sequences.len() <= blocks.block {
@@ -231,11 +226,11 @@ impl<'a> Ledger<'a> {
     }
 
     #[inline]
-    fn deallocate(&mut self, step: &Step, number: BlockNumber, live: &impl KnownBlocks) -> Change {
+    fn deallocate(&mut self, step: &Step, number: BlockId, live: &LiveBlocks) -> Change {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
-            self.miss(step.address);
+            self.miss(step.key);
             return Change::default();
         }
         let block = live.block(number);
@@ -246,13 +241,13 @@ impl<'a> Ledger<'a> {
         let temporary = block.thread == step.thread && self.is_temporary(step.thread, number);
         let thread = &mut self.threads[step.thread as usize];
         thread.temporary += u64::from(temporary);
-        self.release(step.address, block, temporary)
+        self.release(step.key, block, temporary)
     }
 
     /// Whether the thread, which allocated the block, made few enough
     /// allocations since then.
     #[inline]
-    fn is_temporary(&self, thread: u32, number: BlockNumber) -> bool {
+    fn is_temporary(&self, thread: u32, number: BlockId) -> bool {
         let thread = &self.threads[thread as usize];
         match &self.sequences {
             None => thread.latest == number,
@@ -260,9 +255,8 @@ impl<'a> Ledger<'a> {
         }
     }
 
-    /// A new block stands where another was believed live: the event that gave
-    /// the old one back is lost, or, for an inherited one, lay on the other
-    /// side of the fork.
+    /// A block was allocated where another was believed live: the event that freed the
+    /// old one is lost, or, for an inherited one, was on the other side of the fork.
     #[cold]
     fn lose(&mut self, address: u64, old: LiveBlock) {
         if old.site == INHERITED {
@@ -280,7 +274,7 @@ impl<'a> Ledger<'a> {
         self.change_level(change);
     }
 
-    /// A block was given back that is not known to be live.
+    /// A block was freed that is not known to be live.
     #[cold]
     fn miss(&mut self, address: u64) {
         if self.is_misplaced(address, false) {
@@ -328,10 +322,10 @@ impl<'a> Ledger<'a> {
 
     /// Shows what is live at the end, in order of allocation, so that it does not
     /// depend on hashing.
-    fn show_left(&self, observer: &Observer<'_>, live: &impl KnownBlocks) {
-        let own = |number: &BlockNumber| live.block(*number).site != INHERITED;
+    fn show_left(&self, observer: &Observer<'_>, live: &LiveBlocks) {
+        let own = |number: &BlockId| live.block(*number).site != INHERITED;
         let numbers = live.iter().filter(|(_, number)| own(number));
-        let mut left: Vec<(u64, BlockNumber)> = numbers.collect();
+        let mut left: Vec<(u64, BlockId)> = numbers.collect();
         let made = self.sequences.as_deref().unwrap_or_default();
         left.sort_unstable_by_key(|&(at, number)| {
             (live.block(number).allocated_ns, made.get(number), at)
@@ -350,7 +344,7 @@ impl<'a> Ledger<'a> {
         (observer.callback.borrow_mut())(&Block {
             image: self.image,
             stack,
-            address: address_at(address),
+            address: address_of(address),
             size: block.size,
             thread: block.thread,
             allocated_ns: block.allocated_ns,
@@ -358,8 +352,8 @@ impl<'a> Ledger<'a> {
         });
     }
 
-    /// Closes the books at the end of the image.
-    pub(crate) fn close(mut self, end_ns: u64, live: &impl KnownBlocks) -> Balance {
+    /// The figures at the end of the image.
+    pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> ImageStats {
         let end_ns = end_ns.max(self.level.now);
         self.outlive(end_ns, live);
         if let Some(observer) = self.observer {
@@ -370,7 +364,7 @@ impl<'a> Ledger<'a> {
         totals.allocations = self.level.allocated;
         totals.leaked_allocations = self.level.allocations();
         totals.leaked_bytes = self.level.bytes;
-        // An event is counted where it is told apart; the sums come from there.
+        // Counted by entry point only; the totals are the sums.
         for entry in &self.entries {
             totals.deallocations += entry.deallocations;
             totals.allocated_bytes = totals.allocated_bytes.wrapping_add(entry.allocated_bytes);
@@ -378,7 +372,7 @@ impl<'a> Ledger<'a> {
         totals.temporary_allocations = self.threads.iter().map(|t| t.temporary).sum();
         totals.reallocations = sites.iter().map(|site| site.reallocations).sum();
         let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
-        Balance {
+        ImageStats {
             totals,
             peak_ns: self.peak_ns,
             end_ns,
@@ -393,26 +387,13 @@ impl<'a> Ledger<'a> {
     }
 
     /// Has the blocks that are left live until the end.
-    fn outlive(&mut self, end_ns: u64, live: &impl KnownBlocks) {
+    fn outlive(&mut self, end_ns: u64, live: &LiveBlocks) {
         let blocks = live.iter().map(|(_, number)| live.block(number));
         let own = blocks.filter(|block| block.site != INHERITED);
         // No look at the others once all were found.
-        let mut blocks = own.take(usize::try_from(self.level.allocations()).unwrap_or(usize::MAX));
-        let mut together = Vec::with_capacity(LEFT_TOGETHER);
-        loop {
-            // The memory of several blocks, and then that of their sites, is fetched
-            // at the same time.
-            let some = blocks.by_ref().take(LEFT_TOGETHER);
-            together.extend(some.map(|block| (block.site, block.allocated_ns)));
-            if together.is_empty() {
-                return;
-            }
-            for &(site, _) in &together {
-                self.sites.bring_near(site);
-            }
-            for (site, allocated_ns) in together.drain(..) {
-                self.sites.outlive(site, end_ns - allocated_ns);
-            }
+        let left = usize::try_from(self.level.allocations()).unwrap_or(usize::MAX);
+        for block in own.take(left) {
+            self.sites.outlive(block.site, end_ns - block.allocated_ns);
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The books of an image's windows: counts, for each window, the events that
-//! belong to it and what became of the blocks allocated in it. Like `ledger`
-//! it takes events in one order; which window an event belongs to does not
-//! depend on that order.
+//! The figures of an image's windows: counts, for each window, the events that belong
+//! to it and what became of the blocks allocated in it. Gets the same events as the
+//! [accumulator](crate::accumulator). Which window an event belongs to does not
+//! depend on the order of events among threads.
 
 use allotrope_trace::model::{EntryPoint, StackId};
 use rustc_hash::FxHashMap;
 
+use crate::accumulator::{ImageStats, ThreadFigures, thread};
 use crate::cursor::Step;
-use crate::ledger::{Balance, ThreadFigures, thread};
-use crate::live::{BlockNumber, Blocks, KnownBlocks, NO_BLOCK};
+use crate::live::{BlockId, Blocks, LiveBlocks, NO_BLOCK};
 use crate::model::{EntryTotals, Totals};
 use crate::series::{LiveSample, Plotter};
 use crate::site::Sites;
@@ -17,7 +17,7 @@ use crate::windows::WindowFigures;
 
 /// A block, as its windows need it.
 #[derive(Clone, Copy)]
-struct Member {
+struct WindowBlock {
     size: u64,
     allocated_ns: u64,
     /// How many allocations its thread had made with it.
@@ -31,7 +31,7 @@ struct Member {
 /// The rank of what belongs to no window.
 const NOWHERE: Rank = Rank::MAX;
 
-const OTHER: Member = Member {
+const OTHER: WindowBlock = WindowBlock {
     size: 0,
     allocated_ns: 0,
     sequence: 0,
@@ -40,12 +40,12 @@ const OTHER: Member = Member {
     stack: 0,
 };
 
-/// The books of all windows of one image.
-pub(crate) struct WindowBooks<'a> {
+/// See the [module](self).
+pub(crate) struct WindowAccumulator<'a> {
     table: &'a WindowTable,
     temporary_threshold: u64,
     /// By number.
-    blocks: Vec<Member>,
+    blocks: Vec<WindowBlock>,
     /// Allocations that each thread has made.
     made: Vec<u64>,
     figures: Vec<WindowFigures>,
@@ -65,9 +65,9 @@ struct Details {
     peak_ns: u64,
 }
 
-impl<'a> WindowBooks<'a> {
-    /// Books for an image that inherited so many blocks; with stacks for the
-    /// windows (by index) in `detailed`.
+impl<'a> WindowAccumulator<'a> {
+    /// For an image that inherited this many blocks; with stacks for the windows (by
+    /// index) in `detailed`.
     pub(crate) fn new(
         table: &'a WindowTable,
         temporary_threshold: u64,
@@ -85,7 +85,7 @@ impl<'a> WindowBooks<'a> {
         }
     }
 
-    /// Takes the next event and the blocks of which it speaks.
+    /// Accumulates the next event; `blocks` is what it did to the live blocks.
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks) {
         self.now = self.now.max(step.time);
         if step.allocates {
@@ -106,7 +106,7 @@ impl<'a> WindowBooks<'a> {
             self.made.resize(thread + 1, 0);
         }
         self.made[thread] += 1;
-        let member = Member {
+        let member = WindowBlock {
             size: step.size,
             allocated_ns: self.now,
             sequence: self.made[thread],
@@ -136,7 +136,7 @@ impl<'a> WindowBooks<'a> {
         }
     }
 
-    fn deallocate(&mut self, step: &Step, number: BlockNumber) {
+    fn deallocate(&mut self, step: &Step, number: BlockId) {
         if !step.opted_out {
             for &at in self.table.open_at(step.rank) {
                 if counts(&self.table.spans()[at as usize], step.thread) {
@@ -158,7 +158,7 @@ impl<'a> WindowBooks<'a> {
     }
 
     /// A block is gone, since an event of this rank.
-    fn release(&mut self, block: Member, rank: Rank, temporary: bool) {
+    fn release(&mut self, block: WindowBlock, rank: Rank, temporary: bool) {
         for &at in self.table.open_at(block.rank) {
             let span = &self.table.spans()[at as usize];
             if !counts(span, block.thread) {
@@ -194,14 +194,14 @@ impl<'a> WindowBooks<'a> {
         }
     }
 
-    /// The figures of each window, and the balances of those whose stacks were
+    /// The figures of each window, and the stats of those whose stacks were
     /// wanted, by the window's index. `end_ns` is the end of the image, when
     /// `live` was live.
     pub(crate) fn close(
         mut self,
         end_ns: u64,
-        live: &impl KnownBlocks,
-    ) -> (Vec<WindowFigures>, Vec<(u32, Balance)>) {
+        live: &LiveBlocks,
+    ) -> (Vec<WindowFigures>, Vec<(u32, ImageStats)>) {
         let end_ns = end_ns.max(self.now);
         if !self.details.is_empty() {
             live.iter()
@@ -209,16 +209,16 @@ impl<'a> WindowBooks<'a> {
         }
         let figures = self.figures;
         let details = self.details.into_iter();
-        let balances = details.map(|(at, details)| {
-            let balance = details.close(&figures[at as usize], end_ns);
-            (at, balance)
+        let stats = details.map(|(at, details)| {
+            let stats = details.close(&figures[at as usize], end_ns);
+            (at, stats)
         });
-        let balances = balances.collect();
-        (figures, balances)
+        let stats = stats.collect();
+        (figures, stats)
     }
 
     /// A block that is live at the end of the image lived until then.
-    fn outlive(&mut self, number: BlockNumber, end_ns: u64) {
+    fn outlive(&mut self, number: BlockId, end_ns: u64) {
         let block = self.blocks[number];
         for &at in self.table.open_at(block.rank) {
             if counts(&self.table.spans()[at as usize], block.thread)
@@ -266,7 +266,7 @@ impl Details {
         self.entries[step.entry as usize].deallocations += 1;
     }
 
-    fn release(&mut self, block: &Member, now: u64, in_time: bool, temporary: bool) {
+    fn release(&mut self, block: &WindowBlock, now: u64, in_time: bool, temporary: bool) {
         let site = self.sites.of_stack(block.stack);
         let lifetime = now.saturating_sub(block.allocated_ns);
         if in_time {
@@ -296,9 +296,9 @@ impl Details {
         series.note(self.last.bytes);
     }
 
-    fn close(self, figures: &WindowFigures, end_ns: u64) -> Balance {
+    fn close(self, figures: &WindowFigures, end_ns: u64) -> ImageStats {
         let used = |entry: &EntryTotals| entry.allocations + entry.deallocations > 0;
-        Balance {
+        ImageStats {
             totals: Totals {
                 allocations: figures.allocations,
                 allocated_bytes: figures.allocated_bytes,

@@ -1,7 +1,7 @@
-//! Code that an image made while it ran. Its addresses have names only at a
-//! time: where other code came to stand at an address, one stack of the trace
-//! is several, told apart by when an allocation was made. These get ids of
-//! their own here, behind those of the trace.
+//! Code that an image compiled while it ran (JIT code). Its addresses have names only
+//! for a time: where other code was placed at an address later, one stack of the trace
+//! is several, and the time of an allocation decides which. Those stacks get ids of
+//! their own here, after those of the trace.
 
 use allotrope_trace::model::{
     Frame, JitSymbols, Location, NO_MAPPING, StackId, StackNode, stack_end,
@@ -19,7 +19,7 @@ type Address = (u64, bool);
 
 /// An image's names of code in no module.
 #[derive(Default)]
-pub(crate) struct RuntimeCode {
+pub(crate) struct JitCode {
     records: Vec<JitSymbols>,
     /// In order of time: since when (ns), record, location.
     names: FxHashMap<Address, Vec<(u64, u32, u32)>>,
@@ -34,19 +34,14 @@ pub(crate) struct RuntimeCode {
     first: StackId,
 }
 
-impl RuntimeCode {
+impl JitCode {
     /// Takes a record of the trace.
     pub(crate) fn add(&mut self, record: JitSymbols) {
         self.records.push(record);
     }
 
-    /// Something was taken.
-    pub(crate) fn is_known(&self) -> bool {
-        !self.records.is_empty()
-    }
-
     /// Sorts what was taken; `nodes` are all nodes of the image's stacks.
-    pub(crate) fn settle(&mut self, timeline: &Timeline, nodes: &StackTree) {
+    pub(crate) fn build(&mut self, timeline: &Timeline, nodes: &StackTree) {
         for (r, record) in (0..).zip(&self.records) {
             let since = timeline.ns(record.tick);
             for (l, location) in (0..).zip(&record.locations) {

@@ -1,6 +1,8 @@
-//! Events for tests of what does not care for stacks, sizes and entry points.
+//! Events for unit tests that do not depend on stacks, sizes or entry points.
 
 use allotrope_trace::model::{EntryPoint, Event, EventKind};
+
+use crate::cursor::Step;
 
 /// An event of this kind at this address, of one byte.
 pub(crate) fn event(kind: EventKind, address: u64) -> Event {
@@ -11,5 +13,14 @@ pub(crate) fn event(kind: EventKind, address: u64) -> Event {
         stack: 8,
         address,
         size: 1,
+    }
+}
+
+/// An allocation or deallocation at this key.
+pub(crate) fn step(allocates: bool, key: u64) -> Step {
+    Step {
+        key,
+        allocates,
+        ..Step::NONE
     }
 }

@@ -1,0 +1,220 @@
+//! Accumulates a batch: events of one thread whose order is certain and which belong
+//! to no window. Gives exactly what [`Accumulator::take`] gives for one event after
+//! the other.
+//!
+//! Nearly all events of nearly all programs come this way. What each of them changes
+//! is held in local variables until the batch ends, and the block of an allocation
+//! that the next event frees never enters the live blocks.
+
+use allotrope_trace::model::{Event, EventKind};
+
+use super::{Accumulator, Level, thread};
+use crate::block_key::block_key;
+use crate::cursor::EventBatch;
+use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
+
+impl Accumulator<'_> {
+    /// Accumulates the first events of the batch, up to one that is illegal or has to
+    /// be looked at by itself, and gives their number.
+    pub(crate) fn take_batch(&mut self, events: &EventBatch<'_>, live: &mut LiveBlocks) -> usize {
+        if self.sequences.is_some() {
+            return 0;
+        }
+        let mut sums = BatchSums::new(self, events.thread);
+        let mut at = 0;
+        while let Some(taken) = take_next(&mut sums, events, at, live) {
+            at += taken;
+        }
+        sums.finish(at);
+        at
+    }
+}
+
+/// Accumulates the event at this index of the batch, and the next one too if both
+/// belong together: a block that is freed at once, a reallocation and its result.
+/// Gives how many; `None` at the end and at an event for [`Accumulator::take`].
+#[inline(always)]
+fn take_next(
+    sums: &mut BatchSums<'_, '_>,
+    batch: &EventBatch<'_>,
+    at: usize,
+    live: &mut LiveBlocks,
+) -> Option<usize> {
+    let event = batch.events.get(at)?;
+    let slot = live.find(block_key(event));
+    let is_live = slot.block != NO_BLOCK;
+    match event.kind {
+        EventKind::Allocation if !is_live => {
+            sums.advance(batch.time(at));
+            let next = batch.events.get(at + 1);
+            if let Some(next) = next.filter(|next| frees(next, event)) {
+                sums.take_pair(event, next, batch.time(at + 1));
+                return Some(2);
+            }
+            let block = sums.allocate(event, false);
+            sums.latest = live.fill(slot, block);
+            Some(1)
+        }
+        EventKind::Deallocation if is_live => {
+            sums.advance_to_deallocation(batch.time(at));
+            sums.deallocate(event, &live.remove(slot), slot.block);
+            Some(1)
+        }
+        EventKind::ReallocationStart if is_live && batch.moves => {
+            let next = batch.events.get(at + 1);
+            let end = next.filter(|next| next.kind == EventKind::ReallocationEnd)?;
+            let key = block_key(end);
+            if key != block_key(event) && live.contains(key) {
+                return None;
+            }
+            sums.advance_to_deallocation(batch.time(at));
+            sums.deallocate(event, &live.remove(slot), slot.block);
+            sums.advance(batch.time(at + 1));
+            let block = sums.allocate(end, true);
+            sums.latest = live.fill(live.find(key), block);
+            Some(2)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the event frees the block that the one before it allocated.
+#[inline]
+fn frees(event: &Event, allocation: &Event) -> bool {
+    event.kind == EventKind::Deallocation && block_key(event) == block_key(allocation)
+}
+
+/// What the batch has changed so far and the accumulator does not have yet.
+// The compiler keeps the fields in registers as far as these suffice, because no
+// function that is not inlined gets a reference to this.
+struct BatchSums<'l, 'a> {
+    totals: &'l mut Accumulator<'a>,
+    by: u32,
+    /// The block that the thread allocated last, [`NO_BLOCK`] if that is gone.
+    latest: BlockId,
+    level: Level,
+    /// From this level on [`Accumulator::note_level`] has something to note.
+    noteworthy: u64,
+    /// When [`Accumulator::open_bucket`] is due.
+    until: u64,
+    /// What the thread did, as far as it does not follow from the level.
+    allocated_bytes: u64,
+    temporary: u64,
+}
+
+impl<'l, 'a> BatchSums<'l, 'a> {
+    /// Begins with the events of a thread.
+    #[inline(always)]
+    fn new(totals: &'l mut Accumulator<'a>, by: u32) -> Self {
+        Self {
+            by,
+            latest: thread(&mut totals.threads, by).latest,
+            level: totals.level,
+            noteworthy: totals.noteworthy(),
+            until: totals.series.until(),
+            allocated_bytes: 0,
+            temporary: 0,
+            totals,
+        }
+    }
+
+    /// Adds the sums to the accumulator; the batch had this many events.
+    #[inline(always)]
+    fn finish(self, events: usize) {
+        let thread = thread(&mut self.totals.threads, self.by);
+        let allocations = self.level.allocated - self.totals.level.allocated;
+        thread.allocations += allocations;
+        thread.allocated_bytes = thread.allocated_bytes.wrapping_add(self.allocated_bytes);
+        thread.deallocations += events as u64 - allocations;
+        thread.temporary += self.temporary;
+        thread.latest = self.latest;
+        self.totals.level = self.level;
+        if self.level.bytes >= self.noteworthy {
+            self.totals.note_level(self.level);
+        }
+    }
+
+    /// Advances to the time of the next event. While nothing is freed the level only
+    /// rises, so that only the last one before a deallocation can be a peak.
+    #[inline(always)]
+    fn advance(&mut self, time: u64) {
+        let now = self.level.now.max(time);
+        if now >= self.until {
+            self.totals.open_bucket(self.level, now);
+            self.until = self.totals.series.until();
+            self.noteworthy = self.totals.noteworthy();
+        }
+        self.level.now = now;
+    }
+
+    /// Advances to a deallocation.
+    #[inline(always)]
+    fn advance_to_deallocation(&mut self, time: u64) {
+        if self.level.bytes >= self.noteworthy {
+            self.totals.note_level(self.level);
+            self.noteworthy = self.totals.noteworthy();
+        }
+        self.advance(time);
+    }
+
+    /// Counts an allocation, and gives what is known of its block.
+    #[inline(always)]
+    fn allocate(&mut self, event: &Event, reallocation: bool) -> LiveBlock {
+        let site = self.count_allocation(event, reallocation);
+        LiveBlock {
+            size: event.size,
+            allocated_ns: self.level.now,
+            site,
+            thread: self.by,
+        }
+    }
+
+    /// Counts the deallocation of the block that had this id.
+    #[inline(always)]
+    fn deallocate(&mut self, event: &Event, block: &LiveBlock, id: BlockId) {
+        self.totals.entries[event.entry as usize].deallocations += 1;
+        if block.site == INHERITED {
+            self.totals.totals.inherited_deallocations += 1;
+            return;
+        }
+        let temporary = (block.thread == self.by) & (self.latest == id);
+        self.release(block.site, block.size, block.allocated_ns, temporary);
+    }
+
+    /// Counts an allocation, after [`Self::advance`] to it, and the deallocation of its
+    /// block that follows at once and needs no entry among the live blocks.
+    #[inline(always)]
+    fn take_pair(&mut self, allocation: &Event, deallocation: &Event, time: u64) {
+        let site = self.count_allocation(allocation, false);
+        let allocated_ns = self.level.now;
+        self.advance_to_deallocation(time);
+        self.totals.entries[deallocation.entry as usize].deallocations += 1;
+        self.latest = NO_BLOCK;
+        self.release(site, allocation.size, allocated_ns, true);
+    }
+
+    /// Counts an allocation in all sums but that of the block; gives its site.
+    #[inline(always)]
+    fn count_allocation(&mut self, event: &Event, reallocation: bool) -> u32 {
+        let size = event.size;
+        let site = self.totals.sites.of_stack(event.stack);
+        self.totals.sites.allocate(site, size, reallocation);
+        let entry = &mut self.totals.entries[event.entry as usize];
+        entry.allocations += 1;
+        entry.allocated_bytes = entry.allocated_bytes.wrapping_add(size);
+        self.allocated_bytes = self.allocated_bytes.wrapping_add(size);
+        self.level.allocated += 1;
+        self.level.bytes = self.level.bytes.wrapping_add(size);
+        site
+    }
+
+    #[inline(always)]
+    fn release(&mut self, site: u32, size: u64, allocated_ns: u64, temporary: bool) {
+        let lifetime = self.level.now - allocated_ns;
+        self.temporary += u64::from(temporary);
+        self.level.released += 1;
+        self.level.bytes = self.level.bytes.wrapping_sub(size);
+        let sites = &mut self.totals.sites;
+        sites.deallocate(site, size, lifetime, temporary);
+    }
+}

@@ -1,0 +1,204 @@
+//! The newest speculative steps as they came: batches of one stream's events between
+//! two timestamps. What the steps of a batch have in common is stored once, and 32
+//! bytes for each: tens of thousands of them may wait to be committed.
+
+use std::collections::VecDeque;
+
+use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
+
+use crate::cursor::{Step, TimeInterpolation};
+use crate::live::{BlockId, Blocks, NO_BLOCK};
+
+/// Steps of one stream that follow each other in the order and lie between the same two
+/// timestamps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlacedBatch {
+    pub stream: usize,
+    /// Its first step, without what is in the events.
+    pub first: Step,
+    pub times: TimeInterpolation,
+    length: usize,
+}
+
+impl PlacedBatch {
+    pub(super) fn new(stream: usize, first: Step, times: TimeInterpolation, length: usize) -> Self {
+        Self {
+            stream,
+            first,
+            times,
+            length,
+        }
+    }
+
+    /// The step at this index, at its interpolated time.
+    #[inline]
+    pub(crate) fn step(&self, place: usize, event: &BatchedEvent) -> Step {
+        Step {
+            key: event.key,
+            size: event.size,
+            time: self.times.time(place),
+            ordinal: self.first.ordinal + place as u64,
+            stack: event.stack,
+            entry: event.entry,
+            allocates: event.allocates,
+            ..self.first
+        }
+    }
+
+    /// Takes its first steps away.
+    fn cut(&mut self, steps: usize) {
+        self.first.ordinal += steps as u64;
+        self.times = self.times.after(steps);
+        self.length -= steps;
+    }
+}
+
+/// What is a step's own: half a cache line, and aligned so.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
+pub(crate) struct BatchedEvent {
+    /// See [`crate::block_key`].
+    pub key: u64,
+    pub size: u64,
+    /// The block that it allocated or freed.
+    pub block: BlockId,
+    pub stack: StackId,
+    pub entry: EntryPoint,
+    pub allocates: bool,
+}
+
+impl BatchedEvent {
+    const NONE: Self = Self {
+        key: 0,
+        size: 0,
+        block: NO_BLOCK,
+        stack: 0,
+        entry: EntryPoint::Malloc,
+        allocates: false,
+    };
+
+    /// That of a simple event.
+    #[inline]
+    pub(super) fn new(event: &Event, key: u64, block: BlockId) -> Self {
+        Self {
+            key,
+            size: event.size,
+            block,
+            stack: event.stack,
+            entry: event.entry,
+            allocates: event.kind == EventKind::Allocation,
+        }
+    }
+
+    /// That of a step.
+    pub(super) fn of(step: &Step, block: BlockId) -> Self {
+        Self {
+            key: step.key,
+            size: step.size,
+            block,
+            stack: step.stack,
+            entry: step.entry,
+            allocates: step.allocates,
+        }
+    }
+
+    /// What the step, which is legal, did to the live blocks.
+    #[inline]
+    pub(crate) fn blocks(&self) -> Blocks {
+        Blocks {
+            block: self.block,
+            replaced: NO_BLOCK,
+        }
+    }
+}
+
+/// PlacedBatches, the oldest first.
+pub(super) struct PlacedBatches {
+    order: VecDeque<PlacedBatch>,
+    /// A ring buffer of a power of two. No batch wraps around its end.
+    events: Vec<BatchedEvent>,
+    first: usize,
+    length: usize,
+}
+
+impl PlacedBatches {
+    pub(super) fn new() -> Self {
+        Self {
+            order: VecDeque::new(),
+            events: Vec::new(),
+            first: 0,
+            length: 0,
+        }
+    }
+
+    /// Number of steps.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Where the next batch's events go; there is room for at least one.
+    #[inline]
+    pub(super) fn room(&mut self) -> &mut [BatchedEvent] {
+        if self.length == self.events.len() {
+            self.grow();
+        }
+        let end = self.first + self.length;
+        match end.checked_sub(self.events.len()) {
+            Some(again) => &mut self.events[again..self.first],
+            None => &mut self.events[end..],
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        self.events.rotate_left(self.first);
+        self.first = 0;
+        let room = (self.events.len() * 2).max(1 << 6);
+        self.events.resize(room, BatchedEvent::NONE);
+    }
+
+    /// Adds a batch whose events were put where there was [room](Self::room).
+    #[inline]
+    pub(super) fn push(&mut self, batch: PlacedBatch) {
+        self.length += batch.length;
+        self.order.push_back(batch);
+    }
+
+    /// The oldest batch.
+    #[inline]
+    pub(super) fn front(&self) -> Option<&PlacedBatch> {
+        self.order.front()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PlacedBatch> {
+        self.order.iter()
+    }
+
+    /// The oldest batch and at most the first `most` of its events.
+    #[inline]
+    pub(super) fn oldest(&self, most: usize) -> Option<(&PlacedBatch, &[BatchedEvent])> {
+        let batch = self.order.front()?;
+        let end = self.first + batch.length.min(most);
+        Some((batch, &self.events[self.first..end]))
+    }
+
+    /// Removes the first steps of the oldest batch.
+    #[inline]
+    pub(super) fn pass(&mut self, steps: usize) {
+        let Some(batch) = self.order.front_mut() else {
+            return;
+        };
+        if steps < batch.length {
+            batch.cut(steps);
+        } else {
+            self.order.pop_front();
+        }
+        self.length -= steps;
+        self.first = (self.first + steps) & (self.events.len() - 1);
+        if self.length == 0 {
+            // What was used last is nearest.
+            self.first = 0;
+        }
+    }
+}
