@@ -1,28 +1,30 @@
-//! Drains the rings of recorded programs and writes their trace.
+//! The collector: drains the rings of recorded programs and writes their trace.
 //!
-//! [`run`] is the collector process; [`protocol`] is what it and the launcher
-//! process say to each other; [`executable`] says why a program can not be
-//! recorded.
+//! [`run`] is the collector process; [`protocol`] defines the messages between
+//! it and the launcher process.
 //!
 //! # Threads
 //!
-//! One thread drains: it owns everything about the recording, writes only to
-//! the trace file and waits for nothing but that and the doorbell in the shared
-//! memory. One reads what the launcher says, one (the caller of [`run`]) writes
-//! what the launcher is told, one passes the arena on, one does nothing but live
-//! (`liveness` of `allotrope-shm`), and where programs make code
-//! at run time one reads the names that they write down for it. Names are looked up by the
-//! draining thread when there is nothing left to drain and the recorded
-//! programs have been let go.
+//! - The draining thread owns all state of the recording. It writes the trace
+//!   file, and waits for nothing but the file and the doorbell in the shared
+//!   memory. When all rings are empty and the recorded programs have ended, it
+//!   symbolises the trace.
+//! - One thread reads the launcher's messages; the caller of [`run`] writes the
+//!   messages to the launcher.
+//! - One thread passes the arena's descriptors to recorded processes.
+//! - One thread holds the robust futex by which a recorded program notices that
+//!   the collector has died (`liveness` of `allotrope-shm`); it does nothing else.
+//! - If a program has JIT code, one thread reads the names that its runtime
+//!   writes down.
 //!
 //! # Memory
 //!
 //! Whatever recorded programs write, the collector's memory stays below the
-//! sum of its limits: 4 Mi events held back (100 MiB), 64 Ki pages of stack
-//! ids (256 MiB), 8 Mi stack nodes of living images (about 500 MiB), 8 Mi
-//! addresses to be named (about 200 MiB), 64 Ki modules, 4 Mi pieces of code made
-//! at run time (about 500 MiB). A stack beyond the
-//! limits is shown as not recorded; a corrupt ring is left, counted as lost.
+//! sum of its limits: 4 Mi pending events (100 MiB), 64 Ki pages of stack ids
+//! (256 MiB), 8 Mi stack nodes of running images (about 500 MiB), 8 Mi addresses
+//! to symbolise (about 200 MiB), 64 Ki modules, 4 Mi pieces of JIT code (about
+//! 500 MiB). A stack beyond the limits is recorded as not recorded; the rest of a
+//! corrupt ring is skipped and counted as lost.
 //!
 //! Not here: starting the program, its signals and its exit status (the
 //! command's launcher process), the shared memory (`allotrope-shm`), the trace
