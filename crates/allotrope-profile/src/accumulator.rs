@@ -134,7 +134,7 @@ impl<'a> Accumulator<'a> {
     }
 
     /// Accumulates the next event; `blocks` is what it did to the live blocks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.level.now = self.level.now.max(step.time);
         if self.series.outgrown(self.level.now) {

@@ -30,8 +30,10 @@ pub(crate) const NO_BLOCK: BlockId = usize::MAX;
 /// Site of blocks that the image inherited.
 pub(crate) const INHERITED: u32 = u32::MAX;
 
-/// With more blocks than this, their records do not fit a core's own cache.
+/// With more blocks than this, spread over so many cells, their records and cells do not
+/// fit a core's own cache.
 const WORTH_PREFETCHING: usize = 1 << 13;
+const MANY_CELLS: usize = 1 << 16;
 /// Events whose records are prefetched at a time: about as many cache lines as a
 /// core can request at once.
 pub(crate) const AHEAD: usize = 24;
@@ -238,7 +240,7 @@ impl LiveBlocks {
     /// Whether there are so many blocks that [`Self::prefetch`] pays.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
-        self.blocks.len() > WORTH_PREFETCHING
+        self.blocks.len() > WORTH_PREFETCHING && self.ids.cells() > MANY_CELLS
     }
 
     /// Prefetches the records of the blocks that the first [`AHEAD`] events free, and

@@ -171,6 +171,12 @@ impl AddressMap {
         }
     }
 
+    /// The number of cells.
+    #[inline]
+    pub(super) fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
     /// Every key and its id, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, u32)> {
         let of_region = |region: &Region| {
