@@ -3,7 +3,7 @@
 //!
 //! - `TEST.toml`: the numbers of a test, one a line (`file`);
 //! - `TEST.stacks`, `TEST.PLATFORM.stacks`: the stacks of these numbers
-//! (`profile`);
+//!   (`profile`);
 //! - `made-with.toml`: the toolchains that built the programs (`toolchains`).
 //!
 //! All platforms share the numbers of a test, unless a platform has its own.

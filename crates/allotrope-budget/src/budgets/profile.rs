@@ -304,7 +304,7 @@ fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
     Ok(figures)
 }
 
-/// Sums stacks into [`OTHER_STACKS`] as the accepted profile does; otherwise
+/// Sums stacks into `OTHER_STACKS` as the accepted profile does; otherwise
 /// all small stacks would be listed as new. A small stack is kept if the
 /// accepted profile has it, or has one with the same functions at other lines.
 pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
