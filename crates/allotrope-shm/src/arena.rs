@@ -373,7 +373,7 @@ impl Arena {
     }
 
     /// Sleeps until a recorded program rings or `timeout` has passed. `seen` is
-    /// the doorbell's [count](crate::ring::Doorbell::count) before the caller last read the
+    /// the doorbell's count before the caller last read the
     /// rings.
     pub fn sleep(&self, seen: u32, timeout: Duration) {
         let timeout = futex::Timespec {
