@@ -2,6 +2,7 @@
 //! maps options to what `allotrope-report` lays out, and asks the terminal for
 //! its width.
 
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -39,8 +40,8 @@ is no trace or does not hold what was asked for.";
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// A trace that `allotrope record` wrote
-    #[arg(value_name = "FILE")]
-    trace: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "tree")]
+    trace: Option<PathBuf>,
     /// Text for people, or JSON (the format allotrope-report/1) for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -48,10 +49,12 @@ pub struct Arguments {
     /// for each of five]
     #[arg(long, alias = "sort", value_name = "METRIC", value_parser = metric::parser())]
     metric: Option<Metric>,
-    /// Show a call tree in place of lists: of callers, or from main
-    #[arg(long, value_enum, value_name = "ORDER", num_args = 0..=1,
+    /// Show a call tree in place of lists: from what allocates to its callers, or from
+    /// main to what allocates [default order: bottom-up]
+    // Without an order, the next argument may be FILE: `Request::new` tells them apart.
+    #[arg(long, value_name = "bottom-up|top-down", num_args = 0..=1,
           default_missing_value = "bottom-up")]
-    tree: Option<Tree>,
+    tree: Option<OsString>,
     /// The order of the tree, as it was named before --tree took one
     #[arg(long, value_enum, value_name = "WAY", requires = "tree", hide = true)]
     direction: Option<Way>,
@@ -106,14 +109,6 @@ enum Format {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Tree {
-    /// From the functions that allocate to their callers
-    BottomUp,
-    /// From main and thread starts to what allocates
-    TopDown,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Way {
     Outwards,
     Inwards,
@@ -128,10 +123,51 @@ pub enum Color {
     Never,
 }
 
+/// What `FILE` and `--tree` mean together: `--tree FILE` is a tree in the default
+/// order.
+struct Request<'a> {
+    path: &'a Path,
+    tree: Option<TreeOrder>,
+}
+
+impl<'a> Request<'a> {
+    fn new(arguments: &'a Arguments) -> Result<Self, Failure> {
+        let bottom_up = OsStr::new("bottom-up");
+        let (path, order) = match (&arguments.trace, arguments.tree.as_deref()) {
+            (Some(path), order) => (path.as_path(), order),
+            (None, Some(path)) => (Path::new(path), Some(bottom_up)),
+            // Refused by the parser.
+            (None, None) => (Path::new(""), None),
+        };
+        let order = match order.map(|order| (order, order.to_str())) {
+            None => None,
+            Some((_, Some("bottom-up"))) => Some(TreeOrder::BottomUp),
+            Some((_, Some("top-down"))) => Some(TreeOrder::TopDown),
+            Some((other, _)) => {
+                let sentence = anyhow!(
+                    "there is no order {} of a tree; write --tree bottom-up or --tree top-down",
+                    Path::new(other).shown()
+                );
+                return Err(Failure::new(BAD_INPUT, sentence));
+            }
+        };
+        if path == bottom_up || path == OsStr::new("top-down") {
+            let sentence = anyhow!("name the file to report, after --tree and its order");
+            return Err(Failure::new(BAD_INPUT, sentence));
+        }
+        let tree = order.map(|order| match arguments.direction {
+            None => order,
+            Some(Way::Outwards) => TreeOrder::BottomUp,
+            Some(Way::Inwards) => TreeOrder::TopDown,
+        });
+        Ok(Self { path, tree })
+    }
+}
+
 /// Reads the trace and prints what is asked for.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
-    let path = &arguments.trace;
+    let Request { path, tree } = Request::new(arguments)?;
     let mut trace = trace::open(path)?;
     let mut profile = trace::profile(path, &mut trace, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
@@ -140,10 +176,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             path.shown()
         ));
     }
-    check_process(arguments, &profile)?;
-    check_stacks(arguments, &profile)?;
+    check_process(arguments, path, &profile)?;
+    check_stacks(arguments, path, &profile)?;
     let mut options = TextOptions {
         source: source(arguments, &profile),
+        tree,
         ..text_options(arguments)
     };
     if let Some(name) = &arguments.window {
@@ -169,7 +206,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Ok(FINE);
     }
     match arguments.site {
-        Some(number) => site(arguments, number, &trace, &profile, &options)?,
+        Some(number) => site(arguments, path, number, &trace, &profile, &options)?,
         None => standard_output::print(|output| text::write(&profile, &options, output))?,
     }
     Ok(FINE)
@@ -212,7 +249,7 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn check_process(arguments: &Arguments, profile: &Profile) -> Result<(), Failure> {
+fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
     let Some(wanted) = arguments.process else {
         return Ok(());
     };
@@ -225,13 +262,13 @@ fn check_process(arguments: &Arguments, profile: &Profile) -> Result<(), Failure
         (Some(only), _) => format!("its only id is {only}"),
         _ => "it has no process at all".to_owned(),
     };
-    let path = arguments.trace.shown();
+    let path = path.shown();
     let sentence = anyhow!("there is no process {wanted} in {path}: {known}");
     Err(Failure::new(BAD_INPUT, sentence))
 }
 
 /// What is about call stacks can not be shown where there are none.
-fn check_stacks(arguments: &Arguments, profile: &Profile) -> Result<(), Failure> {
+fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
     let needs = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.metric.is_some(), "--metric"),
@@ -247,7 +284,7 @@ fn check_stacks(arguments: &Arguments, profile: &Profile) -> Result<(), Failure>
             BAD_INPUT,
             anyhow!(
                 "{option} needs recorded events, and {} was recorded with --counts-only; record the program without it",
-                arguments.trace.shown()
+                path.shown()
             ),
         )),
         _ => Ok(()),
@@ -297,12 +334,12 @@ pub fn style(color: Color) -> Style {
 
 fn site(
     arguments: &Arguments,
+    path: &Path,
     number: u32,
     trace: &TraceReader,
     profile: &Profile,
     options: &TextOptions,
 ) -> Result<(), Failure> {
-    let path = &arguments.trace;
     let sites = sites_of_row(profile, number, arguments.all_frames);
     if sites.is_empty() {
         let sentence = anyhow!(

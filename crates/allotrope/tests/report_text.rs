@@ -77,6 +77,20 @@ fn trees_both_ways() {
     }
     let without_order = report(&CHAIN, &["--tree"]);
     assert_eq!(without_order, report(&CHAIN, &["--tree", "bottom-up"]));
+    let trace = CHAIN.trace.as_os_str();
+    let file_last = support::allotrope(["report".as_ref(), "--tree".as_ref(), trace]);
+    assert_eq!(String::from_utf8_lossy(&file_last.stdout), without_order);
+    for arguments in [&["--tree", "sideways"][..], &["--tree", "top-down"]] {
+        let mut arguments = arguments.to_vec();
+        arguments.insert(0, "report");
+        if arguments[2] == "sideways" {
+            arguments.push("x.allotrope");
+        }
+        let refused = support::allotrope(&arguments);
+        let sentence = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(2), "{sentence}");
+        assert!(sentence.contains("--tree"), "{sentence}");
+    }
 }
 
 #[test]
