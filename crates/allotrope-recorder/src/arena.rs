@@ -19,8 +19,8 @@ use allotrope_shm::location::Location;
 use allotrope_shm::ring::{ArenaRing, Ring, Slots};
 
 use crate::arena_client;
-use crate::image::Digits;
-use crate::system::{self, Protection};
+use crate::sys::digits::Digits;
+use crate::sys::system::{self, Protection};
 
 /// The arena's tables, the control file before them; null until it is found.
 static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());

@@ -5,8 +5,8 @@
 use allotrope_shm::handshake::{Nonce, PART, Side, proof};
 use allotrope_shm::location::{Location, SOCKET_NAME};
 
-use crate::arch::syscall::{call, number};
-use crate::system;
+use crate::sys::arch::syscall::{call, number};
+use crate::sys::system;
 
 /// Longest wait for each of the collector's answers, in seconds: it serves one
 /// after another.

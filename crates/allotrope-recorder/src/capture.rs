@@ -9,12 +9,13 @@ use allotrope_unwind::{
 use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::arch::{self, entry::on_stack};
 use crate::events;
 use crate::modules::{self, Change, Found, Module};
 use crate::process;
-use crate::readable;
 use crate::stack_ids;
+use crate::sys::arch;
+use crate::sys::arch::stack_switch;
+use crate::sys::readable;
 use crate::thread::Thread;
 
 /// The id of the stack of a hook's caller; `None` if there is no room to emit it.
@@ -50,7 +51,7 @@ unsafe impl Host for Capturing {
         Self: 'a,
     {
         // SAFETY: states are never unmapped; all zero is a valid one.
-        unsafe { &(*Thread::guarded(self.thread)).unwinder }
+        unsafe { &(*Thread::fork_local(self.thread)).unwinder }
     }
 
     #[inline(always)]
@@ -65,7 +66,7 @@ unsafe impl Host for Capturing {
 
     fn stack_of(self, stack_pointer: u64) -> Range<u64> {
         // SAFETY: the thread's own state.
-        let own = unsafe { &mut (*Thread::guarded(self.thread)).own_stacks };
+        let own = unsafe { &mut (*Thread::fork_local(self.thread)).own_stacks };
         readable::stack_of(own, stack_pointer)
     }
 
@@ -73,13 +74,13 @@ unsafe impl Host for Capturing {
     fn on_second_stack<R>(self, function: impl FnOnce() -> R) -> R {
         // SAFETY: hooks of this state do not nest, and none but one that is under way
         // uses this stack.
-        unsafe { on_stack(Thread::stack_top(self.thread), function) }
+        unsafe { stack_switch::on_stack(Thread::stack_top(self.thread), function) }
     }
 
     #[inline(always)]
     fn on_small_second_stack<R>(self, function: impl FnOnce() -> R) -> R {
         // SAFETY: as above, of the lower part of the same stack.
-        unsafe { on_stack(Thread::careful_stack_top(self.thread), function) }
+        unsafe { stack_switch::on_stack(Thread::careful_stack_top(self.thread), function) }
     }
 }
 
@@ -126,7 +127,7 @@ impl StackIds for Capturing {
     #[inline(always)]
     fn known_id(self, hash: StackHash, code_id: CodeId, parent: u32) -> Option<u32> {
         // SAFETY: the thread's own state.
-        unsafe { &(*Thread::guarded(self.thread)).ids }.known(hash, code_id, parent)
+        unsafe { &(*Thread::fork_local(self.thread)).ids }.known(hash, code_id, parent)
     }
 
     #[inline(always)]
@@ -149,7 +150,7 @@ impl StackIds for Capturing {
                 mapping,
             };
             events::node(self.thread, node);
-            (*Thread::guarded(self.thread))
+            (*Thread::fork_local(self.thread))
                 .ids
                 .add(hash, code_id, parent, id);
             id
@@ -158,7 +159,7 @@ impl StackIds for Capturing {
 
     fn forget_code_ids(self) {
         // SAFETY: the thread's own state.
-        unsafe { &(*Thread::guarded(self.thread)).ids }.forget();
+        unsafe { &(*Thread::fork_local(self.thread)).ids }.forget();
     }
 }
 

@@ -9,8 +9,12 @@
 use core::ffi::c_char;
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::arch::thread_slot;
-use crate::{counts, events, process, quiet, windows};
+use crate::counts;
+use crate::events;
+use crate::process;
+use crate::quiet;
+use crate::thread::Thread;
+use crate::windows;
 
 /// Version of the client interface.
 const ABI: u32 = 1;
@@ -34,7 +38,7 @@ pub extern "C" fn allotrope_recording() -> u32 {
     if unwanted || control.stopped.load(Relaxed) != 0 || events::collector_is_gone() {
         return 0;
     }
-    let thread = thread_slot::get();
+    let thread = Thread::current();
     // SAFETY: the slot is null or this thread's state.
     let opted_out = !thread.is_null() && unsafe { windows::is_opted_out(thread) };
     match (opted_out, counts::is_on()) {

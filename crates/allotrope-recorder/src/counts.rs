@@ -18,10 +18,11 @@ use core::sync::atomic::{AtomicBool, AtomicU8};
 use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
 use allotrope_shm::wire::Sums;
 
-use crate::arch::{counting, thread_slot};
 use crate::arena;
 use crate::process;
-use crate::system;
+use crate::sys::arch;
+use crate::sys::arch::thread_slot;
+use crate::sys::system;
 use crate::thread::Thread;
 use crate::windows;
 
@@ -195,8 +196,8 @@ pub unsafe fn are_kept(thread: *mut Thread) -> bool {
 pub unsafe fn allocation(thread: *mut Thread, entry: u8, size: usize) {
     // SAFETY: passed on.
     if let Some(counters) = unsafe { counters(thread, entry) } {
-        counting::add(&counters.allocations, 1);
-        counting::add(&counters.allocated_bytes, size as u64);
+        arch::add(&counters.allocations, 1);
+        arch::add(&counters.allocated_bytes, size as u64);
     }
 }
 
@@ -205,7 +206,7 @@ pub unsafe fn allocation(thread: *mut Thread, entry: u8, size: usize) {
 pub unsafe fn deallocation(thread: *mut Thread, entry: u8) {
     // SAFETY: passed on.
     if let Some(counters) = unsafe { counters(thread, entry) } {
-        counting::add(&counters.deallocations, 1);
+        arch::add(&counters.deallocations, 1);
     }
 }
 
@@ -214,9 +215,9 @@ pub unsafe fn deallocation(thread: *mut Thread, entry: u8) {
 pub unsafe fn reallocation(thread: *mut Thread, entry: u8, size: usize) {
     // SAFETY: passed on.
     if let Some(counters) = unsafe { counters(thread, entry) } {
-        counting::add(&counters.allocations, 1);
-        counting::add(&counters.allocated_bytes, size as u64);
-        counting::add(&counters.deallocations, 1);
-        counting::add(&counters.reallocations, 1);
+        arch::add(&counters.allocations, 1);
+        arch::add(&counters.allocated_bytes, size as u64);
+        arch::add(&counters.deallocations, 1);
+        arch::add(&counters.reallocations, 1);
     }
 }

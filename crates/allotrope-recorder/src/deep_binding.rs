@@ -14,12 +14,12 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use allotrope_shm::layout;
 use allotrope_target::NotRecordable;
 
-use crate::definitions::{self, LinkMap};
 use crate::diagnostics;
 use crate::modules;
-use crate::next::{self, Function};
 use crate::process::Lock;
-use crate::system::{self, Protection, SignalsBlocked};
+use crate::sys::definitions::{self, LinkMap};
+use crate::sys::next::{self, Function};
+use crate::sys::system::{self, Protection, SignalsBlocked};
 
 /// What an allocator consists of: all of these lead to the recorder, or none.
 const ALLOCATOR: [Function; 12] = [

@@ -7,7 +7,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use allotrope_shm::layout::{DIAGNOSTIC_PATH, diagnostic_state};
 use allotrope_target::NotRecordable;
 
-use crate::{events, process};
+use crate::events;
+use crate::process;
 
 /// Posts a diagnostic about the process `pid`. A path that is too long loses its
 /// start.

@@ -1,6 +1,6 @@
 //! Allocations that come before the recorder can work: an ifunc resolver may
 //! allocate while the loader still relocates this library. The bump area of
-//! [`crate::next`] serves them; they are noted here and told with the first
+//! [`crate::sys::next`] serves them; they are noted here and told with the first
 //! event, each with the one frame that is known, its caller.
 //!
 //! The loader runs on a single thread, so the notes are taken by one, too.
@@ -13,8 +13,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use allotrope_shm::numbers::{EntryPoint, LossReason};
 use allotrope_shm::wire::kind;
 
+use crate::capture;
+use crate::counts;
+use crate::events;
 use crate::thread::Thread;
-use crate::{capture, counts, events};
 
 /// Most notes; further allocations are counted as lost.
 const NOTES: usize = 256;
@@ -68,7 +70,7 @@ pub unsafe fn note(
     replaces: *mut c_void,
     sp: *const u64,
 ) {
-    if block.is_null() || crate::next::is_resolving() {
+    if block.is_null() || crate::sys::next::is_resolving() {
         return;
     }
     let index = COUNT.load(Relaxed);

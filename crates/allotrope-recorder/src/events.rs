@@ -13,11 +13,12 @@ use allotrope_shm::numbers::{LossReason, stack_end};
 use allotrope_shm::ring::{ArenaRing, Host, Refusal, Reserved};
 use allotrope_shm::wire::{self, Encode, LONG_SIZE, Node};
 
-use crate::arch::{self, switches};
 use crate::arena;
 use crate::counts;
 use crate::process;
-use crate::system;
+use crate::sys::arch;
+use crate::sys::arch::preemption;
+use crate::sys::system;
 use crate::thread::Thread;
 use crate::windows;
 
@@ -117,10 +118,10 @@ pub unsafe fn ready_for_note(thread: *mut Thread) -> bool {
 }
 
 /// The word in which the calling thread finds that a timestamp is due: its own,
-/// which the kernel clears when it preempts the thread (see [`switches`]), or,
+/// which the kernel clears when it preempts the thread (see [`preemption`]), or,
 /// where there is none, the coarse clock.
 pub fn preemption_word() -> *const AtomicU64 {
-    let word = switches::word();
+    let word = preemption::word();
     if word.is_null() {
         &raw const process::control().clock
     } else {
@@ -213,7 +214,7 @@ pub unsafe fn reset_stack_ids(thread: *mut Thread) -> bool {
             return false;
         }
         write(thread, wire::reset_stack_ids());
-        (*Thread::guarded(thread)).ids.forget();
+        (*Thread::fork_local(thread)).ids.forget();
         begin_ids(thread);
     }
     true
@@ -224,7 +225,7 @@ pub unsafe fn reset_stack_ids(thread: *mut Thread) -> bool {
 pub unsafe fn begin_ids(thread: *mut Thread) {
     // SAFETY: the thread's own state.
     unsafe {
-        (*Thread::guarded(thread)).unwinder.forget_stack();
+        (*Thread::fork_local(thread)).unwinder.forget_stack();
         (*thread).next_id = stack_end::FIRST_NODE;
     }
 }
@@ -265,9 +266,9 @@ unsafe fn write_timestamp(thread: *mut Thread) {
         let word = if uses_clock {
             (*clock_word).load(Relaxed)
         } else {
-            (*(*thread).preemption_word).store(switches::unbroken(), Relaxed);
+            (*(*thread).preemption_word).store(preemption::unbroken(), Relaxed);
             compiler_fence(SeqCst);
-            switches::unbroken()
+            preemption::unbroken()
         };
         let opted_out = windows::is_opted_out(thread);
         let tick = arch::tick();

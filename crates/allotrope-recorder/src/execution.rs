@@ -13,10 +13,16 @@ use core::ptr;
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_target::{NotRecordable, Start};
 
-use crate::arch::entry::ExecRegisters;
-use crate::next::{self, Function};
+use crate::diagnostics;
+use crate::hooks;
+use crate::image;
+use crate::modules;
 use crate::program::{self, Path, Program};
-use crate::{diagnostics, hooks, image, modules, namespaces, system};
+use crate::sys::arch::exec_registers::ExecRegisters;
+use crate::sys::digits::Digits;
+use crate::sys::namespaces;
+use crate::sys::next::{self, Function};
+use crate::sys::system;
 
 type Strings = *const *const c_char;
 
@@ -293,7 +299,7 @@ unsafe fn without_recorder(environment: Strings, preload: Strings) -> Option<Str
         let copy = memory.cast::<*const c_char>();
         let text =
             core::slice::from_raw_parts_mut(memory.add(pointers), PRELOAD.len() + list.len() + 2);
-        let mut writer = image::Digits {
+        let mut writer = Digits {
             bytes: text,
             used: 0,
         };

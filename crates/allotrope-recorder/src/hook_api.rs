@@ -3,7 +3,9 @@
 
 use allotrope_shm::hook_api::{HookApi, VERSION};
 
-use crate::{hooks, modules, thread};
+use crate::hooks;
+use crate::modules;
+use crate::thread;
 
 static HOOK_API: HookApi = HookApi {
     version: VERSION,

@@ -10,10 +10,17 @@ use core::ptr;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::{self, kind};
 
-use crate::next::{self, Function};
+#[cfg(target_arch = "x86_64")]
+pub mod x86_64;
+
+use crate::capture;
+use crate::counts;
+use crate::early;
+use crate::events;
+use crate::modules;
 use crate::process;
+use crate::sys::next::{self, Function};
 use crate::thread;
-use crate::{capture, counts, early, events, modules};
 
 #[inline(always)]
 unsafe fn record_allocation(
@@ -738,7 +745,7 @@ macro_rules! exit {
                     }
                 }
             }
-            crate::system::exit(status)
+            crate::sys::system::exit(status)
         }
     };
 }

@@ -10,10 +10,10 @@ use allotrope_shm::layout::{self, ImageSlot, image_state};
 use allotrope_shm::location::Location;
 use allotrope_shm::wire;
 
-use crate::arch;
 use crate::events;
 use crate::process;
-use crate::system;
+use crate::sys::arch;
+use crate::sys::system;
 use crate::thread::Thread;
 
 /// Text that is written once, at start or in a child with one thread.
@@ -135,43 +135,6 @@ pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
     None
 }
 
-/// Writes decimal numbers and text into a buffer.
-pub struct Digits<'b> {
-    /// The buffer.
-    pub bytes: &'b mut [u8],
-    /// Bytes written.
-    pub used: usize,
-}
-
-impl Digits<'_> {
-    /// Appends text, as far as it fits.
-    pub fn text(&mut self, text: &[u8]) {
-        for byte in text {
-            if let Some(place) = self.bytes.get_mut(self.used) {
-                *place = *byte;
-                self.used += 1;
-            }
-        }
-    }
-
-    /// Appends a number in decimal.
-    pub fn number(&mut self, number: u64) {
-        if number >= 10 {
-            self.number(number / 10);
-        }
-        self.text(&[b'0' + (number % 10) as u8]);
-    }
-
-    /// Appends a number in lower-case hexadecimal.
-    #[cfg(feature = "verify")]
-    pub fn hexadecimal(&mut self, number: u64) {
-        if number >= 16 {
-            self.hexadecimal(number / 16);
-        }
-        self.text(&[b"0123456789abcdef"[(number % 16) as usize]]);
-    }
-}
-
 /// Notes what this image is called, once, before its first event; a forked
 /// child keeps the notes.
 pub fn remember_self() {
@@ -251,13 +214,13 @@ pub unsafe fn announce(
 /// Runs when the library is loaded, often not as the first thing: other
 /// libraries' constructors may have allocated before.
 extern "C" fn constructor() {
-    if crate::next::resolve() && (process::is_recording() || process::start()) {
+    if crate::sys::next::resolve() && (process::is_recording() || process::start()) {
         // SAFETY: as any hook.
         unsafe { crate::hooks::announce_image() };
         // The earliest registration runs last. It needs no memory: libc keeps
         // the first 32 in static storage.
         type OnExit = unsafe extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
-        let on_exit = crate::next::address(crate::next::Function::OnExit);
+        let on_exit = crate::sys::next::address(crate::sys::next::Function::OnExit);
         if on_exit != 0 {
             // SAFETY: `dlsym` found the function of this name; ours lives as
             // long as the process.

@@ -7,9 +7,9 @@
 //! its own, only fixed mappings; it needs nothing but `libc.so.6`; it starts no
 //! thread and keeps no descriptor open.
 //!
-//! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
+//! The way of one allocation: [`hooks::x86_64::entry`] takes the call and the caller's
 //! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack into an
-//! id ([`allotrope_unwind`] walks it, [`readable`] finds what can be read,
+//! id ([`allotrope_unwind`] walks it, [`sys::readable`] finds what can be read,
 //! [`stack_ids`] names it), [`events`] puts one event into the thread's ring. What the
 //! program reports of blocks that no hook sees goes the same way ([`reported`]).
 //! [`thread`] holds what a thread needs for that, [`process`] what the process
@@ -39,7 +39,6 @@ mod capture;
 mod client;
 mod counts;
 mod deep_binding;
-mod definitions;
 mod diagnostics;
 mod early;
 mod events;
@@ -49,28 +48,19 @@ mod hooks;
 mod image;
 mod loader_tables;
 mod modules;
-mod namespaces;
-mod next;
 mod process;
 mod program;
 mod quiet;
-mod readable;
 mod reported;
 mod stack_ids;
-mod system;
+mod sys;
 mod thread;
 #[cfg(feature = "verify")]
 mod verify;
 mod windows;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
-
-/// The architecture's part.
-#[cfg(target_arch = "x86_64")]
-use x86_64 as arch;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // No code here is meant to panic; a bug must not go on with wrong data.
-    system::abort()
+    sys::system::abort()
 }

@@ -12,7 +12,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::modules;
-use crate::next::{self, Function};
+use crate::sys::next::{self, Function};
 
 /// `sizeof (dtv_t)` (glibc, `sysdeps/generic/dl-dtv.h`).
 pub const SLOT_BYTES: usize = 16;

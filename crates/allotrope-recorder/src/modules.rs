@@ -8,14 +8,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Rele
 use allotrope_target::NotRecordable;
 use allotrope_unwind::Memory;
 
-use crate::definitions::{self, LinkMap};
 use crate::diagnostics;
 use crate::image;
-use crate::namespaces;
-use crate::next::{self, Function};
 use crate::process::{self, Lock};
-use crate::readable::page_is_readable;
-use crate::system::{self, SignalsBlocked};
+use crate::sys::definitions::{self, LinkMap};
+use crate::sys::namespaces;
+use crate::sys::next::{self, Function};
+use crate::sys::readable;
+use crate::sys::system::{self, SignalsBlocked};
 
 /// Most modules that an image can have had.
 const MODULES: usize = 16 << 10;
@@ -551,7 +551,7 @@ impl Module {
 /// module. Nothing is read before it was asked whether it can be.
 fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
     const NT_GNU_BUILD_ID: u32 = 3;
-    let mut memory = Memory::unknown(page_is_readable);
+    let mut memory = Memory::unknown(readable::page_is_readable);
     memory
         .holds(start, size_of::<libc::Elf64_Ehdr>() as u64)
         .then_some(())?;

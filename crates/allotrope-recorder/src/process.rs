@@ -11,8 +11,7 @@ use allotrope_shm::numbers::LossReason;
 use allotrope_shm::wire::origin;
 use allotrope_target::NotRecordable;
 
-use crate::arch::{self, entry};
-use crate::arena::{self, Refusal};
+use crate::arena;
 use crate::counts;
 use crate::diagnostics;
 use crate::early;
@@ -20,8 +19,10 @@ use crate::events;
 use crate::image;
 use crate::loader_tables;
 use crate::modules::{self, Table};
-use crate::next::{self, Function};
-use crate::system::{self, SignalsBlocked};
+use crate::sys::arch;
+use crate::sys::arch::stack_switch;
+use crate::sys::next::{self, Function};
+use crate::sys::system::{self, SignalsBlocked};
 use crate::thread::{self, Thread};
 
 /// Process state that a fork wipes (`MADV_WIPEONFORK`).
@@ -464,7 +465,7 @@ pub unsafe fn claim_thread(nested: bool) -> *mut Thread {
             if counts::is_on() && !events::counts(thread) {
                 return ptr::null_mut();
             }
-            (*Thread::guarded(thread)).unwinder.forget_stack();
+            (*Thread::fork_local(thread)).unwinder.forget_stack();
             (*thread).tid.store(system::thread_id(), Relaxed);
             let ring = &rings()[(*thread).ring_index as usize % RINGS];
             ring.tid.store(system::thread_id(), Relaxed);
@@ -521,7 +522,7 @@ unsafe fn give_ring_aside(thread: *mut Thread) -> bool {
     // SAFETY: signals are blocked, so that no hook of this state is at work
     // there.
     unsafe {
-        entry::call_on_stack((&raw mut gift).cast(), give, Thread::stack_top(thread));
+        stack_switch::call_on_stack((&raw mut gift).cast(), give, Thread::stack_top(thread));
     }
     gift.given
 }
@@ -531,12 +532,12 @@ unsafe fn give_ring_aside(thread: *mut Thread) -> bool {
 unsafe fn give_ring(thread: *mut Thread) -> bool {
     let index = match arena::claim_ring(owner()) {
         Ok(index) => index,
-        Err(Refusal::NoRing) => {
+        Err(arena::Refusal::NoRing) => {
             REFUSED.fetch_add(1, Relaxed);
             lost(LossReason::NoRing);
             return false;
         }
-        Err(Refusal::NoMemory) => {
+        Err(arena::Refusal::NoMemory) => {
             lost(LossReason::NoMemory);
             return false;
         }
@@ -557,9 +558,9 @@ unsafe fn give_ring(thread: *mut Thread) -> bool {
     }
     // SAFETY: the state is this thread's alone; the ring belongs to the ring.
     unsafe {
-        let guarded = Thread::guarded(thread);
+        let fork_local = Thread::fork_local(thread);
         (*thread).ring_index = index as u32;
-        (*thread).writer.attach(parts, &(*guarded).limits);
+        (*thread).writer.attach(parts, &(*fork_local).limits);
         let position = (*thread).writer.position();
         (*thread).doorbell_position = position;
         (*thread).was_single_threaded = false;

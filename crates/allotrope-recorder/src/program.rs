@@ -7,7 +7,8 @@ use allotrope_target::privileges::{self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES,
 use allotrope_target::{Content, NotRecordable, ProgramFile, SCRIPT_DEPTH, Start, judge};
 
 use crate::image;
-use crate::system;
+use crate::sys::digits::Digits;
+use crate::sys::system;
 
 /// Longest path that is searched for.
 const PATH_BYTES: usize = 1024;
@@ -153,7 +154,7 @@ impl Path {
     /// The file that a descriptor stands for.
     pub fn of_descriptor(descriptor: i32) -> Option<Self> {
         let mut digits = [0u8; 20];
-        let mut writer = image::Digits {
+        let mut writer = Digits {
             bytes: &mut digits,
             used: 0,
         };

@@ -4,7 +4,9 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::{counts, process, system};
+use crate::counts;
+use crate::process;
+use crate::sys::system;
 
 /// Between two looks, in milliseconds.
 const INTERVAL: u64 = 1;

@@ -13,10 +13,7 @@ use core::ffi::c_void;
 
 use allotrope_shm::numbers::EntryPoint;
 
-use crate::hooks::{
-    reported_allocation, reported_deallocation, reported_reallocation_end,
-    reported_reallocation_start,
-};
+use crate::hooks;
 use crate::thread::{self, Thread};
 
 const POOL: u8 = EntryPoint::Pool as u8;
@@ -34,14 +31,14 @@ pub unsafe extern "C" fn pool_allocation(
 ) {
     if !block.is_null() {
         // SAFETY: the entry stub gives its caller's registers.
-        unsafe { reported_allocation(POOL, block, size, alignment, sp, bp) };
+        unsafe { hooks::reported_allocation(POOL, block, size, alignment, sp, bp) };
     }
 }
 
 pub unsafe extern "C" fn pool_deallocation(block: *mut c_void, sp: *const u64, _: u64) {
     if !block.is_null() {
         // SAFETY: as above.
-        unsafe { reported_deallocation(POOL, block, sp) };
+        unsafe { hooks::reported_deallocation(POOL, block, sp) };
     }
 }
 
@@ -52,7 +49,7 @@ pub unsafe extern "C" fn pool_reallocation_start(
     _: u64,
 ) -> u64 {
     // SAFETY: as above.
-    let started = block.is_null() || unsafe { reported_reallocation_start(POOL, block, sp) };
+    let started = block.is_null() || unsafe { hooks::reported_reallocation_start(POOL, block, sp) };
     if started { block as u64 | STARTED } else { 0 }
 }
 
@@ -89,7 +86,7 @@ unsafe fn end_reallocation(
 ) {
     let size = if result.is_null() { size.max(1) } else { size };
     // SAFETY: the start was recorded on this thread.
-    unsafe { reported_reallocation_end(entry, block, result, size, sp, bp) };
+    unsafe { hooks::reported_reallocation_end(entry, block, result, size, sp, bp) };
 }
 
 /// The token is the state that entered: the state of a signal handler's calls
@@ -128,7 +125,7 @@ pub unsafe extern "C" fn allocator_allocation(
     unsafe {
         leave(token);
         if token != 0 && !block.is_null() {
-            reported_allocation(REPORTED, block, size, alignment, sp, bp);
+            hooks::reported_allocation(REPORTED, block, size, alignment, sp, bp);
         }
     }
 }
@@ -138,7 +135,7 @@ pub unsafe extern "C" fn allocator_allocation(
 pub unsafe extern "C" fn allocator_deallocation(block: *mut c_void, sp: *const u64, _: u64) -> u64 {
     // SAFETY: as above.
     unsafe {
-        reported_deallocation(REPORTED, block, sp);
+        hooks::reported_deallocation(REPORTED, block, sp);
         token(thread::enter_reported(sp as usize))
     }
 }
@@ -150,7 +147,7 @@ pub unsafe extern "C" fn allocator_reallocation_start(
 ) -> u64 {
     // SAFETY: as above.
     unsafe {
-        if !reported_reallocation_start(REPORTED, block, sp) {
+        if !hooks::reported_reallocation_start(REPORTED, block, sp) {
             return 0;
         }
         token(thread::enter_reported(sp as usize))

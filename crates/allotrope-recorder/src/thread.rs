@@ -16,11 +16,14 @@ use allotrope_shm::numbers::LossReason;
 use allotrope_shm::ring::{ArenaRing, Limits, Writer};
 use allotrope_unwind::Unwinder;
 
-use crate::arch::thread_slot;
-use crate::readable::{OwnStacks, forget_stacks};
+use crate::counts;
+use crate::early;
+use crate::modules;
+use crate::process;
 use crate::stack_ids::StackIds;
-use crate::system::{self, SignalsBlocked};
-use crate::{counts, early, modules, process};
+use crate::sys::arch::thread_slot;
+use crate::sys::readable::OwnStacks;
+use crate::sys::system::{self, SignalsBlocked};
 
 /// Bytes of the stack on which call frame information is read.
 pub const STACK_BYTES: usize = 256 << 10;
@@ -84,7 +87,7 @@ pub struct Thread {
 
 /// The part that a fork wipes.
 #[repr(C)]
-pub struct Guarded {
+pub struct ForkLocal {
     /// Positions with which the fast path compares. The slow path is taken for a
     /// timestamp, for space in the ring, when the recording has stopped, and (0)
     /// after a fork. The thread that claims the image's second ring also sets
@@ -98,17 +101,37 @@ pub struct Guarded {
     pub own_stacks: OwnStacks,
 }
 
+impl ForkLocal {
+    /// No stack is known, and no frame cached: the thread is another one.
+    pub fn forget_stacks(&mut self) {
+        self.unwinder.forget_known_stack();
+        self.own_stacks.forget();
+    }
+}
+
 const PAGE: usize = allotrope_shm::layout::PAGE;
-const GUARDED_OFFSET: usize = PAGE;
-const STACK_OFFSET: usize = (GUARDED_OFFSET + size_of::<Guarded>()).next_multiple_of(PAGE);
+const FORK_LOCAL_OFFSET: usize = PAGE;
+const STACK_OFFSET: usize = (FORK_LOCAL_OFFSET + size_of::<ForkLocal>()).next_multiple_of(PAGE);
 const BYTES: usize = STACK_OFFSET + STACK_BYTES;
 const _: () = assert!(size_of::<Thread>() <= PAGE);
 
 impl Thread {
     /// The wiped part.
     #[inline(always)]
-    pub fn guarded(this: *mut Self) -> *mut Guarded {
-        (this as usize + GUARDED_OFFSET) as *mut Guarded
+    pub fn fork_local(this: *mut Self) -> *mut ForkLocal {
+        (this as usize + FORK_LOCAL_OFFSET) as *mut ForkLocal
+    }
+
+    /// The calling thread's own state; null before its first event.
+    #[inline(always)]
+    pub fn current() -> *mut Self {
+        thread_slot::get().cast()
+    }
+
+    /// Makes this the calling thread's own state.
+    #[inline]
+    pub fn set_current(this: *mut Self) {
+        thread_slot::set(this.cast());
     }
 
     /// The end of the thread's second stack.
@@ -131,7 +154,7 @@ impl Thread {
     #[inline(always)]
     pub unsafe fn limits<'a>(this: *mut Self) -> &'a Limits {
         // SAFETY: states are never unmapped.
-        unsafe { &(*Self::guarded(this)).limits }
+        unsafe { &(*Self::fork_local(this)).limits }
     }
 }
 
@@ -142,10 +165,10 @@ pub fn create() -> *mut Thread {
         return ptr::null_mut();
     }
     // SAFETY: within the mapping.
-    let guarded = unsafe { memory.add(GUARDED_OFFSET) };
+    let fork_local = unsafe { memory.add(FORK_LOCAL_OFFSET) };
     if !system::advise(
-        guarded,
-        STACK_OFFSET - GUARDED_OFFSET,
+        fork_local,
+        STACK_OFFSET - FORK_LOCAL_OFFSET,
         libc::MADV_WIPEONFORK,
     ) {
         // Linux 4.14 and later know it. Without it a fork would go unnoticed.
@@ -161,7 +184,7 @@ pub fn create() -> *mut Thread {
 /// is set. Null: this call can not be recorded.
 #[inline(always)]
 pub unsafe fn enter(sp: usize) -> *mut Thread {
-    let thread = thread_slot::get();
+    let thread = Thread::current();
     // SAFETY: the slot is null or this thread's live state.
     unsafe {
         if thread.is_null() {
@@ -277,7 +300,7 @@ pub unsafe fn call_allocator<T>(sp: *const u64, call: impl FnOnce() -> T) -> T {
 
 /// It ends.
 pub unsafe fn leave_allocator() {
-    let thread = thread_slot::get();
+    let thread = Thread::current();
     // SAFETY: the slot is null or this thread's state.
     unsafe {
         if !thread.is_null() && (*thread).busy & IN_ALLOCATOR != 0 {
@@ -298,7 +321,7 @@ unsafe fn begin(sp: usize) -> *mut Thread {
     }
     let _blocked = SignalsBlocked::new();
     // A handler may have come first.
-    let thread = thread_slot::get();
+    let thread = Thread::current();
     if !thread.is_null() {
         // SAFETY: it is this thread's.
         unsafe { (*thread).busy = sp };
@@ -309,10 +332,10 @@ unsafe fn begin(sp: usize) -> *mut Thread {
     if !thread.is_null() {
         // SAFETY: claimed for this thread.
         unsafe {
-            forget_stacks(Thread::guarded(thread));
+            (*Thread::fork_local(thread)).forget_stacks();
             (*thread).busy = sp;
         }
-        thread_slot::set(thread);
+        Thread::set_current(thread);
         if early::is_pending() {
             // SAFETY: as above.
             unsafe { early::tell(thread) };
@@ -355,7 +378,7 @@ unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
                 if (*thread).nested.is_null() {
                     let nested = process::claim_thread(true);
                     if !nested.is_null() {
-                        forget_stacks(Thread::guarded(nested));
+                        (*Thread::fork_local(nested)).forget_stacks();
                         (*nested).root = (*thread).root;
                     }
                     (*thread).nested = nested;

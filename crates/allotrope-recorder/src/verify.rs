@@ -14,9 +14,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use allotrope_unwind::{DEPTH, Unwinder};
 
-use crate::arch::{entry, thread_slot};
-use crate::image::Digits;
-use crate::system;
+use crate::sys::arch::stack_switch;
+use crate::sys::digits::Digits;
+use crate::sys::system;
 use crate::thread::{STACK_BYTES, Thread};
 
 static COMPARED: AtomicU64 = AtomicU64::new(0);
@@ -42,7 +42,7 @@ pub unsafe fn compare(thread: *mut Thread, first: u64) {
     // SAFETY: the thread's own state; its second stack is free, for the capture
     // is over.
     unsafe {
-        let unwinder = &(*Thread::guarded(thread)).unwinder;
+        let unwinder = &(*Thread::fork_local(thread)).unwinder;
         if unwinder.take_replayed() {
             REPLAYED.fetch_add(1, Relaxed);
         }
@@ -52,7 +52,7 @@ pub unsafe fn compare(thread: *mut Thread, first: u64) {
             return;
         }
         is_comparing(thread).write_volatile(1);
-        entry::on_stack(Thread::stack_top(thread), || {
+        stack_switch::on_stack(Thread::stack_top(thread), || {
             compare_with_libunwind(unwinder, first, frames);
         });
         is_comparing(thread).write_volatile(0);
@@ -78,7 +78,7 @@ fn is_comparing(thread: *mut Thread) -> *mut u64 {
 
 /// Whether this hook runs in a handler that interrupted a comparison.
 unsafe fn interrupts_comparison(thread: *mut Thread) -> bool {
-    let mut outer = thread_slot::get();
+    let mut outer = Thread::current();
     // SAFETY: the states of this thread, from the outermost to the nested one.
     unsafe {
         while !outer.is_null() && outer != thread {

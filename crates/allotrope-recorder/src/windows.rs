@@ -30,9 +30,11 @@ use allotrope_shm::wire::{
     self, Encode, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, window_flag,
 };
 
+use crate::counts;
 use crate::events;
+use crate::quiet;
+use crate::sys::arch;
 use crate::thread::{self, Thread};
-use crate::{arch, counts, quiet};
 
 /// Options of the client interface.
 pub mod option {

@@ -6,9 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use allotrope_unwind::Memory;
 
-use crate::arch;
-use crate::arch::syscall::{call, number};
-use crate::thread::Guarded;
+use crate::sys::arch;
+use crate::sys::arch::syscall::{call, number};
 
 const PAGE: u64 = 4096;
 
@@ -45,15 +44,10 @@ pub struct OwnStacks {
     first_start: u64,
 }
 
-/// No stack is known, and no frame cached: the thread is another one.
-///
-/// # Safety
-/// The thread's own state, with signals blocked.
-pub unsafe fn forget_stacks(guarded: *mut Guarded) {
-    // SAFETY: passed on.
-    unsafe {
-        (*guarded).unwinder.forget_known_stack();
-        (*guarded).own_stacks.thread_pointer = 0;
+impl OwnStacks {
+    /// No stack is known: the thread is another one.
+    pub fn forget(&mut self) {
+        self.thread_pointer = 0;
     }
 }
 

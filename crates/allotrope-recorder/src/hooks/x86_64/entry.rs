@@ -7,8 +7,11 @@
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
-use super::counting;
-use crate::{counts, hooks, loader_tables, reported};
+use crate::counts;
+use crate::hooks;
+use crate::hooks::x86_64::counting;
+use crate::loader_tables;
+use crate::reported;
 
 macro_rules! entry {
     ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
@@ -31,10 +34,10 @@ macro_rules! entry {
     };
 }
 
-/// The address of the next definition of a function, in [`crate::next`].
+/// The address of the next definition of a function, in [`crate::sys::next`].
 macro_rules! next_address {
     ($function:ident) => {
-        crate::next::Function::$function as usize * size_of::<usize>()
+        crate::sys::next::Function::$function as usize * size_of::<usize>()
     };
 }
 
@@ -77,7 +80,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         ".cfi_endproc",
         mode = sym counts::MODE,
         counting = sym counting::malloc,
-        table = sym crate::next::NEXT,
+        table = sym crate::sys::next::NEXT,
         next = const next_address!(Malloc),
         allocated = sym hooks::malloc_allocated,
         early = sym hooks::malloc,
@@ -135,7 +138,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         loader = sym loader_tables::LOADER,
         mode = sym counts::MODE,
         counting = sym counting::calloc,
-        table = sym crate::next::NEXT,
+        table = sym crate::sys::next::NEXT,
         next = const next_address!(Calloc),
         allocated = sym hooks::calloc_allocated,
         early = sym hooks::calloc,
@@ -186,51 +189,6 @@ entry!(allotrope_allocator_leave(token: u64), "rsi", "rdx", reported::allocator_
 entry!(allotrope_allocator_reallocation_start(block: *mut c_void) -> u64, "rsi", "rdx", reported::allocator_reallocation_start);
 entry!(allotrope_allocator_reallocation_end(token: u64, block: *mut c_void, result: *mut c_void, size: usize), "r8", "r9", reported::allocator_reallocation_end);
 
-/// The arguments of an exec function as its stub keeps them.
-#[derive(Debug)]
-#[repr(C)]
-pub struct ExecRegisters {
-    vector_registers: u64,
-    /// `r9`.
-    pub sixth: u64,
-    /// `r8`.
-    pub fifth: u64,
-    /// `rcx`.
-    pub fourth: u64,
-    /// `rdx`.
-    pub third: u64,
-    /// `rsi`.
-    pub second: u64,
-    /// `rdi`.
-    pub first: u64,
-    return_address: u64,
-    /// Arguments on the stack follow.
-    stack: [u64; 0],
-}
-
-impl ExecRegisters {
-    /// The argument `index` places behind the first, of a variadic function.
-    ///
-    /// # Safety
-    /// `this` is the stub's, and its caller gave so many.
-    pub unsafe fn argument(this: *const Self, index: usize) -> u64 {
-        // SAFETY: passed on; those on the stack lie behind the return address.
-        unsafe {
-            match index {
-                0 => (*this).second,
-                1 => (*this).third,
-                2 => (*this).fourth,
-                3 => (*this).fifth,
-                4 => (*this).sixth,
-                _ => (&raw const (*this).stack)
-                    .cast::<u64>()
-                    .add(index - 5)
-                    .read(),
-            }
-        }
-    }
-}
-
 /// The exec family: `execution::prepare` may change the arguments, and gives
 /// the function to which all, those on the stack too, go on.
 macro_rules! exec {
@@ -266,7 +224,7 @@ macro_rules! exec {
                 ".cfi_def_cfa_offset 8",
                 "jmp r11",
                 ".cfi_endproc",
-                function = const crate::next::Function::$function as usize,
+                function = const crate::sys::next::Function::$function as usize,
                 prepare = sym crate::execution::prepare,
             )
         }
@@ -309,7 +267,7 @@ macro_rules! opening {
                 ".cfi_def_cfa_offset 8",
                 "jmp rax",
                 ".cfi_endproc",
-                function = const crate::next::Function::$function as usize,
+                function = const crate::sys::next::Function::$function as usize,
                 prepare = sym crate::deep_binding::prepare,
             )
         }
@@ -318,60 +276,3 @@ macro_rules! opening {
 
 opening!(dlopen, Dlopen, "esi");
 opening!(dlmopen, Dlmopen, "edx");
-
-/// Calls `function(argument)` on the stack that ends at `top`, and comes back.
-///
-/// The frame is described by rbp, so that a signal handler's stack can be
-/// walked through it.
-///
-/// # Safety
-/// `top` is the 16-byte-aligned end of a stack that nobody uses.
-#[unsafe(naked)]
-pub unsafe extern "C" fn call_on_stack(
-    argument: *mut c_void,
-    function: unsafe extern "C" fn(*mut c_void),
-    top: *mut u8,
-) {
-    naked_asm!(
-        ".cfi_startproc",
-        "push rbp",
-        ".cfi_def_cfa_offset 16",
-        ".cfi_offset rbp, -16",
-        "mov rbp, rsp",
-        ".cfi_def_cfa_register rbp",
-        "mov rsp, rdx",
-        "call rsi",
-        "mov rsp, rbp",
-        "pop rbp",
-        ".cfi_def_cfa rsp, 8",
-        "ret",
-        ".cfi_endproc",
-    )
-}
-
-/// Calls `function` on the stack that ends at `top`.
-///
-/// # Safety
-/// As [`call_on_stack`].
-#[inline(always)]
-pub unsafe fn on_stack<R, F: FnOnce() -> R>(top: *mut u8, function: F) -> R {
-    struct Call<F, R> {
-        function: Option<F>,
-        result: Option<R>,
-    }
-    unsafe extern "C" fn run<R, F: FnOnce() -> R>(call: *mut c_void) {
-        // SAFETY: it is the one below, which waits.
-        let call = unsafe { &mut *call.cast::<Call<F, R>>() };
-        call.result = call.function.take().map(|function| function());
-    }
-    let mut call = Call {
-        function: Some(function),
-        result: None,
-    };
-    // SAFETY: passed on.
-    unsafe { call_on_stack((&raw mut call).cast(), run::<R, F>, top) };
-    match call.result {
-        Some(result) => result,
-        None => crate::system::abort(),
-    }
-}

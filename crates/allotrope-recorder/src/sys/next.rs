@@ -1,13 +1,13 @@
-//! The allocator behind the recorder: the next definition of every function,
-//! looked up once by `dlsym(RTLD_NEXT)` where there is one ([`definitions`] says so),
-//! and a small bump area for the calls
-//! that come while it is being looked up.
+//! The allocator behind the recorder: the next definition of every function that the
+//! recorder defines too, looked up once by `dlsym(RTLD_NEXT)` if there is one
+//! ([`definitions`] finds out), and a small bump area that serves the calls that come
+//! before that.
 
 use core::ffi::{c_char, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-use crate::definitions;
+use crate::sys::definitions;
 
 /// Functions that the recorder stands before, in the order of [`NAMES`].
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering::Acquire, Ordering::Release};
 
-use crate::system;
+use crate::sys::system;
 
 const LINK: &[u8] = b"/proc/self/ns/net\0";
 /// `net:[4026531840]`, with room for any 64-bit number.

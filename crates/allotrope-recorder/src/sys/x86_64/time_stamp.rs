@@ -8,9 +8,9 @@
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::syscall::{self, number};
-use crate::next::{self, Function};
-use crate::system::SignalsBlocked;
+use crate::sys::arch::syscall::{self, number};
+use crate::sys::next::{self, Function};
+use crate::sys::system::SignalsBlocked;
 
 /// Whether a thread of this process may have forbidden it.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);

@@ -1,23 +1,22 @@
-//! Whether the thread was off its processor since it looked last.
+//! Whether the thread was preempted since it wrote its last timestamp.
 //!
-//! glibc (2.35 and later) registers an area with the kernel for each thread,
-//! for restartable sequences (rseq(2)). Its field `rseq_cs` may name a
-//! descriptor of code that is to be restarted where the thread is interrupted
-//! in the middle of it. When the thread comes back from having been preempted,
-//! moved, or interrupted by a signal, the kernel sets the field to zero if the
-//! thread was not in that code. So we let it name an empty piece of code: what
-//! is found there later tells whether the thread ran on without a break. What
-//! a thread does without a break it does fast; a break may last for any time,
-//! and the time is to be marked behind it.
+//! glibc (2.35 and later) registers an area with the kernel for each thread, for
+//! restartable sequences (rseq(2)). Its field `rseq_cs` may name a descriptor of code
+//! that is to be restarted if the thread is interrupted in the middle of it. When the
+//! thread comes back from having been preempted, moved, or interrupted by a signal, the
+//! kernel sets the field to zero if the thread was not in that code. So the recorder
+//! lets it name an empty piece of code: as long as the field still holds that address
+//! the thread ran without a break. Without a break little time passes between two
+//! events; a break may last for any time, and the next event needs a timestamp.
 //!
-//! Programs with restartable sequences of their own store their descriptor
-//! before each; we then find theirs, which only means one mark more.
+//! Programs with restartable sequences of their own store their descriptor before each
+//! one; the recorder then finds theirs, which only costs one more timestamp.
 
 use core::arch::{asm, global_asm};
 use core::ptr;
 use core::sync::atomic::AtomicU64;
 
-use crate::next::{self, Function};
+use crate::sys::next::{self, Function};
 
 // `struct rseq_cs` (`linux/rseq.h`): version, flags, start, length, where to go
 // on. The kernel checks, too, that the signature that glibc registered (RSEQ_SIG
@@ -49,7 +48,7 @@ unsafe extern "C" {
     static allotrope_unbroken: [u64; 4];
 }
 
-/// What stands in the word as long as the thread was not off its processor.
+/// Value of the word as long as the thread was not preempted.
 #[inline(always)]
 pub fn unbroken() -> u64 {
     (&raw const allotrope_unbroken) as u64

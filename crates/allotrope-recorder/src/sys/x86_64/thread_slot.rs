@@ -1,12 +1,10 @@
-//! The recorder's only thread-local storage: two pointers, initial-exec, so
-//! that reading one is one `fs`-relative load and never calls `__tls_get_addr`
-//! (which may call `malloc`).
+//! The recorder's only thread-local storage: two pointers, initial-exec, so that reading
+//! one is one `fs`-relative load and never calls `__tls_get_addr` (which may call
+//! `malloc`). What the first points to is a matter of the layer above.
 
 use core::arch::{asm, global_asm};
 
 use allotrope_shm::layout::EntryCounters;
-
-use crate::thread::Thread;
 
 global_asm!(
     ".pushsection .tbss.allotrope_thread,\"awT\",@nobits",
@@ -26,10 +24,10 @@ global_asm!(
     ".popsection",
 );
 
-/// This thread's state; null before its first event.
+/// What [`set`] stored for this thread (its `Thread`); null before its first event.
 #[inline(always)]
-pub fn get() -> *mut Thread {
-    let value: *mut Thread;
+pub fn get() -> *mut () {
+    let value: *mut ();
     // SAFETY: loads the thread's own slot through the offset that the loader
     // wrote into the GOT when it relocated this library.
     unsafe {
@@ -45,7 +43,7 @@ pub fn get() -> *mut Thread {
 
 /// Sets this thread's state.
 #[inline]
-pub fn set(value: *mut Thread) {
+pub fn set(value: *mut ()) {
     // SAFETY: as `get`, storing.
     unsafe {
         asm!(

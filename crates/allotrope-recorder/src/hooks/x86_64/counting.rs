@@ -3,33 +3,16 @@
 //! for each. One instruction adds, so that a signal handler that counts too
 //! comes before it or after it.
 
-use core::arch::{asm, naked_asm};
+use core::arch::naked_asm;
 use core::ffi::c_void;
 use core::mem::offset_of;
-use core::sync::atomic::AtomicU64;
 
 use allotrope_shm::layout::EntryCounters;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks;
 use crate::loader_tables;
-use crate::next::{self, Function};
-
-/// Adds to a counter that this thread alone writes.
-#[inline(always)]
-pub fn add(counter: &AtomicU64, number: u64) {
-    // SAFETY: the counter is live memory that no other thread writes; one
-    // instruction, so that a signal handler of this thread can not come
-    // between loading and storing.
-    unsafe {
-        asm!(
-            "add qword ptr [{}], {}",
-            in(reg) counter.as_ptr(),
-            in(reg) number,
-            options(nostack),
-        );
-    }
-}
+use crate::sys::next::{self, Function};
 
 const fn next_at(function: Function) -> usize {
     function as usize * size_of::<usize>()

@@ -3,7 +3,7 @@
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 
-use crate::arch::syscall::{call, number};
+use crate::sys::arch::syscall::{call, number};
 
 /// Ends the process at once.
 pub fn abort() -> ! {
