@@ -10,8 +10,9 @@ use core::mem::offset_of;
 use allotrope_shm::layout::EntryCounters;
 use allotrope_shm::numbers::EntryPoint;
 
-use crate::hooks;
-use crate::loader_tables;
+use crate::capture::loader_tables;
+use crate::hooks::deallocation;
+use crate::hooks::record;
 use crate::sys::next::{self, Function};
 
 const fn next_at(function: Function) -> usize {
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         entry = const EntryPoint::Malloc as u8,
         allocations = const counter_at(EntryPoint::Malloc, offset_of!(EntryCounters, allocations)),
         bytes = const counter_at(EntryPoint::Malloc, offset_of!(EntryCounters, allocated_bytes)),
-        rare = sym hooks::count_allocation,
+        rare = sym record::count_allocation,
     )
 }
 
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         entry = const EntryPoint::Calloc as u8,
         allocations = const counter_at(EntryPoint::Calloc, offset_of!(EntryCounters, allocations)),
         bytes = const counter_at(EntryPoint::Calloc, offset_of!(EntryCounters, allocated_bytes)),
-        rare = sym hooks::count_allocation,
+        rare = sym record::count_allocation,
     )
 }
 
@@ -150,7 +151,7 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
         last = const next::BUMP_BYTES - 1,
         entry = const EntryPoint::Free as u8,
         deallocations = const counter_at(EntryPoint::Free, offset_of!(EntryCounters, deallocations)),
-        early = sym hooks::free,
-        rare = sym hooks::count_deallocation,
+        early = sym deallocation::free,
+        rare = sym record::count_deallocation,
     )
 }

@@ -7,11 +7,14 @@
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
-use crate::counts;
-use crate::hooks;
+use crate::capture::loader_tables;
+use crate::emit::counts;
+use crate::hooks::aligned;
+use crate::hooks::allocation;
+use crate::hooks::deallocation;
+use crate::hooks::reallocation;
+use crate::hooks::reported;
 use crate::hooks::x86_64::counting;
-use crate::loader_tables;
-use crate::reported;
 
 macro_rules! entry {
     ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
@@ -82,8 +85,8 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         counting = sym counting::malloc,
         table = sym crate::sys::next::NEXT,
         next = const next_address!(Malloc),
-        allocated = sym hooks::malloc_allocated,
-        early = sym hooks::malloc,
+        allocated = sym allocation::malloc_allocated,
+        early = sym allocation::malloc,
     )
 }
 
@@ -140,8 +143,8 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         counting = sym counting::calloc,
         table = sym crate::sys::next::NEXT,
         next = const next_address!(Calloc),
-        allocated = sym hooks::calloc_allocated,
-        early = sym hooks::calloc,
+        allocated = sym allocation::calloc_allocated,
+        early = sym allocation::calloc,
     )
 }
 
@@ -162,20 +165,20 @@ pub unsafe extern "C" fn free(block: *mut c_void) {
         ".cfi_endproc",
         mode = sym counts::MODE,
         counting = sym counting::free,
-        hook = sym hooks::free,
+        hook = sym deallocation::free,
     )
 }
 
-entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", hooks::realloc);
-entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", hooks::reallocarray);
-entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", hooks::posix_memalign);
-entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", hooks::aligned_alloc);
-entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", hooks::memalign);
-entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", hooks::valloc);
-entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", hooks::pvalloc);
-entry!(cfree(block: *mut c_void), "rsi", "rdx", hooks::cfree);
-entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", hooks::free_sized);
-entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", hooks::free_aligned_sized);
+entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", reallocation::realloc);
+entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", reallocation::reallocarray);
+entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", aligned::posix_memalign);
+entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", aligned::aligned_alloc);
+entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", aligned::memalign);
+entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", aligned::valloc);
+entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", aligned::pvalloc);
+entry!(cfree(block: *mut c_void), "rsi", "rdx", deallocation::cfree);
+entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", deallocation::free_sized);
+entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", deallocation::free_aligned_sized);
 
 // What a program reports itself.
 entry!(allotrope_pool_allocation(block: *mut c_void, size: usize, alignment: usize), "rcx", "r8", reported::pool_allocation);
@@ -225,7 +228,7 @@ macro_rules! exec {
                 "jmp r11",
                 ".cfi_endproc",
                 function = const crate::sys::next::Function::$function as usize,
-                prepare = sym crate::execution::prepare,
+                prepare = sym crate::exec::execution::prepare,
             )
         }
     };
@@ -268,7 +271,7 @@ macro_rules! opening {
                 "jmp rax",
                 ".cfi_endproc",
                 function = const crate::sys::next::Function::$function as usize,
-                prepare = sym crate::deep_binding::prepare,
+                prepare = sym crate::exec::deep_binding::prepare,
             )
         }
     };
