@@ -3,8 +3,8 @@
 //! finds none of it.
 //!
 //! All of these may be called on any thread, in a signal handler too, at any
-//! time; they change no `errno` and never call the program's allocator. What a
-//! window is, and which events belong to it, is said in `windows`.
+//! time; they change no `errno` and never call the program's allocator. `windows`
+//! describes what a window is, and which events belong to it.
 
 use core::ffi::c_char;
 use core::sync::atomic::Ordering::Relaxed;

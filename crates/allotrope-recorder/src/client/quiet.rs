@@ -1,5 +1,5 @@
-//! Waits until no other thread of the image makes events, by looking at what
-//! their rings have published or counted. A thread that allocates nothing can not be seen.
+//! Waits until no other thread of the image makes events, by polling what their rings
+//! have published or counted. A thread that allocates nothing can not be seen.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -8,7 +8,7 @@ use crate::emit::counts;
 use crate::state::process;
 use crate::sys::system;
 
-/// Between two looks, in milliseconds.
+/// Between two polls, in milliseconds.
 const INTERVAL: u64 = 1;
 
 /// Waits until for `quiet` milliseconds no other thread has made an event, at

@@ -3,8 +3,8 @@
 //!
 //! The image has one word, its *epoch*, that counts openings and closings.
 //! Every event loads it together with the coarse clock. A thread that sees it
-//! changed writes a mark into its own ring before its next event: what follows
-//! was recorded at that epoch. An event belongs to a window if its epoch is at
+//! changed writes it into its own ring before its next event: what follows was
+//! recorded at that epoch. An event belongs to a window if its epoch is at
 //! least the one that the opening made and below the one that the closing made.
 //!
 //! That is exact without any fence: an event that the program's own
@@ -19,8 +19,8 @@
 //! nothing to be full, to lock, or to be found half-written by a signal handler.
 //!
 //! Where calls are only counted there are no events: then each end of a window
-//! tells what was counted up to it (see `counts`), and their difference is the
-//! window's.
+//! writes what was counted up to it (see `emit::counts`), and their difference is
+//! the window's. The word itself is in `state::epoch`.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -254,7 +254,7 @@ unsafe fn write_window_end(thread: *mut Thread, opened: u64, flags: u8) {
     }
 }
 
-/// As much of a name as is told, whole characters.
+/// The part of a name that is written, whole characters.
 fn cut(name: &[u8]) -> &[u8] {
     if name.len() <= WINDOW_NAME_BYTES {
         return name;

@@ -19,7 +19,7 @@ pub unsafe extern "C" fn posix_memalign(
 ) -> c_int {
     type Next = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
     let next = next!(PosixMemalign as Next, libc::ENOMEM);
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         let error = enter::call_allocator(sp, || next(result, alignment, size));
         if error == 0 && !(*result).is_null() {
@@ -42,11 +42,11 @@ pub unsafe extern "C" fn aligned_alloc(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the stub gives its caller's stack pointer.
     let next = next!(AlignedAlloc as AllocateTwo, unsafe {
         early_allocation(EntryPoint::AlignedAlloc as u8, size, alignment, sp)
     });
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = enter::call_allocator(sp, || next(alignment, size));
         if !block.is_null() {
@@ -69,11 +69,11 @@ pub unsafe extern "C" fn memalign(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the stub gives its caller's stack pointer.
     let next = next!(Memalign as AllocateTwo, unsafe {
         early_allocation(EntryPoint::Memalign as u8, size, alignment, sp)
     });
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = enter::call_allocator(sp, || next(alignment, size));
         if !block.is_null() {
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn memalign(
 
 pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
     let next = next!(Valloc as Allocate, ptr::null_mut());
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = enter::call_allocator(sp, || next(size));
         if !block.is_null() {
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
 
 pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
     let next = next!(Pvalloc as Allocate, ptr::null_mut());
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = enter::call_allocator(sp, || next(size));
         if !block.is_null() {

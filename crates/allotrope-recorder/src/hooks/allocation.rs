@@ -37,7 +37,7 @@ pub unsafe extern "C" fn calloc_allocated(
 /// `malloc` as long as the next one is not known.
 #[cold]
 pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the stub gives its caller's stack pointer.
     let next = next!(Malloc as Allocate, unsafe {
         early_allocation(EntryPoint::Malloc as u8, size, 16, sp)
     });
@@ -54,11 +54,11 @@ pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
 /// `calloc` as long as the next one is not known.
 #[cold]
 pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     let next = next!(Calloc as AllocateTwo, unsafe {
         early_calloc(count, size, sp)
     });
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = next(count, size);
         if !block.is_null() {
@@ -84,7 +84,7 @@ pub unsafe fn early_allocation(
     sp: *const u64,
 ) -> *mut c_void {
     let block = next::bump_allocate(size, alignment);
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the stub gives its caller's stack pointer.
     unsafe { early::note(entry, block, size, alignment, ptr::null_mut(), sp) };
     block
 }

@@ -13,7 +13,7 @@ use crate::sys::next::{self, Function};
 
 pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
     let next = next!(Free as Release, early_free(block));
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe { release(EntryPoint::Free as u8, block, sp, |block| next(block)) }
 }
 
@@ -30,12 +30,12 @@ unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOn
     }
     if next::is_bump(block) {
         if early::is_recorded(block) {
-            // SAFETY: as below.
+            // SAFETY: the stub gives its caller's stack pointer.
             unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
         }
         return;
     }
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the stub gives its caller's stack pointer.
     unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
     call(block);
 }
@@ -43,7 +43,7 @@ unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOn
 pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
     // Old programs only; the C library keeps it as another name of `free`.
     let cfree = next::address(Function::Cfree);
-    // SAFETY: as `malloc`; `dlsym` found a function of this type.
+    // SAFETY: the caller's contract is the original's; `dlsym` found a function of this type.
     unsafe {
         release_by::<Release>(EntryPoint::Cfree as u8, cfree, block, sp, |cfree| {
             cfree(block)
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
     type Next = unsafe extern "C" fn(*mut c_void, usize);
     let sized = next::address(Function::FreeSized);
-    // SAFETY: as `malloc`; `dlsym` found a function of this type.
+    // SAFETY: the caller's contract is the original's; `dlsym` found a function of this type.
     unsafe {
         release_by::<Next>(EntryPoint::FreeSized as u8, sized, block, sp, |sized| {
             sized(block, size)
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn free_aligned_sized(
     type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
     let sized = next::address(Function::FreeAlignedSized);
     let call = |sized: Next| {
-        // SAFETY: as `malloc`.
+        // SAFETY: the caller's contract is the original's.
         unsafe { sized(block, alignment, size) }
     };
     // SAFETY: `dlsym` found a function of this type.

@@ -16,7 +16,7 @@ pub unsafe extern "C" fn realloc(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe { reallocate(EntryPoint::Realloc as u8, block, size, sp, bp) }
 }
 
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn reallocarray(
         unsafe { *libc::__errno_location() = libc::ENOMEM };
         return ptr::null_mut();
     };
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe { reallocate(EntryPoint::Reallocarray as u8, block, bytes, sp, bp) }
 }
 
@@ -49,7 +49,7 @@ unsafe fn reallocate(
     let next = next!(Realloc as Reallocate, unsafe {
         early_realloc(entry, block, size, sp)
     });
-    // SAFETY: as `malloc`.
+    // SAFETY: the caller's contract is the original's.
     unsafe {
         if block.is_null() {
             let result = next(block, size);
@@ -73,7 +73,7 @@ unsafe fn reallocate(
 #[cold]
 unsafe fn early_realloc(entry: u8, block: *mut c_void, size: usize, sp: *const u64) -> *mut c_void {
     let result = next::bump_allocate(size, 16);
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the stub gives its caller's stack pointer.
     unsafe { early::note(entry, result, size, 16, block, sp) };
     if !result.is_null() && !block.is_null() && next::is_bump(block) {
         // SAFETY: both blocks are the bump area's and hold at least this.

@@ -52,7 +52,7 @@ pub unsafe fn record_allocation(
 
 #[inline(always)]
 pub unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u64) {
-    // SAFETY: as above.
+    // SAFETY: `enter` gives this thread's own state, free for this hook.
     unsafe {
         let thread = enter::enter(sp as usize);
         if thread.is_null() {
@@ -71,7 +71,7 @@ pub unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u
 /// can not be recorded, and is not counted.
 #[inline(always)]
 pub unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> bool {
-    // SAFETY: as `record_allocation`.
+    // SAFETY: `enter` gives this thread's own state, free for this hook.
     unsafe {
         let thread = enter::enter(sp as usize);
         if thread.is_null() {
@@ -87,8 +87,9 @@ pub unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) 
     }
 }
 
-/// Answers a `ReallocationStart`: it must not stay open for a block that is
-/// alive, so an answer that can not be written counts as lost.
+/// Writes the end of a reallocation whose start was recorded. A start without an end
+/// must not remain for a block that is alive, so an end that can not be written counts
+/// as lost.
 #[inline(always)]
 pub unsafe fn finish_reallocation(
     entry: u8,
@@ -98,7 +99,7 @@ pub unsafe fn finish_reallocation(
     sp: *const u64,
     bp: u64,
 ) {
-    // SAFETY: as `record_allocation`.
+    // SAFETY: `enter` gives this thread's own state, free for this hook.
     unsafe {
         let thread = enter::enter(sp as usize);
         if thread.is_null() {
@@ -144,25 +145,25 @@ pub unsafe fn record_aligned(
 ) {
     // The C library rounds an alignment that is no power of two up.
     let log2 = alignment.max(1).next_power_of_two().trailing_zeros() as u8;
-    // SAFETY: as `record_allocation`.
+    // SAFETY: the caller vouches for `sp` and `bp`.
     unsafe { record_allocation(entry, block, size, log2, sp, bp) };
 }
 
-/// Counts an allocation whose thread has no counters yet, or is in a state in
-/// which it may not be to be counted.
+/// Counts an allocation whose thread has no counters attached: it has none yet, or the
+/// call is perhaps one that the allocator makes of itself.
 pub unsafe extern "C" fn count_allocation(
     entry: u8,
     block: *mut c_void,
     size: usize,
     sp: *const u64,
 ) {
-    // SAFETY: as above. `events::ready` refuses where calls are counted; the
-    // frame pointer is for events only.
+    // SAFETY: the stub gives its caller's stack pointer. `ready` refuses where calls are
+    // counted; the frame pointer is for events only.
     unsafe { record_allocation(entry, block, size, 0, sp, 0) };
 }
 
 /// As [`count_allocation`].
 pub unsafe extern "C" fn count_deallocation(entry: u8, sp: *const u64) {
-    // SAFETY: as above.
+    // SAFETY: the stub gives its caller's stack pointer.
     unsafe { record_short(kind::DEALLOCATION, entry, ptr::null_mut(), sp) };
 }

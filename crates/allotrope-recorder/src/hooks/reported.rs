@@ -1,7 +1,8 @@
-//! Blocks that no hook sees and that the program reports itself: of its pools,
-//! and of an allocator that is linked into it (Rust's `Recorded`). These are
-//! the functions behind `allotrope_pool_…` and `allotrope_allocator_…`, whose
-//! contract stands in `allotrope.h` and in `docs/client-abi.md`.
+//! Blocks that no hook sees and that the program reports itself: of its pools, and of an
+//! allocator that is linked into it (Rust's `Recorded`). These are the functions behind
+//! `allotrope_pool_…` and `allotrope_allocator_…`, whose contract is in `allotrope.h`
+//! and in `docs/client-abi.md`. The functions `reported_…` are what they have in common,
+//! and what the library for C++ operators calls (`hook_api`).
 //!
 //! A pool's block lies in memory that was allocated, and both are recorded: a
 //! pool is a second account of the same memory, with addresses of its own. An
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn reported_allocation(
     sp: *const u64,
     bp: u64,
 ) {
-    // SAFETY: as `record_allocation`; the interface's caller vouches.
+    // SAFETY: the caller of the interface gives its caller's registers.
     unsafe {
         if alignment <= 1 {
             record_allocation(entry, block, size, 0, sp, bp);
@@ -194,7 +195,7 @@ pub unsafe extern "C" fn reported_allocation(
 }
 
 pub unsafe extern "C" fn reported_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
-    // SAFETY: as above.
+    // SAFETY: as in `reported_allocation`.
     unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
 }
 
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn reported_reallocation_start(
     block: *mut c_void,
     sp: *const u64,
 ) -> bool {
-    // SAFETY: as above.
+    // SAFETY: as in `reported_allocation`.
     unsafe { start_reallocation(entry, block, sp) }
 }
 
@@ -215,6 +216,6 @@ pub unsafe extern "C" fn reported_reallocation_end(
     sp: *const u64,
     bp: u64,
 ) {
-    // SAFETY: as above.
+    // SAFETY: as in `reported_allocation`.
     unsafe { finish_reallocation(entry, block, result, size, sp, bp) };
 }

@@ -13,7 +13,7 @@ use crate::sys::next::{self, Function};
 /// libraries' constructors may have allocated before.
 extern "C" fn constructor() {
     if next::resolve() && (process::is_recording() || start::start()) {
-        // SAFETY: as any hook.
+        // SAFETY: it takes a state of its own, as any hook does.
         unsafe { announce_image() };
         // The earliest registration runs last. It needs no memory: libc keeps
         // the first 32 in static storage.
@@ -33,11 +33,12 @@ extern "C" fn constructor() {
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = constructor;
 
-/// Has the image announced, if it is not yet: a program that allocates nothing
+/// Has the `Image` event written, if it is not yet: a program that allocates nothing
 /// and is killed was recorded all the same.
 unsafe fn announce_image() {
     let here = 0usize;
-    // SAFETY: as above; the local's address stands for the stack pointer.
+    // SAFETY: `enter` gives this thread's own state, free for this hook; the local's address
+    // stands for the stack pointer.
     unsafe {
         let thread = enter::enter(&raw const here as usize);
         if !thread.is_null() {

@@ -10,21 +10,21 @@ use crate::lifecycle::enter;
 use crate::lifecycle::ready;
 use crate::state::process;
 
-/// Notes the status with which the image exits.
+/// Writes the status with which the image exits.
 pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
     #[cfg(feature = "verify")]
     crate::capture::verify::report();
     // A `vfork` child that gives up must not end its parent's image.
     if process::is_recording() && process::is_own_process() {
-        // SAFETY: as any hook; the address stands for this frame.
+        // SAFETY: it takes a state of its own, as any hook does.
         unsafe { record_exit(status) };
     }
 }
 
-/// Notes the status with which the image is about to exit.
 unsafe fn record_exit(status: c_int) {
     let here = 0usize;
-    // SAFETY: as above; the local's address stands for the stack pointer.
+    // SAFETY: `enter` gives this thread's own state, free for this hook; the local's address
+    // stands for the stack pointer.
     unsafe {
         let thread = enter::enter(&raw const here as usize);
         if thread.is_null() {
@@ -37,23 +37,24 @@ unsafe fn record_exit(status: c_int) {
     }
 }
 
-/// Notes that the image is about to be replaced. If the new image is not
-/// recorded, this note is all that says what became of this one.
+/// Writes that another program is about to replace this image. If that one is not
+/// recorded, only this event shows what became of this image.
 pub unsafe fn note_exec(path: *const c_char) {
-    // A child that `vfork` made must not speak for its parent, and one that
-    // `fork` made and that did nothing else yet is no image of its own.
+    // A `vfork` child must not end its parent's image, and a forked child without an
+    // event is no image of its own.
     if process::is_recording() && !process::is_forked() && process::is_own_process() {
-        // SAFETY: as `record_exit`.
+        // SAFETY: as in `note_exit`; the path is the argument of the exec.
         unsafe { record_exec(path) };
     }
 }
 
 #[cold]
 unsafe fn record_exec(path: *const c_char) {
-    /// As much of a path as is told.
+    /// Longest part of a path that is written.
     const PATH_BYTES: usize = 1024;
     let here = 0usize;
-    // SAFETY: as above; a path is a C string or null.
+    // SAFETY: `enter` gives this thread's own state, free for this hook; the path is a
+    // C string or null.
     unsafe {
         let length = if path.is_null() {
             0

@@ -1,6 +1,6 @@
-//! Gives a thread's state a ring.
+//! Attaches a ring to a thread's state: claims one in the arena, and writes what every
+//! ring begins with, the `Image` event if it is the image's first, and `Thread`.
 
-use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, fence};
 
@@ -17,10 +17,12 @@ use crate::sys::arch;
 use crate::sys::arch::stack_switch;
 use crate::sys::system;
 
-/// Calls that could not be recorded since no ring was free, to try seldom.
+/// Calls that could not be recorded since no ring was free: only every 256th of them
+/// looks for one again.
 pub static REFUSED: AtomicU32 = AtomicU32::new(0);
 
-/// `thread` has claimed a ring. The lock is held.
+/// Counts the claim of a ring by `thread`. The second one ends the time in which the
+/// image is single-threaded, see [`process::is_single_threaded`]. The lock is held.
 fn note_claim(thread: *mut Thread) {
     if process::fork_state().rings_claimed.fetch_add(1, Relaxed) != 1 {
         return;
@@ -43,30 +45,12 @@ fn note_claim(thread: *mut Thread) {
     }
 }
 
-/// As [`attach`], on the second stack of the state, which nobody uses yet:
-/// a thread's first event may come in a handler on a small stack.
+/// As [`attach`], on the second stack of the state, which is not in use yet: a thread's
+/// first event may be that of a signal handler on a small stack.
 pub unsafe fn attach_on_second_stack(thread: *mut Thread) -> bool {
-    struct Gift {
-        thread: *mut Thread,
-        given: bool,
-    }
-    unsafe extern "C" fn give(gift: *mut c_void) {
-        // SAFETY: the caller's own; it holds the lock.
-        unsafe {
-            let gift = &mut *gift.cast::<Gift>();
-            gift.given = attach(gift.thread);
-        }
-    }
-    let mut gift = Gift {
-        thread,
-        given: false,
-    };
-    // SAFETY: signals are blocked, so that no hook of this state is at work
-    // there.
-    unsafe {
-        stack_switch::call_on_stack((&raw mut gift).cast(), give, Thread::stack_top(thread));
-    }
-    gift.given
+    // SAFETY: signals are blocked, so that no hook of this state is at work there; the
+    // lock is held.
+    unsafe { stack_switch::on_stack(Thread::stack_top(thread), || attach(thread)) }
 }
 
 /// Claims a ring for `thread`, announces the image if that has not happened,
@@ -98,7 +82,7 @@ pub unsafe fn attach(thread: *mut Thread) -> bool {
         process::lost(LossReason::NoMemory);
         return false;
     }
-    // SAFETY: the state is this thread's alone; the ring belongs to the ring.
+    // SAFETY: the state is this thread's alone, and so is the ring that it has claimed.
     unsafe {
         let fork_local = Thread::fork_local(thread);
         (*thread).ring_index = index as u32;

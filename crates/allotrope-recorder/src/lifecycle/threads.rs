@@ -73,13 +73,13 @@ pub unsafe fn claim(nested: bool) -> *mut Thread {
 }
 
 unsafe fn take_over_or_create() -> *mut Thread {
-    // With many living threads, looking at all of them for every new one
-    // would be quadratic: look at some, beginning elsewhere each time.
-    const LOOK_AT: usize = 32;
+    // With many living threads, to inspect all of them for every new one would be
+    // quadratic: inspect some, beginning elsewhere each time.
+    const INSPECTED: usize = 32;
     static BEGIN: AtomicU32 = AtomicU32::new(0);
     let count = (process::THREAD_COUNT.load(Relaxed) as usize).min(RINGS);
-    let begin = BEGIN.fetch_add(LOOK_AT as u32, Relaxed) as usize;
-    for step in 0..count.min(LOOK_AT) {
+    let begin = BEGIN.fetch_add(INSPECTED as u32, Relaxed) as usize;
+    for step in 0..count.min(INSPECTED) {
         let state = process::THREADS[(begin + step) % count].load(Relaxed);
         if thread::is_abandoned(state) {
             return state;

@@ -32,9 +32,9 @@ pub struct Module {
     /// A hash of path and build id, to tell a module from the one that was
     /// mapped at the same place before.
     identity: u64,
-    /// The generation at which the identity was looked at last.
+    /// The generation in which the identity was determined last.
     checked: u32,
-    /// Another module has taken its place.
+    /// 1: it is mapped no more.
     gone: u32,
     name: *const c_char,
 }
@@ -66,7 +66,7 @@ pub enum Change<'a> {
 }
 
 impl Module {
-    /// Whether both lie at the same place.
+    /// Whether this entry is still mapped, and where `other` is.
     pub fn is_at(&self, other: &Self) -> bool {
         self.start == other.start
             && self.end == other.end
@@ -77,9 +77,13 @@ impl Module {
 
 impl Table {
     /// The module `seen`, if it is entered and has been checked in this generation.
+    ///
+    /// # Safety
+    /// The table is this image's. An entry is written before it is counted; of one that
+    /// is counted only `checked` and `gone` change, aligned words, under the process lock.
     pub unsafe fn known(&self, seen: &Module) -> Option<Found> {
         let count = self.count.load(Acquire) as usize;
-        // SAFETY: passed on.
+        // SAFETY: entries below the count are complete.
         let modules = unsafe { &(&*self.modules.get())[..count] };
         let index = modules
             .iter()
@@ -87,7 +91,11 @@ impl Table {
         Some(Found::Module(modules[index], index as u16))
     }
 
-    /// Under the lock: is what is mapped at a known place still the same?
+    /// The module `seen`, if it is entered and what is mapped there has still the same
+    /// identity; else its entry ends.
+    ///
+    /// # Safety
+    /// The process lock is held.
     pub unsafe fn recheck(
         &self,
         seen: &Module,
@@ -128,10 +136,10 @@ impl Table {
 
 impl Module {
     /// A module as the loader describes it.
-    pub fn new(lies: Range<u64>, bias: u64, eh_frame_hdr: u64, name: *const c_char) -> Self {
+    pub fn new(range: Range<u64>, bias: u64, eh_frame_hdr: u64, name: *const c_char) -> Self {
         Self {
-            start: lies.start,
-            end: lies.end,
+            start: range.start,
+            end: range.end,
             bias,
             eh_frame_hdr,
             identity: 0,

@@ -16,7 +16,7 @@ use crate::sys::system;
 /// Process state that a fork wipes (`MADV_WIPEONFORK`).
 #[repr(C)]
 pub struct ForkState {
-    /// 0: this is a forked child that has not yet noticed.
+    /// 0: this is a forked child that has not begun its image.
     pub alive: AtomicU32,
     /// Held while threads are claimed or modules entered, with signals blocked;
     /// free again in a forked child. One of `lock_state`.
@@ -58,7 +58,7 @@ pub static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image that a forked child comes from.
 pub static PARENT_ID: AtomicU32 = AtomicU32::new(0);
 /// In this forked child there are states whose thread, the one that forked
-/// among them, has not come forward.
+/// among them, has not had an event yet.
 pub static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
 /// Every thread state that this process and those it was forked from made.
 pub static THREADS: [AtomicPtr<Thread>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
@@ -133,19 +133,19 @@ pub fn rings() -> &'static [RingHeader; RINGS] {
 
 /// Whether the image has never had more than one ring.
 ///
-/// There is one order among the events of one ring, so that its thread need
-/// not mark the time often. Whoever claims the second ring first says that there
-/// is company and then sets the limit of the first to 0, with a fence in
-/// between; the first sets its limit and then asks here, likewise. So either it
-/// learns here that it has company, or the 0 comes behind its limit: its next
-/// event goes the slow way and marks the time. Any event that the program's own
-/// synchronisation puts behind the claim sees the 0 (coherence), as one sees
-/// the epoch of a window.
+/// There is one order among the events of one ring, so that its thread need not write
+/// timestamps often. A thread that claims the second ring first counts it and then sets
+/// the `check_at` of the first ring's thread to 0, with a fence in between; that thread
+/// sets its `check_at` and then asks here, with a fence in between
+/// ([`is_still_single_threaded`]). So either it finds the second ring counted, or the 0
+/// replaces its `check_at`: its next event takes the slow path and writes a timestamp.
+/// Any event that the program's own synchronisation puts behind the claim sees the 0
+/// (coherence), as one sees the epoch of a window.
 pub fn is_single_threaded() -> bool {
     fork_state().rings_claimed.load(Relaxed) <= 1
 }
 
-/// As [`is_single_threaded`], behind the setting of a limit.
+/// As [`is_single_threaded`], behind the setting of `check_at`.
 pub fn is_still_single_threaded() -> bool {
     fence(SeqCst);
     is_single_threaded()
@@ -162,7 +162,7 @@ pub fn owner() -> u32 {
     fork_state().slot.load(Relaxed) + 1
 }
 
-/// The places for diagnostics.
+/// The slots for diagnostics.
 pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
     arena_at(layout::DIAGNOSTICS_OFFSET)
 }

@@ -1,13 +1,18 @@
-//! What a thread needs to record: its ring, its unwinder, its stack ids.
+//! The data of a thread: its ring, its unwinder, its stack ids. What claims it and what
+//! begins and ends a hook is in `lifecycle`.
 //!
-//! One mapping a thread. Its head survives `fork` as everything does; the part
-//! that the fast path compares against and the caches lie in memory that the
-//! kernel wipes in a forked child (`MADV_WIPEONFORK`), so that the first event
-//! of a child finds a limit of 0, goes the slow way and learns what happened.
-//! The head still says where the parent's streams stood.
+//! ```text
+//! one mapping:  Thread │ ForkLocal: limits, unwinder, stack ids │ second stack
+//!               copied │ wiped by a fork                        │
+//! ```
 //!
-//! A thread's mapping and ring are taken over by a new thread once the thread
-//! is gone; nothing has to happen at a thread's end.
+//! The positions that the fast path compares with, and the caches, lie in memory that
+//! the kernel wipes in a forked child (`MADV_WIPEONFORK`), so that the first event of a
+//! child finds a limit of 0 and takes the slow path, which begins the child. The head of
+//! the mapping is copied: it holds where the parent's streams stood.
+//!
+//! A new thread takes over the mapping and the ring of one that is gone; nothing has to
+//! happen at a thread's end.
 
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
