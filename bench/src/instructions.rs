@@ -19,7 +19,8 @@ use crate::workshop::{Workshop, installed, repository};
 
 /// Functions of the recorder that write timestamps, by their present names and,
 /// for `--against`, by those of earlier revisions.
-const MARKING: [&str; 6] = [
+const MARKING: [&str; 7] = [
+    "ready::slow_path",
     "events::slow_path",
     "events::write_timestamp",
     "events::words_to_next_timestamp",

@@ -1,31 +1,55 @@
 //! The library that is preloaded into a program and records its heap
 //! allocations.
 //!
-//! It lives in other people's processes, so it keeps to a few rules: it calls
-//! the *next* definition of each function it stands before and changes nothing
-//! about its result; it never calls the program's allocator and has no heap of
-//! its own, only fixed mappings; it needs nothing but `libc.so.6`; it starts no
-//! thread and keeps no descriptor open.
+//! It lives in other people's processes, so it keeps to a few rules: it calls the
+//! *next* definition of each function that it defines too and changes nothing about
+//! its result; it never calls the program's allocator and has no heap of its own, only
+//! fixed mappings; it needs nothing but `libc.so.6`; it starts no thread and keeps no
+//! descriptor open.
 //!
-//! The way of one allocation: [`x86_64::entry`] takes the call and the caller's
-//! registers, [`hooks`] calls the next allocator, [`capture`] turns the stack into an
-//! id ([`allotrope_unwind`] walks it, [`readable`] finds what can be read,
-//! [`stack_ids`] names it), [`events`] puts one event into the thread's ring. What the
-//! program reports of blocks that no hook sees goes the same way ([`reported`]).
-//! [`thread`] holds what a thread needs for that, [`process`] what the process
-//! does, including what becomes of it after `fork`; [`early`] keeps what comes
-//! before that is possible; [`modules`] knows what code is mapped. [`client`]
-//! is what programs call on purpose: [`windows`] and [`quiet`]. [`execution`]
-//! sees to programs that are run next, [`deep_binding`] to libraries that would not find the
-//! recorder, [`diagnostics`] tells of what cannot be
-//! recorded.
+//! # Layers
+//! A folder is a layer. It uses its own files and those of the layers below it; no file
+//! uses, directly or through others, one that uses it.
+//!
+//! ```text
+//! hooks      the functions that the program calls, by family; x86_64: their stubs
+//! exec       programs that it executes, libraries that it opens   client  windows
+//! ─────────────────────────────────────────────────────────────────────────────────
+//! lifecycle  start of the recording, image, fork, thread, ring; begin and end of a hook
+//! capture    the stack of a call becomes an id; mapped modules
+//! emit       events into the ring, additions to counters, diagnostics
+//! state      the data: process, thread, arena, image, epoch
+//! sys        system calls, this architecture, the C library, readable memory
+//! ```
+//!
+//! | layer | uses | does not |
+//! |---|---|---|
+//! | [`hooks`] | [`exec`] in its stubs, and all below | |
+//! | [`exec`] | [`lifecycle`] for the note of an exec, and what is below | write events itself |
+//! | [`client`] | [`lifecycle`] and what is below | use `hooks` or `exec` |
+//! | [`lifecycle`] | [`capture`] and what is below | call the allocator |
+//! | [`capture`] | [`emit`] and what is below | start anything: it has a state that is ready |
+//! | [`emit`] | [`state`], [`sys`] | know where a stack comes from |
+//! | [`state`] | [`sys`] | write to the ring |
+//! | [`sys`] | nothing of the recorder | know that there is a recording |
+//!
+//! What a lower layer needs of a higher one is passed to it as a function: a
+//! [`state::module_table::Table`] gets one that emits its changes, `allotrope-unwind`
+//! gets [`capture::unwind`] as its host.
+//!
+//! # The way of one allocation
+//! [`hooks::x86_64::entry`] takes the call and the caller's registers and calls the
+//! next allocator; [`hooks::record`] takes the thread's state
+//! ([`lifecycle::enter`]) and prepares it for an event ([`lifecycle::ready`]);
+//! [`capture::unwind`] turns the stack into an id; [`emit::events`] puts one event into
+//! the thread's ring. What the program reports of blocks that no hook sees goes the same
+//! way ([`hooks::reported`]).
 //!
 //! # Safety
-//! Hooks run on any thread at any time, in signal handlers too. State is
-//! therefore per thread and only touched by its thread; a hook that finds its
-//! thread's state in use (it interrupted another hook) takes a second one.
-//! What threads share is atomic, or written under the lock in
-//! [`process::Guard`] with signals blocked.
+//! Hooks run on any thread at any time, in signal handlers too. State is therefore per
+//! thread and only touched by its thread; a hook that finds its thread's state in use
+//! (it interrupted another hook) takes a second one. What threads share is atomic, or
+//! written under [`state::process::Lock`] with signals blocked.
 #![no_std]
 // Raw pointers are this crate's trade: the state of a thread is reached
 // through one because a signal handler may reach it at the same time.
@@ -33,44 +57,17 @@
 // Nobody links to this library: its documentation is for those who work on it.
 #![allow(rustdoc::private_intra_doc_links)]
 
-mod arena;
-mod arena_client;
 mod capture;
 mod client;
-mod counts;
-mod deep_binding;
-mod definitions;
-mod diagnostics;
-mod early;
-mod events;
-mod execution;
-mod hook_api;
+mod emit;
+mod exec;
 mod hooks;
-mod image;
-mod loader_tables;
-mod modules;
-mod namespaces;
-mod next;
-mod process;
-mod program;
-mod quiet;
-mod readable;
-mod reported;
-mod stack_ids;
-mod system;
-mod thread;
-#[cfg(feature = "verify")]
-mod verify;
-mod windows;
-#[cfg(target_arch = "x86_64")]
-mod x86_64;
-
-/// The architecture's part.
-#[cfg(target_arch = "x86_64")]
-use x86_64 as arch;
+mod lifecycle;
+mod state;
+mod sys;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // No code here is meant to panic; a bug must not go on with wrong data.
-    system::abort()
+    sys::system::abort()
 }

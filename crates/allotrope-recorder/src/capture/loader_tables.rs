@@ -1,0 +1,33 @@
+//! Tables of the loader's that are larger because this library is loaded.
+//!
+//! For each new thread glibc allocates a dynamic thread vector: an element of 16
+//! bytes for each module with thread-local storage, and 16 to spare (`allocate_dtv`
+//! in `elf/dl-tls.c`). One of the modules is this library. The block stays what it
+//! is; the size that is recorded is the one that the program has without us.
+//!
+//! The loader allocates nothing else by a `calloc` of elements of that size: its
+//! other calls (`dl-object.c`, `dl-version.c`, `dl-reloc.c`) have elements of 1,
+//! 24 and 32 bytes.
+
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use crate::capture::modules;
+use crate::sys::next::{self, Function};
+
+/// `sizeof (dtv_t)` (glibc, `sysdeps/generic/dl-dtv.h`).
+pub const SLOT_BYTES: usize = 16;
+
+/// Where the loader's code begins, and how long it is; 0: not known.
+pub static LOADER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Learns where the loader is.
+pub fn begin() {
+    // It is the loader that defines this variable.
+    let variable = next::address(Function::RDebug);
+    if variable != 0
+        && let Some(range) = modules::range_at(variable as u64)
+    {
+        LOADER[0].store(range.start as usize, Relaxed);
+        LOADER[1].store((range.end - range.start) as usize, Relaxed);
+    }
+}

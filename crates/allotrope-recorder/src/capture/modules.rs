@@ -1,0 +1,313 @@
+//! Which module an address lies in, and when that may have changed. The loader is
+//! asked; what it answered is in the image's table of modules.
+
+use core::ffi::{c_int, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use crate::state::module_table::{Change, Found, Module};
+use crate::state::process::{self, Lock};
+use crate::sys::definitions::LinkMap;
+use crate::sys::next::{self, Function};
+use crate::sys::system::SignalsBlocked;
+
+/// Bit 0: the loader is mapping or unmapping. The rest counts changes.
+static GENERATION: AtomicU32 = AtomicU32::new(2);
+
+/// The generation of mapped code; odd while the loader is at work.
+#[inline(always)]
+pub fn generation() -> u32 {
+    GENERATION.load(Relaxed)
+}
+
+/// The loader's state as it tells debuggers (`r_state` in `link.h`): 0 while
+/// nothing changes.
+fn loader_is_at_work() -> bool {
+    const STATE_OFFSET: usize = 24;
+    let debug = next::address(Function::RDebug);
+    // SAFETY: `struct r_debug` of the loader, which lives as long as the process.
+    debug != 0 && unsafe { ((debug + STATE_OFFSET) as *const u32).read_volatile() } != 0
+}
+
+/// The loader allocated: if that was for a module, rules will be void when it
+/// has finished. Libraries that libc opens and closes by itself (name service,
+/// character sets) are noticed by this, without hooks.
+#[cold]
+pub fn loader_allocated() {
+    if loader_is_at_work() {
+        GENERATION.fetch_or(1, Relaxed);
+    }
+}
+
+/// A library may have been unloaded.
+pub fn unloaded() {
+    GENERATION.fetch_add(2, Relaxed);
+}
+
+/// The generation, moved on if the loader has finished.
+pub fn settle() -> u32 {
+    let now = generation();
+    if now & 1 == 0 || loader_is_at_work() {
+        return now;
+    }
+    let next = (now & !1).wrapping_add(2);
+    match GENERATION.compare_exchange(now, next, Relaxed, Relaxed) {
+        Ok(_) => next,
+        Err(other) => other,
+    }
+}
+
+/// The module of `address`. `emit` is called under the process lock, and returns
+/// whether the change was emitted: a module that was not gets no number.
+pub fn find(address: u64, emit: impl Fn(Change<'_>) -> bool) -> Found {
+    let Some(seen) = at_address(address) else {
+        return Found::Nothing;
+    };
+    let table = &process::fork_state().modules;
+    // SAFETY: entries below the count are complete; the lock keeps writers apart.
+    unsafe {
+        if let Some(found) = table.known(&seen) {
+            return found;
+        }
+        let _blocked = SignalsBlocked::new();
+        let _locked = Lock::take();
+        if let Some(found) = table.recheck(&seen, &emit) {
+            return found;
+        }
+        table.add(seen, &emit)
+    }
+}
+
+/// Where the dynamic loader lies.
+pub fn loader_start() -> u64 {
+    static START: AtomicU64 = AtomicU64::new(0);
+    let known = START.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let debug = next::address(Function::RDebug) as u64;
+    let start = if debug == 0 {
+        1
+    } else {
+        at_address(debug).map_or(1, |module| module.start)
+    };
+    START.store(start, Relaxed);
+    start
+}
+
+/// A range of addresses that is looked up once.
+struct Range([AtomicU64; 2]);
+
+impl Range {
+    const fn unknown() -> Self {
+        Self([const { AtomicU64::new(0) }; 2])
+    }
+
+    /// Makes it the module that `code` lies in, if it is not known yet.
+    #[inline]
+    fn set_once(&self, code: u64) {
+        if self.0[1].load(Relaxed) == 0 {
+            let (start, end) = at_address(code).map_or((0, 1), |module| (module.start, module.end));
+            self.0[0].store(start, Relaxed);
+            self.0[1].store(end, Relaxed);
+        }
+    }
+
+    fn contains(&self, code: u64) -> bool {
+        (self.0[0].load(Relaxed)..self.0[1].load(Relaxed)).contains(&code)
+    }
+}
+
+static HOOKS: Range = Range::unknown();
+static RECORDER: Range = Range::unknown();
+
+/// The functions of an allocator that it may make calls of others, and the one whose
+/// module is the allocator's if any is. They may be defined in several modules.
+const ALLOCATOR: [Function; 9] = [
+    Function::Malloc,
+    Function::PosixMemalign,
+    Function::AlignedAlloc,
+    Function::Memalign,
+    Function::Valloc,
+    Function::Pvalloc,
+    Function::Cfree,
+    Function::FreeSized,
+    Function::FreeAlignedSized,
+];
+static ALLOCATORS: [Range; ALLOCATOR.len()] = [const { Range::unknown() }; ALLOCATOR.len()];
+
+/// `code` lies in the library with the hooks of operators.
+pub fn note_hooks(code: u64) {
+    HOOKS.set_once(code);
+}
+
+/// Whether a call that returns to this address is the allocator's own: made by
+/// it, or as its last act for a hook of operators or of the recorder's own.
+pub fn is_allocator(return_address: u64) -> bool {
+    RECORDER.set_once(own_address());
+    if RECORDER.contains(return_address) || HOOKS.contains(return_address) {
+        return true;
+    }
+    ALLOCATOR.iter().zip(&ALLOCATORS).any(|(function, range)| {
+        range.set_once(next::address(*function) as u64);
+        range.contains(return_address)
+    })
+}
+
+/// Whether `path` is that of the recorder itself.
+pub fn is_own_path(path: &[u8]) -> bool {
+    at_address(own_address()).is_some_and(|module| module.path() == path)
+}
+
+/// What the loader knows of the module at an address.
+pub fn link_map_at(address: u64) -> Option<*const LinkMap> {
+    let find = next::address(Function::DlFindObject);
+    if find == 0 {
+        return None;
+    }
+    let result = ask_loader(find, address)?;
+    Some(result.link_map)
+}
+
+/// `struct dl_find_object` (`dlfcn.h`).
+#[repr(C)]
+struct FindObject {
+    flags: u64,
+    map_start: u64,
+    map_end: u64,
+    link_map: *const LinkMap,
+    eh_frame: u64,
+    reserved: [u64; 7],
+}
+
+/// Where the module lies that lies at `address` now.
+pub fn range_at(address: u64) -> Option<core::ops::Range<u64>> {
+    at_address(address).map(|module| module.start..module.end)
+}
+
+/// An address in the recorder itself.
+pub fn own_address() -> u64 {
+    (&raw const GENERATION) as u64
+}
+
+/// The module that lies at `address` now.
+pub fn at_address(address: u64) -> Option<Module> {
+    let find = next::address(Function::DlFindObject);
+    let module = if find == 0 {
+        iterate(address)?
+    } else {
+        find_object(find, address)?
+    };
+    Some(module.identified(generation() & !1))
+}
+
+/// `_dl_find_object`, which lies at `find`.
+fn ask_loader(find: usize, address: u64) -> Option<FindObject> {
+    let mut result = FindObject {
+        flags: 0,
+        map_start: 0,
+        map_end: 0,
+        link_map: core::ptr::null(),
+        eh_frame: 0,
+        reserved: [0; 7],
+    };
+    // SAFETY: `_dl_find_object` takes no lock and may be called anywhere
+    // (glibc manual, "Dynamic Linker Introspection").
+    unsafe {
+        let find: unsafe extern "C" fn(u64, *mut FindObject) -> c_int = core::mem::transmute(find);
+        let is_found = find(address, &raw mut result) == 0 && !result.link_map.is_null();
+        is_found.then_some(result)
+    }
+}
+
+fn find_object(find: usize, address: u64) -> Option<Module> {
+    let result = ask_loader(find, address)?;
+    // SAFETY: the loader's own, alive while the module is mapped.
+    unsafe {
+        let mut module = Module::new(
+            result.map_start..result.map_end,
+            (*result.link_map).bias,
+            result.eh_frame,
+            (*result.link_map).name,
+        );
+        // Of a program whose segments leave gaps between them (Node is one) the
+        // loader gives the segment of the address alone. Libraries have none:
+        // the loader maps them in one piece.
+        if !(module.start..module.end).contains(&module.eh_frame_hdr)
+            && let Some((start, end)) = program_extent(module.bias, address)
+        {
+            (module.start, module.end) = (start, end);
+        }
+        Some(module)
+    }
+}
+
+/// From the lowest to the highest address of the program itself, if `address`
+/// lies in it.
+fn program_extent(bias: u64, address: u64) -> Option<(u64, u64)> {
+    // SAFETY: it reads what the kernel left for the process, takes no lock; the
+    // program's own headers stay mapped as long as it runs.
+    let headers = unsafe {
+        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
+        if first.is_null() {
+            return None;
+        }
+        core::slice::from_raw_parts(first, libc::getauxval(libc::AT_PHNUM) as usize)
+    };
+    let (start, end, _) = extent(headers, bias);
+    (start..end).contains(&address).then_some((start, end))
+}
+
+/// The lowest address of loaded segments, the end of the highest, and where
+/// `.eh_frame_hdr` is (or 0).
+fn extent(headers: &[libc::Elf64_Phdr], bias: u64) -> (u64, u64, u64) {
+    let (mut start, mut end, mut unwind) = (u64::MAX, 0, 0);
+    for header in headers {
+        let from = bias.wrapping_add(header.p_vaddr);
+        match header.p_type {
+            libc::PT_LOAD => {
+                start = start.min(from & !4095);
+                end = end.max(from.wrapping_add(header.p_memsz));
+            }
+            libc::PT_GNU_EH_FRAME => unwind = from,
+            _ => {}
+        }
+    }
+    (start, end, unwind)
+}
+
+/// For glibc 2.34, which has no `_dl_find_object`.
+fn iterate(address: u64) -> Option<Module> {
+    struct Search {
+        address: u64,
+        found: Option<Module>,
+    }
+    unsafe extern "C" fn visit(
+        info: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `dl_iterate_phdr` hands out its own structure and our search.
+        unsafe {
+            let (info, search) = (&*info, &mut *search.cast::<Search>());
+            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
+            let (start, end, unwind) = extent(headers, info.dlpi_addr);
+            if !(start..end).contains(&search.address) {
+                return 0;
+            }
+            search.found = Some(Module::new(
+                start..end,
+                info.dlpi_addr,
+                unwind,
+                info.dlpi_name,
+            ));
+        }
+        1
+    }
+    let mut search = Search {
+        address,
+        found: None,
+    };
+    // SAFETY: the callback does not outlive the call.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
+    search.found
+}

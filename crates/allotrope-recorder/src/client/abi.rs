@@ -1,0 +1,98 @@
+//! What a program under test may call on purpose: the client interface, found
+//! by name (`dlsym`, weak symbols). A program that runs without the recorder
+//! finds none of it.
+//!
+//! All of these may be called on any thread, in a signal handler too, at any
+//! time; they change no `errno` and never call the program's allocator. `windows`
+//! describes what a window is, and which events belong to it.
+
+use core::ffi::c_char;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::client::quiet;
+use crate::client::windows;
+use crate::emit::counts;
+use crate::emit::events;
+use crate::lifecycle::start;
+use crate::state::process;
+use crate::state::thread::Thread;
+
+/// Version of the client interface.
+const ABI: u32 = 1;
+
+/// The version of these functions: 1.
+#[unsafe(no_mangle)]
+pub extern "C" fn allotrope_abi() -> u32 {
+    ABI
+}
+
+/// Whether the calling thread's events are recorded, and count in windows: 0
+/// no (nobody collects them, or the thread has opted out), 1 with their stacks, 2
+/// they are only counted, in windows too.
+#[unsafe(no_mangle)]
+pub extern "C" fn allotrope_recording() -> u32 {
+    if !process::is_recording() && !start::start() {
+        return 0;
+    }
+    let control = process::control();
+    let unwanted = process::is_forked() && control.no_follow.load(Relaxed) != 0;
+    if unwanted || control.stopped.load(Relaxed) != 0 || events::collector_is_gone() {
+        return 0;
+    }
+    let thread = Thread::current();
+    // SAFETY: the slot is null or this thread's state.
+    let opted_out = !thread.is_null() && unsafe { Thread::is_opted_out(thread) };
+    match (opted_out, counts::is_on()) {
+        (true, _) => 0,
+        (false, false) => 1,
+        (false, true) => 2,
+    }
+}
+
+/// Opens a window: `name` is `name_length` bytes of UTF-8 (at most 255 are
+/// kept), `iterations` how often what it measures is done in it, or 0. Flags: 1
+/// only this thread's events, 2 wait for the other threads to be quiet before,
+/// 4 compare open file descriptors at its ends. Gives the window's number, or
+/// 0 if it is not recorded.
+///
+/// # Safety
+/// `name` points to that many bytes, or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn allotrope_window_open(
+    name: *const c_char,
+    name_length: usize,
+    iterations: u64,
+    flags: u32,
+) -> u64 {
+    let name = if name.is_null() || name_length == 0 {
+        &[]
+    } else {
+        // SAFETY: the caller vouches; no more than fits in memory.
+        unsafe { core::slice::from_raw_parts(name.cast::<u8>(), name_length) }
+    };
+    // SAFETY: as any hook.
+    unsafe { windows::open(name, iterations, flags) }
+}
+
+/// Closes the window of this number; does nothing for 0 and for one that is
+/// closed. Flag 2: wait for the other threads to be quiet before.
+#[unsafe(no_mangle)]
+pub extern "C" fn allotrope_window_close(window: u64, flags: u32) {
+    // SAFETY: as any hook.
+    unsafe { windows::close(window, flags) };
+}
+
+/// Waits until no other thread of the process has made an event for
+/// `quiet_milliseconds`: 1. After `timeout_milliseconds` it gives up: 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn allotrope_quiet(quiet_milliseconds: u32, timeout_milliseconds: u32) -> u32 {
+    u32::from(quiet::wait(quiet_milliseconds, timeout_milliseconds))
+}
+
+/// This thread's events belong to no window from here on (`on` not 0), or do
+/// again (0). Nests. They stay in the recording.
+#[unsafe(no_mangle)]
+pub extern "C" fn allotrope_opt_out(on: u32) {
+    // SAFETY: as any hook.
+    unsafe { windows::opt_out(on != 0) };
+}

@@ -1,0 +1,5 @@
+//! What programs call on purpose: windows, and waiting until other threads are quiet.
+
+pub mod abi;
+pub mod quiet;
+pub mod windows;

@@ -1,0 +1,5 @@
+//! Writes: events to a ring, additions to counters, diagnostics.
+
+pub mod counts;
+pub mod diagnostics;
+pub mod events;

@@ -1,0 +1,147 @@
+//! Libraries that are opened with `RTLD_DEEPBIND` (PHP opens its extensions so): the
+//! loader looks their symbols up in them and in what they need before it looks in the
+//! program, and so finds the C library's `malloc` and not the recorder's.
+//!
+//! Before the first one is opened, the C library's symbols of the functions that the
+//! recorder stands before are made to lead to the recorder, which goes on to the
+//! same functions. So the library's constructors, calls that are bound late and what
+//! it looks up itself come to the recorder, and no other symbol is bound in another
+//! way. (To take the flag away, as others do, would bind all of them anew.)
+
+use core::ffi::{CStr, c_int};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use allotrope_shm::layout;
+use allotrope_target::NotRecordable;
+
+use crate::capture::modules;
+use crate::emit::diagnostics;
+use crate::state::process::Lock;
+use crate::sys::definitions::{self, LinkMap};
+use crate::sys::next::{self, Function};
+use crate::sys::system::{self, Protection, SignalsBlocked};
+
+/// What an allocator consists of: all of these lead to the recorder, or none.
+const ALLOCATOR: [Function; 12] = [
+    Function::Malloc,
+    Function::Calloc,
+    Function::Realloc,
+    Function::PosixMemalign,
+    Function::AlignedAlloc,
+    Function::Memalign,
+    Function::Valloc,
+    Function::Pvalloc,
+    Function::Free,
+    Function::Cfree,
+    Function::FreeSized,
+    Function::FreeAlignedSized,
+];
+
+/// Others that the recorder stands before.
+const OTHERS: [Function; 15] = [
+    Function::Exit,
+    Function::UnderscoreExit,
+    Function::Dlopen,
+    Function::Dlmopen,
+    Function::Dlclose,
+    Function::Execve,
+    Function::Execv,
+    Function::Execvp,
+    Function::Execvpe,
+    Function::Execl,
+    Function::Execlp,
+    Function::Execle,
+    Function::Fexecve,
+    Function::PosixSpawn,
+    Function::PosixSpawnp,
+];
+
+/// Prepares a call of `function`, which opens a library with these flags; gives the
+/// address of the next definition.
+pub unsafe extern "C" fn prepare(function: usize, flags: c_int) -> usize {
+    if next::address_at(function) == 0 {
+        next::resolve();
+    }
+    if flags & libc::RTLD_DEEPBIND != 0 {
+        lead_to_recorder();
+    }
+    next::address_at(function)
+}
+
+/// Makes the C library's functions lead to the recorder, once.
+#[cold]
+fn lead_to_recorder() {
+    static DONE: AtomicU8 = AtomicU8::new(0);
+    if DONE.load(Relaxed) != 0 {
+        return;
+    }
+    let _blocked = SignalsBlocked::new();
+    let _locked = Lock::take();
+    if DONE.swap(1, Relaxed) != 0 {
+        return;
+    }
+    let module_at = |address: u64| {
+        let map = modules::link_map_at(address)?;
+        // SAFETY: the loader's own, of a module that stays mapped.
+        Some(unsafe { &*map })
+    };
+    let recorder = module_at(&raw const DONE as u64);
+    let library = module_at(next::address(Function::GlibcVersion) as u64);
+    let (Some(recorder), Some(library)) = (recorder, library) else {
+        return;
+    };
+    // Another allocator than the C library's is the program's, not the library's.
+    let is_next = |function: &Function| {
+        let next = next::address(*function) as u64;
+        next == 0 || find(library, next::name(*function), Some(next)).is_some()
+    };
+    let is_led = ALLOCATOR.iter().all(is_next)
+        && ALLOCATOR
+            .iter()
+            .chain(&OTHERS)
+            .all(|function| lead(library, recorder, *function));
+    if !is_led {
+        diagnostics::post(system::process_id(), NotRecordable::DeepBinding, b"");
+    }
+}
+
+/// `false`: the symbol cannot be written.
+fn lead(library: &LinkMap, recorder: &LinkMap, function: Function) -> bool {
+    let (name, next) = (next::name(function), next::address(function) as u64);
+    let Some(own) = find(recorder, name, None) else {
+        return true;
+    };
+    let Some(symbol) = find(library, name, Some(next)).filter(|_| next != 0) else {
+        return true;
+    };
+    // SAFETY: a symbol of the recorder's own table.
+    let own = recorder.bias.wrapping_add(unsafe { (*own).st_value });
+    write(symbol, own.wrapping_sub(library.bias))
+}
+
+/// The symbol of this name that a module defines, at this address if one is given.
+fn find(map: &LinkMap, name: &CStr, address: Option<u64>) -> Option<*const libc::Elf64_Sym> {
+    let is_there = |symbol: &libc::Elf64_Sym| {
+        address.is_none_or(|it| it == map.bias.wrapping_add(symbol.st_value))
+    };
+    // SAFETY: the recorder and the C library stay mapped.
+    unsafe { definitions::find(map, name, is_there) }
+}
+
+/// Makes a symbol lead to another address, relative to its module's bias.
+fn write(symbol: *const libc::Elf64_Sym, value: u64) -> bool {
+    // SAFETY: within the symbol.
+    let place = unsafe { &raw const (*symbol).st_value }.cast_mut();
+    let page = place.cast::<u8>();
+    let page = page.map_addr(|address| address & !(layout::PAGE - 1));
+    // SAFETY: the table's own page, which the loader maps for reading; what is
+    // written to it is the process's own. The word is aligned, and other threads
+    // may read it meanwhile.
+    unsafe {
+        if !system::protect(page, layout::PAGE, Protection::ReadWrite) {
+            return false;
+        }
+        AtomicU64::from_ptr(place).store(value, Relaxed);
+        system::protect(page, layout::PAGE, Protection::Read)
+    }
+}

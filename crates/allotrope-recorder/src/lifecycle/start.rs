@@ -1,0 +1,88 @@
+//! Starts the recording of this process: finds the arena that the environment names and
+//! claims an image slot in it.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use allotrope_shm::numbers::LossReason;
+use allotrope_shm::wire::origin;
+use allotrope_target::NotRecordable;
+
+use crate::capture::loader_tables;
+use crate::capture::unseen;
+use crate::emit::counts;
+use crate::emit::diagnostics;
+use crate::lifecycle::early;
+use crate::lifecycle::new_image;
+use crate::state::arena;
+use crate::state::image;
+use crate::state::process::{self, ForkState};
+use crate::sys::next::{self, Function};
+use crate::sys::system::{self, SignalsBlocked};
+
+/// Starts recording if the environment names an arena. `false`: not to be
+/// recorded, or not yet.
+#[cold]
+pub fn start() -> bool {
+    if process::STATE.load(Relaxed) == process::OFF {
+        return false;
+    }
+    if process::STATE
+        .compare_exchange(process::UNTOUCHED, process::STARTING, Acquire, Relaxed)
+        .is_err()
+    {
+        return process::is_recording();
+    }
+    let _blocked = SignalsBlocked::new();
+    let Some(location) = image::arena_location() else {
+        // Not even the environment can be known yet.
+        process::STATE.store(process::UNTOUCHED, Relaxed);
+        return false;
+    };
+    let fork_state = match location {
+        Some(location) if arena::map(&location) => map_fork_state(),
+        _ => ptr::null_mut(),
+    };
+    if fork_state.is_null() {
+        process::turn_off();
+        return false;
+    }
+    process::FORK_STATE.store(fork_state, Relaxed);
+    if next::address(Function::GlibcVersion) == 0 {
+        // Nothing here was ever tried with another C library.
+        image::remember_self();
+        diagnostics::post(
+            system::process_id(),
+            NotRecordable::OtherLibc,
+            image::executable(),
+        );
+        process::turn_off();
+        return false;
+    }
+    if process::control().stopped.load(Relaxed) != 0 {
+        process::turn_off();
+        return false;
+    }
+    if process::control().counts_only.load(Relaxed) != 0 && !counts::turn_on() {
+        process::turn_off();
+        return false;
+    }
+    image::remember_self();
+    if !new_image::begin(origin::EXEC, 0) {
+        process::turn_off();
+        return false;
+    }
+    process::slot().lost[LossReason::TooEarly as usize].fetch_add(early::overflowed(), Relaxed);
+    process::STATE.store(process::RECORDING, Release);
+    loader_tables::begin();
+    unseen::diagnose();
+    true
+}
+
+fn map_fork_state() -> *mut ForkState {
+    let memory = system::map_private(size_of::<ForkState>());
+    if memory.is_null() || !system::advise(memory, size_of::<ForkState>(), libc::MADV_WIPEONFORK) {
+        return ptr::null_mut();
+    }
+    memory.cast()
+}

@@ -1,0 +1,309 @@
+//! The arena in this process: finds its files, maps the tables, and maps the
+//! regions of rings when they are needed.
+//!
+//! A program may limit its address space, or lock all of its memory, at any
+//! time: so what is mapped follows what is used. No descriptor stays open; a
+//! region that is needed later is reached from one that is mapped already, for
+//! `mremap(2)` with an old size of 0 makes a second mapping of shared memory
+//! that may reach further into the file.
+
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use allotrope_shm::layout::{
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, PAGE, Progress, REGION_BYTES, RING_OFFSET,
+    RINGS, RingHeader, Shared, TABLES_BYTES,
+};
+use allotrope_shm::location::Location;
+use allotrope_shm::ring::{ArenaRing, Ring, Slots};
+
+use crate::state::arena_client;
+use crate::sys::digits::Digits;
+use crate::sys::system::{self, Protection};
+
+/// The arena's tables, the control file before them; null until it is found.
+static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
+/// By ring, its region; null where it is not mapped. Written under the process
+/// lock, or before other threads know of the arena.
+static REGIONS: [AtomicPtr<u8>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
+
+/// How many regions are mapped at once, at least.
+const BATCH: usize = 4;
+/// And at most.
+const LARGEST_BATCH: usize = 64;
+
+/// Whether the arena is mapped.
+pub fn is_mapped() -> bool {
+    !TABLES.load(Relaxed).is_null()
+}
+
+/// A structure among the tables.
+///
+/// # Safety
+/// The arena is mapped, and a structure of atomics of this type lies at
+/// `offset`, as `layout` says.
+#[inline(always)]
+pub unsafe fn table<T>(offset: usize) -> &'static T {
+    // SAFETY: by the above; the tables are never unmapped.
+    unsafe { &*TABLES.load(Relaxed).add(offset).cast::<T>() }
+}
+
+/// A ring; `None` if its region is not mapped.
+pub fn ring(index: usize) -> Option<Ring<'static, ArenaRing>> {
+    let region = REGIONS[index % RINGS].load(Relaxed);
+    if region.is_null() {
+        return None;
+    }
+    // SAFETY: a mapped region contains a ring's slots, which are atomics, at this
+    // offset, and is never unmapped.
+    let slots = unsafe { &*region.add(RING_OFFSET).cast::<Slots>() };
+    Some(Ring {
+        header: &rings()[index % RINGS],
+        progress: progress(index),
+        slots,
+    })
+}
+
+/// What is counted in a ring; `None` if its region is not mapped.
+pub fn counters(ring: u32) -> Option<&'static Counters> {
+    let region = REGIONS[ring as usize % RINGS].load(Relaxed);
+    // SAFETY: null, or a region, which begins with them and is never unmapped.
+    unsafe { region.cast::<Counters>().as_ref() }
+}
+
+/// Makes sure of the page with a ring's counters: memory that is short must
+/// show here. Gives `false` if it is, or if the region is not mapped.
+pub fn reserve_counters(ring: usize) -> bool {
+    let region = REGIONS[ring % RINGS].load(Relaxed);
+    !region.is_null() && system::populate(region, RING_OFFSET)
+}
+
+/// Maps the arena at `location`, and some rings that are free now. `false`: it
+/// is not there, or not for us.
+pub fn map(location: &Location) -> bool {
+    let Some(files) = Files::find(location) else {
+        return false;
+    };
+    let Some(tables) = files.map_tables() else {
+        return false;
+    };
+    // SAFETY: the mapping begins with the control page and goes on with the
+    // shared page.
+    let (control, shared) = unsafe {
+        (
+            &*tables.add(layout::CONTROL_OFFSET).cast::<Control>(),
+            &*tables.add(layout::SHARED_OFFSET).cast::<Shared>(),
+        )
+    };
+    if control.magic.load(Acquire) != layout::MAGIC
+        || control.version.load(Relaxed) != layout::VERSION
+        || control.key.load(Relaxed) != location.key()
+    {
+        // SAFETY: nobody else knows the mapping.
+        unsafe { system::unmap(tables, TABLES_BYTES) };
+        return false;
+    }
+    system::advise(tables, TABLES_BYTES, libc::MADV_DONTDUMP);
+    TABLES.store(tables, Relaxed);
+    let hint = shared.ring_hint.fetch_add(BATCH as u32, Relaxed) as usize;
+    let first = free_ring(hint).unwrap_or(0);
+    let count = BATCH.min(RINGS - first);
+    let offset = layout::region_offset(first);
+    let regions = system::map_shared(
+        files.memory.0,
+        offset,
+        count * REGION_BYTES,
+        Protection::ReadWrite,
+    );
+    if !regions.is_null() {
+        system::advise(regions, count * REGION_BYTES, libc::MADV_DONTDUMP);
+        note_regions(first, count, regions);
+    }
+    true
+}
+
+/// The arena's two files, open.
+struct Files {
+    memory: Descriptor,
+    control: Descriptor,
+}
+
+/// An open descriptor of ours.
+struct Descriptor(i32);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        system::close(self.0);
+    }
+}
+
+impl Files {
+    /// From the collector's `/proc/PID/fd`, or if that is closed to us (another
+    /// user id), or shows another process (another pid namespace), from its
+    /// socket.
+    fn find(location: &Location) -> Option<Self> {
+        Self::open(location).or_else(|| {
+            let [memory, control] = arena_client::receive(location)?;
+            Self::check(Descriptor(memory), Descriptor(control))
+        })
+    }
+
+    fn open(location: &Location) -> Option<Self> {
+        let open = |descriptor: u32, flags| {
+            let mut path = [0u8; 64];
+            let mut writer = Digits {
+                bytes: &mut path,
+                used: 0,
+            };
+            writer.text(b"/proc/");
+            writer.number(location.process.into());
+            writer.text(b"/fd/");
+            writer.number(descriptor.into());
+            // If it is something else by now, opening it does nothing to it.
+            let file = system::open(&path, flags | libc::O_NONBLOCK | libc::O_NOCTTY);
+            (file >= 0).then_some(Descriptor(file))
+        };
+        let control = open(location.control, libc::O_RDONLY)?;
+        Self::check(open(location.arena, libc::O_RDWR)?, control)
+    }
+
+    /// Files that can shrink while they are mapped would end the program with
+    /// SIGBUS: whoever gives them, they must be sealed.
+    fn check(memory: Descriptor, control: Descriptor) -> Option<Self> {
+        let fits = |file: &Descriptor, bytes: usize| {
+            system::seals(file.0) & libc::F_SEAL_SHRINK != 0
+                && system::status_of(file.0).is_some_and(|it| it.st_size >= bytes as i64)
+        };
+        (fits(&memory, ARENA_BYTES) && fits(&control, CONTROL_BYTES))
+            .then_some(Self { memory, control })
+    }
+
+    /// Maps the tables with the control file in their first pages' place.
+    fn map_tables(&self) -> Option<*mut u8> {
+        let tables = system::map_shared(self.memory.0, 0, TABLES_BYTES, Protection::ReadWrite);
+        if tables.is_null() {
+            return None;
+        }
+        // SAFETY: the first pages of a mapping that nobody knows yet.
+        unsafe {
+            if system::replace_by_shared(tables, self.control.0, CONTROL_BYTES) {
+                return Some(tables);
+            }
+            system::unmap(tables, TABLES_BYTES);
+        }
+        None
+    }
+}
+
+fn rings() -> &'static [RingHeader; RINGS] {
+    // SAFETY: only called once the tables are mapped.
+    unsafe { table(layout::RINGS_OFFSET) }
+}
+
+/// How far the collector has read a ring.
+fn progress(ring: usize) -> &'static Progress {
+    // SAFETY: only called once the tables are mapped.
+    unsafe { &table::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS] }
+}
+
+fn is_free(ring: usize) -> bool {
+    rings()[ring].owner.load(Relaxed) == 0
+}
+
+/// The first free ring from `from` on, round the table.
+fn free_ring(from: usize) -> Option<usize> {
+    let order = (0..RINGS).map(|step| (from + step) % RINGS);
+    order.into_iter().find(|&ring| is_free(ring))
+}
+
+/// Claims a free ring for `owner`, and maps its region: one whose region is
+/// mapped already, or else the next one in the file. The process lock is held.
+pub fn claim_ring(owner: u32) -> Result<usize, Refusal> {
+    let is_mapped = |ring: &usize| !REGIONS[*ring].load(Relaxed).is_null();
+    if let Some(ring) = (0..RINGS).filter(is_mapped).find(|&it| claim(it, owner)) {
+        return Ok(ring);
+    }
+    let after = (0..RINGS).rfind(is_mapped).map_or(0, |last| last + 1);
+    let order = (0..RINGS).map(|step| (after + step) % RINGS);
+    let ring = order
+        .filter(|ring| !is_mapped(ring))
+        .find(|&it| claim(it, owner))
+        .ok_or(Refusal::NoRing)?;
+    if map_regions(ring) {
+        return Ok(ring);
+    }
+    rings()[ring].owner.store(0, Relaxed);
+    Err(Refusal::NoMemory)
+}
+
+/// Why no ring could be claimed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// All are taken.
+    NoRing,
+    /// The region could not be mapped.
+    NoMemory,
+}
+
+fn claim(index: usize, owner: u32) -> bool {
+    let ring = &rings()[index];
+    if ring.owner.load(Relaxed) != 0
+        || ring
+            .owner
+            .compare_exchange(0, owner, Acquire, Relaxed)
+            .is_err()
+    {
+        return false;
+    }
+    let written = ring.written.load(Relaxed);
+    if written <= layout::MOST_POSITION && progress(index).read.load(Relaxed) == written {
+        return true;
+    }
+    // Some other program of the recording has written there what it likes.
+    ring.owner.store(0, Relaxed);
+    false
+}
+
+/// Maps the regions of `first` and of some rings behind it.
+#[cold]
+fn map_regions(first: usize) -> bool {
+    let mapped = REGIONS
+        .iter()
+        .filter(|it| !it.load(Relaxed).is_null())
+        .count();
+    let wanted = (mapped / 2).clamp(BATCH, LARGEST_BATCH);
+    let behind = REGIONS[first..].iter().take(wanted);
+    let count = behind.take_while(|it| it.load(Relaxed).is_null()).count();
+    map_some_regions(first, count) || map_some_regions(first, 1)
+}
+
+fn map_some_regions(first: usize, count: usize) -> bool {
+    // From the last page before it in the file that is mapped here.
+    let before = (0..first).rfind(|&ring| !REGIONS[ring].load(Relaxed).is_null());
+    let (page, between) = match before {
+        Some(ring) => {
+            let end = REGIONS[ring].load(Relaxed).wrapping_add(REGION_BYTES);
+            (end.wrapping_sub(PAGE), first - ring - 1)
+        }
+        None => {
+            let end = TABLES.load(Relaxed).wrapping_add(TABLES_BYTES);
+            (end.wrapping_sub(PAGE), first)
+        }
+    };
+    let skipped = PAGE + between * REGION_BYTES;
+    let mapped = system::map_again(page, skipped + count * REGION_BYTES);
+    if mapped.is_null() {
+        return false;
+    }
+    // SAFETY: nobody knows the mapping yet.
+    unsafe { system::unmap(mapped, skipped) };
+    note_regions(first, count, mapped.wrapping_add(skipped));
+    true
+}
+
+fn note_regions(first: usize, count: usize, at: *mut u8) {
+    for (index, region) in REGIONS[first..first + count].iter().enumerate() {
+        region.store(at.wrapping_add(index * REGION_BYTES), Relaxed);
+    }
+}

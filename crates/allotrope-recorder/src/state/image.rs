@@ -1,0 +1,130 @@
+//! Texts of this image: its executable, its command line and its environment.
+
+use core::cell::UnsafeCell;
+use core::ffi::c_char;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use allotrope_shm::layout;
+use allotrope_shm::location::Location;
+
+use crate::sys::system;
+
+/// Text that is written once, at start or in a child with one thread.
+struct Text<const N: usize> {
+    bytes: UnsafeCell<[u8; N]>,
+    length: AtomicUsize,
+}
+// SAFETY: written before other threads can know of it, with signals blocked.
+unsafe impl<const N: usize> Sync for Text<N> {}
+
+impl<const N: usize> Text<N> {
+    const fn new() -> Self {
+        Self {
+            bytes: UnsafeCell::new([0; N]),
+            length: AtomicUsize::new(0),
+        }
+    }
+
+    fn fill(&self, fill: impl FnOnce(&mut [u8]) -> usize) {
+        // SAFETY: see `Sync`.
+        let bytes = unsafe { &mut *self.bytes.get() };
+        let length = fill(bytes).min(N);
+        self.length.store(length, Relaxed);
+    }
+
+    fn get(&self) -> &[u8] {
+        // SAFETY: nobody writes once it is filled.
+        unsafe { &(&*self.bytes.get())[..self.length.load(Relaxed)] }
+    }
+}
+
+static EXECUTABLE: Text<1024> = Text::new();
+static COMMAND: Text<4096> = Text::new();
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// Whether libc has set the environment up.
+fn environment_is_ready() -> bool {
+    !environment().is_null()
+}
+
+/// The program's environment, as libc has it.
+pub fn environment() -> *const *const c_char {
+    // SAFETY: libc's variable, read as a plain pointer.
+    unsafe { (&raw const environ).read_volatile() }
+}
+
+/// Where the arena is according to the environment. `Some(None)`: there is none;
+/// `None`: that can not be known yet.
+pub fn arena_location() -> Option<Option<Location>> {
+    let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
+    if environment_is_ready() {
+        Some(environment_value(name).and_then(Location::parse))
+    } else {
+        location_before_libc(name)
+    }
+}
+
+/// Where the arena is according to the environment that the kernel gave the
+/// process: a resolver may allocate before libc knows it. `None`: it can not
+/// be read.
+fn location_before_libc(name: &[u8]) -> Option<Option<Location>> {
+    // The kernel's limit for arguments and environment together is 6 MiB for
+    // the usual stack limit (`execve(2)`).
+    const MOST: usize = 8 << 20;
+    let memory = system::map_private(MOST);
+    if memory.is_null() {
+        return None;
+    }
+    // SAFETY: just mapped, zeroed, nobody else's.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(memory, MOST) };
+    let length = system::read_file(b"/proc/self/environ\0", bytes);
+    let mut entries = bytes[..length].split(|byte| *byte == 0);
+    let location = entries.find_map(|entry| match entry.strip_prefix(name) {
+        Some([b'=', value @ ..]) => Some(Location::parse(value)),
+        _ => None,
+    });
+    // SAFETY: the slice is not used any more.
+    unsafe { system::unmap(memory, MOST) };
+    (length > 0).then_some(location.flatten())
+}
+
+/// The value of an environment variable. Only at start, where libc would look
+/// at it as well, and in the verifying build: a program may change its
+/// environment on another thread.
+pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
+    // SAFETY: an array of C strings that ends with a null pointer; see above.
+    unsafe {
+        let mut entry = (&raw const environ).read_volatile();
+        if entry.is_null() {
+            return None;
+        }
+        while !(*entry).is_null() {
+            let text = core::ffi::CStr::from_ptr(*entry).to_bytes();
+            if let Some([b'=', value @ ..]) = text.strip_prefix(name) {
+                return Some(value);
+            }
+            entry = entry.add(1);
+        }
+    }
+    None
+}
+
+/// Notes what this image is called, once, before its first event; a forked
+/// child keeps the notes.
+pub fn remember_self() {
+    EXECUTABLE.fill(|into| system::read_link(b"/proc/self/exe\0", into));
+    COMMAND.fill(|into| system::read_file(b"/proc/self/cmdline\0", into));
+}
+
+/// Path of the executable.
+pub fn executable() -> &'static [u8] {
+    EXECUTABLE.get()
+}
+
+/// The command line, arguments separated by zero bytes.
+pub fn command() -> &'static [u8] {
+    COMMAND.get()
+}

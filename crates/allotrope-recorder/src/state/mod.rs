@@ -1,0 +1,11 @@
+//! The data of a recording: the arena in this process, the process, its threads, the
+//! texts of its image. Nothing here writes an event or begins anything by itself.
+
+pub mod arena;
+pub mod arena_client;
+pub mod epoch;
+pub mod image;
+pub mod module_table;
+pub mod process;
+pub mod stack_id_cache;
+pub mod thread;

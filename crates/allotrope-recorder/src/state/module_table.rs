@@ -1,0 +1,247 @@
+//! The modules that this image has met: a table in the state that a fork wipes. The
+//! index of an entry is the number of its `Mapping` event.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char};
+use core::ops::Range;
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+use allotrope_unwind::Memory;
+
+use crate::state::image;
+use crate::sys::readable;
+
+/// Most modules that an image can have had.
+const MODULES: usize = 16 << 10;
+
+/// Longest path that is written, in bytes.
+const PATH_BYTES: usize = 2048;
+
+/// A mapped module.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Module {
+    /// Lowest mapped address.
+    pub start: u64,
+    /// End of the mapped range.
+    pub end: u64,
+    /// Run-time address minus address in the file.
+    pub bias: u64,
+    /// Address of `.eh_frame_hdr`; 0 if there is none.
+    pub eh_frame_hdr: u64,
+    /// A hash of path and build id, to tell a module from the one that was
+    /// mapped at the same place before.
+    identity: u64,
+    /// The generation in which the identity was determined last.
+    checked: u32,
+    /// 1: it is mapped no more.
+    gone: u32,
+    name: *const c_char,
+}
+
+/// The modules met so far; entered under the process lock. An entry's index is
+/// its mapping number.
+#[repr(C)]
+pub struct Table {
+    count: AtomicU32,
+    modules: UnsafeCell<[Module; MODULES]>,
+}
+
+/// The module of an address.
+pub enum Found {
+    /// A module and its mapping number.
+    Module(Module, u16),
+    /// A module that has no number now: there are too many, or it could not be emitted.
+    Unnumbered(Module),
+    /// No module: JIT code, or no code at all.
+    Nothing,
+}
+
+/// What was found to have changed, for the caller to emit.
+pub enum Change<'a> {
+    /// A module is mapped and gets this number.
+    Mapped(&'a Module, u16),
+    /// The module with this number is mapped no more.
+    Unmapped(u16),
+}
+
+impl Module {
+    /// Whether this entry is still mapped, and where `other` is.
+    pub fn is_at(&self, other: &Self) -> bool {
+        self.start == other.start
+            && self.end == other.end
+            && self.bias == other.bias
+            && self.gone == 0
+    }
+}
+
+impl Table {
+    /// The module `seen`, if it is entered and has been checked in this generation.
+    ///
+    /// # Safety
+    /// The table is this image's. An entry is written before it is counted; of one that
+    /// is counted only `checked` and `gone` change, aligned words, under the process lock.
+    pub unsafe fn known(&self, seen: &Module) -> Option<Found> {
+        let count = self.count.load(Acquire) as usize;
+        // SAFETY: entries below the count are complete.
+        let modules = unsafe { &(&*self.modules.get())[..count] };
+        let index = modules
+            .iter()
+            .position(|module| module.is_at(seen) && module.checked == seen.checked)?;
+        Some(Found::Module(modules[index], index as u16))
+    }
+
+    /// The module `seen`, if it is entered and what is mapped there has still the same
+    /// identity; else its entry ends.
+    ///
+    /// # Safety
+    /// The process lock is held.
+    pub unsafe fn recheck(
+        &self,
+        seen: &Module,
+        emit: &impl Fn(Change<'_>) -> bool,
+    ) -> Option<Found> {
+        let count = self.count.load(Relaxed) as usize;
+        // SAFETY: under the lock.
+        let modules = unsafe { &mut (&mut *self.modules.get())[..count] };
+        for (index, module) in modules.iter_mut().enumerate() {
+            if !module.is_at(seen) {
+                continue;
+            }
+            if module.identity == seen.identity {
+                module.checked = seen.checked;
+                return Some(Found::Module(*module, index as u16));
+            }
+            module.gone = 1;
+            emit(Change::Unmapped(index as u16));
+        }
+        None
+    }
+
+    /// Enters a module, unless the table is full or the change can not be emitted.
+    ///
+    /// # Safety
+    /// The process lock is held.
+    pub unsafe fn add(&self, seen: Module, emit: &impl Fn(Change<'_>) -> bool) -> Found {
+        let count = self.count.load(Relaxed) as usize;
+        if count == MODULES || !emit(Change::Mapped(&seen, count as u16)) {
+            return Found::Unnumbered(seen);
+        }
+        // SAFETY: under the lock; nobody reads entries behind the count.
+        unsafe { (*self.modules.get())[count] = seen };
+        self.count.store(count as u32 + 1, Release);
+        Found::Module(seen, count as u16)
+    }
+}
+
+impl Module {
+    /// A module as the loader describes it.
+    pub fn new(range: Range<u64>, bias: u64, eh_frame_hdr: u64, name: *const c_char) -> Self {
+        Self {
+            start: range.start,
+            end: range.end,
+            bias,
+            eh_frame_hdr,
+            identity: 0,
+            checked: 0,
+            gone: 0,
+            name,
+        }
+    }
+
+    /// With its identity, determined in this generation.
+    pub fn identified(self, generation: u32) -> Self {
+        Self {
+            checked: generation,
+            identity: identity(&self),
+            ..self
+        }
+    }
+
+    /// Its path, as the loader knows it.
+    pub fn path(&self) -> &[u8] {
+        let mut name: &[u8] = &[];
+        if !self.name.is_null() {
+            // SAFETY: the loader's own string, alive while the module is mapped.
+            name = unsafe { CStr::from_ptr(self.name) }.to_bytes();
+        }
+        let name = if name.is_empty() {
+            image::executable()
+        } else {
+            name
+        };
+        &name[..name.len().min(PATH_BYTES)]
+    }
+
+    /// The GNU build id, from the note that the module's own program headers
+    /// show; empty if there is none.
+    pub fn build_id(&self) -> &[u8] {
+        build_id(self.start, self.end, self.bias).unwrap_or(&[])
+    }
+}
+
+/// A module's first page holds its ELF header where the header is mapped at all,
+/// which the magic number shows; notes are in memory if their segment is within the
+/// module. Nothing is read before it was asked whether it can be.
+fn build_id<'a>(start: u64, end: u64, bias: u64) -> Option<&'a [u8]> {
+    const NT_GNU_BUILD_ID: u32 = 3;
+    let mut memory = Memory::unknown(readable::page_is_readable);
+    memory
+        .holds(start, size_of::<libc::Elf64_Ehdr>() as u64)
+        .then_some(())?;
+    // SAFETY: it was asked for.
+    let header = unsafe { &*(start as *const libc::Elf64_Ehdr) };
+    if header.e_ident[..4] != *b"\x7fELF" || header.e_phoff > 4096 || header.e_phnum > 60 {
+        return None;
+    }
+    let headers_at = start + header.e_phoff;
+    let header_bytes = size_of::<libc::Elf64_Phdr>() as u64;
+    memory
+        .holds(headers_at, u64::from(header.e_phnum) * header_bytes)
+        .then_some(())?;
+    // SAFETY: it was asked for.
+    let headers = unsafe {
+        core::slice::from_raw_parts(
+            headers_at as *const libc::Elf64_Phdr,
+            usize::from(header.e_phnum),
+        )
+    };
+    for note in headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_NOTE)
+    {
+        let from = bias.wrapping_add(note.p_vaddr);
+        if from < start || note.p_filesz > 1 << 16 || from + note.p_filesz > end {
+            continue;
+        }
+        memory.holds(from, note.p_filesz).then_some(())?;
+        // SAFETY: it was asked for.
+        let mut bytes =
+            unsafe { core::slice::from_raw_parts(from as *const u8, note.p_filesz as usize) };
+        while let Some((sizes, rest)) = bytes.split_first_chunk::<12>() {
+            let word = |at: usize| {
+                u32::from_le_bytes([sizes[at], sizes[at + 1], sizes[at + 2], sizes[at + 3]])
+            };
+            let name_bytes = (word(0) as usize).next_multiple_of(4);
+            let content_bytes = (word(4) as usize).next_multiple_of(4);
+            let name = rest.get(..name_bytes)?;
+            let content = rest.get(name_bytes..)?.get(..content_bytes)?;
+            if word(8) == NT_GNU_BUILD_ID && name == b"GNU\0" {
+                return content.get(..(word(4) as usize).min(64));
+            }
+            bytes = rest.get(name_bytes + content_bytes..)?;
+        }
+    }
+    None
+}
+
+fn identity(module: &Module) -> u64 {
+    // FNV-1a (Fowler, Noll, Vo).
+    module
+        .path()
+        .iter()
+        .chain(module.build_id())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}

@@ -1,0 +1,241 @@
+//! The data of the process: whether it is recorded, its slot in the arena, its thread
+//! states and the lock. What changes them is in `lifecycle`.
+
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
+
+use allotrope_shm::layout::{self, Control, Diagnostic, ImageSlot, RINGS, RingHeader, Shared};
+use allotrope_shm::numbers::LossReason;
+
+use crate::state::arena;
+use crate::state::module_table::Table;
+use crate::state::thread::Thread;
+use crate::sys::system;
+
+/// Process state that a fork wipes (`MADV_WIPEONFORK`).
+#[repr(C)]
+pub struct ForkState {
+    /// 0: this is a forked child that has not begun its image.
+    pub alive: AtomicU32,
+    /// Held while threads are claimed or modules entered, with signals blocked;
+    /// free again in a forked child. One of `lock_state`.
+    lock: AtomicU32,
+    /// The image has written its `Image` event.
+    pub announced: AtomicU32,
+    /// The image's slot.
+    pub slot: AtomicU32,
+    /// How it came to be, one of `wire::origin`.
+    pub origin: AtomicU32,
+    /// The parent's slot + 1, for a fork.
+    pub parent: AtomicU32,
+    /// Rings that the image has claimed.
+    pub rings_claimed: AtomicU32,
+    /// When another thread claimed the second one; 0: it has not, or a handler
+    /// did, within an event of the first.
+    pub second_thread_tick: AtomicU64,
+    /// Mapped code.
+    pub modules: Table,
+}
+
+/// Of [`STATE`]: nothing has been tried yet.
+pub const UNTOUCHED: u8 = 0;
+/// A thread is starting the recording.
+pub const STARTING: u8 = 1;
+/// The image is recorded.
+pub const RECORDING: u8 = 2;
+/// The image is not recorded, or no longer.
+pub const OFF: u8 = 3;
+
+/// Whether this process is recorded.
+pub static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
+/// See [`ForkState`]; null until the recording starts.
+pub static FORK_STATE: AtomicPtr<ForkState> = AtomicPtr::new(ptr::null_mut());
+/// The slot of the image that last was alive here: a forked child's parent.
+pub static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
+/// The process id of the image, to tell a `vfork` child.
+pub static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
+/// The process id of the image that a forked child comes from.
+pub static PARENT_ID: AtomicU32 = AtomicU32::new(0);
+/// In this forked child there are states whose thread, the one that forked
+/// among them, has not had an event yet.
+pub static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
+/// Every thread state that this process and those it was forked from made.
+pub static THREADS: [AtomicPtr<Thread>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
+/// How many [`THREADS`] there are.
+pub static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Whether there is a collector to write for.
+#[inline]
+pub fn is_recording() -> bool {
+    STATE.load(Relaxed) == RECORDING
+}
+
+/// Ends the recording of this process; the program runs on.
+#[cold]
+pub fn turn_off() {
+    STATE.store(OFF, Relaxed);
+}
+
+/// Whether the caller is not a `vfork` child that borrows its parent's memory:
+/// it is the image's own process, or a forked child that has yet to begin.
+pub fn is_own_process() -> bool {
+    is_forked() || PROCESS_ID.load(Relaxed) == system::process_id()
+}
+
+/// The parent's process id. Of a forked child it is known: a sandbox may
+/// forbid to ask for it.
+pub fn parent_id() -> u32 {
+    match PARENT_ID.load(Relaxed) {
+        0 => system::parent_id(),
+        parent => parent,
+    }
+}
+
+fn arena_at<T>(offset: usize) -> &'static T {
+    // SAFETY: only called while recording, when the arena is mapped for good;
+    // `layout` gives the offset of a structure of atomics.
+    unsafe { arena::table(offset) }
+}
+
+/// The control page.
+#[inline(always)]
+pub fn control() -> &'static Control {
+    arena_at(layout::CONTROL_OFFSET)
+}
+
+/// The page that both sides write.
+pub fn shared() -> &'static Shared {
+    arena_at(layout::SHARED_OFFSET)
+}
+
+/// Whether a state may yet turn out to be that of the thread that forked.
+pub fn has_inherited_states() -> bool {
+    HAS_INHERITED.load(Relaxed)
+}
+
+/// The part that a fork wipes.
+#[inline]
+pub fn fork_state() -> &'static ForkState {
+    // SAFETY: set before recording begins, mapped for good.
+    unsafe { &*FORK_STATE.load(Relaxed) }
+}
+
+/// All image slots.
+pub fn slots() -> &'static [ImageSlot; layout::IMAGES] {
+    arena_at(layout::IMAGES_OFFSET)
+}
+
+/// All rings, those of other images too.
+pub fn rings() -> &'static [RingHeader; RINGS] {
+    arena_at(layout::RINGS_OFFSET)
+}
+
+/// Whether the image has never had more than one ring.
+///
+/// There is one order among the events of one ring, so that its thread need not write
+/// timestamps often. A thread that claims the second ring first counts it and then sets
+/// the `check_at` of the first ring's thread to 0, with a fence in between; that thread
+/// sets its `check_at` and then asks here, with a fence in between
+/// ([`is_still_single_threaded`]). So either it finds the second ring counted, or the 0
+/// replaces its `check_at`: its next event takes the slow path and writes a timestamp.
+/// Any event that the program's own synchronisation puts behind the claim sees the 0
+/// (coherence), as one sees the epoch of a window.
+pub fn is_single_threaded() -> bool {
+    fork_state().rings_claimed.load(Relaxed) <= 1
+}
+
+/// As [`is_single_threaded`], behind the setting of `check_at`.
+pub fn is_still_single_threaded() -> bool {
+    fence(SeqCst);
+    is_single_threaded()
+}
+
+/// When another thread joined the image's first; what that one had recorded
+/// until it noticed was recorded before. `None`: it is not known.
+pub fn second_thread_tick() -> Option<u64> {
+    Some(fork_state().second_thread_tick.load(Relaxed)).filter(|&tick| tick != 0)
+}
+
+/// The owner of this image's rings.
+pub fn owner() -> u32 {
+    fork_state().slot.load(Relaxed) + 1
+}
+
+/// The slots for diagnostics.
+pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
+    arena_at(layout::DIAGNOSTICS_OFFSET)
+}
+
+/// Whether the arena is mapped and its collector still records.
+pub fn has_arena() -> bool {
+    arena::is_mapped() && control().stopped.load(Relaxed) == 0
+}
+
+/// This image's slot.
+pub fn slot() -> &'static ImageSlot {
+    &slots()[fork_state().slot.load(Relaxed) as usize % layout::IMAGES]
+}
+
+/// Counts events that could not be recorded.
+#[cold]
+pub fn lost(reason: LossReason) {
+    if is_recording() && fork_state().alive.load(Relaxed) != 0 {
+        slot().lost[reason as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// Whether this is a forked child that has not set itself up.
+#[inline]
+pub fn is_forked() -> bool {
+    fork_state().alive.load(Relaxed) == 0
+}
+
+/// Every thread state, those of threads that are gone too.
+pub fn threads() -> impl Iterator<Item = *mut Thread> + Clone {
+    let count = (THREAD_COUNT.load(Acquire) as usize).min(RINGS);
+    THREADS[..count]
+        .iter()
+        .map(|state| state.load(Relaxed))
+        .filter(|state| !state.is_null())
+}
+
+/// The lock in [`ForkState`]. Its holder has signals blocked, so that only
+/// another running thread can hold it, for a short time.
+pub struct Lock(());
+
+/// What [`ForkState::lock`] can be.
+mod lock_state {
+    pub const FREE: u32 = 0;
+    pub const HELD: u32 = 1;
+    /// Held, and somebody may sleep until it is free.
+    pub const AWAITED: u32 = 2;
+}
+
+/// Longest sleep for the lock, in milliseconds: whoever frees it wakes one who
+/// waits, so this is never waited for.
+const LONGEST_WAIT: u64 = 50;
+
+impl Lock {
+    /// Takes it.
+    pub fn take() -> Self {
+        use lock_state::{AWAITED, FREE, HELD};
+        let lock = &fork_state().lock;
+        if lock.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+            // Taken so, it is woken for once too often at most.
+            while lock.swap(AWAITED, Acquire) != FREE {
+                system::futex_wait(lock, AWAITED, LONGEST_WAIT);
+            }
+        }
+        Self(())
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let lock = &fork_state().lock;
+        if lock.swap(lock_state::FREE, Release) == lock_state::AWAITED {
+            system::futex_wake_one(lock);
+        }
+    }
+}
