@@ -1,8 +1,8 @@
-//! What a ring's counters have come to since they were last told, where calls
-//! are only counted.
+//! The growth of a ring's counters, in a recording that only counts calls.
 //!
-//! The counters only grow while the ring belongs to its image. They are a
-//! thread's until another takes the ring over, which says how they stood.
+//! The counters only grow while the ring belongs to its image. They count for one
+//! thread until another one takes over the ring; that thread first writes their
+//! values (`Counts` event).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,10 +10,10 @@ use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
 use allotrope_shm::wire::{COUNTS_WORDS, Sums};
 use allotrope_trace::model::{EntryCounts, EntryPoint};
 
-/// What was told of a ring's counters.
+/// A ring's counters as last written to the trace.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
-    /// The second half is what was done by a thread opted out of windows.
+pub(crate) struct CounterSnapshot {
+    /// The second half counts calls of a thread that opted out of windows.
     sums: [[Sums; COUNTED_ENTRIES]; 2],
 }
 
@@ -33,33 +33,33 @@ fn sums(it: &EntryCounters) -> Sums {
     ]
 }
 
-/// The counters as a `Counts` event says that they were.
-pub(crate) fn said(counts: &[[u64; COUNTS_WORDS]]) -> impl Iterator<Item = (usize, Sums)> + '_ {
+/// The counters in a `Counts` event.
+pub(crate) fn values(counts: &[[u64; COUNTS_WORDS]]) -> impl Iterator<Item = (usize, Sums)> + '_ {
     counts.iter().map(|&[entry, rest @ ..]| {
-        // Beyond the table is what no honest recorder says.
+        // A number beyond the table is ignored later.
         (usize::try_from(entry).unwrap_or(usize::MAX), rest)
     })
 }
 
-impl Told {
-    /// What was added since, of the entry points with anything new; it counts
-    /// as told. A counter that goes back is a hostile one and adds nothing.
-    pub(crate) fn tell(&mut self, now: impl Iterator<Item = (usize, Sums)>) -> Vec<EntryCounts> {
-        let mut news = Vec::new();
+impl CounterSnapshot {
+    /// Differences to the snapshot, for the entry points that have any; updates
+    /// the snapshot. A counter that decreases is corrupt and adds nothing.
+    pub(crate) fn advance(&mut self, now: impl Iterator<Item = (usize, Sums)>) -> Vec<EntryCounts> {
+        let mut differences = Vec::new();
         for (number, sums) in now {
-            let told = self.sums.as_flattened_mut().get_mut(number);
+            let last = self.sums.as_flattened_mut().get_mut(number);
             let point = EntryPoint::ALL.get(number % COUNTED_ENTRIES);
-            let (Some(told), Some(&point)) = (told, point) else {
+            let (Some(last), Some(&point)) = (last, point) else {
                 continue;
             };
             let mut new = [0; COUNTS_WORDS - 1];
-            for ((new, now), told) in new.iter_mut().zip(sums).zip(told) {
-                *new = now.saturating_sub(*told);
-                *told += *new;
+            for ((new, now), last) in new.iter_mut().zip(sums).zip(last) {
+                *new = now.saturating_sub(*last);
+                *last += *new;
             }
             let [allocations, allocated_bytes, deallocations, reallocations] = new;
             if new != [0; COUNTS_WORDS - 1] {
-                news.push(EntryCounts {
+                differences.push(EntryCounts {
                     entry: point,
                     allocations,
                     allocated_bytes,
@@ -68,7 +68,7 @@ impl Told {
                 });
             }
         }
-        news
+        differences
     }
 }
 
@@ -77,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn only_new_calls_are_written() {
         let counters = Counters::default();
-        let mut told = Told::default();
-        assert!(told.tell(read(&counters)).is_empty());
+        let mut snapshot = CounterSnapshot::default();
+        assert!(snapshot.advance(read(&counters)).is_empty());
         counters.entries[EntryPoint::Malloc as usize]
             .allocations
             .store(3, Relaxed);
@@ -94,24 +94,24 @@ mod tests {
             deallocations: 0,
             reallocations: 0,
         };
-        assert_eq!(told.tell(read(&counters)), [malloc(3, 70)]);
-        assert!(told.tell(read(&counters)).is_empty());
+        assert_eq!(snapshot.advance(read(&counters)), [malloc(3, 70)]);
+        assert!(snapshot.advance(read(&counters)).is_empty());
         // Opted out of windows it is an allocation all the same.
         counters.opted_out[EntryPoint::Malloc as usize]
             .allocations
             .store(2, Relaxed);
-        assert_eq!(told.tell(read(&counters)), [malloc(2, 0)]);
+        assert_eq!(snapshot.advance(read(&counters)), [malloc(2, 0)]);
         // As the next thread of the ring says it, which is once more.
         let event = [[EntryPoint::Malloc as u64, 4, 70, 0, 0]];
-        assert_eq!(told.tell(said(&event)), [malloc(1, 0)]);
+        assert_eq!(snapshot.advance(values(&event)), [malloc(1, 0)]);
     }
 
     #[test]
     fn hostile_counters_are_bounded() {
-        let mut told = Told::default();
+        let mut snapshot = CounterSnapshot::default();
         let beyond = [[u64::MAX, 1, 1, 1, 1], [31, 1, 1, 1, 1]];
-        assert!(told.tell(said(&beyond)).is_empty());
-        told.tell(said(&[[0, u64::MAX, 5, 0, 0]]));
-        assert!(told.tell(said(&[[0, 1, 2, 0, 0]])).is_empty());
+        assert!(snapshot.advance(values(&beyond)).is_empty());
+        snapshot.advance(values(&[[0, u64::MAX, 5, 0, 0]]));
+        assert!(snapshot.advance(values(&[[0, 1, 2, 0, 0]])).is_empty());
     }
 }

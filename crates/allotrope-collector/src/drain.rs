@@ -1,6 +1,6 @@
-//! Reads the rings: copies words out of the shared memory, gives the room
-//! back, and has the words turned into events. Nothing that a ring says about
-//! itself is believed before it was checked.
+//! Reads the rings: copies words out of the shared memory, releases the space, and
+//! passes the words to `stream`, which decodes them. Every position in a ring's
+//! header is checked before it is used.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
@@ -18,40 +18,40 @@ use crate::stream::Stream;
 const PIECE: usize = 4096;
 const _: () = assert!(PIECE >= MAX_EVENT_WORDS);
 
-/// Age at which events are written though they are few, so that little is
-/// missing from the file of a collector that was killed.
+/// Age at which pending events are written although they fill no chunk: little is
+/// missing if the collector is killed.
 const OLD: Duration = Duration::from_millis(250);
-/// Events that all streams together may hold back: about 100 MiB.
+/// Most pending events of all streams together: about 100 MiB.
 const MOST_PENDING: usize = 4 << 20;
-/// Stack nodes of an image that are held back.
-const MOST_FRESH_NODES: usize = 256 << 10;
+/// Most stack nodes of an image that are pending.
+const MOST_NEW_NODES: usize = 256 << 10;
 
-/// How far a ring was read, and what into.
+/// The reader of a ring and the stream that it feeds.
 #[derive(Debug, Default)]
 pub(crate) struct RingState {
-    /// How far.
+    /// The ring's reader.
     pub(crate) reader: Reader,
-    /// The stream of the ring's present claim.
+    /// The stream of the ring's current claim.
     pub(crate) stream: Option<Box<Stream>>,
-    /// The ring's present claim is corrupt: its words are thrown away, so that
-    /// its producer does not wait for ever.
+    /// The ring's current claim is corrupt: its words are discarded, so that its
+    /// writer does not wait for ever.
     discards: bool,
 }
 
 impl Recording {
-    /// Reads all rings once; how many words there were.
+    /// Reads all rings once; the number of words.
     pub(crate) fn drain(&mut self) -> u64 {
         let mut found = 0;
         for ring in 0..RINGS {
             found += self.drain_ring(ring);
         }
-        if self.book.pending_events > MOST_PENDING {
+        if self.context.pending_events > MOST_PENDING {
             self.write_all_events();
         }
         found
     }
 
-    /// Reads one ring as far as it is written now; how many words there were.
+    /// Reads one ring up to its published position; the number of words.
     pub(crate) fn drain_ring(&mut self, ring: usize) -> u64 {
         let shared = &self.arena.rings()[ring];
         let Some(slot) = owner_slot(shared.owner.load(Acquire)) else {
@@ -66,7 +66,7 @@ impl Recording {
             Slot::Empty => return 0,
             Slot::Refused => self.skip(ring, written),
             Slot::Image(image) => {
-                image.last_heard = self.now;
+                image.last_event = self.now;
                 let claim = shared.claims.load(Relaxed);
                 self.open_stream(ring, slot, claim);
                 if !self.rings[ring].discards {
@@ -79,18 +79,18 @@ impl Recording {
         words
     }
 
-    /// Makes sure that the ring's stream is the one of this claim.
+    /// Opens a stream for this claim of the ring, unless it is open.
     pub(crate) fn open_stream(&mut self, ring: usize, slot: usize, claim: u32) {
         let known = self.rings[ring].stream.as_ref();
         if known.is_some_and(|stream| stream.slot == slot && stream.claim == claim) {
             return;
         }
-        // Only the collector frees rings, and closes their streams then:
-        // another owner while a stream is open is no honest one, but what
-        // came before it is kept.
+        // Only the collector frees rings, and then closes their streams. A new
+        // owner while a stream is open is an attack or a bug; the events before it
+        // are kept.
         self.close_stream(ring);
-        let id = self.book.next_stream;
-        self.book.next_stream += 1;
+        let id = self.context.next_stream;
+        self.context.next_stream += 1;
         if let Some(image) = self.slots[slot].image_mut() {
             image.streams.insert(ring as u32, id);
         }
@@ -124,7 +124,7 @@ impl Recording {
                 is_sound = false;
                 break;
             };
-            let taken = stream.take(&self.words, starts_below, image, &mut self.book);
+            let taken = stream.take(&self.words, starts_below, image, &mut self.context);
             // An event that does not fit into a piece is malformed.
             let taken = taken.unwrap_or(0) as u64;
             is_sound = taken > 0;
@@ -132,12 +132,12 @@ impl Recording {
                 let to = state.reader.cursor().wrapping_add(taken);
                 self.arena.release(ring, &mut state.reader, to);
             }
-            if stream.has_run() || image.stacks.fresh_nodes() > MOST_FRESH_NODES {
-                stream.write(image, &mut self.book);
+            if stream.has_full_chunk() || image.stacks.new_nodes() > MOST_NEW_NODES {
+                stream.write(image, &mut self.context);
             }
         }
         if !is_sound {
-            image.write_corrupt(&mut self.book.trace);
+            image.write_corrupt(&mut self.context.trace);
             state.discards = true;
             self.skip(ring, written);
         }
@@ -147,21 +147,21 @@ impl Recording {
         if let Some(stream) = &mut self.rings[ring].stream
             && let Slot::Image(image) = &mut self.slots[stream.slot]
         {
-            stream.write(image, &mut self.book);
+            stream.write(image, &mut self.context);
         }
     }
 
-    /// Writes what the ring's stream holds back, and ends the stream.
+    /// Writes the pending events of the ring's stream and ends the stream.
     pub(crate) fn close_stream(&mut self, ring: usize) {
         self.write_stream(ring);
         if let Some(mut stream) = self.rings[ring].stream.take() {
-            stream.release(&mut self.book);
+            stream.release(&mut self.context);
         }
     }
 
     /// Frees a ring of an image that has ended.
     pub(crate) fn free_ring(&mut self, ring: usize) {
-        // A position of a hostile program's may be anything; honest ones go on
+        // A hostile program may have set any position. The next owner continues
         // from here.
         let cursor = self.rings[ring].reader.cursor() % MOST_POSITION;
         self.arena.free_ring(ring, cursor);
@@ -177,35 +177,37 @@ impl Recording {
         }
     }
 
-    /// Writes what the ring's counters have come to.
+    /// Writes the growth of the ring's counters.
     pub(crate) fn read_counters(&mut self, ring: usize) {
         if self.rings[ring].stream.is_none() {
             return;
         }
         let Ok(counters) = self.arena.counters(ring) else {
-            // There is no room for one more mapping: said as the words are read.
+            // The address space has no room for one more mapping; `read_words`
+            // reports that.
             return;
         };
         let now = counts::read(counters);
-        // A thread that has taken the ring over said so before it counted: what
-        // was counted before that is told here, and the rest is its own.
+        // A thread that takes over the ring writes a `Counts` event before it
+        // counts: draining attributes the counts before that event to its
+        // predecessor, and the rest to the thread itself.
         fence(Acquire);
         self.drain_ring(ring);
         if let Some(stream) = &mut self.rings[ring].stream
             && let Slot::Image(image) = &mut self.slots[stream.slot]
         {
-            stream.write_counts(now, image, &mut self.book);
+            stream.write_counts(now, image, &mut self.context);
         }
     }
 
-    /// Writes what every ring's counters have come to.
+    /// Writes the growth of every ring's counters.
     pub(crate) fn read_all_counters(&mut self) {
         for ring in 0..RINGS {
             self.read_counters(ring);
         }
     }
 
-    /// Writes the events of streams that have held some back for long.
+    /// Writes the events of streams whose oldest pending event is old.
     pub(crate) fn write_old_events(&mut self) {
         for ring in 0..RINGS {
             let oldest = self.rings[ring].stream.as_ref().and_then(|it| it.oldest());

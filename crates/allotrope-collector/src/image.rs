@@ -61,11 +61,11 @@ pub(crate) struct Image {
     /// Something that it wrote could not be read.
     pub(crate) corrupt: bool,
     /// When something was last read of it.
-    pub(crate) last_heard: Instant,
+    pub(crate) last_event: Instant,
     /// When it is to be looked at next.
-    pub(crate) next_look: Instant,
+    pub(crate) next_scan: Instant,
     /// Tids whose names were not read yet.
-    pub(crate) fresh_threads: Vec<u32>,
+    pub(crate) new_threads: Vec<u32>,
     /// Where reading names goes on.
     pub(crate) name_cursor: usize,
     lost_before: [u64; LOSS_REASONS],
@@ -102,9 +102,9 @@ impl Image {
             exit_note: None,
             exec_note: None,
             corrupt: false,
-            last_heard: now,
-            next_look: now,
-            fresh_threads: Vec::new(),
+            last_event: now,
+            next_scan: now,
+            new_threads: Vec::new(),
             name_cursor: 0,
             lost_before: [0; LOSS_REASONS],
         }
@@ -127,9 +127,9 @@ impl Image {
     }
 
     /// Notes that the thread's name is to be read soon.
-    pub(crate) fn note_fresh_thread(&mut self, tid: u32) {
-        if self.fresh_threads.len() < MOST_FRESH_THREADS {
-            self.fresh_threads.push(tid);
+    pub(crate) fn note_new_thread(&mut self, tid: u32) {
+        if self.new_threads.len() < MOST_FRESH_THREADS {
+            self.new_threads.push(tid);
         }
     }
 
@@ -152,8 +152,8 @@ impl Image {
     }
 
     /// Writes the nodes that are not in the trace yet.
-    pub(crate) fn write_fresh_stacks(&mut self, trace: &mut TraceFile) {
-        let Some((mut first, nodes)) = self.stacks.take_fresh() else {
+    pub(crate) fn write_new_stacks(&mut self, trace: &mut TraceFile) {
+        let Some((mut first, nodes)) = self.stacks.take_new_nodes() else {
             return;
         };
         for nodes in nodes.chunks(NODES_PER_RECORD) {

@@ -1,6 +1,6 @@
-//! The launcher process as the draining thread sees it: messages that have come,
-//! and messages to it that never make the sender wait before the recording is
-//! over. Threads of their own read and write the pipes.
+//! The pipes to and from the launcher process. The draining thread polls for its
+//! messages and sends messages without waiting; threads of their own read and write
+//! the pipes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -11,8 +11,8 @@ use crate::protocol::{FromLauncher, Start, ToLauncher};
 /// Bytes of a line; a command line has at most 2 MiB, JSON may need 6 bytes
 /// for one.
 const LINE_LIMIT: u64 = 16 << 20;
-/// Messages that wait for the launcher to read them.
-const UNREAD: usize = 64;
+/// Most messages that wait until the launcher reads them.
+const QUEUE: usize = 64;
 
 /// Both directions, for the draining thread.
 #[derive(Debug)]
@@ -21,49 +21,50 @@ pub(crate) struct Launcher {
     to: SyncSender<ToLauncher>,
 }
 
-/// What there is from the launcher.
+/// The result of polling for a message.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum Poll {
     Message(FromLauncher),
     Nothing,
-    /// It has closed its end.
+    /// The launcher has closed its end.
     Gone,
 }
 
 impl Launcher {
-    /// The next message, if one has come.
-    pub(crate) fn news(&self) -> News {
+    /// The next message, if there is one.
+    pub(crate) fn poll(&self) -> Poll {
         match self.from.try_recv() {
-            Ok(message) => News::Message(message),
-            Err(TryRecvError::Empty) => News::Nothing,
-            Err(TryRecvError::Disconnected) => News::Gone,
+            Ok(message) => Poll::Message(message),
+            Err(TryRecvError::Empty) => Poll::Nothing,
+            Err(TryRecvError::Disconnected) => Poll::Gone,
         }
     }
 
-    /// Says it unless the launcher is behind with reading; `false` if so.
-    pub(crate) fn tell(&self, message: ToLauncher) -> bool {
+    /// Queues a message; `false` if the queue is full because the launcher does not
+    /// read.
+    pub(crate) fn send(&self, message: ToLauncher) -> bool {
         self.to.try_send(message).is_ok()
     }
 
-    /// Somebody else who may say things, as [`Self::tell`] does.
-    pub(crate) fn teller(&self) -> Teller {
-        Teller(self.to.clone())
+    /// A sender for another thread.
+    pub(crate) fn sender(&self) -> MessageSender {
+        MessageSender(self.to.clone())
     }
 
-    /// Says it however long that takes: for when nothing has to be drained.
-    pub(crate) fn tell_patiently(&self, message: ToLauncher) {
-        // It fails if nobody writes messages any more: then nobody reads them.
+    /// Queues a message and waits for room: only when nothing has to be drained.
+    pub(crate) fn send_waiting(&self, message: ToLauncher) {
+        // Fails if the writing thread has ended: then nobody reads the message.
         let _ = self.to.send(message);
     }
 }
 
-/// Says things to the launcher without ever waiting.
+/// Queues messages to the launcher without waiting.
 #[derive(Debug)]
-pub(crate) struct Teller(SyncSender<ToLauncher>);
+pub(crate) struct MessageSender(SyncSender<ToLauncher>);
 
-impl Teller {
-    /// See [`Launcher::tell`].
-    pub(crate) fn tell(&self, message: ToLauncher) -> bool {
+impl MessageSender {
+    /// See [`Launcher::send`].
+    pub(crate) fn send(&self, message: ToLauncher) -> bool {
         self.0.try_send(message).is_ok()
     }
 }
@@ -80,10 +81,10 @@ pub(crate) fn connect(
         None => return Err(CollectorError::NoStart("its input is empty".into())),
     };
     let (sender, from) = channel();
-    let (to, unwritten) = sync_channel(UNREAD);
+    let (to, unwritten) = sync_channel(QUEUE);
     std::thread::Builder::new()
         .name("launcher".into())
-        .spawn(move || listen(input, &sender))
+        .spawn(move || read_messages(input, &sender))
         .map_err(|source| CollectorError::Set {
             what: "start a thread",
             source,
@@ -91,9 +92,9 @@ pub(crate) fn connect(
     Ok((start, Launcher { from, to }, unwritten))
 }
 
-fn listen(mut input: impl BufRead, sender: &Sender<FromLauncher>) {
-    // What does not parse, or comes after it, is nothing to act on: the launcher
-    // counts as gone and the recording ends with its programs.
+fn read_messages(mut input: impl BufRead, sender: &Sender<FromLauncher>) {
+    // A line that does not parse ends the reading: the launcher counts as gone and
+    // the recording ends with its programs.
     while let Some(Ok(message)) = next(&mut input) {
         if sender.send(message).is_err() {
             return;
@@ -103,13 +104,13 @@ fn listen(mut input: impl BufRead, sender: &Sender<FromLauncher>) {
 
 fn next(input: &mut impl BufRead) -> Option<Result<FromLauncher, serde_json::Error>> {
     let mut line = Vec::new();
-    // A pipe that can not be read is one that was closed.
+    // An error means that the pipe was closed.
     let length = input.take(LINE_LIMIT).read_until(b'\n', &mut line).ok()?;
     (length > 0).then(|| serde_json::from_slice(&line))
 }
 
-/// Writes the messages as they come, until there can be no more.
-pub(crate) fn speak(
+/// Writes queued messages until all senders are gone.
+pub(crate) fn write_messages(
     messages: &Receiver<ToLauncher>,
     mut output: impl Write,
 ) -> std::io::Result<()> {
@@ -117,14 +118,14 @@ pub(crate) fn speak(
     for message in messages {
         // Once the launcher is gone the recording goes on without it.
         if result.is_ok() {
-            result = say(&message, &mut output);
+            result = write_message(&message, &mut output);
         }
     }
     result
 }
 
 /// Writes one message.
-pub(crate) fn say(message: &ToLauncher, output: &mut impl Write) -> std::io::Result<()> {
+pub(crate) fn write_message(message: &ToLauncher, output: &mut impl Write) -> std::io::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
     output.write_all(&line)?;
@@ -154,10 +155,10 @@ mod tests {
         assert_eq!(start, Start::new("x", vec![]));
         let mut seen = Vec::new();
         loop {
-            match launcher.news() {
-                News::Nothing => std::thread::yield_now(),
-                News::Gone => break,
-                News::Message(message) => seen.push(message),
+            match launcher.poll() {
+                Poll::Nothing => std::thread::yield_now(),
+                Poll::Gone => break,
+                Poll::Message(message) => seen.push(message),
             }
         }
         assert_eq!(seen, [FromLauncher::Stop]);
@@ -165,17 +166,17 @@ mod tests {
 
     #[test]
     fn a_front_that_does_not_read_does_not_stop_anybody() {
-        let (to, unwritten) = sync_channel(UNREAD);
+        let (to, unwritten) = sync_channel(QUEUE);
         let (_sender, from) = channel();
         let launcher = Launcher { from, to };
         let waiting = || ToLauncher::Waiting { pids: vec![1] };
-        for _ in 0..UNREAD {
-            assert!(launcher.tell(waiting()));
+        for _ in 0..QUEUE {
+            assert!(launcher.send(waiting()));
         }
-        assert!(!launcher.tell(waiting()));
+        assert!(!launcher.send(waiting()));
         drop(launcher);
         let mut output = Vec::new();
-        speak(&unwritten, &mut output).unwrap();
-        assert_eq!(output.iter().filter(|byte| **byte == b'\n').count(), UNREAD);
+        write_messages(&unwritten, &mut output).unwrap();
+        assert_eq!(output.iter().filter(|byte| **byte == b'\n').count(), QUEUE);
     }
 }

@@ -32,30 +32,30 @@
 #![forbid(unsafe_code)]
 
 mod arena_server;
-mod arrivals;
-mod book;
+mod attach;
 mod clock;
 mod counts;
-mod departures;
 mod descriptors;
 mod drain;
 mod error;
-mod family;
+mod exit;
 mod image;
 mod jit_symbols;
 mod launcher;
-mod look;
 mod modules;
-mod pace;
+mod poll_backoff;
 mod process;
+mod process_tree;
 pub mod protocol;
 mod random;
 mod recording;
+mod scan;
 mod stacks;
 mod stopped;
 mod stream;
 mod symbolise;
 mod threads;
+mod trace_context;
 mod trace_file;
 mod watch;
 mod windows;
@@ -104,7 +104,7 @@ fn drain_aside(
     };
     // Ends when the drainer lets go of its sender. A launcher that has gone away
     // is no failure of the recording.
-    let _ = launcher::speak(messages, &mut output);
+    let _ = launcher::write_messages(messages, &mut output);
     let done = drainer.join().unwrap_or_else(|_| {
         Err(CollectorError::Set {
             what: "drain the recorded programs",
@@ -113,7 +113,7 @@ fn drain_aside(
     });
     match done {
         Ok(done) => {
-            let _ = launcher::say(&ToLauncher::Done(done), &mut output);
+            let _ = launcher::write_message(&ToLauncher::Done(done), &mut output);
             Ok(())
         }
         Err(error) => fail(error, output),
@@ -122,6 +122,6 @@ fn drain_aside(
 
 fn fail(error: CollectorError, mut output: impl Write) -> Result<(), CollectorError> {
     let message = error.to_string();
-    let _ = launcher::say(&ToLauncher::Failed { message }, &mut output);
+    let _ = launcher::write_message(&ToLauncher::Failed { message }, &mut output);
     Err(error)
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FromLauncher {
-    /// First of all: begin. Answered by [`ToLauncher::Ready`] or [`ToLauncher::Failed`].
+    /// RootProcess of all: begin. Answered by [`ToLauncher::Ready`] or [`ToLauncher::Failed`].
     Start(Start),
     /// The recorded program was started (before its `exec` or after it). A
     /// launcher that says this gets an [`ToLauncher::Done`] with a reason when the

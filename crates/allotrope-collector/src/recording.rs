@@ -1,6 +1,7 @@
-//! A recording from its start to its end: the draining thread's loop. Its
-//! parts are in files of their own: `arrivals`, `drain`, `departures`, `look`
-//! (what `/proc` says now and then) and `family` (processes without image).
+//! A recording from its start to its end: the loop of the draining thread. Its
+//! steps are files of their own: `attach` (new images), `drain` (rings), `exit`
+//! (ended images), `scan` (polling `/proc`) and `process_tree` (processes without
+//! an image).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -13,39 +14,39 @@ use allotrope_symbols::{IndexCache, Locator};
 use allotrope_trace::model::{self, Exit, Record};
 
 use crate::arena_server::{ArenaServer, Descriptors};
-use crate::book::Book;
 use crate::clock;
 use crate::drain::RingState;
 use crate::error::CollectorError;
-use crate::family::{Family, Process};
 use crate::image::{Ancestors, Image};
-use crate::launcher::{Launcher, News};
-use crate::pace::Pace;
+use crate::launcher::{Launcher, Poll};
+use crate::poll_backoff::PollBackoff;
+use crate::process_tree::{Process, ProcessTree};
 use crate::protocol::{Done, FirstExit, FromLauncher, OnFull, Start, ToLauncher};
 use crate::random;
 use crate::stopped;
 use crate::symbolise;
+use crate::trace_context::TraceContext;
 use crate::trace_file::TraceFile;
 use crate::watch::{Search, Watcher};
 
-/// How often busy threads are made to mark the time.
+/// Interval of the coarse clock, at which busy threads write timestamps.
 const TICK: Duration = Duration::from_millis(1);
-/// How often pending events are looked at for their age.
+/// Interval at which the age of pending events is checked.
 const AGE_CHECK: Duration = Duration::from_millis(50);
-/// How often the two clocks are read together.
+/// Interval at which both clocks are read together.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long recorders have to notice that the recording has stopped.
-const LAST_WORDS: Duration = Duration::from_millis(5);
+/// Time in which recorders notice that the recording has stopped.
+const STOP_GRACE: Duration = Duration::from_millis(5);
 
-/// An image slot as the collector knows it.
+/// The collector's state of an image slot.
 #[derive(Debug, Default)]
 pub(crate) enum Slot {
-    /// Nobody's, or not ready.
+    /// Free, or claimed by an image that is not ready.
     #[default]
     Empty,
-    /// A living image.
+    /// A running image.
     Image(Box<Image>),
-    /// Its first words made no sense; nothing of it is read.
+    /// Its first event is malformed; its rings are skipped.
     Refused,
 }
 
@@ -70,58 +71,58 @@ pub(crate) struct Recording {
     pub(crate) arena: Arena,
     pub(crate) search: Search,
     pub(crate) launcher: Launcher,
-    pub(crate) book: Book,
+    pub(crate) context: TraceContext,
     pub(crate) watcher: Watcher,
     pub(crate) slots: Vec<Slot>,
     pub(crate) rings: Vec<RingState>,
     pub(crate) words: Vec<u64>,
     pub(crate) ancestors: Ancestors,
-    pub(crate) family: Family,
-    pub(crate) first: First,
+    pub(crate) process_tree: ProcessTree,
+    pub(crate) first: RootProcess,
     pub(crate) stopping: bool,
     /// Calls are only counted.
     pub(crate) counts_only: bool,
-    pub(crate) look_cursor: usize,
+    pub(crate) scan_cursor: usize,
     diagnostics_read: u32,
-    /// Since when nobody but those who can not be seen may be about to arrive.
-    pub(crate) maybe_arriving_since: Option<Instant>,
+    /// Since when only processes that the collector cannot see may be attaching.
+    pub(crate) maybe_attaching_since: Option<Instant>,
     pub(crate) now: Instant,
     next_tick: Instant,
     next_age_check: Instant,
     next_clock: Instant,
-    pace: Pace,
+    backoff: PollBackoff,
 }
 
 /// The process that the launcher started.
 #[derive(Debug, Default)]
-pub(crate) struct First {
-    /// Its pid as the launcher said.
-    pub(crate) told: Option<u32>,
-    /// The first image's.
+pub(crate) struct RootProcess {
+    /// Its pid, from the launcher.
+    pub(crate) announced: Option<u32>,
+    /// The first image's pid.
     pub(crate) guessed: Option<u32>,
-    /// An image of it was met.
+    /// It has an image.
     pub(crate) has_image: bool,
-    /// How it ended, as the launcher said.
+    /// How it ended, from the launcher.
     pub(crate) exit: Option<FirstExit>,
-    pub(crate) front_gone: bool,
+    pub(crate) launcher_gone: bool,
     /// The launcher, if it stopped itself because this process stopped.
-    pub(crate) stopped_front: Option<u32>,
+    pub(crate) stopped_launcher: Option<u32>,
 }
 
-impl First {
+impl RootProcess {
     pub(crate) fn pid(&self) -> Option<u32> {
-        self.told.or(self.guessed)
+        self.announced.or(self.guessed)
     }
 
-    /// It has ended, or nobody will say when it does.
+    /// It has ended, or the launcher that would report its end is gone.
     pub(crate) fn is_over(&self) -> bool {
-        self.exit.is_some() || self.front_gone
+        self.exit.is_some() || self.launcher_gone
     }
 }
 
-/// Records until the last recorded process has ended, then names addresses
-/// and closes the trace. To be called on the thread that may drain: its death
-/// is what releases the recorded programs.
+/// Records until the last recorded process has ended, then symbolises the trace
+/// and closes it. The caller becomes the draining thread: if it dies, waiting
+/// programs continue.
 pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, CollectorError> {
     let trace = TraceFile::create(&start.output, start.made)?;
     let (name, secret) = random_name_and_secret()?;
@@ -132,42 +133,42 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
     recording.begin(start);
     recording
         .launcher
-        .tell_patiently(ToLauncher::Ready { arena: location });
+        .send_waiting(ToLauncher::Ready { arena: location });
     let recorded = recording.run();
     // Also after an error: the recorded programs are not to wait for us.
     recording.arena.stop();
     drop(server);
     recorded?;
     recording.end()?;
-    let images = recording.book.next_image;
-    let unrecorded = recording.family.take_unrecorded();
+    let images = recording.context.next_image;
+    let unrecorded = recording.process_tree.take_unrecorded();
     let Recording {
         arena,
         launcher,
-        book,
+        context,
         ..
     } = recording;
     drop(arena);
-    finish(start, &launcher, book, images, unrecorded)
+    finish(start, &launcher, context, images, unrecorded)
 }
 
 fn finish(
     start: &Start,
     launcher: &Launcher,
-    mut book: Book,
+    mut context: TraceContext,
     images: u32,
     unrecorded: Vec<model::Unrecorded>,
 ) -> Result<Done, CollectorError> {
     for image in &unrecorded {
-        book.trace.write(&Record::Unrecorded(image.clone()));
+        context.trace.write(&Record::Unrecorded(image.clone()));
     }
-    book.jit_symbols.finish(&mut book.trace);
-    book.trace.flush();
+    context.jit_symbols.finish(&mut context.trace);
+    context.trace.flush();
     let locator = locator(start);
-    let modules = book.modules.into_known();
-    symbolise::symbolise(modules, &locator, &mut book.trace, launcher);
-    let (events, lost_events) = (book.trace.events, book.trace.lost_events);
-    let bytes = book.trace.finish()?;
+    let modules = context.modules.into_known();
+    symbolise::symbolise(modules, &locator, &mut context.trace, launcher);
+    let (events, lost_events) = (context.trace.events, context.trace.lost_events);
+    let bytes = context.trace.finish()?;
     Ok(Done {
         complaints: locator.take_complaints(),
         bytes,
@@ -265,27 +266,27 @@ impl Recording {
             arena,
             search: Search::new(arena_inode),
             launcher,
-            book: Book::new(trace),
+            context: TraceContext::new(trace),
             watcher: Watcher::new().map_err(set("watch processes"))?,
             slots: (0..IMAGES).map(|_| Slot::Empty).collect(),
             rings: (0..RINGS).map(|_| RingState::default()).collect(),
             words: Vec::new(),
             ancestors: Ancestors::default(),
-            family: Family::new(
+            process_tree: ProcessTree::new(
                 format!("{}={location}", layout::ENVIRONMENT_VARIABLE),
                 start.follow,
             ),
-            first: First::default(),
+            first: RootProcess::default(),
             stopping: false,
             counts_only: start.counts_only,
-            look_cursor: 0,
+            scan_cursor: 0,
             diagnostics_read: 0,
-            maybe_arriving_since: None,
+            maybe_attaching_since: None,
             now,
             next_tick: now,
             next_age_check: now,
             next_clock: now + CLOCK_INTERVAL,
-            pace: Pace::default(),
+            backoff: PollBackoff::default(),
         })
     }
 
@@ -296,7 +297,7 @@ impl Recording {
             let text = std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
             text.unwrap_or_default().trim().to_owned()
         };
-        let trace = &mut self.book.trace;
+        let trace = &mut self.context.trace;
         trace.write(&Record::Recording(model::Recording {
             tool_version: start.tool_version.clone(),
             command: start.command.clone(),
@@ -315,117 +316,122 @@ impl Recording {
         loop {
             let seen = self.arena.shared().doorbell.count();
             let found = self.round();
-            self.book.trace.check()?;
+            self.context.trace.check()?;
             if self.stopping || self.is_over() {
                 return Ok(());
             }
-            let watched = self.book.coarse_clock.is_watched();
-            if let Some(sleep) = self.pace.after(found, watched) {
+            let watched = self.context.coarse_clock.is_watched();
+            if let Some(sleep) = self.backoff.after(found, watched) {
                 self.arena.sleep(seen, sleep);
             }
         }
     }
 
-    /// One look at everything; how much was found, in words.
+    /// One round of polling; the number of words read.
     ///
-    /// The launcher is heard before arrivals are looked for, so that an image of
-    /// a process that the launcher has seen end is not missed; ends are noticed
-    /// before rings are drained, so that what is then drained is all.
+    /// Messages of the launcher are read before new images are attached, so that
+    /// an image of a process that the launcher has seen end is not missed. Ended
+    /// images are marked before rings are drained, so that their last events are
+    /// read before they are closed.
     fn round(&mut self) -> u64 {
         self.now = Instant::now();
-        self.hear_front();
-        self.notice_ends();
-        let arrived = self.receive_arrivals();
+        self.read_launcher_messages();
+        self.mark_ended_images();
+        let arrived = self.attach_images();
         self.read_diagnostics();
         let drained = self.drain();
-        self.settle_ends();
+        self.close_ended_images();
         if self.now >= self.next_tick {
             self.next_tick = self.now + TICK;
             let clock = self.arena.tick();
-            self.book.coarse_clock.moved_to(clock);
-            self.look_around();
+            self.context.coarse_clock.moved_to(clock);
+            self.scan_processes();
         }
         if self.now >= self.next_age_check {
             self.next_age_check = self.now + AGE_CHECK;
             self.write_old_events();
-            stopped::continue_front(&self.first);
+            stopped::continue_launcher(&self.first);
         }
         if self.now >= self.next_clock {
             self.next_clock = self.now + CLOCK_INTERVAL;
-            self.book.trace.write(&Record::Clock(clock::reading()));
+            self.context.trace.write(&Record::Clock(clock::reading()));
             if self.counts_only {
                 self.read_all_counters();
             }
             // Records without events wait in the writer otherwise.
-            self.book.trace.flush();
+            self.context.trace.flush();
         }
-        self.book.jit_symbols.round(&mut self.book.trace);
-        self.tell_who_is_waited_for();
+        self.context.jit_symbols.round(&mut self.context.trace);
+        self.send_waited_for();
         drained.max(u64::from(arrived))
     }
 
-    /// Takes note of what recorders say of processes without rings.
+    /// Reads the diagnostics that recorders post about processes without rings.
     pub(crate) fn read_diagnostics(&mut self) {
-        let mut heard = Vec::new();
+        let mut posted = Vec::new();
         self.arena
             .read_diagnostics(&mut self.diagnostics_read, |pid, what, path| {
-                heard.push((pid, what, path));
+                posted.push((pid, what, path));
             });
-        for (pid, what, path) in heard {
+        for (pid, what, path) in posted {
             let found = self.search.find_mentioned(pid, &self.known());
             let found = found.or_else(|| self.find_replaced(pid));
-            self.family
+            self.process_tree
                 .note_diagnostic(Process::new(found, pid), what, &path);
         }
     }
 
-    /// A process that has gone on as another program and ended since, which had
-    /// this pid in its own pid namespace.
+    /// A process with this pid in its own pid namespace that has executed another
+    /// program and ended.
     fn find_replaced(&mut self, own_pid: u32) -> Option<u32> {
         self.drain_images_of(own_pid);
         let images = self.slots.iter().filter_map(Slot::image);
         images
             .filter(|image| image.own_pid == own_pid && image.exec_note.is_some())
             .filter_map(Image::pid_if_seen)
-            .find(|pid| !self.family.is_unrecorded(*pid))
+            .find(|pid| !self.process_tree.is_unrecorded(*pid))
     }
 
-    fn hear_front(&mut self) {
+    fn read_launcher_messages(&mut self) {
         loop {
-            match self.launcher.news() {
-                News::Nothing => return,
-                News::Gone => {
-                    self.first.front_gone = true;
+            match self.launcher.poll() {
+                Poll::Nothing => return,
+                Poll::Gone => {
+                    self.first.launcher_gone = true;
                     return;
                 }
-                News::Message(FromLauncher::FirstStarted { pid }) => self.first.told = Some(pid),
-                News::Message(FromLauncher::FirstEnded(exit)) => self.first.exit = Some(exit),
-                News::Message(FromLauncher::FirstStopped { launcher }) => {
-                    self.first.stopped_front = Some(launcher);
+                Poll::Message(FromLauncher::FirstStarted { pid }) => {
+                    self.first.announced = Some(pid)
                 }
-                News::Message(FromLauncher::LauncherContinued) => self.first.stopped_front = None,
-                News::Message(FromLauncher::Stop) => self.stopping = true,
-                // A second start means nothing.
-                News::Message(FromLauncher::Start(_)) => {}
+                Poll::Message(FromLauncher::FirstEnded(exit)) => self.first.exit = Some(exit),
+                Poll::Message(FromLauncher::FirstStopped { launcher }) => {
+                    self.first.stopped_launcher = Some(launcher);
+                }
+                Poll::Message(FromLauncher::LauncherContinued) => {
+                    self.first.stopped_launcher = None
+                }
+                Poll::Message(FromLauncher::Stop) => self.stopping = true,
+                // A second start is ignored.
+                Poll::Message(FromLauncher::Start(_)) => {}
             }
         }
     }
 
-    /// Slots with a living image.
+    /// Slots with a running image.
     pub(crate) fn living(&self) -> impl Iterator<Item = usize> + '_ {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(slot, state)| state.image().map(|_| slot))
     }
 
-    /// No image is left and none can come.
+    /// No image is left, and no other one can attach.
     fn is_over(&mut self) -> bool {
-        if !self.first.is_over() || self.living().next().is_some() || self.is_arriving() {
+        if !self.first.is_over() || self.living().next().is_some() || self.is_image_attaching() {
             return false;
         }
-        !self.family.has_latent(&self.search, self.now)
+        !self.process_tree.has_pending(&self.search, self.now)
     }
 
-    fn tell_who_is_waited_for(&mut self) {
+    fn send_waited_for(&mut self) {
         if self.first.exit.is_none() {
             return;
         }
@@ -433,38 +439,38 @@ impl Recording {
         let mut pids: Vec<u32> = living
             .filter(|image| !image.gone)
             .map(|image| image.pid)
-            .chain(self.family.latent())
+            .chain(self.process_tree.pending())
             .collect();
         pids.sort_unstable();
         pids.dedup();
-        if pids.is_empty() || pids == self.family.told {
+        if pids.is_empty() || pids == self.process_tree.sent {
             return;
         }
         let message = ToLauncher::Waiting { pids: pids.clone() };
-        if self.launcher.tell(message) {
-            self.family.told = pids;
+        if self.launcher.send(message) {
+            self.process_tree.sent = pids;
         }
     }
 
-    /// Takes what recorders still wrote before they saw that the recording
-    /// has stopped, and closes every image.
+    /// Reads the events that recorders wrote before they noticed the stop, and
+    /// closes every image.
     fn end(&mut self) -> Result<(), CollectorError> {
         self.stopping = true;
-        std::thread::sleep(LAST_WORDS);
+        std::thread::sleep(STOP_GRACE);
         self.now = Instant::now();
-        self.hear_front();
-        self.notice_ends();
-        self.receive_arrivals();
+        self.read_launcher_messages();
+        self.mark_ended_images();
+        self.attach_images();
         self.read_diagnostics();
         self.drain();
-        self.settle_ends();
+        self.close_ended_images();
         let running: Vec<usize> = self.living().collect();
         for slot in running {
             self.finish_image(slot, Exit::Running);
         }
         self.note_refused_images();
-        self.book.trace.write(&Record::Clock(clock::reading()));
-        self.book.trace.flush();
-        self.book.trace.check()
+        self.context.trace.write(&Record::Clock(clock::reading()));
+        self.context.trace.flush();
+        self.context.trace.check()
     }
 }

@@ -161,7 +161,7 @@ pub(crate) struct ImageStacks {
     /// The children of nodes with more than [`NEAR_CHILDREN`].
     crowded: HashTable<StackId>,
     /// Nodes that are not in the trace yet: the last ones of `places`.
-    fresh: Vec<StackNode>,
+    new_nodes: Vec<StackNode>,
 }
 
 impl Default for ImageStacks {
@@ -169,7 +169,7 @@ impl Default for ImageStacks {
         Self {
             places: vec![Place::default(); stack_end::FIRST_NODE as usize],
             crowded: HashTable::new(),
-            fresh: Vec::new(),
+            new_nodes: Vec::new(),
         }
     }
 }
@@ -196,7 +196,7 @@ impl ImageStacks {
             },
         };
         budget.nodes = budget.nodes.checked_sub(1)?;
-        self.fresh.push(node);
+        self.new_nodes.push(node);
         Some((self.add(place, siblings), true))
     }
 
@@ -270,18 +270,18 @@ impl ImageStacks {
     }
 
     /// Takes the nodes that are not in the trace yet, with the first one's id.
-    pub(crate) fn take_fresh(&mut self) -> Option<(StackId, Vec<StackNode>)> {
-        if self.fresh.is_empty() {
+    pub(crate) fn take_new_nodes(&mut self) -> Option<(StackId, Vec<StackNode>)> {
+        if self.new_nodes.is_empty() {
             return None;
         }
-        let nodes = std::mem::take(&mut self.fresh);
+        let nodes = std::mem::take(&mut self.new_nodes);
         let written = self.places.len() - nodes.len();
         Some((written as StackId, nodes))
     }
 
     /// Number of nodes that are not in the trace yet.
-    pub(crate) fn fresh_nodes(&self) -> usize {
-        self.fresh.len()
+    pub(crate) fn new_nodes(&self) -> usize {
+        self.new_nodes.len()
     }
 
     /// Gives the memory of an ended image back.
@@ -319,15 +319,15 @@ mod tests {
         };
         let second = stacks.intern(exact, &mut budget);
         assert_eq!(second, Some((stack_end::FIRST_NODE + 1, true)));
-        let (from, nodes) = stacks.take_fresh().unwrap();
+        let (from, nodes) = stacks.take_new_nodes().unwrap();
         assert_eq!(
             (from, nodes),
             (stack_end::FIRST_NODE, vec![node(0, 10), exact])
         );
         stacks.intern(node(8, 20), &mut budget);
-        let (from, _) = stacks.take_fresh().unwrap();
+        let (from, _) = stacks.take_new_nodes().unwrap();
         assert_eq!(from, stack_end::FIRST_NODE + 2);
-        assert_eq!(stacks.take_fresh(), None);
+        assert_eq!(stacks.take_new_nodes(), None);
         stacks.release(&mut budget);
         assert_eq!(budget.nodes, MOST_NODES);
     }
@@ -348,7 +348,7 @@ mod tests {
                 assert_eq!(*expected.entry((child, 7)).or_insert(leaf), leaf);
             }
         }
-        let (first, nodes) = stacks.take_fresh().unwrap();
+        let (first, nodes) = stacks.take_new_nodes().unwrap();
         assert_eq!(nodes.len(), expected.len() + 1);
         for ((parent, address), id) in expected {
             assert_eq!(nodes[(id - first) as usize], node(parent, address));

@@ -1,17 +1,17 @@
-//! Continues a launcher that stopped itself together with the recorded program,
-//! when the program goes on or ends and nobody has continued the launcher: a child
-//! of the program may continue the program alone. The launcher is the only process
-//! that the kernel would tell, and it is stopped; so this looks from time to time.
+//! Continues a launcher that stopped itself together with the recorded program, when
+//! the program continues or ends and the launcher is still stopped: a child of the
+//! program may continue the program alone. The kernel would notify only the launcher,
+//! which is stopped; so the collector polls.
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::process;
-use crate::recording::First;
+use crate::recording::RootProcess;
 
-/// Sends the launcher `SIGCONT` if it is stopped and the program is not. It is
-/// sent again with the next look if the launcher was only about to stop.
-pub(crate) fn continue_front(first: &First) {
-    let (Some(launcher), Some(program)) = (first.stopped_front, first.told) else {
+/// Sends the launcher `SIGCONT` if it is stopped and the program is not; again at the
+/// next poll if the launcher was only about to stop.
+pub(crate) fn continue_launcher(first: &RootProcess) {
+    let (Some(launcher), Some(program)) = (first.stopped_launcher, first.announced) else {
         return;
     };
     if process::is_stopped(program) == Some(false)

@@ -1,6 +1,6 @@
-//! One event stream: what came through a ring since an image claimed it.
-//! Turns ring words into the trace's events. Which words, and whose the ring
-//! is, is decided in `drain`.
+//! One event stream: the events of a ring since an image claimed it. Decodes the
+//! ring's words into events of the trace and checks them. `drain` supplies the
+//! words and knows the ring's owner.
 
 use std::time::Instant;
 
@@ -12,46 +12,46 @@ use allotrope_trace::model::{
     stack_end,
 };
 
-use crate::book::Book;
-use crate::counts::{self, Told};
+use crate::counts::{self, CounterSnapshot};
 use crate::descriptors::OpenDescriptors;
 use crate::image::{ExecNote, Image};
 use crate::stacks::RingStacks;
+use crate::trace_context::TraceContext;
 
-/// Events that are collected before they are written.
-const RUN: usize = 32 << 10;
-/// Room that a stream keeps while little comes through it.
+/// Pending events at which a chunk is written.
+const CHUNK_EVENTS: usize = 32 << 10;
+/// Capacity that a quiet stream keeps, in events.
 const IDLE_ROOM: usize = 1 << 10;
 
-/// A stream and what of it is not in the trace yet.
+/// A stream and its events that are not in the trace yet.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) id: StreamId,
     /// The image's slot.
     pub(crate) slot: usize,
-    /// The ring's claim that this stream is of.
+    /// The claim of the ring to which this stream belongs.
     pub(crate) claim: u32,
     thread: Option<(ThreadId, u32)>,
-    /// Whose the coming events are.
-    speaker: Option<ThreadId>,
-    /// What was open when the thread last asked for it to be remembered.
+    /// The thread of the next events.
+    current_thread: Option<ThreadId>,
+    /// The descriptors at the last `Descriptors` event.
     descriptors: Option<OpenDescriptors>,
-    /// What was told of the ring's counters, where calls are only counted.
-    told: Told,
-    /// How often, and how many ticks, the speaker waited; not told yet.
+    /// The counters as last written, in a recording that only counts calls.
+    counters: CounterSnapshot,
+    /// Number and ticks of the current thread's waits that are not written yet.
     waits: (u64, u64),
-    /// The last time that it marked.
+    /// The last timestamp.
     last_tick: u64,
     stacks: RingStacks,
     pending: Vec<Event>,
-    /// Since when something is pending.
+    /// When the oldest pending event was read.
     oldest: Option<Instant>,
     /// Counted events before the pending ones.
     first_ordinal: u64,
     undefined_stack_seen: bool,
 }
 
-/// The words are no events, or no sense: the ring can not be read further.
+/// The words are malformed: the ring cannot be read further.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
@@ -71,9 +71,9 @@ impl Stream {
             slot,
             claim,
             thread: None,
-            speaker: None,
+            current_thread: None,
             descriptors: None,
-            told: Told::default(),
+            counters: CounterSnapshot::default(),
             waits: (0, 0),
             last_tick: 0,
             stacks: RingStacks::default(),
@@ -84,17 +84,17 @@ impl Stream {
         }
     }
 
-    /// Takes the events in `words` that begin before the word `starts_below`,
-    /// up to the first that is not whole. Gives the words taken.
+    /// Takes the events in `words` that begin before the index `starts_below`, up
+    /// to the first incomplete one; the number of words taken.
     pub(crate) fn take(
         &mut self,
         words: &[u64],
         starts_below: usize,
         image: &mut Image,
-        book: &mut Book,
+        context: &mut TraceContext,
     ) -> Result<usize, Corrupt> {
         let before = self.pending.len();
-        // What comes after the note shows that the exec failed.
+        // An event after the note shows that the exec failed.
         if image
             .exec_note
             .as_ref()
@@ -102,8 +102,8 @@ impl Stream {
         {
             image.exec_note = None;
         }
-        let result = self.take_events(words, starts_below, image, book);
-        book.pending_events += self.pending.len() - before;
+        let result = self.take_events(words, starts_below, image, context);
+        context.pending_events += self.pending.len() - before;
         if self.oldest.is_none() && !self.pending.is_empty() {
             self.oldest = Some(Instant::now());
         }
@@ -115,19 +115,19 @@ impl Stream {
         words: &[u64],
         starts_below: usize,
         image: &mut Image,
-        book: &mut Book,
+        context: &mut TraceContext,
     ) -> Result<usize, Corrupt> {
         let mut at = 0;
         let end = words.len().min(starts_below);
         while at < end {
-            let length = self.take_frequent(&words[at..], image, book)?;
+            let length = self.take_frequent(&words[at..], image, context)?;
             if length > 0 {
                 at += length;
                 continue;
             }
             match wire::decode(&words[at..]) {
                 Ok((word, length)) => {
-                    self.take_event(word, image, book)?;
+                    self.take_event(word, image, context)?;
                     at += length;
                 }
                 Err(Malformed::Short) => break,
@@ -137,15 +137,15 @@ impl Stream {
         Ok(at)
     }
 
-    /// Takes a short allocation, a deallocation, a stack's node or a mark of the
-    /// time, if all is well with it: nearly all events are one of these. Gives
-    /// the words taken; 0 for what is to be looked at more closely.
+    /// Takes a short allocation, a deallocation, a stack node or a timestamp if it
+    /// is valid: nearly all events are one of these. Returns the number of words
+    /// taken; 0 if the general path has to decode the event.
     #[inline(always)]
     fn take_frequent(
         &mut self,
         words: &[u64],
         image: &mut Image,
-        book: &mut Book,
+        context: &mut TraceContext,
     ) -> Result<usize, Corrupt> {
         let Some(&first) = words.first() else {
             return Ok(0);
@@ -159,8 +159,8 @@ impl Stream {
         };
         match kind {
             wire::kind::ALLOCATION => return Ok(self.take_short(first, Some(second))),
-            wire::kind::NODE => self.define(wire::decode_node(first, second), image, book)?,
-            wire::kind::TIMESTAMP => self.pass_time(second, first as u32, book),
+            wire::kind::NODE => self.define(wire::decode_node(first, second), image, context)?,
+            wire::kind::TIMESTAMP => self.pass_time(second, first as u32, context),
             _ => return Ok(0),
         }
         Ok(2)
@@ -200,7 +200,7 @@ impl Stream {
         &mut self,
         word: WireEvent<'_>,
         image: &mut Image,
-        book: &mut Book,
+        context: &mut TraceContext,
     ) -> Result<(), Corrupt> {
         let event = match word {
             WireEvent::Allocation {
@@ -213,7 +213,7 @@ impl Stream {
                 kind: EventKind::Allocation,
                 entry: entry_point(entry)?,
                 alignment_log2: valid_alignment(alignment_log2)?,
-                stack: self.stack(stack, image, book),
+                stack: self.stack(stack, image, context),
                 address,
                 size,
             },
@@ -237,7 +237,7 @@ impl Stream {
             } => Event {
                 kind: EventKind::ReallocationEnd,
                 entry: entry_point(entry)?,
-                stack: self.stack(stack, image, book),
+                stack: self.stack(stack, image, context),
                 address,
                 size,
                 ..NOTHING
@@ -251,20 +251,20 @@ impl Stream {
                 ..NOTHING
             },
             WireEvent::Timestamp { tick, clock } => {
-                self.pass_time(tick, clock, book);
+                self.pass_time(tick, clock, context);
                 return Ok(());
             }
-            WireEvent::Node(node) => return self.define(node, image, book),
-            rare => return self.take_rare_event(rare, image, book),
+            WireEvent::Node(node) => return self.define(node, image, context),
+            rare => return self.take_rare_event(rare, image, context),
         };
         self.pending.push(event);
         Ok(())
     }
 
-    /// A mark of the time, behind one of when the coarse clock left the value
-    /// that the events since the last mark were recorded at.
-    fn pass_time(&mut self, tick: u64, clock: u32, book: &mut Book) {
-        if let Some(left) = book.coarse_clock.left(clock)
+    /// Adds a timestamp; before it one of the time at which the coarse clock left
+    /// the value that the events since the last timestamp saw.
+    fn pass_time(&mut self, tick: u64, clock: u32, context: &mut TraceContext) {
+        if let Some(left) = context.coarse_clock.left(clock)
             && (self.last_tick..tick).contains(&left)
         {
             self.pending.push(mark(EventKind::Timestamp, left));
@@ -278,7 +278,7 @@ impl Stream {
         &mut self,
         word: WireEvent<'_>,
         image: &mut Image,
-        book: &mut Book,
+        context: &mut TraceContext,
     ) -> Result<(), Corrupt> {
         match word {
             WireEvent::Epoch {
@@ -286,16 +286,16 @@ impl Stream {
                 epoch,
                 opted_out,
             } => {
-                self.pass_time(tick, 0, book);
-                let told = EpochChange { epoch, opted_out }.to_word();
-                self.pending.push(mark(EventKind::Epoch, told));
+                self.pass_time(tick, 0, context);
+                let change = EpochChange { epoch, opted_out }.to_word();
+                self.pending.push(mark(EventKind::Epoch, change));
             }
             WireEvent::Descriptors => self.descriptors = OpenDescriptors::of(image.pid_if_seen()),
             WireEvent::Window(words) => {
                 let descriptors = self.descriptors.take();
-                let thread = self.speaker;
+                let thread = self.current_thread;
                 let window = image.windows.open(image.id, thread, &words, descriptors);
-                book.trace.write(&Record::Window(window));
+                context.trace.write(&Record::Window(window));
             }
             WireEvent::WindowEnd {
                 flags,
@@ -307,28 +307,28 @@ impl Stream {
                 let end = image
                     .windows
                     .close(image.id, pid, flags, [opened, closed], tick);
-                book.trace.write(&Record::WindowEnd(end));
+                context.trace.write(&Record::WindowEnd(end));
             }
             WireEvent::Thread { tid, tick, nested } => {
-                self.announce(tid, tick, nested, image, book);
+                self.announce(tid, tick, nested, image, context);
             }
             WireEvent::Waited { ticks } => {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
             }
-            WireEvent::ResetStackIds => self.stacks.forget(&mut book.budget),
+            WireEvent::ResetStackIds => self.stacks.forget(&mut context.budget),
             WireEvent::Mapping(words) => {
                 let new = image
                     .mappings
-                    .define(image.id, image.pid, &words, &mut book.modules);
+                    .define(image.id, image.pid, &words, &mut context.modules);
                 if let Some(new) = new {
                     if let Some(module) = new.module {
-                        book.trace.write(&Record::Module(module));
+                        context.trace.write(&Record::Module(module));
                     }
-                    book.trace.write(&Record::Mapping(new.mapping));
+                    context.trace.write(&Record::Mapping(new.mapping));
                 }
             }
-            WireEvent::Unmapped { mapping } => book.trace.write(&Record::Unmapped {
+            WireEvent::Unmapped { mapping } => context.trace.write(&Record::Unmapped {
                 image: image.id,
                 mapping: image.mappings.id(mapping),
                 tick: tick_now(),
@@ -348,72 +348,86 @@ impl Stream {
                 epoch,
                 image: all,
                 thread,
-            } => book.trace.write(&Record::WindowCounts(WindowCounts {
+            } => context.trace.write(&Record::WindowCounts(WindowCounts {
                 image: image.id,
                 epoch,
-                thread: self.speaker,
+                thread: self.current_thread,
                 all: window_sums(all),
                 of_thread: window_sums(thread),
             })),
-            WireEvent::Counts(counts) => self.write_counts(counts::said(counts), image, book),
-            // An image is announced once, and that was read on its arrival;
-            // everything else is not rare.
+            WireEvent::Counts(counts) => self.write_counts(counts::values(counts), image, context),
+            // An `Image` event comes once, and `attach` has read it; the other
+            // events are not rare.
             _ => return Err(Corrupt),
         }
         Ok(())
     }
 
-    fn announce(&mut self, tid: u32, tick: u64, nested: bool, image: &mut Image, book: &mut Book) {
-        self.write_waits(image, book);
+    fn announce(
+        &mut self,
+        tid: u32,
+        tick: u64,
+        nested: bool,
+        image: &mut Image,
+        context: &mut TraceContext,
+    ) {
+        self.write_waits(image, context);
         if let Some((thread, tid)) = self.thread
             && image.threads.end(thread, tid)
         {
-            // Another thread took the ring over, so its last one is gone.
-            book.trace
+            // Another thread took over the ring: its last thread is gone.
+            context
+                .trace
                 .write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
         }
-        let announced = image.threads.announce(tid, nested, book.next_thread);
+        let announced = image.threads.announce(tid, nested, context.next_thread);
         if let Some(thread) = announced.ended {
-            book.trace
+            context
+                .trace
                 .write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
         }
         let thread = announced.thread;
         if announced.is_new {
-            book.next_thread += 1;
-            image.note_fresh_thread(tid);
-            book.trace.write(&Record::ThreadStart(ThreadStart {
+            context.next_thread += 1;
+            image.note_new_thread(tid);
+            context.trace.write(&Record::ThreadStart(ThreadStart {
                 image: image.id,
                 thread,
                 tid,
                 tick,
             }));
         }
-        // A nested ring goes from thread to thread without any of them ending.
+        // A nested ring passes from thread to thread although none has ended.
         self.thread = (!nested).then_some((thread, tid));
-        self.speaker = Some(thread);
+        self.current_thread = Some(thread);
         self.pending
             .push(mark(EventKind::Thread, u64::from(thread)));
-        self.pass_time(tick, 0, book);
+        self.pass_time(tick, 0, context);
     }
 
     #[inline]
-    fn define(&mut self, told: Node, image: &mut Image, book: &mut Book) -> Result<(), Corrupt> {
-        let Node { id, mapping, .. } = told;
+    fn define(
+        &mut self,
+        defined: Node,
+        image: &mut Image,
+        context: &mut TraceContext,
+    ) -> Result<(), Corrupt> {
+        let Node { id, mapping, .. } = defined;
         if !(stack_end::FIRST_NODE..wire::STACK_IDS).contains(&id) {
             return Err(Corrupt);
         }
         let node = StackNode {
-            parent: self.stack(told.parent, image, book),
-            address: told.address,
+            parent: self.stack(defined.parent, image, context),
+            address: defined.address,
             mapping: image.mappings.id(mapping),
-            exact: told.exact,
+            exact: defined.exact,
         };
-        let stack = match image.stacks.intern(node, &mut book.budget) {
+        let stack = match image.stacks.intern(node, &mut context.budget) {
             Some((stack, is_new)) => {
                 if is_new && mapping == wire::NO_MAPPING {
-                    image.want_jit(node.address, node.exact, &mut book.jit_symbols);
+                    image.want_jit(node.address, node.exact, &mut context.jit_symbols);
                 } else if is_new {
-                    let modules = &mut book.modules;
+                    let modules = &mut context.modules;
                     image
                         .mappings
                         .want(mapping, node.address, node.exact, modules);
@@ -422,30 +436,30 @@ impl Stream {
             }
             None => stack_end::NOT_RECORDED,
         };
-        if !self.stacks.define(id, stack, &mut book.budget) {
-            book.stacks_refused += 1;
+        if !self.stacks.define(id, stack, &mut context.budget) {
+            context.stacks_refused += 1;
         }
         Ok(())
     }
 
     /// The image's id of a ring's stack id.
     #[inline]
-    fn stack(&mut self, id: u32, image: &Image, book: &mut Book) -> StackId {
+    fn stack(&mut self, id: u32, image: &Image, context: &mut TraceContext) -> StackId {
         if id <= stack_end::NOT_RECORDED {
             return id;
         }
         match self.stacks.get(id) {
             Some(stack) => stack,
-            None => self.undefined_stack(image, book),
+            None => self.undefined_stack(image, context),
         }
     }
 
     #[cold]
-    fn undefined_stack(&mut self, image: &Image, book: &mut Book) -> StackId {
-        // Ids that the budget refused are undefined by our own doing.
-        if !self.undefined_stack_seen && book.stacks_refused == 0 {
+    fn undefined_stack(&mut self, image: &Image, context: &mut TraceContext) -> StackId {
+        // Ids that the budget refused are undefined, but not corrupt.
+        if !self.undefined_stack_seen && context.stacks_refused == 0 {
             self.undefined_stack_seen = true;
-            book.trace.write(&Record::Loss(Loss {
+            context.trace.write(&Record::Loss(Loss {
                 image: image.id,
                 reason: LossReason::Corrupt,
                 events: 1,
@@ -455,44 +469,46 @@ impl Stream {
         stack_end::NOT_RECORDED
     }
 
-    /// Enough is pending for a run of its own.
-    pub(crate) fn has_run(&self) -> bool {
-        self.pending.len() >= RUN
+    /// The pending events fill a chunk.
+    pub(crate) fn has_full_chunk(&self) -> bool {
+        self.pending.len() >= CHUNK_EVENTS
     }
 
-    /// Since when something is pending.
+    /// When the oldest pending event was read.
     pub(crate) fn oldest(&self) -> Option<Instant> {
         self.oldest
     }
 
-    /// Writes what is pending, the stacks it refers to first.
-    pub(crate) fn write(&mut self, image: &mut Image, book: &mut Book) {
-        image.write_fresh_stacks(&mut book.trace);
-        self.write_waits(image, book);
+    /// Writes the pending events, and before them the stacks that they refer to.
+    pub(crate) fn write(&mut self, image: &mut Image, context: &mut TraceContext) {
+        image.write_new_stacks(&mut context.trace);
+        self.write_waits(image, context);
         self.oldest = None;
         if self.pending.is_empty() {
             return;
         }
-        book.pending_events -= self.pending.len();
+        context.pending_events -= self.pending.len();
         self.first_ordinal +=
-            book.trace
+            context
+                .trace
                 .write_events(image.id, self.id, self.first_ordinal, &self.pending);
-        // The memory is used again, but a stream that has become quiet does
-        // not keep what a busy one needs.
-        let busy = self.pending.len() >= RUN / 2;
+        // The memory is reused, but a stream that has become quiet gives the
+        // capacity of a busy one back.
+        let busy = self.pending.len() >= CHUNK_EVENTS / 2;
         self.pending.clear();
         if !busy {
             self.pending.shrink_to(IDLE_ROOM);
         }
     }
 
-    /// Writes how often and how long the speaker waited since the last time.
-    fn write_waits(&mut self, image: &Image, book: &mut Book) {
+    /// Writes number and duration of the current thread's waits since the last
+    /// call.
+    fn write_waits(&mut self, image: &Image, context: &mut TraceContext) {
         let (waits, waited_ticks) = std::mem::take(&mut self.waits);
         if waits > 0 {
-            book.trace.write(&Record::Waits(Waits {
+            context.trace.write(&Record::Waits(Waits {
                 image: image.id,
-                thread: self.speaker,
+                thread: self.current_thread,
                 tick: tick_now(),
                 waits,
                 waited_ticks,
@@ -500,19 +516,19 @@ impl Stream {
         }
     }
 
-    /// Writes what was added to the ring's counters since the last time.
+    /// Writes the growth of the ring's counters since the last call.
     pub(crate) fn write_counts(
         &mut self,
         now: impl Iterator<Item = (usize, Sums)>,
         image: &Image,
-        book: &mut Book,
+        context: &mut TraceContext,
     ) {
-        let Some(thread) = self.speaker else {
+        let Some(thread) = self.current_thread else {
             return;
         };
-        let entries = self.told.tell(now);
+        let entries = self.counters.advance(now);
         if !entries.is_empty() {
-            book.trace.write(&Record::Counts(Counts {
+            context.trace.write(&Record::Counts(Counts {
                 image: image.id,
                 thread,
                 tick: tick_now(),
@@ -521,9 +537,9 @@ impl Stream {
         }
     }
 
-    /// Gives the memory of its tables back.
-    pub(crate) fn release(&mut self, book: &mut Book) {
-        self.stacks.forget(&mut book.budget);
+    /// Returns the memory of its tables to the budget.
+    pub(crate) fn release(&mut self, context: &mut TraceContext) {
+        self.stacks.forget(&mut context.budget);
     }
 }
 
@@ -567,10 +583,10 @@ mod tests {
     use crate::trace_file::TraceFile;
     use crate::watch::Watch;
 
-    fn book() -> (tempfile::NamedTempFile, Book) {
+    fn context() -> (tempfile::NamedTempFile, TraceContext) {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let book = Book::new(TraceFile::create(file.path(), None).unwrap());
-        (file, book)
+        let context = TraceContext::new(TraceFile::create(file.path(), None).unwrap());
+        (file, context)
     }
 
     fn image() -> Image {
@@ -579,28 +595,31 @@ mod tests {
 
     #[test]
     fn events_that_begin_behind_the_ring_are_left() {
-        let (_file, mut book) = book();
+        let (_file, mut context) = context();
         let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
         let free = head(wire::kind::DEALLOCATION, EntryPoint::Free as u8, 16);
-        let taken = stream.take(&[free; 5], 3, &mut image, &mut book);
+        let taken = stream.take(&[free; 5], 3, &mut image, &mut context);
         assert_eq!(taken, Ok(3));
         assert_eq!(stream.pending.len(), 3);
-        assert_eq!(book.pending_events, 3);
-        stream.write(&mut image, &mut book);
-        assert_eq!((book.pending_events, book.trace.events), (0, 3));
+        assert_eq!(context.pending_events, 3);
+        stream.write(&mut image, &mut context);
+        assert_eq!((context.pending_events, context.trace.events), (0, 3));
     }
 
     #[test]
     fn entry_points_and_alignments_that_do_not_exist_are_corrupt() {
-        let (_file, mut book) = book();
+        let (_file, mut context) = context();
         let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
         let no_entry = EntryPoint::ALL.len() as u8;
         let free = [head(wire::kind::DEALLOCATION, no_entry, 16)];
-        assert_eq!(stream.take(&free, 9, &mut image, &mut book), Err(Corrupt));
+        assert_eq!(
+            stream.take(&free, 9, &mut image, &mut context),
+            Err(Corrupt)
+        );
         let long = head(wire::kind::ALLOCATION_LONG, 0, 16);
         let aligned = [long, 64 << wire::STACK_BITS, 1];
         assert_eq!(
-            stream.take(&aligned, 9, &mut image, &mut book),
+            stream.take(&aligned, 9, &mut image, &mut context),
             Err(Corrupt)
         );
     }
@@ -617,12 +636,12 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_words_cost_no_more_than_their_length(words in hostile_words()) {
-            let (_file, mut book) = book();
+            let (_file, mut context) = context();
             let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
             let mut at = 0;
             // What a collector does after corruption, but going on.
             while at < words.len() {
-                match stream.take(&words[at..], usize::MAX, &mut image, &mut book) {
+                match stream.take(&words[at..], usize::MAX, &mut image, &mut context) {
                     Ok(0) | Err(Corrupt) => at += 1,
                     Ok(taken) => at += taken,
                 }
@@ -630,22 +649,22 @@ mod tests {
             // A word makes at most one event and a mark of the time. The
             // corrupt attempts above may take what follows them twice.
             prop_assert!(stream.pending.len() <= words.len() * words.len());
-            prop_assert_eq!(stream.pending.len(), book.pending_events);
-            prop_assert!(image.stacks.fresh_nodes() <= words.len());
-            stream.write(&mut image, &mut book);
-            prop_assert_eq!(book.pending_events, 0);
-            prop_assert!(book.trace.check().is_ok());
+            prop_assert_eq!(stream.pending.len(), context.pending_events);
+            prop_assert!(image.stacks.new_nodes() <= words.len());
+            stream.write(&mut image, &mut context);
+            prop_assert_eq!(context.pending_events, 0);
+            prop_assert!(context.trace.check().is_ok());
         }
 
         #[test]
         fn one_pass_over_arbitrary_words_is_bounded(words in hostile_words()) {
-            let (_file, mut book) = book();
+            let (_file, mut context) = context();
             let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
-            if let Ok(taken) = stream.take(&words, usize::MAX, &mut image, &mut book) {
+            if let Ok(taken) = stream.take(&words, usize::MAX, &mut image, &mut context) {
                 prop_assert!(taken <= words.len());
             }
             prop_assert!(stream.pending.len() <= words.len());
-            prop_assert!(image.stacks.fresh_nodes() * 2 <= words.len());
+            prop_assert!(image.stacks.new_nodes() * 2 <= words.len());
             prop_assert!(stream.stacks.pages() <= 1024);
         }
     }

@@ -8,7 +8,7 @@ use allotrope_symbolize::{FileAddress, SymbolsBuilder};
 use allotrope_symbols::{Locator, ModuleSymbols, Work};
 use allotrope_trace::model::Record;
 
-use crate::launcher::{Launcher, Teller};
+use crate::launcher::{Launcher, MessageSender};
 use crate::modules::KnownModule;
 use crate::protocol::{Part, ToLauncher};
 use crate::trace_file::TraceFile;
@@ -27,16 +27,16 @@ pub(crate) fn symbolise(
     let wanted = modules.iter().filter(|it| !it.addresses.is_empty());
     let total = wanted.count() as u32;
     // Progress messages may be lost if the launcher does not read them.
-    let tell = move |teller: &Teller, done, part| {
-        teller.tell(ToLauncher::Symbolising { done, total, part });
+    let tell = move |sender: &MessageSender, done, part| {
+        sender.send(ToLauncher::Symbolising { done, total, part });
     };
     let mut done = 0;
     for known in modules {
         if known.addresses.is_empty() {
             continue;
         }
-        tell(&launcher.teller(), done, None);
-        let (teller, last) = (launcher.teller(), Mutex::new(Instant::now()));
+        tell(&launcher.sender(), done, None);
+        let (sender, last) = (launcher.sender(), Mutex::new(Instant::now()));
         let locator = locator.clone().with_progress(move |work, part, parts| {
             // Called once for each unit of debug information.
             let Ok(mut last) = last.lock() else { return };
@@ -47,13 +47,13 @@ pub(crate) fn symbolise(
                     done: part,
                     total: parts,
                 };
-                tell(&teller, done, Some(part));
+                tell(&sender, done, Some(part));
             }
         });
         symbolise_module(known, &locator, trace);
         done += 1;
     }
-    tell(&launcher.teller(), done, None);
+    tell(&launcher.sender(), done, None);
 }
 
 fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile) {

@@ -2,7 +2,7 @@
 //!
 //! A recorder knows its own pid, in its own pid namespace, and several
 //! namespaces use the same ones. Its process is the one whose innermost pid this
-//! is and that has the page of the arena in which it introduced itself: no other
+//! is and that has the page of the arena in which it registered: no other
 //! touches that, and a fork does not copy page tables of shared memory. Whether
 //! it has can be hidden from us (it has made itself undumpable, or runs as another
 //! user): then what everybody may see has to speak for it. A process that is older
@@ -61,7 +61,7 @@ pub(crate) struct Wanted<'a> {
 
 /// What is known of a process in our own namespace.
 pub(crate) trait Known {
-    /// It is one of the recorded family.
+    /// It is one of the recorded process_tree.
     fn is_family(&self, pid: u32) -> bool;
     /// It has a living image.
     fn has_image(&self, pid: u32) -> bool;
@@ -124,7 +124,7 @@ impl Search {
         })
     }
 
-    /// Finds the process whose recorder introduces itself.
+    /// Finds the process whose recorder registers.
     pub(crate) fn find(&self, wanted: Wanted<'_>, known: &impl Known) -> Found {
         let pid = wanted.pid;
         if self.is_plainly(wanted)
@@ -233,7 +233,7 @@ impl Search {
         others.find(|it| self.maps_arena(*it) == Some(true) || self.descends(*it, known))
     }
 
-    /// Whether the process or one of its ancestors is of the family.
+    /// Whether the process or one of its ancestors is of the process_tree.
     pub(crate) fn descends(&self, pid: u32, known: &impl Known) -> bool {
         let mut pid = pid;
         for _ in 0..GENERATIONS {

@@ -420,7 +420,7 @@ fn a_recording_can_be_stopped_while_the_program_runs() {
     let mut session = Session::start();
     let mut child = stay(&mut session);
     std::thread::sleep(Duration::from_millis(100));
-    session.say(&FromLauncher::Stop);
+    session.send(&FromLauncher::Stop);
     let recorded = session.finish();
     assert_eq!(recorded.exits(), [(0, Exit::Running)]);
     assert_eq!(recorded.done.events, 1);
@@ -429,7 +429,7 @@ fn a_recording_can_be_stopped_while_the_program_runs() {
     child.wait().unwrap();
 }
 
-/// A program that has introduced itself and waits for the end of its input.
+/// A program that has registered and waits for the end of its input.
 fn stay(session: &mut Session) -> std::process::Child {
     let mut command = program(session.arena(), "stay");
     let mut child = command
@@ -437,7 +437,7 @@ fn stay(session: &mut Session) -> std::process::Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    session.say(&FromLauncher::FirstStarted { pid: child.id() });
+    session.send(&FromLauncher::FirstStarted { pid: child.id() });
     // It says hello on its output once it is known.
     let mut hello = [0];
     let output = child.stdout.as_mut().unwrap();
@@ -452,7 +452,7 @@ fn the_front_hears_which_processes_are_waited_for() {
     let mut session = Session::start();
     let mut command = program(session.arena(), "orphan");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    session.say(&FromLauncher::FirstStarted { pid: child.id() });
+    session.send(&FromLauncher::FirstStarted { pid: child.id() });
     let mut input = child.stdin.take().unwrap();
     session.wait_for(child);
     let ToLauncher::Waiting { pids } = session.hear() else {
@@ -483,7 +483,7 @@ fn a_front_that_is_gone_does_not_end_the_recording() {
 #[test]
 fn a_program_that_never_reports_leaves_no_image() {
     let mut session = Session::start();
-    session.say(&FromLauncher::FirstEnded(FirstExit::Status(0)));
+    session.send(&FromLauncher::FirstEnded(FirstExit::Status(0)));
     let begin = Instant::now();
     let recorded = session.finish();
     assert_eq!((recorded.done.images, recorded.done.events), (0, 0));
@@ -529,7 +529,7 @@ fn a_trace_that_can_not_be_written_further_is_said_and_the_program_runs_on() {
     let mut child = program(session.arena(), "pairs-until-stopped")
         .spawn()
         .unwrap();
-    session.say(&FromLauncher::FirstStarted { pid: child.id() });
+    session.send(&FromLauncher::FirstStarted { pid: child.id() });
     let message = session.failure();
     assert!(message.contains(path.to_str().unwrap()), "{message}");
     assert!(child.wait().unwrap().success());

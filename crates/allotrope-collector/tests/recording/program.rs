@@ -27,7 +27,7 @@ pub const SCRIPT_VARIABLE: &str = "ALLOTROPE_TEST_SCRIPT";
 pub const PAIRS: u64 = 150_000;
 /// Status with which scripts leave.
 pub const STATUS: i32 = 7;
-/// First of the addresses handed out.
+/// RootProcess of the addresses handed out.
 pub const HEAP: u64 = 0x5555_0000_0000;
 /// Start of the only mapping, and its bias.
 pub const CODE: u64 = 0x7f00_0000_0000;
@@ -420,7 +420,7 @@ impl Program {
         STATUS
     }
 
-    /// An image that introduces itself with an event that is none, and waits
+    /// An image that registers with an event that is none, and waits
     /// until the collector has read what it writes further.
     fn stranger(&self) -> i32 {
         let own = std::process::id();

@@ -59,7 +59,7 @@ pub struct Recorded {
     pub peak_kilobytes: Option<u64>,
 }
 
-fn say(to: &mut PipeWriter, message: &FromLauncher) {
+fn send(to: &mut PipeWriter, message: &FromLauncher) {
     let mut line = serde_json::to_string(message).unwrap();
     line.push('\n');
     to.write_all(line.as_bytes()).unwrap();
@@ -126,7 +126,7 @@ impl Session {
         let (input, mut to) = std::io::pipe().unwrap();
         let (from, answers) = std::io::pipe().unwrap();
         let collector = collect(input, answers, folder.path());
-        say(&mut to, &FromLauncher::Start(start));
+        send(&mut to, &FromLauncher::Start(start));
         let mut from = BufReader::new(from);
         let arena = match hear(&mut from) {
             ToLauncher::Ready { arena } => arena,
@@ -142,8 +142,8 @@ impl Session {
         }
     }
 
-    pub fn say(&mut self, message: &FromLauncher) {
-        say(self.to.as_mut().unwrap(), message);
+    pub fn send(&mut self, message: &FromLauncher) {
+        send(self.to.as_mut().unwrap(), message);
     }
 
     /// Where recorders find the arena.
@@ -168,7 +168,7 @@ impl Session {
 
     pub fn spawn(&mut self, script: &str) -> Child {
         let child = program(&self.arena, script).spawn().unwrap();
-        self.say(&FromLauncher::FirstStarted { pid: child.id() });
+        self.send(&FromLauncher::FirstStarted { pid: child.id() });
         child
     }
 
@@ -179,7 +179,7 @@ impl Session {
             (Some(status), _) => FirstExit::Status(status),
             (None, signal) => FirstExit::Signal(signal.unwrap()),
         };
-        self.say(&FromLauncher::FirstEnded(exit));
+        self.send(&FromLauncher::FirstEnded(exit));
     }
 
     /// Runs `script` from its start to its end.

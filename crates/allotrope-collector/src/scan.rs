@@ -1,6 +1,6 @@
-//! What is read from `/proc` about recorded processes now and then, in small
-//! portions so that draining hardly waits: resident memory, thread names,
-//! threads that are gone, executables that were replaced.
+//! Polls `/proc` for recorded processes: resident memory, thread names, ended
+//! threads, replaced executables. Each round does a small part, so that draining
+//! hardly waits.
 
 use std::time::Duration;
 
@@ -8,82 +8,83 @@ use allotrope_shm::arena::tick_now;
 use allotrope_shm::layout::{IMAGES, ImageSlot};
 use allotrope_trace::model::{Exit, Record, ThreadEnd, ThreadName};
 
-use crate::family::Process;
 use crate::image::Image;
 use crate::process;
+use crate::process_tree::Process;
 use crate::recording::Recording;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 
-/// How often each image is looked at, if they are few.
+/// Interval at which each image is scanned, if images are few.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Images looked at in one round, which comes every millisecond.
-const IMAGES_AT_ONCE: usize = 2;
+/// Images scanned in one round; a round comes every millisecond.
+const IMAGES_A_ROUND: usize = 2;
 /// Names of an image's threads read again at once.
 const NAMES_AT_ONCE: usize = 16;
 /// Names of new threads read in one round.
-const FRESH_NAMES_AT_ONCE: usize = 32;
-/// How long a process may run another executable before its new image is
-/// taken to have no recorder.
-const PATIENCE: Duration = Duration::from_millis(100);
+const NEW_NAMES_A_ROUND: usize = 32;
+/// How long a process may run another executable before the collector concludes
+/// that its new image has no recorder.
+const EXEC_GRACE: Duration = Duration::from_millis(100);
 
 impl Recording {
-    /// One round's portion.
-    pub(crate) fn look_around(&mut self) {
-        let mut looks = 0;
-        let mut names = FRESH_NAMES_AT_ONCE;
+    /// Scans a few images.
+    pub(crate) fn scan_processes(&mut self) {
+        let mut scans = 0;
+        let mut names = NEW_NAMES_A_ROUND;
         for _ in 0..IMAGES {
-            let slot = self.look_cursor;
-            self.look_cursor = (slot + 1) % IMAGES;
+            let slot = self.scan_cursor;
+            self.scan_cursor = (slot + 1) % IMAGES;
             let Some(image) = self.slots[slot].image_mut() else {
                 continue;
             };
             if matches!(image.watch, Watch::Gone | Watch::Unseen) || image.gone {
-                image.write_losses(&self.arena.images()[slot], &mut self.book.trace);
+                image.write_losses(&self.arena.images()[slot], &mut self.context.trace);
                 continue;
             }
-            names -= name_fresh_threads(image, names, &mut self.book.trace);
-            if image.next_look <= self.now {
-                image.next_look = self.now + INTERVAL;
-                self.look_at(slot);
-                looks += 1;
+            names -= name_new_threads(image, names, &mut self.context.trace);
+            if image.next_scan <= self.now {
+                image.next_scan = self.now + INTERVAL;
+                self.scan_image(slot);
+                scans += 1;
             }
-            if looks >= IMAGES_AT_ONCE || names == 0 {
+            if scans >= IMAGES_A_ROUND || names == 0 {
                 break;
             }
         }
-        if self.family.is_due(self.now) {
+        if self.process_tree.is_due(self.now) {
             let living = self.slots.iter().filter_map(|slot| slot.image());
-            // Under the pid of one out of sight we would see somebody else.
+            // The pid of an unseen process means another process here.
             let roots = living.filter_map(|image| image.pid_if_seen()).collect();
-            self.family
-                .look(roots, self.first.pid(), &self.search, self.now);
+            self.process_tree
+                .scan(roots, self.first.pid(), &self.search, self.now);
         }
     }
 
-    fn look_at(&mut self, slot: usize) {
+    fn scan_image(&mut self, slot: usize) {
         let Some(image) = self.slots[slot].image_mut() else {
             return;
         };
-        let trace = &mut self.book.trace;
-        look_at_image(image, &self.arena.images()[slot], trace);
+        let trace = &mut self.context.trace;
+        scan_image_process(image, &self.arena.images()[slot], trace);
         let current = process::executable_identity(image.pid);
         if current.is_none() || image.executable.is_none() || current == image.executable {
             image.replaced_since = None;
             return;
         }
         let since = *image.replaced_since.get_or_insert(self.now);
-        if self.now.saturating_duration_since(since) < PATIENCE {
+        if self.now.saturating_duration_since(since) < EXEC_GRACE {
             return;
         }
         let pid = image.pid;
-        // Its end would otherwise be noticed as this image's.
+        // Else the end of the new program would count as this image's end.
         self.finish_image(slot, Exit::Exec);
-        self.family.note_unrecordable(Process::new(Some(pid), pid));
+        self.process_tree
+            .note_unrecordable(Process::new(Some(pid), pid));
     }
 }
 
-fn look_at_image(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
+fn scan_image_process(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
     image.write_losses(slot, trace);
     if matches!(image.watch, Watch::Polled)
         && process::stat(image.pid).is_none_or(|stat| stat.is_dead())
@@ -91,7 +92,7 @@ fn look_at_image(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
         image.gone = true;
         return;
     }
-    // A zombie's is 0 and says nothing.
+    // The size of a zombie is 0.
     if let Some(bytes) = process::resident_bytes(image.pid).filter(|bytes| *bytes > 0) {
         trace.write(&Record::ResidentSet {
             image: image.id,
@@ -99,8 +100,7 @@ fn look_at_image(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
             bytes,
         });
     }
-    // Before an image's end all of its threads are gone at once: that is
-    // written with the end.
+    // At the end of an image all threads end at once; `exit` writes that.
     let living = process::threads(image.pid, image.is_inner).unwrap_or_default();
     if !living.is_empty() {
         let tick = tick_now();
@@ -111,10 +111,10 @@ fn look_at_image(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile) {
     }
 }
 
-/// Names up to `most` threads that were not named yet; how many.
-fn name_fresh_threads(image: &mut Image, most: usize, trace: &mut TraceFile) -> usize {
-    let portion = image.fresh_threads.len().min(most);
-    let fresh: Vec<u32> = image.fresh_threads.drain(..portion).collect();
+/// Reads the names of up to `most` new threads; the number of threads.
+fn name_new_threads(image: &mut Image, most: usize, trace: &mut TraceFile) -> usize {
+    let portion = image.new_threads.len().min(most);
+    let fresh: Vec<u32> = image.new_threads.drain(..portion).collect();
     for tid in fresh {
         name_thread(image, tid, trace);
     }

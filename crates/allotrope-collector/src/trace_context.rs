@@ -1,5 +1,5 @@
-//! What all images and streams of a recording share while their words are
-//! turned into records: the trace, the numbering, the limits.
+//! The state that all images and streams of a recording share while they write
+//! records: the trace file, the next ids, the budgets.
 
 use allotrope_trace::model::{ImageId, StreamId, ThreadId};
 
@@ -9,7 +9,7 @@ use crate::modules::Modules;
 use crate::stacks::StackBudget;
 use crate::trace_file::TraceFile;
 
-pub(crate) struct Book {
+pub(crate) struct TraceContext {
     pub(crate) trace: TraceFile,
     pub(crate) modules: Modules,
     pub(crate) jit_symbols: JitSymbolizer,
@@ -18,13 +18,13 @@ pub(crate) struct Book {
     pub(crate) next_image: ImageId,
     pub(crate) next_stream: StreamId,
     pub(crate) next_thread: ThreadId,
-    /// Events that all streams together hold back.
+    /// Pending events of all streams together.
     pub(crate) pending_events: usize,
-    /// Stack ids that found no room in a ring's table.
+    /// Stack ids that the budget refused.
     pub(crate) stacks_refused: u64,
 }
 
-impl Book {
+impl TraceContext {
     pub(crate) fn new(trace: TraceFile) -> Self {
         Self {
             trace,

@@ -1,5 +1,5 @@
-//! New images: reads how each introduces itself, finds its process, and lets
-//! it run on.
+//! New images: reads the `Image` event of each, finds its process, and lets it
+//! continue.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,17 +15,17 @@ use allotrope_shm::wire::{self, PackedBytes, WireEvent, origin};
 use allotrope_trace::model::{ForkPoint, ImageId, ImageStart, Origin, Record};
 
 use crate::drain::owner_slot;
-use crate::family::{Family, Process};
 use crate::image::Image;
 use crate::process;
+use crate::process_tree::{Process, ProcessTree};
 use crate::recording::{Recording, Slot};
 use crate::watch::{Known, Wanted, Watch};
 
-/// How long an image may take from claiming its slot to its introduction.
-const ARRIVAL: Duration = Duration::from_secs(1);
+/// How long an image may take from claiming its slot to its `Image` event.
+const ATTACH_GRACE: Duration = Duration::from_secs(1);
 
-/// How an image introduced itself.
-struct Introduction {
+/// The `Image` event of a new image.
+struct Hello {
     start: ImageStart,
     /// Slot of the image it was forked from.
     parent_slot: Option<usize>,
@@ -33,15 +33,15 @@ struct Introduction {
     fork_points: Vec<u64>,
     ring: usize,
     claim: u32,
-    /// Where in the arena the introduction is.
+    /// Where in the arena the event is.
     written_at: u64,
-    /// Position behind it.
+    /// Position behind the event.
     cursor: u64,
 }
 
 impl Recording {
-    /// Takes note of every image that waits; whether there was one.
-    pub(crate) fn receive_arrivals(&mut self) -> bool {
+    /// Attaches every image that waits; whether there was one.
+    pub(crate) fn attach_images(&mut self) -> bool {
         let mut found = false;
         for slot in 0..IMAGES {
             let state = self.arena.images()[slot].state.load(Acquire);
@@ -53,14 +53,14 @@ impl Recording {
         found
     }
 
-    /// Whether an image is about to introduce itself.
-    pub(crate) fn is_arriving(&mut self) -> bool {
+    /// Whether an image is about to attach.
+    pub(crate) fn is_image_attaching(&mut self) -> bool {
         let mut may = false;
         let states = self.arena.images().iter().enumerate();
         for (_, slot) in states.filter(|(slot, _)| matches!(self.slots[*slot], Slot::Empty)) {
             match slot.state.load(Acquire) {
                 image_state::READY => return true,
-                // It may have died meanwhile.
+                // The process may have died meanwhile.
                 image_state::CLAIMED => match self.search.is_alive(slot.pid.load(Relaxed)) {
                     Some(true) => return true,
                     Some(false) => {}
@@ -70,13 +70,13 @@ impl Recording {
             }
         }
         if !may {
-            self.maybe_arriving_since = None;
+            self.maybe_attaching_since = None;
             return false;
         }
-        // Somebody who can not be seen is not waited for longer than any image
-        // takes.
-        let since = *self.maybe_arriving_since.get_or_insert(self.now);
-        self.now.saturating_duration_since(since) < ARRIVAL
+        // A process that the collector cannot see gets as much time as any image
+        // needs.
+        let since = *self.maybe_attaching_since.get_or_insert(self.now);
+        self.now.saturating_duration_since(since) < ATTACH_GRACE
     }
 
     fn receive(&mut self, slot: usize) {
@@ -104,16 +104,16 @@ impl Recording {
         let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
         self.arena.acknowledge(slot);
-        let mut image = Image::new(self.book.next_image, found.pid, found.watch, self.now);
+        let mut image = Image::new(self.context.next_image, found.pid, found.watch, self.now);
         image.own_pid = start.pid;
         image.executable = executable;
         image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
         self.end_replaced(&mut image);
-        self.book.next_image += 1;
+        self.context.next_image += 1;
         self.admit(slot, image, introduction);
     }
 
-    fn read_introduction(&mut self, slot: usize) -> Option<Introduction> {
+    fn read_introduction(&mut self, slot: usize) -> Option<Hello> {
         let first_ring = self.arena.images()[slot].first_ring.load(Acquire);
         let ring = first_ring as usize;
         if ring >= RINGS || self.rings[ring].stream.is_some() {
@@ -137,7 +137,7 @@ impl Recording {
         let Ok((WireEvent::Image(words), length)) = wire::decode(&self.words) else {
             return None;
         };
-        Some(Introduction {
+        Some(Hello {
             start: image_start(&words),
             parent_slot: words.parent_slot.map(|slot| slot as usize),
             fork_points: words.fork_points.to_vec(),
@@ -148,7 +148,7 @@ impl Recording {
         })
     }
 
-    fn admit(&mut self, slot: usize, mut image: Image, introduction: Introduction) {
+    fn admit(&mut self, slot: usize, mut image: Image, introduction: Hello) {
         let mut start = introduction.start;
         let pid = image.pid;
         let own_parent = start.parent_pid;
@@ -177,8 +177,8 @@ impl Recording {
             }
         }
         let process = Process::new(image.pid_if_seen(), image.own_pid);
-        self.family.arrived(process, &start.executable);
-        self.book.trace.write(&Record::ImageStart(start));
+        self.process_tree.arrived(process, &start.executable);
+        self.context.trace.write(&Record::ImageStart(start));
         if let Watch::Process(process) = &image.watch
             && self.watcher.add(process, slot as u64).is_err()
         {
@@ -226,7 +226,7 @@ impl Recording {
         self.slots[slot] = Slot::Refused;
         let pid = self.arena.images()[slot].pid.load(Relaxed);
         let found = self.search.find_mentioned(pid, &self.known());
-        self.family.note_unrecorded(
+        self.process_tree.note_unrecorded(
             Process::new(found, pid),
             found.and_then(process::executable_path),
             "its recorder wrote what is no introduction; record it with the recorder that belongs to this allotrope",
@@ -276,7 +276,7 @@ impl Recording {
         Images {
             slots: &self.slots,
             first: self.first.pid(),
-            family: &self.family,
+            process_tree: &self.process_tree,
         }
     }
 }
@@ -286,7 +286,7 @@ impl Recording {
 struct Images<'a> {
     slots: &'a [Slot],
     first: Option<u32>,
-    family: &'a Family,
+    process_tree: &'a ProcessTree,
 }
 
 impl Images<'_> {
@@ -298,7 +298,9 @@ impl Images<'_> {
 
 impl Known for Images<'_> {
     fn is_family(&self, pid: u32) -> bool {
-        self.first == Some(pid) || self.family.is_unrecorded(pid) || self.of(pid).next().is_some()
+        self.first == Some(pid)
+            || self.process_tree.is_unrecorded(pid)
+            || self.of(pid).next().is_some()
     }
 
     fn has_image(&self, pid: u32) -> bool {

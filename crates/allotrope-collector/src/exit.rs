@@ -1,4 +1,5 @@
-//! Ends of images: notices them, drains what is left, and says how each ended.
+//! Ends of images: detects them, drains the remaining events, and writes how each
+//! ended.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -13,20 +14,20 @@ use allotrope_shm::layout::RINGS;
 use allotrope_trace::model::{Exit, ImageEnd, Record, ThreadEnd};
 
 use crate::drain::owner_slot;
-use crate::family::Process;
 use crate::image::Image;
 use crate::process;
+use crate::process_tree::Process;
 use crate::protocol::FirstExit;
 use crate::recording::{Recording, Slot};
 use crate::watch::Watch;
 
-/// How long an image that can not be seen is silent before it counts as ended,
-/// once it has said that it exits or nothing else is left.
+/// How long an unseen image has to be silent before it counts as ended, once its
+/// exit note has arrived or no other image is left.
 const SILENCE: Duration = Duration::from_secs(2);
 
 impl Recording {
     /// Marks the images whose processes have ended.
-    pub(crate) fn notice_ends(&mut self) {
+    pub(crate) fn mark_ended_images(&mut self) {
         for key in self.watcher.ended() {
             let Some(state) = self.slots.get_mut(key as usize) else {
                 continue;
@@ -40,9 +41,8 @@ impl Recording {
         }
     }
 
-    /// Closes the images that are marked. To be called after their rings were
-    /// drained.
-    pub(crate) fn settle_ends(&mut self) {
+    /// Closes the marked images. Must be called after their rings were drained.
+    pub(crate) fn close_ended_images(&mut self) {
         let only_unseen = self.first.is_over()
             && self
                 .slots
@@ -55,7 +55,7 @@ impl Recording {
                 continue;
             };
             if matches!(image.watch, Watch::Unseen) {
-                let silence = self.now.saturating_duration_since(image.last_heard);
+                let silence = self.now.saturating_duration_since(image.last_event);
                 image.gone |= silence > SILENCE && (image.exit_note.is_some() || only_unseen);
             }
             if image.gone
@@ -66,22 +66,22 @@ impl Recording {
         }
     }
 
-    /// How the ended image in `slot` ended; `None` while that is still to be
-    /// heard from the launcher.
+    /// How the ended image in `slot` ended; `None` while the launcher's message
+    /// about that is still missing.
     fn exit_of(&mut self, slot: usize) -> Option<Exit> {
         let image = self.slots[slot].image()?;
         if let Some(note) = &image.exec_note {
-            // Its successor had no recorder, or it would have been met.
+            // The next image has no recorder, or it would have attached.
             let path = PathBuf::from(OsStr::from_bytes(&note.path));
             let process = Process::new(image.pid_if_seen(), image.own_pid);
-            self.family.note_replaced(process, path);
+            self.process_tree.note_replaced(process, path);
             return Some(Exit::Exec);
         }
         if self.first.pid() == Some(image.pid) {
             match self.first.exit {
                 Some(FirstExit::Status(status)) => return Some(Exit::Status(status)),
                 Some(FirstExit::Signal(signal)) => return Some(Exit::Signal(signal)),
-                None if !self.first.front_gone && !self.stopping => return None,
+                None if !self.first.launcher_gone && !self.stopping => return None,
                 None => {}
             }
         }
@@ -134,11 +134,11 @@ impl Recording {
             return;
         };
         self.write_end(slot, &mut image, exit);
-        image.stacks.release(&mut self.book.budget);
+        image.stacks.release(&mut self.context.budget);
         if let Watch::Process(process) = &image.watch {
             self.watcher.remove(process);
         }
-        self.book.jit_symbols.end(image.id);
+        self.context.jit_symbols.end(image.id);
         self.ancestors.remember(slot, image.ancestor());
         // One that only fell silent out of sight may yet write to its rings.
         let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();
@@ -149,11 +149,11 @@ impl Recording {
     }
 
     fn write_end(&mut self, slot: usize, image: &mut Image, exit: Exit) {
-        let trace = &mut self.book.trace;
+        let trace = &mut self.context.trace;
         let tick = tick_now();
         image.write_losses(&self.arena.images()[slot], trace);
         // Streams may have been empty since the last nodes came.
-        image.write_fresh_stacks(trace);
+        image.write_new_stacks(trace);
         if exit != Exit::Running {
             for thread in image.threads.take_gone(&[]) {
                 trace.write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
@@ -175,7 +175,7 @@ impl Recording {
             let reason = format!(
                 "{diagnostics} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
             );
-            self.family.note_more(reason);
+            self.process_tree.note_more(reason);
         }
         let refused = self.arena.shared().images_refused.load(Relaxed);
         if refused > 0 {
@@ -183,7 +183,7 @@ impl Recording {
                 "{refused} process images found no room, for more ran at once than the {} that can be recorded; record a smaller part of the work",
                 allotrope_shm::layout::IMAGES
             );
-            self.family.note_more(reason);
+            self.process_tree.note_more(reason);
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Processes of the recorded family that have no image: those that may still
-//! get one (a forked child that has not allocated yet, a program that is being
-//! loaded) and those that can not be recorded.
+//! Processes of the recorded process tree that have no image: pending ones, which
+//! may still get one (a forked child that has not allocated yet, a program that is
+//! being loaded), and unrecorded ones.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -15,24 +15,24 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::process;
 use crate::watch::Search;
 
-/// How often children of recorded processes are looked for.
+/// Interval at which children of recorded processes are searched.
 const CHILDREN_INTERVAL: Duration = Duration::from_millis(100);
-/// How often, once no image is left, all processes are looked at.
-const LATENT_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval at which all processes are scanned once no image is left.
+const PENDING_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a program may take from its `exec` to its recorder's report
 /// before the recording ends without it.
 const LOADING: Duration = Duration::from_millis(300);
-/// Threads that are asked for their children in one look.
+/// Threads whose children are read in one scan.
 const THREADS_AT_ONCE: usize = 256;
-/// Unrecorded images that are listed; those beyond are no news.
+/// Most unrecorded images in the list.
 const MOST_UNRECORDED: usize = 1024;
 
-/// A process that something is noted of.
+/// A process, by its pids.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Process {
     /// Its pid in our pid namespace, if it was found there.
     found: Option<u32>,
-    /// Its pid in its own.
+    /// Its pid in its own pid namespace.
     own: u32,
 }
 
@@ -52,7 +52,7 @@ impl Process {
 struct Noted {
     /// Its pid in its own pid namespace.
     own_pid: u32,
-    /// The end of the image before it was met, too.
+    /// The image that ran before it in the process has ended.
     has_ended: bool,
     image: Unrecorded,
 }
@@ -66,29 +66,29 @@ impl Noted {
     }
 }
 
-/// What is known of processes without image.
+/// The processes without an image.
 #[derive(Debug)]
-pub(crate) struct Family {
-    /// `NAME=VALUE` in the environment of those that belong to the recording.
+pub(crate) struct ProcessTree {
+    /// `NAME=VALUE`, which the environment of every process of the recording has.
     assignment: String,
     follows: bool,
     /// By pid in our namespace.
     unrecorded: FxHashMap<u32, Noted>,
-    /// Those that were gone, or out of sight, when something was said of them.
+    /// Those whose process was not found when a diagnostic about them arrived.
     unfound: Vec<Noted>,
-    /// What images say of themselves, and images of which nothing is known.
+    /// Diagnostics of images about themselves, and unknown images.
     others: Vec<Unrecorded>,
-    /// Seen without image once: a second time they count.
-    suspects: FxHashSet<u32>,
+    /// Found without an image once. The second time they count as unrecorded.
+    unrecorded_candidates: FxHashSet<u32>,
     next_children: Option<Instant>,
-    latent: Vec<u32>,
+    pending: Vec<u32>,
     loading: FxHashMap<u32, Instant>,
-    next_latent: Option<Instant>,
-    /// Pids that the launcher was told last.
-    pub(crate) told: Vec<u32>,
+    next_pending_scan: Option<Instant>,
+    /// Pids of the last message to the launcher.
+    pub(crate) sent: Vec<u32>,
 }
 
-impl Family {
+impl ProcessTree {
     pub(crate) fn new(assignment: String, follows: bool) -> Self {
         Self {
             assignment,
@@ -96,12 +96,12 @@ impl Family {
             unrecorded: FxHashMap::default(),
             unfound: Vec::new(),
             others: Vec::new(),
-            suspects: FxHashSet::default(),
+            unrecorded_candidates: FxHashSet::default(),
             next_children: None,
-            latent: Vec::new(),
+            pending: Vec::new(),
             loading: FxHashMap::default(),
-            next_latent: None,
-            told: Vec::new(),
+            next_pending_scan: None,
+            sent: Vec::new(),
         }
     }
 
@@ -125,9 +125,9 @@ impl Family {
                 pid.and_then(|pid| self.unrecorded.remove(&pid));
             }
         }
-        self.suspects.remove(&pid);
+        self.unrecorded_candidates.remove(&pid);
         self.loading.remove(&pid);
-        self.latent.retain(|latent| *latent != pid);
+        self.pending.retain(|pending| *pending != pid);
     }
 
     /// Whether the process is known to run without a recorder.
@@ -235,7 +235,7 @@ impl Family {
         }
     }
 
-    /// What was noted, by pid; nothing is left.
+    /// Takes the list of unrecorded images, sorted by pid.
     pub(crate) fn take_unrecorded(&mut self) -> Vec<Unrecorded> {
         let found = self.unrecorded.drain().map(|(_, noted)| noted);
         let noted = found.chain(self.unfound.drain(..));
@@ -245,17 +245,17 @@ impl Family {
         images
     }
 
-    /// It is time to look for children.
+    /// The next scan of children is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.follows && self.next_children.is_none_or(|next| next <= now)
     }
 
-    /// Looks for children of `roots`, the processes with images, that run
-    /// something else without having a recorder (and whether that is true of
-    /// `first`, the first process as long as it has no image): in one look if
-    /// its file leaves no doubt, or else in two, one after another, for a
-    /// program needs time to load. Shorter lives may go unnoticed.
-    pub(crate) fn look(
+    /// Finds children of `roots`, the processes with images, that run another
+    /// program without a recorder, and checks `first`, the first process as long as
+    /// it has no image. One scan is enough if the program's file cannot be
+    /// recorded; else two scans have to find the process, since a program needs
+    /// time to load. A process that ends earlier may go unnoticed.
+    pub(crate) fn scan(
         &mut self,
         mut roots: Vec<u32>,
         first: Option<u32>,
@@ -264,14 +264,14 @@ impl Family {
     ) {
         self.next_children = Some(now + CHILDREN_INTERVAL);
         let recorded: FxHashSet<u32> = roots.iter().copied().collect();
-        let mut suspects = FxHashSet::default();
+        let mut unrecorded_candidates = FxHashSet::default();
         if let Some(first) = first.filter(|pid| !recorded.contains(pid)) {
             if runs_without_recorder(first, search) {
-                suspects.insert(first);
+                unrecorded_candidates.insert(first);
             }
             roots.push(first);
         }
-        // Children of the unrecorded are of the family, too.
+        // Children of unrecorded processes belong to the tree, too.
         let mut queue = roots;
         queue.extend(self.unrecorded.keys());
         let mut asked = FxHashSet::default();
@@ -283,56 +283,56 @@ impl Family {
             let children = process::children(pid, &mut threads_left);
             for child in children.into_iter().filter(|it| !recorded.contains(it)) {
                 if !self.unrecorded.contains_key(&child) && runs_without_recorder(child, search) {
-                    suspects.insert(child);
+                    unrecorded_candidates.insert(child);
                 }
             }
         }
-        suspects.retain(|pid| !self.unrecorded.contains_key(pid));
-        let seen_before = std::mem::take(&mut self.suspects);
-        for pid in suspects {
+        unrecorded_candidates.retain(|pid| !self.unrecorded.contains_key(pid));
+        let seen_before = std::mem::take(&mut self.unrecorded_candidates);
+        for pid in unrecorded_candidates {
             if seen_before.contains(&pid) || can_not_load(pid) {
                 self.note_unrecordable(Process::new(Some(pid), pid));
             } else {
-                self.suspects.insert(pid);
+                self.unrecorded_candidates.insert(pid);
             }
         }
     }
 
-    /// Whether some process may still get an image. To be asked when no image
-    /// is left: it looks at every process there is, now and then.
-    pub(crate) fn has_latent(&mut self, search: &Search, now: Instant) -> bool {
+    /// Whether some process may still get an image. Called when no image is left:
+    /// it scans all processes of the machine from time to time.
+    pub(crate) fn has_pending(&mut self, search: &Search, now: Instant) -> bool {
         if !self.follows {
             return false;
         }
-        if self.next_latent.is_some_and(|next| now < next) {
-            return !self.latent.is_empty() || self.is_loading(now);
+        if self.next_pending_scan.is_some_and(|next| now < next) {
+            return !self.pending.is_empty() || self.is_loading(now);
         }
-        self.next_latent = Some(now + LATENT_INTERVAL);
-        self.latent.clear();
+        self.next_pending_scan = Some(now + PENDING_INTERVAL);
+        self.pending.clear();
         let own = std::process::id();
         for pid in process::all().into_iter().filter(|pid| *pid != own) {
             if search.maps_arena(pid) == Some(true) {
-                self.latent.push(pid);
+                self.pending.push(pid);
             } else if process::has_environment(pid, &self.assignment).unwrap_or(false) {
                 self.loading.entry(pid).or_insert(now);
             }
         }
-        !self.latent.is_empty() || self.is_loading(now)
+        !self.pending.is_empty() || self.is_loading(now)
     }
 
-    /// A program was seen for the first time not long ago.
+    /// A program was found for the first time a short while ago.
     fn is_loading(&self, now: Instant) -> bool {
         let mut since = self.loading.values();
         since.any(|since| now.saturating_duration_since(*since) < LOADING)
     }
 
     /// Processes that were found to map the arena without having an image.
-    pub(crate) fn latent(&self) -> impl Iterator<Item = u32> + '_ {
-        self.latent.iter().copied()
+    pub(crate) fn pending(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pending.iter().copied()
     }
 }
 
-/// A child of the family that maps no arena (a forked one inherits the
+/// A process of the tree that maps no arena (a forked one inherits the
 /// mapping) has no recorder, whatever its environment is.
 fn runs_without_recorder(pid: u32, search: &Search) -> bool {
     search.maps_arena(pid) != Some(true) && process::stat(pid).is_some_and(|stat| !stat.is_dead())
@@ -372,18 +372,18 @@ mod tests {
     #[test]
     fn a_program_that_just_started_is_waited_for_a_little() {
         let assignment = format!("ALLOTROPE_TEST={}", std::process::id());
-        let mut family = Family::new(assignment, true);
+        let mut process_tree = ProcessTree::new(assignment, true);
         let begin = Instant::now();
-        assert!(!family.has_latent(&Search::new(u64::MAX), begin));
+        assert!(!process_tree.has_pending(&Search::new(u64::MAX), begin));
         let mut child = Command::new("cat")
             .env("ALLOTROPE_TEST", std::process::id().to_string())
             .stdin(Stdio::piped())
             .spawn()
             .unwrap();
-        let later = begin + LATENT_INTERVAL;
-        assert!(family.has_latent(&Search::new(u64::MAX), later));
-        assert!(!family.has_latent(&Search::new(u64::MAX), later + LOADING));
-        assert_eq!(family.latent().count(), 0);
+        let later = begin + PENDING_INTERVAL;
+        assert!(process_tree.has_pending(&Search::new(u64::MAX), later));
+        assert!(!process_tree.has_pending(&Search::new(u64::MAX), later + LOADING));
+        assert_eq!(process_tree.pending().count(), 0);
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -391,31 +391,35 @@ mod tests {
     /// Two containers in which process 2 becomes another program.
     #[test]
     fn a_process_that_arrives_is_not_taken_for_one_of_another_namespace() {
-        let mut family = Family::new(String::new(), true);
+        let mut process_tree = ProcessTree::new(String::new(), true);
         let [one, other] = [51, 61].map(|outer| Process::new(Some(outer), 2));
         let gone = Process::new(None, 2);
         for process in [one, other, gone] {
             let path = Some(PathBuf::from("/bin/a"));
-            family.note_unrecorded(process, path, "why");
+            process_tree.note_unrecorded(process, path, "why");
         }
-        assert!(family.is_unrecorded(51));
-        family.arrived(one, Path::new("/bin/a"));
-        family.arrived(Process::new(Some(71), 2), Path::new("/bin/b"));
+        assert!(process_tree.is_unrecorded(51));
+        process_tree.arrived(one, Path::new("/bin/a"));
+        process_tree.arrived(Process::new(Some(71), 2), Path::new("/bin/b"));
         // Its end is noted as well, once.
-        family.note_replaced(gone, PathBuf::from("a"));
-        let pids: Vec<u32> = family.take_unrecorded().iter().map(|it| it.pid).collect();
+        process_tree.note_replaced(gone, PathBuf::from("a"));
+        let pids: Vec<u32> = process_tree
+            .take_unrecorded()
+            .iter()
+            .map(|it| it.pid)
+            .collect();
         assert_eq!(pids, [2, 61]);
 
         // It was found before, and is gone now.
-        family.note_unrecorded(one, None, "why");
-        family.arrived(gone, Path::new("/bin/a"));
-        assert!(family.take_unrecorded().is_empty());
+        process_tree.note_unrecorded(one, None, "why");
+        process_tree.arrived(gone, Path::new("/bin/a"));
+        assert!(process_tree.take_unrecorded().is_empty());
     }
 
     #[test]
     fn a_child_without_recorder_is_noted_when_seen_twice() {
         let assignment = format!("ALLOTROPE_TEST_CHILD={}", std::process::id());
-        let mut family = Family::new(assignment, true);
+        let mut process_tree = ProcessTree::new(assignment, true);
         let mut child = Command::new("cat")
             .env("ALLOTROPE_TEST_CHILD", std::process::id().to_string())
             .stdin(Stdio::piped())
@@ -423,11 +427,11 @@ mod tests {
             .unwrap();
         let roots = vec![std::process::id()];
         let now = Instant::now();
-        family.look(roots.clone(), None, &Search::new(u64::MAX), now);
-        assert!(!family.is_due(now));
-        assert!(family.is_due(now + CHILDREN_INTERVAL));
-        family.look(roots, None, &Search::new(u64::MAX), now + CHILDREN_INTERVAL);
-        let unrecorded = family.take_unrecorded();
+        process_tree.scan(roots.clone(), None, &Search::new(u64::MAX), now);
+        assert!(!process_tree.is_due(now));
+        assert!(process_tree.is_due(now + CHILDREN_INTERVAL));
+        process_tree.scan(roots, None, &Search::new(u64::MAX), now + CHILDREN_INTERVAL);
+        let unrecorded = process_tree.take_unrecorded();
         assert_eq!(unrecorded.len(), 1);
         assert_eq!(unrecorded[0].pid, child.id());
         assert_eq!(unrecorded[0].reason, NotRecordable::Unknown.sentence(""));
