@@ -296,12 +296,6 @@ fn text_options(arguments: &Arguments) -> TextOptions {
         style: style(arguments.color),
         metric: arguments.metric,
         top: arguments.top.try_into().unwrap_or(usize::MAX),
-        tree: arguments
-            .tree
-            .map(|tree| match (tree, arguments.direction) {
-                (_, Some(Way::Outwards)) | (Tree::BottomUp, None) => TreeOrder::BottomUp,
-                (_, Some(Way::Inwards)) | (Tree::TopDown, None) => TreeOrder::TopDown,
-            }),
         filter: arguments.filter.clone(),
         process: arguments.process,
         blocks: match (arguments.leaked_only, arguments.freed_only) {
