@@ -1,4 +1,4 @@
-//! Opens what should be a regular file and may be anything.
+//! Opens a path that should be a regular file and may be anything.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -9,10 +9,10 @@ use rustix::fs::OFlags;
 
 /// Opens a regular file for reading.
 ///
-/// A name that comes from a program or from a trace may lead to a pipe, which
-/// would be waited for, or to a device, which opening alone may change. So the
-/// file is looked at before; and opened so that nothing waits, for something
-/// else may stand there by then.
+/// A path that comes from a program or from a trace may name a pipe, on which
+/// opening blocks, or a device, which opening alone may change. So the type is
+/// checked first; the file is opened without blocking and checked again, because
+/// another file may have replaced it.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] if it is no regular file; otherwise as

@@ -1,5 +1,5 @@
-//! What a name that is to be written to leads to: links are followed here and
-//! not by the kernel, one at a time, so that each can be checked.
+//! Resolves the path of an output file. Links are followed here, one at a time, and
+//! not by the kernel, so that each one can be checked.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -12,15 +12,15 @@ const MOST_LINKS: usize = 40;
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// What is to be written.
+/// The resolved target of a path.
 #[derive(Debug)]
 pub enum Target {
-    /// Nothing is there: a file of this name will be made.
+    /// There is no file yet: one of this name will be created.
     New(PathBuf),
     /// A regular file, which will be replaced.
     Regular(PathBuf, Metadata),
-    /// A character device, a pipe, or a file that is open already and named by
-    /// its descriptor (`/dev/stdout`): it will be written through.
+    /// A character device, a pipe, or an open file named by its descriptor
+    /// (`/dev/stdout`): it is opened and written in place.
     Stream(PathBuf),
 }
 
@@ -59,7 +59,7 @@ impl Target {
             if !kind.is_symlink() {
                 return Err(refused("it is neither a regular file nor a stream"));
             }
-            // What a descriptor leads to need not have a name.
+            // The file of a descriptor need not have a name.
             if is_proc(&folder) {
                 return match fs::metadata(&path)?.is_dir() {
                     true => Err(refused("it is a folder; name a file")),
@@ -68,10 +68,10 @@ impl Target {
             }
             path = folder.join(fs::read_link(&path)?);
         }
-        Err(refused("too many links lead on from one another"))
+        Err(refused("it has too many links, one to another"))
     }
 
-    /// Where it will lie.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         match self {
             Self::New(path) | Self::Regular(path, _) | Self::Stream(path) => path,

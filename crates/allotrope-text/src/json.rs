@@ -1,6 +1,6 @@
-//! JSON for whom it is printed: what JSON itself lets stand in a string, such as
-//! C1 controls and bidirectional marks, is written as `\u202e`. The value that a
-//! reader gets is the same.
+//! JSON that is safe to print: characters that JSON allows in a string but that
+//! control a terminal or mislead, such as C1 controls and bidirectional marks, are
+//! written as `\u202e`. A parser reads the same value.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use serde_json::ser::{CompactFormatter, Formatter, Serializer};
 
 use crate::is_shown;
 
-/// Compact JSON of characters that are shown as they are.
+/// Compact JSON with such characters escaped.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JsonFormatter;
 
@@ -18,7 +18,7 @@ impl Formatter for JsonFormatter {
         writer: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        // What JSON escapes itself is in no fragment; DEL is.
+        // A fragment has no character that JSON itself escapes, but may have DEL.
         let is_plain = |byte: &u8| byte.is_ascii() && *byte != 0x7f;
         if fragment.as_bytes().iter().all(is_plain) {
             return CompactFormatter.write_string_fragment(writer, fragment);

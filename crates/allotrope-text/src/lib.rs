@@ -1,16 +1,16 @@
-//! Text from elsewhere is shown, never obeyed. Names of programs, files,
+//! Escapes text from outside before it is printed. Names of programs, files,
 //! functions, threads, windows and tests come from files that anybody may have
-//! written. Printed as they are, they could steer a terminal (control
-//! characters), forge lines of a report or of a log (newlines), or look like
-//! other names (bidirectional and invisible marks). Everything that prints such
-//! a name takes it through one of these functions:
+//! written. Printed unescaped, they could control a terminal (control characters),
+//! forge lines of a report or of a log (newlines), or look like other names
+//! (bidirectional and invisible marks). All code that prints such a name calls one
+//! of these functions:
 //!
-//! | where it goes | function |
+//! | destination | function |
 //! | --- | --- |
 //! | within a line | [`shown`], [`shown_bytes`]; [`Shown::shown`] for paths |
 //! | text of several lines, such as a program's own output | [`shown_lines`] |
 //! | a command that the reader may paste into a shell | [`word`], [`quoted`] |
-//! | all of a text output, behind these | [`TextWriter`] |
+//! | a whole text output, as a second filter | [`TextWriter`] |
 //! | JSON | [`JsonFormatter`], [`to_json_writer`] |
 //!
 //! A character that is not shown as it is becomes `\n`, `\t`, `\r`, `\x1b` or
@@ -33,7 +33,7 @@ pub use json::{JsonFormatter, to_json_string, to_json_writer};
 pub use shell::{quoted, word};
 pub use writer::TextWriter;
 
-/// Whether a character is shown as it is: it has a glyph, combines with the one
+/// Whether a character is printed unescaped: it has a glyph, combines with the one
 /// before it, or is a space.
 pub fn is_shown(c: char) -> bool {
     if c.is_ascii() {
@@ -43,7 +43,7 @@ pub fn is_shown(c: char) -> bool {
         // Paragraph and line separators, the C1 line break.
         '\u{2028}' | '\u{2029}' | '\u{85}' => false,
         c if c.is_whitespace() => true,
-        // Which glyph an emoji takes.
+        // Variation selectors: which glyph an emoji gets.
         '\u{fe0e}' | '\u{fe0f}' => true,
         // Without a glyph, although no format characters by their category
         // (Unicode's Default_Ignorable_Code_Point).
@@ -64,14 +64,14 @@ pub fn is_shown(c: char) -> bool {
 /// By the standard library's table: neither a control, format, surrogate,
 /// private-use nor unassigned character.
 fn is_printable(c: char) -> bool {
-    // Behind another character `escape_debug` leaves combining ones alone.
+    // After another character `escape_debug` does not escape combining ones.
     let mut buffer = [b'a'; 5];
     let length = c.encode_utf8(&mut buffer[1..]).len();
     std::str::from_utf8(&buffer[..=length])
         .is_ok_and(|text| text.escape_debug().nth(1) != Some('\\'))
 }
 
-/// The text on one line, with everything escaped that is not shown as it is.
+/// The text on one line, escaped but for characters that [`is_shown`] accepts.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, is_shown)
 }
@@ -124,8 +124,8 @@ impl Shown for str {
     }
 }
 
-/// A text in which only the bytes that are no UTF-8 are escaped: for what keeps
-/// text and is no display, such as JSON or another tool's format.
+/// The text with only invalid UTF-8 bytes escaped: for storage, such as JSON or
+/// another tool's format, not for display.
 pub fn text_of(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);

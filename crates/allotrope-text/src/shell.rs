@@ -1,4 +1,4 @@
-//! Words for a shell: what the reader pastes is what was meant.
+//! Quotes words for a shell, so that a pasted command has the same arguments.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::is_shown;
 
-/// A word that a shell reads back byte for byte: as it is where that is plain,
-/// in `'…'` where all of it is shown as it is, else in `$'…'` with its escapes
-/// (bash, zsh, ksh; POSIX.1-2024).
+/// A word that a shell reads back byte for byte: unquoted if it is plain, in `'…'`
+/// if all characters can be printed, else in `$'…'` with escapes (bash, zsh, ksh;
+/// POSIX.1-2024).
 pub fn word(word: &OsStr) -> String {
     let bytes = word.as_bytes();
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%=^".contains(byte);
@@ -19,8 +19,8 @@ pub fn word(word: &OsStr) -> String {
     }
 }
 
-/// As [`word`], for a file's name: one that begins with `-` gets `./` before it,
-/// so that no command takes it for an option.
+/// As [`word`], for a file's name: a name that begins with `-` gets the prefix
+/// `./`, so that no command takes it for an option.
 pub fn quoted(name: &OsStr) -> String {
     if !name.as_bytes().starts_with(b"-") {
         return word(name);
@@ -32,7 +32,7 @@ pub fn quoted(name: &OsStr) -> String {
 
 fn dollar_quoted(bytes: &[u8]) -> String {
     let mut quoted = String::new();
-    // Three octal digits end an escape whatever follows; hexadecimal ones need not.
+    // An octal escape always ends after three digits; a hexadecimal one does not.
     let octal = |bytes: &[u8], quoted: &mut String| {
         for byte in bytes {
             let _ = write!(quoted, "\\{byte:03o}");

@@ -1,7 +1,7 @@
-//! The last line of defence of a text output: whatever steers a terminal and
-//! was not escaped where it entered the text is escaped here. Line breaks and
-//! tabs pass, and so do the colours of the text itself if it has any, so names
-//! must be taken through [`shown`](crate::shown) before they get here.
+//! A second filter for text outputs: escapes control characters that were not
+//! escaped where they entered the text. Line breaks, tabs and colour sequences pass
+//! (if the text has colours), so names must still be escaped by
+//! [`shown`](crate::shown) before they get here.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use crate::{is_shown, shown_bytes};
 /// Bytes of a colour sequence at most; ours have five.
 const LONGEST_COLOR: usize = 16;
 
-/// Passes text on with what is not shown as it is escaped.
+/// Writes text to `inner` with control characters escaped.
 #[derive(Debug)]
 pub struct TextWriter<W: Write> {
     inner: W,
     color: bool,
-    /// A character or a colour sequence whose end has not been written yet.
+    /// The start of a character or of a colour sequence whose end is missing.
     pending: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ impl<W: Write> TextWriter<W> {
         }
     }
 
-    /// Passes on all of `bytes` that is whole; gives the length of that.
+    /// Writes the complete characters of `bytes`; returns their length in bytes.
     fn pass(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut at = 0;
         while at < bytes.len() {
