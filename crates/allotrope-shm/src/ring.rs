@@ -238,6 +238,66 @@ impl<A: Atomics> Limits<A> {
     }
 }
 
+/// The number of rings that a process image has claimed, and the handshake by which
+/// the thread of the first ring learns of the second one.
+///
+/// The events of one ring have one order, so the thread of an only ring need not
+/// write timestamps often: it sets a far `check_at`. Once there is a second ring, no
+/// event of the first may be recorded under that `check_at`. The claimer counts its
+/// claim and then sets `check_at` to 0; the first thread sets `check_at` and then
+/// reads the count. With a `SeqCst` fence between the two steps on both sides (Dekker's
+/// pattern), either the first thread reads the second claim, or the 0 replaces its
+/// `check_at`. An event that the program's own synchronisation puts after the claim
+/// sees that 0 (coherence). `tests/loom.rs` runs this code.
+///
+/// All zero, as after a fork, is an image without rings.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Claims<A: Atomics = Hardware>(A::U32);
+
+impl<A: Atomics> Default for Claims<A> {
+    fn default() -> Self {
+        Self(A::U32::default())
+    }
+}
+
+impl<A: Atomics> Claims<A> {
+    /// The counter itself starts as `count`.
+    pub fn with_counter(count: A::U32) -> Self {
+        Self(count)
+    }
+
+    /// Whether the image has never had more than one ring.
+    #[inline(always)]
+    pub fn is_single(&self) -> bool {
+        self.0.load(Relaxed) <= 1
+    }
+
+    /// Counts a claim. If it is the second one, sets `check_at` of all `limits` to 0
+    /// and returns `true`.
+    pub fn add<'l>(&self, limits: impl Iterator<Item = &'l Limits<A>>) -> bool {
+        if self.0.fetch_add(1, Relaxed) != 1 {
+            return false;
+        }
+        A::fence(SeqCst);
+        limits.for_each(|limits| limits.check_at.store(0, Relaxed));
+        true
+    }
+
+    /// Sets the calling thread's `check_at`. `was_single`: the position was chosen
+    /// because [`Self::is_single`] was true.
+    #[inline(always)]
+    pub fn set_check_at(&self, limits: &Limits<A>, position: u64, was_single: bool) {
+        limits.check_at.store(position, Relaxed);
+        if was_single {
+            A::fence(SeqCst);
+            if !self.is_single() {
+                limits.check_at.store(0, Relaxed);
+            }
+        }
+    }
+}
+
 /// The producer's end of a ring. One thread at a time uses it; all state is
 /// atomic, and accessed `Relaxed`, so that a signal handler of that thread may
 /// look at it, and so that a writer of zero bytes is one without a ring.

@@ -21,7 +21,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use allotrope_shm::layout::{Doorbell, Progress, RingHeader};
-use allotrope_shm::ring::{Atomic, Atomics, Host, Limits, Reader, Refusal, Ring, Shape, Writer};
+use allotrope_shm::ring::{
+    Atomic, Atomics, Claims, Host, Limits, Reader, Refusal, Ring, Shape, Writer,
+};
 use loom::sync::atomic::Ordering::{Relaxed, SeqCst};
 use loom::sync::{Arc, Condvar, Mutex};
 
@@ -41,6 +43,10 @@ enum Without {
     SleepFence,
     ReleaseOfWritten,
     ReleaseOfRead,
+    /// The fence between the count of claims and `check_at`.
+    ClaimFence,
+    /// The fence between `check_at` and the count of claims.
+    CheckFence,
 }
 
 static WITHOUT: OnceLock<Without> = OnceLock::new();
@@ -63,6 +69,8 @@ enum Word {
     Bell,
     Sleeping,
     Written,
+    Claims,
+    CheckAt,
 }
 
 /// Loom's atomics.
@@ -79,6 +87,8 @@ impl Atomics for Loom {
             Word::Read => Without::CollectorFence,
             Word::Bell => Without::DoorbellFence,
             Word::Sleeping => Without::SleepFence,
+            Word::Claims => Without::ClaimFence,
+            Word::CheckAt => Without::CheckFence,
             _ => Without::Nothing,
         };
         if step == Without::Nothing || !is_left_out(step) {
@@ -313,6 +323,37 @@ fn who_waits_until_all_is_read_sees_what_was_done_and_is_woken() {
     explore(Without::Nothing, AtEnd::WaitsUntilRead);
 }
 
+/// The second thread of an image claims its ring while the first one sets its
+/// `check_at`: in the end the first thread takes the slow path at once, or it knew of
+/// the second ring when it chose the position.
+fn explore_claims(without: Without) {
+    const FAR: u64 = 1000;
+    WITHOUT.get_or_init(|| without);
+    loom::model(|| {
+        let claims = Claims::<Loom>::with_counter(U32::default().named(Word::Claims));
+        let limits = Limits::<Loom>::default();
+        assert!(limits.check_at.word.set(Word::CheckAt).is_ok());
+        assert!(!claims.add(std::iter::empty()), "the first claim");
+        let shared = Arc::new((claims, limits));
+        let others = Arc::clone(&shared);
+        let second = loom::thread::spawn(move || {
+            let (claims, limits) = &*others;
+            assert!(claims.add(std::iter::once(limits)));
+        });
+        let (claims, limits) = &*shared;
+        let was_single = claims.is_single();
+        claims.set_check_at(limits, FAR, was_single);
+        second.join().unwrap();
+        let check_at = limits.check_at.load(Relaxed);
+        assert!(check_at == 0 || !was_single, "a far check with two rings");
+    });
+}
+
+#[test]
+fn the_first_thread_learns_of_a_second_ring() {
+    explore_claims(Without::Nothing);
+}
+
 /// One run without the step that the environment names, see below.
 #[test]
 #[ignore = "fails on purpose"]
@@ -325,6 +366,8 @@ fn without_one() {
         Ok("doorbell's fence") => (Without::DoorbellFence, AtEnd::Rings),
         Ok("sleeper's fence") => (Without::SleepFence, AtEnd::Rings),
         Ok("release of read") => (Without::ReleaseOfRead, AtEnd::WaitsUntilRead),
+        Ok("claimer's fence") => return explore_claims(Without::ClaimFence),
+        Ok("first thread's fence") => return explore_claims(Without::CheckFence),
         other => panic!("nothing to leave out: {other:?}"),
     };
     explore(without, at_end);
@@ -380,4 +423,14 @@ fn the_doorbell_needs_its_fence() {
 #[test]
 fn the_sleeper_needs_its_fence() {
     expect_failure_without("sleeper's fence", "deadlock");
+}
+
+#[test]
+fn who_claims_a_second_ring_needs_a_fence() {
+    expect_failure_without("claimer's fence", "a far check with two rings");
+}
+
+#[test]
+fn the_first_thread_needs_a_fence_too() {
+    expect_failure_without("first thread's fence", "a far check with two rings");
 }

@@ -172,7 +172,7 @@ pub unsafe fn announce_thread(thread: *mut Thread) -> bool {
             count_lost(thread);
             return false;
         }
-        if (*thread).was_single_threaded && !process::is_single_threaded() {
+        if (*thread).was_single_threaded && !process::claims().is_single() {
             write_second_thread_timestamp(thread);
         }
         let (tid, nested) = (system::thread_id(), (*thread).is_nested);

@@ -82,7 +82,7 @@ unsafe fn slow_path(thread: *mut Thread) -> bool {
             (*thread).doorbell_position = position;
             events::ring_doorbell();
         }
-        let is_single_threaded = process::is_single_threaded();
+        let is_single_threaded = process::claims().is_single();
         if (*thread).was_single_threaded && !is_single_threaded {
             events::write_second_thread_timestamp(thread);
         }
@@ -94,11 +94,8 @@ unsafe fn slow_path(thread: *mut Thread) -> bool {
         }
         let words = events::words_to_next_timestamp(thread, position, is_single_threaded);
         (*thread).was_single_threaded = is_single_threaded;
-        let check_at = &Thread::limits(thread).check_at;
-        check_at.store((*thread).writer.position() + words, Relaxed);
-        if is_single_threaded && !process::is_still_single_threaded() {
-            check_at.store(0, Relaxed);
-        }
+        let check_at = (*thread).writer.position() + words;
+        process::claims().set_check_at(Thread::limits(thread), check_at, is_single_threaded);
     }
     true
 }

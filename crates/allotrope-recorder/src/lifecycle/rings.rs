@@ -21,27 +21,26 @@ use crate::sys::system;
 /// looks for one again.
 pub static REFUSED: AtomicU32 = AtomicU32::new(0);
 
-/// Counts the claim of a ring by `thread`. The second one ends the time in which the
-/// image is single-threaded, see [`process::is_single_threaded`]. The lock is held.
+/// Counts the claim of a ring by `thread`. The second claim ends the time in which the
+/// image is single-threaded (`allotrope_shm::ring::Claims`); its time is noted for the
+/// first thread. The lock is held.
 fn note_claim(thread: *mut Thread) {
-    if process::fork_state().rings_claimed.fetch_add(1, Relaxed) != 1 {
+    // SAFETY: states are never unmapped; those without a ring belong to another image.
+    let attached = process::threads().filter(|&state| unsafe { (*state).writer.is_attached() });
+    // SAFETY: as above.
+    let limits = attached.map(|state| unsafe { Thread::limits(state) });
+    if !process::claims().add(limits) {
         return;
     }
-    fence(SeqCst);
-    // SAFETY: states are never unmapped; those without a ring here are another
-    // image's.
-    unsafe {
-        for state in process::threads().filter(|&state| (*state).writer.is_attached()) {
-            Thread::limits(state).check_at.store(0, Relaxed);
-        }
-        // A handler that interrupted the recorder claims within an event of
-        // the first ring's: that one would be taken for an earlier one.
-        if !(*thread).is_nested {
-            fence(SeqCst);
-            process::fork_state()
-                .second_thread_tick
-                .store(arch::tick(), Relaxed);
-        }
+    // SAFETY: the state is this thread's alone.
+    let is_nested = unsafe { (*thread).is_nested };
+    // A signal handler that interrupted the recorder claims within an event of the
+    // first ring; with a time, that event would count as an earlier one.
+    if !is_nested {
+        fence(SeqCst);
+        process::fork_state()
+            .second_thread_tick
+            .store(arch::tick(), Relaxed);
     }
 }
 

@@ -2,11 +2,12 @@
 //! states and the lock. What changes them is in `lifecycle`.
 
 use core::ptr;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, fence};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
 use allotrope_shm::layout::{self, Control, Diagnostic, ImageSlot, RINGS, RingHeader, Shared};
 use allotrope_shm::numbers::LossReason;
+use allotrope_shm::ring::Claims;
 
 use crate::state::arena;
 use crate::state::module_table::Table;
@@ -29,8 +30,8 @@ pub struct ForkState {
     pub origin: AtomicU32,
     /// The parent's slot + 1, for a fork.
     pub parent: AtomicU32,
-    /// Rings that the image has claimed.
-    pub rings_claimed: AtomicU32,
+    /// Counts the rings that the image has claimed.
+    pub claims: Claims,
     /// When another thread claimed the second one; 0: it has not, or a handler
     /// did, within an event of the first.
     pub second_thread_tick: AtomicU64,
@@ -131,24 +132,9 @@ pub fn rings() -> &'static [RingHeader; RINGS] {
     arena_at(layout::RINGS_OFFSET)
 }
 
-/// Whether the image has never had more than one ring.
-///
-/// There is one order among the events of one ring, so that its thread need not write
-/// timestamps often. A thread that claims the second ring first counts it and then sets
-/// the `check_at` of the first ring's thread to 0, with a fence in between; that thread
-/// sets its `check_at` and then asks here, with a fence in between
-/// ([`is_still_single_threaded`]). So either it finds the second ring counted, or the 0
-/// replaces its `check_at`: its next event takes the slow path and writes a timestamp.
-/// Any event that the program's own synchronisation puts behind the claim sees the 0
-/// (coherence), as one sees the epoch of a window.
-pub fn is_single_threaded() -> bool {
-    fork_state().rings_claimed.load(Relaxed) <= 1
-}
-
-/// As [`is_single_threaded`], behind the setting of `check_at`.
-pub fn is_still_single_threaded() -> bool {
-    fence(SeqCst);
-    is_single_threaded()
+/// The claims of the image's rings.
+pub fn claims() -> &'static Claims {
+    &fork_state().claims
 }
 
 /// When another thread joined the image's first; what that one had recorded
