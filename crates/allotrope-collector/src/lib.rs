@@ -67,14 +67,15 @@ pub use error::CollectorError;
 use launcher::Launcher;
 use protocol::{Start, ToLauncher};
 
-/// Records what the launcher's first line on `input` asks for, until the last
-/// recorded process has ended, and tells the launcher on `output`.
+/// Makes the recording that the launcher's first line on `input` describes, until
+/// the last recorded process has ended. Messages to the launcher go to `output`.
 ///
-/// The caller is a process of its own, which this makes the leader of a new
-/// session (unless it leads one already), so that signals meant for the
-/// recorded programs do not reach it. It must not be one that is itself recorded.
+/// The caller is a process of its own. This function makes it the leader of a new
+/// session (unless it leads one already), so that signals meant for the recorded
+/// programs do not reach it. The process must not be recorded itself.
 ///
-/// An error was also told to the launcher, if that still listens.
+/// # Errors
+/// The error is also sent to the launcher, if it still reads.
 pub fn run(input: impl Read + Send + 'static, output: impl Write) -> Result<(), CollectorError> {
     // Fails for the leader of a process group, which needs no other session.
     let _ = rustix::process::setsid();

@@ -182,11 +182,12 @@ pub mod diagnostic_state {
     pub const READY: u32 = 2;
 }
 
-/// Longest path in a diagnostic, in bytes; of longer ones the end is told.
+/// Longest path in a diagnostic, in bytes; a longer one loses its start.
 pub const DIAGNOSTIC_PATH: usize = 240;
 
-/// Something that cannot be told through a ring: a process without one, or a
-/// `vfork` child that borrows its parent's, says it.
+/// A message of a process that has no ring, or of a `vfork` child, which borrows its
+/// parent's: a program that it is about to run, or part of the process itself, cannot
+/// be recorded.
 #[repr(C)]
 pub struct Diagnostic {
     /// One of [`diagnostic_state`].

@@ -146,7 +146,7 @@ fn print_result(naming: &Naming, complaints: &[String], output: &Path, cut: Opti
     for warning in &naming.warnings {
         match warning {
             Warning::NoBuildId(path) => message::say(format_args!(
-                "warning: {} was recorded without a build id, so that no file can be told to be the one that ran; --unverified takes what is there",
+                "warning: {} was recorded without a build id, so it is unknown whether a file is the one that ran; --unverified uses the file that is there",
                 path.shown()
             )),
             Warning::Unreadable(error) => message::say(format_args!("warning: {error}")),

@@ -263,7 +263,7 @@ impl Program {
         self.producer.event(ring, kind::EXIT, 0, status as u64, &[]);
     }
 
-    /// Many events on one ring, the mapping told after the stack.
+    /// Many events on one ring, the mapping defined after the stack.
     fn pairs(&self) -> i32 {
         let (_, ring) = self.introduce();
         self.stack(ring);
