@@ -71,7 +71,8 @@ impl<'c, 'a> CallChanges<'c, 'a> {
         let mut stack = Vec::new();
         self.classes
             .stack(main_class(self.classes, matched), &mut stack);
-        let own = stack.iter().rev().filter(|&&frame| !table.is_glue(frame));
+        let is_own = table.own_in(stack.iter().copied());
+        let own = stack.iter().rev().filter(|&&frame| is_own(frame));
         let mut names = own.map(|&frame| table.loosest(frame));
         let other = matched.only_side().map(|side| match side {
             Side::Before => Side::After,

@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::error::DiffError;
 use crate::glue::Glue;
 use crate::keys::MatchLevel;
+use crate::own_code::Origin;
 use crate::{Side, names};
 use allotrope_profile::{StackFrame, StackSet};
 
@@ -29,7 +30,7 @@ pub(crate) struct FrameTable<'a> {
     frames: Vec<&'a StackFrame>,
     /// By level and frame: the number of the frame's name.
     names: [Vec<u32>; NAMED],
-    glue: Vec<bool>,
+    origins: Vec<Origin>,
     /// The text of each name at the loosest level.
     spellings: Vec<String>,
     /// By side and name at the loosest level: the number of frames of stacks
@@ -55,7 +56,7 @@ impl<'a> FrameTable<'a> {
         let (frames, mut numberings) = number(&sets, nothing);
         let nothing = numberings.pop().and_then(|last| last.first().copied());
         let mut table = Self {
-            glue: frames.iter().map(|frame| glue.has(frame)).collect(),
+            origins: frames.iter().map(|frame| glue.origin_of(frame)).collect(),
             names: Default::default(),
             spellings: Vec::new(),
             occurrences: Default::default(),
@@ -102,7 +103,18 @@ impl<'a> FrameTable<'a> {
     }
 
     pub(crate) fn is_glue(&self, frame: u32) -> bool {
-        self.glue[frame as usize]
+        self.origin(frame) == Origin::Glue
+    }
+
+    fn origin(&self, frame: u32) -> Origin {
+        self.origins[frame as usize]
+    }
+
+    /// Tells for each frame of a stack, innermost first, whether it is the user's own;
+    /// in a stack without such a frame, whether it is of the best that there is.
+    pub(crate) fn own_in(&self, stack: impl Iterator<Item = u32>) -> impl Fn(u32) -> bool {
+        let best = Origin::best(stack.map(|frame| self.origin(frame)));
+        move |frame| best != Origin::Glue && self.origin(frame) >= best
     }
 
     /// The text of a name at the loosest level.

@@ -43,6 +43,7 @@ mod match_by_name;
 mod names;
 mod net;
 mod noise;
+mod own_code;
 mod replaced;
 
 use std::fmt;
@@ -50,6 +51,7 @@ use std::fmt;
 pub use error::DiffError;
 
 pub use crate::glue::Glue;
+pub use crate::own_code::Origin;
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].

@@ -1,7 +1,7 @@
 //! Selects the sites that a text shows and merges those that would read the
 //! same into one row.
 
-use allotrope_diff::Glue;
+use allotrope_diff::{Glue, Origin};
 use allotrope_profile::{Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
@@ -106,11 +106,11 @@ impl Row<'_> {
     }
 }
 
-/// Properties of every frame, computed once: whether it is glue, and numbers by
+/// Properties of every frame, computed once: whose code it is, and numbers by
 /// which stacks are compared.
 struct FrameTable<'a> {
     profile: &'a Profile,
-    glue: Vec<bool>,
+    origins: Vec<Origin>,
     /// By frame: frames with equal numbers read the same as a headline, …
     headline: Vec<u32>,
     /// … and as a caller.
@@ -124,13 +124,14 @@ impl<'a> FrameTable<'a> {
         let mut callers = FxHashMap::default();
         let mut table = Self {
             profile,
-            glue: Vec::new(),
+            origins: Vec::new(),
             headline: Vec::new(),
             caller: Vec::new(),
         };
         for frame in &profile.frames {
-            let glue = glue.has_function(&profile.module_name(frame), &frame.function);
-            table.glue.push(glue);
+            let module = profile.module_name(frame);
+            let origin = glue.origin(&module, &frame.function, &frame.file);
+            table.origins.push(origin);
             let next = headlines.len() as u32;
             let line = (&frame.function, &frame.file, frame.line, frame.module);
             table.headline.push(*headlines.entry(line).or_insert(next));
@@ -142,13 +143,20 @@ impl<'a> FrameTable<'a> {
         table
     }
 
-    /// The stack without the glue at its inner end; whole if it is all glue.
+    /// The stack from its innermost own frame on; from the best it has, if it has none.
     fn shown(&self, stack: &'a [u32], all_frames: bool) -> &'a [u32] {
-        let is_glue = |&frame: &u32| self.glue.get(frame as usize).copied().unwrap_or(false);
-        let hidden = stack.iter().take_while(|frame| is_glue(frame)).count();
-        if all_frames || hidden == stack.len() {
+        let origin = |&frame: &u32| match self.origins.get(frame as usize) {
+            Some(&origin) => origin,
+            None => Origin::Glue,
+        };
+        let best = Origin::best(stack.iter().map(origin));
+        if all_frames || best == Origin::Glue {
             return stack;
         }
+        let hidden = stack
+            .iter()
+            .take_while(|frame| origin(frame) < best)
+            .count();
         &stack[hidden..]
     }
 

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, EntryStack, Kind};
+use allotrope_diff::{Diff, Entry, EntryStack, Kind, Origin};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
@@ -275,10 +275,13 @@ fn own_frames<'a>(
     stack: &'a EntryStack,
     options: &DiffTextOptions,
 ) -> &'a [u32] {
+    let origin = |index: u32| options.glue.origin_of(frame(diff, index));
+    let best = Origin::best(stack.frames.iter().map(|&index| origin(index)));
+    let is_own = |index: u32| best != Origin::Glue && origin(index) >= best;
     let own = stack
         .frames
         .iter()
-        .position(|&index| index == entry.blame || !options.glue.has(frame(diff, index)));
+        .position(|&index| index == entry.blame || is_own(index));
     &stack.frames[own.unwrap_or(0)..]
 }
 

@@ -11,7 +11,7 @@ pub mod schema;
 pub mod truth;
 pub mod windows;
 
-pub use compile::{column_of, compiled, compiled_with, line_of, source_text};
+pub use compile::{column_of, compiled, compiled_with, line_of, source_path, source_text};
 pub use record::{Record, Recording, allotrope, record, run};
 pub use report::{Process, Report};
 
