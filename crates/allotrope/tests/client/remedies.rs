@@ -13,7 +13,7 @@ fn record_says_what_to_do_about_a_private_allocator() {
     assert!(warning.starts_with("allotrope: warning: "), "{warning}");
     assert!(
         warning.ends_with(
-            "has mimalloc linked into it, whose blocks can not be seen; \
+            "has mimalloc linked into it, whose blocks cannot be seen; \
              in Rust, wrap it in allotrope-client's Recorded; \
              in C and C++, report its blocks with allotrope.h"
         ),
@@ -29,7 +29,7 @@ fn record_says_what_to_do_about_a_program_with_its_own_malloc() {
     let warning = recording.stderr.lines().next().unwrap_or_default();
     assert!(
         warning.ends_with(
-            "has an allocator of its own linked into it, whose blocks can not be seen; \
+            "has an allocator of its own linked into it, whose blocks cannot be seen; \
              link it as a shared library or leave it out of the recorded build; \
              in Rust, wrap it in allotrope-client's Recorded"
         ),
