@@ -1,21 +1,21 @@
-//! Frames as the trace stores them: each once a record, referred to by index.
-//! This is the only place where frames of `allotrope-symbols` and of the trace are
-//! converted into each other.
+//! Symbol records of the trace: each frame is stored once per record, and locations
+//! refer to it by index. Only this file converts between the frames of
+//! `allotrope-symbols` and those of the trace.
 
 use allotrope_symbols::Frame;
 use allotrope_trace::model::{self, Location, ModuleId, Symbols};
 use rustc_hash::FxHashMap;
 
-/// An address in a module's file, and whether it is looked up as it is (else it
-/// is a return address, and the byte before it is looked up).
+/// An address in a module's file, and whether it is exact: then it is looked up as it
+/// is. Otherwise it is a return address, and the byte before it is looked up.
 pub type FileAddress = (u64, bool);
 
-/// Locations of one record.
+/// Most locations of one record.
 const LOCATIONS_PER_RECORD: usize = 16 << 10;
-/// Bytes of names in one record, roughly; a frame beyond begins a new one.
+/// Bytes of names after which a record is full.
 const BYTES_PER_RECORD: usize = 4 << 20;
 
-/// The frames of one record, without duplicates, in the order of their first use.
+/// The frames of one record: an interning table, in the order of first use.
 #[derive(Debug, Default)]
 pub struct FrameTable {
     indexes: FxHashMap<Frame, u32>,
@@ -25,7 +25,7 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// The location that gives `frames`, innermost first, to an address.
+    /// The location record for an address with these frames, innermost first.
     pub fn location(&mut self, (address, exact): FileAddress, frames: &[Frame]) -> Location {
         let frames = frames.iter().map(|frame| self.index_of(frame));
         Location {
@@ -109,7 +109,7 @@ impl SymbolsBuilder {
         self.locations.len() >= LOCATIONS_PER_RECORD || self.table.bytes >= BYTES_PER_RECORD
     }
 
-    /// The record so far; an empty one for the same module takes its place.
+    /// Returns the record so far and begins an empty one for the same module.
     pub fn take(&mut self) -> Symbols {
         let next = Self::new(self.module, self.unoptimised);
         let full = std::mem::replace(self, next);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_shared_between_locations_and_start_anew_with_each_record() {
+    fn locations_of_a_record_share_frames_and_records_do_not() {
         let mut record = SymbolsBuilder::new(3, Some(true));
         record.add((1, false), &frames(&["inner", "outer"]));
         record.add((2, true), &frames(&["outer"]));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_the_way_there_and_back() {
+    fn a_frame_survives_the_conversion_to_the_trace_and_back() {
         let frame = Frame {
             function: "f".into(),
             signature: "f()".into(),
