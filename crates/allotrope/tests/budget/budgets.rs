@@ -195,7 +195,7 @@ fn a_change_of_compiler_library_or_dependency_is_suspected_first() {
         let found = said.stdout.find(text);
         found.unwrap_or_else(|| panic!("{text:?} in {}", said.stdout))
     };
-    assert!(at("Suspect before the code") < at("Stacks of allocations"));
+    assert!(at("Changed since the numbers were accepted") < at("Stacks of allocations"));
     assert!(at("was OtherCC: 1") < at("Stacks of allocations"));
     assert!(at("serde (Cargo.lock): 1.0.1, was 1.0.0") < at("Stacks of allocations"));
 }
@@ -230,7 +230,7 @@ fn counting_alone_finds_the_number_and_says_how_to_find_the_stack() {
     project
         .test(&[])
         .expect(2)
-        .says("`counts-only` does not know peak");
+        .says("`counts-only` does not record peak");
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn what_can_not_be_compared_is_said() {
     alone
         .command("compare", &["main", "."])
         .expect(2)
-        .says("is in no git repository");
+        .says("is not in a git repository");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn of_any_machine(log: &str) -> String {
     let mut kept = String::new();
     let mut suspects = false;
     for line in log.lines() {
-        if line.starts_with("  Suspect before") {
+        if line.starts_with("  Changed since") {
             suspects = true;
         } else if !line.starts_with("    ") {
             suspects = false;

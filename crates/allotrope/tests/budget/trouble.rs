@@ -47,7 +47,7 @@ fn a_program_that_is_not_there_or_can_not_be_recorded_is_named() {
     let said = project.test(&[]).expect(3);
     let said = said
         .has("could not be started: the program ./no-such-program")
-        .has("its `folder` ./no/such is not there")
+        .has("its `folder` ./no/such does not exist")
         .has("was not recorded: cannot record ./static");
     assert!(!said.stdout.contains("| allotrope"), "{}", said.stdout);
 }
