@@ -44,7 +44,7 @@ pub enum BudgetError {
         source: io::Error,
     },
     /// An invalid file.
-    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.shown())]
+    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it again", file.shown())]
     Invalid {
         /// The file.
         file: PathBuf,

@@ -1,4 +1,4 @@
-//! Writes an output file: with one call ([`write`]), or through `Write` ([`Output`]).
+//! Writes an output file: with one call ([`write()`]), or through `Write` ([`Output`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

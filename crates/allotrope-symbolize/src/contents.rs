@@ -182,8 +182,8 @@ fn load(
     }
 }
 
-/// The frames found now, unless those known before have more source positions or, with
-/// as many of them, are more.
+/// The more detailed of two lists of frames: the one with more source positions or, if
+/// these are equal, with more frames; `found` if both are equal.
 fn better<'a>(known: &'a [Frame], found: &'a [Frame]) -> &'a [Frame] {
     let worth = |frames: &[Frame]| {
         let with_file = frames.iter().filter(|frame| !frame.file.is_empty());

@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-/// Gives the errors of a result an exit status.
+/// Adds an exit status to the error of a result.
 pub trait WithStatus<T> {
     /// Turns an error into a failure with this status.
     fn status(self, status: u8) -> Result<T, Failure>;

@@ -317,9 +317,8 @@ impl Launcher {
         }
     }
 
-    /// Stops this process, so that whoever started it sees one job stop. If
-    /// somebody continues the program alone, the collector continues this
-    /// process.
+    /// Stops this process, so that the shell that started it sees one job stop. If
+    /// another process continues only the program, the collector continues this process.
     fn stop_with_program(&mut self, signal: i32) {
         self.stopped = true;
         let launcher = std::process::id();
@@ -438,7 +437,7 @@ impl Launcher {
         self.collector.send(&FromLauncher::Stop);
     }
 
-    /// Ends without waiting for the names of the functions; the collector goes on.
+    /// Ends this process before the functions have their names; the collector continues.
     fn leave(&self, signal: Received) -> ! {
         self.progress.finish();
         self.break_line(signal);
@@ -462,7 +461,7 @@ impl Launcher {
         }
     }
 
-    /// Prints what was recorded and gives the exit status.
+    /// Prints what was recorded and returns the exit status.
     fn finish(mut self) -> Result<u8, Failure> {
         let status = self.status.map_or(RECORD_FAILED, own_status);
         let outcome = self.outcome.take();

@@ -23,7 +23,7 @@ pub struct CollectorProcess {
     arena: String,
 }
 
-/// The collector's messages, one a line.
+/// The stream of the collector's messages, one per line.
 #[derive(Debug)]
 pub struct Messages(BufReader<ChildStdout>);
 
@@ -107,7 +107,7 @@ impl CollectorProcess {
 }
 
 impl Messages {
-    /// The next message; `None` if the collector is gone.
+    /// The next message; `None` if the collector has closed the stream.
     pub fn read(&mut self) -> Result<Option<ToLauncher>> {
         let mut line = String::new();
         let read = std::io::Read::take(&mut self.0, MAX_LINE)
