@@ -68,6 +68,7 @@ impl Project {
             column: 0,
             offset: None,
             inlined: frame.inlined,
+            generated: frame.generated,
         }
     }
 

@@ -105,7 +105,11 @@ impl Glue {
 
     /// Whose code the frame is.
     pub fn origin_of(&self, frame: &StackFrame) -> Origin {
-        self.origin(&frame.module, &frame.function, &frame.file)
+        let origin = self.origin(&frame.module, &frame.function, &frame.file);
+        match frame.generated {
+            true => origin.min(Origin::Library),
+            false => origin,
+        }
     }
 
     /// Whose code a function is, given its module's file name, its qualified name and

@@ -168,7 +168,8 @@ pub(crate) fn is_standard_library(file: &str) -> bool {
 /// `/rustc/<commit or version>/library/…`: the path that rustc gives its own files.
 fn is_rust_std(file: &str) -> bool {
     let Some((_, rest)) = file.split_once("/rustc/") else {
-        return false;
+        // As budgets normalise it.
+        return file.starts_with("rustc:library/");
     };
     rest.split_once('/')
         .is_some_and(|(_, rest)| rest.starts_with("library/"))
@@ -188,7 +189,8 @@ fn is_versioned_go(file: &str) -> bool {
 
 /// Whether a source file belongs to a dependency, or to a package that is installed.
 pub(crate) fn is_dependency(file: &str) -> bool {
-    DEPENDENCY.iter().any(|part| file.contains(part))
+    // `cargo:`: as budgets normalise the path of a crate's source.
+    file.starts_with("cargo:") || DEPENDENCY.iter().any(|part| file.contains(part))
 }
 
 /// Whether a module's file name is that of a shared library.
@@ -221,6 +223,7 @@ mod tests {
             "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/alloc/src/str.rs",
             "/rustc/1.95.0/library/core/src/ops/function.rs",
             "library/alloc/src/str.rs",
+            "rustc:library/alloc/src/str.rs",
             "/rust/deps/hashbrown-0.15.2/src/raw/mod.rs",
             "/root/.rustup/toolchains/stable/lib/rustlib/src/rust/library/std/src/io/mod.rs",
             "/usr/include/c++/12/bits/stl_vector.h",
@@ -248,6 +251,7 @@ mod tests {
             "/home/me/.cargo/registry/src/index.crates.io-6f17d22bba15001f/toml-0.8.2/src/de.rs",
             "/usr/local/cargo/registry/src/index.crates.io-1949cf8c6b5b557f/a-1.0.0/src/lib.rs",
             "/home/me/.cargo/git/checkouts/regex-0a1b2c/af3d/src/lib.rs",
+            "cargo:toml-0.8.2/src/de.rs",
             "/usr/include/nlohmann/json.hpp",
             "/usr/include/x86_64-linux-gnu/bits/stdio2.h",
             "/usr/src/debug/fmt-9.1.0/src/format.cc",

@@ -367,6 +367,7 @@ fn frame_of(symbol: &SymbolFrame, module: u32, unnamed: &dyn Fn() -> String) -> 
         column: symbol.column,
         offset: if named { symbol.offset } else { 0 },
         inlined: symbol.inlined,
+        generated: symbol.generated,
     }
 }
 

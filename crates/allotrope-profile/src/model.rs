@@ -93,6 +93,9 @@ pub struct Frame {
     pub offset: u64,
     /// Inlined into the next frame.
     pub inlined: bool,
+    /// The compiler wrote the function: a derived trait's method, an implicit copy
+    /// constructor.
+    pub generated: bool,
 }
 
 /// One process image.

@@ -27,6 +27,8 @@ pub struct StackFrame {
     pub offset: Option<u64>,
     /// Inlined into the next frame.
     pub inlined: bool,
+    /// The compiler wrote the function.
+    pub generated: bool,
 }
 
 impl StackFrame {
@@ -111,6 +113,7 @@ impl StackSet {
                 column: frame.column,
                 offset: Some(frame.offset),
                 inlined: frame.inlined,
+                generated: frame.generated,
             })
             .collect();
         let sites = processes.iter().flat_map(|process| &process.sites);

@@ -38,6 +38,7 @@ fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) 
         column: u32::from(line > 0) * 5,
         offset: 16,
         inlined,
+        generated: false,
     }
 }
 

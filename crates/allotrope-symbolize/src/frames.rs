@@ -6,6 +6,8 @@ use allotrope_symbols::Frame;
 use allotrope_trace::model::{self, Location, ModuleId, Symbols};
 use rustc_hash::FxHashMap;
 
+use crate::source_files::SourceFiles;
+
 /// An address in a module's file, and whether it is exact: then it is looked up as it
 /// is. Otherwise it is a return address, and the byte before it is looked up.
 pub type FileAddress = (u64, bool);
@@ -18,6 +20,7 @@ const BYTES_PER_RECORD: usize = 4 << 20;
 /// The frames of one record: an interning table, in the order of first use.
 #[derive(Debug, Default)]
 pub struct FrameTable {
+    sources: SourceFiles,
     indexes: FxHashMap<Frame, u32>,
     frames: Vec<model::Frame>,
     /// Bytes of the strings in `frames`.
@@ -46,13 +49,14 @@ impl FrameTable {
         }
         let index = self.frames.len() as u32;
         self.bytes += frame.function.len() + frame.signature.len() + frame.file.len();
-        self.frames.push(to_trace(frame));
+        let generated = frame.generated || self.sources.is_generated(frame);
+        self.frames.push(to_trace(frame, generated));
         self.indexes.insert(frame.clone(), index);
         index
     }
 }
 
-fn to_trace(frame: &Frame) -> model::Frame {
+fn to_trace(frame: &Frame, generated: bool) -> model::Frame {
     model::Frame {
         function: frame.function.to_string(),
         signature: frame.signature.to_string(),
@@ -61,6 +65,7 @@ fn to_trace(frame: &Frame) -> model::Frame {
         column: frame.column,
         offset: frame.offset,
         inlined: frame.inlined,
+        generated,
     }
 }
 
@@ -73,6 +78,7 @@ pub(crate) fn from_trace(frame: &model::Frame) -> Frame {
         column: frame.column,
         offset: frame.offset,
         inlined: frame.inlined,
+        generated: frame.generated,
     }
 }
 
@@ -111,7 +117,8 @@ impl SymbolsBuilder {
 
     /// Returns the record so far and begins an empty one for the same module.
     pub fn take(&mut self) -> Symbols {
-        let next = Self::new(self.module, self.unoptimised);
+        let mut next = Self::new(self.module, self.unoptimised);
+        next.table.sources = std::mem::take(&mut self.table.sources);
         let full = std::mem::replace(self, next);
         Symbols {
             module: full.module,
@@ -162,7 +169,8 @@ mod tests {
             column: 2,
             offset: 3,
             inlined: true,
+            generated: true,
         };
-        assert_eq!(from_trace(&to_trace(&frame)), frame);
+        assert_eq!(from_trace(&to_trace(&frame, true)), frame);
     }
 }

@@ -12,6 +12,7 @@
 mod contents;
 mod frames;
 mod rewrite;
+mod source_files;
 
 pub use contents::{Contents, Naming, Warning};
 pub use frames::{FileAddress, FrameTable, SymbolsBuilder};

@@ -21,6 +21,9 @@ pub struct Frame {
     pub offset: u64,
     /// The frame was inlined into the next one.
     pub inlined: bool,
+    /// The compiler wrote the function. Names and lines alone do not show it: always
+    /// `false` where this crate makes a frame.
+    pub generated: bool,
 }
 
 /// The frames of one address.

@@ -264,6 +264,7 @@ impl<'a> Resolver<'a> {
                 line: from.line,
                 column: from.column,
                 inlined: index != outermost,
+                generated: false,
                 ..self.frame(name, offset)
             });
         }

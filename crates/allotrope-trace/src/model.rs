@@ -484,6 +484,9 @@ pub struct Frame {
     pub offset: u64,
     /// The function was inlined into that of the next frame.
     pub inlined: bool,
+    /// The compiler wrote the function: a derived trait's method, an implicit copy
+    /// constructor.
+    pub generated: bool,
 }
 
 /// An image that could not be recorded.

@@ -58,6 +58,7 @@ impl JitCode {
             column: if is_known { 0 } else { spelled.column },
             offset: address.saturating_sub(self.start),
             inlined: false,
+            generated: false,
         }
     }
 }

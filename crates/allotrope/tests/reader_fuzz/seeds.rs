@@ -46,6 +46,7 @@ fn frame(function: &str, line: u32) -> Frame {
         column: 3,
         offset: 4,
         inlined: line.is_multiple_of(3),
+        generated: line.is_multiple_of(5),
     }
 }
 
