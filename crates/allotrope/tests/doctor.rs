@@ -37,7 +37,7 @@ fn a_static_program() {
 }
 
 #[test]
-fn a_program_that_is_not_there() {
+fn a_missing_program() {
     let output = allotrope(["doctor", "/no/such/program"]);
     assert_ne!(output.status.code(), Some(0));
     assert!(

@@ -1,5 +1,5 @@
-//! A recorded program is given what a plain one is given, and gives what a
-//! plain one gives: streams, environment, descriptors, signals, folder.
+//! A recorded program gets and gives the same as without a recording: streams,
+//! environment, descriptors, signals, folder.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{compiled, record, skip};
 
 const SOURCE: &str = "passthrough.c";
 
-/// Runs the case plain and recorded: the two must say the same.
+/// Runs the case plain and recorded: both must print the same.
 fn expect_same(case: &str) {
     let run = record(compiled(SOURCE)).args([case, "with", "arguments"]);
     let plain = run.plain();
@@ -43,7 +43,7 @@ fn streams_are_the_programs_own() {
 }
 
 #[test]
-fn our_words_follow_the_programs_on_stderr() {
+fn the_summary_is_on_stderr() {
     let recording = record(compiled(SOURCE))
         .arg("copy")
         .stdin(b"abc")
@@ -79,7 +79,7 @@ fn a_pipe_that_nobody_reads_ends_the_program() {
 }
 
 #[test]
-fn the_environment_but_for_the_preload() {
+fn the_environment_except_for_the_preload() {
     let ours = |name: &str| name == "LD_PRELOAD" || name.starts_with("ALLOTROPE_");
     let variables = |output: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(output)
@@ -116,7 +116,7 @@ fn a_preload_list_of_the_users_stays_behind_ours() {
 
 #[test]
 fn no_descriptor_is_left_open() {
-    // What the tests' own caller left open is there in both.
+    // Descriptors inherited from the tests' own caller are open in both.
     expect_same("descriptors");
 }
 
@@ -141,8 +141,8 @@ fn the_folder() {
     assert_eq!(said.trim_end(), expected.to_string_lossy());
 }
 
-/// Starts the case, waits until it says that it is ready, sends the signal to
-/// `allotrope record` and gives what it then left.
+/// Starts the case, waits until it prints that it is ready, sends the signal to
+/// `allotrope record` and returns the recording.
 fn signalled(case: &str, signal: Signal) -> support::Recording {
     let run = record(compiled(SOURCE)).arg(case);
     let mut child = run
@@ -200,8 +200,8 @@ fn signals_that_kill_are_the_programs_death() {
     }
 }
 
-/// `record` may be started with SIGINT ignored (`nohup`, `&` in a script): the
-/// program must find it so.
+/// `record` may be started with SIGINT ignored (`nohup`, `&` in a script): then it is
+/// ignored in the program, too.
 #[test]
 fn ignored_signals_stay_ignored() {
     let run = record(compiled(SOURCE)).arg("state");
@@ -222,8 +222,8 @@ fn ignored_signals_stay_ignored() {
     assert!(said.contains("signal 13: default\n"), "{said}");
 }
 
-/// The program finds closed what was closed when `record` started, and the file
-/// that it then opens has nobody else's words in it.
+/// Streams that are closed when `record` starts are closed in the program, and no
+/// other output gets into the file that the program then opens.
 #[test]
 fn closed_streams_stay_closed() {
     let program = compiled(SOURCE);
@@ -265,8 +265,8 @@ fn closed_streams_stay_closed() {
     }
 }
 
-/// The recorder's own look-ups leave no message behind, and nothing that makes
-/// the program's own cost less than in another thread.
+/// The recorder's own look-ups leave no error for dlerror, and no memory by which the
+/// program's first error would allocate less than one in another thread.
 #[test]
 fn errors_of_dlsym_are_the_programs_own() {
     expect_same("dl-errors");
@@ -302,9 +302,9 @@ fn a_program_that_may_not_read_the_time_stamp_counter() {
     assert_eq!(blocks, [10_000, 20_000], "the child's, the program's");
 }
 
-/// Without a terminal, without any standard stream at all.
+/// Without stdin and stderr.
 #[test]
-fn closed_streams() {
+fn a_program_without_stdin_and_stderr() {
     let run = record(compiled(SOURCE)).arg("folder");
     let command = run.command();
     let output = support::run(

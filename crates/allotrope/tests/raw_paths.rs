@@ -103,13 +103,13 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
     let report = support::Report::of(&trace);
     assert_eq!(report.only().under("stream").allocations, 10);
     assert_eq!(report.only().json["command"][0], r"./str\xffeam");
-    // JSON keeps what is a character, in its own escapes.
+    // JSON keeps the control character, with an escape of its own.
     assert_eq!(report.only().json["command"][2], "\\xfe\u{1b}[2J");
     let text = support::allotrope(["report".as_ref(), trace.as_os_str()]);
     let text = String::from_utf8(text.stdout).expect("it is text");
     assert!(text.starts_with(r"./str\xffeam 10 \xfe\x1b[2J"), "{text}");
 
-    // What it proposes next can be pasted.
+    // The command that it proposes next works when pasted.
     let next = said
         .lines()
         .find(|line| line.starts_with("allotrope: next"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::project::Project;
 use crate::support::{record, run};
 
-/// A repository whose tests are built by the configuration.
+/// A git repository whose `allotrope.toml` has a command that builds the program.
 fn repository() -> Project {
     let project = Project::with_cases(&["encode", "decode"]);
     let text = project.read("allotrope.toml");
@@ -40,13 +40,13 @@ fn commit(project: &Project, message: &str) {
     git(project, &["commit", "--quiet", "-m", message]);
 }
 
-/// The change that makes `encode` allocate 50 times more.
+/// Makes `encode` allocate 50 blocks more.
 fn worsen(project: &Project) {
     project.replace("bench.c", "#ifdef WORSE", "#if 1");
 }
 
 #[test]
-fn two_revisions_and_what_is_not_committed() {
+fn two_revisions_and_uncommitted_changes() {
     let project = repository();
     worsen(&project);
     project.write("new.h", "/* not yet known to git */\n");
@@ -76,7 +76,7 @@ fn two_revisions_and_what_is_not_committed() {
         (&1000.into(), &1050.into())
     );
     assert_eq!(number["entries"][0]["function"], "encode");
-    // Worktrees are kept for the next time, and forgotten when asked to.
+    // Worktrees are kept for the next comparison, until `--forget` removes them.
     let kept = project.folder().join(".cache/allotrope/compare");
     assert!(kept.exists());
     project.command("compare", &["--forget"]).expect(0);
@@ -85,7 +85,7 @@ fn two_revisions_and_what_is_not_committed() {
 }
 
 #[test]
-fn a_revision_without_the_configuration_is_tested_by_the_one_that_is_there() {
+fn a_revision_without_a_configuration_uses_that_of_the_working_tree() {
     let project = repository();
     git(&project, &["rm", "--quiet", "--cached", "allotrope.toml"]);
     git(&project, &["commit", "--quiet", "--amend", "-m", "first"]);
@@ -97,7 +97,7 @@ fn a_revision_without_the_configuration_is_tested_by_the_one_that_is_there() {
 }
 
 #[test]
-fn what_can_not_be_compared_is_said() {
+fn what_cannot_be_compared_is_an_error() {
     let project = repository();
     let nonsense = project.command("compare", &["nonsense", "HEAD"]).expect(2);
     nonsense.says("there is no revision `nonsense`");
@@ -123,7 +123,7 @@ fn git_bisect_finds_the_commit() {
     git(&project, &["tag", "good"]);
     for number in 1..=6 {
         match number {
-            // One that does not build is skipped.
+            // A commit that does not build is skipped.
             2 => project.replace("bench.c", "int main", "int broken"),
             3 => project.replace("bench.c", "int broken", "int main"),
             4 => worsen(&project),

@@ -1,11 +1,11 @@
-//! Tests that crash, hang or can not be run, configurations and budgets that
-//! can not be read: each is reported as itself, and the rest still runs.
+//! Tests that crash, hang or cannot be started, configurations and budgets that
+//! cannot be read: each is reported as what it is, and the other tests still run.
 
 use crate::project::Project;
 use crate::support::{record, run};
 
 #[test]
-fn what_goes_wrong_with_a_test_is_reported_as_itself() {
+fn each_way_to_fail_is_reported_as_what_it_is() {
     let cases = ["crash", "status", "hang", "pipe", "encode"];
     let project = Project::with_cases(&cases);
     project.replace("allotrope.toml", "\"hang\"]", "\"hang\"]\ntimeout = 2");
@@ -28,13 +28,13 @@ fn what_goes_wrong_with_a_test_is_reported_as_itself() {
         );
     }
     assert!(said.stdout.contains("encode: allocations none → 1,000"));
-    // The end of what it printed helps.
+    // The report shows the end of what the test printed.
     project.test(&["crash"]).expect(3).has("| about to crash");
     project.test(&["encode"]).expect(0);
 }
 
 #[test]
-fn a_program_that_is_not_there_or_can_not_be_recorded_is_named() {
+fn a_missing_or_unrecordable_program_is_named() {
     let project = Project::new(
         "[tests.missing]\ncommand = [\"./no-such-program\"]\n\
          [tests.folder]\ncommand = [\"./bench\"]\nfolder = \"no/such\"\n\
@@ -53,7 +53,7 @@ fn a_program_that_is_not_there_or_can_not_be_recorded_is_named() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_named_with_line_and_key() {
+fn an_error_in_the_configuration_is_reported_with_line_and_key() {
     let project = Project::with_cases(&["encode"]);
     project.replace("allotrope.toml", "command =", "comand =");
     project.test(&[]).expect(2).says(
@@ -66,7 +66,7 @@ fn a_configuration_that_is_wrong_is_named_with_line_and_key() {
 }
 
 #[test]
-fn a_budget_that_is_wrong_is_named_before_the_tests_run() {
+fn a_malformed_budget_is_reported_before_the_tests_run() {
     let project = Project::with_cases(&["encode"]);
     project.accept();
     project.replace(
@@ -78,19 +78,19 @@ fn a_budget_that_is_wrong_is_named_before_the_tests_run() {
         .test(&[])
         .expect(2)
         .says("allotrope-budgets/encode.toml:8: ");
-    project.accept_over();
+    project.accept_is_refused();
 }
 
 impl Project {
-    /// A broken file stands in the way of accepting, too: it may hold the
-    /// numbers of other platforms.
-    fn accept_over(&self) {
+    /// `--accept` does not overwrite a malformed file: it may hold the numbers of
+    /// other platforms.
+    fn accept_is_refused(&self) {
         self.test(&["--accept"]).expect(2);
     }
 }
 
 #[test]
-fn a_build_that_fails_ends_it_with_its_words() {
+fn a_failed_build_ends_the_command_and_shows_its_output() {
     let project = Project::with_cases(&["encode"]);
     let text = project.read("allotrope.toml");
     project.write(
@@ -106,7 +106,7 @@ fn a_build_that_fails_ends_it_with_its_words() {
 }
 
 #[test]
-fn a_reader_that_has_read_enough_is_no_trouble() {
+fn a_closed_stdout_is_no_error() {
     let project = Project::with_cases(&["encode"]);
     project.accept();
     let script = "\"$0\" test | head -c 1; exit ${PIPESTATUS[0]}";
@@ -126,7 +126,7 @@ fn a_reader_that_has_read_enough_is_no_trouble() {
 }
 
 #[test]
-fn a_starting_file_is_written_once() {
+fn init_does_not_overwrite_a_configuration() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let init = || {
         let mut command = record::command();

@@ -1,4 +1,4 @@
-//! `allotrope client-header`: the files by which a program uses all this.
+//! `allotrope client-header`, which writes the client's C header and module map.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn the_files_that_are_written_are_the_clients() {
     let printed = allotrope(["client-header", "--print"]).stdout;
     let header = fs::read(target.join("allotrope.h")).expect("it was written");
     assert_eq!(printed, header);
-    // Once more over what is there, an older version too.
+    // Files of an earlier run are overwritten, those of an older version too.
     fs::write(target.join("allotrope.h"), "/* allotrope.h, old */").expect("it is ours");
     assert_eq!(client_header(&target), (Some(0), String::new()));
     assert_eq!(fs::read(target.join("allotrope.h")).ok(), Some(header));
@@ -54,7 +54,7 @@ fn bad_usage() {
     assert!(said.contains("/proc/no/such/folder"), "{said}");
 }
 
-/// The help's lines for CMake, as they stand there, in a project.
+/// A project builds with the lines for CMake as the help prints them.
 #[test]
 fn with_cmake() {
     if Command::new("cmake").arg("--version").output().is_err() {

@@ -1,5 +1,5 @@
-/* C++ operators under allocators that define them themselves, all through one
- * function each, so that counts are those of its loop:
+/* C++ operators under allocators that define operators of their own. Each case is one
+ * function, whose loop gives the counts:
  *
  * truth single: new_int makes 100 allocations of 4 bytes and gives them back.
  * truth aligned: new_aligned makes 50 of 64 bytes, aligned to 64.

@@ -1,4 +1,4 @@
-/* What deep_binding.c opens. `choice` is the program's, too. */
+/* The library that deep_binding.c opens. The program has a `choice`, too. */
 #include <stdlib.h>
 
 static void *volatile block;

@@ -1,4 +1,4 @@
-// Something for a compiler to chew on.
+// A source that takes a compiler some work.
 #include <algorithm>
 #include <iostream>
 #include <map>

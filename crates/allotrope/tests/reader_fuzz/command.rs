@@ -10,7 +10,7 @@ use super::numbers::Numbers;
 use super::supervise::{DEADLINE, MEMORY, keep, wanted};
 use super::{Mutant, Seeds};
 
-/// The arguments of a command that reads; MUTANT, WHOLE and OUTPUT stand for files.
+/// Arguments of commands that read traces; MUTANT, WHOLE and OUTPUT stand for files.
 const OF_TRACES: &[&str] = &[
     "report MUTANT",
     "report --format json MUTANT",
@@ -36,7 +36,8 @@ const OF_ALL: &[&str] = &[
     "export --to stacks MUTANT",
 ];
 
-/// Gives each mutant to a command; `otherwise` so many as are wanted at most.
+/// Runs a command on each wanted mutant, but on at most `otherwise` or a hundredth of
+/// them, whichever is more.
 pub fn run(otherwise: u64) {
     let (seed, from, until) = wanted(otherwise);
     let until = until.min(from + (until - from).min(otherwise.max((until - from) / 100)));

@@ -1,5 +1,5 @@
-//! Every image of a family is an entry of its own with exact counts, and what
-//! it inherits stands apart: `programs/families.c`.
+//! Process trees: every image is an entry of its own with exact counts, and blocks
+//! that it inherits are counted apart: `programs/families.c`.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ fn expect_parent(parent: &Process<'_>) {
     assert_eq!(parent.under("parent_work").leaked, 0);
 }
 
-/// The image that is `leaf 6`.
+/// The image of `leaf 6`.
 #[track_caller]
 fn expect_leaf(leaf: &Process<'_>) {
     assert_eq!(*leaf.exit(), json!({"status": 4}));

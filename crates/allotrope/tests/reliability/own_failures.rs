@@ -1,5 +1,5 @@
-//! What breaks on our side is said and survived: the program runs on, and what
-//! was recorded can be read. `programs/own_failures.c`.
+//! Failures of the recording itself are reported: the program runs on, and what was
+//! recorded can be read. `programs/own_failures.c`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -20,7 +20,7 @@ const GROUP: &str = "Our own failures";
 /// User that owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// A recorded program that has said "ready" and waits.
+/// A recorded program that has printed "ready" and waits.
 struct Waiting {
     record: Record,
     child: Child,
@@ -47,17 +47,17 @@ impl Waiting {
         }
     }
 
-    /// The collector of this recording: the launcher's child that says so.
+    /// The collector of this recording, a child of the launcher.
     fn collector(&self) -> Pid {
-        self.child_of_front(true)
+        self.child_of_launcher(true)
     }
 
     /// The launcher's other child.
     fn program(&self) -> Pid {
-        self.child_of_front(false)
+        self.child_of_launcher(false)
     }
 
-    fn child_of_front(&self, collects: bool) -> Pid {
+    fn child_of_launcher(&self, collects: bool) -> Pid {
         let found = std::fs::read_dir("/proc")
             .expect("it is mounted")
             .flatten()
@@ -66,8 +66,8 @@ impl Waiting {
         Pid::from_raw(found.expect("a recording has both")).expect("above 0")
     }
 
-    /// Waits until the program, which has nothing to wait for but the collector,
-    /// has gone to sleep some more times.
+    /// Waits until the program has gone to sleep three more times: it can wait for
+    /// nothing but the collector.
     fn wait_until_it_waits(&self) {
         let (program, start) = (self.program(), Instant::now());
         let before = sleeps(program);
@@ -80,7 +80,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until the trace, which grows, shows what came before "ready".
+    /// Waits until the growing trace shows what came before "ready".
     fn wait_until_written(&self) {
         let start = Instant::now();
         let trace = self.record.folder().join("recorded.allotrope");
@@ -143,7 +143,7 @@ fn waiting(pairs: u64, bytes: u64) -> Waiting {
     )
 }
 
-/// Everything of `own_failures PAIRS`.
+/// All allocations of `own_failures PAIRS` are recorded.
 #[track_caller]
 fn expect_all(report: &Report, pairs: u64) {
     expect_complete(report);
@@ -213,7 +213,7 @@ fn collector_stopped() {
     );
 }
 
-/// What fits into the ring can not fill it.
+/// So few events fit into the ring: the program never waits.
 #[test]
 fn nothing_waited() {
     let pairs = 10_000;
@@ -305,7 +305,7 @@ fn disk_full() {
         assert!(said.contains("No space left on device"), "{said}");
         let report = recording.report();
         let process = report.only();
-        // Names come last and do not fit: the totals tell.
+        // Names are written last and do not fit: only the totals are checked.
         let kept = process.total("allocations");
         assert!((1..1_000 + pairs).contains(&kept), "{kept} kept");
         assert_ne!(process.json["complete"], true, "{}", report.summary());
@@ -313,21 +313,21 @@ fn disk_full() {
     });
 }
 
-/// Copies an executable in a process of its own: a descriptor of ours that is
-/// open for writing could be inherited by what another test starts, and the
-/// copy then be "busy".
+/// Copies an executable in a process of its own: a program that another test starts
+/// could inherit a descriptor of ours that is open for writing, and then the copy
+/// could not be executed (ETXTBSY).
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status();
     assert!(status.expect("cp(1) starts").success());
 }
 
-/// As somebody without rights; `HOME` is the folder that is made unusable.
+/// Records as a user without rights, whose `HOME` is made unusable.
 fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted>, String>) {
     let expected = "another private folder serves, or the reason is said; exact";
     case(GROUP, name, expected, || {
         let place = tempfile::tempdir().expect("a temporary folder");
         let home = place.path().join("home");
-        // Root goes on as nobody, who must reach the command and the program.
+        // Started by root, it runs as nobody, who must reach the command and the program.
         let free = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(place.path(), free).expect("it is ours");
         let ours = place.path().join("allotrope");
