@@ -387,7 +387,7 @@ fn the_golden_stacks() {
 fn sections_are_those_of_stackdiff() {
     let options = ["--format", "sections"];
     let said = text(&swift("before.txt"), &swift("after.txt"), &options);
-    let place = |part: &str| {
+    let position = |part: &str| {
         said.find(part)
             .unwrap_or_else(|| panic!("{part} in\n{said}"))
     };
@@ -400,7 +400,7 @@ fn sections_are_those_of_stackdiff() {
         "  BEFORE\n    10000\n",
         "Total of _EVERYTHING_ BEFORE:  257000,  AFTER:  289022,  DIFFERENCE:  32022\n",
     ]
-    .map(place);
+    .map(position);
     assert!(order.is_sorted(), "{said}");
     assert!(!said.contains("TRTA.33"), "folded: {said}");
 }

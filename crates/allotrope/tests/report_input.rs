@@ -65,7 +65,7 @@ fn files_that_are_no_trace() {
     expect_refusal(&directory);
 }
 
-/// The major version stands in the header's bytes 8 and 9.
+/// The major version is in the header's bytes 8 and 9.
 #[test]
 fn a_trace_of_a_newer_version() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -103,8 +103,8 @@ fn a_cut_trace_yields_what_is_before_the_cut() {
     assert!(before > 0, "something lies before nine tenths");
 }
 
-/// No length makes it fail otherwise than documented; the ends of the file,
-/// where headers and the closing chunk lie, byte by byte.
+/// Cut at any length, a trace is read or refused as documented. Its ends, where the
+/// header and the closing chunk are, are cut byte by byte.
 #[test]
 fn a_trace_cut_anywhere() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -124,7 +124,7 @@ fn a_trace_cut_anywhere() {
     }
 }
 
-/// Whoever reads a damaged trace gives what precedes the damage, and says so.
+/// Every command that reads a damaged trace shows what precedes the damage, and warns.
 #[test]
 fn damage_in_the_middle_is_noticed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -142,9 +142,9 @@ fn damage_in_the_middle_is_noticed() {
     };
     let (cut, total) = allocations(&report_json(&file(&folder, "whole", &whole)).stdout);
     assert_eq!((cut, total), (None, 300_000));
-    for place in [whole.len() / 3, whole.len() / 2, whole.len() * 3 / 4] {
+    for offset in [whole.len() / 3, whole.len() / 2, whole.len() * 3 / 4] {
         let mut damaged = whole.clone();
-        damaged[place] ^= 0x04;
+        damaged[offset] ^= 0x04;
         let path = file(&folder, "damaged.allotrope", &damaged);
         let said_by = |arguments: &[&str]| {
             let path = [path.as_os_str()];
@@ -162,10 +162,10 @@ fn damage_in_the_middle_is_noticed() {
             .and_then(|rest| rest.split(':').next()?.parse().ok())
             .expect("it says where");
         // A chunk is smaller than this.
-        assert!(from <= place && place < from + (1 << 20), "{cut}");
+        assert!(from <= offset && offset < from + (1 << 20), "{cut}");
         let missing = format!("the {} bytes from there on", whole.len() - from);
         assert!(cut.contains(&missing) && said.contains(&cut), "{cut}");
-        assert!(0 < found && found < total, "at {place}: {found}");
+        assert!(0 < found && found < total, "at {offset}: {found}");
         let (_, text) = said_by(&["report"]);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(text.contains("Incomplete: "), "{text}");
@@ -175,7 +175,7 @@ fn damage_in_the_middle_is_noticed() {
     }
 }
 
-/// A trace explains itself: the program may be rebuilt or gone.
+/// A trace needs nothing else: the program may be rebuilt or gone.
 #[test]
 fn the_program_may_change_after_the_recording() {
     let run = record("./program");

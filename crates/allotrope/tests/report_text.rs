@@ -15,7 +15,7 @@ static CHAIN: LazyLock<Recording> = LazyLock::new(|| {
         .expect_status(0)
 });
 
-/// `metrics peak_in_between`: `second` is gone at the end, `first` and `third`
+/// `metrics peak_in_between`: `second` is freed at the end, `first` and `third`
 /// are not.
 static PEAK: LazyLock<Recording> = LazyLock::new(|| {
     record(compiled("metrics.c"))
@@ -60,8 +60,8 @@ fn every_order() {
     }
     let by_peak = report(&PEAK, &["--metric", "peak"]);
     assert_eq!(by_peak, report(&PEAK, &["--sort", "peak"]));
-    let place = |name: &str| by_peak.find(name).unwrap_or(usize::MAX);
-    assert!(place("second") < place("first"), "{by_peak}");
+    let position = |name: &str| by_peak.find(name).unwrap_or(usize::MAX);
+    assert!(position("second") < position("first"), "{by_peak}");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn single_events() {
 
 /// `report … | head` ends quietly.
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let output = support::run(
         std::process::Command::new("sh")
             .arg("-c")

@@ -86,7 +86,7 @@ fn names_are_added_to_a_recording_of_a_stripped_program() {
     assert!(named.contains("attribution.c"), "{named}");
     assert_eq!(totals(&other), before);
 
-    // In place, with the file gone: what is known stays.
+    // In place, with the program gone: the names stay.
     std::fs::remove_file(&stripped.program).expect("it is ours");
     let known = report(&other);
     let output = symbolize(&other, &[]);
@@ -112,7 +112,7 @@ fn a_file_of_another_build_is_refused() {
     assert!(said(&output).contains("123456"), "{}", said(&output));
     assert_eq!(std::fs::read(trace).expect("it is there"), before);
 
-    // Lying where the program was, it is not used either.
+    // A program of another build at the old path is not used either.
     std::fs::copy(&other, &stripped.program).expect("the folder is ours");
     let output = symbolize(trace, &[]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
@@ -143,7 +143,7 @@ fn without_a_build_id_only_on_request() {
 }
 
 #[test]
-fn a_cut_trace_stays_one() {
+fn a_cut_trace_stays_cut() {
     let stripped = stripped(&WITH_BUILD_ID);
     let whole = std::fs::read(&stripped.recording.trace).expect("it was written");
     let cut = stripped.recording.folder.path().join("cut.allotrope");
@@ -157,7 +157,7 @@ fn a_cut_trace_stays_one() {
 }
 
 #[test]
-fn what_can_not_be_used_is_said_in_one_sentence() {
+fn an_unusable_trace_is_an_error_of_one_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("no.allotrope");
     std::fs::write(&path, "no trace").expect("the folder is ours");

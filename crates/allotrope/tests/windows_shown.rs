@@ -110,7 +110,7 @@ fn a_program_without_windows_has_none_in_its_report() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_windows_and_runs_are_errors() {
     let recording = measured(10, 1);
     for (words, expected) in [
         (
@@ -184,7 +184,7 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
 }
 
 #[test]
-fn different_iterations_are_said() {
+fn different_numbers_of_iterations_are_reported() {
     let (before, after) = (measured(10, 1), measured(20, 1));
     let output = run(&["diff", "--window", "encode"], &[&before, &after]);
     assert_eq!(output.status.code(), Some(0));

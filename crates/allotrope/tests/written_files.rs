@@ -1,6 +1,6 @@
-//! Files that commands write, in folders where others may have been before: no
-//! link is followed that somebody laid, nothing is replaced but regular files,
-//! and no trace but by a trace.
+//! Files that commands write, in folders that others can write to: links that others
+//! made are not followed, only regular files are replaced, and a trace replaces only a
+//! trace.
 
 mod support;
 
@@ -32,8 +32,8 @@ fn allotrope<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Output {
     support::allotrope(words)
 }
 
-/// The name that an earlier version began its trace under follows from its
-/// process id, which `exec` keeps.
+/// An earlier version began its trace under a name made of its process id, which
+/// `exec` keeps.
 #[test]
 fn a_link_under_the_name_of_an_unfinished_trace_is_not_followed() {
     let run = stream("10");
@@ -77,7 +77,7 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
     stdout.read_line(&mut line).expect("it is text");
     assert_eq!(line, "started\n");
     let mode = |path: &Path| fs::metadata(path).map(|it| it.mode() & 0o7777);
-    // The program may be faster than the name.
+    // The trace may get its name after the program has started.
     while mode(&trace).is_err() {
         assert!(child.try_wait().expect("it is ours").is_none());
         std::thread::yield_now();
@@ -89,7 +89,7 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
 }
 
 #[test]
-fn what_is_no_trace_is_not_replaced_by_one() {
+fn a_trace_replaces_only_a_trace() {
     let trace = recorded();
     let precious = trace.folder.path().join("precious.c");
     fs::write(&precious, PRECIOUS).expect("the folder is ours");
@@ -132,8 +132,8 @@ fn what_is_no_trace_is_not_replaced_by_one() {
     assert_eq!(report.only().under("stream").allocations, 20);
 }
 
-/// What a command writes into a pipe that stands where its file should be, and
-/// that the pipe is still one.
+/// Runs a command whose output file is a named pipe; returns what it wrote. The pipe
+/// must not be replaced.
 fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
     let pipe = folder.join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("the folder is ours");
@@ -173,7 +173,7 @@ fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_regular_file_is_written_through() {
+fn pipes_and_devices_are_written_through() {
     let recording = recorded();
     let (trace, folder) = (recording.trace.as_os_str(), recording.folder.path());
     let written = |words: &[&str]| {
@@ -313,7 +313,7 @@ fn a_foreign_header_is_not_replaced() {
 }
 
 #[test]
-fn a_link_of_ones_own_leads_to_the_trace() {
+fn a_users_own_link_is_followed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let link = folder.path().join("latest");
     symlink("real.allotrope", &link).expect("the folder is ours");

@@ -109,9 +109,9 @@ pub fn expect_truth(name: &str) -> Recording {
     let process = report.only();
     assert_eq!(process.number("lost_events"), 0);
     assert!(process.total("reallocations") >= 1);
-    let place = format!("{}::recorded::", env!("CARGO_CRATE_NAME"));
+    let module = format!("{}::recorded::", env!("CARGO_CRATE_NAME"));
     for (function, allocations, bytes, temporary, leaked) in TRUTH {
-        let found = process.under(&format!("{place}{function}"));
+        let found = process.under(&format!("{module}{function}"));
         let seen = (
             found.allocations,
             found.bytes,

@@ -325,20 +325,20 @@ fn copy(from: &Path, to: &Path) {
 fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted>, String>) {
     let expected = "another private folder serves, or the reason is said; exact";
     case(GROUP, name, expected, || {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let home = place.path().join("home");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let home = folder.path().join("home");
         // Started by root, it runs as nobody, who must reach the command and the program.
         let free = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(place.path(), free).expect("it is ours");
-        let ours = place.path().join("allotrope");
+        std::fs::set_permissions(folder.path(), free).expect("it is ours");
+        let ours = folder.path().join("allotrope");
         copy(Path::new(command().get_program()), &ours);
-        let program = place.path().join("own_failures");
+        let program = folder.path().join("own_failures");
         copy(&target("own_failures.c"), &program);
         let _mounted = match prepare(&home) {
             Ok(mounted) => mounted,
             Err(reason) => return Outcome::Skipped(reason),
         };
-        let trace = place.path().join("recorded.allotrope");
+        let trace = folder.path().join("recorded.allotrope");
         let mut command = Command::new(&ours);
         command
             .args(["record", "-o"])
@@ -349,7 +349,7 @@ fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted
             .env("HOME", &home)
             .env_remove("XDG_CACHE_HOME")
             .env_remove("XDG_RUNTIME_DIR")
-            .current_dir(place.path());
+            .current_dir(folder.path());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }

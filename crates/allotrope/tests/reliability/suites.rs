@@ -1,5 +1,5 @@
-//! Other programs' own test suites end as they end without a recording: the
-//! short form of `scripts/suites`, which see for the long one.
+//! Test suites of other programs have the same outcome as without a recording: the
+//! short form of `scripts/suites`.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,7 @@ use super::matrix::{Outcome, case};
 use super::support::run;
 
 const GROUP: &str = "Test suites";
-/// The script's way to say that nothing could be run (automake's for a skipped
+/// The script's exit status if nothing could be run (automake's for a skipped
 /// test).
 const SKIPPED: i32 = 77;
 

@@ -1,10 +1,10 @@
-//! A signal at each single instruction of the recorder's: its handler
-//! allocates, and then returns, leaves by `siglongjmp`, or leaves as a thread
-//! does that is cancelled there.
+//! A signal at every single instruction of the recorder: its handler allocates, and
+//! then returns, leaves by `siglongjmp`, or unwinds as in a thread that is cancelled
+//! there.
 //!
-//! The tests `first_look_…` interrupt a call in which the recorder reads call
-//! frame information anew, some 30,000 instructions; every 997th of them, or
-//! as `ALLOTROPE_TEST_STRIDE` says (97 takes a minute).
+//! The tests `cold_call_…` interrupt a call in which the recorder reads call frame
+//! information again, some 30,000 instructions: every 997th of them, or every
+//! `ALLOTROPE_TEST_STRIDE`th (97 takes a minute).
 
 use crate::building::build;
 use crate::support::record;
@@ -28,7 +28,7 @@ fn check(handler: &str, call: &str, stride: &str) {
         let count = words.next().and_then(|word| word.parse::<u64>().ok());
         count.unwrap_or_else(|| panic!("{name} in {said}"))
     };
-    // The shortest way through a hook has more instructions than this.
+    // The shortest path through a hook has more instructions than this.
     assert!(count("interrupted") > 20, "{said}");
 
     let report = recording.report();
@@ -62,8 +62,8 @@ macro_rules! cases {
 }
 
 cases!(returns: malloc_goes_on "malloc" "1", free_goes_on "free" "1",
-    realloc_goes_on "realloc" "1", first_look_goes_on "cold_malloc" &stride(),);
+    realloc_goes_on "realloc" "1", cold_call_goes_on "cold_malloc" &stride(),);
 cases!(jumps: malloc_is_left "malloc" "1", free_is_left "free" "1",
-    realloc_is_left "realloc" "1", first_look_is_left "cold_malloc" &stride(),);
+    realloc_is_left "realloc" "1", cold_call_is_left "cold_malloc" &stride(),);
 cases!(unwinds: malloc_is_cancelled "malloc" "1", free_is_cancelled "free" "1",
-    realloc_is_cancelled "realloc" "1", first_look_is_cancelled "cold_malloc" &stride(),);
+    realloc_is_cancelled "realloc" "1", cold_call_is_cancelled "cold_malloc" &stride(),);

@@ -1,8 +1,8 @@
 //! Compares the stacks of a recording with those that the program printed.
 //!
-//! A program says `stack COUNT BYTES FRAME …` and `under COUNT NAME`, see
+//! A program prints `stack COUNT BYTES FRAME …` and `under COUNT NAME`, see
 //! `programs/truth.h`. The frames are all those of the program's own modules,
-//! innermost first; runs of one function are written `name*LENGTH`.
+//! innermost first; consecutive frames of one function are written `name*LENGTH`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::report::text;
 use crate::support::{Process, Recording, record};
 
-/// Allocations and bytes of each stack; bytes that nobody can know are `None`.
+/// Allocations and bytes of each stack; `None` if the bytes are not known.
 type Stacks = BTreeMap<String, (u64, Option<u64>)>;
 
 /// Records a case of a program and expects exactly the stacks that it prints.
@@ -27,7 +27,7 @@ pub fn check(program: &Path, case: &str) -> Recording {
     recording
 }
 
-/// Expects of the only image of a recording the stacks that it printed.
+/// Compares the only image of a recording with the stacks that the program printed.
 #[track_caller]
 pub fn compare(recording: &Recording, program: &Path, what: &str) {
     let report = recording.report();
@@ -37,7 +37,7 @@ pub fn compare(recording: &Recording, program: &Path, what: &str) {
     expect_stacks(&process, module(program), &said, what);
 }
 
-/// Nothing was lost, and unless there were `threads` nothing guessed.
+/// No event is lost and, unless the program printed `threads`, none is ambiguous.
 #[track_caller]
 pub fn expect_sound(process: &Process<'_>, said: &str, what: &str) {
     assert_eq!(process.number("lost_events"), 0, "{what}: lost");
@@ -59,7 +59,7 @@ pub fn module(program: &Path) -> &str {
     name.to_str().expect("their names are ASCII")
 }
 
-/// Compares all stacks with what the program said of them.
+/// Compares all stacks with those that the program printed.
 #[track_caller]
 pub fn expect_stacks(process: &Process<'_>, module: &str, said: &str, what: &str) {
     let under = stated_sums(said);
@@ -159,10 +159,10 @@ fn stated_stacks(said: &str) -> Stacks {
     stacks
 }
 
-/// What a plugin that brings the C++ runtime along has for everybody else's.
+/// Functions of the C++ runtime, which are no plugin's own even if it brings them.
 const RUNTIME: &[&str] = &["operator new", "operator new[]", "__cxa_allocate_exception"];
 
-/// The frames of the program's own modules: its own and its plugins.
+/// The frames of the program itself and of its plugins.
 fn own_frames(stack: &[&Value], module: &str) -> String {
     written(stack.iter().filter_map(|frame| {
         let (of, function) = (text(frame, "module"), text(frame, "function"));
@@ -171,7 +171,7 @@ fn own_frames(stack: &[&Value], module: &str) -> String {
     }))
 }
 
-/// Frames with runs folded.
+/// Frames as text, with consecutive equal ones folded.
 fn written<'a>(frames: impl Iterator<Item = (&'a str, usize)>) -> String {
     let mut runs: Vec<(&str, usize)> = Vec::new();
     for (name, length) in frames {

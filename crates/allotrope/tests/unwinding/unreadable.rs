@@ -1,5 +1,5 @@
-//! Stacks and tables of which a part cannot be read: a walk ends there, the program
-//! goes on, and nothing is lost.
+//! Stacks and tables that are partly unreadable: a walk ends there, the program goes
+//! on, and no event is lost.
 
 use std::ffi::OsStr;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,6 +1,6 @@
 """Runs a command on a terminal of its own, presses Ctrl-C when the command has
-said that it is ready, and ends with the command's status, or 128+N where a
-signal ended it."""
+printed that it is ready, and ends with the command's status, or 128+N if signal N
+ended it."""
 
 import os
 import pty
