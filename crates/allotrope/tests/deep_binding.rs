@@ -26,7 +26,7 @@ fn expect_truth(process: &Process<'_>, said: &str) {
         ("library_clears", 600, 80),
         ("program_grows", 600, 50),
         ("library_grows", 600, 60),
-        ("library_places", 600, 70),
+        ("library_aligns", 600, 70),
     ] {
         let found = process.under(function);
         let seen = (found.allocations, found.bytes, found.leaked);

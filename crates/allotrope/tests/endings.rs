@@ -19,7 +19,7 @@ fn expect(arguments: &[&str], status: i32, exit: &Value) -> Recording {
     let before = process.under("before");
     assert_eq!((before.allocations, before.bytes), (1_000, 20_000));
     assert_eq!(before.leaked, 1_000);
-    let last = process.under("last_words");
+    let last = process.under("last_allocation");
     assert_eq!(
         (last.allocations, last.leaked_bytes),
         (1, 30),

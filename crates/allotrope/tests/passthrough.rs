@@ -161,7 +161,7 @@ fn signalled(case: &str, signal: Signal) -> support::Recording {
     let mut output = finish(child, b"").expect("the signal ends it");
     stdout
         .read_line(&mut line)
-        .expect("what it said after the signal");
+        .expect("what it printed after the signal");
     output.stdout = line.into_bytes();
     run.recorded(output)
 }
@@ -317,7 +317,7 @@ fn a_program_without_stdin_and_stderr() {
         b"",
     );
     if output.status.code() == Some(127) {
-        return skip("this shell can not close streams");
+        return skip("this shell cannot close streams");
     }
     assert_eq!(output.status.code(), Some(0));
     assert!(!output.stdout.is_empty());

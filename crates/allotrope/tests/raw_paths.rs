@@ -114,7 +114,7 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
         .lines()
         .find(|line| line.starts_with("allotrope: next"));
     let next = next
-        .expect("it says what next")
+        .expect("it prints what next")
         .trim_start_matches("allotrope: next")
         .trim();
     assert!(next.contains(r"$'str\377eam."), "{next}");

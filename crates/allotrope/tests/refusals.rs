@@ -181,7 +181,7 @@ fn clangs_sanitizers() {
             .arg(&program)
             .output();
         if !made.is_ok_and(|made| made.status.success()) {
-            skip(&format!("clang can not link -fsanitize={}", flags[0]));
+            skip(&format!("clang cannot link -fsanitize={}", flags[0]));
             continue;
         }
         expect_refusal(&record(&program).run(), 125, why);

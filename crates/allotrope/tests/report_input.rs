@@ -119,7 +119,7 @@ fn a_trace_cut_anywhere() {
             "at {length}: {code:?} {said}"
         );
         assert!(!said.contains("panicked"), "at {length}: {said}");
-        assert!(!said.is_empty(), "at {length}: nothing said");
+        assert!(!said.is_empty(), "at {length}: nothing printed");
         assert_eq!(code == Some(0), !output.stdout.is_empty(), "at {length}");
     }
 }
@@ -157,10 +157,10 @@ fn damage_in_the_middle_is_noticed() {
         };
         let (said, json) = said_by(&["report", "--format", "json"]);
         let (cut, found) = allocations(&json);
-        let cut = cut.expect("it says that something is missing");
+        let cut = cut.expect("it names what is missing");
         let from: usize = (cut.split("up to byte ").nth(1))
             .and_then(|rest| rest.split(':').next()?.parse().ok())
-            .expect("it says where");
+            .expect("it names the byte");
         // A chunk is smaller than this.
         assert!(from <= offset && offset < from + (1 << 20), "{cut}");
         let missing = format!("the {} bytes from there on", whole.len() - from);

@@ -404,7 +404,7 @@ fn capable(folder: &Path, capabilities: &str) -> Option<PathBuf> {
         .arg(&program)
         .output();
     if !set.is_ok_and(|set| set.status.success()) {
-        skip("file capabilities can not be set here (root only; Debian package libcap2-bin)");
+        skip("file capabilities cannot be set here (root only; Debian package libcap2-bin)");
         return None;
     }
     Some(program)

@@ -170,7 +170,7 @@ fn no_record_gives_zeros_and_a_command_to_run_by_hand() {
         .stdout
         .lines()
         .find_map(|line| line.trim().strip_prefix("by hand: "));
-    let by_hand = by_hand.expect("it says how").to_owned();
+    let by_hand = by_hand.expect("it prints how").to_owned();
     // Only its beginning is checked: the line may be continued.
     assert!(by_hand.starts_with("cd "), "{by_hand}");
     let zeros = project

@@ -9,7 +9,7 @@
 static void nothing(void) {}
 
 /* The arena and blocks of 100, 50 and 30 bytes; the first and the last have the
- * arena's address. The last is not given back. The peak is the arena, 100, 50.
+ * arena's address. The last is not freed. The peak is the arena, 100, 50.
  * truth same_address: allocations=4 bytes=4276 deallocations=3 leaked=1 leaked_bytes=30 peak=3 peak_bytes=4246
  */
 static void same_address(void)

@@ -6,7 +6,7 @@
  *   the library makes one of 2 times 40 bytes and frees it: library_clears;
  *   the program makes one of 50, the library makes 60 of it, the program frees that:
  *   program_grows and library_grows;
- *   the library makes one of 70 by posix_memalign, the program frees it: library_places.
+ *   the library makes one of 70 by posix_memalign, the program frees it: library_aligns.
  * So 2 * 300 by each, and 2 by `constructed`; nothing is left. The library must call
  * its own `choice`, not the program's: that is the purpose of RTLD_DEEPBIND. */
 #define _GNU_SOURCE
@@ -40,7 +40,7 @@ int main(int count, char **arguments) {
         void *(*makes)(size_t) = dlsym(library, "library_makes");
         void *(*clears)(size_t) = dlsym(library, "library_clears");
         void *(*grows)(void *, size_t) = dlsym(library, "library_grows");
-        void *(*places)(size_t) = dlsym(library, "library_places");
+        void *(*aligns)(size_t) = dlsym(library, "library_aligns");
         void (*frees)(void *) = dlsym(library, "library_frees");
         if (chosen() != 2)
             return 4;
@@ -49,7 +49,7 @@ int main(int count, char **arguments) {
             frees(program_makes());
             frees(clears(40));
             free(grows(program_grows(), 60));
-            free(places(70));
+            free(aligns(70));
         }
         if (dlclose(library) != 0)
             return 5;

@@ -91,7 +91,7 @@ CASE case_calloc(void) {
 }
 
 /* 16, then 4096 in its place, then 100000 in its place: three allocations of
- * 104112 bytes, two of them by reallocation. Each is given back before the
+ * 104112 bytes, two of them by reallocation. Each is freed before the
  * next allocation: three deallocations, three temporary, never two at once.
  * truth realloc_grow: allocations=3 bytes=104112 deallocations=3 reallocations=2 temporary=3 peak=1 peak_bytes=100000 */
 CASE case_realloc_grow(void) {
@@ -131,7 +131,7 @@ CASE case_realloc_null(void) {
     free(p);
 }
 
-/* The C library frees the block and gives none: a deallocation only.
+/* The C library frees the block and returns null: a deallocation only.
  * truth realloc_zero: allocations=1 bytes=64 deallocations=1 temporary=1 peak=1 peak_bytes=64 */
 CASE case_realloc_zero(void) {
     void *p = keep(malloc(64));

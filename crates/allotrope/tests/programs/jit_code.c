@@ -85,12 +85,12 @@ __attribute__((noinline)) static void *allocates(size_t size) {
 int main(int argc, char **argv) {
     if (argc < 2)
         return 2;
-    void *place = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(place, calls, sizeof calls);
-    jit_function *code = (jit_function *)place;
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, calls, sizeof calls);
+    jit_function *code = (jit_function *)page;
     if (strcmp(argv[1], "between") == 0) {
         open_map();
-        name(place, "jit between");
+        name(page, "jit between");
         for (int i = 0; i < 20; i++)
             free(code(11, allocates));
         return 0;
@@ -99,13 +99,13 @@ int main(int argc, char **argv) {
         open_map();
     else
         open_dump();
-    name(place, "first version");
+    name(page, "first version");
     for (int i = 0; i < 50; i++)
         free(code(7, malloc));
     pause_for(argv[2]);
-    memset(place, 0xcc, sizeof calls);
-    memcpy(place, calls, sizeof calls);
-    name(place, "second version");
+    memset(page, 0xcc, sizeof calls);
+    memcpy(page, calls, sizeof calls);
+    name(page, "second version");
     for (int i = 0; i < 30; i++)
         free(code(9, malloc));
     return 0;

@@ -134,7 +134,7 @@ static void *short_lived(void *unused) {
 }
 
 /* Threads that begin before the window and are joined in it; then others that
- * begin in it, one after the other, each in the place of the last. */
+ * begin in it, one after the other, each once the last has ended. */
 static void joined(void) {
     pthread_t threads[4];
     pthread_mutex_lock(&not_yet);

@@ -62,7 +62,7 @@ fn errno() {
 
 #[test]
 fn signals() {
-    unchanged("signal mask, signal_state, alternate stack", "signals");
+    unchanged("signal mask, dispositions, alternate stack", "signals");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn descriptors() {
 
 #[test]
 fn environment() {
-    unchanged("the environment but for the preload", "environment");
+    unchanged("the environment except for the preload", "environment");
 }
 
 #[test]

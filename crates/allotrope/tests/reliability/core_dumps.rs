@@ -65,7 +65,7 @@ fn expect_the_child(recording: &Recording) {
     let aborted = json!({"signal": "SIGABRT"});
     let child = images.iter().find(|image| *image.exit() == aborted);
     let child = child.unwrap_or_else(|| panic!("{}", report.summary()));
-    expect_work(child, "last_words", 1, 100);
+    expect_work(child, "last_allocation", 1, 100);
 }
 
 /// Both runs, if the machine lets the plain one dump; otherwise the reason.
@@ -122,7 +122,7 @@ fn core_file() {
         let read = match read_by_gdb(&path) {
             Some(read) => {
                 assert!(
-                    read.contains("last_words") && read.contains("kept in the core"),
+                    read.contains("last_allocation") && read.contains("kept in the core"),
                     "{read}"
                 );
                 "read by gdb"

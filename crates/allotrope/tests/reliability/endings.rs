@@ -41,7 +41,7 @@ fn everything(recording: &Recording, exit: &Value, busy: bool) -> String {
     let process = report.processes()[0];
     assert_eq!(process.exit(), exit);
     expect_work(&process, "before", 1_000, 20_000);
-    expect_work(&process, "last_words", 1, 30);
+    expect_work(&process, "last_allocation", 1, 30);
     assert_eq!(process.under("before").leaked, 1_000);
     let mut seen = format!("1001 allocations, {exit}, lost 0");
     if busy {
@@ -153,7 +153,7 @@ fn killed_from_outside(busy: bool) -> Recording {
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("it is piped"))
         .read_line(&mut line)
-        .expect("it says that it is ready");
+        .expect("it prints that it is ready");
     let pid = line
         .trim()
         .strip_prefix("ready ")

@@ -72,7 +72,7 @@ fn more_processes_than_slots() {
             "{said}"
         );
         Outcome::Seen(format!(
-            "{} images, {missing} said to be missing",
+            "{} images, {missing} reported missing",
             images.len()
         ))
     });
@@ -102,7 +102,7 @@ fn more_threads_than_rings() {
         let said = format!("lost {} events", 10 * missing);
         assert!(recording.stderr.contains(&said), "{}", recording.stderr);
         Outcome::Seen(format!(
-            "{} threads, {} events lost, said",
+            "{} threads, {} events lost, reported",
             RINGS - 1,
             10 * missing
         ))

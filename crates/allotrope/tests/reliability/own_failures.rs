@@ -177,14 +177,16 @@ fn collector_killed() {
         assert_ne!(report.only().json["complete"], true, "{}", report.summary());
         let readable = allocations_in(&report);
         assert!((1_000..=1_000 + pairs).contains(&readable), "{readable}");
-        Outcome::Seen(format!("went on, status 125, said, {readable} readable"))
+        Outcome::Seen(format!(
+            "went on, status 125, reported, {readable} readable"
+        ))
     });
 }
 
 #[test]
 fn collector_stopped() {
     let pairs = count(2_000_000, 20_000_000);
-    let expected = "everything, nothing lost; that the program waited is said";
+    let expected = "everything, nothing lost; the wait is reported";
     case(
         GROUP,
         "the collector is stopped, and continued",
@@ -208,7 +210,7 @@ fn collector_stopped() {
             // It waited all that time; the two clocks may differ a little.
             let least = waits_for.as_micros() as u64 / 2;
             assert!(process.number("waited_us") > least);
-            Outcome::Seen(format!("{pairs} of {pairs}, lost 0; the wait is said"))
+            Outcome::Seen(format!("{pairs} of {pairs}, lost 0; the wait is reported"))
         },
     );
 }
@@ -217,7 +219,7 @@ fn collector_stopped() {
 #[test]
 fn nothing_waited() {
     let pairs = 10_000;
-    let expected = "everything; no wait is told of";
+    let expected = "everything; no wait is reported";
     case(GROUP, "a program that makes little", expected, || {
         let mut waiting = waiting(pairs, 0);
         waiting.go();
@@ -286,7 +288,7 @@ impl Drop for Mounted {
 
 #[test]
 fn disk_full() {
-    let expected = "the program ends as always; said; what fitted is readable";
+    let expected = "the program ends as always; the failure is reported; what fitted is readable";
     case(GROUP, "the disk is full", expected, || {
         let elsewhere = tempfile::tempdir().expect("a temporary folder");
         let mounted = match Mounted::new(elsewhere.path(), "small", "size=256k") {
@@ -309,7 +311,7 @@ fn disk_full() {
         let kept = process.total("allocations");
         assert!((1..1_000 + pairs).contains(&kept), "{kept} kept");
         assert_ne!(process.json["complete"], true, "{}", report.summary());
-        Outcome::Seen(format!("done, status 125, said, {kept} readable"))
+        Outcome::Seen(format!("done, status 125, reported, {kept} readable"))
     });
 }
 
@@ -323,7 +325,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// Records as a user without rights, whose `HOME` is made unusable.
 fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted>, String>) {
-    let expected = "another private folder serves, or the reason is said; exact";
+    let expected = "another private folder serves, or the reason is reported; exact";
     case(GROUP, name, expected, || {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let home = folder.path().join("home");

@@ -137,7 +137,7 @@ fn stated_stacks(said: &str) -> Stacks {
     let mut stacks = Stacks::new();
     for line in said.lines().filter_map(|line| line.strip_prefix("stack ")) {
         let mut words = line.splitn(3, ' ');
-        let mut next = || words.next().unwrap_or_else(|| panic!("said: {line}"));
+        let mut next = || words.next().unwrap_or_else(|| panic!("printed: {line}"));
         let count: u64 = next().parse().expect("a count");
         let bytes = match next() {
             "?" => None,
