@@ -135,8 +135,8 @@ fn the_program_is_killed_while_it_is_stopped() {
     run.recorded(output).expect_status(128 + 9);
 }
 
-/// `record` passes the SIGTSTP that it gets on to the program, and stops when the
-/// program does.
+/// When `record` alone gets SIGTSTP, it passes the signal on to the program, and stops
+/// when the program does.
 #[test]
 fn a_request_to_stop_is_passed_on() {
     let run = record(compiled("stopping.c")).arg("reads");

@@ -44,7 +44,7 @@ fn kill(pid: u32) {
     let _ = kill_process(pid.expect("ids are positive"), Signal::KILL);
 }
 
-/// Waits until the process has ended; a zombie has.
+/// Waits until the process has ended, as a zombie has.
 #[track_caller]
 fn expect_end(pid: u32, what: &str) {
     let start = Instant::now();

@@ -42,7 +42,8 @@ fn complete(report: &Report) {
     }
 }
 
-/// The only image that allocated in `function`, which it did exactly so often.
+/// The only image that allocated in `function`: exactly this number of blocks, with
+/// this sum of bytes.
 #[track_caller]
 fn image<'r>(report: &'r Report, function: &str, allocations: u64, bytes: u64) -> Process<'r> {
     let found: Vec<_> = report
@@ -79,7 +80,7 @@ fn unrecorded(recording: &Recording) -> usize {
 fn expect_leaf_or_warning(flags: &str, recording: &Recording, report: &Report) {
     let mut images = report.processes().into_iter();
     if images.all(|image| image.under("leaf_work").allocations == 0) {
-        // Only in a network namespace it cannot reach the collector's socket.
+        // Only a network namespace can hide the collector's socket from it.
         assert!(flags.contains('n'), "{flags}: {}", recording.stderr);
         assert_eq!(unrecorded(recording), 1, "{flags}: {}", recording.stderr);
         assert!(recording.stderr.contains(ELSEWHERE), "{}", recording.stderr);

@@ -102,7 +102,7 @@ fn reports_comparisons_and_exports() {
         programs.record("after.allotrope");
         let report = support::Report::of(&before);
         let process = report.only();
-        // Only without debug information the function has the symbol's name.
+        // Without debug information, the function has the symbol's name.
         let function = match flags {
             ["-g0"] => format!("evil{NASTY}"),
             _ => "evil".to_owned(),

@@ -387,7 +387,7 @@ fn a_namespace_of_its_own() {
     assert_eq!(said.matches("opened with dlmopen").count(), 2, "{said}");
 }
 
-/// A copy of `trusted.c` that everybody may execute, with these capabilities.
+/// A copy of `trusted.c` with these capabilities, which every user may execute.
 fn capable(folder: &Path, capabilities: &str) -> Option<PathBuf> {
     let everybody = PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder, everybody).expect("the folder is ours");

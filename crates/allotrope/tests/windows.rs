@@ -76,7 +76,7 @@ fn nested_windows() {
         temporary_allocations: 5,
         remaining_allocations: 3 + 2 + 4,
         remaining_bytes: 300 + 20 + 4,
-        // Three of 100 are live below the 1000.
+        // Three of 100 are live beside the one of 1000.
         peak_bytes: 1300,
         peak_allocations: 4,
         ..WindowFigures::default()

@@ -282,7 +282,7 @@ fn manual_pages_and_headers_are_renamed_into_place() {
     assert!(folder.path().join("allotrope-record.1").exists());
 }
 
-/// A header of somebody else's may be in any encoding.
+/// A header that another program wrote may be in any encoding.
 #[test]
 fn a_foreign_header_is_not_replaced() {
     let folder = tempfile::tempdir().expect("a temporary folder");

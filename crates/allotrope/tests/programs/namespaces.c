@@ -4,19 +4,19 @@
  *     namespaces leaf N STATUS     N blocks of N bytes, all leaked
  *
  * FLAGS: u p m n, the namespaces to enter (user, pid, mount, network); r: with
-  * another root folder (pivot_root), f: with a new /proc. A child of the outer
+ * another root folder (pivot_root), f: with a new /proc. A child of the outer
  * process enters them, the outer one maps its user ids, and the child's child,
  * which is process 1 of a new pid namespace, is the container's first. ENDING is
-  * what the first does after its own work:
+ * what the first does after its own work:
  *
  *     exit       it ends with status 3
  *     exec       it becomes `leaf 6 4`
  *     spawn      it starts `leaf 6 4` by fork and exec, and ends with its status
-  *     bare       as spawn, but without work of its own before
-  *     orphan     it adopts its grandchild, which allocates and ends with status 5;
-  *                it waits for the grandchild and ends with status 3
-  *     dies       its grandchild waits for ever, and is killed with it
-  *     twice      (of the outer process) two containers at once, which become
+ *     bare       as spawn, but without work of its own before
+ *     orphan     it adopts its grandchild, which allocates and ends with status 5;
+ *                it waits for the grandchild and ends with status 3
+ *     dies       its grandchild waits for ever, and is killed with it
+ *     twice      (of the outer process) two containers at once, which become
  *                `leaf 6 4` and `leaf 9 5`; status 4
  *
  * The outer process: outer_work, 10 blocks of 100 bytes. The container's first:

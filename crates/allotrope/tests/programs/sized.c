@@ -3,9 +3,9 @@
  * some of them.
  *
  * 1,000 blocks of 1 to 1,000 bytes by `small`, 500 of 128 by `large`, 100 of 16 by
-  * `old`, 200 of 64 by `aligned`, and one of 100 that becomes 200 in `grown`. Each is
-  * freed once, the one of 100 by its reallocation: 1,802 allocations and as many
-  * deallocations; freeing null is none. The bytes are 500,500 + 64,000
+ * `old`, 200 of 64 by `aligned`, and one of 100 that becomes 200 in `grown`. Each is
+ * freed once, the one of 100 by its reallocation: 1,802 allocations and as many
+ * deallocations; freeing null is none. The bytes are 500,500 + 64,000
  * + 1,600 + 12,800 + 300. */
 #define _GNU_SOURCE
 #include <dlfcn.h>

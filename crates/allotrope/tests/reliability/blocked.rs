@@ -20,7 +20,7 @@ fn described(pairs: u64) -> Record {
         .stdin(b"g")
 }
 
-/// All allocations of `own_failures PAIRS` are recorded.
+/// Fails unless all allocations of `own_failures PAIRS` are recorded.
 #[track_caller]
 fn expect_all(report: &Report, pairs: u64) {
     expect_complete(report);

@@ -143,7 +143,7 @@ fn waiting(pairs: u64, bytes: u64) -> Waiting {
     )
 }
 
-/// All allocations of `own_failures PAIRS` are recorded.
+/// Fails unless all allocations of `own_failures PAIRS` are recorded.
 #[track_caller]
 fn expect_all(report: &Report, pairs: u64) {
     expect_complete(report);
@@ -167,8 +167,8 @@ fn collector_killed() {
         waiting.stdout.read_line(&mut said).expect("it can be read");
         let took = start.elapsed();
         assert_eq!(said, "done\n", "the program ran to its end");
-        // Unrecorded it takes far below a second; a wait that nobody ends would
-        // take for ever.
+        // Unrecorded it takes far below a second; waiting for the collector would take
+        // for ever.
         assert!(took < Duration::from_secs(200), "{took:?}");
         let recording = waiting.finish().expect_status(125);
         let said = &recording.stderr;

@@ -1,8 +1,8 @@
 /* A child that dumps core: `core_dump BYTES`. The child has a block of 100 bytes
  * from `last_allocation`, a text in it, and aborts, in the working directory; its
  * limit for a core file is BYTES, or as much as it may with `all`. Its parent
-  * prints what waitpid returned and what the limit was: the same with and without a
-  * recording. */
+ * prints what waitpid returned and what the limit was: the same with and without a
+ * recording. */
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
