@@ -15,8 +15,7 @@ static CHAIN: LazyLock<Recording> = LazyLock::new(|| {
         .expect_status(0)
 });
 
-/// `metrics peak_in_between`: `second` is freed at the end, `first` and `third`
-/// are not.
+/// `metrics peak_in_between`: `second` is freed, `first` and `third` leak.
 static PEAK: LazyLock<Recording> = LazyLock::new(|| {
     record(compiled("metrics.c"))
         .arg("peak_in_between")

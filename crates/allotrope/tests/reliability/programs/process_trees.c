@@ -1,4 +1,4 @@
-/* Process trees: `process_trees CASE…`. Unless said otherwise the parent has
+/* Process trees: `process_trees CASE…`. Unless stated otherwise the parent has
  * 10 blocks of 100 bytes (`parent_work`) when the child comes; the child frees
  * 4 of those, allocates 7 blocks of 11 bytes in `child_work`, frees the last,
  * and ends with 3:
