@@ -156,9 +156,12 @@ fn commands_that_need_stacks_of_windows_refuse() {
         vec!["diff", "--window", "inner", trace, trace],
     ] {
         let output = allotrope(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("--counts-only"), "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(
+            printed.contains("--counts-only"),
+            "{arguments:?}: {printed}"
+        );
     }
 }
 

@@ -216,9 +216,12 @@ fn commands_that_need_stacks_refuse() {
         vec!["report", "--site", "1", trace],
     ] {
         let output = allotrope(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("--counts-only"), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(
+            printed.contains("--counts-only"),
+            "{arguments:?}: {printed}"
+        );
+        assert_eq!(printed.lines().count(), 1, "{arguments:?}: {printed}");
     }
 }

@@ -17,8 +17,8 @@ fn program() -> PathBuf {
     compiled_with("deep_binding.c", &["-rdynamic", "-fno-builtin", "-ldl"])
 }
 
-fn expect_truth(process: &Process<'_>, said: &str) {
-    assert_eq!(process.number("lost_events"), 0, "{said}");
+fn expect_truth(process: &Process<'_>, printed: &str) {
+    assert_eq!(process.number("lost_events"), 0, "{printed}");
     for (function, allocations, size) in [
         ("constructed", 2, 10),
         ("library_makes", 600, 20),
@@ -33,14 +33,14 @@ fn expect_truth(process: &Process<'_>, said: &str) {
         assert_eq!(
             seen,
             (allocations, allocations * size, 0),
-            "{function}: {said}"
+            "{function}: {printed}"
         );
     }
     // Only blocks that the loader keeps are left, and every deallocation has an
     // allocation.
     let [made, given, left] =
         ["allocations", "deallocations", "leaked_allocations"].map(|it| process.total(it));
-    assert_eq!(made, given + left, "{said}");
+    assert_eq!(made, given + left, "{printed}");
 }
 
 #[test]

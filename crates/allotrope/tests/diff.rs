@@ -37,7 +37,7 @@ fn diff(before: &Path, after: &Path, options: &[&str]) -> Output {
     support::run(&mut command, b"")
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -49,7 +49,7 @@ fn stderr_of(output: &Output) -> String {
 fn text(before: &Path, after: &Path, options: &[&str]) -> String {
     let output = diff(before, after, options);
     assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
-    said(&output)
+    printed(&output)
 }
 
 /// The difference as JSON in the documented form: exactly its keys, indexes in
@@ -57,8 +57,8 @@ fn text(before: &Path, after: &Path, options: &[&str]) -> String {
 #[track_caller]
 fn json(before: &Path, after: &Path, options: &[&str]) -> Value {
     let options = [options, &["--format", "json"]].concat();
-    let said = text(before, after, &options);
-    let value: Value = serde_json::from_str(&said).expect("JSON");
+    let printed = text(before, after, &options);
+    let value: Value = serde_json::from_str(&printed).expect("JSON");
     check(&value);
     value
 }
@@ -218,7 +218,7 @@ fn every_metric_adds_up() {
 
 #[test]
 fn the_text_has_counts_functions_and_lines() {
-    let said = text(&BEFORE.trace, &AFTER.trace, &["--per", "100"]);
+    let printed = text(&BEFORE.trace, &AFTER.trace, &["--per", "100"]);
     for part in [
         "new +700 (+7.00 each)  planted",
         "0 before, 700 after",
@@ -228,10 +228,10 @@ fn the_text_has_counts_functions_and_lines() {
         "Noise is unknown with one run a side",
         "+702",
     ] {
-        assert!(said.contains(part), "{part} in\n{said}");
+        assert!(printed.contains(part), "{part} in\n{printed}");
     }
-    assert!(!said.contains('%'), "no ratio: {said}");
-    assert!(!said.contains('\u{1b}'), "no colour in a pipe");
+    assert!(!printed.contains('%'), "no ratio: {printed}");
+    assert!(!printed.contains('\u{1b}'), "no colour in a pipe");
     let whole = text(&BEFORE.trace, &AFTER.trace, &["--all-frames"]);
     for function in ["planted", "times", "main"] {
         assert!(whole.contains(function), "{function} in\n{whole}");
@@ -240,12 +240,15 @@ fn the_text_has_counts_functions_and_lines() {
 
 #[test]
 fn thresholds_hide_and_do_not_change_sums() {
-    let said = text(&BEFORE.trace, &AFTER.trace, &["--min", "10"]);
-    assert!(!said.contains("  grown\n"), "{said}");
-    assert!(said.contains("1 more entry below 10 with +2"), "{said}");
-    assert!(said.contains("+702"), "{said}");
-    let said = text(&BEFORE.trace, &AFTER.trace, &["--top", "1"]);
-    assert!(said.contains("1 more entry with +2"), "{said}");
+    let printed = text(&BEFORE.trace, &AFTER.trace, &["--min", "10"]);
+    assert!(!printed.contains("  grown\n"), "{printed}");
+    assert!(
+        printed.contains("1 more entry below 10 with +2"),
+        "{printed}"
+    );
+    assert!(printed.contains("+702"), "{printed}");
+    let printed = text(&BEFORE.trace, &AFTER.trace, &["--top", "1"]);
+    assert!(printed.contains("1 more entry with +2"), "{printed}");
     let all = json(&BEFORE.trace, &AFTER.trace, &["--min", "10", "--top", "1"]);
     assert_eq!(entries(&all), expected());
 }
@@ -253,11 +256,11 @@ fn thresholds_hide_and_do_not_change_sums() {
 #[test]
 fn filter_selects_stacks() {
     let options = ["--filter", "grow"];
-    let said = text(&BEFORE.trace, &AFTER.trace, &options);
-    assert!(said.contains("with `grow` in the stack: 999 before, 1,001 after, +2 in 1 entry"));
-    assert!(!said.contains("planted"), "{said}");
+    let printed = text(&BEFORE.trace, &AFTER.trace, &options);
+    assert!(printed.contains("with `grow` in the stack: 999 before, 1,001 after, +2 in 1 entry"));
+    assert!(!printed.contains("planted"), "{printed}");
     let older_name = ["--stack", "grow"];
-    assert_eq!(said, text(&BEFORE.trace, &AFTER.trace, &older_name));
+    assert_eq!(printed, text(&BEFORE.trace, &AFTER.trace, &older_name));
     let some = json(&BEFORE.trace, &AFTER.trace, &options);
     assert_eq!(
         (number(&some["before"]), number(&some["after"])),
@@ -323,10 +326,10 @@ fn several_runs_a_side_measure_noise() {
         .arg(&again.trace);
     command.arg("--after").arg(&AFTER.trace);
     let output = support::run(&mut command, b"");
-    let said = said(&output);
+    let printed = printed(&output);
     assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
-    assert!(said.contains("Noise: 2 runs before of"), "{said}");
-    assert!(said.contains("planted"), "{said}");
+    assert!(printed.contains("Noise: 2 runs before of"), "{printed}");
+    assert!(printed.contains("planted"), "{printed}");
 }
 
 #[test]
@@ -344,14 +347,17 @@ fn jitter_is_no_regression() {
     command.args([run("d", 25), run("e", 15), run("f", 35)]);
     command.args(["--fail-on", "allocations>+0"]);
     let output = support::run(&mut command, b"");
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let said = said.replace('\n', " ");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    let printed = printed.replace('\n', " ");
     // 20 and 25 are the runs in the middle.
-    assert!(said.contains("jitter +5  thread thread_main"), "{said}");
     assert!(
-        said.contains("stacks: 1 deterministic, 1 jittering"),
-        "{said}"
+        printed.contains("jitter +5  thread thread_main"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("stacks: 1 deterministic, 1 jittering"),
+        "{printed}"
     );
 }
 
@@ -367,7 +373,7 @@ fn the_golden_stacks() {
     let changed = ("changed", "doRequests(group:number:)", 10_000);
     let expected = [new, changed].map(|(k, f, d)| (k.to_owned(), f.to_owned(), d));
     assert_eq!(entries(&diff), expected);
-    let said = text(&before, &after, &[]);
+    let printed = text(&before, &after, &[]);
     for part in [
         "at +0x66",
         "at +0x1c4",
@@ -375,10 +381,10 @@ fn the_golden_stacks() {
         "→ specialized BaseStreamSocketChannel.readFromSocket()",
         "confidence 0.9",
     ] {
-        assert!(said.contains(part), "{part} in\n{said}");
+        assert!(printed.contains(part), "{part} in\n{printed}");
     }
-    let folded = said.split("Moved or renamed").nth(1).expect("a list");
-    assert_eq!(folded.matches("confidence").count(), 2, "{said}");
+    let folded = printed.split("Moved or renamed").nth(1).expect("a list");
+    assert_eq!(folded.matches("confidence").count(), 2, "{printed}");
     let unfolded = text(&before, &after, &["--expand"]);
     assert!(unfolded.contains("11,000 → 0"), "{unfolded}");
 }
@@ -386,10 +392,11 @@ fn the_golden_stacks() {
 #[test]
 fn sections_are_those_of_stackdiff() {
     let options = ["--format", "sections"];
-    let said = text(&swift("before.txt"), &swift("after.txt"), &options);
+    let printed = text(&swift("before.txt"), &swift("after.txt"), &options);
     let position = |part: &str| {
-        said.find(part)
-            .unwrap_or_else(|| panic!("{part} in\n{said}"))
+        printed
+            .find(part)
+            .unwrap_or_else(|| panic!("{part} in\n{printed}"))
     };
     let order = [
         "### only in AFTER\n22022\nlibsystem_malloc.dylib`malloc\n",
@@ -401,8 +408,8 @@ fn sections_are_those_of_stackdiff() {
         "Total of _EVERYTHING_ BEFORE:  257000,  AFTER:  289022,  DIFFERENCE:  32022\n",
     ]
     .map(position);
-    assert!(order.is_sorted(), "{said}");
-    assert!(!said.contains("TRTA.33"), "folded: {said}");
+    assert!(order.is_sorted(), "{printed}");
+    assert!(!printed.contains("TRTA.33"), "folded: {printed}");
 }
 
 #[test]
@@ -480,7 +487,7 @@ fn stacks_may_come_through_a_pipe() {
         .arg(swift("before.txt"));
     let output = support::run(&mut shell, b"");
     assert!(
-        said(&output).contains("Nothing is different."),
+        printed(&output).contains("Nothing is different."),
         "{}",
         stderr_of(&output)
     );
@@ -620,6 +627,6 @@ fn export_refuses_bad_arguments() {
     let listed = support::allotrope(["export", "--list"]);
     assert_eq!(listed.status.code(), Some(0));
     for name in ["folded", "stacks", "dhat", "pprof", "json"] {
-        assert!(said(&listed).contains(name), "{}", said(&listed));
+        assert!(printed(&listed).contains(name), "{}", printed(&listed));
     }
 }

@@ -87,8 +87,8 @@ fn crashes() {
 #[test]
 fn the_summary_has_counts_file_and_next_command() {
     let recording = expect(&["return", "0"], 0, &json!({"status": 0}));
-    let said = &recording.stderr;
+    let printed = &recording.stderr;
     for part in ["1,001", "allotrope report", "recorded.allotrope"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(printed.contains(part), "{part} in {printed}");
     }
 }

@@ -87,16 +87,16 @@ fn a_killed_collector_ends_the_recording_and_not_the_program() {
         }
         let output = support::record::finish(child, b"")
             .unwrap_or_else(|problem| panic!("round {round}: {problem}"));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.code() {
             // The collector had already done its work.
-            Some(0) => assert!(done.exists(), "round {round}: {said}"),
+            Some(0) => assert!(done.exists(), "round {round}: {printed}"),
             // Killed before the program's start: it never runs. Later: it runs to its end.
-            Some(125) => assert!(!said.is_empty(), "round {round}"),
-            other => panic!("round {round}: {other:?}: {said}"),
+            Some(125) => assert!(!printed.is_empty(), "round {round}"),
+            other => panic!("round {round}: {other:?}: {printed}"),
         }
-        let was_started = !said.contains("could not be started");
-        assert_eq!(done.exists(), was_started, "round {round}: {said}");
+        let was_started = !printed.contains("could not be started");
+        assert_eq!(done.exists(), was_started, "round {round}: {printed}");
     }
 }
 

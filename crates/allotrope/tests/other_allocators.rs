@@ -114,11 +114,11 @@ fn expect_sized_truth(form: &str, option: &str) {
         .expect_status(0)
         .report();
     let process = report.only();
-    let said = format!("{form} {option}: {}", report.summary());
-    assert_eq!(process.number("lost_events"), 0, "{said}");
+    let printed = format!("{form} {option}: {}", report.summary());
+    assert_eq!(process.number("lost_events"), 0, "{printed}");
     let found = ["allocations", "deallocations", "allocated_bytes"].map(|it| process.total(it));
     let bytes = 500_500 + 64_000 + 1600 + 12_800 + 300;
-    assert_eq!(found, [1802, 1802, bytes], "{said}");
+    assert_eq!(found, [1802, 1802, bytes], "{printed}");
 }
 
 #[test]

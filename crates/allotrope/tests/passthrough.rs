@@ -104,11 +104,11 @@ fn a_preload_list_of_the_users_stays_behind_ours() {
         .env("LD_PRELOAD", "libm.so.6")
         .run()
         .expect_status(0);
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned();
-    let list = said
+    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    let list = printed
         .lines()
         .find_map(|line| line.strip_prefix("LD_PRELOAD="))
-        .unwrap_or_else(|| panic!("no list in {said}"));
+        .unwrap_or_else(|| panic!("no list in {printed}"));
     let libraries: Vec<&str> = list.split([':', ' ']).collect();
     assert!(libraries.len() >= 2, "{list}");
     assert_eq!(libraries.last(), Some(&"libm.so.6"), "{list}");
@@ -128,8 +128,8 @@ fn signals_limits_mask_and_arguments() {
 #[test]
 fn the_group_and_the_session() {
     let recorded = record(compiled(SOURCE)).arg("group").run().expect_status(0);
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned();
-    assert_eq!(said, "group of the parent\nsession of the parent\n");
+    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    assert_eq!(printed, "group of the parent\nsession of the parent\n");
 }
 
 #[test]
@@ -137,8 +137,8 @@ fn the_folder() {
     let run = record(compiled(SOURCE)).arg("folder");
     let expected = run.folder().canonicalize().expect("it exists");
     let recorded = run.run().expect_status(0);
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned();
-    assert_eq!(said.trim_end(), expected.to_string_lossy());
+    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    assert_eq!(printed.trim_end(), expected.to_string_lossy());
 }
 
 /// Starts the case, waits until it prints that it is ready, sends the signal to
@@ -178,8 +178,8 @@ fn signals_are_forwarded_to_a_program_that_handles_them() {
         (Signal::WINCH, 28),
     ] {
         let recording = signalled("wait-handled", signal).expect_status(9);
-        let said = String::from_utf8_lossy(&recording.stdout).into_owned();
-        assert_eq!(said, format!("ready\n{number:02}\n"));
+        let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+        assert_eq!(printed, format!("ready\n{number:02}\n"));
         let report = recording.report();
         assert_eq!(report.only().total("allocations"), 1);
     }
@@ -216,10 +216,10 @@ fn ignored_signals_stay_ignored() {
         b"",
     );
     assert_eq!(output.status.code(), Some(0));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("signal 2: ignored\n"), "{said}");
-    assert!(said.contains("signal 3: ignored\n"), "{said}");
-    assert!(said.contains("signal 13: default\n"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("signal 2: ignored\n"), "{printed}");
+    assert!(printed.contains("signal 3: ignored\n"), "{printed}");
+    assert!(printed.contains("signal 13: default\n"), "{printed}");
 }
 
 /// Streams that are closed when `record` starts are closed in the program, and no

@@ -230,11 +230,11 @@ fn an_interrupt_ends_the_recording_and_not_the_processes() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut printed = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut line = String::new();
     let waited_for = loop {
         line.clear();
-        let count = said.read_line(&mut line).expect("it can be read");
+        let count = printed.read_line(&mut line).expect("it can be read");
         assert_ne!(count, 0, "it ended and named no process");
         let numbers = line.split(|c: char| !c.is_ascii_digit());
         if let Some(pid) = numbers.filter_map(|n| n.parse().ok()).find(|n| *n > 1) {
@@ -243,7 +243,7 @@ fn an_interrupt_ends_the_recording_and_not_the_processes() {
     };
     kill_process(Pid::from_child(&child), Signal::INT).expect("it is our child");
     let mut rest = String::new();
-    said.read_to_string(&mut rest).expect("it can be read");
+    printed.read_to_string(&mut rest).expect("it can be read");
     let output = finish(child, b"").expect("the interrupt ends it");
     test_kill_process(waited_for).expect("the process lives on");
     kill_process(waited_for, Signal::KILL).expect("and ends now");

@@ -59,8 +59,8 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
         .current_dir(&folder);
     // A hang fails here, after the limit of `run`.
     let output = support::run(&mut command, b"");
-    let said = String::from_utf8(output.stderr).expect("bytes that are no UTF-8 are escaped");
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = String::from_utf8(output.stderr).expect("bytes that are no UTF-8 are escaped");
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let entries = fs::read_dir(&folder).expect("it is ours");
     let mut paths = entries.map(|entry| entry.expect("it can be read").path());
     let trace = paths
@@ -110,7 +110,7 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
     assert!(text.starts_with(r"./str\xffeam 10 \xfe\x1b[2J"), "{text}");
 
     // The command that it proposes next works when pasted.
-    let next = said
+    let next = printed
         .lines()
         .find(|line| line.starts_with("allotrope: next"));
     let next = next
@@ -136,8 +136,8 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
         )
         .current_dir(&folder);
     let output = support::run(&mut pasted, b"");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{next}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{next}: {printed}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("stream"));
 }
 

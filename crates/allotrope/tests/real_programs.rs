@@ -42,8 +42,8 @@ fn python() -> Option<PathBuf> {
         .args(["-c", "import sys; print(sys.executable)"])
         .output()
         .ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    Some(PathBuf::from(said.trim_end()))
+    let printed = String::from_utf8(output.stdout).ok()?;
+    Some(PathBuf::from(printed.trim_end()))
 }
 
 /// Runs a program plain and recorded, and checks for every recorded image what the

@@ -55,6 +55,6 @@ fn a_report_begins_with_the_allocations_caller() {
 fn doctor_sees_that_the_blocks_are_reported() {
     let program = std::env::current_exe().expect("it runs");
     let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("which reports its blocks"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("which reports its blocks"), "{printed}");
 }

@@ -70,11 +70,11 @@ fn a_static_program() {
 /// `doctor` reports the same about the program.
 fn expect_doctor_reports(program: &Path, what: &str) {
     let output = support::allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    let line = said.lines().find(|line| line.contains("  program  "));
-    let line = line.unwrap_or_else(|| panic!("no program in {said}"));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let line = printed.lines().find(|line| line.contains("  program  "));
+    let line = line.unwrap_or_else(|| panic!("no program in {printed}"));
     assert!(line.starts_with("problem"), "{line}");
-    assert!(said.contains(what), "{what} in {said}");
+    assert!(printed.contains(what), "{what} in {printed}");
 }
 
 const SANITIZED: &str = "sanitized.c";

@@ -24,13 +24,22 @@ fn report_json(path: &Path) -> Output {
 
 fn expect_refusal(path: &Path) -> String {
     let output = report(path);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{}: {said}", path.display());
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{}: {printed}",
+        path.display()
+    );
     assert!(output.stdout.is_empty(), "{}", path.display());
     let name = path.file_name().expect("tests name files");
-    assert!(said.contains(&*name.to_string_lossy()), "{said}");
-    assert_eq!(said.trim_end().lines().count(), 1, "one sentence: {said}");
-    said
+    assert!(printed.contains(&*name.to_string_lossy()), "{printed}");
+    assert_eq!(
+        printed.trim_end().lines().count(),
+        1,
+        "one sentence: {printed}"
+    );
+    printed
 }
 
 fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
@@ -72,8 +81,11 @@ fn a_trace_of_a_newer_version() {
     let mut bytes = trace();
     let major = u16::from_le_bytes([bytes[8], bytes[9]]);
     bytes[8..10].copy_from_slice(&(major + 1).to_le_bytes());
-    let said = expect_refusal(&file(&folder, "newer.allotrope", &bytes));
-    assert!(said.contains("newer") || said.contains("version"), "{said}");
+    let printed = expect_refusal(&file(&folder, "newer.allotrope", &bytes));
+    assert!(
+        printed.contains("newer") || printed.contains("version"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -112,14 +124,14 @@ fn a_trace_cut_anywhere() {
     let ends = (0..48).chain(whole.len() - 24..whole.len());
     for length in ends.chain((48..whole.len()).step_by(whole.len() / 16)) {
         let output = report_json(&file(&folder, "cut.allotrope", &whole[..length]));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code();
         assert!(
             code == Some(0) || code == Some(2),
-            "at {length}: {code:?} {said}"
+            "at {length}: {code:?} {printed}"
         );
-        assert!(!said.contains("panicked"), "at {length}: {said}");
-        assert!(!said.is_empty(), "at {length}: nothing printed");
+        assert!(!printed.contains("panicked"), "at {length}: {printed}");
+        assert!(!printed.is_empty(), "at {length}: nothing printed");
         assert_eq!(code == Some(0), !output.stdout.is_empty(), "at {length}");
     }
 }
@@ -146,16 +158,19 @@ fn damage_in_the_middle_is_noticed() {
         let mut damaged = whole.clone();
         damaged[offset] ^= 0x04;
         let path = file(&folder, "damaged.allotrope", &damaged);
-        let said_by = |arguments: &[&str]| {
+        let printed_by = |arguments: &[&str]| {
             let path = [path.as_os_str()];
             let arguments = arguments.iter().map(std::ffi::OsStr::new).chain(path);
             let output = support::allotrope(arguments);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(0), "{said}");
-            assert!(said.contains("damaged.allotrope is not whole"), "{said}");
-            (said, output.stdout)
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{printed}");
+            assert!(
+                printed.contains("damaged.allotrope is not whole"),
+                "{printed}"
+            );
+            (printed, output.stdout)
         };
-        let (said, json) = said_by(&["report", "--format", "json"]);
+        let (printed, json) = printed_by(&["report", "--format", "json"]);
         let (cut, found) = allocations(&json);
         let cut = cut.expect("it names what is missing");
         let from: usize = (cut.split("up to byte ").nth(1))
@@ -164,14 +179,14 @@ fn damage_in_the_middle_is_noticed() {
         // A chunk is smaller than this.
         assert!(from <= offset && offset < from + (1 << 20), "{cut}");
         let missing = format!("the {} bytes from there on", whole.len() - from);
-        assert!(cut.contains(&missing) && said.contains(&cut), "{cut}");
+        assert!(cut.contains(&missing) && printed.contains(&cut), "{cut}");
         assert!(0 < found && found < total, "at {offset}: {found}");
-        let (_, text) = said_by(&["report"]);
+        let (_, text) = printed_by(&["report"]);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(text.contains("Incomplete: "), "{text}");
-        said_by(&["export", "--to", "folded"]);
+        printed_by(&["export", "--to", "folded"]);
         let path = path.to_str().expect("UTF-8");
-        said_by(&["diff", path]);
+        printed_by(&["diff", path]);
     }
 }
 

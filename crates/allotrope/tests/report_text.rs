@@ -27,7 +27,7 @@ fn report(recording: &Recording, options: &[&str]) -> String {
     let mut arguments = vec!["report".into(), recording.trace.clone().into_os_string()];
     arguments.extend(options.iter().map(Into::into));
     let output = support::allotrope(arguments);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(
         output.status.code(),
         Some(0),
@@ -35,21 +35,24 @@ fn report(recording: &Recording, options: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.stderr.is_empty(), "no warning about a whole trace");
-    assert!(!said.contains('\u{1b}'), "no colour in a pipe: {said}");
-    said
+    assert!(
+        !printed.contains('\u{1b}'),
+        "no colour in a pipe: {printed}"
+    );
+    printed
 }
 
 #[track_caller]
-fn expect_all(said: &str, parts: &[&str]) {
+fn expect_all(printed: &str, parts: &[&str]) {
     for part in parts {
-        assert!(said.contains(part), "{part} in\n{said}");
+        assert!(printed.contains(part), "{part} in\n{printed}");
     }
 }
 
 #[test]
 fn totals_and_sites() {
-    let said = report(&CHAIN, &[]);
-    expect_all(&said, &["attribution", "leaf", "attribution.c"]);
+    let printed = report(&CHAIN, &[]);
+    expect_all(&printed, &["attribution", "leaf", "attribution.c"]);
 }
 
 #[test]
@@ -123,8 +126,8 @@ fn filters_and_limits() {
 
 #[test]
 fn single_events() {
-    let said = report(&CHAIN, &["--site", "1", "--events"]);
-    assert!(said.lines().count() > 1, "{said}");
+    let printed = report(&CHAIN, &["--site", "1", "--events"]);
+    assert!(printed.lines().count() > 1, "{printed}");
     let unknown = support::allotrope([
         "report".as_ref(),
         CHAIN.trace.as_os_str(),
@@ -146,8 +149,8 @@ fn a_closed_pipe_is_no_error() {
             .arg(&CHAIN.trace),
         b"",
     );
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!said.contains("panicked"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!printed.contains("panicked"), "{printed}");
 }
 
 #[test]

@@ -242,9 +242,9 @@ fn tests_and_their_logs() {
             .map(|word| OsStr::new(*word))
             .collect();
         let output = allotrope(folder, &words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code().unwrap_or(-1);
-        assert!(status.contains(&code), "{words:?}: {code}: {said}");
+        assert!(status.contains(&code), "{words:?}: {code}: {printed}");
         assert_harmless(&output.stderr, &format!("{words:?}"));
         output.stdout
     };

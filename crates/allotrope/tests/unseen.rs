@@ -27,7 +27,7 @@ const WAYS: [&str; 12] = [
 ];
 
 /// The text report of a recording, as one line.
-fn said(recording: &Recording) -> String {
+fn printed(recording: &Recording) -> String {
     let output = allotrope(["report".as_ref(), recording.trace.as_os_str()]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -46,10 +46,10 @@ fn started(way: &str, program: &Path) -> Recording {
 }
 
 fn expect_reported(way: &str, program: &Path, why: &str) {
-    let said = said(&started(way, program));
+    let printed = printed(&started(way, program));
     assert!(
-        said.contains(&format!("({}) was not recorded: {why}", program.display())),
-        "{way}: {said}"
+        printed.contains(&format!("({}) was not recorded: {why}", program.display())),
+        "{way}: {printed}"
     );
 }
 
@@ -60,8 +60,8 @@ fn a_static_child() {
         expect_reported(way, &program, "it is statically linked");
     }
     // With fexecve only a descriptor is known, not the path.
-    let said = said(&started("fexecve", &program));
-    assert!(said.contains("it is statically linked"), "{said}");
+    let printed = printed(&started("fexecve", &program));
+    assert!(printed.contains("it is statically linked"), "{printed}");
 }
 
 /// The command, the recorder and `doctor` have one answer: this program has the
@@ -134,9 +134,9 @@ fn a_child_with_address_sanitizers_shared_library() {
             .run()
             .expect_status(5);
         assert_eq!(recording.stderr, "", "{way}");
-        let said = said(&recording);
+        let printed = printed(&recording);
         let why = "was not recorded: it loads AddressSanitizer's library";
-        assert!(said.contains(why), "{way}: {said}");
+        assert!(printed.contains(why), "{way}: {printed}");
     }
 }
 
@@ -152,7 +152,7 @@ fn a_child_with_address_sanitizers_library_that_may_come_later() {
         .run()
         .expect_status(5);
     assert_eq!(recording.stderr, "");
-    assert!(!said(&recording).contains("not recorded"));
+    assert!(!printed(&recording).contains("not recorded"));
     assert_eq!(recording.report().processes().len(), 2);
 }
 
@@ -218,10 +218,10 @@ fn a_child_that_cannot_read_the_recorder() {
             !variables.iter().any(|it| it.starts_with("LD_PRELOAD")),
             "{way}: {variables:?}"
         );
-        let said = said(&recording);
+        let printed = printed(&recording);
         assert!(
-            said.contains("the recorder's file cannot be read from where it runs"),
-            "{way}: {said}"
+            printed.contains("the recorder's file cannot be read from where it runs"),
+            "{way}: {printed}"
         );
     }
 }
@@ -255,10 +255,10 @@ fn only_the_recorder_is_taken_out_of_the_list() {
 fn a_child_with_a_malloc_of_its_own() {
     let program = compiled_with("own_malloc.c", &["-rdynamic"]);
     let recording = started("execv", &program);
-    let said = said(&recording);
+    let printed = printed(&recording);
     assert!(
-        said.contains("a malloc of its own") && said.contains("own_malloc"),
-        "{said}"
+        printed.contains("a malloc of its own") && printed.contains("own_malloc"),
+        "{printed}"
     );
 }
 
@@ -292,8 +292,8 @@ fn a_program_that_takes_the_address_of_malloc() {
         sums.map(|it| (it.allocations, it.bytes)),
         [(30, 300), (20, 400)]
     );
-    let said = said(&recording);
-    assert!(!said.contains("not recorded"), "{said}");
+    let printed = printed(&recording);
+    assert!(!printed.contains("not recorded"), "{printed}");
     let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(!doctor.contains("of its own"), "{doctor}");
@@ -303,8 +303,8 @@ fn a_program_that_takes_the_address_of_malloc() {
 #[test]
 fn a_program_at_a_fixed_address_with_a_malloc_of_its_own() {
     let program = compiled_with("own_malloc.c", &["-rdynamic", "-fno-pie", "-no-pie"]);
-    let said = said(&started("execv", &program));
-    assert!(said.contains("a malloc of its own"), "{said}");
+    let printed = printed(&started("execv", &program));
+    assert!(printed.contains("a malloc of its own"), "{printed}");
 }
 
 /// Interpreters at fixed addresses that take the address of `malloc`.
@@ -338,10 +338,11 @@ fn a_child_whose_allocator_defines_the_operators() {
         .arg(compiled("showing.c"))
         .run()
         .expect_status(5);
-    let said = said(&recording);
+    let printed = printed(&recording);
     assert!(
-        said.contains("was recorded only in part: its allocator") && said.contains("libjemalloc"),
-        "{said}"
+        printed.contains("was recorded only in part: its allocator")
+            && printed.contains("libjemalloc"),
+        "{printed}"
     );
 }
 
@@ -362,29 +363,33 @@ fn a_program_under_valgrind() {
             recording.arg(out)
         };
         let recording = recording.arg(compiled("showing.c")).run().expect_status(5);
-        said(&recording)
+        printed(&recording)
     };
-    let said = run("--tool=memcheck");
+    let printed = run("--tool=memcheck");
     assert!(
-        said.contains("valgrind puts its own malloc before"),
-        "{said}"
+        printed.contains("valgrind puts its own malloc before"),
+        "{printed}"
     );
-    let said = run("--tool=callgrind");
+    let printed = run("--tool=callgrind");
     assert!(
-        !said.contains("valgrind puts its own malloc before"),
-        "{said}"
+        !printed.contains("valgrind puts its own malloc before"),
+        "{printed}"
     );
 }
 
 #[test]
 fn a_namespace_of_its_own() {
     let recording = record(compiled("namespace.c")).run().expect_status(0);
-    let said = said(&recording);
+    let printed = printed(&recording);
     assert!(
-        said.contains("was recorded only in part:") && said.contains("opened with dlmopen"),
-        "{said}"
+        printed.contains("was recorded only in part:") && printed.contains("opened with dlmopen"),
+        "{printed}"
     );
-    assert_eq!(said.matches("opened with dlmopen").count(), 2, "{said}");
+    assert_eq!(
+        printed.matches("opened with dlmopen").count(),
+        2,
+        "{printed}"
+    );
 }
 
 /// A copy of `trusted.c` with these capabilities, which every user may execute.
@@ -498,12 +503,12 @@ fn a_first_program_with_file_capabilities() {
     command.args(&AS_NOBODY[1..]).arg(inner.get_program());
     command.args(inner.get_args()).current_dir("/");
     let output = support::run(&mut command, b"");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     if matches!(output.status.code(), Some(126 | 127)) {
         return skip("the command under test is not for others");
     }
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("has file capabilities"), "{said}");
+    assert_eq!(output.status.code(), Some(125), "{printed}");
+    assert!(printed.contains("has file capabilities"), "{printed}");
 }
 
 /// As in a server that runs as root and acts as a user.
@@ -538,10 +543,10 @@ fn a_child_whose_environment_was_cleared() {
     for command in cases {
         let recording = record(command[0]).args(&command[1..]).run();
         let recording = recording.expect_status(5);
-        let said = said(&recording);
+        let printed = printed(&recording);
         let named = format!("({program}) was not recorded: it was started with an environment");
-        assert_eq!(said.matches(&named).count(), 1, "{command:?}: {said}");
-        assert_eq!(said.matches("was not recorded").count(), 1, "{said}");
+        assert_eq!(printed.matches(&named).count(), 1, "{command:?}: {printed}");
+        assert_eq!(printed.matches("was not recorded").count(), 1, "{printed}");
     }
 }
 

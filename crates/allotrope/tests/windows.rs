@@ -208,9 +208,9 @@ fn a_window_can_wait_for_quiet() {
         }
         other => panic!("{other:?}"),
     }
-    let said = String::from_utf8_lossy(&recording.stdout);
+    let printed = String::from_utf8_lossy(&recording.stdout);
     assert_eq!(
-        said, "1\n0\n",
+        printed, "1\n0\n",
         "alone it is quiet; a minute is not to be had"
     );
 }

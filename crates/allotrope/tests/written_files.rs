@@ -24,7 +24,7 @@ fn recorded() -> Recording {
     stream("10").run().expect_status(0)
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -49,7 +49,7 @@ fn a_link_under_the_name_of_an_unfinished_trace_is_not_followed() {
         .args(recording.get_args())
         .current_dir(run.folder());
     let output = support::run(&mut command, b"");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
@@ -84,7 +84,7 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
     }
     assert_eq!(mode(&trace).expect("it is there"), 0o600);
     let output = support::record::finish(child, b"\n").expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(mode(&trace).expect("it is there"), 0o640);
 }
 
@@ -110,15 +110,15 @@ fn a_trace_replaces_only_a_trace() {
         )
     };
     let output = symbolize(&[]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("--force"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert!(printed(&output).contains("--force"), "{}", printed(&output));
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
     );
 
     let output = symbolize(&["--force"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(
         support::Report::of(&precious)
             .only()
@@ -161,11 +161,11 @@ fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
     let kind = fs::symlink_metadata(&pipe).map(|it| it.file_type());
     // One that was replaced is never opened for writing: the reader would wait.
     let is_pipe = kind.is_ok_and(|kind| kind.is_fifo());
-    assert!(is_pipe, "it was replaced: {}", said(&output));
+    assert!(is_pipe, "it was replaced: {}", printed(&output));
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
         "{}",
-        said(&output)
+        printed(&output)
     );
     let bytes = reader.join().expect("it does not panic");
     fs::remove_file(pipe).expect("it is ours");
@@ -236,7 +236,12 @@ fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
         fs::write(&path, &bytes).expect("the folder is ours");
         let before = where_it_ends(&path);
         let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{name}: {}",
+            printed(&output)
+        );
         let after = fs::read(&path).expect("it is there");
         let unreadable = &bytes[before as usize..];
         assert!(
@@ -251,7 +256,12 @@ fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
         );
         // Once more: nothing is added to it.
         let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{name}: {}",
+            printed(&output)
+        );
         assert_eq!(fs::read(&path).expect("it is there"), after, "{name}");
     }
 }
@@ -275,7 +285,7 @@ fn manual_pages_and_headers_are_renamed_into_place() {
         "--output".as_ref(),
         folder.path().as_os_str(),
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let after = fs::metadata(&page).expect("it is there");
     assert_ne!(after.ino(), before);
     assert_eq!(after.mode() & 0o777, 0o640);
@@ -289,7 +299,7 @@ fn a_foreign_header_is_not_replaced() {
     let names: Vec<PathBuf> = {
         let words = ["client-header".as_ref(), folder.path().as_os_str()];
         let output = allotrope(words);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         let entries = fs::read_dir(folder.path()).expect("it is ours");
         entries
             .map(|entry| entry.expect("it can be read").path())
@@ -306,7 +316,7 @@ fn a_foreign_header_is_not_replaced() {
             output.status.code() == Some(2) && kept == foreign,
             "{}: {}",
             path.display(),
-            said(&output)
+            printed(&output)
         );
         fs::remove_file(path).expect("it is ours");
     }

@@ -6,8 +6,9 @@ use crate::project::Project;
 #[test]
 fn from_no_budget_to_green_to_red_with_the_stack() {
     let project = Project::with_cases(&["encode", "decode"]);
-    let said = project.test(&[]).expect(3);
-    said.has("No numbers were accepted yet.")
+    let printed = project.test(&[]).expect(3);
+    printed
+        .has("No numbers were accepted yet.")
         .has("To accept these first numbers: allotrope test --accept encode decode");
     project
         .test(&["--accept"])
@@ -73,12 +74,12 @@ fn numbers_within_their_tolerance_pass() {
 #[test]
 fn tests_are_chosen_by_name() {
     let project = Project::with_cases(&["encode", "decode", "crash"]);
-    let said = project.test(&["*code", "--list"]).expect(0);
-    assert_eq!(said.stdout.lines().count(), 3);
-    let said = project.test(&["*code", "--accept"]).expect(0);
-    assert!(!said.stdout.contains("crash"), "{}", said.stdout);
-    let said = project.test(&["encod"]).expect(2);
-    said.says("there is no test `encod`; did you mean `encode`?");
+    let printed = project.test(&["*code", "--list"]).expect(0);
+    assert_eq!(printed.stdout.lines().count(), 3);
+    let printed = project.test(&["*code", "--accept"]).expect(0);
+    assert!(!printed.stdout.contains("crash"), "{}", printed.stdout);
+    let printed = project.test(&["encod"]).expect(2);
+    printed.stderr_has("there is no test `encod`; did you mean `encode`?");
 }
 
 #[test]
@@ -138,16 +139,16 @@ fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     let project = Project::with_cases(&["fluctuate"]);
     // Starts: 1 is warm-up, 2 and 3 count: 20 and 30 in the thread, and one
     // allocation that the third start leaves.
-    let said = project.test(&["--samples"]).expect(3);
+    let printed = project.test(&["--samples"]).expect(3);
     let line = project.line_of("fluctuating");
-    let said = said
+    let printed = printed
         .has("20 to 30  fluctuating_thread")
         .has(&format!("bench.c:{line}"))
         .has("run 2 left ");
     // Differences only: libc itself allocates for a thread and keeps part of it.
     for (metric, difference) in [("allocations", 30 + 1 - 20), ("remaining", 1)] {
         let head = format!("every run's {metric}:");
-        let samples = said.stdout.lines().find(|line| line.contains(&head));
+        let samples = printed.stdout.lines().find(|line| line.contains(&head));
         let numbers: Vec<u64> = samples
             .expect("it was asked for")
             .split_whitespace()
@@ -190,10 +191,10 @@ fn a_change_of_compiler_library_or_dependency_is_suspected_first() {
         "    \"OtherCC: 1\",",
     );
     project.compile(&["-DWORSE"]);
-    let said = project.test(&[]).expect(3);
+    let printed = project.test(&[]).expect(3);
     let at = |text: &str| {
-        let found = said.stdout.find(text);
-        found.unwrap_or_else(|| panic!("{text:?} in {}", said.stdout))
+        let found = printed.stdout.find(text);
+        found.unwrap_or_else(|| panic!("{text:?} in {}", printed.stdout))
     };
     assert!(at("Suspect before the code") < at("Stacks of allocations"));
     assert!(at("was OtherCC: 1") < at("Stacks of allocations"));
@@ -230,7 +231,7 @@ fn counts_only_finds_the_number_and_prints_the_command_for_the_stack() {
     project
         .test(&[])
         .expect(2)
-        .says("`counts-only` does not know peak");
+        .stderr_has("`counts-only` does not know peak");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::project::Said;
+use crate::project::Finished;
 use crate::support::{record, run, skip};
 
 /// A copy of an example in a git repository of its own, at the path that it has
@@ -67,7 +67,7 @@ impl Example {
     }
 
     /// Runs `allotrope test` with its own folder in PATH, as if it were installed.
-    fn test(&self) -> Said {
+    fn test(&self) -> Finished {
         let command = record::command();
         let folder = Path::new(command.get_program())
             .parent()
@@ -95,8 +95,8 @@ impl Example {
             .arg(&patch)
             .current_dir(self.root.path());
         let output = run(&mut command, b"");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
     }
 }
 
@@ -138,14 +138,14 @@ fn a_cpp_project_with_cmake() {
     example.plant_the_regression();
     // A copy of each of the 4 fields of 20 characters, with the zero behind
     // them 21 bytes, 1000 times; of the 100 fields; of the 50.
-    let said = example
+    let printed = example
         .test()
         .expect(3)
         .has("+4,000 (+4.00 each)")
         .has("+84,000 (+84.00 each)")
         .has("+100,000 (+100.00 each)")
         .has("new +50 ");
-    insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&said.stdout));
+    insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&printed.stdout));
 }
 
 #[test]
@@ -159,10 +159,10 @@ fn a_rust_crate_under_cargo_test_and_cargo_bench() {
     example.test().expect(0).has("2 tests: 3 passed");
     example.plant_the_regression();
     // An upper-case copy of each of 5 fields, 1000 times; of 8, 10,000 times.
-    let said = example
+    let printed = example
         .test()
         .expect(3)
         .has("+5,000 (+5.00 each)")
         .has("+80,000 (+8.00 each)");
-    insta::assert_snapshot!("red_log_of_rust", without_machine_details(&said.stdout));
+    insta::assert_snapshot!("red_log_of_rust", without_machine_details(&printed.stdout));
 }

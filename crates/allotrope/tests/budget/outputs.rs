@@ -17,8 +17,8 @@ fn with_three_outcomes() -> Project {
 #[test]
 fn json_has_everything() {
     let project = with_three_outcomes();
-    let said = project.test(&["--format", "json"]).expect(3);
-    let json: Value = serde_json::from_str(&said.stdout).expect("it is JSON");
+    let printed = project.test(&["--format", "json"]).expect(3);
+    let json: Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
     assert_eq!(json["format"], "allotrope-test/1");
     assert_eq!(json["outcome"], "failed");
     let outcomes: Vec<&Value> = (0..3).map(|test| &json["tests"][test]["outcome"]).collect();
@@ -110,8 +110,8 @@ fn the_log_of_the_swiftnio_harness() {
          encode.total_allocated_bytes: 16000\n\
          DEBUG: [{run}, {run}]\n"
     );
-    let said = project.test(&["--format", "nio"]).expect(0);
-    assert_eq!(said.stdout, older);
+    let printed = project.test(&["--format", "nio"]).expect(0);
+    assert_eq!(printed.stdout, older);
     let run = "Test_encode.Measurement(totalAllocations: 1000, totalAllocatedBytes: 16000, \
                remainingAllocations: 0, leakedFDs: [])";
     let newer = format!(
@@ -122,8 +122,8 @@ fn the_log_of_the_swiftnio_harness() {
          encode.leaked_fds: 0\n\
          DEBUG: [{run}, {run}]\n"
     );
-    let said = project.test(&["--format", "nio-newer"]).expect(0);
-    assert_eq!(said.stdout, newer);
+    let printed = project.test(&["--format", "nio-newer"]).expect(0);
+    assert_eq!(printed.stdout, newer);
 }
 
 #[test]
@@ -133,8 +133,9 @@ fn logs_and_thresholds_are_budgets() {
     project.write("before.log", &log);
     project.test(&["--from-log", "before.log"]).expect(0);
     project.compile(&["-DWORSE"]);
-    let said = project.test(&["--from-log", "before.log"]).expect(3);
-    said.has("allocations       1,000  1,050")
+    let printed = project.test(&["--from-log", "before.log"]).expect(3);
+    printed
+        .has("allocations       1,000  1,050")
         .has("net                   0     50");
     // Up to 1000 below the limit passes; 1001 below is reported as an improvement.
     project.compile(&[]);
@@ -153,20 +154,20 @@ fn logs_and_thresholds_are_budgets() {
     project
         .test(&["--from-log", "limits.json"])
         .expect(2)
-        .says("neither a log");
+        .stderr_has("neither a log");
 }
 
 #[test]
 fn no_record_gives_zeros_and_a_command_to_run_by_hand() {
     let project = Project::with_cases(&["encode", "crash"]);
-    let said = project.test(&["--no-record"]).expect(3);
-    let said = said
+    let printed = project.test(&["--no-record"]).expect(3);
+    let printed = printed
         .has("ok    encode                    allocations 0  remaining 0")
         .has("FAIL  crash")
         .has("because of --no-record")
         .has("scratch folder: ");
     // It prints a command with which to run the program by hand.
-    let by_hand = said
+    let by_hand = printed
         .stdout
         .lines()
         .find_map(|line| line.trim().strip_prefix("by hand: "));
@@ -177,7 +178,7 @@ fn no_record_gives_zeros_and_a_command_to_run_by_hand() {
         .test(&["encode", "--no-record", "--format", "nio"])
         .expect(0);
     zeros.has("encode.total_allocations: 0");
-    let folder = said
+    let folder = printed
         .stdout
         .lines()
         .find_map(|line| line.strip_prefix("scratch folder: "));

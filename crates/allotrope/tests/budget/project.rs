@@ -16,7 +16,7 @@ pub struct Project {
 }
 
 /// Exit status and output of a finished command.
-pub struct Said {
+pub struct Finished {
     pub status: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -106,12 +106,12 @@ impl Project {
     }
 
     /// `allotrope test` with these arguments.
-    pub fn test(&self, arguments: &[&str]) -> Said {
+    pub fn test(&self, arguments: &[&str]) -> Finished {
         self.command("test", arguments)
     }
 
     /// A subcommand with these arguments.
-    pub fn command(&self, subcommand: &str, arguments: &[&str]) -> Said {
+    pub fn command(&self, subcommand: &str, arguments: &[&str]) -> Finished {
         let mut command = record::command();
         command
             .arg(subcommand)
@@ -130,7 +130,7 @@ impl Project {
     }
 }
 
-impl From<Output> for Said {
+impl From<Output> for Finished {
     fn from(output: Output) -> Self {
         Self {
             status: output.status.code(),
@@ -140,7 +140,7 @@ impl From<Output> for Said {
     }
 }
 
-impl Said {
+impl Finished {
     /// Fails, with all output, unless the command ended with this status.
     #[track_caller]
     pub fn expect(self, status: i32) -> Self {
@@ -163,7 +163,7 @@ impl Said {
 
     /// Fails unless stderr has this text.
     #[track_caller]
-    pub fn says(self, text: &str) -> Self {
+    pub fn stderr_has(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{text:?} in {}", self.stderr);
         self
     }

@@ -9,7 +9,7 @@ fn each_way_to_fail_is_reported_as_what_it_is() {
     let cases = ["crash", "status", "hang", "pipe", "encode"];
     let project = Project::with_cases(&cases);
     project.replace("allotrope.toml", "\"hang\"]", "\"hang\"]\ntimeout = 2");
-    let said = project.test(&["--accept"]).expect(3);
+    let printed = project.test(&["--accept"]).expect(3);
     for (case, what) in [
         ("crash", "ended by SIGSEGV"),
         ("status", "ended with status 7"),
@@ -19,15 +19,15 @@ fn each_way_to_fail_is_reported_as_what_it_is() {
             "ended by SIGPIPE: it wrote to a pipe that nobody reads any more",
         ),
     ] {
-        let lines: Vec<&str> = said.stdout.lines().collect();
+        let lines: Vec<&str> = printed.stdout.lines().collect();
         let line = lines.iter().find(|line| line.starts_with(case));
-        let line = line.unwrap_or_else(|| panic!("{case} in {}", said.stdout));
+        let line = line.unwrap_or_else(|| panic!("{case} in {}", printed.stdout));
         assert!(
             line.contains("not accepted") && line.contains(what),
             "{line}"
         );
     }
-    assert!(said.stdout.contains("encode: allocations none → 1,000"));
+    assert!(printed.stdout.contains("encode: allocations none → 1,000"));
     // The report shows the end of what the test printed.
     project.test(&["crash"]).expect(3).has("| about to crash");
     project.test(&["encode"]).expect(0);
@@ -44,25 +44,29 @@ fn a_missing_or_unrecordable_program_is_named() {
     command.args(["-static", "-o", "static", "bench.c", "-w", "-pthread"]);
     let compiled = run(command.current_dir(project.folder()), b"");
     assert!(compiled.status.success(), "static libc is in libc6-dev");
-    let said = project.test(&[]).expect(3);
-    let said = said
+    let printed = project.test(&[]).expect(3);
+    let printed = printed
         .has("could not be started: the program ./no-such-program")
         .has("its `folder` ./no/such is not there")
         .has("was not recorded: cannot record ./static");
-    assert!(!said.stdout.contains("| allotrope"), "{}", said.stdout);
+    assert!(
+        !printed.stdout.contains("| allotrope"),
+        "{}",
+        printed.stdout
+    );
 }
 
 #[test]
 fn an_error_in_the_configuration_is_reported_with_line_and_key() {
     let project = Project::with_cases(&["encode"]);
     project.replace("allotrope.toml", "command =", "comand =");
-    project.test(&[]).expect(2).says(
+    project.test(&[]).expect(2).stderr_has(
         "allotrope.toml:4: tests.encode.comand: there is no such key; did you mean `command`?",
     );
     project
         .test(&["--config", "none.toml"])
         .expect(2)
-        .says("cannot read none.toml");
+        .stderr_has("cannot read none.toml");
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn a_malformed_budget_is_reported_before_the_tests_run() {
     project
         .test(&[])
         .expect(2)
-        .says("allotrope-budgets/encode.toml:8: ");
+        .stderr_has("allotrope-budgets/encode.toml:8: ");
     project.accept_is_refused();
 }
 
@@ -100,8 +104,8 @@ fn a_failed_build_ends_the_command_and_shows_its_output() {
     project
         .test(&[])
         .expect(3)
-        .says("the build failed: it ended with status 3")
-        .says("no compiler");
+        .stderr_has("the build failed: it ended with status 3")
+        .stderr_has("no compiler");
     project.test(&["--no-build", "--accept"]).expect(0);
 }
 
@@ -172,7 +176,10 @@ fn ctrl_c_ends_the_test_and_its_program() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
     let output = record::finish(child, b"").expect("it ends");
     assert_eq!(output.status.code(), Some(128 + 2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("stopped; nothing was compared"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed.contains("stopped; nothing was compared"),
+        "{printed}"
+    );
     assert!(!running(), "the program runs on");
 }

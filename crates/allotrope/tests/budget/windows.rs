@@ -43,8 +43,9 @@ fn a_program_that_does_the_protocol_is_started_once() {
     let budget = project.read("allotrope-budgets/runs.toml");
     assert!(budget.contains("\nallocations = 7\n"), "{budget}");
     // One of the four runs keeps a block, which the smallest number hides.
-    let said = project.test(&["--samples"]).expect(0);
-    said.has("every run's allocations: 7 8 7 7")
+    let printed = project.test(&["--samples"]).expect(0);
+    printed
+        .has("every run's allocations: 7 8 7 7")
         .has("run 2 left 1 allocation behind")
         .has("remaining fluctuate between runs, 0 to 1:");
 }
@@ -61,8 +62,8 @@ fn counts_only_measures_windows() {
     let budget = project.read("allotrope-budgets/runs.toml");
     assert!(budget.contains("\nallocations = 7\n"), "{budget}");
     assert!(!budget.contains("remaining"), "{budget}");
-    let said = project.test(&["--samples"]).expect(0);
-    said.has("every run's allocations: 7 8 7 7");
+    let printed = project.test(&["--samples"]).expect(0);
+    printed.has("every run's allocations: 7 8 7 7");
     project.replace(
         "allotrope-budgets/runs.toml",
         "allocations = 7",
@@ -98,8 +99,9 @@ fn descriptors_that_stay_open_are_named() {
         "leaked_fds = 1",
         "leaked_fds = 0",
     );
-    let said = project.test(&[]).expect(3);
-    said.has("run 1 left 1 file descriptor open: ")
+    let printed = project.test(&[]).expect(3);
+    printed
+        .has("run 1 left 1 file descriptor open: ")
         .has("/leaked");
 }
 

@@ -8,9 +8,9 @@ use crate::support::allotrope;
 
 fn client_header(folder: &Path) -> (Option<i32>, String) {
     let output = allotrope(["client-header".as_ref(), folder.as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.stdout.is_empty());
-    (output.status.code(), said)
+    (output.status.code(), printed)
 }
 
 #[test]
@@ -37,9 +37,9 @@ fn another_librarys_module_map_is_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let map = folder.path().join("module.modulemap");
     fs::write(&map, "module Other {}").expect("it is ours");
-    let (status, said) = client_header(folder.path());
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("another file of that name"), "{said}");
+    let (status, printed) = client_header(folder.path());
+    assert_eq!(status, Some(2), "{printed}");
+    assert!(printed.contains("another file of that name"), "{printed}");
     assert!(!folder.path().join("allotrope.h").exists());
     assert_eq!(fs::read(map).ok(), Some(b"module Other {}".to_vec()));
 }
@@ -49,9 +49,9 @@ fn bad_usage() {
     assert_eq!(allotrope(["client-header"]).status.code(), Some(2));
     let both = allotrope(["client-header", "--print", "folder"]);
     assert_eq!(both.status.code(), Some(2));
-    let (status, said) = client_header(Path::new("/proc/no/such/folder"));
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("/proc/no/such/folder"), "{said}");
+    let (status, printed) = client_header(Path::new("/proc/no/such/folder"));
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("/proc/no/such/folder"), "{printed}");
 }
 
 /// A project builds with the lines for CMake as the help prints them.
@@ -91,8 +91,8 @@ fn with_cmake() {
             .current_dir(folder.path())
             .output()
             .expect("it can be started");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cmake {arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cmake {arguments:?}: {printed}");
     };
     run(&["-B", "build", &format!("-DCMAKE_PROGRAM_PATH={ours}")]);
     run(&["--build", "build"]);

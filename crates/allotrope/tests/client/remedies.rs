@@ -45,7 +45,7 @@ fn doctor_names_the_same_remedies() {
     ] {
         let program = compiled_with("private_allocator.c", flags);
         let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains(what), "{said}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains(what), "{printed}");
     }
 }

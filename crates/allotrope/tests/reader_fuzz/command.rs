@@ -103,9 +103,9 @@ fn ends(arguments: &[std::ffi::OsString], folder: &Path) -> Result<(), String> {
         }
         thread::sleep(Duration::from_millis(2));
     };
-    let said = fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+    let printed = fs::read_to_string(folder.join("stderr")).unwrap_or_default();
     match status.code() {
-        Some(0..=3) if !said.contains("panicked") => Ok(()),
-        _ => Err(format!("{status}: {said}")),
+        Some(0..=3) if !printed.contains("panicked") => Ok(()),
+        _ => Err(format!("{status}: {printed}")),
     }
 }

@@ -61,9 +61,9 @@ fn a_full_pipe_on_stderr() {
             .expect("it starts");
         let mut stdin = child.stdin.take().expect("it is piped");
         stdin.write_all(b"g").expect("it reads");
-        let mut said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        assert_eq!(said.next().expect("a line").expect("text"), "ready");
-        assert_eq!(said.next().expect("a line").expect("text"), "done");
+        let mut printed = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+        assert_eq!(printed.next().expect("a line").expect("text"), "done");
         let trace = described.folder().join("recorded.allotrope");
         let start = Instant::now();
         let is_complete = || {

@@ -73,11 +73,11 @@ fn both(limit: &str, folder: &Path) -> Result<(Dumped, Recording, Dumped), Strin
     let plain = plain(limit, folder);
     if plain.core.is_none() {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-        let said = String::from_utf8_lossy(&plain.output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&plain.output.stdout).into_owned();
         return Err(format!(
             "without a recording there is no core file either: core_pattern {}, {}",
             pattern.trim(),
-            said.trim()
+            printed.trim()
         ));
     }
     let (recording, dumped) = recorded(limit);

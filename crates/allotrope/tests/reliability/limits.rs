@@ -66,10 +66,10 @@ fn more_processes_than_slots() {
         // The parent has an image too.
         assert_eq!(children_kept.count(), IMAGES - 1);
         let missing = children + 1 - IMAGES;
-        let said = &recording.stderr;
+        let printed = &recording.stderr;
         assert!(
-            said.contains(&format!("{missing} process images found no room")),
-            "{said}"
+            printed.contains(&format!("{missing} process images found no room")),
+            "{printed}"
         );
         Outcome::Seen(format!(
             "{} images, {missing} reported missing",
@@ -99,8 +99,8 @@ fn more_threads_than_rings() {
         let missing = threads + 1 - RINGS;
         expect_work(&process, "crowded", 10 * (RINGS - 1), 160 * (RINGS - 1));
         assert_eq!(process.number("lost_events"), 10 * missing);
-        let said = format!("lost {} events", 10 * missing);
-        assert!(recording.stderr.contains(&said), "{}", recording.stderr);
+        let printed = format!("lost {} events", 10 * missing);
+        assert!(recording.stderr.contains(&printed), "{}", recording.stderr);
         Outcome::Seen(format!(
             "{} threads, {} events lost, reported",
             RINGS - 1,

@@ -163,16 +163,19 @@ fn collector_killed() {
         kill_process(waiting.collector(), Signal::KILL).expect("it lives");
         waiting.go();
         let start = Instant::now();
-        let mut said = String::new();
-        waiting.stdout.read_line(&mut said).expect("it can be read");
+        let mut printed = String::new();
+        waiting
+            .stdout
+            .read_line(&mut printed)
+            .expect("it can be read");
         let took = start.elapsed();
-        assert_eq!(said, "done\n", "the program ran to its end");
+        assert_eq!(printed, "done\n", "the program ran to its end");
         // Unrecorded it takes far below a second; waiting for the collector would take
         // for ever.
         assert!(took < Duration::from_secs(200), "{took:?}");
         let recording = waiting.finish().expect_status(125);
-        let said = &recording.stderr;
-        assert!(said.contains("the recording failed"), "{said}");
+        let printed = &recording.stderr;
+        assert!(printed.contains("the recording failed"), "{printed}");
         let report = recording.report();
         assert_ne!(report.only().json["complete"], true, "{}", report.summary());
         let readable = allocations_in(&report);
@@ -201,8 +204,8 @@ fn collector_stopped() {
             std::thread::sleep(waits_for);
             kill_process(collector, Signal::CONT).expect("it lives");
             let recording = waiting.finish().expect_status(7);
-            let said = &recording.stderr;
-            assert!(said.contains("allotrope: waited "), "{said}");
+            let printed = &recording.stderr;
+            assert!(printed.contains("allotrope: waited "), "{printed}");
             let report = recording.report();
             expect_all(&report, pairs);
             let process = report.only();
@@ -303,8 +306,8 @@ fn disk_full() {
             .output(&mounted.0.join("recorded.allotrope"));
         let recording = described.run().expect_status(125);
         assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
-        let said = &recording.stderr;
-        assert!(said.contains("No space left on device"), "{said}");
+        let printed = &recording.stderr;
+        assert!(printed.contains("No space left on device"), "{printed}");
         let report = recording.report();
         let process = report.only();
         // Names are written last and do not fit: only the totals are checked.
@@ -356,9 +359,9 @@ fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted
             command.uid(NOBODY).gid(NOBODY);
         }
         let output = run(&mut command, b"g");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(7), "{said}");
-        assert_eq!(output.stdout, b"ready\ndone\n", "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{printed}");
+        assert_eq!(output.stdout, b"ready\ndone\n", "{printed}");
         expect_all(&Report::of(&trace), 1_000);
         Outcome::Seen("2000 of 2000".to_owned())
     });

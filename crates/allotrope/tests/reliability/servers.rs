@@ -157,13 +157,13 @@ fn ask(port: u16, request: &[u8], until: &str) -> String {
         .set_read_timeout(Some(Duration::from_secs(60)))
         .expect("it is above 0");
     stream.write_all(request).expect("it reads");
-    let (mut said, mut piece) = (String::new(), [0; 4096]);
-    while !said.contains(until) {
+    let (mut printed, mut piece) = (String::new(), [0; 4096]);
+    while !printed.contains(until) {
         let count = stream.read(&mut piece).expect("it answers");
-        assert_ne!(count, 0, "it said {said}");
-        said += &String::from_utf8_lossy(&piece[..count]);
+        assert_ne!(count, 0, "it printed {printed}");
+        printed += &String::from_utf8_lossy(&piece[..count]);
     }
-    said
+    printed
 }
 
 fn ended(record: Record, child: Child) -> Recording {

@@ -21,15 +21,15 @@ fn check(handler: &str, call: &str, stride: &str) {
         .env("STRIDE", stride)
         .run()
         .expect_status(0);
-    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
     let count = |name: &str| {
-        let mut words = said.split_whitespace();
+        let mut words = printed.split_whitespace();
         words.find(|word| *word == name);
         let count = words.next().and_then(|word| word.parse::<u64>().ok());
-        count.unwrap_or_else(|| panic!("{name} in {said}"))
+        count.unwrap_or_else(|| panic!("{name} in {printed}"))
     };
     // The shortest path through a hook has more instructions than this.
-    assert!(count("interrupted") > 20, "{said}");
+    assert!(count("interrupted") > 20, "{printed}");
 
     let report = recording.report();
     let processes = report.processes();
@@ -40,8 +40,8 @@ fn check(handler: &str, call: &str, stride: &str) {
         .find(|process| process.total("allocations") > 0)
         .unwrap_or_else(|| panic!("{}", report.summary()));
     let (module, what) = (truth::module(&program), format!("{handler} {call}"));
-    truth::expect_sound(child, &said, &what);
-    truth::expect_stacks(child, module, &said, &what);
+    truth::expect_sound(child, &printed, &what);
+    truth::expect_stacks(child, module, &printed, &what);
     // No call is recorded twice, whether it was left or not.
     assert!(child.by(module, "calling").allocations <= count("calls"));
 }

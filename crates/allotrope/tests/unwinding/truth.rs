@@ -32,25 +32,25 @@ pub fn check(program: &Path, case: &str) -> Recording {
 pub fn compare(recording: &Recording, program: &Path, what: &str) {
     let report = recording.report();
     let process = report.only();
-    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
-    expect_sound(&process, &said, what);
-    expect_stacks(&process, module(program), &said, what);
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+    expect_sound(&process, &printed, what);
+    expect_stacks(&process, module(program), &printed, what);
 }
 
 /// No event is lost and, unless the program printed `threads`, none is ambiguous.
 #[track_caller]
-pub fn expect_sound(process: &Process<'_>, said: &str, what: &str) {
+pub fn expect_sound(process: &Process<'_>, printed: &str, what: &str) {
     assert_eq!(process.number("lost_events"), 0, "{what}: lost");
     let ambiguous = process.number("ambiguous_events");
     assert!(
-        has_threads(said) || ambiguous == 0,
+        has_threads(printed) || ambiguous == 0,
         "{what}: {ambiguous} ambiguous"
     );
     assert_eq!(process.json["complete"], true, "{what}");
 }
 
-fn has_threads(said: &str) -> bool {
-    said.lines().any(|line| line == "threads")
+fn has_threads(printed: &str) -> bool {
+    printed.lines().any(|line| line == "threads")
 }
 
 /// The name by which reports call a program.
@@ -61,12 +61,12 @@ pub fn module(program: &Path) -> &str {
 
 /// Compares all stacks with those that the program printed.
 #[track_caller]
-pub fn expect_stacks(process: &Process<'_>, module: &str, said: &str, what: &str) {
-    let under = stated_sums(said);
+pub fn expect_stacks(process: &Process<'_>, module: &str, printed: &str, what: &str) {
+    let under = stated_sums(printed);
     for (name, count) in &under {
-        expect_sum(process, name, *count, has_threads(said), what);
+        expect_sum(process, name, *count, has_threads(printed), what);
     }
-    let stated = stated_stacks(said);
+    let stated = stated_stacks(printed);
     let mut found = Stacks::new();
     for site in process.sites() {
         let stack = process.stack(site);
@@ -122,8 +122,9 @@ fn expect_sum(
     }
 }
 
-fn stated_sums(said: &str) -> BTreeMap<&str, Option<u64>> {
-    said.lines()
+fn stated_sums(printed: &str) -> BTreeMap<&str, Option<u64>> {
+    printed
+        .lines()
         .filter_map(|line| line.strip_prefix("under "))
         .map(|line| {
             let (count, name) = line.split_once(' ').expect("a count, then a name");
@@ -133,9 +134,12 @@ fn stated_sums(said: &str) -> BTreeMap<&str, Option<u64>> {
         .collect()
 }
 
-fn stated_stacks(said: &str) -> Stacks {
+fn stated_stacks(printed: &str) -> Stacks {
     let mut stacks = Stacks::new();
-    for line in said.lines().filter_map(|line| line.strip_prefix("stack ")) {
+    for line in printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("stack "))
+    {
         let mut words = line.splitn(3, ' ');
         let mut next = || words.next().unwrap_or_else(|| panic!("printed: {line}"));
         let count: u64 = next().parse().expect("a count");
@@ -155,7 +159,7 @@ fn stated_stacks(said: &str) -> Stacks {
         sums.0 += count;
         sums.1 = sums.1.zip(bytes).map(|(sum, bytes)| sum + bytes);
     }
-    assert!(!stacks.is_empty(), "nothing was stated: {said}");
+    assert!(!stacks.is_empty(), "nothing was stated: {printed}");
     stacks
 }
 
