@@ -1,4 +1,4 @@
-//! Threads that come, go, are cancelled and work while they go:
+//! Threads that start, end, are cancelled, and allocate while they end:
 //! `programs/threads.cc`, `programs/cancelled.c`.
 
 use super::completed;
