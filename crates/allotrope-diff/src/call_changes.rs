@@ -1,6 +1,6 @@
 //! Finds calls that explain every difference below them: the called function is
-//! new or gone, or everything allocated below it changed by one factor, as if
-//! it were called that much more often.
+//! new or gone, or everything allocated below it changed by the same factor, as
+//! if only the number of its calls changed.
 
 use crate::Side;
 use crate::assign::main_class;
@@ -20,8 +20,8 @@ pub(crate) struct CallChanges<'c, 'a> {
 struct SubtreeChange {
     /// The number of classes that changed.
     changed: u32,
-    /// The figures (before, after) of one of them. All changed by the factor
-    /// that these two have, unless `factors_differ`.
+    /// The figures (before, after) of the first of them. All changed by the
+    /// factor after / before of this one, unless `factors_differ`.
     factor: Option<(u64, u64)>,
     factors_differ: bool,
     /// The number of all classes.

@@ -32,8 +32,8 @@ pub(crate) struct FrameTable<'a> {
     glue: Vec<bool>,
     /// The text of each name at the loosest level.
     spellings: Vec<String>,
-    /// By side and name at the loosest level: the number of frames of stacks
-    /// with that name.
+    /// By side and name at the loosest level: how many frames of stacks have
+    /// that name.
     occurrences: [Vec<u64>; 2],
     /// The frame that represents a stack without frames.
     nothing: u32,
@@ -110,7 +110,7 @@ impl<'a> FrameTable<'a> {
         &self.spellings[name as usize]
     }
 
-    /// The number of frames of stacks of a side with that name at the loosest
+    /// How many frames of the stacks of a side have that name at the loosest
     /// level.
     pub(crate) fn occurrences(&self, name: u32, side: Side) -> u64 {
         self.occurrences[side as usize][name as usize]
@@ -234,9 +234,9 @@ impl<T: std::hash::Hash + Eq> Interner<T> {
     }
 }
 
-/// The modules and signatures of each side. One that the other side lacks is
-/// ignored: the executable may have another name, and a source may not give
-/// signatures.
+/// The modules and signatures of each side. A module or signature that the other
+/// side lacks is ignored: the executable may have another name, and a file format
+/// may have no signatures.
 struct BySide<'a> {
     modules: [FxHashSet<&'a str>; 2],
     signatures: [FxHashSet<&'a str>; 2],
