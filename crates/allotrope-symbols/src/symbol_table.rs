@@ -57,7 +57,7 @@ impl SymbolTable {
         let mut strings = Vec::new();
         let mut entries = Vec::new();
         for file in files {
-            // A file has at most one of each kind. A hostile one with more causes no more work.
+            // A file has at most one of each kind. Further ones would cost time.
             for kind in [SHT_SYMTAB, SHT_DYNSYM] {
                 if let Some(section) = file.sections().iter().find(|s| s.kind == kind) {
                     read_section(file, section, &mut strings, &mut entries);
@@ -193,7 +193,8 @@ fn rank(kind: u8, binding: u8, size: u64) -> Option<u8> {
     Some(kind * 6 + u8::from(size == 0) * 3 + binding)
 }
 
-/// Of symbols of equal rank, the name that people write comes first: `malloc` rather than `__libc_malloc`.
+/// Of symbols of equal rank, the name that people write comes first: `malloc` rather
+/// than `__libc_malloc`.
 fn name_order(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let underscores = |name: &[u8]| name.iter().take_while(|byte| **byte == b'_').count();
     (underscores(a), a.len(), a).cmp(&(underscores(b), b.len(), b))
