@@ -18,9 +18,9 @@ const HEADLINE: usize = 8;
 pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let out: &mut dyn Write = &mut out;
-    let asked_for = selection.matching(diff);
+    let matching = selection.matching(diff);
     let of = |kind| {
-        let entries = asked_for.iter().copied();
+        let entries = matching.iter().copied();
         entries.filter(move |entry| entry.kind == kind && selection.shows(entry))
     };
     writeln!(out, "### only in AFTER")?;
