@@ -1,5 +1,5 @@
-//! Round trips: our readers read the output of every exporter, as far as the
-//! format has the information.
+//! Round trips: the readers read the output of every exporter, and get the same
+//! information back as far as the format contains it.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn function() -> impl Strategy<Value = String> {
 }
 
 fn frame() -> impl Strategy<Value = StackFrame> {
-    let place = prop_oneof![
+    let location = prop_oneof![
         Just((String::new(), 0, 0)),
         ("[a-z]{1,2}\\.rs", 1..99_u32, 0..9_u32)
     ];
@@ -72,7 +72,7 @@ fn frame() -> impl Strategy<Value = StackFrame> {
     (
         function(),
         module,
-        place,
+        location,
         proptest::option::of(0..99_u64),
         any::<bool>(),
     )
@@ -186,7 +186,7 @@ proptest! {
     }
 
     #[test]
-    fn dhat_gives_places_and_figures_back(set in set()) {
+    fn dhat_gives_locations_and_figures_back(set in set()) {
         let read = read_back("dhat", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Dhat);
         let metrics: Vec<Metric> =
@@ -226,7 +226,7 @@ proptest! {
     }
 }
 
-/// A stack of which only the allocations are known.
+/// A set with one stack, of which only the number of allocations is known.
 fn counted() -> StackSet {
     let mut set = StackSet {
         known: MetricSet::of(&[Metric::Allocations]),
@@ -241,7 +241,7 @@ fn counted() -> StackSet {
 }
 
 #[test]
-fn what_is_not_known_is_not_written() {
+fn unknown_metrics_are_not_written() {
     let set = counted();
     for name in ["dhat", "pprof", "json"] {
         let read = read_back(name, &set, Metric::Allocations);
@@ -272,7 +272,7 @@ fn what_is_not_known_is_not_written() {
 }
 
 #[test]
-fn dhat_says_how_long_the_run_took_at_least() {
+fn dhat_has_a_lower_bound_of_the_duration() {
     let mut set = counted();
     set.known = MetricSet::OF_STACKS;
     // Five blocks with lifetimes of 21 microseconds in total, so one of at
@@ -284,7 +284,7 @@ fn dhat_says_how_long_the_run_took_at_least() {
 }
 
 #[test]
-fn dhat_keeps_what_was_live_where_lifetimes_are_not_known() {
+fn dhat_has_live_blocks_also_without_lifetimes() {
     let mut set = counted();
     set.known = MetricSet::of(&[
         Metric::Allocations,
@@ -301,7 +301,7 @@ fn dhat_keeps_what_was_live_where_lifetimes_are_not_known() {
 }
 
 #[test]
-fn a_stack_without_frames_is_written_as_such() {
+fn a_stack_without_frames_is_written_as_no_stack() {
     let mut set = counted();
     set.stacks[0].frames = Box::default();
     for name in ["stacks", "dhat"] {
@@ -315,7 +315,7 @@ fn a_stack_without_frames_is_written_as_such() {
 }
 
 #[test]
-fn the_dtrace_form_is_dtraces() {
+fn stacks_are_written_in_the_format_of_dtrace() {
     let mut set = counted();
     set.frames[0].module = "libsystem_malloc.dylib".into();
     set.frames[1].offset = Some(0x19);

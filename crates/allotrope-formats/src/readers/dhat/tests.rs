@@ -29,7 +29,7 @@ fn figures_and_frames_are_read() {
 }
 
 #[test]
-fn lifetimes_in_instructions_are_no_times() {
+fn lifetimes_in_instructions_are_unknown() {
     let set = parse(&document("instrs", POINT)).unwrap().set;
     assert!(!set.known.has(Metric::Lifetime));
     assert_eq!(set.stacks[0].figures[7], 0);
@@ -48,8 +48,8 @@ fn without_lifetimes_only_totals_are_known() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_an_error() {
-    for (text, place) in [
+fn invalid_documents_are_errors() {
+    for (text, location) in [
         (
             document("µs", r#"{"tb":1,"tbk":1,"fs":[9]}"#),
             Location::Whole,
@@ -71,12 +71,12 @@ fn what_breaks_the_rules_is_an_error() {
         (document("µs", "")[..50].to_owned(), Location::Line(1)),
         (format!("{}x", document("µs", "")), Location::Line(4)),
     ] {
-        assert_eq!(parse(&text).unwrap_err().location, place, "{text}");
+        assert_eq!(parse(&text).unwrap_err().location, location, "{text}");
     }
 }
 
 #[test]
-fn a_stack_without_end_is_refused() {
+fn an_endless_stack_is_refused() {
     let frames = "1,".repeat(crate::budget::MAX_DEPTH + 1);
     let text = document("µs", &format!(r#"{{"tb":1,"tbk":1,"fs":[{frames}1]}}"#));
     let problem = parse(&text).unwrap_err().problem.to_string();
@@ -84,7 +84,7 @@ fn a_stack_without_end_is_refused() {
 }
 
 #[test]
-fn a_string_without_end_is_refused() {
+fn an_endless_string_is_refused() {
     let text = format!(
         r#"{{"dhatFileVersion":2,"cmd":"{}"#,
         "x".repeat(crate::lines::MAX_LINE + 10)
