@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use allotrope_diff::{DiffOptions, Kind, compare};
-use allotrope_profile::{CountedStack, MetricSet, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, StackFrame, StackSet};
 
 const DEPTH: usize = 30;
 const FUNCTIONS: u64 = 20_000;
@@ -182,7 +182,7 @@ fn set() -> StackSet {
 fn push(set: &mut StackSet, frames: Vec<u32>, count: u64) {
     set.stacks.push(CountedStack {
         frames: frames.into_boxed_slice(),
-        figures: [count; 8],
+        figures: [count; Metric::OF_STACKS.len()],
     });
 }
 

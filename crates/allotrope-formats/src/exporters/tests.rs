@@ -189,8 +189,15 @@ proptest! {
     fn dhat_gives_locations_and_figures_back(set in set()) {
         let read = read_back("dhat", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Dhat);
-        let metrics: Vec<Metric> =
-            Metric::OF_STACKS.into_iter().filter(|metric| *metric != Metric::Temporary).collect();
+        let metrics = [
+            Metric::Allocations,
+            Metric::Bytes,
+            Metric::LeakedAllocations,
+            Metric::LeakedBytes,
+            Metric::PeakAllocations,
+            Metric::PeakBytes,
+            Metric::Lifetime,
+        ];
         // The file of a frame, or its module if there is none.
         let show = |frame: &StackFrame| StackFrame {
             module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
@@ -226,6 +233,15 @@ proptest! {
     }
 }
 
+/// Values of some metrics; those of the others are 0.
+fn values(known: &[(Metric, u64)]) -> MetricValues {
+    let mut values = MetricValues::default();
+    for &(metric, value) in known {
+        values[metric as usize] = value;
+    }
+    values
+}
+
 /// A set with one stack, of which only the number of allocations is known.
 fn counted() -> StackSet {
     let mut set = StackSet {
@@ -236,7 +252,11 @@ fn counted() -> StackSet {
         function: function.into(),
         ..StackFrame::default()
     });
-    add(&mut set, frames.into(), [17, 0, 0, 0, 0, 0, 0, 0]);
+    add(
+        &mut set,
+        frames.into(),
+        values(&[(Metric::Allocations, 17)]),
+    );
     set
 }
 
@@ -277,7 +297,11 @@ fn dhat_has_a_lower_bound_of_the_duration() {
     set.known = MetricSet::OF_STACKS;
     // Five blocks with lifetimes of 21 microseconds in total, so one of at
     // least 5.
-    set.stacks[0].figures = [5, 50, 0, 0, 0, 0, 0, 21];
+    set.stacks[0].figures = values(&[
+        (Metric::Allocations, 5),
+        (Metric::Bytes, 50),
+        (Metric::Lifetime, 21),
+    ]);
     let text = written("dhat", &set, Metric::Allocations);
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(json["te"], 5);
@@ -286,15 +310,16 @@ fn dhat_has_a_lower_bound_of_the_duration() {
 #[test]
 fn dhat_has_live_blocks_also_without_lifetimes() {
     let mut set = counted();
-    set.known = MetricSet::of(&[
-        Metric::Allocations,
-        Metric::Bytes,
-        Metric::LeakedAllocations,
-        Metric::LeakedBytes,
-        Metric::PeakAllocations,
-        Metric::PeakBytes,
-    ]);
-    set.stacks[0].figures = [17, 170, 0, 3, 30, 5, 50, 0];
+    let known = [
+        (Metric::Allocations, 17),
+        (Metric::Bytes, 170),
+        (Metric::LeakedAllocations, 3),
+        (Metric::LeakedBytes, 30),
+        (Metric::PeakAllocations, 5),
+        (Metric::PeakBytes, 50),
+    ];
+    set.known = MetricSet::of(&known.map(|(metric, _)| metric));
+    set.stacks[0].figures = values(&known);
     let read = read_back("dhat", &set, Metric::Allocations).set;
     assert_eq!(read.known, set.known);
     assert_eq!(read.stacks[0].figures, set.stacks[0].figures);

@@ -168,12 +168,17 @@ mod tests {
 
     #[test]
     fn invalid_documents_are_errors() {
+        // One figure more than there are metrics.
+        let figures = ["1"; Metric::OF_STACKS.len() + 1].join(",");
+        let too_many = format!(
+            r#"{{"format":"allotrope-stacks/1","stacks":[{{"stack":[],"figures":[{figures}]}}]}}"#
+        );
         for text in [
             r#"{"format":"allotrope-stacks/2"}"#,
             r#"{"format":"allotrope-stacks/1","metrics":["weight"]}"#,
             r#"{"format":"allotrope-stacks/1","metrics":["allocations","allocations"]}"#,
             r#"{"format":"allotrope-stacks/1","stacks":[{"stack":[0],"figures":[1]}]}"#,
-            r#"{"format":"allotrope-stacks/1","stacks":[{"stack":[],"figures":[1,2,3,4,5,6,7,8,9]}]}"#,
+            &*too_many,
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

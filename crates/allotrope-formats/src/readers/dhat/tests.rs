@@ -23,16 +23,28 @@ fn figures_and_frames_are_read() {
     let set = parse(&document("µs", POINT)).unwrap().set;
     assert_eq!(describe(&set), ["v.so`malloc `leaf `main = 10"]);
     assert_eq!(set.title, "./p 1");
-    assert_eq!(set.stacks[0].figures, [10, 160, 0, 3, 48, 2, 32, 45]);
+    for (metric, figure) in [
+        (Metric::Allocations, 10),
+        (Metric::Bytes, 160),
+        (Metric::LeakedAllocations, 3),
+        (Metric::LeakedBytes, 48),
+        (Metric::PeakAllocations, 2),
+        (Metric::PeakBytes, 32),
+        (Metric::Lifetime, 45),
+    ] {
+        assert!(set.known.has(metric), "{metric}");
+        assert_eq!(set.stacks[0].figures[metric as usize], figure, "{metric}");
+    }
     assert!(set.frames[1].inlined && !set.frames[2].inlined);
     assert!(!set.known.has(Metric::Temporary));
+    assert_eq!(set.stacks[0].figures[Metric::Temporary as usize], 0);
 }
 
 #[test]
 fn lifetimes_in_instructions_are_unknown() {
     let set = parse(&document("instrs", POINT)).unwrap().set;
     assert!(!set.known.has(Metric::Lifetime));
-    assert_eq!(set.stacks[0].figures[7], 0);
+    assert_eq!(set.stacks[0].figures[Metric::Lifetime as usize], 0);
 }
 
 #[test]
