@@ -63,9 +63,9 @@ impl<'c, 'a> CallChanges<'c, 'a> {
         }
     }
 
-    /// The outermost function whose call explains the whole difference. Never
-    /// the function that a thread starts with, because nothing beside it stayed
-    /// the same.
+    /// The outermost function whose call explains the whole difference. Never the
+    /// function that a thread starts with: all stacks of the thread contain it, so there
+    /// are no unchanged stacks to compare with.
     pub(crate) fn explaining_call(&self, matched: &Match) -> Option<u32> {
         let table = &self.classes.table;
         let mut stack = Vec::new();

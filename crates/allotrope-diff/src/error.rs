@@ -22,7 +22,7 @@ pub enum DiffError {
         metric.words()
     )]
     UnknownMetric {
-        /// The metric asked for.
+        /// The requested metric.
         metric: Metric,
         /// The side.
         side: Side,

@@ -189,7 +189,7 @@ impl<'a> FrameTable<'a> {
 }
 
 /// The distinct frames in order, and for each set the numbers of its frames;
-/// the last numbering is that of `nothing` alone.
+/// the last numbering has only the number of `nothing`.
 fn number<'a>(
     sets: &[(Side, &'a StackSet)],
     nothing: &'a StackFrame,

@@ -113,7 +113,7 @@ pub(crate) fn hash(names: impl IntoIterator<Item = u32>) -> u128 {
 /// every output bit (as wyhash does).
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    // Adding `a` keeps a factor of zero from erasing the previous state.
+    // Without adding `a`, a factor of zero would erase the previous state.
     (product as u64 ^ (product >> 64) as u64).wrapping_add(a)
 }
 

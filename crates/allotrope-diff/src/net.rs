@@ -10,7 +10,7 @@ use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
 /// Merges matches with the same own functions if some rose and some fell. A
-/// match that balances is left alone.
+/// match that balances is not merged.
 pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
     for group in groups(classes, matches, MatchLevel::GlueIgnored) {

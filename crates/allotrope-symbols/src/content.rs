@@ -1,5 +1,5 @@
-//! The bytes of an ELF file: in a file, of which only the requested parts are
-//! read, or in memory. The bytes are not interpreted here.
+//! The bytes of an ELF file, in a file or in memory. Only the requested parts of a file
+//! are read. The bytes are not interpreted here.
 
 use std::fs::File;
 use std::io;

@@ -124,7 +124,7 @@ impl ElfFile {
         Self::from_content(Content::File(file), path)
     }
 
-    /// The ELF file that `.gnu_debugdata` holds: the symbols of functions that
+    /// The ELF file in the section `.gnu_debugdata`: the symbols of functions that
     /// a distribution stripped from the file itself ("MiniDebugInfo" in GDB's
     /// manual). Errors contain the path of this file.
     pub(crate) fn embedded(&self) -> Option<Self> {

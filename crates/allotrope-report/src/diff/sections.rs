@@ -1,7 +1,7 @@
 //! The comparison in the sections that `stackdiff` scripts print: `### only in
-//! AFTER`, `### only in BEFORE`, `### different numbers`, a closing total. A
-//! headline (the sum and the innermost frames that its stacks share) stands
-//! above the stacks, each with its own number.
+//! AFTER`, `### only in BEFORE`, `### different numbers`, a closing total. Each entry
+//! begins with a headline: its sum and the innermost frames that its stacks share. The
+//! stacks follow, each with its own number.
 
 use std::io::{self, Write};
 

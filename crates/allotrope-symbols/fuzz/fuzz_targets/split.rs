@@ -3,9 +3,8 @@
 //!
 //! Input: the length of the module (two bytes, little-endian), the module, and the file
 //! that is stored beside it as `a.dwo`, `module.dwp` and `module.debug`. A good seed is
-//! a small program
-//! built with `cc -g -gsplit-dwarf -fdebug-prefix-map=$PWD=. -nostdlib -static`
-//! and its `.dwo` file.
+//! a small program built with
+//! `cc -g -gsplit-dwarf -fdebug-prefix-map=$PWD=. -nostdlib -static`, and its `.dwo` file.
 
 #![no_main]
 

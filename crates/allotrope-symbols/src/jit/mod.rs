@@ -34,9 +34,9 @@ pub struct JitCode {
     pub end: u64,
     /// Its name as the runtime wrote it.
     pub name: Arc<str>,
-    /// Source file and line at the address asked for; empty and 0 if unknown.
+    /// Source file of the requested address; empty if unknown.
     pub file: Arc<str>,
-    /// Line from 1.
+    /// Source line of the requested address, from 1; 0 if unknown.
     pub line: u32,
 }
 
