@@ -178,7 +178,7 @@ mod tests {
             r#"{"format":"allotrope-stacks/1","metrics":["weight"]}"#,
             r#"{"format":"allotrope-stacks/1","metrics":["allocations","allocations"]}"#,
             r#"{"format":"allotrope-stacks/1","stacks":[{"stack":[0],"figures":[1]}]}"#,
-            &*too_many,
+            too_many.as_str(),
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
