@@ -1,12 +1,14 @@
 //! Groups differences that have one cause, and chooses the frame to blame.
 //!
-//! Two steps. From the inside out: differences whose stacks share their
-//! innermost own functions are grouped if they are at least half of the stacks
-//! with these functions; the frames of the runtime in between may distinguish
-//! them too. Otherwise the function is a general one that many callers use, and
-//! the next caller out is added to the comparison. From the outside in: groups
-//! below a call that explains them all are merged
-//! ([`call_changes`](crate::call_changes)).
+//! There are two steps:
+//!
+//! 1. From the inside out: differences whose stacks share their innermost own
+//!    functions are grouped if they are at least half of the stacks with these
+//!    functions. The glue frames in between may distinguish them too. If they are
+//!    less than half, many callers use the function; then the next caller out is
+//!    added to the comparison.
+//! 2. From the outside in: groups below a call that explains them all are merged
+//!    ([`call_changes`](crate::call_changes)).
 //!
 //! The blamed frame is the first of the user's own, or the function that
 //! explains several stacks at once.
@@ -31,7 +33,7 @@ pub(crate) struct Group {
     pub(crate) blame: u32,
 }
 
-/// Groups differences; none of them is 0.
+/// Groups matches, none of which has the difference 0.
 pub(crate) fn group(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Group> {
     let drafts = group_by_callee(classes, matches);
     group_by_call(classes, drafts)

@@ -33,8 +33,8 @@ pub(crate) struct FrameTable<'a> {
     origins: Vec<Origin>,
     /// The text of each name at the loosest level.
     spellings: Vec<String>,
-    /// By side and name at the loosest level: the number of frames of stacks
-    /// with that name.
+    /// By side and name at the loosest level: how many frames of stacks have
+    /// that name.
     occurrences: [Vec<u64>; 2],
     /// The frame that represents a stack without frames.
     nothing: u32,
@@ -122,7 +122,7 @@ impl<'a> FrameTable<'a> {
         &self.spellings[name as usize]
     }
 
-    /// The number of frames of stacks of a side with that name at the loosest
+    /// How many frames of the stacks of a side have that name at the loosest
     /// level.
     pub(crate) fn occurrences(&self, name: u32, side: Side) -> u64 {
         self.occurrences[side as usize][name as usize]
@@ -201,7 +201,7 @@ impl<'a> FrameTable<'a> {
 }
 
 /// The distinct frames in order, and for each set the numbers of its frames;
-/// the last numbering is that of `nothing` alone.
+/// the last numbering has only the number of `nothing`.
 fn number<'a>(
     sets: &[(Side, &'a StackSet)],
     nothing: &'a StackFrame,
@@ -246,9 +246,9 @@ impl<T: std::hash::Hash + Eq> Interner<T> {
     }
 }
 
-/// The modules and signatures of each side. One that the other side lacks is
-/// ignored: the executable may have another name, and a source may not give
-/// signatures.
+/// The modules and signatures of each side. A module or signature that the other
+/// side lacks is ignored: the executable may have another name, and a file format
+/// may have no signatures.
 struct BySide<'a> {
     modules: [FxHashSet<&'a str>; 2],
     signatures: [FxHashSet<&'a str>; 2],

@@ -1,5 +1,5 @@
-//! Selects the sites that a text shows and merges those that would read the
-//! same into one row.
+//! Selects the sites that a text shows, and merges sites that would look the same into
+//! one row.
 
 use allotrope_diff::{Glue, Origin};
 use allotrope_profile::{Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
@@ -18,7 +18,7 @@ pub const LISTED: [Metric; 5] = [
     Metric::Temporary,
 ];
 
-/// Which blocks count.
+/// Which blocks are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Blocks {
     /// All.
@@ -38,9 +38,9 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// The metrics of those blocks of a site that count. The recording does
-    /// not know which of the blocks at the peak were freed later: all of them
-    /// count.
+    /// The metrics of those blocks of a site that are selected. A recording does not
+    /// contain which of the blocks at the peak were freed later, so all blocks at the
+    /// peak are included.
     fn of(site: &Site, blocks: Blocks) -> Self {
         let mut metrics = site.metrics();
         let leaked = [site.leaked_allocations, site.leaked_bytes];
@@ -83,17 +83,17 @@ impl Figures {
         self.metrics.get(metric as usize).copied().unwrap_or(0)
     }
 
-    /// The number of allocations behind the metric: it breaks ties, and tells
+    /// The number of blocks that the metric counts. It breaks ties, and distinguishes
     /// blocks of 0 bytes from no block.
     pub(crate) fn blocks(&self, metric: Metric) -> u64 {
         self.value(metric.counted_blocks())
     }
 }
 
-/// A row of a list: sites of one process that read the same.
+/// A row of a list: sites of one process that look the same in it.
 pub(crate) struct Row<'a> {
     pub process: &'a Process,
-    /// In order of their numbers; the row shows the first one's.
+    /// In the order of their numbers; the row shows the first number.
     pub sites: Vec<&'a Site>,
     /// The frames that are shown.
     pub stack: &'a [u32],
@@ -111,9 +111,9 @@ impl Row<'_> {
 struct FrameTable<'a> {
     profile: &'a Profile,
     origins: Vec<Origin>,
-    /// By frame: frames with equal numbers read the same as a headline, …
+    /// By frame: frames with equal numbers look the same as the first frame of a row.
     headline: Vec<u32>,
-    /// … and as a caller.
+    /// By frame: frames with equal numbers look the same as a caller.
     caller: Vec<u32>,
 }
 
@@ -160,7 +160,7 @@ impl<'a> FrameTable<'a> {
         &stack[hidden..]
     }
 
-    /// The key of a shown stack: stacks with equal keys read the same.
+    /// The key of a shown stack: stacks with equal keys look the same.
     fn key(&self, shown: &[u32]) -> Box<[u32]> {
         let number = |of: &[u32], frame: u32| of.get(frame as usize).copied().unwrap_or(u32::MAX);
         let head = shown.iter().take(1).map(|&f| number(&self.headline, f));
@@ -180,7 +180,7 @@ impl<'a> FrameTable<'a> {
     }
 }
 
-/// The rows that the options ask for, in order of their numbers.
+/// The rows that the options select, in the order of their numbers.
 pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'a>> {
     let table = FrameTable::new(profile);
     let mut rows: Vec<Row<'a>> = Vec::new();
@@ -214,7 +214,7 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'
     rows
 }
 
-/// The processes that the options ask for.
+/// The processes that the options select.
 pub(crate) fn processes<'a>(
     profile: &'a Profile,
     options: &TextOptions,
