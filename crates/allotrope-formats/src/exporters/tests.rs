@@ -86,6 +86,7 @@ fn frame() -> impl Strategy<Value = StackFrame> {
                 column,
                 offset,
                 inlined,
+                ..StackFrame::default()
             },
         )
 }

@@ -39,7 +39,10 @@ fn another_librarys_module_map_is_left_alone() {
     fs::write(&map, "module Other {}").expect("it is ours");
     let (status, printed) = client_header(folder.path());
     assert_eq!(status, Some(2), "{printed}");
-    assert!(printed.contains("was not written by allotrope"), "{printed}");
+    assert!(
+        printed.contains("was not written by allotrope"),
+        "{printed}"
+    );
     assert!(!folder.path().join("allotrope.h").exists());
     assert_eq!(fs::read(map).ok(), Some(b"module Other {}".to_vec()));
 }
