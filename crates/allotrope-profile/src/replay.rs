@@ -553,8 +553,8 @@ pub(crate) fn process<H>(
     if index.recording.counts_only {
         image.counted.write_into(&mut process);
     }
-    let runtime = image.jit_code.borrow();
-    let code = Code::of(image, &runtime);
+    let jit = image.jit_code.borrow();
+    let code = Code::of(image, &jit);
     let mut stacks = Stacks::default();
     for site in &stats.sites {
         let end = frames.stack(&code, site.stack_id, &mut stacks);
