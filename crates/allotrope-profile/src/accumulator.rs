@@ -139,7 +139,7 @@ impl<'a> Accumulator<'a> {
     #[inline(always)]
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.level.now = self.level.now.max(step.time);
-        if self.series.outgrown(self.level.now) {
+        if self.series.must_advance(self.level.now) {
             self.series.advance(self.level.now, self.level.sample());
         }
         self.ambiguous += u64::from(step.ambiguous);

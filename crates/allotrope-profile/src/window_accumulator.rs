@@ -289,7 +289,7 @@ impl Details {
             self.sites.mark_peak();
         }
         let series = self.series.get_or_insert_with(|| Plotter::new(now));
-        if series.outgrown(now) {
+        if series.must_advance(now) {
             series.advance(now, self.last);
         }
         self.last = LiveSample {
