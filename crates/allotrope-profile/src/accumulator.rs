@@ -166,7 +166,7 @@ impl<'a> Accumulator<'a> {
     #[inline]
     fn note_level(&mut self, level: Level) {
         self.series.note(level.bytes);
-        // On a tie the latest moment counts, also after an allocation of 0 bytes.
+        // On a tie the latest moment counts, also if the event is about a block of 0 bytes.
         if level.bytes >= self.totals.peak_bytes {
             self.totals.peak_bytes = level.bytes;
             self.totals.peak_allocations = level.allocations();
@@ -177,7 +177,7 @@ impl<'a> Accumulator<'a> {
 
     /// The smallest number of live bytes for which [`Self::note_level`] changes anything.
     #[inline]
-    fn noteworthy(&self) -> u64 {
+    fn note_threshold(&self) -> u64 {
         let most = self.series.max_bytes().saturating_add(1);
         most.min(self.totals.peak_bytes)
     }
@@ -193,7 +193,7 @@ impl<'a> Accumulator<'a> {
     #[inline]
     fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
-            self.lose(step.key, live.block(blocks.replaced));
+            self.count_implied(step.key, live.block(blocks.replaced));
         }
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
@@ -232,7 +232,7 @@ impl<'a> Accumulator<'a> {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
-            self.miss(step.key);
+            self.count_unmatched(step.key);
             return Change::default();
         }
         let block = live.block(number);
@@ -261,7 +261,7 @@ impl<'a> Accumulator<'a> {
     /// was live. The event that freed the old one is lost or, if the block was inherited,
     /// was put on the wrong side of the fork.
     #[cold]
-    fn lose(&mut self, key: u64, old: LiveBlock) {
+    fn count_implied(&mut self, key: u64, old: LiveBlock) {
         if old.site == INHERITED {
             self.ambiguous += 1;
             return;
@@ -279,7 +279,7 @@ impl<'a> Accumulator<'a> {
 
     /// Counts an unmatched deallocation: no block was live at the key.
     #[cold]
-    fn miss(&mut self, key: u64) {
+    fn count_unmatched(&mut self, key: u64) {
         if self.is_misplaced(key, false) {
             // It was implied by an allocation before, and counted then.
             self.implied_losses -= 1;
@@ -360,7 +360,7 @@ impl<'a> Accumulator<'a> {
     /// The figures at the end of the image.
     pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> ImageStats {
         let end_ns = end_ns.max(self.level.now);
-        self.outlive(end_ns, live);
+        self.add_survivors(end_ns, live);
         if let Some(observer) = self.observer {
             self.show_live(observer, live);
         }
@@ -392,13 +392,14 @@ impl<'a> Accumulator<'a> {
     }
 
     /// Adds the lifetimes of the blocks that are live at the end.
-    fn outlive(&mut self, end_ns: u64, live: &LiveBlocks) {
+    fn add_survivors(&mut self, end_ns: u64, live: &LiveBlocks) {
         let blocks = live.iter().map(|(_, number)| live.block(number));
         let own = blocks.filter(|block| block.site != INHERITED);
         // Stops once all of them have been found; the rest are inherited.
         let left = usize::try_from(self.level.allocations()).unwrap_or(usize::MAX);
         for block in own.take(left) {
-            self.sites.outlive(block.site, end_ns - block.allocated_ns);
+            self.sites
+                .add_survivor(block.site, end_ns - block.allocated_ns);
         }
     }
 }

@@ -19,8 +19,8 @@ impl Timeline {
     /// nanosecond.
     pub(crate) fn new(mut readings: Vec<Clock>, started_tick: u64) -> Self {
         readings.sort_by_key(|clock| clock.tick);
-        readings.dedup_by(|later, kept| {
-            later.tick == kept.tick || later.monotonic_ns <= kept.monotonic_ns
+        readings.dedup_by(|later, earlier| {
+            later.tick == earlier.tick || later.monotonic_ns <= earlier.monotonic_ns
         });
         let mut timeline = Self {
             readings,

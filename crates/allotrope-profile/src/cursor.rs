@@ -352,7 +352,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             };
             self.position += 1;
             let thread = thread.unwrap_or_else(|| self.unknown_thread());
-            if let Some(step) = self.count(&event, thread)? {
+            if let Some(step) = self.step_or_none(&event, thread)? {
                 return Ok(Some(step));
             }
         }
@@ -491,7 +491,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// The interpolated time of the next counted event. A thread records a timestamp just
     /// before it records an event, so the time of the first event after it is exact.
     #[inline]
-    fn advance(&mut self) -> u64 {
+    fn next_time(&mut self) -> u64 {
         let segment = &mut self.segment;
         let time = segment.next_estimate().min(segment.upper);
         segment.passed += 1;
@@ -536,7 +536,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
 
     /// The step that a counted event leads to; `None` if it is a part of a reallocation
     /// that leads to none, or to none yet.
-    fn count(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, ReplayError> {
+    fn step_or_none(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, ReplayError> {
         let step = self.step(event, thread);
         match event.kind {
             EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),
@@ -547,7 +547,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     /// Makes a counted event a step, with its time, and advances the ordinal.
     #[inline]
     fn step(&mut self, event: &Event, thread: u32) -> Step {
-        let time = self.advance();
+        let time = self.next_time();
         self.ordinal += 1;
         Step {
             key: block_key(event),

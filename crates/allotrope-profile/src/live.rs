@@ -4,7 +4,7 @@
 //! ```text
 //! key ──▶ AddressMap ──▶ block id ──▶ blocks: [LiveBlock] (24 bytes each)
 //!                            ▲
-//!          free_ids ─────────┘  a stack: ids of blocks that are gone
+//!          free_ids ─────────┘  a stack: ids of freed blocks
 //! ```
 //!
 //! The speculative log applies events to the map long before the accumulators get them,

@@ -163,7 +163,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             } else if self.waiting.is_empty() {
                 break;
             } else {
-                self.resolve()?;
+                self.resolve_deadlock()?;
             }
             if self.speculative.len() >= self.commit_at {
                 let heads = self.streams.iter().filter_map(|at| at.head);
@@ -389,9 +389,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         others.all(|other| self.look_ahead(other, stream, &head, until) == Lookahead::Absent)
     }
 
-    /// Finds a way out when no stream can be tried before the overdue head's time.
+    /// Resolves a deadlock: streams wait, and no other stream can be tried in time.
     #[cold]
-    fn resolve(&mut self) -> Result<(), ReplayError> {
+    fn resolve_deadlock(&mut self) -> Result<(), ReplayError> {
         let mut order = std::mem::take(&mut self.waiting);
         order.sort_by_key(|&(stream, _)| {
             let head = self.streams[stream].head;

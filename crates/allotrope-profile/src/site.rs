@@ -154,7 +154,7 @@ impl Sites {
 
     /// Adds a block of this site that is live at the end and has lived `lifetime`
     /// nanoseconds.
-    pub(crate) fn outlive(&mut self, site: u32, lifetime: u64) {
+    pub(crate) fn add_survivor(&mut self, site: u32, lifetime: u64) {
         self.figures[site as usize].lifetimes.add(lifetime);
     }
 

@@ -97,7 +97,7 @@ impl SpeculativeLog {
 
     /// Commits the step at once, if it is legal. The log must be empty.
     #[inline]
-    pub(crate) fn pass<K: Sink>(&mut self, step: &mut Step, sink: &mut K) -> bool {
+    pub(crate) fn commit_directly<K: Sink>(&mut self, step: &mut Step, sink: &mut K) -> bool {
         if !self.allows(step) {
             return false;
         }
@@ -113,7 +113,11 @@ impl SpeculativeLog {
     /// Commits the events of the batch that the sink takes, and returns their number. The
     /// log must be empty.
     #[inline]
-    pub(crate) fn pass_batch<K: Sink>(&mut self, batch: &EventBatch<'_>, sink: &mut K) -> usize {
+    pub(crate) fn commit_batch_directly<K: Sink>(
+        &mut self,
+        batch: &EventBatch<'_>,
+        sink: &mut K,
+    ) -> usize {
         let taken = sink.batch(batch, &mut self.live);
         if let Some(last) = taken.checked_sub(1) {
             self.now = self.now.max(batch.time(last));
@@ -145,7 +149,7 @@ impl SpeculativeLog {
             return false;
         }
         let blocks = self.live.apply(step);
-        self.batches.room()[0] = BatchedEvent::of(step, blocks.block);
+        self.batches.free_space()[0] = BatchedEvent::of(step, blocks.block);
         let times = TimeInterpolation::of_one(step.time);
         self.batches.push(PlacedBatch::new(stream, *step, times, 1));
         self.now = self.now.max(step.time);
@@ -153,7 +157,7 @@ impl SpeculativeLog {
     }
 
     /// Appends the first `most` events as one batch, up to the first that is illegal or
-    /// not simple, or for which the buffer has no room. Returns how many it appended.
+    /// not simple, or for which the buffer has no space. Returns how many it appended.
     #[inline]
     pub(crate) fn place_batch(
         &mut self,
@@ -162,8 +166,8 @@ impl SpeculativeLog {
         most: usize,
     ) -> usize {
         let mut taken = 0_usize;
-        let room = self.batches.room();
-        for (event, into) in batch.events.iter().take(most).zip(room) {
+        let space = self.batches.free_space();
+        for (event, into) in batch.events.iter().take(most).zip(space) {
             if !is_simple(event) {
                 break;
             }
@@ -209,7 +213,7 @@ impl SpeculativeLog {
                 });
                 self.latest[slot(step.key)] = self.committed + self.placed.len() as u64;
             }
-            self.batches.pass(count);
+            self.batches.remove_first(count);
         }
     }
 
@@ -282,7 +286,7 @@ impl SpeculativeLog {
         }
         let count = events.len();
         self.committed += count as u64;
-        self.batches.pass(count);
+        self.batches.remove_first(count);
         count
     }
 

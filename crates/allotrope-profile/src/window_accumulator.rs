@@ -210,7 +210,7 @@ impl<'a> WindowAccumulator<'a> {
         let end_ns = end_ns.max(self.now);
         if !self.details.is_empty() {
             live.iter()
-                .for_each(|(_, number)| self.outlive(number, end_ns));
+                .for_each(|(_, number)| self.add_survivor(number, end_ns));
         }
         let figures = self.figures;
         let details = self.details.into_iter();
@@ -223,7 +223,7 @@ impl<'a> WindowAccumulator<'a> {
     }
 
     /// Adds the lifetime of a block that is live at the end of the image.
-    fn outlive(&mut self, number: BlockId, end_ns: u64) {
+    fn add_survivor(&mut self, number: BlockId, end_ns: u64) {
         let block = self.blocks[number];
         for &at in self.table.open_at(block.rank) {
             if counts(&self.table.spans()[at as usize], block.thread)
@@ -231,7 +231,7 @@ impl<'a> WindowAccumulator<'a> {
             {
                 let site = details.sites.of_stack(block.stack);
                 let lifetime = end_ns.saturating_sub(block.allocated_ns);
-                details.sites.outlive(site, lifetime);
+                details.sites.add_survivor(site, lifetime);
             }
         }
     }
@@ -277,7 +277,7 @@ impl Details {
         if in_time {
             self.sites.deallocate(site, block.size, lifetime, temporary);
         } else {
-            self.sites.outlive(site, lifetime);
+            self.sites.add_survivor(site, lifetime);
             self.sites.mark_temporary(site, temporary);
         }
         thread(&mut self.threads, block.thread).temporary += u64::from(temporary);

@@ -94,8 +94,8 @@ struct BatchSums<'l, 'a> {
     /// The block that the thread allocated last; [`NO_BLOCK`] if it was freed at once.
     latest: BlockId,
     level: Level,
-    /// See [`Accumulator::noteworthy`].
-    noteworthy: u64,
+    /// See [`Accumulator::note_threshold`].
+    note_threshold: u64,
     /// From this time on [`Accumulator::open_bucket`] must be called.
     until: u64,
     /// Sums of the thread. Its other figures follow from the level.
@@ -111,7 +111,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
             by,
             latest: thread(&mut totals.threads, by).latest,
             level: totals.level,
-            noteworthy: totals.noteworthy(),
+            note_threshold: totals.note_threshold(),
             until: totals.series.until(),
             allocated_bytes: 0,
             temporary: 0,
@@ -130,7 +130,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         thread.temporary += self.temporary;
         thread.latest = self.latest;
         self.totals.level = self.level;
-        if self.level.bytes >= self.noteworthy {
+        if self.level.bytes >= self.note_threshold {
             self.totals.note_level(self.level);
         }
     }
@@ -144,7 +144,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         if now >= self.until {
             self.totals.open_bucket(self.level, now);
             self.until = self.totals.series.until();
-            self.noteworthy = self.totals.noteworthy();
+            self.note_threshold = self.totals.note_threshold();
         }
         self.level.now = now;
     }
@@ -152,9 +152,9 @@ impl<'l, 'a> BatchSums<'l, 'a> {
     /// Advances to the time of the next event, a deallocation.
     #[inline(always)]
     fn advance_to_deallocation(&mut self, time: u64) {
-        if self.level.bytes >= self.noteworthy {
+        if self.level.bytes >= self.note_threshold {
             self.totals.note_level(self.level);
-            self.noteworthy = self.totals.noteworthy();
+            self.note_threshold = self.totals.note_threshold();
         }
         self.advance(time);
     }

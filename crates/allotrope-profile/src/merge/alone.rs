@@ -65,7 +65,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         loop {
             if let Some(head) = &mut at.head {
                 let next = precedes(head.upper) && head.ordinal < until;
-                if !next || !self.speculative.pass(head, self.sink) {
+                if !next || !self.speculative.commit_directly(head, self.sink) {
                     break;
                 }
                 at.head = None;
@@ -74,7 +74,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             while let Some(batch) = at.cursor.batch(until, self.speculative.live())?
                 && precedes(batch.times.upper)
             {
-                let taken = self.speculative.pass_batch(&batch, self.sink);
+                let taken = self.speculative.commit_batch_directly(&batch, self.sink);
                 at.cursor.pass(taken);
                 steps += taken as u64;
                 if taken == 0 {

@@ -144,7 +144,7 @@ impl PlacedBatches {
 
     /// The free part of the buffer, for the next batch's events: at least one event.
     #[inline]
-    pub(super) fn room(&mut self) -> &mut [BatchedEvent] {
+    pub(super) fn free_space(&mut self) -> &mut [BatchedEvent] {
         if self.length == self.events.len() {
             self.grow();
         }
@@ -159,11 +159,11 @@ impl PlacedBatches {
     fn grow(&mut self) {
         self.events.rotate_left(self.first);
         self.first = 0;
-        let room = (self.events.len() * 2).max(1 << 6);
-        self.events.resize(room, BatchedEvent::NONE);
+        let length = (self.events.len() * 2).max(1 << 6);
+        self.events.resize(length, BatchedEvent::NONE);
     }
 
-    /// Adds a batch whose events were written to [`Self::room`].
+    /// Adds a batch whose events were written to [`Self::free_space`].
     #[inline]
     pub(super) fn push(&mut self, batch: PlacedBatch) {
         self.length += batch.length;
@@ -190,7 +190,7 @@ impl PlacedBatches {
 
     /// Removes the first steps of the oldest batch.
     #[inline]
-    pub(super) fn pass(&mut self, steps: usize) {
+    pub(super) fn remove_first(&mut self, steps: usize) {
         let Some(batch) = self.order.front_mut() else {
             return;
         };
