@@ -23,7 +23,7 @@
 //!                                                 reach back to
 //! ```
 //!
-//! Two short cuts lead to the same order: `alone` takes the events of one stream that
+//! Two fast paths lead to the same order: `alone` takes the events of one stream that
 //! precede all remaining events of the others; `fast_path` merges while every event is
 //! legal.
 //!

@@ -1,4 +1,4 @@
-//! The short cut for events of one stream that precede all remaining events of the other
+//! The fast path for events of one stream that precede all remaining events of the other
 //! streams, and for images with a single stream. Their order is certain, so the merge
 //! commits them at once.
 

@@ -1,4 +1,4 @@
-//! The short cut for several streams whose events are all legal: a k-way merge by
+//! The fast path for several streams whose events are all legal: a k-way merge by
 //! estimated time, over a sorted list of the streams. Nothing waits and nothing is
 //! rolled back; at the first illegal event the general merge continues from there. The
 //! order is the same.
