@@ -142,12 +142,13 @@ impl Bench {
             .folder
             .clone()
             .or_else(|| from_script("ALLOTROPE_BENCH_FOLDER"));
-        let folder = folder.context("where to keep results? bench/run says it, or --folder")?;
+        let folder = folder.context("no folder for results: start bench/run, or give --folder")?;
         let command = options
             .allotrope
             .clone()
             .or_else(|| from_script("ALLOTROPE_BENCH_COMMAND"));
-        let command = command.context("what to measure? bench/run says it, or --allotrope")?;
+        let command =
+            command.context("no command to measure: start bench/run, or give --allotrope")?;
         Ok(Self {
             archive: Archive::in_folder(&folder)?,
             workshop: Workshop::open()?,
