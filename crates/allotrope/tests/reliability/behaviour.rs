@@ -67,12 +67,15 @@ fn signals() {
 
 #[test]
 fn descriptors() {
-    unchanged("descriptors 0 to 99, the next one", "descriptors");
+    unchanged("descriptors 0 to 99, the next free one", "descriptors");
 }
 
 #[test]
 fn environment() {
-    unchanged("the environment except for the preload", "environment");
+    unchanged(
+        "the environment without the recorder's variables",
+        "environment",
+    );
 }
 
 #[test]

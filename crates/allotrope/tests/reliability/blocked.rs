@@ -12,7 +12,7 @@ use super::support::record::finish;
 use super::support::{Record, Report, record, run};
 use super::targets::{expect_complete, expect_work, script, target};
 
-const GROUP: &str = "Our own failures";
+const GROUP: &str = "Failures of Allotrope";
 
 fn described(pairs: u64) -> Record {
     record(target("own_failures.c"))
@@ -48,7 +48,7 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 #[test]
 fn a_full_pipe_on_stderr() {
     let pairs = count(200_000, 5_000_000);
-    let expected = "the program runs to its end, the trace is complete; then we go on";
+    let expected = "the program runs to its end and the trace is complete; then `record` continues";
     case(GROUP, "a full pipe for standard error", expected, || {
         let (mut reader, writer) = full_pipe();
         let described = described(pairs);
@@ -101,7 +101,7 @@ fn a_full_pipe_on_stderr() {
 #[test]
 fn the_terminal_is_stopped() {
     let pairs = count(500_000, 5_000_000);
-    let expected = "the program runs to its end; everything";
+    let expected = "the program runs to its end; every allocation is recorded";
     case(
         GROUP,
         "a stopped terminal for standard error",

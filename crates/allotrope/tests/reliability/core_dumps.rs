@@ -102,7 +102,7 @@ fn read_by_gdb(core: &Path) -> Option<String> {
 
 #[test]
 fn core_file() {
-    let expected = "status with WCOREDUMP, a readable core file, our shared memory not in it";
+    let expected = "status with WCOREDUMP; a readable core file without our shared memory";
     case(GROUP, "a child that aborts", expected, || {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (plain, _recording, dumped) = match both("all", folder.path()) {

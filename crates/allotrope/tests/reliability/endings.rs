@@ -16,7 +16,7 @@ use super::support::{Record, Recording, record, run};
 use super::targets::{expect_complete, expect_work, script, target};
 
 const GROUP: &str = "Endings";
-const ALONE: &str = "1,001 allocations, the last one right before the end";
+const ALONE: &str = "1,001 allocations, the last one immediately before the end";
 const BUSY: &str = "1,001 allocations and all that three other threads completed";
 /// Threads that allocate in a `busy` case.
 const THREADS: u64 = 3;
@@ -101,7 +101,7 @@ fn exit() {
 #[test]
 fn main_leaves_first() {
     check(
-        "main's thread leaves by pthread_exit",
+        "the main thread ends with pthread_exit",
         "leave",
         5,
         &json!({"status": 5}),

@@ -10,7 +10,7 @@ use super::matrix::{Outcome, case};
 use super::support::{record, run};
 use super::targets::{expect_work, target};
 
-const GROUP: &str = "Our own failures";
+const GROUP: &str = "Failures of Allotrope";
 
 #[test]
 fn no_address_space() {
@@ -42,7 +42,7 @@ const IMAGES: usize = 1_024;
 #[test]
 fn more_processes_than_slots() {
     let children = 1_100;
-    let expected = "1,024 images, the first and 1,023 of its children, each exact; the others counted, and all run";
+    let expected = "1,024 images are recorded exactly: the first and 1,023 of its children. All children run; the others are counted as missing";
     case(GROUP, "1,100 children at once", expected, || {
         let recording = record(target("crowd.c"))
             .args(["children", &children.to_string()])
@@ -72,7 +72,7 @@ fn more_processes_than_slots() {
             "{printed}"
         );
         Outcome::Seen(format!(
-            "{} images, {missing} reported missing",
+            "{} images, {missing} reported as missing",
             images.len()
         ))
     });
@@ -84,7 +84,7 @@ const RINGS: u64 = 2_048;
 #[test]
 fn more_threads_than_rings() {
     let threads = 2_100;
-    let expected = "2,047 threads and main exact; the others' allocations counted as lost";
+    let expected = "2,047 threads and the main thread are recorded exactly; the allocations of the others are counted as lost";
     case(GROUP, "2,100 threads at once", expected, || {
         let recording = record(target("crowd.c"))
             .args(["threads", &threads.to_string()])

@@ -16,7 +16,7 @@ use super::support::record::{command, finish};
 use super::support::{Record, Recording, Report, is_root, record, run};
 use super::targets::{expect_complete, expect_work, target};
 
-const GROUP: &str = "Our own failures";
+const GROUP: &str = "Failures of Allotrope";
 /// User that owns nothing.
 const NOBODY: u32 = 65_534;
 
@@ -156,7 +156,7 @@ fn expect_all(report: &Report, pairs: u64) {
 #[test]
 fn collector_killed() {
     let pairs = count(2_000_000, 20_000_000);
-    let expected = "the program goes on at once and ends; what was recorded is readable";
+    let expected = "the program continues at once and ends; what was recorded is readable";
     case(GROUP, "the collector is killed", expected, || {
         let mut waiting = waiting(pairs, 0);
         waiting.wait_until_written();
@@ -181,7 +181,7 @@ fn collector_killed() {
         let readable = allocations_in(&report);
         assert!((1_000..=1_000 + pairs).contains(&readable), "{readable}");
         Outcome::Seen(format!(
-            "went on, status 125, reported, {readable} readable"
+            "the program continued, status 125, failure reported, {readable} readable"
         ))
     });
 }
@@ -189,7 +189,7 @@ fn collector_killed() {
 #[test]
 fn collector_stopped() {
     let pairs = count(2_000_000, 20_000_000);
-    let expected = "everything, nothing lost; the wait is reported";
+    let expected = "every allocation is recorded; `record` reports that the program waited";
     case(
         GROUP,
         "the collector is stopped, and continued",
@@ -222,8 +222,8 @@ fn collector_stopped() {
 #[test]
 fn nothing_waited() {
     let pairs = 10_000;
-    let expected = "everything; no wait is reported";
-    case(GROUP, "a program that makes little", expected, || {
+    let expected = "every allocation is recorded; no wait is reported";
+    case(GROUP, "a program with few allocations", expected, || {
         let mut waiting = waiting(pairs, 0);
         waiting.go();
         let recording = waiting.finish().expect_status(7);
@@ -239,10 +239,10 @@ fn nothing_waited() {
 #[test]
 fn output_blocked() {
     let pairs = count(100_000, 2_000_000);
-    let expected = "everything, once the pipe is read";
+    let expected = "every allocation is recorded, once the pipe is read";
     case(
         GROUP,
-        "nobody reads the program's output for a while",
+        "the program's output is not read for a while",
         expected,
         || {
             // More than a pipe holds.
@@ -291,7 +291,7 @@ impl Drop for Mounted {
 
 #[test]
 fn disk_full() {
-    let expected = "the program ends as always; the failure is reported; what fitted is readable";
+    let expected = "the program ends as without recording; `record` reports the failure; what fitted is readable";
     case(GROUP, "the disk is full", expected, || {
         let elsewhere = tempfile::tempdir().expect("a temporary folder");
         let mounted = match Mounted::new(elsewhere.path(), "small", "size=256k") {
@@ -314,7 +314,9 @@ fn disk_full() {
         let kept = process.total("allocations");
         assert!((1..1_000 + pairs).contains(&kept), "{kept} kept");
         assert_ne!(process.json["complete"], true, "{}", report.summary());
-        Outcome::Seen(format!("done, status 125, reported, {kept} readable"))
+        Outcome::Seen(format!(
+            "the program ended, status 125, failure reported, {kept} readable"
+        ))
     });
 }
 
@@ -328,7 +330,7 @@ fn copy(from: &Path, to: &Path) {
 
 /// Records as a user without rights, whose `HOME` is made unusable.
 fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted>, String>) {
-    let expected = "another private folder serves, or the reason is reported; exact";
+    let expected = "another private folder is used, or the reason is reported; exact counts";
     case(GROUP, name, expected, || {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let home = folder.path().join("home");
@@ -369,7 +371,7 @@ fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted
 
 #[test]
 fn cache_folder_missing() {
-    without_home("no cache folder can be made", |_| Ok(None));
+    without_home("no cache folder can be created", |_| Ok(None));
 }
 
 #[test]
@@ -397,7 +399,7 @@ fn two_recordings_at_once() {
     case(
         GROUP,
         "two recordings at once",
-        "each its own, exact",
+        "each recording has its own program, exactly",
         || {
             let mut both = [waiting(pairs, 0), waiting(pairs + 1, 0)];
             both.iter_mut().for_each(Waiting::go);
@@ -413,7 +415,7 @@ fn two_recordings_at_once() {
 #[test]
 fn recording_inside_a_recording() {
     let pairs = 1_000;
-    let expected = "the inner one has the program, exact; the outer one is whole";
+    let expected = "the inner recording has the program, exactly; the outer one is complete";
     case(GROUP, "a recording inside a recording", expected, || {
         let recording = record(command().get_program())
             .args(["record", "-o", "inner", "--"])

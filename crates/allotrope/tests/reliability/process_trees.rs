@@ -86,7 +86,7 @@ fn raw_clone() {
 
 #[test]
 fn clone_with_a_stack() {
-    forked("libc's clone on a stack of its own", &["clone"]);
+    forked("libc's `clone` with a stack of its own", &["clone"]);
 }
 
 fn forked_while_threads_allocate(call: &str, children: u64) {
@@ -94,7 +94,7 @@ fn forked_while_threads_allocate(call: &str, children: u64) {
     case(
         GROUP,
         &name,
-        "7 allocations a child, none of the threads'",
+        "7 allocations per child, none of the threads'",
         || {
             let count = children.to_string();
             let mut arguments = vec!["threaded", &count];
@@ -125,7 +125,7 @@ fn fork_without_handlers_while_threads_allocate() {
 
 #[test]
 fn vfork() {
-    let expected = "parent 10 + the child's 3 before exec; the image after it 6";
+    let expected = "parent 10 + the child's 3 before `exec`; the image after it 6";
     case(GROUP, "vfork", expected, || {
         let recording = recorded(&["vfork"], 4);
         let report = recording.report();
@@ -224,7 +224,7 @@ fn chain_of_execs() {
 
 #[test]
 fn daemon() {
-    let expected = "3 images; the daemon 7 allocations after both others are gone";
+    let expected = "3 images; the daemon's 7 allocations happen after both others have ended";
     case(GROUP, "a daemon that double-forks", expected, || {
         let recording = recorded(&["daemon"], 0);
         let report = recording.report();

@@ -18,7 +18,7 @@ use super::support::{Record, Recording, Report, record};
 use super::targets::{expect_complete, target_with};
 
 const GROUP: &str = "Process trees";
-const EXPECTED: &str = "every image is an entry; allocations equal an independent count";
+const EXPECTED: &str = "every image is in the trace; its allocations equal an independent count";
 /// Name of the file in which the counting library counts.
 const COUNTS: &str = "counts";
 /// Process ids that Linux knows.

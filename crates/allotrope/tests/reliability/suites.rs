@@ -14,7 +14,7 @@ const SKIPPED: i32 = 77;
 
 #[test]
 fn python() {
-    let expected = "every test has the same outcome plain and recorded, nothing is lost";
+    let expected = "every test has the same outcome with and without recording; nothing is lost";
     let name = "CPython's tests of json, ctypes and a part of threading";
     case(GROUP, name, expected, || {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/suites");
