@@ -19,7 +19,7 @@ use crate::image::Image;
 use crate::process;
 use crate::process_tree::{Process, ProcessTree};
 use crate::recording::{Recording, Slot};
-use crate::watch::{Known, Wanted, Watch};
+use crate::watch::{KnownProcesses, Wanted, Watch};
 
 /// How long an image may take from claiming its slot to its `Image` event.
 const ATTACH_GRACE: Duration = Duration::from_secs(1);
@@ -272,7 +272,7 @@ impl Recording {
     }
 
     /// What is known of processes, to find others by.
-    pub(crate) fn known(&self) -> impl Known + '_ {
+    pub(crate) fn known(&self) -> impl KnownProcesses + '_ {
         Images {
             slots: &self.slots,
             first: self.first.pid(),
@@ -296,8 +296,8 @@ impl Images<'_> {
     }
 }
 
-impl Known for Images<'_> {
-    fn is_family(&self, pid: u32) -> bool {
+impl KnownProcesses for Images<'_> {
+    fn is_in_tree(&self, pid: u32) -> bool {
         self.first == Some(pid)
             || self.process_tree.is_unrecorded(pid)
             || self.of(pid).next().is_some()

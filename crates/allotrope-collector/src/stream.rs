@@ -316,7 +316,7 @@ impl Stream {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
             }
-            WireEvent::ResetStackIds => self.stacks.forget(&mut context.budget),
+            WireEvent::ResetStackIds => self.stacks.clear(&mut context.budget),
             WireEvent::Mapping(words) => {
                 let new = image
                     .mappings
@@ -425,12 +425,12 @@ impl Stream {
         let stack = match image.stacks.intern(node, &mut context.budget) {
             Some((stack, is_new)) => {
                 if is_new && mapping == wire::NO_MAPPING {
-                    image.want_jit(node.address, node.exact, &mut context.jit_symbols);
+                    image.request_jit_symbol(node.address, node.exact, &mut context.jit_symbols);
                 } else if is_new {
                     let modules = &mut context.modules;
                     image
                         .mappings
-                        .want(mapping, node.address, node.exact, modules);
+                        .request(mapping, node.address, node.exact, modules);
                 }
                 stack
             }
@@ -539,7 +539,7 @@ impl Stream {
 
     /// Returns the memory of its tables to the budget.
     pub(crate) fn release(&mut self, context: &mut TraceContext) {
-        self.stacks.forget(&mut context.budget);
+        self.stacks.clear(&mut context.budget);
     }
 }
 
