@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_gets_the_files_if_it_knows_the_secret() {
+    fn who_knows_the_secret_gets_the_files() {
         let Served {
             server,
             name,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_handshake_gets_nothing_and_the_server_continues() {
+    fn garbage_gets_nothing_and_stops_nobody() {
         let served = served("garbage");
         for garbage in [&b""[..], b"x", &[0; PART + 1], &[0xff; 4096]] {
             let socket = connect_to(&served.name).unwrap();

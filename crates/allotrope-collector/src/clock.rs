@@ -108,7 +108,7 @@ pub(crate) struct CoarseClock {
     /// Each value with a tick at which all threads could see it.
     moves: Box<[(u32, u64)]>,
     /// A thread uses the coarse clock.
-    is_watched: bool,
+    is_used: bool,
 }
 
 /// Values in the array: at least four seconds.
@@ -118,7 +118,7 @@ impl Default for CoarseClock {
     fn default() -> Self {
         Self {
             moves: vec![(0, 0); MOVES].into(),
-            is_watched: false,
+            is_used: false,
         }
     }
 }
@@ -131,8 +131,8 @@ impl CoarseClock {
 
     /// Whether any thread has used the coarse clock. Threads that detect preemption by
     /// rseq do not need it.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used
     }
 
     /// A tick by which the clock had left `value`, which a thread saw (0: the thread
@@ -142,7 +142,7 @@ impl CoarseClock {
         if value == 0 {
             return None;
         }
-        self.is_watched = true;
+        self.is_used = true;
         let next = value.wrapping_add(1).max(1);
         let (found, tick) = self.moves[next as usize % MOVES];
         (found == next).then_some(tick)
@@ -183,7 +183,7 @@ mod tests {
     fn the_coarse_clock_remembers_when_it_left_a_value() {
         let mut clock = CoarseClock::default();
         assert_eq!(clock.left(0), None);
-        assert!(!clock.is_watched());
+        assert!(!clock.is_used());
         let before = tick_now();
         clock.moved_to(7);
         clock.moved_to(8);
@@ -191,7 +191,7 @@ mod tests {
         assert!((before..=tick_now()).contains(&left));
         assert!(clock.left(6).is_some_and(|at| at <= left));
         assert_eq!(clock.left(8), None, "its current value");
-        assert!(clock.is_watched());
+        assert!(clock.is_used());
         assert_eq!(clock.left(0), None, "unknown");
         assert_eq!(clock.left(7 + MOVES as u32), None, "another value's entry");
     }

@@ -307,7 +307,7 @@ fn an_image_that_does_not_introduce_itself_is_unrecorded() {
         .map(|image| image.reason.as_str())
         .collect();
     assert_eq!(reasons.len(), 1);
-    assert!(reasons[0].contains("introduction"), "{reasons:?}");
+    assert!(reasons[0].contains("first event"), "{reasons:?}");
 }
 
 #[test]
