@@ -283,7 +283,7 @@ impl Program {
         let (_, ring) = self.attach();
         let stopped = &self.producer.control().stopped;
         while stopped.load(std::sync::atomic::Ordering::Acquire) == 0 {
-            if self.producer.has_room(ring, 1) {
+            if self.producer.has_space(ring, 1) {
                 self.free(ring, HEAP);
             }
         }
@@ -504,7 +504,7 @@ impl Program {
             }
             for _ in 0..random.below(16) {
                 let event = random.event();
-                if self.producer.has_room(own, event.len()) {
+                if self.producer.has_space(own, event.len()) {
                     self.producer.write(own, &event);
                 }
             }
