@@ -1,8 +1,8 @@
-//! The exported functions. Each hands its arguments (three at most, unused
-//! ones included) on to a Rust function that also gets the caller's stack
-//! pointer and rbp: the walk begins in the caller.
+//! The exported functions, in assembly. Each passes its three argument registers, used
+//! or not, to a Rust function, and in two more registers its stack pointer and rbp, with
+//! which the recorder unwinds the caller.
 //!
-//! Names as the Itanium C++ ABI mangles them (§5.1).
+//! Names as mangled by the Itanium C++ ABI (§5.1).
 
 use core::arch::naked_asm;
 
@@ -30,10 +30,10 @@ macro_rules! entry {
     };
 }
 
-/// `operator new` may throw, and no Rust frame may be on the stack then: the
-/// next definition is called from here, in a frame that unwinders pass by its
-/// unwind information. A Rust function gives the address of the next
-/// definition, another records what came back.
+/// `operator new` may throw, and then no Rust frame may be on the stack. So the next
+/// definition is called from this stub, whose frame has unwind information. One Rust
+/// function (`next`) returns the address of the next definition, another one (`record`)
+/// records the result.
 macro_rules! new {
     ($name:ident) => {
         /// See the function of this name in the C++ standard.

@@ -1,18 +1,19 @@
-//! The next definition of an operator, and whether it is the allocator's own.
+//! The next definition of an interposed function, and whether it is the allocator's own
+//! (defined in the library that also defines `malloc`).
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A function that this library stands before.
+/// The next definition of a function that this library interposes.
 pub struct Next {
     name: &'static CStr,
-    /// Its address; the lowest bit (code is aligned) says that calls are to be
-    /// recorded. 0: not looked up yet.
+    /// The address; its lowest bit, free since code is aligned, is set if calls are to
+    /// be recorded. 0 if not looked up yet.
     found: AtomicUsize,
 }
 
 impl Next {
-    /// The function of this name.
+    /// The next definition of the function of this name.
     pub const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -20,9 +21,8 @@ impl Next {
         }
     }
 
-    /// Its address and whether calls of it are to be recorded here. Ends the
-    /// program with a word if there is no definition at all, as the loader
-    /// would have.
+    /// The address and whether calls are to be recorded here. If there is no definition
+    /// at all, writes a message and ends the program, as the loader would.
     #[inline]
     pub fn get(&self) -> (usize, bool) {
         let found = match self.found.load(Relaxed) {
@@ -32,18 +32,18 @@ impl Next {
         (found & !1, found & 1 != 0)
     }
 
-    /// Looks it up, where it is in sight, before it is called.
+    /// Looks the definition up before the first call, if it is in scope.
     pub fn prepare(&self) {
         let address = self.in_scope();
         if !address.is_null() {
-            self.keep(address);
+            self.store(address);
         }
     }
 
     #[cold]
     fn look_up(&self) -> usize {
         let mut address = self.in_scope();
-        // SAFETY: names are C strings.
+        // SAFETY: the name is a C string.
         unsafe {
             if address.is_null() {
                 address = in_runtime(self.name);
@@ -52,18 +52,18 @@ impl Next {
         if address.is_null() {
             missing(self.name);
         }
-        self.keep(address)
+        self.store(address)
     }
 
     fn in_scope(&self) -> *mut c_void {
-        // SAFETY: names are C strings.
+        // SAFETY: the name is a C string.
         unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) }
     }
 
-    fn keep(&self, address: *mut c_void) -> usize {
-        // The last look-up is one that succeeds: what an earlier one would have
-        // had `dlerror` say is gone with it.
-        // SAFETY: the name is a C string; `dladdr` fills its structure.
+    fn store(&self, address: *mut c_void) -> usize {
+        // This look-up succeeds, which clears the error that an earlier one may have
+        // left for `dlerror`.
+        // SAFETY: the name is a C string; `dladdr` only fills its structure.
         let own = unsafe {
             let malloc = libc::dlsym(libc::RTLD_NEXT, c"malloc".as_ptr());
             is_same_object(address, malloc)
@@ -74,10 +74,11 @@ impl Next {
     }
 }
 
-/// A C++ plugin in a C program brings a runtime that is in no scope of ours.
+/// Searches C++ runtimes that are loaded but not in this library's scope, as that of a
+/// C++ plugin in a C program.
 unsafe fn in_runtime(name: &CStr) -> *mut c_void {
     for library in [c"libstdc++.so.6", c"libc++abi.so.1", c"libc++.so.1"] {
-        // SAFETY: asks only for what is loaded already.
+        // SAFETY: names are C strings; `RTLD_NOLOAD` runs no initialisers.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if !handle.is_null() {
@@ -92,6 +93,7 @@ unsafe fn in_runtime(name: &CStr) -> *mut c_void {
     core::ptr::null_mut()
 }
 
+/// Whether both addresses are in the same loaded file.
 unsafe fn is_same_object(one: *mut c_void, other: *mut c_void) -> bool {
     let base = |address: *mut c_void| {
         // SAFETY: `dladdr` only reads the loader's tables.

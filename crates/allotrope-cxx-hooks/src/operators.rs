@@ -1,4 +1,4 @@
-//! C++ `operator new` and `operator delete`, all forms.
+//! The hooks of all forms of C++'s `operator new` and `operator delete`.
 
 use core::ffi::c_void;
 
@@ -7,12 +7,12 @@ use allotrope_shm::numbers::EntryPoint;
 use crate::next::Next;
 use crate::recorder;
 
-/// Every form takes three arguments at most, in registers; a form that takes
-/// fewer ignores the rest.
+/// Every form takes at most three arguments, in registers; a form that takes fewer
+/// ignores the others.
 type Three = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 
-/// A form of `operator new`: what `entry` calls before and after the next
-/// definition. `$aligned`: the second argument is the alignment.
+/// A form of `operator new`: the functions that its stub in `entry` calls before and
+/// after the next definition. `$aligned`: the second argument is the alignment.
 macro_rules! new {
     ($name:ident, $symbol:literal, $entry:ident, $aligned:literal) => {
         #[allow(non_snake_case)]
@@ -24,7 +24,7 @@ macro_rules! new {
             pub unsafe extern "C" fn next(sp: *const u64) -> usize {
                 let (next, recorded) = NEXT.get();
                 if recorded && let Some(recorder) = recorder::hook_api() {
-                    // SAFETY: `record` or an exception ends it.
+                    // SAFETY: `record` calls `leave`, unless an exception passes it.
                     unsafe { (recorder.enter)(sp, recorder::code()) };
                 }
                 next
@@ -44,8 +44,8 @@ macro_rules! new {
                     return;
                 };
                 let alignment = if $aligned { second } else { 0 };
-                // SAFETY: the block was just handed out; the entry stub gives
-                // its caller's registers.
+                // SAFETY: the block was just allocated; the entry stub passes its
+                // caller's registers.
                 unsafe {
                     (recorder.leave)();
                     if !block.is_null() {
@@ -81,8 +81,8 @@ macro_rules! delete {
             _: u64,
         ) {
             let (next, recorded) = $name::NEXT.get();
-            // SAFETY: the next definition of this very function, called as it
-            // was called.
+            // SAFETY: the address is the next definition of this function, which is
+            // called with the same arguments.
             unsafe {
                 let next = core::mem::transmute::<usize, Three>(next);
                 let recorder = if recorded { recorder::hook_api() } else { None };
@@ -183,7 +183,7 @@ delete!(
     OperatorDeleteArray
 );
 
-/// All of them.
+/// The next definitions of all operators.
 pub static ALL: [&Next; 20] = [
     &_Znwm::NEXT,
     &_Znam::NEXT,

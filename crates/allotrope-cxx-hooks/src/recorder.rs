@@ -1,4 +1,4 @@
-//! Finds the recorder.
+//! Finds the recorder's [`HookApi`] in the process.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -7,14 +7,15 @@ use allotrope_shm::hook_api::{Get, HookApi, SYMBOL, VERSION};
 
 static HOOK_API: AtomicPtr<HookApi> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The recorder's functions; `None` if it is not there or another version.
+/// The recorder's functions; `None` if the recorder is not loaded or has another version
+/// of them.
 #[inline]
 pub fn hook_api() -> Option<&'static HookApi> {
     let known = HOOK_API.load(Relaxed);
     if known.is_null() {
         return find();
     }
-    // SAFETY: the recorder gives a static.
+    // SAFETY: the recorder returned a pointer to a static.
     Some(unsafe { &*known })
 }
 

@@ -1,4 +1,4 @@
-//! jemalloc's own calls (jemalloc(3), "Non-standard API").
+//! The hooks of jemalloc's own functions (jemalloc(3), "Non-standard API").
 
 use core::ffi::c_void;
 
@@ -10,8 +10,8 @@ use crate::recorder;
 
 type Three = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
 
-/// `MALLOCX_LG_ALIGN`: the low six bits of the flags, the alignment's base-2
-/// logarithm; 0 for none.
+/// The alignment in the flags (`MALLOCX_LG_ALIGN`): their low six bits are its base-2
+/// logarithm; 0 if there is none.
 fn alignment(flags: usize) -> usize {
     match flags & 0x3f {
         0 => 0,
@@ -28,7 +28,8 @@ pub unsafe extern "C" fn mallocx(
 ) -> *mut c_void {
     static NEXT: Next = Next::new(c"mallocx");
     let (next, recorded) = NEXT.get();
-    // SAFETY: the next definition of this very function, called as it was called.
+    // SAFETY: the address is the next definition of this function, which is called with
+    // the same arguments.
     unsafe {
         let next = core::mem::transmute::<usize, Three>(next);
         let Some(recorder) = recorder_if(recorded) else {
@@ -105,6 +106,7 @@ pub unsafe extern "C" fn sdallocx(
     unsafe { release(&NEXT, EntryPoint::Sdallocx as u8, block, size, flags, sp) };
 }
 
+/// The hook of both deallocation functions.
 unsafe fn release(
     next: &Next,
     entry: u8,
