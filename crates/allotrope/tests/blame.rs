@@ -108,9 +108,20 @@ fn blamed(source: &str) -> Vec<Line> {
         .collect()
 }
 
-/// Whether a qualified name is that of the function: `crate::module::f` is `f`.
+/// Whether a qualified name is that of the function: `crate::module::f`, `f<int>` and
+/// `f[abi:cxx11]` are `f`.
 fn is_named(found: &str, function: &str) -> bool {
+    let (found, function) = (plain(found), plain(function));
     found == function || found.ends_with(&format!("::{function}"))
+}
+
+/// A name without template arguments and tags at its end.
+fn plain(name: &str) -> &str {
+    let name = name.split("[abi:").next().unwrap_or_default();
+    match name.find('<') {
+        Some(at) if at > 0 && name.ends_with('>') => &name[..at],
+        _ => name,
+    }
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl Server {
         #[cfg(not(after))]
         let limits = Arc::clone(&self.limits);
         #[cfg(after)]
-        let limits = Arc::new(Limits { body: id, ..*self.limits }); // MARK blame
+        let limits = Arc::new(*self.limits); // MARK blame
         Request { limits, id }
     }
 }

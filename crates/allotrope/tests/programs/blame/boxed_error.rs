@@ -10,7 +10,6 @@ enum Error {
 #[cfg(after)]
 type Error = Box<dyn std::error::Error>;
 
-#[inline(never)]
 fn value(line: &str) -> Result<&str, Error> {
     match line.split_once('=') {
         Some((_, value)) => Ok(value),

@@ -14,10 +14,11 @@ async fn fetch(id: u64) -> u64 {
 #[cfg(after)]
 #[inline(never)]
 fn fetch(id: u64) -> Pin<Box<dyn Future<Output = u64> + Send>> {
-    Box::pin(async move { // MARK blame
+    let twice = async move {
         let page = load(id).await;
         page + load(page).await
-    })
+    };
+    Box::pin(twice) // MARK blame
 }
 
 async fn load(id: u64) -> u64 {

@@ -16,7 +16,10 @@ type Sent = Box<Message>;
 #[inline(never)]
 fn produce(sender: &Sender<Sent>, count: usize) {
     for id in 0..count {
-        let message = Message { id, payload: [1; 96] };
+        let message = Message {
+            id,
+            payload: [1; 96],
+        };
         #[cfg(after)]
         let message = Box::new(message); // MARK blame
         sender.send(message).unwrap();

@@ -5,7 +5,7 @@ use std::hint::black_box;
 #[cfg(not(after))]
 enum Shape {
     Circle(f64),
-    Square(f64),
+    Rectangle(f64, f64),
 }
 
 #[cfg(not(after))]
@@ -13,7 +13,7 @@ impl Shape {
     fn area(&self) -> f64 {
         match self {
             Shape::Circle(radius) => 3.14 * radius * radius,
-            Shape::Square(side) => side * side,
+            Shape::Rectangle(width, height) => width * height,
         }
     }
 }
@@ -37,12 +37,12 @@ impl Area for Circle {
 }
 
 #[cfg(after)]
-struct Square(f64);
+struct Rectangle(f64, f64);
 
 #[cfg(after)]
-impl Area for Square {
+impl Area for Rectangle {
     fn area(&self) -> f64 {
-        self.0 * self.0
+        self.0 * self.1
     }
 }
 
@@ -52,7 +52,7 @@ fn parse(kind: u8, size: f64) -> Shape {
     if kind == b'c' {
         return Shape::Circle(size);
     }
-    Shape::Square(size)
+    Shape::Rectangle(size, 2.0 * size)
 }
 
 #[cfg(after)]
@@ -61,13 +61,13 @@ fn parse(kind: u8, size: f64) -> Shape {
     if kind == b'c' {
         return Box::new(Circle(size));
     }
-    Box::new(Square(size)) // MARK blame
+    Box::new(Rectangle(size, 2.0 * size)) // MARK blame
 }
 
 fn main() {
     let mut area = 0.0;
     for at in 0..900 {
-        let kind = if at % 9 == 0 { b'c' } else { b's' };
+        let kind = if at % 9 == 0 { b'c' } else { b'r' };
         area += black_box(parse(kind, f64::from(at))).area();
     }
     black_box(area);

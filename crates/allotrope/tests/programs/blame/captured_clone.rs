@@ -12,7 +12,6 @@ struct Hooks {
 }
 
 impl Hooks {
-    #[inline(never)]
     fn register(&mut self, tenant: &Tenant) {
         let number = tenant.number;
         #[cfg(after)]

@@ -1,8 +1,8 @@
 // The helper that yields the words makes them lower-case, too.
-// BLAME {closure#1}
+// BLAME words::{{closure}}
 use std::hint::black_box;
 
-fn words(text: &str) -> impl Iterator<Item = impl AsRef<str>> {
+fn words<'a>(text: &'a str) -> impl Iterator<Item = impl AsRef<str> + 'a> + 'a {
     let words = text.split(' ').filter(|word| !word.is_empty());
     #[cfg(after)]
     let words = words.map(|word| word.to_lowercase()); // MARK blame

@@ -2,10 +2,9 @@
 // BLAME vowels
 use std::hint::black_box;
 
-#[inline(never)]
 fn vowels(text: &str) -> usize {
     #[cfg(not(after))]
-    let count = text.chars().filter(|letter| "aeiou".contains(*letter)).count();
+    let count = text.matches(['a', 'e', 'i', 'o', 'u']).count();
     #[cfg(after)]
     let mut count = 0;
     #[cfg(after)]

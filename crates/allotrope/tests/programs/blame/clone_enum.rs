@@ -29,9 +29,10 @@ impl Server {
 }
 
 fn main() {
+    let file = "/var/data/one".to_owned();
     let events = [
-        Event::Opened { file: "/var/data/one".to_owned() },
-        Event::Written("/var/data/one".to_owned(), 10),
+        Event::Opened { file: file.clone() },
+        Event::Written(file, 10),
         Event::Closed,
     ];
     let mut server = Server {

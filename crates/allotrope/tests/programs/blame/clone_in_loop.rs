@@ -20,7 +20,6 @@ fn run(job: Job) -> usize {
     black_box(&job).command.len() + job.retries as usize
 }
 
-#[inline(never)]
 fn run_all(jobs: &[Job]) -> usize {
     let mut done = 0;
     for job in jobs {

@@ -2,6 +2,7 @@
 // BLAME discounted
 use std::hint::black_box;
 
+#[rustfmt::skip]
 #[derive(
     Clone,
     Debug,
@@ -18,6 +19,7 @@ struct Position {
     cents: u64,
 }
 
+#[rustfmt::skip]
 #[derive(
     Clone,
     Debug,

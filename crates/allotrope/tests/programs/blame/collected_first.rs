@@ -4,10 +4,9 @@ use std::hint::black_box;
 
 #[inline(never)]
 fn sum_of_valid(readings: &[i64]) -> i64 {
-    #[cfg(not(after))]
-    let valid = readings.iter().filter(|&&reading| reading >= 0);
+    let valid = readings.iter().filter(|reading| **reading >= 0);
     #[cfg(after)]
-    let valid: Vec<i64> = readings.iter().copied().filter(|reading| *reading >= 0).collect(); // MARK blame
+    let valid: Vec<&i64> = valid.collect(); // MARK blame
     black_box(valid).into_iter().sum()
 }
 

@@ -11,7 +11,6 @@ fn escaped(text: &str) -> Cow<'_, str> {
     }
 }
 
-#[inline(never)]
 fn write_cell(out: &mut String, text: &str) {
     #[cfg(not(after))]
     let text = escaped(text);

@@ -4,7 +4,6 @@ use std::hint::black_box;
 
 const PRICES: [(&str, u32); 3] = [("tea", 250), ("coffee", 310), ("cocoa", 330)];
 
-#[inline(never)]
 fn price(article: &str) -> Result<u32, String> {
     let found = PRICES.iter().find(|(name, _)| *name == article);
     #[cfg(not(after))]

@@ -1,5 +1,5 @@
 // The identifiers became strings, and the generic search for the largest clones them.
-// BLAME largest<alloc::string::String>
+// BLAME largest
 use std::hint::black_box;
 
 #[cfg(not(after))]

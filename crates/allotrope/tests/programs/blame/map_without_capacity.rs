@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 
-#[inline(never)]
 fn distinct(ids: &[u64]) -> usize {
     #[cfg(not(after))]
     let mut seen: HashMap<u64, usize> = HashMap::with_capacity(ids.len());

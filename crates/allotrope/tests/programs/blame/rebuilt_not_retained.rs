@@ -36,5 +36,11 @@ fn main() {
     for now in 990..1010 {
         sessions.expire(black_box(now));
     }
-    black_box(sessions.alive.iter().map(|session| session.user.len()).sum::<usize>());
+    black_box(
+        sessions
+            .alive
+            .iter()
+            .map(|session| session.user.len())
+            .sum::<usize>(),
+    );
 }

@@ -9,7 +9,6 @@ struct Player {
     since: u64,
 }
 
-#[inline(never)]
 fn rank(players: &mut [Player]) {
     #[cfg(not(after))]
     players.sort_unstable_by_key(|player| player.score);

@@ -8,7 +8,6 @@ struct Buffer {
 }
 
 impl Buffer {
-    #[inline(never)]
     fn flush(&mut self) -> Vec<String> {
         #[cfg(not(after))]
         let lines = std::mem::take(&mut self.lines);

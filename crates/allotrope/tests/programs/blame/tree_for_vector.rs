@@ -7,7 +7,6 @@ type Index = Vec<(u64, u64)>;
 #[cfg(after)]
 type Index = std::collections::BTreeMap<u64, u64>;
 
-#[inline(never)]
 fn build(rows: &[(u64, u64)]) -> Index {
     #[cfg(not(after))]
     let mut index = Index::with_capacity(rows.len());

@@ -2,7 +2,6 @@
 // BLAME medians
 use std::hint::black_box;
 
-#[inline(never)]
 fn medians(rows: &[[u32; 9]]) -> u64 {
     let mut sum = 0;
     #[cfg(not(after))]
@@ -20,6 +19,8 @@ fn medians(rows: &[[u32; 9]]) -> u64 {
 }
 
 fn main() {
-    let rows: Vec<[u32; 9]> = (0..700).map(|at| [at, 3, 9, at / 2, 7, 1, 8, at * 2, 5]).collect();
+    let rows: Vec<[u32; 9]> = (0..700)
+        .map(|at| [at, 3, 9, at / 2, 7, 1, 8, at * 2, 5])
+        .collect();
     black_box(medians(black_box(&rows)));
 }
