@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use allotrope_text::Shown;
 
-use allotrope_diff::{Diff, DiffOptions};
+use allotrope_diff::{Diff, DiffOptions, Glue};
 use allotrope_profile::StackSet;
 use thiserror::Error;
 
@@ -76,6 +76,15 @@ pub struct Side {
     /// Its folder.
     pub folder: PathBuf,
     tests: Vec<(Test, Protocol, Measured)>,
+}
+
+impl Side {
+    /// The frames of each test that are not the user's own; those after the change
+    /// count.
+    pub fn glue_mut(&mut self) -> impl Iterator<Item = &mut Glue> {
+        let tests = self.tests.iter_mut();
+        tests.map(|(_, protocol, _)| &mut protocol.glue)
+    }
 }
 
 /// The comparison of two revisions.
@@ -296,13 +305,20 @@ fn compared_case(
     compared.diffs = different
         .filter_map(|check| {
             let metric = check.metric;
-            Some((metric, diff(before, after, metric, compared.iterations)?))
+            let diff = diff(before, after, metric, compared.iterations, &protocol.glue)?;
+            Some((metric, diff))
         })
         .collect();
     compared
 }
 
-fn diff(before: &Case, after: &Case, metric: Metric, iterations: Option<u64>) -> Option<Diff> {
+fn diff(
+    before: &Case,
+    after: &Case,
+    metric: Metric,
+    iterations: Option<u64>,
+    glue: &Glue,
+) -> Option<Diff> {
     let sets = |case: &Case| -> Vec<StackSet> {
         let samples = case.samples.iter();
         samples.map(|sample| sample.stacks.clone()).collect()
@@ -312,7 +328,7 @@ fn diff(before: &Case, after: &Case, metric: Metric, iterations: Option<u64>) ->
         per: iterations
             .filter(|&number| number > 1)
             .map(|number| number as f64),
-        ..DiffOptions::default()
+        glue: glue.clone(),
     };
     // Should the comparison fail, only the explanation is missing.
     allotrope_diff::compare(&sets(before), &sets(after), &options).ok()

@@ -13,6 +13,7 @@ use allotrope_text::Shown;
 use thiserror::Error;
 
 use crate::tolerance::Tolerance;
+use allotrope_diff::Glue;
 use allotrope_profile::Metric;
 
 /// The file's usual name.
@@ -111,6 +112,8 @@ pub struct Protocol {
     pub timeout: Duration,
     /// Count without recording stacks.
     pub counts_only: bool,
+    /// The frames that are not the user's own.
+    pub glue: Glue,
 }
 
 impl Default for Protocol {
@@ -123,6 +126,7 @@ impl Default for Protocol {
             tolerance: BTreeMap::new(),
             timeout: Duration::from_secs(600),
             counts_only: false,
+            glue: Glue::default(),
         }
     }
 }

@@ -7,8 +7,10 @@ use allotrope_profile::StackFrame;
 use rustc_hash::FxHashMap;
 
 use crate::check::range;
+use crate::configuration::Protocol;
 use crate::measure::Case;
 use crate::sample::Sample;
+use allotrope_diff::Glue;
 use allotrope_profile::Metric;
 
 /// The largest number of stacks and threads that are listed.
@@ -22,7 +24,7 @@ pub struct Fluctuation {
     /// Its minimum and maximum.
     pub range: [i64; 2],
     /// The stacks with the largest range: minimum and maximum, frames innermost
-    /// first.
+    /// first, from the user's own on.
     pub stacks: Vec<([u64; 2], Vec<StackFrame>)>,
     /// The number of fluctuating stacks that are not listed.
     pub more_stacks: usize,
@@ -31,8 +33,9 @@ pub struct Fluctuation {
 }
 
 /// The metrics that differ between runs.
-pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
-    let fluctuating = metrics
+pub fn fluctuations(case: &Case, protocol: &Protocol) -> Vec<Fluctuation> {
+    let fluctuating = protocol
+        .gate
         .iter()
         .filter_map(|&metric| match range(case, metric) {
             [Some(least), Some(most)] if least < most => Some((metric, [least, most])),
@@ -40,7 +43,7 @@ pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
         });
     fluctuating
         .map(|(metric, range)| {
-            let mut stacks = stacks(&case.samples, metric);
+            let mut stacks = stacks(&case.samples, metric, &protocol.glue);
             let more_stacks = stacks.len().saturating_sub(MAX_LISTED);
             stacks.truncate(MAX_LISTED);
             let mut threads = threads(&case.samples);
@@ -56,7 +59,7 @@ pub fn fluctuations(case: &Case, metrics: &[Metric]) -> Vec<Fluctuation> {
         .collect()
 }
 
-fn stacks(samples: &[Sample], metric: Metric) -> Vec<([u64; 2], Vec<StackFrame>)> {
+fn stacks(samples: &[Sample], metric: Metric, glue: &Glue) -> Vec<([u64; 2], Vec<StackFrame>)> {
     let Some(of_stacks) = metric.of_stacks() else {
         return Vec::new();
     };
@@ -66,8 +69,10 @@ fn stacks(samples: &[Sample], metric: Metric) -> Vec<([u64; 2], Vec<StackFrame>)
         for stack in &set.stacks {
             let frames = stack.frames.iter();
             let frames = frames.filter_map(|frame| set.frames.get(*frame as usize));
+            let mut frames: Vec<&StackFrame> = frames.collect();
+            frames.drain(..glue.headline(&frames));
             let figures = by_stack
-                .entry(frames.collect())
+                .entry(frames)
                 .or_insert_with(|| vec![0; samples.len()]);
             figures[run] += stack.figures[of_stacks as usize];
         }
@@ -147,7 +152,11 @@ mod tests {
                 sample(&[("often", 9), ("steady", 10)]),
             ],
         };
-        let [found] = &fluctuations(&case, &[Metric::Bytes, Metric::Allocations])[..] else {
+        let protocol = Protocol {
+            gate: vec![Metric::Bytes, Metric::Allocations],
+            ..Protocol::default()
+        };
+        let [found] = &fluctuations(&case, &protocol)[..] else {
             panic!("only the allocations fluctuate");
         };
         assert_eq!((found.metric, found.range), (Metric::Allocations, [14, 19]));

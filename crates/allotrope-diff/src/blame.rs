@@ -13,6 +13,8 @@
 //! The blamed frame is the first of the user's own, or the function that
 //! explains several stacks at once.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 
 use crate::Side;
@@ -79,15 +81,92 @@ impl Draft {
                 let mut outwards = stack.iter().rev();
                 outwards.find(|&&frame| table.loosest(frame) == name)
             });
-            named
+            let frame = named
                 .copied()
-                .unwrap_or_else(|| own_frame(table, &stack, self.depth))
+                .unwrap_or_else(|| own_frame(table, &stack, self.depth));
+            line_that_changed(classes, &self.matches, frame)
         });
         Group {
             matches: self.matches,
             blame,
         }
     }
+}
+
+/// The frame with the name of `blamed` whose line has most of the difference: a
+/// compiler may spread a statement over several lines, and the function may have lines
+/// that did not change. A line's number may be another one after the change, so lines
+/// with the same value on both sides are taken for unchanged.
+fn line_that_changed(classes: &Classes<'_>, matches: &[Match], blamed: u32) -> u32 {
+    let [before, after] = lines_of(classes, matches, blamed);
+    let (mut lines, mut others) = match after.is_empty() {
+        true => (before, after),
+        false => (after, before),
+    };
+    lines.retain(|line| {
+        let same = others.iter().position(|other| other.sum == line.sum);
+        same.map(|same| others.swap_remove(same)).is_none()
+    });
+    let most = lines.iter().max_by(|a, b| {
+        let position = (b.file, b.number).cmp(&(a.file, a.number));
+        let known = (a.number > 0).cmp(&(b.number > 0));
+        known.then(a.sum.cmp(&b.sum)).then(position)
+    });
+    most.map_or(blamed, |line| line.frame)
+}
+
+/// A source line in the stacks of a difference.
+struct Line<'a> {
+    file: &'a str,
+    /// From 1; 0 if unknown.
+    number: u32,
+    /// The sum of the figures of its stacks.
+    sum: u64,
+    /// The largest figure of one of them, and the frame in that stack.
+    largest: u64,
+    frame: u32,
+}
+
+/// The lines of the frames with the name of `blamed`, before and after, in the order of
+/// the classes.
+fn lines_of<'a>(classes: &Classes<'a>, matches: &[Match], blamed: u32) -> [Vec<Line<'a>>; 2] {
+    let table = &classes.table;
+    let name = table.name(blamed, MatchLevel::Exact);
+    let mut lines: [Vec<Line<'a>>; 2] = Default::default();
+    for &class in matches.iter().flat_map(|matched| &matched.classes) {
+        for &occurrence in classes.occurrences(class) {
+            let Some(side) = classes.side(occurrence) else {
+                continue;
+            };
+            let mut frames = table.frames_of(occurrence.run, occurrence.stack);
+            let named = |frame: &u32| table.name(*frame, MatchLevel::Exact) == name;
+            let Some(frame) = frames.find(named) else {
+                continue;
+            };
+            let (file, number) = (table.frame(frame).file.as_str(), table.frame(frame).line);
+            let figure = classes.value(occurrence);
+            let lines = &mut lines[side as usize];
+            let known = lines
+                .iter_mut()
+                .find(|it| (it.file, it.number) == (file, number));
+            match known {
+                None => lines.push(Line {
+                    file,
+                    number,
+                    sum: figure,
+                    largest: figure,
+                    frame,
+                }),
+                Some(line) => {
+                    line.sum += figure;
+                    if (figure, Reverse(frame)) > (line.largest, Reverse(line.frame)) {
+                        (line.largest, line.frame) = (figure, frame);
+                    }
+                }
+            }
+        }
+    }
+    lines
 }
 
 /// The frames that represent a class in the output: those of the largest stack
@@ -103,7 +182,7 @@ pub(crate) fn shown_stack(classes: &Classes<'_>, class: u32) -> Vec<u32> {
                 .table
                 .stack(occurrence.run, occurrence.stack, &mut frames);
             let size = (side == Side::After, classes.value(occurrence));
-            Some((size, std::cmp::Reverse(frames.clone())))
+            Some((size, Reverse(frames.clone())))
         })
         .max();
     match best {
@@ -201,13 +280,16 @@ fn group_by_callee(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Draft> {
         for node in nodes.into_values() {
             for matches in node.matches {
                 let members: usize = matches.iter().map(|matched| matched.classes.len()).sum();
-                if matches.len() > 1 && 2 * members >= node.stacks {
+                if matches.is_empty() {
+                    continue;
+                }
+                // A single stack of a function that many call is a difference of its
+                // caller, unless only glue beyond the function distinguishes it.
+                let by_glue = matches.len() == 1 && prefix.glue && prefix.depth > 1;
+                if 2 * members >= node.stacks && !by_glue {
                     drafts.push(Draft::new(matches, prefix.depth));
-                } else if matches.len() > 1 {
+                } else {
                     pending.extend(matches);
-                } else if !matches.is_empty() {
-                    // A single stack is blamed on its first own frame.
-                    drafts.push(Draft::new(matches, 1));
                 }
             }
         }
@@ -242,10 +324,6 @@ fn count_stacks(
     candidates: &mut Vec<u32>,
     prefix: StackPrefix,
 ) {
-    let mut contested = nodes.values().flat_map(|node| &node.matches);
-    if contested.all(|matches| matches.len() < 2) {
-        return;
-    }
     let mut names = Vec::new();
     candidates.retain(|&class| {
         let node = nodes.get_mut(&prefix.hash(classes, class, &mut names));

@@ -76,7 +76,7 @@ pub enum DiffError {
     },
     /// An invalid glue pattern.
     #[error(
-        "line {line} of the glue list, `{pattern}`, has a `*` that is not at the end; only an end can be left open"
+        "line {line} of the glue list, `{pattern}`, is not valid: a `*` must be at the end, and `file:` needs a part of a path without one"
     )]
     GluePattern {
         /// Its line, from 1.

@@ -17,6 +17,8 @@ pub struct Glue {
     functions: FxHashSet<String>,
     prefixes: Vec<String>,
     in_modules: Vec<(Pattern, Pattern)>,
+    /// Parts of the paths of source files.
+    files: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,12 +62,14 @@ impl Glue {
             functions: FxHashSet::default(),
             prefixes: Vec::new(),
             in_modules: Vec::new(),
+            files: Vec::new(),
         }
     }
 
-    /// Adds patterns, one a line: a function, or a module's file name and a
-    /// function separated by a space. `*` at the end of either matches any
-    /// rest. Empty lines and lines that begin with `#` are ignored.
+    /// Adds patterns, one a line: a function; a module's file name and a
+    /// function separated by a space; or `file:` and a part of a source file's
+    /// path. `*` at the end of a function or module matches any rest. Empty lines
+    /// and lines that begin with `#` are ignored.
     ///
     /// # Errors
     /// A pattern with a `*` elsewhere than at its end.
@@ -82,6 +86,14 @@ impl Glue {
     fn line(&mut self, line: &str) -> Result<(), ()> {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        if let Some(part) = line.strip_prefix("file:") {
+            // An empty part, or a star, would match every file.
+            if part.is_empty() || part.contains('*') {
+                return Err(());
+            }
+            self.files.push(part.to_owned());
             return Ok(());
         }
         let (module, function) = split(line);
@@ -115,7 +127,10 @@ impl Glue {
     /// Whose code a function is, given its module's file name, its qualified name and
     /// its source file; module and file may be empty.
     pub fn origin(&self, module: &str, function: &str, file: &str) -> Origin {
-        if self.has_function(module, function) || own_code::is_standard_library(file) {
+        if self.has_function(module, function)
+            || self.files.iter().any(|part| file.contains(part))
+            || own_code::is_standard_library(file)
+        {
             return Origin::Glue;
         }
         let is_library = own_code::is_library(module);
@@ -127,6 +142,15 @@ impl Glue {
             (true, false) if is_library => Origin::Library,
             (true, false) => Origin::Program,
         }
+    }
+
+    /// The index of the frame that stands for a stack, whose frames are innermost first:
+    /// the innermost of the user's own, or of the best there is. 0 without any.
+    pub fn headline(&self, frames: &[&StackFrame]) -> usize {
+        let origins: Vec<Origin> = frames.iter().map(|frame| self.origin_of(frame)).collect();
+        let best = Origin::best(origins.iter().copied());
+        let found = origins.iter().position(|&origin| origin >= best);
+        found.unwrap_or_default()
     }
 
     /// Whether a function is glue by its name, given the module's file name and the
@@ -244,12 +268,21 @@ mod tests {
     #[test]
     fn a_list_can_be_added_to() {
         let mut glue = Glue::default();
-        glue.add("# ours\n\nxmalloc\nlibbase.so* *\nbase::*\noperator*\n")
+        glue.add("# ours\n\nxmalloc\nlibbase.so* *\nbase::*\noperator*\nfile:third_party/\n")
             .expect("patterns");
         assert!(glue.has(&frame("app", "xmalloc")));
         assert!(glue.has(&frame("libbase.so.2", "anything")));
         assert!(glue.has(&frame("app", "base::take")));
         assert!(!glue.has(&frame("app", "take")));
+        let vendored = StackFrame {
+            file: "/home/me/app/third_party/json.hpp".to_owned(),
+            ..frame("app", "take")
+        };
+        assert!(glue.has(&vendored));
+        for bad in ["file:", "file:*/vendor/"] {
+            let error = glue.add(bad).expect_err(bad);
+            assert!(error.to_string().contains("line 1"), "{error}");
+        }
         let error = glue.add("fine\nnot*fine\n").expect_err("a star inside");
         assert!(error.to_string().contains("line 2"), "{error}");
     }

@@ -113,6 +113,8 @@ pub struct Diff {
     pub noise: Noise,
     /// The frames that entries refer to by index, each once.
     pub frames: Vec<StackFrame>,
+    /// Whose code each of the frames is.
+    pub origins: Vec<Origin>,
     /// Sorted by the size of the difference; those of [`Kind::Moved`], whose
     /// difference is 0, come last.
     pub entries: Vec<Entry>,
@@ -257,6 +259,10 @@ pub fn compare(
         difference: after as i64 - before as i64,
         per: options.per,
         noise: noise(&classes),
+        origins: frames
+            .iter()
+            .map(|frame| options.glue.origin_of(frame))
+            .collect(),
         frames,
         entries,
     })

@@ -43,6 +43,7 @@ mod counts;
 mod cursor;
 mod decode_ahead;
 mod error;
+mod filter;
 mod frames;
 mod index;
 mod jit_code;
@@ -70,6 +71,7 @@ pub mod windows;
 
 pub use allotrope_trace::model::{Descriptors, LeftOpen, QuietWait};
 pub use error::ReplayError;
+pub use filter::Filter;
 pub use lifetime::Lifetimes;
 pub use metric::{Metric, MetricSet, MetricValues, Unit};
 pub use model::{

@@ -4,6 +4,7 @@
 //! A [`StackSet`] has no times, no processes and no single blocks. A [`Profile`], which
 //! has them, can be converted to one.
 
+use crate::filter::Filter;
 use crate::metric::{Metric, MetricSet, MetricValues};
 use crate::model::{Process, Profile, Site, command_text};
 
@@ -32,12 +33,9 @@ pub struct StackFrame {
 }
 
 impl StackFrame {
-    /// Whether its function, file or module contains `pattern`, which is case-sensitive
-    /// text without special characters. `--filter` of every command uses this.
-    pub fn matches(&self, pattern: &str) -> bool {
-        [&self.function, &self.file, &self.module]
-            .iter()
-            .any(|text| text.contains(pattern))
+    /// Whether the filter selects it.
+    pub fn matches(&self, filter: &Filter) -> bool {
+        filter.matches(&self.function, &self.file, &self.module)
     }
 }
 
@@ -65,8 +63,8 @@ pub struct StackSet {
 
 impl StackSet {
     /// Keeps only the stacks with a frame that [matches](StackFrame::matches).
-    pub fn filter(&mut self, pattern: &str) {
-        let matching = self.frames.iter().map(|frame| frame.matches(pattern));
+    pub fn filter(&mut self, filter: &Filter) {
+        let matching = self.frames.iter().map(|frame| frame.matches(filter));
         let matching: Vec<bool> = matching.collect();
         let is_wanted = |&frame: &u32| matching.get(frame as usize) == Some(&true);
         self.stacks

@@ -2,7 +2,7 @@
 //! one row.
 
 use allotrope_diff::{Glue, Origin};
-use allotrope_profile::{Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
+use allotrope_profile::{Filter, Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
 
@@ -118,8 +118,7 @@ struct FrameTable<'a> {
 }
 
 impl<'a> FrameTable<'a> {
-    fn new(profile: &'a Profile) -> Self {
-        let glue = Glue::default();
+    fn new(profile: &'a Profile, glue: &Glue) -> Self {
         let mut headlines = FxHashMap::default();
         let mut callers = FxHashMap::default();
         let mut table = Self {
@@ -168,27 +167,29 @@ impl<'a> FrameTable<'a> {
         head.chain(callers).collect()
     }
 
-    fn matches(&self, stack: &[u32], pattern: &str) -> bool {
+    fn matches(&self, stack: &[u32], filter: &Filter) -> bool {
         let frames = stack
             .iter()
             .filter_map(|&f| self.profile.frames.get(f as usize));
         frames.into_iter().any(|frame: &Frame| {
-            frame.function.contains(pattern)
-                || frame.file.contains(pattern)
-                || self.profile.module_name(frame).contains(pattern)
+            filter.matches(
+                &frame.function,
+                &frame.file,
+                &self.profile.module_name(frame),
+            )
         })
     }
 }
 
 /// The rows that the options select, in the order of their numbers.
 pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'a>> {
-    let table = FrameTable::new(profile);
+    let table = FrameTable::new(profile, &options.glue);
     let mut rows: Vec<Row<'a>> = Vec::new();
     for process in processes(profile, options) {
         let mut by_key: FxHashMap<Box<[u32]>, usize> = FxHashMap::default();
         for site in &process.sites {
-            let pattern = options.filter.as_deref();
-            if pattern.is_some_and(|pattern| !table.matches(&site.stack, pattern)) {
+            let filter = options.filter.as_ref();
+            if filter.is_some_and(|filter| !table.matches(&site.stack, filter)) {
                 continue;
             }
             let figures = Figures::of(site, options.blocks);

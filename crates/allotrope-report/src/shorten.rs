@@ -19,13 +19,16 @@ pub(crate) fn name(function: &str, room: usize) -> String {
     if columns(&function) <= room {
         return function;
     }
-    for depth in [3, 2, 1] {
+    // `<Vec<A> as Clone>::clone` without what is in its outermost brackets could be any
+    // function of that name.
+    let outermost = if function.starts_with('<') { 2 } else { 1 };
+    for depth in (outermost..=3).rev() {
         let collapsed = collapse(&function, depth);
         if columns(&collapsed) <= room {
             return collapsed;
         }
     }
-    middle(&collapse(&function, 1), room)
+    middle(&collapse(&function, outermost), room)
 }
 
 /// A path in at most `room` columns: its start is left out if needed.
@@ -180,6 +183,16 @@ mod tests {
         assert_eq!(name(long, 40), "std::map<int, std::vector<…>>::insert");
         assert_eq!(name(long, 25), "std::map<…>::insert");
         assert_eq!(columns(&name(long, 10)), 10);
+    }
+
+    #[test]
+    fn a_method_of_a_trait_keeps_its_type() {
+        let long = "<alloc::vec::Vec<app::Item<u8>> as core::clone::Clone>::clone";
+        assert_eq!(
+            name(long, 55),
+            "<alloc::vec::Vec<…> as core::clone::Clone>::clone"
+        );
+        assert_eq!(name(long, 30), "<alloc::vec::V…::Clone>::clone");
     }
 
     #[test]

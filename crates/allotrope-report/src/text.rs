@@ -15,7 +15,8 @@ mod windows;
 use std::io::{self, Write};
 use std::rc::Rc;
 
-use allotrope_profile::{Metric, Profile, Unit};
+use allotrope_diff::Glue;
+use allotrope_profile::{Filter, Metric, Profile, Unit};
 use allotrope_text::TextWriter;
 use allotrope_trace::model::ImageId;
 
@@ -50,13 +51,14 @@ pub struct TextOptions {
     pub tree: Option<TreeOrder>,
     /// Branches with less than this share of the whole (0 to 1) are summed in one line.
     pub least_share: f64,
-    /// Only sites with a frame whose function, file or module's file name
-    /// contains this text; upper and lower case differ, no character is special.
-    pub filter: Option<String>,
+    /// Only sites with a frame that the filter selects.
+    pub filter: Option<Filter>,
     /// Only this process image.
     pub process: Option<ImageId>,
     /// Which blocks are counted.
     pub blocks: Blocks,
+    /// The frames that are not the user's own.
+    pub glue: Glue,
     /// Show frames of allocators and standard libraries, too.
     pub all_frames: bool,
     /// A line that names the windows, if the profile is that of windows.
@@ -76,6 +78,7 @@ impl Default for TextOptions {
             filter: None,
             process: None,
             blocks: Blocks::All,
+            glue: Glue::default(),
             all_frames: false,
             window: None,
             source: None,

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use allotrope_profile::{MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
+use allotrope_profile::{Filter, MemoryTrace, Metric, Options, Profile, blocks_of_sites, replay};
 use allotrope_report::text::{BlockList, TextOptions, TreeOrder, write_site};
 use allotrope_report::{Blocks, Style, json, sites_of_row, text, warnings};
 use allotrope_trace::model::*;
@@ -445,7 +445,7 @@ fn tree_from_main() {
 fn persisted_blocks_of_one_module() {
     let options = TextOptions {
         blocks: Blocks::Leaked,
-        filter: Some("registry.hpp".into()),
+        filter: Some(Filter::new("registry.hpp", true)),
         ..wide(80)
     };
     insta::assert_snapshot!(shown(&without_child(), &options));

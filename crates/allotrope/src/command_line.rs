@@ -13,7 +13,7 @@ use crate::{
 /// Shows where a Linux program's heap allocations come from and what they cost.
 #[derive(Debug, Parser)]
 #[command(name = "allotrope", version, after_help = exit_status::DOCUMENTATION,
-          disable_help_subcommand = true, max_term_width = 100)]
+          max_term_width = 100)]
 pub struct CommandLine {
     /// What to do
     #[command(subcommand)]

@@ -12,6 +12,7 @@ use allotrope_budget::revisions::{Repository, RevisionError};
 use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, REGRESSION, WithStatus};
+use crate::glue::GlueArguments;
 use crate::progress::Progress;
 use crate::report::{self, Color};
 use crate::standard_output;
@@ -64,6 +65,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
+    #[command(flatten)]
+    glue: GlueArguments,
     /// Show whole stacks, with the frames of allocators and standard libraries
     #[arg(long)]
     all_frames: bool,
@@ -124,7 +127,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
         stop: &stop,
     };
     let before = measure(&comparer, before, &stop).map_err(failure)?;
-    let after = measure(&comparer, after, &stop).map_err(|error| match failure(error) {
+    let mut after = measure(&comparer, after, &stop).map_err(|error| match failure(error) {
         Failure { status, error } if arguments.bisect && status == REGRESSION => {
             Failure::new(BISECT_SKIP, error)
         }
@@ -135,6 +138,9 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
             128 + SIGINT,
             anyhow!("stopped; nothing was compared"),
         ));
+    }
+    for glue in after.glue_mut() {
+        *glue = arguments.glue.added_to(std::mem::take(glue))?;
     }
     let comparison = comparison::compare(&before, &after);
     print(arguments, &comparison, [&before, &after])?;

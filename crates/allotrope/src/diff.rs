@@ -9,13 +9,15 @@ use std::path::PathBuf;
 
 use allotrope_text::Shown;
 
-use allotrope_diff::{Diff, DiffOptions, Glue, compare};
+use allotrope_diff::{Diff, DiffOptions, compare};
 use allotrope_profile::{Metric, MetricSet, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json, sections, text};
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 
 use crate::exit_status::{BAD_INPUT, FINE, Failure, REGRESSION, WithStatus};
 use crate::export;
+use crate::filter::FilterArguments;
+use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
 use crate::progress::Progress;
@@ -83,16 +85,13 @@ pub struct Arguments {
     /// Show the stacks of entries that were only moved or renamed
     #[arg(long)]
     expand: bool,
-    /// Show only entries with PATTERN in the name of a function, file or module of their stacks
-    #[arg(long, alias = "stack", value_name = "PATTERN")]
-    filter: Option<String>,
+    #[command(flatten)]
+    filter: FilterArguments,
     /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'
     #[arg(long, value_name = "METRIC>+N[%]")]
     fail_on: Vec<Limit>,
-    /// Treat more frames as not your own code, those that FILE lists: a function, or a
-    /// module and a function, per line
-    #[arg(long, value_name = "FILE")]
-    glue: Vec<PathBuf>,
+    #[command(flatten)]
+    glue: GlueArguments,
     /// Write a differential flame graph, which includes vanished stacks, to this file
     #[arg(long, value_name = "OUT.svg")]
     flamegraph: Option<PathBuf>,
@@ -144,18 +143,20 @@ impl Sides {
 
 /// Compares the sides, prints the differences and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let glue = glue(&arguments.glue)?;
+    let glue = arguments.glue.read()?;
     let (sides, inputs) = read(arguments)?;
     let options = DiffOptions {
         metric: arguments.metric,
         per: arguments.per.or_else(|| sides.common_iterations()),
         glue,
     };
+    let sets = sides.before.iter().chain(&sides.after);
+    arguments.filter.check_sets(sets)?;
     let diff = compared(&sides, &options)?;
     inputs.iter().for_each(Input::print_notes);
     sides.print_differing_iterations();
     let selection = Selection {
-        filter: arguments.filter.clone(),
+        filter: arguments.filter.filter(),
         min: arguments.min,
         expand: arguments.expand,
     };
@@ -168,26 +169,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     standard_output::print(|out| match arguments.format {
         Format::Json => json::write(&diff, &selection, out),
         Format::Sections => sections::write(&diff, &selection, out),
-        Format::Text => text::write(
-            &diff,
-            &text_options(arguments, &sides, &selection, &options.glue),
-            out,
-        ),
+        Format::Text => text::write(&diff, &text_options(arguments, &sides, &selection), out),
     })?;
     check_limits(arguments, &sides, &diff, &selection, options)
-}
-
-fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
-    let mut glue = Glue::default();
-    for path in lists {
-        let name = path.shown();
-        let list = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read the glue list {name}"))
-            .status(BAD_INPUT)?;
-        let added = glue.add(&list);
-        added.map_err(|error| Failure::new(BAD_INPUT, anyhow!("{name}: {error}")))?;
-    }
-    Ok(glue)
 }
 
 /// A file that was read. It is kept for its notes, which are printed once all files
@@ -298,12 +282,7 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
     ))
 }
 
-fn text_options(
-    arguments: &Arguments,
-    sides: &Sides,
-    selection: &Selection,
-    glue: &Glue,
-) -> DiffTextOptions {
+fn text_options(arguments: &Arguments, sides: &Sides, selection: &Selection) -> DiffTextOptions {
     let titles = |sets: &[StackSet]| {
         let mut titles: Vec<String> = sets.iter().map(|set| set.title.clone()).collect();
         // Runs of one window of one file have one title.
@@ -315,7 +294,6 @@ fn text_options(
         selection: selection.clone(),
         top: arguments.top.try_into().unwrap_or(usize::MAX),
         all_frames: arguments.all_frames,
-        glue: glue.clone(),
         titles: [titles(&sides.before), titles(&sides.after)],
     }
 }

@@ -13,6 +13,7 @@ use allotrope_profile::{Metric, StackSet};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::filter::FilterArguments;
 use crate::metric;
 use crate::progress::Progress;
 use crate::source;
@@ -40,9 +41,8 @@ pub struct Arguments {
     #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
           value_parser = metric::parser())]
     metric: Metric,
-    /// Write only stacks with PATTERN in the name of a function, file or module
-    #[arg(long, value_name = "PATTERN")]
-    filter: Option<String>,
+    #[command(flatten)]
+    filter: FilterArguments,
     /// Write to this file [default: the standard output]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -69,8 +69,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         .ok_or_else(|| anyhow!("there is no format {name}; --list shows the formats"))
         .status(BAD_INPUT)?;
     let mut source = source::read(file, &Progress::new(false))?;
-    if let Some(pattern) = &arguments.filter {
-        source.set.filter(pattern);
+    arguments.filter.check_sets(std::iter::once(&source.set))?;
+    if let Some(filter) = arguments.filter.filter() {
+        source.set.filter(&filter);
     }
     let set = &source.set;
     let options = ExportOptions {

@@ -17,6 +17,8 @@ mod doctor;
 mod exec_program;
 mod exit_status;
 mod export;
+mod filter;
+mod glue;
 mod message;
 mod metric;
 mod progress;

@@ -79,6 +79,9 @@ pub struct Arguments {
     /// no call stacks, and no temporary, leaked or peak numbers
     #[arg(long)]
     counts_only: bool,
+    /// Refused: a running process cannot be recorded
+    #[arg(short, long, value_name = "PID", hide = true, value_parser = refuse_running)]
+    pid: Option<u32>,
     /// Print nothing but errors
     #[arg(short, long)]
     quiet: bool,
@@ -512,4 +515,12 @@ fn own_status(status: ExitStatus) -> u8 {
         None => status.code().unwrap_or_default(),
     };
     u8::try_from(number & 0xff).unwrap_or(RECORD_FAILED)
+}
+
+/// The parser of `--pid`, which other profilers have.
+fn refuse_running(_: &str) -> Result<u32, &'static str> {
+    Err(
+        "a running process cannot be recorded, because its earlier blocks would be unknown; \
+         start it with `allotrope record PROGRAM`",
+    )
 }

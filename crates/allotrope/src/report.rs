@@ -17,6 +17,8 @@ use allotrope_trace::TraceReader;
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, WithStatus};
+use crate::filter::FilterArguments;
+use crate::glue::GlueArguments;
 use crate::message;
 use crate::metric;
 use crate::progress::Progress;
@@ -62,9 +64,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
-    /// Show only sites with PATTERN in the name of a function, file or module of their stack
-    #[arg(long, value_name = "PATTERN")]
-    filter: Option<String>,
+    #[command(flatten)]
+    filter: FilterArguments,
+    #[command(flatten)]
+    glue: GlueArguments,
     /// Show only the process image with this id
     #[arg(long, value_name = "ID")]
     process: Option<u32>,
@@ -178,9 +181,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     check_process(arguments, path, &profile)?;
     check_stacks(arguments, path, &profile)?;
+    arguments.filter.check_profile(&profile)?;
     let mut options = TextOptions {
         source: source(arguments, &profile),
         tree,
+        glue: arguments.glue.read()?,
         ..text_options(arguments)
     };
     if let Some(name) = &arguments.window {
@@ -233,7 +238,7 @@ fn parse_source_path(text: &str) -> Result<(PathBuf, PathBuf), String> {
 fn check(arguments: &Arguments) -> Result<(), Failure> {
     let selects = [
         (arguments.tree.is_some(), "--tree"),
-        (arguments.filter.is_some(), "--filter"),
+        (arguments.filter.is_given(), "--filter"),
         (arguments.leaked_only, "--leaked-only"),
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
@@ -274,7 +279,7 @@ fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result
     let needs = [
         (arguments.tree.is_some(), "--tree"),
         (arguments.metric.is_some(), "--metric"),
-        (arguments.filter.is_some(), "--filter"),
+        (arguments.filter.is_given(), "--filter"),
         (arguments.leaked_only, "--leaked-only"),
         (arguments.freed_only, "--freed-only"),
         (arguments.site.is_some(), "--site"),
@@ -298,7 +303,7 @@ fn text_options(arguments: &Arguments) -> TextOptions {
         style: style(arguments.color),
         metric: arguments.metric,
         top: arguments.top.try_into().unwrap_or(usize::MAX),
-        filter: arguments.filter.clone(),
+        filter: arguments.filter.filter(),
         process: arguments.process,
         blocks: match (arguments.leaked_only, arguments.freed_only) {
             (true, _) => Blocks::Leaked,
@@ -316,8 +321,14 @@ pub fn style(color: Color) -> Style {
     // https://no-color.org: set and not empty.
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
-    let width = terminal_size::terminal_size_of(&output)
-        .map_or(WIDTH_ELSEWHERE, |(width, _)| usize::from(width.0));
+    // As POSIX has it for every utility: the user's wish, before the terminal's width.
+    let wanted = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    let width = wanted.filter(|&columns| columns > 0).unwrap_or_else(|| {
+        terminal_size::terminal_size_of(&output)
+            .map_or(WIDTH_ELSEWHERE, |(width, _)| usize::from(width.0))
+    });
     Style {
         color: match color {
             Color::Always => true,

@@ -22,6 +22,7 @@ use allotrope_budget::{Configuration, Outcome, Report, Session, SessionError};
 use anyhow::{Context, anyhow};
 
 use crate::exit_status::{BAD_INPUT, FAILED, FINE, Failure, IMPROVEMENT, REGRESSION, WithStatus};
+use crate::glue::GlueArguments;
 use crate::message;
 use crate::progress::Progress;
 use crate::report::{self, Color};
@@ -75,6 +76,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
+    #[command(flatten)]
+    glue: GlueArguments,
     /// Do not run the build command
     #[arg(long)]
     no_build: bool,
@@ -144,7 +147,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.init {
         return init(&arguments.config);
     }
-    let configuration = Configuration::read(&arguments.config).status(BAD_INPUT)?;
+    let mut configuration = Configuration::read(&arguments.config).status(BAD_INPUT)?;
+    for test in &mut configuration.tests {
+        let protocol = &mut test.protocol;
+        protocol.glue = arguments
+            .glue
+            .added_to(std::mem::take(&mut protocol.glue))?;
+    }
     if arguments.list {
         return list(&configuration);
     }

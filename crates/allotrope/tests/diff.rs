@@ -266,11 +266,23 @@ fn filter_selects_stacks() {
         (number(&some["before"]), number(&some["after"])),
         (GROWN[0], GROWN[1])
     );
-    let none = text(
-        &BEFORE.trace,
-        &AFTER.trace,
-        &["--filter", "no such function"],
-    );
+    let capital = text(&BEFORE.trace, &AFTER.trace, &["--filter", "G*OW"]);
+    assert!(capital.contains("999 before, 1,001 after"), "{capital}");
+    for (pattern, nearest) in [
+        (&["--filter", "plantde"][..], "nearest: planted"),
+        (
+            &["--filter", "Planted", "--filter-case"],
+            "nearest: planted",
+        ),
+        (&["--filter", "%%%"], "no function has a similar name"),
+    ] {
+        let output = diff(&BEFORE.trace, &AFTER.trace, pattern);
+        assert_eq!(output.status.code(), Some(2), "{pattern:?}");
+        let sentence = stderr_of(&output);
+        assert!(sentence.contains("nothing matches --filter"), "{sentence}");
+        assert!(sentence.contains(nearest), "{sentence}");
+    }
+    let none = text(&BEFORE.trace, &AFTER.trace, &["--filter", "steady"]);
     assert!(
         none.contains("Nothing that was asked for is different."),
         "{none}"

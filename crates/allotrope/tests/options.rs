@@ -107,3 +107,21 @@ fn dropping_counts_what_it_drops() {
         2 * PAIRS
     );
 }
+
+#[test]
+fn help_is_a_command_too() {
+    let help = support::allotrope(["help", "report"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert_eq!(help.stdout, support::allotrope(["report", "--help"]).stdout);
+}
+
+#[test]
+fn a_running_process_is_refused_with_what_to_do() {
+    let output = support::allotrope(["record", "-p", "1"]);
+    assert_eq!(output.status.code(), Some(125));
+    let sentence = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        sentence.contains("start it with `allotrope record PROGRAM`"),
+        "{sentence}"
+    );
+}

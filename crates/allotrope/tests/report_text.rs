@@ -112,6 +112,17 @@ fn filters_and_limits() {
     let filtered = report(&PEAK, &["--filter", "third"]);
     expect_all(&filtered, &["third"]);
     assert!(!filtered.contains("second"), "{filtered}");
+    let capital = report(&PEAK, &["--filter", "TH*D"]);
+    assert_eq!(capital, filtered);
+    let unmatched = support::allotrope([
+        "report".as_ref(),
+        PEAK.trace.as_os_str(),
+        "--filter".as_ref(),
+        "thrid".as_ref(),
+    ]);
+    assert_eq!(unmatched.status.code(), Some(2));
+    let sentence = String::from_utf8_lossy(&unmatched.stderr);
+    assert!(sentence.contains("nearest: third"), "{sentence}");
     let top = report(&PEAK, &["--top", "1", "--metric", "peak"]);
     expect_all(&top, &["second"]);
     report(&PEAK, &["--process", "0"]);
@@ -122,6 +133,26 @@ fn filters_and_limits() {
         "7".as_ref(),
     ]);
     assert_eq!(unknown.status.code(), Some(2), "there is no process 7");
+}
+
+#[test]
+fn columns_sets_the_width() {
+    let lines = |columns: &str| {
+        let mut command = support::record::command();
+        command
+            .arg("report")
+            .arg(&CHAIN.trace)
+            .env("COLUMNS", columns);
+        let output = support::run(&mut command, b"");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let widths = text.lines().map(|line| line.chars().count());
+        widths.max().expect("lines")
+    };
+    assert!(lines("60") <= 60);
+    assert!(lines("200") > lines("60"));
+    for no_number in ["", "0", "wide", "-3"] {
+        assert_eq!(lines(no_number), lines("80"));
+    }
 }
 
 #[test]

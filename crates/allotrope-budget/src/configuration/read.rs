@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::document::{Document, Section, below};
 use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test};
 use crate::tolerance::Tolerance;
+use allotrope_diff::Glue;
 use allotrope_profile::Metric;
 
 /// Keys of the document.
@@ -17,6 +18,7 @@ const ROOT: &[&str] = &[
     "platform",
     "dependencies",
     "profile-stacks",
+    "glue",
     "defaults",
     "tests",
 ];
@@ -57,7 +59,10 @@ pub(super) fn configuration(text: &str, file: &Path) -> Result<Configuration, Co
         Some(folder) if folder != Path::new("") => folder.to_owned(),
         _ => PathBuf::from("."),
     };
-    let mut defaults = Protocol::default();
+    let mut defaults = Protocol {
+        glue: glue(&root)?,
+        ..Protocol::default()
+    };
     let mut gate_is_given = false;
     if let Some(section) = root.table("defaults")? {
         section.reject_unknown_keys(PROTOCOL)?;
@@ -103,6 +108,15 @@ fn platform(root: &Section<'_>) -> Result<String, ConfigurationError> {
     let problem = "it is part of a file's name: use letters, digits, `-`, `_`, `.`, and the parts \
                    {arch}, {os} and {libc}";
     Err(root.value_error("platform", problem))
+}
+
+fn glue(root: &Section<'_>) -> Result<Glue, ConfigurationError> {
+    let mut glue = Glue::default();
+    for (pattern, _) in root.texts("glue")?.unwrap_or_default() {
+        let added = glue.add(&pattern);
+        added.map_err(|error| root.value_error("glue", error.to_string()))?;
+    }
+    Ok(glue)
 }
 
 fn dependencies(root: &Section<'_>, folder: &Path) -> Result<Vec<PathBuf>, ConfigurationError> {

@@ -3,7 +3,6 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::Glue;
 use allotrope_report::Style;
 use allotrope_report::diff::{DiffTextOptions, Selection, text};
 use serde::Serialize;
@@ -56,7 +55,6 @@ pub fn write_text(
                     selection: Selection::default(),
                     top: options.top,
                     all_frames: options.all_frames,
-                    glue: Glue::default(),
                     titles: [Vec::new(), Vec::new()],
                 };
                 text::write(diff, &options, out)?;

@@ -107,7 +107,7 @@ fn case(name: &str, samples: Vec<Sample>, accepted: i64) -> CaseResult {
                 diff,
             })
             .collect(),
-        fluctuations: fluctuations(&case, &protocol.gate),
+        fluctuations: fluctuations(&case, &protocol),
         leaks: leaks
             .map(|(run, sample)| Leak {
                 run: run + 1,

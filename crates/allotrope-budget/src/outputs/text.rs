@@ -5,7 +5,6 @@ use std::io::{self, Write};
 
 use allotrope_text::{Shown, shown, shown_lines};
 
-use allotrope_diff::Glue;
 use allotrope_report::Style;
 use allotrope_report::diff::text::write_entries;
 use allotrope_report::diff::{DiffTextOptions, Selection};
@@ -340,7 +339,6 @@ impl Text<'_> {
             selection: Selection::default(),
             top: self.options.top,
             all_frames: false,
-            glue: Glue::default(),
             titles: [Vec::new(), Vec::new()],
         };
         write_entries(&explanation.diff, &options, self.out)
@@ -354,17 +352,8 @@ impl Text<'_> {
             &format!("{metric} fluctuate between runs, {least} to {most}:"),
         )?;
         for (range, frames) in &fluctuation.stacks {
-            let own = frames.iter().find(|frame| !Glue::default().has(frame));
-            let from = own.or(frames.first());
-            let start = frames
-                .iter()
-                .position(|frame| Some(frame) == from)
-                .unwrap_or(0);
-            let calls: Vec<&str> = frames[start..]
-                .iter()
-                .map(|f| f.function.as_str())
-                .collect();
-            let location = from.map(wording::location).unwrap_or_default();
+            let calls: Vec<&str> = frames.iter().map(|f| f.function.as_str()).collect();
+            let location = frames.first().map(wording::location).unwrap_or_default();
             let text = format!(
                 "{} to {}  {}  {location}",
                 range[0],

@@ -9,7 +9,7 @@ use allotrope_diff::{Diff, Entry, EntryStack, Kind, Origin};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
-use super::wording::{each, function, kind_word, location, offset, plural, short_location, signed};
+use super::wording::{each, function, kind_word, location, plural, short_location, signed};
 use crate::numbers::count;
 use crate::shorten::{callers, columns, middle, name};
 use crate::style::Role;
@@ -56,7 +56,7 @@ pub(super) fn write(
         }
         return Ok(());
     }
-    let groups = group_stacks(diff, entry, options);
+    let groups = group_stacks(diff, entry);
     for group in groups.iter().take(MOST) {
         write_group(group, options, out)?;
     }
@@ -97,13 +97,13 @@ impl StackGroup {
 
 /// Groups the stacks of an entry by their abbreviated form; the largest difference
 /// comes first.
-fn group_stacks(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<StackGroup> {
+fn group_stacks(diff: &Diff, entry: &Entry) -> Vec<StackGroup> {
     let blamed = function(frame(diff, entry.blame));
     let mut numbers: HashMap<(String, Vec<String>), usize> = HashMap::new();
     let mut all: Vec<StackGroup> = Vec::new();
     for stack in &entry.stacks {
         let location = locations(diff, entry, stack, &blamed);
-        let mut names: Vec<String> = own_frames(diff, entry, stack, options)
+        let mut names: Vec<String> = own_frames(diff, entry, stack)
             .iter()
             .map(|&index| function(frame(diff, index)))
             .collect();
@@ -273,13 +273,8 @@ fn differing_parts(diff: &Diff, entry: &Entry) -> (Option<String>, Option<String
 }
 
 /// The frames from the blamed one, or from the user's innermost one, outwards.
-fn own_frames<'a>(
-    diff: &Diff,
-    entry: &Entry,
-    stack: &'a EntryStack,
-    options: &DiffTextOptions,
-) -> &'a [u32] {
-    let origin = |index: u32| options.glue.origin_of(frame(diff, index));
+fn own_frames<'a>(diff: &Diff, entry: &Entry, stack: &'a EntryStack) -> &'a [u32] {
+    let origin = |index: u32| diff.origins[index as usize];
     let best = Origin::best(stack.frames.iter().map(|&index| origin(index)));
     let is_own = |index: u32| best != Origin::Glue && origin(index) >= best;
     let own = stack
@@ -356,17 +351,53 @@ fn elsewhere(diff: &Diff, before: &[u32], after: &[u32], blamed: &str) -> Option
     };
     let of_blamed = pairs().find(|[_, is]| function(is) == blamed);
     let [was, is] = of_blamed.or_else(|| pairs().next())?;
-    let (mut from, mut to) = (short_location(was), short_location(is));
-    if from == to {
-        (from, to) = (offset(was), offset(is));
-    }
     let named = match function(is) {
         name if name == blamed => String::new(),
         name => format!("{name} "),
     };
-    Some(format!("{named}{from}, now {to}"))
+    moved(was, is).map(|moved| format!("{named}{moved}"))
+}
+
+/// From where to where a frame moved, as far as both are known and read differently.
+fn moved(was: &StackFrame, is: &StackFrame) -> Option<String> {
+    let (from, to) = (short_location(was), short_location(is));
+    (from != to && !from.is_empty() && !to.is_empty()).then(|| format!("{from}, now {to}"))
 }
 
 fn frame(diff: &Diff, index: u32) -> &StackFrame {
     &diff.frames[index as usize]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_is_shown_only_where_it_can_be_read() {
+        let at = |line, offset| StackFrame {
+            line,
+            offset,
+            ..StackFrame::default()
+        };
+        let shown = |was: (u32, Option<u64>), is: (u32, Option<u64>)| {
+            moved(&at(was.0, was.1), &at(is.0, is.1))
+        };
+        assert_eq!(
+            shown((3, Some(8)), (4, Some(8))).as_deref(),
+            Some("line 3, now line 4")
+        );
+        assert_eq!(
+            shown((0, Some(8)), (0, Some(12))).as_deref(),
+            Some("+0x8, now +0xc")
+        );
+        for (was, is) in [
+            ((0, None), (0, None)),
+            ((0, Some(12)), (0, Some(12))),
+            ((3, Some(8)), (3, Some(12))),
+            ((0, None), (0, Some(12))),
+            ((0, None), (3, None)),
+        ] {
+            assert_eq!(shown(was, is), None, "{was:?} {is:?}");
+        }
+    }
 }

@@ -1,14 +1,14 @@
 //! The entries of a comparison that are shown, and their sums.
 
 use allotrope_diff::{Diff, Entry, Kind};
-use allotrope_profile::StackSet;
+use allotrope_profile::{Filter, StackSet};
 
 /// Which entries to show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
     /// Only entries with a stack that has a frame that
     /// [matches](allotrope_profile::StackFrame::matches).
-    pub filter: Option<String>,
+    pub filter: Option<Filter>,
     /// Only entries whose difference is at least this large. Sums include the
     /// hidden entries.
     pub min: u64,
@@ -43,10 +43,10 @@ impl Sum {
 impl Selection {
     /// The entries that match, large and small, in their order.
     pub fn matching<'a>(&self, diff: &'a Diff) -> Vec<&'a Entry> {
-        let Some(pattern) = &self.filter else {
+        let Some(filter) = &self.filter else {
             return diff.entries.iter().collect();
         };
-        let wanted = diff.frames.iter().map(|frame| frame.matches(pattern));
+        let wanted = diff.frames.iter().map(|frame| frame.matches(filter));
         let wanted: Vec<bool> = wanted.collect();
         let has = |frames: &[u32]| frames.iter().any(|&frame| wanted[frame as usize]);
         let in_entry = |entry: &&Entry| {
@@ -70,7 +70,7 @@ impl Selection {
     /// The sum of the figures before the change of all matching stacks, changed or not.
     /// `runs` are those before the change; 0 if none of them has the total of the diff.
     pub fn before(&self, diff: &Diff, runs: &[StackSet]) -> u64 {
-        let Some(pattern) = &self.filter else {
+        let Some(filter) = &self.filter else {
             return diff.before;
         };
         let representative = runs
@@ -79,7 +79,7 @@ impl Selection {
         let Some(run) = representative else {
             return 0;
         };
-        let wanted = run.frames.iter().map(|frame| frame.matches(pattern));
+        let wanted = run.frames.iter().map(|frame| frame.matches(filter));
         let wanted: Vec<bool> = wanted.collect();
         let has = |frames: &[u32]| {
             let mut frames = frames.iter();

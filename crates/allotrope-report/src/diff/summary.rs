@@ -42,7 +42,7 @@ pub(super) fn write(
         let sum = sum(matching.iter().copied());
         let text = format!(
             "with `{}` in the stack: {} before, {} after, {}{} in {}",
-            clean(pattern),
+            clean(pattern.pattern()),
             count(sum.before),
             count(sum.after),
             signed(sum.difference()),

@@ -1,7 +1,9 @@
 //! The forms of a comparison for people, and that all forms have the same figures.
 
 use allotrope_diff::{Diff, DiffOptions, Kind, compare};
-use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
+use allotrope_profile::{
+    CountedStack, Filter, Metric, MetricSet, MetricValues, StackFrame, StackSet,
+};
 
 use super::text::DiffTextOptions;
 use super::{Selection, flame, json, sections, text};
@@ -134,7 +136,7 @@ fn lines_fit_every_width() {
     for width in [0, 40, 50, 79, 200] {
         for all_frames in [false, true] {
             let selection = Selection {
-                filter: Some("Server".into()),
+                filter: Some(Filter::new("Server", false)),
                 expand: all_frames,
                 ..Selection::default()
             };
@@ -218,7 +220,7 @@ fn jitter_is_no_rise() {
     let all = Selection::default();
     assert_eq!(all.rise(&diff), 1_001 - 999 + 4_000 + 100 - 250);
     let accepts = Selection {
-        filter: Some("accept".into()),
+        filter: Some(Filter::new("accept", false)),
         ..Selection::default()
     };
     assert_eq!(accepts.rise(&diff), 1_001 - 999);

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, Glue, Kind};
+use allotrope_diff::{Diff, Entry, Kind};
 use allotrope_text::TextWriter;
 
 use super::selection::{Selection, sum};
@@ -26,8 +26,6 @@ pub struct DiffTextOptions {
     pub top: usize,
     /// Whole stacks, a frame a line, allocators' and runtimes' frames too.
     pub all_frames: bool,
-    /// Frames left out at the inner end of abbreviated stacks.
-    pub glue: Glue,
     /// The names of the runs before, and of those after.
     pub titles: [Vec<String>; 2],
 }
@@ -39,7 +37,6 @@ impl Default for DiffTextOptions {
             selection: Selection::default(),
             top: 20,
             all_frames: false,
-            glue: Glue::default(),
             titles: [Vec::new(), Vec::new()],
         }
     }

@@ -92,7 +92,7 @@ pub(super) fn short_location(frame: &StackFrame) -> String {
     }
 }
 
-pub(super) fn offset(frame: &StackFrame) -> String {
+fn offset(frame: &StackFrame) -> String {
     match frame.offset {
         Some(offset) => format!("+{offset:#x}"),
         None => String::new(),

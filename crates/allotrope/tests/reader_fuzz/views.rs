@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use allotrope_diff::{DiffOptions, compare};
 use allotrope_formats::{EXPORTERS, ExportError, ExportOptions, read_bytes};
 use allotrope_profile::{
-    Helpers, Options, Profile, ReplayError, WindowKey, blocks_of_sites, replay, replay_readable,
-    replay_windows,
+    Filter, Helpers, Options, Profile, ReplayError, WindowKey, blocks_of_sites, replay,
+    replay_readable, replay_windows,
 };
 use allotrope_profile::{Metric, StackSet};
 use allotrope_report::diff::{DiffTextOptions, Selection, flame, json as diff_json, sections};
@@ -73,7 +73,7 @@ fn show(
         top: 1 + numbers.below(20),
         all_frames: numbers.once_in(2),
         blocks: *numbers.one_of(&[Blocks::All, Blocks::All, Blocks::Leaked, Blocks::Freed]),
-        filter: numbers.once_in(8).then(|| "work".to_owned()),
+        filter: numbers.once_in(8).then(|| Filter::new("work", false)),
         process: numbers.once_in(8).then_some(0),
         ..TextOptions::default()
     };

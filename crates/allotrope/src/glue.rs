@@ -1,0 +1,46 @@
+//! The option `--glue`, which several commands have: more frames that are not the
+//! user's own code.
+
+use std::path::Path;
+
+use allotrope_diff::Glue;
+use allotrope_text::Shown;
+use anyhow::{Context, anyhow};
+
+use crate::exit_status::{BAD_INPUT, Failure, WithStatus};
+
+/// What `--glue` was given.
+#[derive(Debug, Default, clap::Args)]
+pub struct GlueArguments {
+    /// Treat more frames as not your own code: a function (`mylib::*`), a module and a
+    /// function (`libbase.so* *`), a part of a source file's path (`file:third_party/`), or
+    /// a FILE with one of these per line
+    #[arg(long = "glue", value_name = "PATTERN|FILE")]
+    patterns: Vec<String>,
+}
+
+impl GlueArguments {
+    /// The built-in patterns and these.
+    pub fn read(&self) -> Result<Glue, Failure> {
+        self.added_to(Glue::default())
+    }
+
+    /// The patterns of `glue` and these.
+    pub fn added_to(&self, mut glue: Glue) -> Result<Glue, Failure> {
+        for pattern in &self.patterns {
+            let path = Path::new(pattern);
+            if !path.is_file() && !pattern.ends_with(".txt") {
+                let added = glue.add(pattern);
+                added.map_err(|error| Failure::new(BAD_INPUT, anyhow!("--glue: {error}")))?;
+                continue;
+            }
+            let name = path.shown();
+            let list = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the glue list {name}"))
+                .status(BAD_INPUT)?;
+            let added = glue.add(&list);
+            added.map_err(|error| Failure::new(BAD_INPUT, anyhow!("{name}: {error}")))?;
+        }
+        Ok(glue)
+    }
+}
