@@ -135,6 +135,30 @@ fn filters_and_limits() {
     assert_eq!(unknown.status.code(), Some(2), "there is no process 7");
 }
 
+/// The text's "ran 14.5 ms" is the JSON's `duration_us` of the only process.
+#[test]
+fn the_duration_is_that_of_the_process() {
+    let printed = report(&CHAIN, &[]);
+    let (_, ran) = printed.split_once("ran ").expect("how long it ran");
+    let mut words = ran.split_whitespace();
+    let number: f64 = words
+        .next()
+        .and_then(|it| it.parse().ok())
+        .expect("a number");
+    let unit = match words.next() {
+        Some("µs") => 1.0,
+        Some("ms") => 1e3,
+        Some("s") => 1e6,
+        other => panic!("{other:?} in {ran}"),
+    };
+    let exact = CHAIN.report().only().number("duration_us") as f64;
+    let shown = number * unit;
+    assert!(
+        (shown - exact).abs() <= 0.01 * exact + 1.0,
+        "{shown} {exact}"
+    );
+}
+
 #[test]
 fn columns_sets_the_width() {
     let lines = |columns: &str| {

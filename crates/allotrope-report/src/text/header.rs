@@ -28,11 +28,16 @@ pub(super) fn write(
             moment(profile.recording.started_unix_ns)
         ));
     }
-    let ends = profile
-        .processes
-        .iter()
-        .map(|p| p.started_us + p.duration_us);
-    facts.push(format!("ran {}", duration(ends.max().unwrap_or(0) as f64)));
+    // From the start of the first process to the end of the last: for one process what
+    // JSON has as its `duration_us`, and never the start of the recording.
+    let starts = profile.processes.iter().map(|process| process.started_us);
+    let ends = profile.processes.iter();
+    let ends = ends.map(|process| process.started_us.saturating_add(process.duration_us));
+    let ran = ends
+        .max()
+        .zip(starts.min())
+        .map_or(0, |(end, start)| end - start);
+    facts.push(format!("ran {}", duration(ran as f64)));
     facts.push(match profile.processes.len() {
         1 => "1 process".to_owned(),
         many => format!("{many} processes"),
