@@ -58,6 +58,7 @@ macro_rules! new {
                 "mov [rsp + 8], rsi",
                 "mov [rsp + 16], rdx",
                 "lea rdi, [rbp + 8]",
+                "mov rsi, [rbp]",
                 "call {next}",
                 "mov rdi, [rsp]",
                 "mov rsi, [rsp + 8]",

@@ -2,6 +2,7 @@
 
 use core::ffi::c_void;
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::next::Next;
@@ -17,25 +18,23 @@ macro_rules! new {
     ($name:ident, $symbol:literal, $entry:ident, $aligned:literal) => {
         #[allow(non_snake_case)]
         pub mod $name {
-            use super::{EntryPoint, Next, c_void, recorder};
+            use super::{Caller, EntryPoint, Next, c_void, recorder};
 
             pub static NEXT: Next = Next::new($symbol);
 
-            pub unsafe extern "C" fn next(sp: *const u64) -> usize {
+            pub extern "C" fn next(caller: Caller<'_>) -> usize {
                 let (next, recorded) = NEXT.get();
                 if recorded && let Some(recorder) = recorder::hook_api() {
-                    // SAFETY: `record` or an exception ends it.
-                    unsafe { (recorder.enter)(sp, recorder::code()) };
+                    (recorder.enter)(caller, recorder::code());
                 }
                 next
             }
 
-            pub unsafe extern "C" fn record(
+            pub extern "C" fn record(
                 block: *mut c_void,
                 size: usize,
                 second: usize,
-                sp: *const u64,
-                bp: u64,
+                caller: Caller<'_>,
             ) {
                 if !NEXT.get().1 {
                     return;
@@ -44,20 +43,9 @@ macro_rules! new {
                     return;
                 };
                 let alignment = if $aligned { second } else { 0 };
-                // SAFETY: the block was just handed out; the entry stub gives
-                // its caller's registers.
-                unsafe {
-                    (recorder.leave)();
-                    if !block.is_null() {
-                        (recorder.allocation)(
-                            EntryPoint::$entry as u8,
-                            block,
-                            size,
-                            alignment,
-                            sp,
-                            bp,
-                        );
-                    }
+                (recorder.leave)();
+                if !block.is_null() {
+                    (recorder.allocation)(EntryPoint::$entry, block, size, alignment, caller);
                 }
             }
         }
@@ -77,8 +65,7 @@ macro_rules! delete {
             block: *mut c_void,
             second: usize,
             third: usize,
-            sp: *const u64,
-            _: u64,
+            caller: Caller<'_>,
         ) {
             let (next, recorded) = $name::NEXT.get();
             // SAFETY: the next definition of this very function, called as it
@@ -90,8 +77,8 @@ macro_rules! delete {
                     next(block as usize, second, third);
                     return;
                 };
-                (recorder.deallocation)(EntryPoint::$entry as u8, block, sp);
-                (recorder.enter)(sp, recorder::code());
+                (recorder.deallocation)(EntryPoint::$entry, block, caller);
+                (recorder.enter)(caller, recorder::code());
                 next(block as usize, second, third);
                 (recorder.leave)();
             }

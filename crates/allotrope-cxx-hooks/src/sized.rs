@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use allotrope_shm::hook_api::HookApi;
+use allotrope_shm::hook_api::{Caller, HookApi};
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::next::Next;
@@ -23,8 +23,7 @@ pub unsafe extern "C" fn mallocx(
     size: usize,
     flags: usize,
     third: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) -> *mut c_void {
     static NEXT: Next = Next::new(c"mallocx");
     let (next, recorded) = NEXT.get();
@@ -34,18 +33,11 @@ pub unsafe extern "C" fn mallocx(
         let Some(recorder) = recorder_if(recorded) else {
             return next(size, flags, third);
         };
-        (recorder.enter)(sp, recorder::code());
+        (recorder.enter)(caller, recorder::code());
         let block = next(size, flags, third);
         (recorder.leave)();
         if !block.is_null() {
-            (recorder.allocation)(
-                EntryPoint::Mallocx as u8,
-                block,
-                size,
-                alignment(flags),
-                sp,
-                bp,
-            );
+            (recorder.allocation)(EntryPoint::Mallocx, block, size, alignment(flags), caller);
         }
         block
     }
@@ -59,8 +51,7 @@ pub unsafe extern "C" fn rallocx(
     block: *mut c_void,
     size: usize,
     flags: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) -> *mut c_void {
     static NEXT: Next = Next::new(c"rallocx");
     let (next, recorded) = NEXT.get();
@@ -70,12 +61,12 @@ pub unsafe extern "C" fn rallocx(
         let Some(recorder) = recorder_if(recorded) else {
             return next(block as usize, size, flags);
         };
-        let started = (recorder.reallocation_start)(EntryPoint::Rallocx as u8, block, sp);
-        (recorder.enter)(sp, recorder::code());
+        let started = (recorder.reallocation_start)(EntryPoint::Rallocx, block, caller);
+        (recorder.enter)(caller, recorder::code());
         let result = next(block as usize, size, flags);
         (recorder.leave)();
         if started {
-            (recorder.reallocation_end)(EntryPoint::Rallocx as u8, block, result, size, sp, bp);
+            (recorder.reallocation_end)(EntryPoint::Rallocx, block, result, size, caller);
         }
         result
     }
@@ -85,33 +76,31 @@ pub unsafe extern "C" fn dallocx(
     block: *mut c_void,
     flags: usize,
     third: usize,
-    sp: *const u64,
-    _: u64,
+    caller: Caller<'_>,
 ) {
     static NEXT: Next = Next::new(c"dallocx");
     // SAFETY: as above.
-    unsafe { release(&NEXT, EntryPoint::Dallocx as u8, block, flags, third, sp) };
+    unsafe { release(&NEXT, EntryPoint::Dallocx, block, flags, third, caller) };
 }
 
 pub unsafe extern "C" fn sdallocx(
     block: *mut c_void,
     size: usize,
     flags: usize,
-    sp: *const u64,
-    _: u64,
+    caller: Caller<'_>,
 ) {
     static NEXT: Next = Next::new(c"sdallocx");
     // SAFETY: as above.
-    unsafe { release(&NEXT, EntryPoint::Sdallocx as u8, block, size, flags, sp) };
+    unsafe { release(&NEXT, EntryPoint::Sdallocx, block, size, flags, caller) };
 }
 
 unsafe fn release(
     next: &Next,
-    entry: u8,
+    entry: EntryPoint,
     block: *mut c_void,
     second: usize,
     third: usize,
-    sp: *const u64,
+    caller: Caller<'_>,
 ) {
     let (next, recorded) = next.get();
     // SAFETY: as above.
@@ -121,8 +110,8 @@ unsafe fn release(
             next(block as usize, second, third);
             return;
         };
-        (recorder.deallocation)(entry, block, sp);
-        (recorder.enter)(sp, recorder::code());
+        (recorder.deallocation)(entry, block, caller);
+        (recorder.enter)(caller, recorder::code());
         next(block as usize, second, third);
         (recorder.leave)();
     }

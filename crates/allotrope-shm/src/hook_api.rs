@@ -1,59 +1,99 @@
-//! What the recorder offers to code in the same process that hands out memory
-//! without passing through `malloc`: the library that stands before C++
-//! operators and jemalloc's own calls.
+//! What the recorder offers to a second library of hooks in the same process:
+//! `allotrope-cxx-hooks`, for allocations that do not pass through `malloc`.
 
 use core::ffi::c_void;
+use core::marker::PhantomData;
 
-/// Name of the symbol that the recorder exports: a function without arguments
-/// that gives an [`HookApi`] for ever.
+use crate::numbers::EntryPoint;
+
+/// Name of the symbol that the recorder exports, a [`Get`].
 pub const SYMBOL: &core::ffi::CStr = c"allotrope_recorder_interface";
 
-/// Type of that function.
-pub type Get = unsafe extern "C" fn() -> *const HookApi;
+/// Type of the exported function. Its result is valid until the process ends; whether
+/// it is this [`HookApi`], its `version` shows.
+pub type Get = extern "C" fn() -> *const HookApi;
 
 /// Version of [`HookApi`].
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
-/// Functions that record an event. `entry` is the entry point's number in the
-/// trace, `sp` the stack pointer at the hook's entry (the return address lies
-/// there), `bp` rbp at that time.
+/// The registers with which the caller of a hook called it; where the unwinder
+/// begins.
 ///
-/// A hook calls [`enter`](Self::enter) before the real call and
-/// [`leave`](Self::leave) after it: what the allocator itself calls in between
-/// is part of the call and not recorded again. An exception may pass by
-/// `leave`.
+/// A hook's entry stub, in assembly, passes them as the hook's last argument. A
+/// structure of two integers is passed in the next two argument registers (System V
+/// ABI, §3.2.3), or on the stack if fewer than two are left: a hook with a `Caller`
+/// has at most four other arguments.
+///
+/// It can be neither sent to another thread nor stored beyond the hook: a function
+/// that takes one may read the stack.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Caller<'hook> {
+    /// The stack pointer at the hook's first instruction.
+    stack_pointer: *const u64,
+    /// The frame pointer register at that time: rbp.
+    frame_pointer: u64,
+    hook: PhantomData<&'hook u64>,
+}
+
+impl Caller<'_> {
+    /// The stack pointer at the hook's first instruction. The return address is there.
+    #[inline(always)]
+    pub fn stack_pointer(self) -> u64 {
+        self.stack_pointer as u64
+    }
+
+    /// The frame pointer register at the hook's first instruction; still the caller's.
+    #[inline(always)]
+    pub fn frame_pointer(self) -> u64 {
+        self.frame_pointer
+    }
+
+    /// Where the hook returns to.
+    #[inline(always)]
+    pub fn return_address(self) -> u64 {
+        // SAFETY: only entry stubs make values of this type, and the hook to which they
+        // pass one has not returned during `'hook`: its return address is on the stack.
+        unsafe { self.stack_pointer.read_volatile() }
+    }
+}
+
+/// Functions that record an event, each for a call of `entry`.
+///
+/// A hook calls [`enter`](Self::enter) before the next definition and
+/// [`leave`](Self::leave) after it: what the allocator calls in between is part of
+/// this call and not recorded. An exception may unwind past `leave`.
+#[derive(Debug)]
 #[repr(C)]
 pub struct HookApi {
     /// [`VERSION`].
     pub version: u32,
     /// A call of the allocator begins. `code` is any address in the hook's
     /// library: an inner call that is a jump returns to there.
-    pub enter: unsafe extern "C" fn(sp: *const u64, code: usize),
-    /// It ends.
-    pub leave: unsafe extern "C" fn(),
-    /// A block was handed out; after `leave`.
-    pub allocation: unsafe extern "C" fn(
-        entry: u8,
+    pub enter: extern "C" fn(caller: Caller<'_>, code: usize),
+    /// The call ends.
+    pub leave: extern "C" fn(),
+    /// The call allocated a block; after `leave`.
+    pub allocation: extern "C" fn(
+        entry: EntryPoint,
         block: *mut c_void,
         size: usize,
         alignment: usize,
-        sp: *const u64,
-        bp: u64,
+        caller: Caller<'_>,
     ),
-    /// A block is about to be given back; before `enter`.
-    pub deallocation: unsafe extern "C" fn(entry: u8, block: *mut c_void, sp: *const u64),
-    /// A block is about to be reallocated, before `enter`; gives whether that
-    /// was recorded.
+    /// The call will free a block; before `enter`.
+    pub deallocation: extern "C" fn(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>),
+    /// The call will reallocate a block; before `enter`. Returns whether that was
+    /// recorded.
     pub reallocation_start:
-        unsafe extern "C" fn(entry: u8, block: *mut c_void, sp: *const u64) -> bool,
-    /// The answer to a recorded start, after `leave`: the new block, or null
-    /// for a failure.
-    pub reallocation_end: unsafe extern "C" fn(
-        entry: u8,
+        extern "C" fn(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) -> bool,
+    /// The end of a reallocation whose start was recorded, after `leave`: `result`
+    /// is the new block, or null if the call failed.
+    pub reallocation_end: extern "C" fn(
+        entry: EntryPoint,
         block: *mut c_void,
         result: *mut c_void,
         size: usize,
-        sp: *const u64,
-        bp: u64,
+        caller: Caller<'_>,
     ),
 }
