@@ -36,7 +36,21 @@ pub struct Caller<'hook> {
     hook: PhantomData<&'hook u64>,
 }
 
-impl Caller<'_> {
+impl<'hook> Caller<'hook> {
+    /// For a function that has no entry stub.
+    ///
+    /// # Safety
+    /// `return_address` is on the calling thread's stack, and what is in the frames
+    /// further in is not needed any more once the function has returned.
+    #[inline(always)]
+    pub unsafe fn new(return_address: &'hook u64, frame_pointer: u64) -> Self {
+        Self {
+            stack_pointer: return_address,
+            frame_pointer,
+            hook: PhantomData,
+        }
+    }
+
     /// The stack pointer at the hook's first instruction. The return address is there.
     #[inline(always)]
     pub fn stack_pointer(self) -> u64 {

@@ -63,18 +63,15 @@ pub fn find(address: u64, emit: impl Fn(Change<'_>) -> bool) -> Found {
         return Found::Nothing;
     };
     let table = &process::fork_state().modules;
-    // SAFETY: entries below the count are complete; the lock keeps writers apart.
-    unsafe {
-        if let Some(found) = table.known(&seen) {
-            return found;
-        }
-        let _blocked = SignalsBlocked::new();
-        let _locked = Lock::take();
-        if let Some(found) = table.recheck(&seen, &emit) {
-            return found;
-        }
-        table.add(seen, &emit)
+    if let Some(found) = table.known(&seen) {
+        return found;
     }
+    let _blocked = SignalsBlocked::new();
+    let _locked = Lock::take();
+    if let Some(found) = table.recheck(&seen, &emit) {
+        return found;
+    }
+    table.add(seen, &emit)
 }
 
 /// Where the dynamic loader lies.

@@ -11,8 +11,8 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::client::quiet;
 use crate::client::windows;
-use crate::emit::counts;
 use crate::emit::events;
+use crate::emit::mode;
 use crate::lifecycle::start;
 use crate::state::process;
 use crate::state::thread::Thread;
@@ -39,14 +39,10 @@ pub extern "C" fn allotrope_recording() -> u32 {
     if unwanted || control.stopped.load(Relaxed) != 0 || events::collector_is_gone() {
         return 0;
     }
-    let thread = Thread::current();
-    // SAFETY: the slot is null or this thread's state.
-    let opted_out = !thread.is_null() && unsafe { Thread::is_opted_out(thread) };
-    match (opted_out, counts::is_on()) {
-        (true, _) => 0,
-        (false, false) => 1,
-        (false, true) => 2,
+    if Thread::current().is_some_and(Thread::is_opted_out) {
+        return 0;
     }
+    mode::current().recording
 }
 
 /// Opens a window: `name` is `name_length` bytes of UTF-8 (at most 255 are
@@ -70,16 +66,14 @@ pub unsafe extern "C" fn allotrope_window_open(
         // SAFETY: the caller vouches; no more than fits in memory.
         unsafe { core::slice::from_raw_parts(name.cast::<u8>(), name_length) }
     };
-    // SAFETY: as any hook.
-    unsafe { windows::open(name, iterations, flags) }
+    windows::open(name, iterations, flags)
 }
 
 /// Closes the window of this number; does nothing for 0 and for one that is
 /// closed. Flag 2: wait for the other threads to be quiet before.
 #[unsafe(no_mangle)]
 pub extern "C" fn allotrope_window_close(window: u64, flags: u32) {
-    // SAFETY: as any hook.
-    unsafe { windows::close(window, flags) };
+    windows::close(window, flags);
 }
 
 /// Waits until no other thread of the process has made an event for
@@ -93,6 +87,5 @@ pub extern "C" fn allotrope_quiet(quiet_milliseconds: u32, timeout_milliseconds:
 /// again (0). Nests. They stay in the recording.
 #[unsafe(no_mangle)]
 pub extern "C" fn allotrope_opt_out(on: u32) {
-    // SAFETY: as any hook.
-    unsafe { windows::opt_out(on != 0) };
+    windows::opt_out(on != 0);
 }

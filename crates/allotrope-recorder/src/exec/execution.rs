@@ -8,7 +8,6 @@
 //! its environment is not touched.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr;
 
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_target::{NotRecordable, Start};
@@ -50,10 +49,10 @@ pub unsafe extern "C" fn prepare(registers: *mut ExecRegisters, function: usize)
     // who promises what the function asks for.
     unsafe {
         let call = read_call(registers, function);
-        let shown = if call.descriptor.is_some() {
-            ptr::null()
+        let shown = if call.descriptor.is_some() || call.path.is_null() {
+            &[]
         } else {
-            call.path
+            CStr::from_ptr(call.path).to_bytes()
         };
         exit::note_exec(shown);
         let mut target = function;

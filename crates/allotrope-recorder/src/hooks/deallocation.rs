@@ -2,6 +2,7 @@
 
 use core::ffi::c_void;
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::kind;
 
@@ -9,12 +10,16 @@ use crate::hooks::Release;
 use crate::hooks::record::record_short;
 use crate::lifecycle::early;
 use crate::lifecycle::enter;
-use crate::sys::next::{self, Function};
+use crate::sys::next;
 
-pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
-    let next = next!(Free as Release, early_free(block));
-    // SAFETY: the caller's contract is the original's.
-    unsafe { release(EntryPoint::Free as u8, block, sp, |block| next(block)) }
+/// # Safety
+/// As the original: the block is null or was allocated and not freed.
+pub unsafe extern "C" fn free(block: *mut c_void, caller: Caller<'_>) {
+    let Some(next) = next!(Free as Release) else {
+        return early_free(block);
+    };
+    // SAFETY: passed on.
+    release(EntryPoint::Free, block, caller, || unsafe { next(block) });
 }
 
 /// The bump area takes nothing back.
@@ -23,84 +28,81 @@ fn early_free(block: *mut c_void) {
     early::is_recorded(block);
 }
 
+/// Records the deallocation of a block, unless it is null, and lets the next allocator
+/// do it, unless the block is from the bump area.
 #[inline(always)]
-unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOnce(*mut c_void)) {
+fn release(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>, next: impl FnOnce()) {
     if block.is_null() {
-        return call(block);
+        return next();
     }
     if next::is_bump(block) {
         if early::is_recorded(block) {
-            // SAFETY: the stub gives its caller's stack pointer.
-            unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
+            record_short(kind::DEALLOCATION, entry, block, caller);
         }
         return;
     }
-    // SAFETY: the stub gives its caller's stack pointer.
-    unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
-    call(block);
+    record_short(kind::DEALLOCATION, entry, block, caller);
+    next();
 }
 
-pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
-    // Old programs only; the C library keeps it as another name of `free`.
-    let cfree = next::address(Function::Cfree);
-    // SAFETY: the caller's contract is the original's; `dlsym` found a function of this type.
-    unsafe {
-        release_by::<Release>(EntryPoint::Cfree as u8, cfree, block, sp, |cfree| {
-            cfree(block)
-        })
-    }
+/// Old programs only; the C library keeps it as another name of `free`.
+///
+/// # Safety
+/// As [`free`].
+pub unsafe extern "C" fn cfree(block: *mut c_void, caller: Caller<'_>) {
+    let next = next!(Cfree as Release);
+    // SAFETY: passed on.
+    let next = next.map(|next| move || unsafe { next(block) });
+    // SAFETY: passed on.
+    unsafe { release_by(EntryPoint::Cfree, block, caller, next) };
 }
 
-pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
+/// # Safety
+/// As [`free`].
+pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, caller: Caller<'_>) {
     type Next = unsafe extern "C" fn(*mut c_void, usize);
-    let sized = next::address(Function::FreeSized);
-    // SAFETY: the caller's contract is the original's; `dlsym` found a function of this type.
-    unsafe {
-        release_by::<Next>(EntryPoint::FreeSized as u8, sized, block, sp, |sized| {
-            sized(block, size)
-        })
-    }
+    let next = next!(FreeSized as Next);
+    // SAFETY: passed on.
+    let next = next.map(|next| move || unsafe { next(block, size) });
+    // SAFETY: passed on.
+    unsafe { release_by(EntryPoint::FreeSized, block, caller, next) };
 }
 
+/// # Safety
+/// As [`free`].
 pub unsafe extern "C" fn free_aligned_sized(
     block: *mut c_void,
     alignment: usize,
     size: usize,
-    sp: *const u64,
-    _: u64,
+    caller: Caller<'_>,
 ) {
     type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
-    let sized = next::address(Function::FreeAlignedSized);
-    let call = |sized: Next| {
-        // SAFETY: the caller's contract is the original's.
-        unsafe { sized(block, alignment, size) }
-    };
-    // SAFETY: `dlsym` found a function of this type.
-    unsafe { release_by::<Next>(EntryPoint::FreeAlignedSized as u8, sized, block, sp, call) }
+    let next = next!(FreeAlignedSized as Next);
+    // SAFETY: passed on.
+    let next = next.map(|next| move || unsafe { next(block, alignment, size) });
+    // SAFETY: passed on.
+    unsafe { release_by(EntryPoint::FreeAlignedSized, block, caller, next) };
 }
 
-/// By one of the other names of `free`, at `address`: the allocator may make it a
-/// call of `free`, as glibc 2.43 does of C23's, which is no second deallocation.
-/// Without such a function it is `free` by definition.
+/// By one of the other names of `free`: the allocator may make it a call of `free`, as
+/// glibc 2.43 does of C23's, which is no second deallocation. Without such a function
+/// it is `free` by definition.
+///
+/// # Safety
+/// As [`free`].
 #[inline(always)]
-unsafe fn release_by<F>(
-    entry: u8,
-    address: usize,
+unsafe fn release_by(
+    entry: EntryPoint,
     block: *mut c_void,
-    sp: *const u64,
-    call: impl FnOnce(F),
+    caller: Caller<'_>,
+    next: Option<impl FnOnce()>,
 ) {
-    const { assert!(size_of::<F>() == size_of::<usize>()) };
-    let free = next!(Free as Release);
-    // SAFETY: the caller vouches for the type of what is at the address.
-    unsafe {
-        release(entry, block, sp, |block| {
-            if address == 0 {
-                free(block);
-            } else {
-                let function = core::mem::transmute_copy::<usize, F>(&address);
-                enter::call_allocator(sp, || call(function));
-            }
-        });
-    }
+    let Some(free) = next!(Free as Release) else {
+        return;
+    };
+    release(entry, block, caller, || match next {
+        Some(next) => enter::call_allocator(caller, next),
+        // SAFETY: passed on.
+        None => unsafe { free(block) },
+    });
 }

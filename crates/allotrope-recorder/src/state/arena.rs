@@ -12,8 +12,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use allotrope_shm::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, PAGE, Progress, REGION_BYTES, RING_OFFSET,
-    RINGS, RingHeader, Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, Diagnostic, ImageSlot, PAGE, Progress,
+    REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared, TABLES_BYTES,
 };
 use allotrope_shm::location::Location;
 use allotrope_shm::ring::{ArenaRing, Ring, Slots};
@@ -38,15 +38,47 @@ pub fn is_mapped() -> bool {
     !TABLES.load(Relaxed).is_null()
 }
 
-/// A structure among the tables.
-///
-/// # Safety
-/// The arena is mapped, and a structure of atomics of this type lies at
-/// `offset`, as `layout` says.
+/// A structure among the tables, of the type that `layout` places at `offset`.
 #[inline(always)]
-pub unsafe fn table<T>(offset: usize) -> &'static T {
-    // SAFETY: by the above; the tables are never unmapped.
-    unsafe { &*TABLES.load(Relaxed).add(offset).cast::<T>() }
+fn at<T>(offset: usize) -> &'static T {
+    let tables = TABLES.load(Relaxed);
+    if tables.is_null() {
+        system::abort();
+    }
+    // SAFETY: the callers are below: `layout` places a structure of atomics of this type
+    // at this offset. The tables are never unmapped.
+    unsafe { &*tables.add(offset).cast::<T>() }
+}
+
+/// The control page. This and what follows is only asked for once the arena is mapped.
+#[inline(always)]
+pub fn control() -> &'static Control {
+    at(layout::CONTROL_OFFSET)
+}
+
+/// The page that both sides write.
+pub fn shared() -> &'static Shared {
+    at(layout::SHARED_OFFSET)
+}
+
+/// All image slots.
+pub fn slots() -> &'static [ImageSlot; layout::IMAGES] {
+    at(layout::IMAGES_OFFSET)
+}
+
+/// The slots for diagnostics.
+pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
+    at(layout::DIAGNOSTICS_OFFSET)
+}
+
+/// All rings, those of other images too.
+pub fn rings() -> &'static [RingHeader; RINGS] {
+    at(layout::RINGS_OFFSET)
+}
+
+/// How far the collector has read a ring.
+fn progress(ring: usize) -> &'static Progress {
+    &at::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS]
 }
 
 /// A ring; `None` if its region is not mapped.
@@ -72,8 +104,8 @@ pub fn counters(ring: u32) -> Option<&'static Counters> {
     unsafe { region.cast::<Counters>().as_ref() }
 }
 
-/// Makes sure of the page with a ring's counters: memory that is short must
-/// show here. Gives `false` if it is, or if the region is not mapped.
+/// Commits the page with a ring's counters: memory that is short must show here.
+/// `false` if it is, or if the region is not mapped.
 pub fn reserve_counters(ring: usize) -> bool {
     let region = REGIONS[ring % RINGS].load(Relaxed);
     !region.is_null() && system::populate(region, RING_OFFSET)
@@ -194,17 +226,6 @@ impl Files {
         }
         None
     }
-}
-
-fn rings() -> &'static [RingHeader; RINGS] {
-    // SAFETY: only called once the tables are mapped.
-    unsafe { table(layout::RINGS_OFFSET) }
-}
-
-/// How far the collector has read a ring.
-fn progress(ring: usize) -> &'static Progress {
-    // SAFETY: only called once the tables are mapped.
-    unsafe { &table::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS] }
 }
 
 fn is_free(ring: usize) -> bool {

@@ -2,38 +2,56 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicUsize};
 
 use allotrope_shm::layout;
 use allotrope_shm::location::Location;
 
 use crate::sys::system;
 
-/// Text that is written once, at start or in a child with one thread.
+/// Text that is written once.
 struct Text<const N: usize> {
     bytes: UnsafeCell<[u8; N]>,
+    state: AtomicU8,
     length: AtomicUsize,
 }
-// SAFETY: written before other threads can know of it, with signals blocked.
+// SAFETY: `bytes` is written by the one caller of `fill` that changes `state` from
+// `EMPTY`, and read once that is `FILLED`.
 unsafe impl<const N: usize> Sync for Text<N> {}
+
+/// Of [`Text::state`].
+const EMPTY: u8 = 0;
+const BEING_FILLED: u8 = 1;
+const FILLED: u8 = 2;
 
 impl<const N: usize> Text<N> {
     const fn new() -> Self {
         Self {
             bytes: UnsafeCell::new([0; N]),
+            state: AtomicU8::new(EMPTY),
             length: AtomicUsize::new(0),
         }
     }
 
     fn fill(&self, fill: impl FnOnce(&mut [u8]) -> usize) {
-        // SAFETY: see `Sync`.
-        let bytes = unsafe { &mut *self.bytes.get() };
-        let length = fill(bytes).min(N);
-        self.length.store(length, Relaxed);
+        let state = &self.state;
+        if state
+            .compare_exchange(EMPTY, BEING_FILLED, Relaxed, Relaxed)
+            .is_ok()
+        {
+            // SAFETY: see `Sync`.
+            let length = fill(unsafe { &mut *self.bytes.get() }).min(N);
+            self.length.store(length, Relaxed);
+            state.store(FILLED, Release);
+        }
     }
 
     fn get(&self) -> &[u8] {
-        // SAFETY: nobody writes once it is filled.
+        if self.state.load(Acquire) != FILLED {
+            return &[];
+        }
+        // SAFETY: see `Sync`.
         unsafe { &(&*self.bytes.get())[..self.length.load(Relaxed)] }
     }
 }

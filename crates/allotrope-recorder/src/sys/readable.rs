@@ -1,6 +1,7 @@
 //! Which memory can be read: whether a page can (the kernel is asked), and how far
 //! the stack reaches that the thread runs on.
 
+use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -36,18 +37,18 @@ pub fn page_is_readable(page: u64) -> bool {
 #[repr(C)]
 pub struct OwnStacks {
     /// The thread pointer of the thread that the next two belong to.
-    thread_pointer: u64,
+    thread_pointer: Cell<u64>,
     /// The stack on which `pthread_create` started it.
-    start: u64,
-    end: u64,
+    start: Cell<u64>,
+    end: Cell<u64>,
     /// The lowest page known of the program's first stack; 0: none.
-    first_start: u64,
+    first_start: Cell<u64>,
 }
 
 impl OwnStacks {
     /// No stack is known: the thread is another one.
-    pub fn forget(&mut self) {
-        self.thread_pointer = 0;
+    pub fn forget(&self) {
+        self.thread_pointer.set(0);
     }
 }
 
@@ -56,21 +57,23 @@ impl OwnStacks {
 ///
 /// The stack that the thread was started with stays mapped as long as the thread
 /// lives. Of any other one only the page of `sp` is known.
-pub fn stack_of(own: &mut OwnStacks, sp: u64) -> Range<u64> {
+pub fn stack_of(own: &OwnStacks, sp: u64) -> Range<u64> {
     let (start, end) = own_stack(own, sp).unwrap_or((page_of(sp), page_of(sp).wrapping_add(PAGE)));
     start..end
 }
 
 /// The stack that `sp` is on, if it stays as long as the thread runs on it: from
 /// an address not above `sp` to the end.
-fn own_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
+fn own_stack(own: &OwnStacks, sp: u64) -> Option<(u64, u64)> {
     let thread_pointer = arch::thread_pointer();
-    if own.thread_pointer != thread_pointer {
-        (own.start, own.end) = pthread_stack(thread_pointer).unwrap_or((0, 0));
-        own.thread_pointer = thread_pointer;
+    if own.thread_pointer.get() != thread_pointer {
+        let (start, end) = pthread_stack(thread_pointer).unwrap_or((0, 0));
+        own.start.set(start);
+        own.end.set(end);
+        own.thread_pointer.set(thread_pointer);
     }
-    if (own.start..own.end).contains(&sp) {
-        return Some((own.start, own.end));
+    if (own.start.get()..own.end.get()).contains(&sp) {
+        return Some((own.start.get(), own.end.get()));
     }
     first_stack(own, sp)
 }
@@ -104,7 +107,7 @@ fn pthread_stack(thread_pointer: u64) -> Option<(u64, u64)> {
 
 /// The stack that the kernel made for the program. It is known by its end, and by
 /// that all between can be read: the kernel keeps a gap below it.
-fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
+fn first_stack(own: &OwnStacks, sp: u64) -> Option<(u64, u64)> {
     /// The kernel puts nothing nearer to the end of the stack (`arch/x86/mm/mmap.c`:
     /// the gap has at least 128 MiB).
     const NOTHING_ELSE: u64 = 64 << 20;
@@ -112,10 +115,9 @@ fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
     let random = unsafe { libc::getauxval(libc::AT_RANDOM) };
     // These sixteen bytes lie above the first frame, on the same stack.
     let end = random & !7;
-    let known = if own.first_start == 0 {
-        end
-    } else {
-        own.first_start
+    let known = match own.first_start.get() {
+        0 => end,
+        start => start,
     };
     let limit = stack_limit();
     let depth = end.checked_sub(sp)?;
@@ -127,9 +129,9 @@ fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
         if !Memory::unknown(page_is_readable).holds(start, known - start) {
             return None;
         }
-        own.first_start = start;
+        own.first_start.set(start);
     }
-    Some((own.first_start, end))
+    Some((own.first_start.get(), end))
 }
 
 /// How large the first stack can become, in bytes; 0: it cannot be known. The kernel is

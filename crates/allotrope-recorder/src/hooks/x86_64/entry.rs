@@ -1,20 +1,23 @@
-//! The exported functions. Each hands its arguments on to a Rust function of
-//! the same shape that also gets the caller's stack pointer and rbp, in the
-//! next two argument registers: with them and the return address at the stack
-//! pointer the walk begins in the caller, not in the recorder. Where calls are
-//! only counted, the frequent ones have a shorter way.
+//! The exported functions. Each jumps to a Rust function, its hook, which has the same
+//! arguments and one more: a `Caller`, the caller's stack pointer and rbp, in the next
+//! two argument registers. With them and the return address at the stack pointer the
+//! walk begins in the caller, not in the recorder.
+//!
+//! `malloc`, `calloc` and `free` first jump to the stubs of the mode (`emit::mode`), if
+//! the number in `state::stubs` is not 0. Each compares it once; with a third mode the
+//! jump that follows becomes two, for "equal" and "above".
 
 use core::arch::naked_asm;
 use core::ffi::c_void;
 
 use crate::capture::loader_tables;
-use crate::emit::counts;
 use crate::hooks::aligned;
 use crate::hooks::allocation;
 use crate::hooks::deallocation;
 use crate::hooks::reallocation;
 use crate::hooks::reported;
 use crate::hooks::x86_64::counting;
+use crate::state::stubs;
 
 macro_rules! entry {
     ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
@@ -46,8 +49,8 @@ macro_rules! next_address {
 
 /// See the function of this name in the C library's manual.
 ///
-/// The allocator is called with no more of the program's stack than two words
-/// taken: a handler may run on a stack that is just large enough for it.
+/// The stub uses two words of the program's stack while it calls the allocator: a
+/// handler may run on a stack that is just large enough for the allocator.
 ///
 /// # Safety
 /// As the original.
@@ -58,7 +61,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         ".cfi_startproc",
         // Not a pointer to jump through: that would have to be relocated
         // before the first call.
-        "cmp byte ptr [rip + {mode}], 0",
+        "cmp byte ptr [rip + {stubs}], 0",
         "jne {counting}",
         "mov rax, [rip + {table} + {next}]",
         "test rax, rax",
@@ -81,7 +84,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
         "3:",
         "ret",
         ".cfi_endproc",
-        mode = sym counts::MODE,
+        stubs = sym stubs::STUBS,
         counting = sym counting::malloc,
         table = sym crate::sys::next::NEXT,
         next = const next_address!(Malloc),
@@ -99,7 +102,7 @@ pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     naked_asm!(
         ".cfi_startproc",
-        "cmp byte ptr [rip + {mode}], 0",
+        "cmp byte ptr [rip + {stubs}], 0",
         "jne {counting}",
         "mov rax, [rip + {table} + {next}]",
         "test rax, rax",
@@ -139,7 +142,7 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
         ".cfi_endproc",
         slot = const loader_tables::SLOT_BYTES,
         loader = sym loader_tables::LOADER,
-        mode = sym counts::MODE,
+        stubs = sym stubs::STUBS,
         counting = sym counting::calloc,
         table = sym crate::sys::next::NEXT,
         next = const next_address!(Calloc),
@@ -157,13 +160,13 @@ pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 pub unsafe extern "C" fn free(block: *mut c_void) {
     naked_asm!(
         ".cfi_startproc",
-        "cmp byte ptr [rip + {mode}], 0",
+        "cmp byte ptr [rip + {stubs}], 0",
         "jne {counting}",
         "mov rsi, rsp",
         "mov rdx, rbp",
         "jmp {hook}",
         ".cfi_endproc",
-        mode = sym counts::MODE,
+        stubs = sym stubs::STUBS,
         counting = sym counting::free,
         hook = sym deallocation::free,
     )
