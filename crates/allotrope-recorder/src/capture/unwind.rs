@@ -68,7 +68,7 @@ unsafe impl Host for Capturing {
 
     fn stack_of(self, stack_pointer: u64) -> Range<u64> {
         // SAFETY: the thread's own state.
-        let own = unsafe { &mut (*Thread::fork_local(self.thread)).own_stacks };
+        let own = unsafe { &(*Thread::fork_local(self.thread)).own_stacks };
         readable::stack_of(own, stack_pointer)
     }
 

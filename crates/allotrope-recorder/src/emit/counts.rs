@@ -23,6 +23,7 @@ use crate::state::process;
 use crate::state::thread::Thread;
 use crate::sys::arch;
 use crate::sys::arch::thread_slot;
+use crate::sys::kernel::Advice;
 use crate::sys::system;
 
 /// A page of its own, which the kernel wipes in a forked child: until the
@@ -52,7 +53,7 @@ pub fn is_on() -> bool {
 /// Begins to count. `false` if a fork would go unnoticed.
 pub fn turn_on() -> bool {
     let page = (&raw const MODE).cast_mut().cast::<u8>();
-    if !system::advise(page, size_of::<Mode>(), libc::MADV_WIPEONFORK) {
+    if !system::advise(page, size_of::<Mode>(), Advice::WipeOnFork) {
         return false;
     }
     IS_ON.store(true, Relaxed);

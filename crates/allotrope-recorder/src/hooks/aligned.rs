@@ -7,7 +7,6 @@ use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::allocation::early_allocation;
 use crate::hooks::record::record_aligned;
-use crate::hooks::{Allocate, AllocateTwo};
 use crate::lifecycle::enter;
 
 pub unsafe extern "C" fn posix_memalign(
@@ -17,8 +16,7 @@ pub unsafe extern "C" fn posix_memalign(
     sp: *const u64,
     bp: u64,
 ) -> c_int {
-    type Next = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
-    let next = next!(PosixMemalign as Next, libc::ENOMEM);
+    let next = next!(posix_memalign, libc::ENOMEM);
     // SAFETY: the caller's contract is the original's.
     unsafe {
         let error = enter::call_allocator(sp, || next(result, alignment, size));
@@ -43,7 +41,7 @@ pub unsafe extern "C" fn aligned_alloc(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: the stub gives its caller's stack pointer.
-    let next = next!(AlignedAlloc as AllocateTwo, unsafe {
+    let next = next!(aligned_alloc, unsafe {
         early_allocation(EntryPoint::AlignedAlloc as u8, size, alignment, sp)
     });
     // SAFETY: the caller's contract is the original's.
@@ -70,7 +68,7 @@ pub unsafe extern "C" fn memalign(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: the stub gives its caller's stack pointer.
-    let next = next!(Memalign as AllocateTwo, unsafe {
+    let next = next!(memalign, unsafe {
         early_allocation(EntryPoint::Memalign as u8, size, alignment, sp)
     });
     // SAFETY: the caller's contract is the original's.
@@ -84,7 +82,7 @@ pub unsafe extern "C" fn memalign(
 }
 
 pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    let next = next!(Valloc as Allocate, ptr::null_mut());
+    let next = next!(valloc, ptr::null_mut());
     // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = enter::call_allocator(sp, || next(size));
@@ -103,7 +101,7 @@ pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
 }
 
 pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    let next = next!(Pvalloc as Allocate, ptr::null_mut());
+    let next = next!(pvalloc, ptr::null_mut());
     // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = enter::call_allocator(sp, || next(size));

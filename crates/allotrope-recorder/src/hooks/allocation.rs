@@ -6,7 +6,6 @@ use core::ptr;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::record::record_allocation;
-use crate::hooks::{Allocate, AllocateTwo};
 use crate::lifecycle::early;
 use crate::sys::next;
 
@@ -38,7 +37,7 @@ pub unsafe extern "C" fn calloc_allocated(
 #[cold]
 pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
     // SAFETY: the stub gives its caller's stack pointer.
-    let next = next!(Malloc as Allocate, unsafe {
+    let next = next!(malloc, unsafe {
         early_allocation(EntryPoint::Malloc as u8, size, 16, sp)
     });
     // SAFETY: the caller's contract is the original's.
@@ -55,9 +54,7 @@ pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_
 #[cold]
 pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
     // SAFETY: the caller's contract is the original's.
-    let next = next!(Calloc as AllocateTwo, unsafe {
-        early_calloc(count, size, sp)
-    });
+    let next = next!(calloc, unsafe { early_calloc(count, size, sp) });
     // SAFETY: the caller's contract is the original's.
     unsafe {
         let block = next(count, size);

@@ -6,7 +6,7 @@ use core::ptr;
 
 use crate::capture::modules;
 use crate::lifecycle::exit;
-use crate::sys::next::{self, Function};
+use crate::sys::next;
 use crate::sys::system;
 
 /// Unloading makes unwind rules void.
@@ -15,8 +15,7 @@ use crate::sys::system;
 /// As the original.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    type Next = unsafe extern "C" fn(*mut c_void) -> c_int;
-    let next = next!(Dlclose as Next, -1);
+    let next = next!(dlclose, -1);
     // SAFETY: passed on.
     let result = unsafe { next(handle) };
     modules::unloaded();
@@ -33,22 +32,13 @@ macro_rules! exit {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             exit::note_exit(status, ptr::null_mut());
-            let address = next::address(Function::$function);
-            if address != 0 || next::resolve() {
-                let address = next::address(Function::$function);
-                if address != 0 {
-                    // SAFETY: `dlsym` found the function of this name.
-                    unsafe {
-                        core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> !>(address)(
-                            status,
-                        )
-                    }
-                }
+            if let Some(next) = next::$function() {
+                next(status)
             }
             system::exit(status)
         }
     };
 }
 
-exit!(_exit, UnderscoreExit);
-exit!(_Exit, Exit);
+exit!(_exit, underscore_exit);
+exit!(_Exit, exit);

@@ -6,24 +6,14 @@
 //!
 //! The functions that the program calls are the stubs in `x86_64`.
 
-use core::ffi::c_void;
-
-/// The next definition of a function as a function pointer, or what to do
-/// before there is one.
+/// The next definition of a function, or what to do before there is one.
 macro_rules! next {
-    ($function:ident as $type:ty $(, $early:expr)?) => {{
-        let mut address = crate::sys::next::address(crate::sys::next::Function::$function);
-        if address == 0 {
-            if crate::sys::next::resolve() {
-                address = crate::sys::next::address(crate::sys::next::Function::$function);
-            }
-            if address == 0 {
-                return $($early)?;
-            }
+    ($function:ident $(, $early:expr)?) => {
+        match crate::sys::next::$function() {
+            Some(next) => next,
+            None => return $($early)?,
         }
-        // SAFETY: `dlsym` found the function of this name, whose type is known.
-        unsafe { core::mem::transmute::<usize, $type>(address) }
-    }};
+    };
 }
 
 pub mod aligned;
@@ -36,11 +26,3 @@ pub mod record;
 pub mod reported;
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;
-
-type Allocate = unsafe extern "C" fn(usize) -> *mut c_void;
-
-type AllocateTwo = unsafe extern "C" fn(usize, usize) -> *mut c_void;
-
-type Reallocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-
-type Release = unsafe extern "C" fn(*mut c_void);

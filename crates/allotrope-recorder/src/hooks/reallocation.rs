@@ -6,7 +6,6 @@ use core::ptr;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::record::{finish_reallocation, record_allocation, start_reallocation};
-use crate::hooks::{Allocate, Reallocate};
 use crate::lifecycle::early;
 use crate::sys::next;
 
@@ -46,9 +45,7 @@ unsafe fn reallocate(
     bp: u64,
 ) -> *mut c_void {
     // SAFETY: before there is a next allocator, blocks are the bump area's.
-    let next = next!(Realloc as Reallocate, unsafe {
-        early_realloc(entry, block, size, sp)
-    });
+    let next = next!(realloc, unsafe { early_realloc(entry, block, size, sp) });
     // SAFETY: the caller's contract is the original's.
     unsafe {
         if block.is_null() {
@@ -96,7 +93,7 @@ unsafe fn move_from_bump(
     sp: *const u64,
     bp: u64,
 ) -> *mut c_void {
-    let next = next!(Malloc as Allocate, ptr::null_mut());
+    let next = next!(malloc, ptr::null_mut());
     // SAFETY: the block is the bump area's; the new one holds what is copied.
     unsafe {
         let recorded = early::is_recorded(block) && start_reallocation(entry, block, sp);

@@ -1,7 +1,7 @@
 //! Writes how the image ends: with which status it exits, or that another program
 //! replaces it.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 
 use allotrope_shm::wire;
 
@@ -39,33 +39,23 @@ unsafe fn record_exit(status: c_int) {
 
 /// Writes that another program is about to replace this image. If that one is not
 /// recorded, only this event shows what became of this image.
-pub unsafe fn note_exec(path: *const c_char) {
+pub fn note_exec(path: &[u8]) {
     // A `vfork` child must not end its parent's image, and a forked child without an
     // event is no image of its own.
     if process::is_recording() && !process::is_forked() && process::is_own_process() {
-        // SAFETY: as in `note_exit`; the path is the argument of the exec.
+        // SAFETY: as in `note_exit`.
         unsafe { record_exec(path) };
     }
 }
 
 #[cold]
-unsafe fn record_exec(path: *const c_char) {
+unsafe fn record_exec(path: &[u8]) {
     /// Longest part of a path that is written.
     const PATH_BYTES: usize = 1024;
+    let path = &path[..path.len().min(PATH_BYTES)];
     let here = 0usize;
-    // SAFETY: `enter` gives this thread's own state, free for this hook; the path is a
-    // C string or null.
+    // SAFETY: `enter` gives this thread's own state, free for this hook.
     unsafe {
-        let length = if path.is_null() {
-            0
-        } else {
-            libc::strnlen(path, PATH_BYTES)
-        };
-        let path = if length == 0 {
-            &[]
-        } else {
-            core::slice::from_raw_parts(path.cast::<u8>(), length)
-        };
         let thread = enter::enter(&raw const here as usize);
         if thread.is_null() {
             return;

@@ -17,6 +17,8 @@ use crate::lifecycle::new_image;
 use crate::state::arena;
 use crate::state::image;
 use crate::state::process::{self, ForkState};
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::next::{self, Function};
 use crate::sys::system::{self, SignalsBlocked};
 
@@ -80,9 +82,9 @@ pub fn start() -> bool {
 }
 
 fn map_fork_state() -> *mut ForkState {
-    let memory = system::map_private(size_of::<ForkState>());
-    if memory.is_null() || !system::advise(memory, size_of::<ForkState>(), libc::MADV_WIPEONFORK) {
-        return ptr::null_mut();
+    let memory = PrivateMemory::new(size_of::<ForkState>());
+    match memory.filter(|memory| memory.advise(Advice::WipeOnFork)) {
+        Some(memory) => memory.leak().cast(),
+        None => ptr::null_mut(),
     }
-    memory.cast()
 }

@@ -23,6 +23,8 @@ use allotrope_unwind::Unwinder;
 
 use crate::state::stack_id_cache::StackIds;
 use crate::sys::arch::thread_slot;
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::readable::OwnStacks;
 use crate::sys::system;
 
@@ -169,24 +171,17 @@ impl Thread {
 
 /// A mapping for one thread, without a ring yet.
 pub fn create() -> *mut Thread {
-    let memory = system::map_private(BYTES);
-    if memory.is_null() {
+    let Some(memory) = PrivateMemory::new(BYTES) else {
         return ptr::null_mut();
-    }
-    // SAFETY: within the mapping.
-    let fork_local = unsafe { memory.add(FORK_LOCAL_OFFSET) };
-    if !system::advise(
-        fork_local,
-        STACK_OFFSET - FORK_LOCAL_OFFSET,
-        libc::MADV_WIPEONFORK,
-    ) {
+    };
+    let fork_local = memory.start().wrapping_add(FORK_LOCAL_OFFSET);
+    let fork_local_bytes = STACK_OFFSET - FORK_LOCAL_OFFSET;
+    if !system::advise(fork_local, fork_local_bytes, Advice::WipeOnFork) {
         // Linux 4.14 and later know it. Without it a fork would go unnoticed.
-        // SAFETY: nobody knows the mapping.
-        unsafe { system::unmap(memory, BYTES) };
         return ptr::null_mut();
     }
-    system::advise(memory, BYTES, libc::MADV_DONTDUMP);
-    memory.cast()
+    memory.advise(Advice::DontDump);
+    memory.leak().cast()
 }
 
 /// Whether a state's thread has ended, so that another may take it over.
