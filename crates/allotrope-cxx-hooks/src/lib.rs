@@ -2,16 +2,16 @@
 //! calls.
 //!
 //! Allocators like jemalloc, tcmalloc and mimalloc define `operator new` and
-//! its relatives themselves, and these do not pass through `malloc`. This
-//! library stands before them and tells the recorder. It is preloaded, behind
-//! the recorder, only where such an allocator is in use: were it there always,
-//! a C++ plugin in a C program would find these operators first, with no next
-//! definition in their scope.
+//! its relatives themselves, and these do not call `malloc`. This library defines
+//! them too, records each call and calls the next definition. It is preloaded, after
+//! the recorder, only where such an allocator is in use: otherwise a C++ plugin in
+//! a C program would find these operators first, with no next definition in their
+//! scope.
 //!
 //! An operator whose next definition is not the allocator's own (libstdc++'s,
 //! which calls `malloc`) is passed on and not recorded here: `malloc` is.
 #![no_std]
-// The operators are reached through raw pointers by definition.
+// A hook has the contract of the function that it stands for.
 #![allow(clippy::missing_safety_doc)]
 #![allow(rustdoc::private_intra_doc_links)]
 
@@ -21,8 +21,8 @@ mod operators;
 mod recorder;
 mod sized;
 
-/// Looks everything up before the program runs: a look-up takes away what
-/// `dlerror` would tell the program of one of its own.
+/// Looks everything up before the program runs: a look-up clears the error of the
+/// program's own last one, which `dlerror` would return.
 extern "C" fn constructor() {
     for next in operators::ALL {
         next.prepare();

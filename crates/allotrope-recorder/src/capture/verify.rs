@@ -9,7 +9,7 @@
 //! libunwind runs on the thread's second stack: the program's may be too small
 //! for it. It finds its way back through `call_on_stack`'s frame.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use allotrope_unwind::{DEPTH, Unwinder};
@@ -181,6 +181,8 @@ fn append(text: &Digits<'_>) {
         let mut name = [0u8; 512];
         let length = path.len().min(name.len() - 1);
         name[..length].copy_from_slice(&path[..length]);
-        system::append_file(&name, &text.bytes[..text.used]);
+        if let Ok(name) = CStr::from_bytes_until_nul(&name) {
+            system::append_file(name, &text.bytes[..text.used]);
+        }
     }
 }

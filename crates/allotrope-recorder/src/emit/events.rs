@@ -103,12 +103,7 @@ pub fn write_long(thread: OwnThread, event: &impl Encode) -> bool {
 /// which the kernel clears when it preempts the thread (see [`preemption`]), or,
 /// where there is none, the coarse clock.
 pub fn preemption_word() -> *const AtomicU64 {
-    let word = preemption::word();
-    if word.is_null() {
-        &raw const process::control().clock
-    } else {
-        word
-    }
+    preemption::word().unwrap_or(&process::control().clock)
 }
 
 /// The preemption word and the epoch, combined so that one comparison finds a

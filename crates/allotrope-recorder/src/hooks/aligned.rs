@@ -9,8 +9,8 @@ use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::allocation::early_allocation;
 use crate::hooks::record::record_aligned;
-use crate::hooks::{Allocate, AllocateTwo};
 use crate::lifecycle::enter;
+use crate::sys::next;
 
 /// # Safety
 /// As the original: a pointer can be written to `result`.
@@ -20,8 +20,7 @@ pub unsafe extern "C" fn posix_memalign(
     size: usize,
     caller: Caller<'_>,
 ) -> c_int {
-    type Next = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
-    let Some(next) = next!(PosixMemalign as Next) else {
+    let Some(next) = next::posix_memalign() else {
         return libc::ENOMEM;
     };
     // SAFETY: passed on; after a success the result was written.
@@ -35,7 +34,7 @@ pub unsafe extern "C" fn posix_memalign(
 
 pub extern "C" fn aligned_alloc(alignment: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
     let entry = EntryPoint::AlignedAlloc;
-    match next!(AlignedAlloc as AllocateTwo) {
+    match next::aligned_alloc() {
         Some(next) => allocate(entry, alignment, size, caller, || next(alignment, size)),
         None => early_allocation(entry, size, alignment, caller),
     }
@@ -43,21 +42,21 @@ pub extern "C" fn aligned_alloc(alignment: usize, size: usize, caller: Caller<'_
 
 pub extern "C" fn memalign(alignment: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
     let entry = EntryPoint::Memalign;
-    match next!(Memalign as AllocateTwo) {
+    match next::memalign() {
         Some(next) => allocate(entry, alignment, size, caller, || next(alignment, size)),
         None => early_allocation(entry, size, alignment, caller),
     }
 }
 
 pub extern "C" fn valloc(size: usize, caller: Caller<'_>) -> *mut c_void {
-    match next!(Valloc as Allocate) {
+    match next::valloc() {
         Some(next) => allocate(EntryPoint::Valloc, PAGE, size, caller, || next(size)),
         None => ptr::null_mut(),
     }
 }
 
 pub extern "C" fn pvalloc(size: usize, caller: Caller<'_>) -> *mut c_void {
-    match next!(Pvalloc as Allocate) {
+    match next::pvalloc() {
         Some(next) => allocate(EntryPoint::Pvalloc, PAGE, size, caller, || next(size)),
         None => ptr::null_mut(),
     }

@@ -7,7 +7,6 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::record::record_allocation;
-use crate::hooks::{Allocate, AllocateTwo};
 use crate::lifecycle::early;
 use crate::sys::next;
 
@@ -34,7 +33,7 @@ pub extern "C" fn calloc_allocated(
 /// `malloc` as long as the next one is not known.
 #[cold]
 pub extern "C" fn malloc(size: usize, caller: Caller<'_>) -> *mut c_void {
-    let Some(next) = next!(Malloc as Allocate) else {
+    let Some(next) = next::malloc() else {
         return early_allocation(EntryPoint::Malloc, size, 16, caller);
     };
     let block = next(size);
@@ -47,7 +46,7 @@ pub extern "C" fn malloc(size: usize, caller: Caller<'_>) -> *mut c_void {
 /// `calloc` as long as the next one is not known.
 #[cold]
 pub extern "C" fn calloc(count: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
-    let Some(next) = next!(Calloc as AllocateTwo) else {
+    let Some(next) = next::calloc() else {
         return match count.checked_mul(size) {
             Some(bytes) => early_allocation(EntryPoint::Calloc, bytes, 16, caller),
             None => ptr::null_mut(),

@@ -6,7 +6,6 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::kind;
 
-use crate::hooks::Release;
 use crate::hooks::record::record_short;
 use crate::lifecycle::early;
 use crate::lifecycle::enter;
@@ -15,7 +14,7 @@ use crate::sys::next;
 /// # Safety
 /// As the original: the block is null or was allocated and not freed.
 pub unsafe extern "C" fn free(block: *mut c_void, caller: Caller<'_>) {
-    let Some(next) = next!(Free as Release) else {
+    let Some(next) = next::free() else {
         return early_free(block);
     };
     // SAFETY: passed on.
@@ -50,7 +49,7 @@ fn release(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>, next: impl
 /// # Safety
 /// As [`free`].
 pub unsafe extern "C" fn cfree(block: *mut c_void, caller: Caller<'_>) {
-    let next = next!(Cfree as Release);
+    let next = next::cfree();
     // SAFETY: passed on.
     let next = next.map(|next| move || unsafe { next(block) });
     // SAFETY: passed on.
@@ -60,8 +59,7 @@ pub unsafe extern "C" fn cfree(block: *mut c_void, caller: Caller<'_>) {
 /// # Safety
 /// As [`free`].
 pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, caller: Caller<'_>) {
-    type Next = unsafe extern "C" fn(*mut c_void, usize);
-    let next = next!(FreeSized as Next);
+    let next = next::free_sized();
     // SAFETY: passed on.
     let next = next.map(|next| move || unsafe { next(block, size) });
     // SAFETY: passed on.
@@ -76,8 +74,7 @@ pub unsafe extern "C" fn free_aligned_sized(
     size: usize,
     caller: Caller<'_>,
 ) {
-    type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
-    let next = next!(FreeAlignedSized as Next);
+    let next = next::free_aligned_sized();
     // SAFETY: passed on.
     let next = next.map(|next| move || unsafe { next(block, alignment, size) });
     // SAFETY: passed on.
@@ -97,7 +94,7 @@ unsafe fn release_by(
     caller: Caller<'_>,
     next: Option<impl FnOnce()>,
 ) {
-    let Some(free) = next!(Free as Release) else {
+    let Some(free) = next::free() else {
         return;
     };
     release(entry, block, caller, || match next {

@@ -6,6 +6,7 @@ use core::ptr;
 
 use crate::capture::modules;
 use crate::lifecycle::exit;
+use crate::sys::next;
 use crate::sys::system;
 
 /// Unloading makes unwind rules void.
@@ -14,8 +15,7 @@ use crate::sys::system;
 /// As the original.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    type Next = unsafe extern "C" fn(*mut c_void) -> c_int;
-    let Some(next) = next!(Dlclose as Next) else {
+    let Some(next) = next::dlclose() else {
         return -1;
     };
     // SAFETY: passed on.
@@ -31,7 +31,7 @@ macro_rules! exit {
         #[unsafe(no_mangle)]
         pub extern "C" fn $name(status: c_int) -> ! {
             exit::note_exit(status, ptr::null_mut());
-            match next!($function as extern "C" fn(c_int) -> !) {
+            match next::$function() {
                 Some(next) => next(status),
                 None => system::exit(status),
             }
@@ -39,5 +39,5 @@ macro_rules! exit {
     };
 }
 
-exit!(_exit, UnderscoreExit);
-exit!(_Exit, Exit);
+exit!(_exit, underscore_exit);
+exit!(_Exit, exit);

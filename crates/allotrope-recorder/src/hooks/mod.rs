@@ -11,22 +11,6 @@
 //!
 //! [`Caller`]: allotrope_shm::hook_api::Caller
 
-use core::ffi::c_void;
-
-/// The next definition of a function as a function pointer, if there is one by now.
-macro_rules! next {
-    ($function:ident as $type:ty) => {{
-        use crate::sys::next::{self, Function};
-        let mut address = next::address(Function::$function);
-        if address == 0 && next::resolve() {
-            address = next::address(Function::$function);
-        }
-        // SAFETY: 0 is `None`; else `dlsym` found the function of this name, whose type
-        // is known.
-        unsafe { core::mem::transmute::<usize, Option<$type>>(address) }
-    }};
-}
-
 pub mod aligned;
 pub mod allocation;
 pub mod deallocation;
@@ -37,11 +21,3 @@ pub mod record;
 pub mod reported;
 #[cfg(target_arch = "x86_64")]
 pub mod x86_64;
-
-type Allocate = extern "C" fn(usize) -> *mut c_void;
-
-type AllocateTwo = extern "C" fn(usize, usize) -> *mut c_void;
-
-type Reallocate = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-
-type Release = unsafe extern "C" fn(*mut c_void);

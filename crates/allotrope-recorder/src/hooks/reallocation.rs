@@ -7,7 +7,6 @@ use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::record::{finish_reallocation, record_allocation, start_reallocation};
-use crate::hooks::{Allocate, Reallocate};
 use crate::lifecycle::early;
 use crate::sys::next;
 
@@ -50,7 +49,7 @@ unsafe fn reallocate(
     size: usize,
     caller: Caller<'_>,
 ) -> *mut c_void {
-    let Some(next) = next!(Realloc as Reallocate) else {
+    let Some(next) = next::realloc() else {
         return early_realloc(entry, block, size, caller);
     };
     // SAFETY: passed on; the next allocator knows null, and blocks that are not from the
@@ -95,7 +94,7 @@ fn move_from_bump(
     size: usize,
     caller: Caller<'_>,
 ) -> *mut c_void {
-    let Some(next) = next!(Malloc as Allocate) else {
+    let Some(next) = next::malloc() else {
         return ptr::null_mut();
     };
     let recorded = early::is_recorded(block) && start_reallocation(entry, block, caller);

@@ -7,6 +7,7 @@
 //! `mremap(2)` with an old size of 0 makes a second mapping of shared memory
 //! that may reach further into the file.
 
+use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -20,7 +21,9 @@ use allotrope_shm::ring::{ArenaRing, Ring, Slots};
 
 use crate::state::arena_client;
 use crate::sys::digits::Digits;
-use crate::sys::system::{self, Protection};
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::Mapping;
+use crate::sys::system::{self, Descriptor};
 
 /// The arena's tables, the control file before them; null until it is found.
 static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
@@ -124,33 +127,26 @@ pub fn map(location: &Location) -> bool {
     // shared page.
     let (control, shared) = unsafe {
         (
-            &*tables.add(layout::CONTROL_OFFSET).cast::<Control>(),
-            &*tables.add(layout::SHARED_OFFSET).cast::<Shared>(),
+            &*tables.start().add(layout::CONTROL_OFFSET).cast::<Control>(),
+            &*tables.start().add(layout::SHARED_OFFSET).cast::<Shared>(),
         )
     };
     if control.magic.load(Acquire) != layout::MAGIC
         || control.version.load(Relaxed) != layout::VERSION
         || control.key.load(Relaxed) != location.key()
     {
-        // SAFETY: nobody else knows the mapping.
-        unsafe { system::unmap(tables, TABLES_BYTES) };
         return false;
     }
-    system::advise(tables, TABLES_BYTES, libc::MADV_DONTDUMP);
-    TABLES.store(tables, Relaxed);
+    tables.advise(Advice::DontDump);
+    TABLES.store(tables.leak(), Relaxed);
     let hint = shared.ring_hint.fetch_add(BATCH as u32, Relaxed) as usize;
     let first = free_ring(hint).unwrap_or(0);
     let count = BATCH.min(RINGS - first);
     let offset = layout::region_offset(first);
-    let regions = system::map_shared(
-        files.memory.0,
-        offset,
-        count * REGION_BYTES,
-        Protection::ReadWrite,
-    );
-    if !regions.is_null() {
-        system::advise(regions, count * REGION_BYTES, libc::MADV_DONTDUMP);
-        note_regions(first, count, regions);
+    let memory = files.memory.number();
+    if let Some(regions) = Mapping::shared(memory, offset, count * REGION_BYTES) {
+        regions.advise(Advice::DontDump);
+        note_regions(first, count, regions.leak());
     }
     true
 }
@@ -161,15 +157,6 @@ struct Files {
     control: Descriptor,
 }
 
-/// An open descriptor of ours.
-struct Descriptor(i32);
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        system::close(self.0);
-    }
-}
-
 impl Files {
     /// From the collector's `/proc/PID/fd`, or if that is closed to us (another
     /// user id), or shows another process (another pid namespace), from its
@@ -177,7 +164,7 @@ impl Files {
     fn find(location: &Location) -> Option<Self> {
         Self::open(location).or_else(|| {
             let [memory, control] = arena_client::receive(location)?;
-            Self::check(Descriptor(memory), Descriptor(control))
+            Self::check(memory, control)
         })
     }
 
@@ -193,8 +180,8 @@ impl Files {
             writer.text(b"/fd/");
             writer.number(descriptor.into());
             // If it is something else by now, opening it does nothing to it.
-            let file = system::open(&path, flags | libc::O_NONBLOCK | libc::O_NOCTTY);
-            (file >= 0).then_some(Descriptor(file))
+            let path = CStr::from_bytes_until_nul(&path).ok()?;
+            Descriptor::open(path, flags | libc::O_NONBLOCK | libc::O_NOCTTY)
         };
         let control = open(location.control, libc::O_RDONLY)?;
         Self::check(open(location.arena, libc::O_RDWR)?, control)
@@ -204,27 +191,20 @@ impl Files {
     /// SIGBUS: whoever gives them, they must be sealed.
     fn check(memory: Descriptor, control: Descriptor) -> Option<Self> {
         let fits = |file: &Descriptor, bytes: usize| {
-            system::seals(file.0) & libc::F_SEAL_SHRINK != 0
-                && system::status_of(file.0).is_some_and(|it| it.st_size >= bytes as i64)
+            system::seals(file.number()) & libc::F_SEAL_SHRINK != 0
+                && system::status_of(file.number()).is_some_and(|it| it.st_size >= bytes as i64)
         };
         (fits(&memory, ARENA_BYTES) && fits(&control, CONTROL_BYTES))
             .then_some(Self { memory, control })
     }
 
     /// Maps the tables with the control file in their first pages' place.
-    fn map_tables(&self) -> Option<*mut u8> {
-        let tables = system::map_shared(self.memory.0, 0, TABLES_BYTES, Protection::ReadWrite);
-        if tables.is_null() {
-            return None;
-        }
-        // SAFETY: the first pages of a mapping that nobody knows yet.
-        unsafe {
-            if system::replace_by_shared(tables, self.control.0, CONTROL_BYTES) {
-                return Some(tables);
-            }
-            system::unmap(tables, TABLES_BYTES);
-        }
-        None
+    fn map_tables(&self) -> Option<Mapping> {
+        let mut tables = Mapping::shared(self.memory.number(), 0, TABLES_BYTES)?;
+        let control = self.control.number();
+        tables
+            .replace_start(control, CONTROL_BYTES)
+            .then_some(tables)
     }
 }
 
@@ -313,13 +293,10 @@ fn map_some_regions(first: usize, count: usize) -> bool {
         }
     };
     let skipped = PAGE + between * REGION_BYTES;
-    let mapped = system::map_again(page, skipped + count * REGION_BYTES);
-    if mapped.is_null() {
+    let Some(mapped) = Mapping::again(page, skipped + count * REGION_BYTES) else {
         return false;
-    }
-    // SAFETY: nobody knows the mapping yet.
-    unsafe { system::unmap(mapped, skipped) };
-    note_regions(first, count, mapped.wrapping_add(skipped));
+    };
+    note_regions(first, count, mapped.without_start(skipped).leak());
     true
 }
 

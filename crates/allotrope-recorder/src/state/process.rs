@@ -14,6 +14,8 @@ pub use crate::state::arena::{control, diagnostics, rings, shared, slots};
 use crate::state::arena;
 use crate::state::module_table::Table;
 use crate::state::thread::{Thread, ThreadRef};
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::system;
 
 /// Process state that a fork wipes (`MADV_WIPEONFORK`).
@@ -104,11 +106,11 @@ pub fn has_inherited_states() -> bool {
 /// possible.
 pub fn map_fork_state() -> bool {
     const BYTES: usize = size_of::<ForkState>();
-    let memory = system::map_private(BYTES);
-    if memory.is_null() || !system::advise(memory, BYTES, libc::MADV_WIPEONFORK) {
+    let memory = PrivateMemory::new(BYTES).filter(|it| it.advise(Advice::WipeOnFork));
+    let Some(memory) = memory else {
         return false;
-    }
-    FORK_STATE.store(memory.cast(), Relaxed);
+    };
+    FORK_STATE.store(memory.leak().cast(), Relaxed);
     true
 }
 

@@ -8,6 +8,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
+use crate::sys::kernel::Advice;
 use crate::sys::system;
 
 const PAGE: usize = allotrope_shm::layout::PAGE;
@@ -28,7 +29,7 @@ pub static STUBS: Stubs = Stubs {
 /// Has forks wipe the number. `false` if they would go unnoticed.
 pub fn wipe_on_fork() -> bool {
     let page = (&raw const STUBS).cast_mut().cast::<u8>();
-    system::advise(page, size_of::<Stubs>(), libc::MADV_WIPEONFORK)
+    system::advise(page, size_of::<Stubs>(), Advice::WipeOnFork)
 }
 
 /// Makes the functions jump to the stubs with this number.

@@ -35,6 +35,8 @@ use allotrope_unwind::Unwinder;
 
 use crate::state::stack_id_cache::StackIds;
 use crate::sys::arch::thread_slot;
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::readable::OwnStacks;
 use crate::sys::system;
 
@@ -293,21 +295,15 @@ impl ThreadRef {
 
 /// A state for one thread, without a ring yet; `None` if memory is short.
 pub fn create() -> Option<&'static Thread> {
-    const BYTES: usize = size_of::<Thread>();
-    let memory = system::map_private(BYTES);
-    if memory.is_null() {
-        return None;
-    }
-    let fork_local = memory.wrapping_add(offset_of!(Thread, fork_local));
+    let memory = PrivateMemory::new(size_of::<Thread>())?;
+    let fork_local = memory.start().wrapping_add(offset_of!(Thread, fork_local));
     let fork_local_bytes = size_of::<Pages<ForkLocal>>();
-    if !system::advise(fork_local, fork_local_bytes, libc::MADV_WIPEONFORK) {
-        // Linux 4.14 and later know it. Without it a fork would go unnoticed.
-        // SAFETY: nobody knows the mapping.
-        unsafe { system::unmap(memory, BYTES) };
+    // Linux 4.14 and later know it. Without it a fork would go unnoticed.
+    if !system::advise(fork_local, fork_local_bytes, Advice::WipeOnFork) {
         return None;
     }
-    system::advise(memory, BYTES, libc::MADV_DONTDUMP);
+    memory.advise(Advice::DontDump);
     // SAFETY: mapped for good, begins with a page, is as large as a `Thread`, which may
     // be all zero.
-    Some(unsafe { &*memory.cast::<Thread>() })
+    Some(unsafe { &*memory.leak().cast::<Thread>() })
 }

@@ -8,7 +8,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use allotrope_unwind::Memory;
 
 use crate::sys::arch;
-use crate::sys::arch::syscall::{call, number};
+use crate::sys::kernel;
+use crate::sys::system;
 
 const PAGE: u64 = 4096;
 
@@ -21,16 +22,7 @@ const fn page_of(address: u64) -> u64 {
 /// `EFAULT` if the mask could not be read and `EINVAL` if it could, and changes
 /// nothing. Every sandbox in which the recorder works allows the call.
 pub fn page_is_readable(page: u64) -> bool {
-    const NO_OPERATION: usize = u32::MAX as usize;
-    const MASK_BYTES: usize = 8;
-    // SAFETY: the kernel only reads the mask, with a copy that can not fault.
-    let result = unsafe {
-        call(
-            number::RT_SIGPROCMASK,
-            [NO_OPERATION, page as usize, 0, MASK_BYTES, 0, 0],
-        )
-    };
-    result == -(libc::EINVAL as isize)
+    kernel::read_signal_mask_only(page) == -(libc::EINVAL as isize)
 }
 
 /// The stacks that stay mapped while a thread runs on them, once they were found.
@@ -72,8 +64,9 @@ fn own_stack(own: &OwnStacks, sp: u64) -> Option<(u64, u64)> {
         own.end.set(end);
         own.thread_pointer.set(thread_pointer);
     }
-    if (own.start.get()..own.end.get()).contains(&sp) {
-        return Some((own.start.get(), own.end.get()));
+    let (start, end) = (own.start.get(), own.end.get());
+    if (start..end).contains(&sp) {
+        return Some((start, end));
     }
     first_stack(own, sp)
 }
@@ -111,13 +104,11 @@ fn first_stack(own: &OwnStacks, sp: u64) -> Option<(u64, u64)> {
     /// The kernel puts nothing nearer to the end of the stack (`arch/x86/mm/mmap.c`:
     /// the gap has at least 128 MiB).
     const NOTHING_ELSE: u64 = 64 << 20;
-    // SAFETY: it reads what the kernel left for the process, and takes no lock.
-    let random = unsafe { libc::getauxval(libc::AT_RANDOM) };
     // These sixteen bytes lie above the first frame, on the same stack.
-    let end = random & !7;
+    let end = system::auxiliary_value(libc::AT_RANDOM) & !7;
     let known = match own.first_start.get() {
         0 => end,
-        start => start,
+        known => known,
     };
     let limit = stack_limit();
     let depth = end.checked_sub(sp)?;
@@ -143,17 +134,8 @@ fn stack_limit() -> u64 {
     if known != UNKNOWN {
         return known;
     }
-    let mut limit = [0_u64; 2];
-    let arguments = [
-        0,
-        libc::RLIMIT_STACK as usize,
-        0,
-        (&raw mut limit) as usize,
-        0,
-        0,
-    ];
-    // SAFETY: the kernel fills the structure of two words.
-    let is_known = unsafe { call(number::PRLIMIT64, arguments) } == 0;
+    let mut limit = [0; 2];
+    let is_known = kernel::get_stack_limit(&mut limit) == 0;
     let limit = if is_known { limit[0] } else { 0 };
     LIMIT.store(limit, Relaxed);
     limit
