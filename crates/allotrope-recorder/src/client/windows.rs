@@ -120,7 +120,7 @@ pub fn opt_out(on: bool) {
         }
         // The next event finds that a timestamp is due, and writes it with the epoch.
         root.last_state.store(events::STATE_UNKNOWN, Relaxed);
-        (mode::current().attach)(root);
+        mode::attach(root);
     });
 }
 

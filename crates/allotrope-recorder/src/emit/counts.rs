@@ -54,11 +54,13 @@ pub fn attach(thread: &'static Thread) {
     let Some(counters) = arena::counters(thread.ring_index.load(Relaxed)) else {
         return;
     };
+    // It is no nested state: it is the root.
+    let is_opted_out = || thread.opted_out.load(Relaxed) != 0;
     loop {
-        let opted_out = thread.is_opted_out();
+        let opted_out = is_opted_out();
         thread_slot::set_counters(half(counters, opted_out).as_ptr());
         // A handler may have opted out or come back.
-        if thread.is_opted_out() == opted_out {
+        if is_opted_out() == opted_out {
             break;
         }
     }

@@ -32,9 +32,8 @@ pub struct Mode {
     /// The thread has taken over the ring of one that has ended, for which this writes
     /// the last event. `false`: it could not.
     pub take_over: fn(OwnThread) -> bool,
-    /// The thread's hooks may from now on take a shorter way. Called when a state is
-    /// ready for events, and at the end of a call of the allocator; see [`detach`].
-    pub attach: fn(&'static Thread),
+    /// See [`attach`].
+    attach: fn(&'static Thread),
     /// Whether calls without an event are counted for this thread.
     pub is_counting: fn(&Thread) -> bool,
     /// Counts a call without an event.
@@ -44,6 +43,9 @@ pub struct Mode {
     /// A number that changes whenever the ring's thread makes a call without an event.
     pub activity: fn(ring: u32) -> u64,
 }
+
+/// The index of [`RECORD`].
+const RECORD_NUMBER: u8 = 0;
 
 /// The modes, by the collector's number (`Control::counts_only`).
 static MODES: [Mode; 2] = [RECORD, COUNT];
@@ -75,7 +77,7 @@ const COUNT: Mode = Mode {
 };
 
 /// The index of this image's mode.
-static CURRENT: AtomicU8 = AtomicU8::new(0);
+static CURRENT: AtomicU8 = AtomicU8::new(RECORD_NUMBER);
 
 /// This image's mode.
 #[inline]
@@ -89,8 +91,19 @@ pub fn choose(number: u32) -> bool {
     current().writes_events || stubs::wipe_on_fork()
 }
 
+/// The thread's calls of `malloc`, `calloc` and `free` may from now on take a shorter way
+/// than through the hooks. Called when a state is ready for events that the mode does
+/// not write, and at the end of a call of the allocator.
+#[inline(always)]
+pub fn attach(thread: &'static Thread) {
+    // Every call of a mode that writes events comes to the hooks, some of them often.
+    if CURRENT.load(Relaxed) != RECORD_NUMBER {
+        (current().attach)(thread);
+    }
+}
+
 /// The thread's calls of `malloc`, `calloc` and `free` are all to come to the hooks,
-/// until [`Mode::attach`]: what the allocator does in its own call is not counted.
+/// until [`attach`]: what the allocator does in its own call is not counted.
 #[inline(always)]
 pub fn detach() {
     thread_slot::set_counters(core::ptr::null());

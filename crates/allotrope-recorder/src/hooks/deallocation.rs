@@ -44,62 +44,34 @@ fn release(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>, next: impl
     next();
 }
 
-/// Old programs only; the C library keeps it as another name of `free`.
-///
-/// # Safety
-/// As [`free`].
-pub unsafe extern "C" fn cfree(block: *mut c_void, caller: Caller<'_>) {
-    let next = next::cfree();
-    // SAFETY: passed on.
-    let next = next.map(|next| move || unsafe { next(block) });
-    // SAFETY: passed on.
-    unsafe { release_by(EntryPoint::Cfree, block, caller, next) };
-}
-
-/// # Safety
-/// As [`free`].
-pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, caller: Caller<'_>) {
-    let next = next::free_sized();
-    // SAFETY: passed on.
-    let next = next.map(|next| move || unsafe { next(block, size) });
-    // SAFETY: passed on.
-    unsafe { release_by(EntryPoint::FreeSized, block, caller, next) };
-}
-
-/// # Safety
-/// As [`free`].
-pub unsafe extern "C" fn free_aligned_sized(
-    block: *mut c_void,
-    alignment: usize,
-    size: usize,
-    caller: Caller<'_>,
-) {
-    let next = next::free_aligned_sized();
-    // SAFETY: passed on.
-    let next = next.map(|next| move || unsafe { next(block, alignment, size) });
-    // SAFETY: passed on.
-    unsafe { release_by(EntryPoint::FreeAlignedSized, block, caller, next) };
-}
-
-/// By one of the other names of `free`: the allocator may make it a call of `free`, as
-/// glibc 2.43 does of C23's, which is no second deallocation. Without such a function
-/// it is `free` by definition.
-///
-/// # Safety
-/// As [`free`].
-#[inline(always)]
-unsafe fn release_by(
-    entry: EntryPoint,
-    block: *mut c_void,
-    caller: Caller<'_>,
-    next: Option<impl FnOnce()>,
-) {
-    let Some(free) = next::free() else {
-        return;
+/// Another name of `free`, with what the program knows of the block. The allocator may
+/// make it a call of `free`, as glibc 2.43 does of C23's, which is no second
+/// deallocation. Without such a function it is `free` by definition.
+macro_rules! other_name {
+    ($name:ident, $entry:ident, $($argument:ident),*) => {
+        /// # Safety
+        /// As [`free`].
+        pub unsafe extern "C" fn $name(
+            block: *mut c_void,
+            $($argument: usize,)*
+            caller: Caller<'_>,
+        ) {
+            let Some(free) = next::free() else {
+                return;
+            };
+            release(EntryPoint::$entry, block, caller, || match next::$name() {
+                Some(next) => enter::call_allocator(caller, || {
+                    // SAFETY: passed on.
+                    unsafe { next(block, $($argument),*) }
+                }),
+                // SAFETY: passed on.
+                None => unsafe { free(block) },
+            });
+        }
     };
-    release(entry, block, caller, || match next {
-        Some(next) => enter::call_allocator(caller, next),
-        // SAFETY: passed on.
-        None => unsafe { free(block) },
-    });
 }
+
+// Old programs only; the C library keeps it as another name of `free`.
+other_name!(cfree, Cfree,);
+other_name!(free_sized, FreeSized, size);
+other_name!(free_aligned_sized, FreeAlignedSized, alignment, size);

@@ -17,8 +17,9 @@ pub unsafe extern "C" fn realloc(
     size: usize,
     caller: Caller<'_>,
 ) -> *mut c_void {
-    // SAFETY: passed on.
-    unsafe { reallocate(EntryPoint::Realloc, block, size, caller) }
+    // SAFETY: passed on; `reallocate` does not call it for blocks of the bump area.
+    let next = next::realloc().map(|next| move || unsafe { next(block, size) });
+    reallocate(EntryPoint::Realloc, block, size, caller, next)
 }
 
 /// The C library's does no more than this, and would come back to our `realloc`.
@@ -36,25 +37,22 @@ pub unsafe extern "C" fn reallocarray(
         unsafe { *libc::__errno_location() = libc::ENOMEM };
         return ptr::null_mut();
     };
-    // SAFETY: passed on.
-    unsafe { reallocate(EntryPoint::Reallocarray, block, bytes, caller) }
+    // SAFETY: as in `realloc`.
+    let next = next::realloc().map(|next| move || unsafe { next(block, bytes) });
+    reallocate(EntryPoint::Reallocarray, block, bytes, caller, next)
 }
 
-/// # Safety
-/// As [`realloc`].
 #[inline(always)]
-unsafe fn reallocate(
+fn reallocate(
     entry: EntryPoint,
     block: *mut c_void,
     size: usize,
     caller: Caller<'_>,
+    next: Option<impl FnOnce() -> *mut c_void>,
 ) -> *mut c_void {
-    let Some(next) = next::realloc() else {
+    let Some(next) = next else {
         return early_realloc(entry, block, size, caller);
     };
-    // SAFETY: passed on; the next allocator knows null, and blocks that are not from the
-    // bump area.
-    let next = || unsafe { next(block, size) };
     if block.is_null() {
         let result = next();
         if !result.is_null() {

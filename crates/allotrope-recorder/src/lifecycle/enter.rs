@@ -128,7 +128,7 @@ pub fn leave_reported(token: u64) {
         let outer = thread.outer_idle.load(Relaxed);
         thread.idle.store(outer, Relaxed);
         leave(thread);
-        (mode::current().attach)(thread);
+        mode::attach(thread);
     }
 }
 
@@ -149,7 +149,7 @@ pub fn leave_allocator() {
     {
         thread.idle.store(0, Relaxed);
         leave(thread);
-        (mode::current().attach)(thread);
+        mode::attach(thread);
     }
 }
 
@@ -174,7 +174,7 @@ pub fn call_allocator<T>(caller: Caller<'_>, call: impl FnOnce() -> T) -> T {
         thread.idle.store(outer, Relaxed);
         leave(thread);
         if outer == 0 {
-            (mode::current().attach)(thread);
+            mode::attach(thread);
         }
     }
     result

@@ -70,9 +70,8 @@ fn slow_path(thread: OwnThread) -> bool {
     if is_childs && !fork::continue_in_child(thread) {
         return false;
     }
-    let mode = mode::current();
-    if !mode.writes_events {
-        (mode.attach)(thread.state());
+    if !mode::current().writes_events {
+        mode::attach(thread.state());
         return false;
     }
     let Some(space) = events::reserve(thread, events::TIMESTAMP_WORDS) else {
