@@ -21,7 +21,7 @@ pub struct Next {
     found: AtomicUsize,
 }
 
-/// The address of a next definition; the lowest bit (code is aligned) says that calls
+/// The address of a next definition; the lowest bit (code is aligned) is set if calls
 /// are to be recorded.
 #[derive(Clone, Copy)]
 pub struct Found(usize);

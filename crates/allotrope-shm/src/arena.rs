@@ -1,4 +1,4 @@
-//! The collector's side: makes the arena and gives safe access to it.
+//! The collector's side: makes the arena, and accesses it safely.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +14,8 @@ use rustix::thread::futex;
 
 use crate::layout::{
     self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, DIAGNOSTICS, Diagnostic, IMAGES,
-    ImageSlot, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared,
-    TABLES_BYTES,
+    ImageSlot, InSharedMemory, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader,
+    Shared, TABLES_BYTES,
 };
 use crate::liveness::Liveness;
 #[cfg(feature = "test-support")]
@@ -80,13 +80,11 @@ impl Mapping {
         Ok(Self { base, bytes })
     }
 
-    /// # Safety
-    /// At `offset` lies a `T` in the file, which consists of atomics.
-    unsafe fn at<T>(&self, offset: usize) -> &T {
-        assert!(offset + size_of::<T>() <= self.bytes);
-        // SAFETY: within the mapping, by the above; aligned, for the structures
-        // of `layout` are; every bit pattern is valid for atomics, and shared
-        // writing by another process is sound.
+    /// What lies at `offset`.
+    fn at<T: InSharedMemory>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.bytes && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: within the mapping, which begins with a page, and aligned; by its trait
+        // any bits are a `T`, whoever writes them and when.
         unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
     }
 }
@@ -105,7 +103,8 @@ impl Drop for Mapping {
 /// file nothing at all.
 #[derive(Debug)]
 pub struct Arena {
-    /// Tells recorders that the collector is there. Ends before `control`.
+    /// Holds the word by which recorders know that the collector runs. Dropped before
+    /// `control`.
     liveness: Option<Liveness>,
     control: Mapping,
     tables: Mapping,
@@ -132,7 +131,7 @@ fn sealed_file(bytes: usize) -> io::Result<OwnedFd> {
 }
 
 impl Arena {
-    /// Makes an arena and says in it that the collector lives, until the arena
+    /// Makes an arena and marks in it that the collector runs, until the arena
     /// is dropped or the process ends.
     pub fn create(settings: Settings) -> io::Result<Self> {
         let memory = sealed_file(ARENA_BYTES)?;
@@ -209,32 +208,27 @@ impl Arena {
 
     /// The control page.
     pub fn control(&self) -> &Control {
-        // SAFETY: the control file is a `Control`.
-        unsafe { self.control.at(layout::CONTROL_OFFSET) }
+        self.control.at(layout::CONTROL_OFFSET)
     }
 
     /// The page that both sides write.
     pub fn shared(&self) -> &Shared {
-        // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::SHARED_OFFSET) }
+        self.tables.at(layout::SHARED_OFFSET)
     }
 
     /// The image slots.
     pub fn images(&self) -> &[ImageSlot; IMAGES] {
-        // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::IMAGES_OFFSET) }
+        self.tables.at(layout::IMAGES_OFFSET)
     }
 
     /// How far the rings were read.
     pub fn progress(&self) -> &[Progress; RINGS] {
-        // SAFETY: that is what lies there in the control file.
-        unsafe { self.control.at(layout::PROGRESS_OFFSET) }
+        self.control.at(layout::PROGRESS_OFFSET)
     }
 
     /// The rings.
     pub fn rings(&self) -> &[RingHeader; RINGS] {
-        // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::RINGS_OFFSET) }
+        self.tables.at(layout::RINGS_OFFSET)
     }
 
     /// A ring's region, mapped when it is first asked for.
@@ -247,20 +241,18 @@ impl Arena {
         Ok(region.get_or_init(|| mapping))
     }
 
-    /// What was counted in a ring. An error: its memory can not be mapped.
+    /// What was counted in a ring. An error: its memory cannot be mapped.
     pub fn counters(&self, ring: usize) -> io::Result<&Counters> {
-        // SAFETY: a region begins with them.
-        Ok(unsafe { self.region(ring)?.at(0) })
+        Ok(self.region(ring)?.at(0))
     }
 
     fn slots(&self, ring: usize) -> io::Result<&Slots> {
-        // SAFETY: that is what lies there in a region.
-        Ok(unsafe { self.region(ring)?.at(RING_OFFSET) })
+        Ok(self.region(ring)?.at(RING_OFFSET))
     }
 
     /// Appends to `into` at most `most` of the words of `ring` between the reader
-    /// and the position `published`; gives how many of them an event may begin
-    /// with, see [`Reader::copy`]. An error: the ring's memory can not be mapped.
+    /// and the position `published`; returns how many of them an event may begin
+    /// with, see [`Reader::copy`]. An error: the ring's memory cannot be mapped.
     pub fn copy_words(
         &self,
         ring: usize,
@@ -287,23 +279,20 @@ impl Arena {
     pub(crate) fn word(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         let offset = offset & !7;
         let Some(behind) = offset.checked_sub(TABLES_BYTES) else {
-            // SAFETY: the file is nothing but atomics; any two, or any half of
-            // one, are a word.
-            return unsafe { self.tables.at(offset) };
+            return self.tables.at(offset);
         };
         let region = self.region(behind / REGION_BYTES);
         let region = region.expect("a ring's memory can be mapped");
-        // SAFETY: as above.
-        unsafe { region.at(behind % REGION_BYTES) }
+        region.at(behind % REGION_BYTES)
     }
 
-    /// Moves the reader of a ring on to position `to`, gives the words below it
-    /// back to the producer, and wakes it if it waits.
+    /// Moves the reader of a ring on to position `to`, frees the words below it for
+    /// the producer, and wakes that if it waits.
     pub fn release(&self, ring: usize, reader: &mut Reader, to: u64) {
         reader.release(to, &self.rings()[ring], &self.progress()[ring], wake_all);
     }
 
-    /// Tells the image in `slot` that it is known.
+    /// Acknowledges the image in `slot`, which waits for that.
     pub fn acknowledge(&self, slot: usize) {
         let state = &self.images()[slot].state;
         state.store(layout::image_state::ACKNOWLEDGED, Release);
@@ -341,15 +330,15 @@ impl Arena {
         image.state.store(layout::image_state::FREE, Release);
     }
 
-    /// Gives every diagnostic that waits to `hear`: the process id, what is said
-    /// and the path, none of which is to be believed. `heard` is the count of
-    /// diagnostics at the last call.
-    pub fn read_diagnostics(&self, heard: &mut u32, mut hear: impl FnMut(u32, u32, Vec<u8>)) {
+    /// Passes every diagnostic that waits to `take`: the process id, what it is about
+    /// and the path, all of which a recorded program may have forged. `seen` is the
+    /// count of diagnostics at the last call.
+    pub fn read_diagnostics(&self, seen: &mut u32, mut take: impl FnMut(u32, u32, Vec<u8>)) {
         let made = self.shared().diagnostics.load(Acquire);
-        if made == *heard {
+        if made == *seen {
             return;
         }
-        *heard = made;
+        *seen = made;
         for diagnostic in self.diagnostics() {
             if diagnostic.state.load(Acquire) != layout::diagnostic_state::READY {
                 continue;
@@ -362,14 +351,13 @@ impl Arena {
             diagnostic
                 .state
                 .store(layout::diagnostic_state::FREE, Release);
-            hear(pid, what, path);
+            take(pid, what, path);
         }
     }
 
     /// The diagnostics.
     pub fn diagnostics(&self) -> &[Diagnostic; DIAGNOSTICS] {
-        // SAFETY: that is what lies there.
-        unsafe { self.tables.at(layout::DIAGNOSTICS_OFFSET) }
+        self.tables.at(layout::DIAGNOSTICS_OFFSET)
     }
 
     /// Sleeps until a recorded program rings or `timeout` has passed. `seen` is
@@ -385,8 +373,8 @@ impl Arena {
         });
     }
 
-    /// Moves the coarse clock on, so that every busy thread marks the time.
-    /// Gives its new value, which is never 0.
+    /// Advances the coarse clock, so that every busy thread writes a timestamp.
+    /// Returns its new value, which is never 0.
     pub fn tick(&self) -> u32 {
         let clock = self.clock.load(Relaxed).wrapping_add(1).max(1);
         self.clock.store(clock, Relaxed);
@@ -394,7 +382,7 @@ impl Arena {
         clock
     }
 
-    /// Tells every recorder to stop and wakes those that wait.
+    /// Stops every recorder, and wakes those that wait.
     pub fn stop(&self) {
         self.control().stopped.store(1, Release);
         self.tick();

@@ -19,7 +19,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::numbers::LossReason;
-use crate::ring::{Atomics, Hardware};
+use crate::ring::{Atomics, Hardware, Slots};
 
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
@@ -95,6 +95,24 @@ pub enum OnFull {
     Drop = 1,
 }
 
+/// What may lie in shared memory: a structure of atomics, for which any bits are a value
+/// and which another process may write at any time.
+///
+/// # Safety
+/// All fields but padding are atomics.
+pub unsafe trait InSharedMemory {}
+
+macro_rules! in_shared_memory {
+    ($($type:ty)*) => {$(
+        // SAFETY: see the type.
+        unsafe impl InSharedMemory for $type {}
+    )*};
+}
+in_shared_memory!(
+    AtomicU64 Slots Control Shared Counters
+    [Progress; RINGS] [ImageSlot; IMAGES] [Diagnostic; DIAGNOSTICS] [RingHeader; RINGS]
+);
+
 /// Written by the collector. It lies in a file of its own that is sealed against
 /// writing by anybody else (`arena.rs`).
 #[repr(C)]
@@ -140,7 +158,7 @@ pub const OWNER_DIED: u32 = 0x4000_0000;
 #[repr(C)]
 pub struct Doorbell<A: Atomics = Hardware> {
     /// Counts the rings: producers ring when there is much to read, or something
-    /// that can not wait. The collector sleeps on it.
+    /// that cannot wait. The collector sleeps on it.
     pub value: A::U32,
     /// Non-zero while the collector sleeps.
     pub sleeping: A::U32,

@@ -166,7 +166,7 @@ impl<S: Shape> Clone for Ring<'_, S> {
 impl<S: Shape> Copy for Ring<'_, S> {}
 
 impl<S: Shape> Ring<'_, S> {
-    /// The first position that the collector has not given back.
+    /// The end of the positions that the producer may write.
     fn free_up_to(&self) -> u64 {
         // Saturating: only the collector writes `read`, but in a test's arena
         // anybody may.
@@ -356,7 +356,7 @@ impl<'r, S: Shape> Writer<'r, S> {
             .store(core::ptr::from_ref(header).cast_mut(), Relaxed);
     }
 
-    /// Gives the ring up; its position stays.
+    /// Detaches from the ring, which stays as it is.
     pub fn detach(&self) {
         self.header.store(core::ptr::null_mut(), Relaxed);
     }
@@ -388,15 +388,24 @@ impl<'r, S: Shape> Writer<'r, S> {
         }
     }
 
-    /// The ring's slots. Loaded once an event: the compiler may not merge atomic
+    /// Has `put` store an event's words from the position on, and publishes as many as
+    /// it returns. Each pointer is loaded once: the compiler may not merge atomic
     /// loads, and each is an instruction of the hot path.
     ///
     /// # Safety
     /// The writer is attached.
     #[inline(always)]
-    unsafe fn slots(&self) -> &'r [U64<S>] {
+    unsafe fn publish(&self, put: impl FnOnce(&[U64<S>], u64) -> usize) {
         // SAFETY: `attach` stored a reference that is valid for `'r`.
-        unsafe { &*self.slots.load(Relaxed) }.as_ref()
+        let slots = unsafe { &*self.slots.load(Relaxed) }.as_ref();
+        let position = self.position();
+        let end = position + put(slots, position) as u64;
+        self.position.store(end, Relaxed);
+        // SAFETY: as above; only `detach` makes it null.
+        let header = unsafe { &*self.header.load(Relaxed) };
+        header.written.store(end, Release);
+        let ahead = (end + Self::PREFETCH_WORDS) & (S::CAPACITY - 1);
+        S::prefetch(&slots[ahead as usize]);
     }
 
     /// Stores a word, `index` behind `position`. Words of one event are contiguous,
@@ -409,20 +418,6 @@ impl<'r, S: Shape> Writer<'r, S> {
         }
     }
 
-    /// Publishes what lies below `position`.
-    ///
-    /// # Safety
-    /// The writer is attached.
-    #[inline(always)]
-    unsafe fn publish(&self, slots: &[U64<S>], position: u64) {
-        self.position.store(position, Relaxed);
-        // SAFETY: `attach` stored a reference that is valid for `'r`.
-        let header = unsafe { &*self.header.load(Relaxed) };
-        header.written.store(position, Release);
-        let ahead = (position + Self::PREFETCH_WORDS) & (S::CAPACITY - 1);
-        S::prefetch(&slots[ahead as usize]);
-    }
-
     /// Writes and publishes an event of a fixed length.
     ///
     /// # Safety
@@ -430,14 +425,14 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// safety: it would overwrite unread events of this same ring.)
     #[inline(always)]
     pub unsafe fn write<const WORDS: usize>(&self, words: [u64; WORDS]) {
-        // SAFETY: the writer is attached.
-        let slots = unsafe { self.slots() };
-        let position = self.position();
-        for (index, word) in words.into_iter().enumerate() {
-            Self::put(slots, position, index, word);
-        }
-        // SAFETY: as above.
-        unsafe { self.publish(slots, position + WORDS as u64) };
+        let put = |slots: &[U64<S>], position| {
+            for (index, word) in words.into_iter().enumerate() {
+                Self::put(slots, position, index, word);
+            }
+            WORDS
+        };
+        // SAFETY: passed on.
+        unsafe { self.publish(put) };
     }
 
     /// Writes and publishes any event.
@@ -445,12 +440,11 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// # Safety
     /// As [`write`](Self::write).
     pub unsafe fn write_long(&self, event: &impl Encode) {
-        // SAFETY: the writer is attached.
-        let slots = unsafe { self.slots() };
-        let position = self.position();
-        let length = event.encode(|index, word| Self::put(slots, position, index, word));
-        // SAFETY: as above.
-        unsafe { self.publish(slots, position + length as u64) };
+        let put = |slots: &[U64<S>], position| {
+            event.encode(|index, word| Self::put(slots, position, index, word))
+        };
+        // SAFETY: passed on.
+        unsafe { self.publish(put) };
     }
 
     /// Whether `words` and the margin fit, as far as was found out before.
@@ -576,13 +570,13 @@ impl Reader {
     }
 
     /// The number of words between the cursor and the position `published`;
-    /// `None` if a producer that follows the protocol can not be there.
+    /// `None` if a producer that follows the protocol cannot be there.
     pub fn unread<S: Shape>(&self, published: u64) -> Option<u64> {
         Some(published.wrapping_sub(self.cursor)).filter(|&words| words <= S::CAPACITY)
     }
 
     /// Appends the words from the cursor to the position `published`, at most
-    /// `most`, and at most to the last slot; gives how many of them lie before the
+    /// `most`, and at most to the last slot; returns how many of them lie before the
     /// overflow: no event begins in it.
     pub fn copy<S: Shape>(
         &self,
@@ -600,8 +594,8 @@ impl Reader {
         (S::CAPACITY - first) as usize
     }
 
-    /// Gives the slots below position `to` back to the producer, whose sleep on
-    /// [`Progress::space`] `wake` ends.
+    /// Frees the slots below position `to` for the producer; `wake` ends its sleep on
+    /// [`Progress::space`].
     pub fn release<A: Atomics>(
         &mut self,
         to: u64,

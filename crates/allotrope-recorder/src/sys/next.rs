@@ -251,7 +251,7 @@ pub const BUMP_BYTES: usize = 64 << 10;
 /// The bump area.
 #[repr(align(4096))]
 pub struct Bump(core::cell::UnsafeCell<[u8; BUMP_BYTES]>);
-// SAFETY: its bytes are handed out once each, by the atomic counter below.
+// SAFETY: the atomic counter below allocates each byte once.
 unsafe impl Sync for Bump {}
 /// See [`Bump`].
 pub static BUMP: Bump = Bump(core::cell::UnsafeCell::new([0; BUMP_BYTES]));
@@ -284,8 +284,8 @@ pub fn is_bump(block: *mut c_void) -> bool {
 /// Requested size of a block from the bump area.
 ///
 /// # Safety
-/// `is_bump(block)`, and `block` was handed out.
+/// `block` is what [`bump_allocate`] returned.
 pub unsafe fn bump_size(block: *mut c_void) -> usize {
-    // SAFETY: written when it was handed out.
+    // SAFETY: written when it was allocated.
     unsafe { ((block as usize - 16) as *const usize).read() }
 }

@@ -20,7 +20,7 @@ use crate::sys::next;
 
 // `struct rseq_cs` (`linux/rseq.h`): version, flags, start, length, where to go
 // on. The kernel checks, too, that the signature that glibc registered (RSEQ_SIG
-// in its `bits/rseq.h`) stands before the last of these; nothing ever goes there.
+// in its `bits/rseq.h`) precedes the last of these; nothing ever jumps there.
 global_asm!(
     ".pushsection .text.allotrope_unbroken,\"ax\",@progbits",
     ".p2align 3",
