@@ -13,8 +13,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use allotrope_shm::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, Diagnostic, ImageSlot, PAGE, Progress,
-    REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, Diagnostic, ImageSlot, InSharedMemory,
+    PAGE, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared, TABLES_BYTES,
 };
 use allotrope_shm::location::Location;
 use allotrope_shm::ring::{ArenaRing, Ring, Slots};
@@ -41,16 +41,23 @@ pub fn is_mapped() -> bool {
     !TABLES.load(Relaxed).is_null()
 }
 
-/// A structure among the tables, of the type that `layout` places at `offset`.
+/// A structure in a part of the arena: the tables or a region. `None` if the part, whose
+/// lowest address this is, is not mapped.
 #[inline(always)]
-fn at<T>(offset: usize) -> &'static T {
-    let tables = TABLES.load(Relaxed);
-    if tables.is_null() {
-        system::abort();
+fn within<T: InSharedMemory>(part: *const u8, offset: usize) -> Option<&'static T> {
+    // SAFETY: the callers are all in this file: `layout` places a structure of this type
+    // at this offset of the part. What is mapped stays so, but for the tables of another
+    // recording, which `map` uses no more after it has unmapped them.
+    (!part.is_null()).then(|| unsafe { &*part.add(offset).cast::<T>() })
+}
+
+/// A structure among the tables.
+#[inline(always)]
+fn at<T: InSharedMemory>(offset: usize) -> &'static T {
+    match within(TABLES.load(Relaxed), offset) {
+        Some(structure) => structure,
+        None => system::abort(),
     }
-    // SAFETY: the callers are below: `layout` places a structure of atomics of this type
-    // at this offset. The tables are never unmapped.
-    unsafe { &*tables.add(offset).cast::<T>() }
 }
 
 /// The control page. This and what follows is only asked for once the arena is mapped.
@@ -86,25 +93,16 @@ fn progress(ring: usize) -> &'static Progress {
 
 /// A ring; `None` if its region is not mapped.
 pub fn ring(index: usize) -> Option<Ring<'static, ArenaRing>> {
-    let region = REGIONS[index % RINGS].load(Relaxed);
-    if region.is_null() {
-        return None;
-    }
-    // SAFETY: a mapped region contains a ring's slots, which are atomics, at this
-    // offset, and is never unmapped.
-    let slots = unsafe { &*region.add(RING_OFFSET).cast::<Slots>() };
     Some(Ring {
         header: &rings()[index % RINGS],
         progress: progress(index),
-        slots,
+        slots: within::<Slots>(REGIONS[index % RINGS].load(Relaxed), RING_OFFSET)?,
     })
 }
 
 /// What is counted in a ring; `None` if its region is not mapped.
 pub fn counters(ring: u32) -> Option<&'static Counters> {
-    let region = REGIONS[ring as usize % RINGS].load(Relaxed);
-    // SAFETY: null, or a region, which begins with them and is never unmapped.
-    unsafe { region.cast::<Counters>().as_ref() }
+    within(REGIONS[ring as usize % RINGS].load(Relaxed), 0)
 }
 
 /// Commits the page with a ring's counters: memory that is short must show here.
@@ -123,13 +121,10 @@ pub fn map(location: &Location) -> bool {
     let Some(tables) = files.map_tables() else {
         return false;
     };
-    // SAFETY: the mapping begins with the control page and goes on with the
-    // shared page.
-    let (control, shared) = unsafe {
-        (
-            &*tables.start().add(layout::CONTROL_OFFSET).cast::<Control>(),
-            &*tables.start().add(layout::SHARED_OFFSET).cast::<Shared>(),
-        )
+    let control = within::<Control>(tables.start(), layout::CONTROL_OFFSET);
+    let shared = within::<Shared>(tables.start(), layout::SHARED_OFFSET);
+    let (Some(control), Some(shared)) = (control, shared) else {
+        return false;
     };
     if control.magic.load(Acquire) != layout::MAGIC
         || control.version.load(Relaxed) != layout::VERSION
