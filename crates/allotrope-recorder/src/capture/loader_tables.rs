@@ -20,7 +20,7 @@ pub const SLOT_BYTES: usize = 16;
 /// Where the loader's code begins, and how long it is; 0: not known.
 pub static LOADER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Learns where the loader is.
+/// Finds out where the loader is.
 pub fn begin() {
     // It is the loader that defines this variable.
     let variable = next::loader_debug().map(|variable| &raw const *variable as u64);

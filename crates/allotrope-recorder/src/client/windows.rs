@@ -8,8 +8,8 @@
 //! least the one that the opening made and below the one that the closing made.
 //!
 //! That is exact without any fence: an event that the program's own
-//! synchronisation puts behind the opening can not load an older value than the
-//! opening stored (coherence), and one that it puts before the closing can not
+//! synchronisation puts behind the opening cannot load an older value than the
+//! opening stored (coherence), and one that it puts before the closing cannot
 //! load the value that the closing is yet to store.
 //!
 //! A window is known by the epoch of its opening. The word is copied by `fork`

@@ -1,7 +1,7 @@
 //! Writes a thread's events to its ring, and the timestamps among them.
 //!
 //! The protocol of the ring is [`allotrope_shm::ring`]'s, the form of events
-//! [`allotrope_shm::wire`]'s. This file writes what it is given and decides what a full
+//! [`allotrope_shm::wire`]'s. This file writes what it is passed and decides what a full
 //! ring means; whether there may be an event at all is decided before, in
 //! `lifecycle::ready`.
 

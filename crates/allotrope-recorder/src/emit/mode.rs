@@ -6,7 +6,7 @@
 //! functions are in, and, if its calls of `malloc`, `calloc` and `free` have a way of
 //! their own, stubs in `hooks::x86_64` and a jump to them (see `state::stubs`).
 //!
-//! A hook first asks `lifecycle::ready` for space to write an event. Where that gives
+//! A hook first asks `lifecycle::ready` for space to write an event. Where there is
 //! none, because the mode writes none or because it is not the time, the hook passes the
 //! call to [`Mode::count`].
 

@@ -71,7 +71,7 @@ macro_rules! other_name {
     };
 }
 
-// Old programs only; the C library keeps it as another name of `free`.
+// Old programs only; the C library has it as another name of `free`.
 other_name!(cfree, Cfree,);
 other_name!(free_sized, FreeSized, size);
 other_name!(free_aligned_sized, FreeAlignedSized, alignment, size);

@@ -61,7 +61,7 @@ static OVERFLOWED: AtomicUsize = AtomicUsize::new(0);
 /// Notes that have been written as events, from the first.
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The bump area handed out `block`, in the place of `replaces` if that is not
+/// `block` was allocated from the bump area, in the place of `replaces` if that is not
 /// null.
 #[cold]
 pub fn note(

@@ -1,4 +1,4 @@
-//! The beginning and end of a hook: takes the thread's state for it, and gives it back.
+//! The beginning and end of a hook: takes the thread's state for it, and releases it.
 //!
 //! A thread's first hook starts the recording if need be and claims a state and a ring.
 //! A hook that finds the state in use runs in a signal handler that interrupted another

@@ -30,7 +30,7 @@ pub fn ready(thread: OwnThread) -> Option<Space> {
 }
 
 /// As [`ready`], for an event that must not be dropped: waits whatever
-/// [`allotrope_shm::layout::OnFull`] says.
+/// [`allotrope_shm::layout::OnFull`] is.
 pub fn ready_must_succeed(thread: OwnThread) -> Option<Space> {
     // A child that has yet to begin gets an empty ring.
     let is_childs = process::is_forked() || !thread.writer.is_attached();

@@ -183,7 +183,7 @@ impl Files {
     }
 
     /// Files that can shrink while they are mapped would end the program with
-    /// SIGBUS: whoever gives them, they must be sealed.
+    /// SIGBUS: wherever they come from, they must be sealed.
     fn check(memory: Descriptor, control: Descriptor) -> Option<Self> {
         let fits = |file: &Descriptor, bytes: usize| {
             system::seals(file.number()) & libc::F_SEAL_SHRINK != 0

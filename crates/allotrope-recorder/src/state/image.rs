@@ -111,7 +111,7 @@ pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
 }
 
 /// Notes what this image is called, once, before its first event; a forked
-/// child keeps the notes.
+/// child has its parent's.
 pub fn remember_self() {
     EXECUTABLE.fill(|into| system::read_link(c"/proc/self/exe", into));
     COMMAND.fill(|into| system::read_file(c"/proc/self/cmdline", into));

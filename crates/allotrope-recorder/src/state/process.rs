@@ -58,7 +58,7 @@ pub static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
 static FORK_STATE: AtomicPtr<ForkState> = AtomicPtr::new(ptr::null_mut());
 /// The slot of the image that last was alive here: a forked child's parent.
 pub static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
-/// The process id of the image, to tell a `vfork` child.
+/// The process id of the image, by which a `vfork` child is recognised.
 pub static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image that a forked child comes from.
 pub static PARENT_ID: AtomicU32 = AtomicU32::new(0);

@@ -215,7 +215,7 @@ entry!(
     reported::allocator_reallocation_end
 );
 
-/// The exec family: `execution::prepare` may change the arguments, and gives
+/// The exec family: `execution::prepare` may change the arguments, and returns
 /// the function to which all, those on the stack too, go on.
 macro_rules! exec {
     ($name:ident, $function:ident) => {
