@@ -1,15 +1,16 @@
-/* Stands between a tool and the program that it runs, and writes what the
- * program took: `launcher [-m BYTES] RESULT PROGRAM ARGUMENTS...`. The program
- * inherits everything else; its status becomes the launcher's own.
+/* Runs a program for a tool and writes its resource usage to a file:
+ * `launcher [-m BYTES] RESULT PROGRAM ARGUMENTS...`. The program inherits
+ * everything else. The launcher ends with the program's status.
  *
  * RESULT gets one line: start and end of the program on CLOCK_MONOTONIC in
- * nanoseconds, user and system time in microseconds (its waited-for children
- * included), peak resident set in KiB, and its status as wait(2) tells it.
+ * nanoseconds, user and system time in microseconds (including those of its
+ * waited-for children), peak resident set in KiB, and its status as from wait(2).
  *
- * It allocates nothing and is small: a program's peak resident set is never
- * below that of the process which started it. -m limits the program's address
- * space. It is linked twice: statically, for tools whose library does not
- * preload itself into what a preloaded process executes, and dynamically. */
+ * The launcher allocates nothing and is small, because a program's peak resident
+ * set is never below that of the process which started it. -m limits the
+ * program's address space. The launcher is linked twice: statically, for tools
+ * whose library removes itself from the environment of a process that loads it
+ * (then the program would not be recorded), and dynamically for all others. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,7 @@ static int report(const char *path, long long start, long long end, const struct
     return file >= 0 && write(file, line, (size_t)length) == length && close(file) == 0;
 }
 
-/* Only the child runs in here until it executes the program. */
+/* Until the child executes the program, the parent is suspended (vfork). */
 static pid_t started(char *const program[], const struct rlimit *space) {
     const pid_t child = vfork();
     if (child == 0) {

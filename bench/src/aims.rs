@@ -1,5 +1,5 @@
-//! Which aims are reached, as one table: those of single rows, and those that
-//! stand for all of them.
+//! The table of aims: how many rows reach each aim, and by how much the others miss it.
+//! Some aims belong to single rows, others apply to all rows.
 
 use std::fmt::Write as _;
 
@@ -7,32 +7,32 @@ use crate::figures::short;
 use crate::run::Sample;
 use crate::standard::{COUNTING, Measured};
 
-/// A cost that grows with a higher power of its cause than this grows faster
-/// than it; what is above 1 is what chance may add.
+/// A cost grows faster than its cause if it grows with a higher power than this. The
+/// part above 1 is a margin for noise.
 pub const GROWTH: f64 = 1.1;
 
-/// The trace is finished within this part of the run …
+/// The trace is finished within this fraction of the run time …
 const FINISH_PART: f64 = 0.1;
-/// … and these seconds.
+/// … plus these seconds.
 const FINISH_SECONDS: f64 = 0.2;
 /// Seconds to read a million allocations.
 const READING: f64 = 0.05;
-/// Rows of fewer allocations say nothing of that: starting takes as long.
+/// Rows with fewer allocations are not checked: starting the reader takes as long.
 const READING_LEAST: u64 = 1_000_000;
-/// Bytes an event of a C++ program.
+/// Bytes per event of a C++ program.
 const BYTES: f64 = 1.3;
 /// MiB of the collector.
 const COLLECTOR: f64 = 256.0;
-/// MiB of the program, and for each of its threads.
+/// Additional MiB of the program, and for each of its threads.
 const TARGET: (f64, f64) = (8.0, 1.0);
 
-/// So many rows that miss an aim are listed, the worst first.
+/// The largest number of listed rows that miss an aim, the worst first.
 const LISTED: usize = 4;
 
-/// An aim that every row is held against: what it costs, and what it may.
+/// An aim that applies to every row.
 struct General {
     what: &'static str,
-    /// Of a row: what it is, what it may be.
+    /// The value of a row and its limit; `None` if the aim does not apply to the row.
     measure: fn(&Measured) -> Option<(f64, f64)>,
     unit: &'static str,
 }
@@ -91,7 +91,7 @@ fn middle(row: &Measured, figure: impl Fn(&Sample) -> f64) -> Option<f64> {
     Some(row.median("allotrope", figure)?.middle)
 }
 
-/// The aims that stand for all rows; those of single rows are in their table.
+/// The table. The time table has the aims of single rows in detail.
 pub fn table(rows: &[Measured]) -> String {
     let with_aim: Vec<_> = rows
         .iter()

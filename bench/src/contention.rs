@@ -1,6 +1,6 @@
-//! Whether threads that are recorded get into each other's way: what an
-//! allocation costs with one, two and four of them, and which system calls the
-//! program makes. A lock that is waited for is a `futex` call.
+//! Measures whether recorded threads slow each other down: the cost of an allocation
+//! with one, two and four threads, and the system calls of the program. Waiting for a
+//! lock is a `futex` call.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -14,9 +14,9 @@ use crate::run::Runner;
 use crate::tool::Tool;
 use crate::workshop::installed;
 
-/// Threads and allocations of the program whose system calls are counted.
+/// Threads of the program whose system calls are counted.
 pub const THREADS: u64 = 4;
-/// In all threads together.
+/// Its allocations, in all threads together.
 pub const ALLOCATIONS: u64 = 4_000_000;
 
 /// What was measured.
@@ -24,7 +24,7 @@ pub const ALLOCATIONS: u64 = 4_000_000;
 pub struct Contention {
     /// By the number of threads.
     pub points: Vec<Point>,
-    /// System calls by name, plain and recorded; what is the same is left out.
+    /// System calls by name, plain and recorded; without those whose numbers are equal.
     pub calls: BTreeMap<String, (u64, u64)>,
     /// All system calls, plain and recorded.
     pub all_calls: (u64, u64),
@@ -60,7 +60,7 @@ pub fn contention(runner: &Runner, allotrope: &Tool, runs: usize) -> Result<Cont
     })
 }
 
-/// System calls of a churn, by name.
+/// Runs container churn under strace and returns its system calls by name.
 fn calls(runner: &Runner, tool: &Tool) -> Result<BTreeMap<String, u64>> {
     let workshop = runner.workshop;
     let (trace, counted) = (workshop.path("trace"), workshop.path("calls"));

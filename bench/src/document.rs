@@ -1,5 +1,5 @@
-//! The generated parts of `docs/benchmarks.md`: what stands between two
-//! comments is replaced, what stands outside is for people.
+//! The generated parts of `docs/benchmarks.md`, each between two HTML comments. Only
+//! these parts are replaced; the rest of the file is written by hand.
 
 use std::path::{Path, PathBuf};
 
@@ -22,12 +22,12 @@ impl Document {
         Ok(Self { path, text })
     }
 
-    /// Where its plots lie.
+    /// The folder of its plots.
     pub fn plots(&self) -> PathBuf {
         self.path.with_extension("")
     }
 
-    /// Replaces the part of this name.
+    /// Replaces the part with this name.
     pub fn set(&mut self, name: &str, content: &str) -> Result<()> {
         self.text = replaced(&self.text, name, content, &self.path)?;
         Ok(())
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lies_outside_stays() {
+    fn only_the_named_part_is_replaced() {
         let text = "a\n<!-- generated: x -->\nold\n<!-- end of x -->\nb\n";
         let path = Path::new("file");
         let new = replaced(text, "x", "new\n", path).unwrap();

@@ -2,21 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A median and the range it was taken from.
+/// A median with the range of its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Median {
-    /// The middle, or the mean of the two in the middle.
+    /// The median: the middle value, or the mean of the two middle ones.
     pub middle: f64,
-    /// The least.
+    /// The smallest value.
     pub least: f64,
-    /// The greatest.
+    /// The largest value.
     pub greatest: f64,
-    /// Of how many.
+    /// The number of values.
     pub runs: usize,
 }
 
 impl Median {
-    /// Of these numbers; `None` if there are none.
+    /// The median of these numbers; `None` if there are none.
     pub fn of(numbers: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut numbers: Vec<f64> = numbers.into_iter().collect();
         numbers.sort_by(f64::total_cmp);
@@ -35,8 +35,8 @@ impl Median {
         })
     }
 
-    /// `middle unit (least–greatest)`, each number as `form` writes it; the
-    /// middle alone if it was one run.
+    /// The text `middle unit (least–greatest)`, with numbers formatted by `form`; only
+    /// the middle if there was one run.
     pub fn text(&self, unit: &str, form: impl Fn(f64) -> String) -> String {
         let (middle, least, greatest) = (form(self.middle), form(self.least), form(self.greatest));
         if self.runs == 1 {
@@ -46,7 +46,7 @@ impl Median {
     }
 }
 
-/// Three digits that count, in plain notation.
+/// Three significant digits, without an exponent.
 pub fn short(number: f64) -> String {
     match number.abs() {
         size if size >= 99.95 => format!("{number:.0}"),
@@ -56,7 +56,7 @@ pub fn short(number: f64) -> String {
     }
 }
 
-/// A count with a letter for thousands and millions: `4 M`.
+/// A count with K, M or G if it is a round number: `4 M`.
 pub fn count(number: u64) -> String {
     match number {
         1_000_000_000.. if number.is_multiple_of(1_000_000_000) => {
@@ -70,8 +70,8 @@ pub fn count(number: u64) -> String {
     }
 }
 
-/// The exponent with which `cost` grows over `cause`: the slope of the
-/// least-squares line through the logarithms. 1 is proportional.
+/// The exponent with which a cost grows with its cause, for points (cause, cost): the
+/// slope of the least-squares line through the logarithms. 1 is proportional.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     if points.len() < 2 || points.iter().any(|(x, y)| *x <= 0.0 || *y <= 0.0) {
         return None;
@@ -85,8 +85,7 @@ pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     (below > 0.0).then_some(above / below)
 }
 
-/// The greatest exponent between neighbours, and between which two of the
-/// causes it is.
+/// The largest exponent between two neighbouring points, and the causes of these two.
 pub fn steepest(points: &[(f64, f64)]) -> Option<(f64, f64, f64)> {
     let steps = points
         .windows(2)
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_is_shown_where_there_is_one() {
+    fn a_spread_is_shown_for_several_runs() {
         let form = |number: f64| format!("{number:.0}");
         assert_eq!(
             Median::of([2.0, 1.0, 4.0]).unwrap().text(" ns", form),

@@ -13,17 +13,18 @@ use crate::run::{Events, Runner, Sample};
 use crate::tool::Tool;
 use crate::workshop::Workshop;
 
-/// Something that grows, and what is run for each of its values.
+/// A quantity that is varied, and the job for each of its values.
 pub struct Cause {
-    /// What `--only` is compared with, and the name of the plot.
+    /// The name for `--only`, and of the plot.
     pub name: &'static str,
-    /// What it is, for a reader.
+    /// Its description for readers.
     pub what: &'static str,
-    /// Its values.
+    /// Its values, ascending.
     pub values: Vec<u64>,
-    /// Whether the amount of work is the cause, so that totals grow with it.
+    /// Whether it is the amount of work. Then total times are compared with it, else
+    /// times per allocation.
     pub is_amount: bool,
-    /// What is run at a value.
+    /// Makes the job for a value.
     pub job: fn(&Workshop, u64) -> Result<Job>,
 }
 
@@ -40,36 +41,37 @@ pub struct Growth {
     pub points: Vec<Point>,
 }
 
-/// What things cost at one value of a cause. Medians.
+/// The costs at one value of a cause: medians.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Point {
     /// The value.
     pub value: u64,
-    /// Allocations of the recorded run, deallocations.
+    /// Allocations and deallocations of the recorded run.
     pub events: Events,
-    /// Processor time of the plain program, nanoseconds an allocation.
+    /// CPU time of the plain program, nanoseconds per allocation.
     pub plain: f64,
-    /// How much more the recorded program took, likewise.
+    /// Additional CPU time of the recorded program, nanoseconds per allocation.
     pub over: Median,
-    /// Processor time of the collector and the front, likewise.
+    /// CPU time of the collector and the launcher, nanoseconds per allocation.
     pub collector: f64,
-    /// Memory of the recorded program beyond that of the plain one, MiB.
+    /// Memory of the recorded program minus that of the plain one, MiB.
     pub target_mib: f64,
     /// Memory of the collector, MiB.
     pub collector_mib: f64,
-    /// From the program's exit to the finished trace, and its run, seconds.
+    /// Time from the program's exit to the finished trace, seconds.
     pub finish: f64,
-    /// The recorded program, start to exit, seconds.
+    /// Time of the recorded program from start to exit, seconds.
     pub wall: f64,
-    /// Bytes an event.
+    /// Bytes of the trace per event.
     pub trace: f64,
-    /// Reading, nanoseconds an allocation.
+    /// Time to report, nanoseconds per allocation.
     pub report: f64,
     /// Memory of the reader, MiB.
     pub report_mib: f64,
 }
 
-/// All causes. The quick ones are short ranges, which show that all works.
+/// All causes. With [`Extent::Quick`] each has only its first two values, for a
+/// functional check.
 pub fn causes(extent: Extent) -> Vec<Cause> {
     let mut causes = vec![
         Cause {
@@ -125,7 +127,7 @@ pub fn causes(extent: Extent) -> Vec<Cause> {
     causes
 }
 
-/// The run of 10⁹ events, beside one that is short.
+/// A run of `events` events and a short one to compare it with.
 pub fn long_run(events: u64) -> Cause {
     Cause {
         name: "long",
@@ -142,7 +144,7 @@ fn churn(workshop: &Workshop, threads: u64, allocations: u64) -> Result<Job> {
     Ok(Job::new(workshop.program("churn.cc")?, arguments))
 }
 
-/// Measures a cause at all its values, plain and recorded in turn.
+/// Measures a cause at all its values, plain and recorded alternately.
 pub fn measure(runner: &Runner, allotrope: &Tool, cause: &Cause, runs: usize) -> Result<Growth> {
     let points = cause
         .values
@@ -205,19 +207,19 @@ fn point(runner: &Runner, allotrope: &Tool, job: &Job, value: u64, runs: usize) 
     Ok(point)
 }
 
-/// With which power of the cause a cost grows.
+/// The power of the cause with which a cost grows.
 pub struct Power {
     /// The cost.
     pub what: &'static str,
-    /// Over all values, if it can be told.
+    /// Over all values; `None` if it cannot be determined.
     pub over_all: Option<f64>,
-    /// Between two values that follow each other: the greatest, from, to.
+    /// The largest power between two neighbouring values, and these two values.
     pub steepest: Option<(f64, f64, f64)>,
 }
 
 impl Growth {
-    /// With which power of the cause each cost grows. Times are totals where
-    /// the amount of work is the cause.
+    /// The power of the cause with which each cost grows. Times are totals if the cause
+    /// is the amount of work.
     pub fn powers(&self) -> Vec<Power> {
         let each = |point: &Point| point.events.allocations as f64;
         let amount = |point: &Point| if self.is_amount { each(point) } else { 1.0 };

@@ -1,10 +1,10 @@
-//! Instructions on the hot paths, counted by callgrind: a regression of a few
-//! shows whatever the machine does meanwhile.
+//! Instructions on the hot paths, counted by callgrind. Even a regression of a few
+//! instructions shows, whatever else runs on the machine.
 //!
-//! Every program runs with an amount of work and with twice that amount; the
-//! difference is the work's own. What marks the time is counted apart: how
-//! often that is done depends on how fast the program runs, and under callgrind
-//! it runs some fifty times slower.
+//! Each program runs with an amount of work and with twice that amount; the difference
+//! is the cost of the work without the program's start. Instructions for timestamps are
+//! counted separately: their number depends on the speed of the program, which is about
+//! fifty times slower under callgrind.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::workshop::{Workshop, installed, repository};
 
 /// Functions of the recorder that write timestamps, by their present names and,
 /// for `--against`, by those of earlier revisions.
-const MARKING: [&str; 7] = [
+const TIMESTAMP_FUNCTIONS: [&str; 7] = [
     "ready::slow_path",
     "events::slow_path",
     "events::write_timestamp",
@@ -29,22 +29,22 @@ const MARKING: [&str; 7] = [
     "events::words_to_next_mark",
 ];
 
-/// Instructions an operation, on one hot path.
+/// Instructions per operation on one hot path.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct HotPath {
-    /// What it is.
+    /// Its description.
     pub what: String,
-    /// Of the plain program.
+    /// Those of the plain program.
     pub plain: f64,
-    /// What recording adds, the marking of time left out.
+    /// Those that recording adds, without timestamps.
     pub over: f64,
-    /// The marking of time, under callgrind.
+    /// Those for timestamps, under callgrind.
     pub marking: f64,
-    /// What counting without stacks adds, where the command can do that.
+    /// Those that `--counts-only` adds, if the command has that option.
     pub counting: Option<f64>,
 }
 
-/// A program, its arguments before the amount, and what an amount is.
+/// A program to run. The amount of work is its last argument.
 struct Work {
     what: String,
     source: &'static str,
@@ -83,7 +83,7 @@ fn works() -> Vec<Work> {
     ]
 }
 
-/// Counts on all hot paths.
+/// Counts the instructions of all hot paths.
 pub fn count(workshop: &Workshop, allotrope: &Tool) -> Result<Vec<HotPath>> {
     works()
         .iter()
@@ -148,7 +148,7 @@ fn counted(workshop: &Workshop, tool: &Tool, work: &Work, amount: u64) -> Result
     let counted = self_costs(&run(&mut annotate)?);
     ensure!(
         counted.all > 0,
-        "callgrind_annotate said nothing that is understood"
+        "the output of callgrind_annotate has no counts"
     );
     Ok(counted)
 }
@@ -181,14 +181,17 @@ fn self_costs(annotated: &str) -> Counted<u64> {
             continue;
         }
         counted.all += number;
-        if MARKING.iter().any(|name| function.contains(name)) {
+        if TIMESTAMP_FUNCTIONS
+            .iter()
+            .any(|name| function.contains(name))
+        {
             counted.marking += number;
         }
     }
     counted
 }
 
-/// The command of another version: a binary, or what a commit builds.
+/// The command of another version: `which` is a binary, or a commit that is built.
 pub fn other_version(which: &str, target_folder: &Path) -> Result<Tool> {
     if Path::new(which).is_file() {
         return Tool::allotrope(Path::new(which));
@@ -226,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_summed_and_marking_is_told_apart() {
+    fn functions_are_summed_and_timestamps_are_counted_separately() {
         let annotated = "\
 Ir\n\
 1,300  PROGRAM TOTALS\n\

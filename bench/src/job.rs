@@ -1,50 +1,49 @@
-//! A program to measure: what is run, with what, and which figure of it counts.
+//! A program to measure: its arguments and input, and the figure that is measured.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What is run.
+/// A program to run.
 #[derive(Debug, Clone)]
 pub struct Job {
-    /// An executable file, found already.
+    /// The path of the executable file.
     pub program: PathBuf,
-    /// Its arguments, without the zeroth.
+    /// Its arguments, without argument 0.
     pub arguments: Vec<OsString>,
-    /// Variables that it gets besides ours.
+    /// Additional environment variables.
     pub environment: Vec<(&'static str, &'static str)>,
-    /// What it reads from standard input; nothing if `None`.
+    /// The file for its standard input; `/dev/null` if `None`.
     pub input: Option<PathBuf>,
-    /// What is measured of it.
+    /// The figure that is measured.
     pub figure: Figure,
-    /// What uses it while it runs.
+    /// Its client, if it is a server.
     pub client: Option<Client>,
 }
 
-/// What is measured, and in which unit.
+/// What is measured, and its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Figure {
-    /// The program prints, as its last line, how many nanoseconds one
-    /// operation took.
+    /// Nanoseconds per operation, which the program prints as its last line.
     NanosecondsPrinted,
     /// Seconds from start to exit.
     Wall,
-    /// Requests a second that the client got through.
+    /// Requests per second of the client.
     Requests,
 }
 
 /// The client of a server under measurement.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Where the server listens on the loopback.
+    /// The port of the server on the loopback interface.
     pub port: u16,
-    /// Requests of each kind.
+    /// Number of requests of each kind.
     pub requests: u64,
 }
 
 impl Job {
-    /// A program with these arguments; its wall time counts.
+    /// A program with these arguments, whose wall time is measured.
     pub fn new<A: Into<OsString>>(
         program: PathBuf,
         arguments: impl IntoIterator<Item = A>,
@@ -59,7 +58,7 @@ impl Job {
         }
     }
 
-    /// The same, but the figure that it prints counts.
+    /// The same program, but with the figure that it prints.
     pub fn printing(self) -> Self {
         Self {
             figure: Figure::NanosecondsPrinted,

@@ -1,10 +1,10 @@
-//! What was measured on, in a line or two.
+//! Describes the machine of a measurement in one line.
 
 use std::hint::black_box;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Processor, memory, kernel, compilers, peers, and how busy it was.
+/// CPU, memory, kernel, C library, compilers and heaptrack's version.
 pub fn describe() -> String {
     let processor = line_of("/proc/cpuinfo", "model name");
     let memory = line_of("/proc/meminfo", "MemTotal");
@@ -33,10 +33,10 @@ pub fn describe() -> String {
         .join("; ")
 }
 
-/// How much two busy threads get done compared with one: 2 on two cores, little
-/// more than 1 where two CPUs are threads of one core, or of a host with other
-/// guests. There a program is slowed by whatever its recorder's other processes
-/// do, and ratios of wall time hold the processor time of both.
+/// Throughput of two busy threads relative to one: 2 on two cores, little more than 1
+/// if two CPUs are threads of one core, or belong to a host with other guests. In the
+/// latter case the collector's work slows the program down, and a ratio of wall times
+/// contains the CPU time of both.
 fn work_of_two() -> f64 {
     let mut alone = 0;
     let mut both = 0;
@@ -48,7 +48,7 @@ fn work_of_two() -> f64 {
     both as f64 / alone as f64
 }
 
-/// Rounds of independent arithmetic that are done in a fifth of a second.
+/// The number of rounds of independent arithmetic in a fifth of a second.
 fn work() -> u64 {
     let end = Instant::now() + Duration::from_millis(200);
     let mut sums = [1u64; 8];
@@ -64,7 +64,7 @@ fn work() -> u64 {
     rounds
 }
 
-/// Processes that wanted to run in the last minute.
+/// The load average of the last minute.
 pub fn load() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace()
@@ -73,7 +73,7 @@ pub fn load() -> f64 {
         .unwrap_or_default()
 }
 
-/// Today, in UTC, and the commit that is checked out.
+/// The current date in UTC and the commit that is checked out.
 pub fn when_and_what() -> String {
     let repository = crate::workshop::repository().display().to_string();
     let commit = first_line("git", &["-C", &repository, "rev-parse", "--short", "HEAD"]);

@@ -1,8 +1,8 @@
-//! Measures what recording costs: plain, Allotrope and heaptrack in turn, in
-//! the same run. `bench/run` builds and starts it.
+//! Measures the cost of recording: runs each program plain, under Allotrope and
+//! under heaptrack, alternating, in one session. `bench/run` builds and starts it.
 //!
-//! It is no test: nothing passes or fails by time. Each measurement prints its
-//! tables; with `--write` they and the plots go into `docs/benchmarks.md`.
+//! This is not a test: nothing passes or fails by time. Each measurement prints its
+//! tables; with `--write` it also updates the tables and plots of `docs/benchmarks.md`.
 
 mod aims;
 mod contention;
@@ -42,7 +42,7 @@ use standard::Effort;
 use tool::Tool;
 use workshop::Workshop;
 
-/// Measures what recording costs: plain, Allotrope and heaptrack in turn.
+/// Measures what recording costs: plain, Allotrope and heaptrack, alternating.
 #[derive(Debug, Parser)]
 #[command(name = "bench/run")]
 struct CommandLine {
@@ -54,12 +54,12 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Measurement {
-    /// The rows that aims are stated for, under each tool (this is the default)
+    /// The programs that have aims, under each tool (this is the default)
     Standard,
-    /// What an allocation costs with one, two and four threads, and which
-    /// system calls recording makes
+    /// The cost of an allocation with one, two and four threads, and the
+    /// system calls of a recording
     Threads,
-    /// Instructions on the hot paths, by callgrind
+    /// Instructions on the hot paths, counted by callgrind
     Instructions {
         /// Compare with another version: a commit, or a binary of the command
         #[arg(long, value_name = "VERSION")]
@@ -69,38 +69,38 @@ enum Measurement {
     Growth,
     /// One run of very many events: memory and trace must stay bounded
     Long {
-        /// How many
+        /// The number of events
         #[arg(long, default_value_t = 1_000_000_000)]
         events: u64,
     },
-    /// Makes the document's tables and plots again from what was measured last
+    /// Updates the document's tables and plots from the last measurements
     Render,
 }
 
 #[derive(Debug, Args)]
 struct Options {
-    /// Only what has this in its name (pair-20, churn, g++, depth …)
+    /// Only rows or causes with this in their name (pair-20, churn, cc1plus, depth …)
     #[arg(long, global = true, value_name = "TEXT")]
     only: Option<String>,
-    /// A twentieth of the work, one run: does everything work?
+    /// A functional check: a twentieth of the work, one run
     #[arg(long, global = true)]
     quick: bool,
     /// Runs of each tool, alternating [default: 5; 3 for growth and threads]
     #[arg(long, global = true, value_name = "N")]
     runs: Option<usize>,
-    /// A tool whose runs of a row have taken so long gets no further ones
+    /// A tool gets no further runs of a row once its runs have taken this long
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 15)]
     a_tool: u64,
-    /// A run that takes longer has failed
+    /// A run that takes longer counts as failed
     #[arg(long, global = true, value_name = "SECONDS", default_value_t = 120)]
     time_limit: u64,
     /// Without heaptrack
     #[arg(long, global = true)]
     no_peer: bool,
-    /// The command that is measured [default: the one that `bench/run` built]
+    /// The command to measure [default: the one that `bench/run` built]
     #[arg(long, global = true, value_name = "PATH")]
     allotrope: Option<PathBuf>,
-    /// Where results are kept, and other versions built [default: cargo's target folder]
+    /// Folder for results and for builds of other versions [default: cargo's target folder]
     #[arg(long, global = true, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// Write the tables and plots into docs/benchmarks.md
@@ -142,12 +142,13 @@ impl Bench {
             .folder
             .clone()
             .or_else(|| from_script("ALLOTROPE_BENCH_FOLDER"));
-        let folder = folder.context("where to keep results? bench/run says it, or --folder")?;
+        let folder = folder.context("no folder for results: start bench/run, or give --folder")?;
         let command = options
             .allotrope
             .clone()
             .or_else(|| from_script("ALLOTROPE_BENCH_COMMAND"));
-        let command = command.context("what to measure? bench/run says it, or --allotrope")?;
+        let command =
+            command.context("no command to measure: start bench/run, or give --allotrope")?;
         Ok(Self {
             archive: Archive::in_folder(&folder)?,
             workshop: Workshop::open()?,
@@ -260,7 +261,7 @@ impl Bench {
     }
 
     fn long(&self, events: u64) -> Result<()> {
-        // An hour: it is for what does not end, not for what is slow.
+        // An hour: the limit is for runs that never end, not for slow ones.
         let runner = self.runner(3600);
         let cause = growth::long_run(events);
         let results =
@@ -269,7 +270,7 @@ impl Bench {
         self.keep("long", &results)
     }
 
-    /// Keeps what was measured, unless it was a part or for show.
+    /// Stores the results, unless only a part was measured or the extent was quick.
     fn keep<T: serde::Serialize>(&self, name: &str, results: &T) -> Result<()> {
         if self.options.quick || self.options.only.is_some() {
             return Ok(());

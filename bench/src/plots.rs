@@ -1,4 +1,4 @@
-//! The plots of the document, as small SVG files.
+//! Draws the plots of `docs/benchmarks.md` as SVG files.
 
 use std::error::Error;
 use std::path::Path;
@@ -21,11 +21,11 @@ const PEER: RGBColor = RGBColor(0xd6, 0x6a, 0x1e);
 const THIRD: RGBColor = RGBColor(0x2c, 0x8a, 0x4b);
 const GREY: RGBColor = RGBColor(0xc8, 0xc8, 0xc8);
 const FONT: &str = "sans-serif";
-/// The vertical axis goes on above the highest point, where the legend is.
+/// Length of the vertical axis relative to the highest point: the legend is above it.
 const HEADROOM: f64 = 1.45;
 
-/// Time as a multiple of plain: a dot a tool, a line for its spread, a tick for
-/// the aim.
+/// Time as a multiple of the plain time: a dot per tool, a line for its spread, and a
+/// vertical tick for the aim.
 pub fn ratios(rows: &[Measured], path: &Path) -> Drawn {
     let rows: Vec<&Measured> = rows
         .iter()
@@ -114,7 +114,7 @@ struct Line {
     of: fn(&Point) -> f64,
 }
 
-/// A part of a growth plot.
+/// One of the four charts of a growth plot.
 struct Panel {
     title: &'static str,
     lines: &'static [Line],
@@ -169,8 +169,8 @@ const PANELS: [Panel; 4] = [
     },
 ];
 
-/// Time on the left, memory on the right, recording above, reading below, all
-/// over the cause.
+/// Four charts over the values of the cause: time on the left, memory on the right,
+/// recording above, reading below.
 pub fn growth(growth: &Growth, path: &Path) -> Drawn {
     let area = SVGBackend::new(path, (900, 540)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -191,8 +191,8 @@ fn panel(area: &DrawingArea<SVGBackend<'_>, Shift>, growth: &Growth, panel: &Pan
         .iter()
         .flat_map(|point| panel.lines.iter().map(|line| (line.of)(point)))
         .fold(1.0, f64::max);
-    // A cause that grows a thousandfold wants powers of ten; depth and threads
-    // show a straight line as straight on a plain axis.
+    // A logarithmic axis for causes with a wide range. Depth and threads have a linear
+    // axis, on which proportional growth is a straight line.
     if most / least > 300.0 {
         draw(area, growth, panel, (least..most).log_scale(), highest)
     } else {

@@ -1,19 +1,19 @@
-//! The memory of a tool's own processes while they run, from `/proc`.
+//! Samples the memory of a tool's own processes from `/proc` while they run.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-/// Follows the descendants of one process, except what a launcher started.
+/// The descendants of one process, except a launcher and its descendants (the program).
 pub struct Processes {
     root: u32,
-    /// Executables whose processes and all below are the target's.
+    /// Executables of launchers; these processes and their descendants are left out.
     launchers: Vec<PathBuf>,
-    /// Largest resident set of each process seen, in KiB.
+    /// Peak resident set of each process by pid, in KiB.
     peaks: HashMap<u32, u64>,
 }
 
 impl Processes {
-    /// Of the process `root`, itself not included.
+    /// The descendants of the process `root`.
     pub fn below(root: u32, launchers: Vec<PathBuf>) -> Self {
         Self {
             root,
@@ -22,8 +22,8 @@ impl Processes {
         }
     }
 
-    /// Looks once.
-    pub fn look(&mut self) {
+    /// Samples all processes once.
+    pub fn sample(&mut self) {
         let mut left = children(self.root);
         while let Some(process) = left.pop() {
             let executable = std::fs::read_link(format!("/proc/{process}/exe"));
@@ -38,14 +38,14 @@ impl Processes {
         }
     }
 
-    /// The largest resident set that one of them had when last looked at, KiB.
+    /// The largest peak resident set of any of them at its last sample, KiB.
     pub fn largest_kib(&self) -> u64 {
         self.peaks.values().copied().max().unwrap_or_default()
     }
 }
 
 fn children(process: u32) -> Vec<u32> {
-    // A process whose threads start children has them under each thread.
+    // `/proc` lists the children of a process by the thread that started them.
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else {
         return Vec::new();
     };
@@ -71,13 +71,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_is_seen_and_its_memory_too() {
+    fn a_child_and_its_memory_are_sampled() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
             .unwrap();
         let mut processes = Processes::below(std::process::id(), Vec::new());
-        processes.look();
+        processes.sample();
         let seen = processes.peaks.contains_key(&child.id());
         child.kill().unwrap();
         child.wait().unwrap();

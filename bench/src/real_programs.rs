@@ -1,4 +1,4 @@
-//! The rows that are programs people run, with work made for them.
+//! The rows with widely used programs, and the work for them.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn row(name: &str, what: &str, aim: Option<Aim>, job: MakeJob) -> Row {
     }
 }
 
-/// The compiler itself: its driver would be all that heaptrack sees.
+/// The compiler proper (`cc1plus`), because heaptrack would record only the driver.
 fn compiler(extent: Extent) -> Row {
     let depth = match extent {
         Extent::Full => "-O2",
@@ -42,16 +42,16 @@ fn compiler(extent: Extent) -> Row {
     };
     let job = move |source: PathBuf| -> Result<Job> {
         let mut arguments: Vec<OsString> = vec!["-quiet".into(), depth.into()];
-        let multiarch = asked_of_gcc("-print-multiarch")?;
+        let multiarch = ask_gcc("-print-multiarch")?;
         if !multiarch.is_empty() {
             arguments.extend(["-imultiarch".into(), multiarch.into()]);
         }
         arguments.extend(["-D_GNU_SOURCE", "-std=c++20", "-o", "/dev/null"].map(Into::into));
         arguments.push(source.into());
-        let program = PathBuf::from(asked_of_gcc("-print-prog-name=cc1plus")?);
+        let program = PathBuf::from(ask_gcc("-print-prog-name=cc1plus")?);
         ensure!(
             program.is_absolute(),
-            "g++ does not tell where cc1plus lies"
+            "g++ does not print the path of cc1plus"
         );
         Ok(Job::new(program, arguments))
     };
@@ -66,7 +66,7 @@ fn compiler(extent: Extent) -> Row {
     }
 }
 
-fn asked_of_gcc(question: &str) -> Result<String> {
+fn ask_gcc(question: &str) -> Result<String> {
     let output = Command::new(installed("g++")?)
         .arg(question)
         .stdin(Stdio::null())
@@ -145,7 +145,7 @@ fn server(extent: Extent) -> Row {
     )
 }
 
-/// A server that writes nothing to disk.
+/// Settings of a server that writes nothing to disk.
 fn settings(port: u16, folder: &Path) -> Vec<OsString> {
     let mut settings: Vec<OsString> = ["--save", "", "--appendonly", "no", "--dir"]
         .map(Into::into)

@@ -1,5 +1,5 @@
-//! What was measured, when and on what: kept as JSON beside the build, so that
-//! the text can be made anew from it.
+//! Results of measurements with date and machine. They are stored as JSON in the target
+//! folder, from which `bench/run render` generates the document's tables again.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ use crate::standard::Measured;
 pub struct Standard {
     /// Date and commit.
     pub when: String,
-    /// What it was measured on.
+    /// A description of the machine.
     pub machine: String,
-    /// How long it took.
+    /// Its duration.
     pub minutes: f64,
-    /// The machine's load when it began.
+    /// The load average at its start.
     pub load_before: f64,
-    /// And when it ended.
+    /// The load average at its end.
     pub load_after: f64,
     /// The rows.
     pub rows: Vec<Measured>,
@@ -32,16 +32,16 @@ pub struct Standard {
 pub struct Results<T> {
     /// Date and commit.
     pub when: String,
-    /// What it was measured on.
+    /// A description of the machine.
     pub machine: String,
-    /// The machine's load when it began.
+    /// The load average at its start.
     pub load_before: f64,
-    /// What was measured.
+    /// The results.
     pub measured: T,
 }
 
 impl<T> Results<T> {
-    /// Measures.
+    /// Performs the measurement.
     pub fn of(measure: impl FnOnce() -> Result<T>) -> Result<Self> {
         let load_before = machine::load();
         Ok(Self {
@@ -52,17 +52,17 @@ impl<T> Results<T> {
         })
     }
 
-    /// The sentence that stands above a table.
+    /// The sentence above a table.
     pub fn head(&self) -> String {
         format!("{}; load before {:.1}", self.when, self.load_before)
     }
 }
 
-/// Where results lie.
+/// The folder of results.
 pub struct Archive(PathBuf);
 
 impl Archive {
-    /// In a folder of the build's.
+    /// The folder `bench-results` in the target folder; creates it.
     pub fn in_folder(target: &Path) -> Result<Self> {
         let folder = target.join("bench-results");
         std::fs::create_dir_all(&folder)
@@ -70,14 +70,14 @@ impl Archive {
         Ok(Self(folder))
     }
 
-    /// Keeps results.
+    /// Stores results, in place of earlier ones with this name.
     pub fn keep<T: Serialize>(&self, name: &str, results: &T) -> Result<()> {
         let path = self.0.join(name).with_extension("json");
         let text = serde_json::to_string_pretty(results)?;
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// What was kept last, if anything was.
+    /// The results that were stored last; `None` if there are none.
     pub fn last<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let path = self.0.join(name).with_extension("json");
         let text = match std::fs::read_to_string(&path) {

@@ -1,5 +1,4 @@
-//! The rows of the standard table: which programs, how much of them, and what
-//! is aimed at.
+//! The rows of the standard table: the programs, their amounts of work, and their aims.
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -9,49 +8,49 @@ use crate::job::Job;
 use crate::real_programs;
 use crate::workshop::Workshop;
 
-/// Makes what is run.
+/// Makes the job of a row.
 pub type MakeJob = Box<dyn Fn(&Workshop) -> Result<Job>>;
 
-/// A row: a program and what is aimed at.
+/// A row: a program and its aim.
 pub struct Row {
-    /// What `--only` is compared with.
+    /// The name for `--only`.
     pub name: String,
-    /// What it is, for a reader of the table.
+    /// Its description in the table.
     pub what: String,
-    /// What recording may cost.
+    /// The largest cost of recording, if there is an aim.
     pub aim: Option<Aim>,
-    /// Threads that allocate.
+    /// Number of allocating threads.
     pub threads: u32,
-    /// Whether counting without stacks is measured, too.
+    /// Whether `--counts-only` is measured, too.
     pub is_counted: bool,
-    /// Whether it is a C++ program, for which an aim of trace size stands.
+    /// Whether it is a C++ program: these have an aim for the size of the trace.
     pub is_cpp: bool,
-    /// Makes what is run; the machine may lack something.
+    /// Makes the job; an error if a program is not installed.
     pub job: MakeJob,
 }
 
-/// What recording may cost.
+/// The largest cost of recording.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Aim {
-    /// At most so many nanoseconds an operation more than plain.
+    /// At most this many nanoseconds per operation more than plain.
     Over(f64),
-    /// At most so many times the plain time.
+    /// At most this multiple of the plain time.
     Times(f64),
-    /// At least this part of the plain throughput.
+    /// At least this fraction of the plain throughput.
     Part(f64),
 }
 
-/// How much is done.
+/// The amount of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// What the aims are stated for.
+    /// The amount for which the aims are stated.
     Full,
-    /// About a twentieth: shows that everything works.
+    /// About a twentieth: a functional check.
     Quick,
 }
 
 impl Extent {
-    /// So much of an amount.
+    /// The part of a full amount.
     pub fn of(self, amount: u64) -> u64 {
         match self {
             Self::Full => amount,
@@ -60,7 +59,7 @@ impl Extent {
     }
 }
 
-/// A churn round makes about so many allocations.
+/// Approximate number of allocations in a round of container churn.
 pub const ALLOCATIONS_A_ROUND: u64 = 385;
 
 /// All rows.

@@ -1,5 +1,4 @@
-//! One measured run: a program under a tool, then the tool's reader over what
-//! it left.
+//! One measured run: runs a program under a tool, then the tool's reader on the trace.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -18,45 +17,45 @@ use crate::took::Took;
 use crate::tool::Tool;
 use crate::workshop::{Linked, Workshop};
 
-/// How often a tool's processes are looked at: often enough to see them grow,
-/// seldom enough to cost nothing.
-const LOOK: Duration = Duration::from_millis(25);
+/// Interval at which the memory of a tool's processes is sampled: short enough to
+/// observe their growth, and long enough to cost next to nothing.
+const SAMPLING_INTERVAL: Duration = Duration::from_millis(25);
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
     /// The job's figure, in its unit.
     pub figure: f64,
-    /// The program, start to exit, seconds.
+    /// Time of the program from start to exit, seconds.
     pub wall: f64,
-    /// Processor time of the program, seconds.
+    /// CPU time of the program, seconds.
     pub target_cpu: f64,
-    /// Largest resident set of the program, KiB.
+    /// Peak resident set of the program, KiB.
     pub target_peak_kib: u64,
-    /// Processor time of everything else that the tool's command started.
+    /// CPU time of all other processes that the tool's command started, seconds.
     pub tool_cpu: f64,
-    /// Largest resident set of one of those, KiB.
+    /// Largest peak resident set of one of those, KiB.
     pub tool_peak_kib: u64,
-    /// From the program's exit to the end of the tool's command, seconds.
+    /// Time from the program's exit to the end of the tool's command, seconds.
     pub finish: f64,
-    /// Size of the trace; 0 for plain.
+    /// Size of the trace in bytes; 0 for plain.
     pub trace_bytes: u64,
-    /// What reading it took, if it was read.
+    /// The cost of reading the trace, if it was read.
     pub report: Option<Report>,
 }
 
-/// Reading a trace.
+/// The cost of reading a trace.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
-    /// Start to exit of the reader, seconds.
+    /// Time of the reader from start to exit, seconds.
     pub wall: f64,
-    /// Its largest resident set, KiB.
+    /// Its peak resident set, KiB.
     pub peak_kib: u64,
-    /// What the trace holds, where the reader says it in a form for programs.
+    /// The events in the trace, if the reader prints them as JSON.
     pub events: Option<Events>,
 }
 
-/// What a trace holds.
+/// The number of events in a trace.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Events {
     /// Allocations of all processes.
@@ -66,21 +65,21 @@ pub struct Events {
 }
 
 impl Events {
-    /// Both together.
+    /// The sum of both.
     pub fn all(&self) -> u64 {
         self.allocations + self.deallocations
     }
 }
 
-/// Runs jobs.
+/// Runs jobs and measures them.
 pub struct Runner<'a> {
     pub workshop: &'a Workshop,
-    /// Seconds that a run, and reading its trace, may take.
+    /// Time limit of a run, and of reading its trace, in seconds.
     pub time_limit: u64,
 }
 
 impl Runner<'_> {
-    /// Runs `job` under `tool`; with `read`, its trace is read, too.
+    /// Runs `job` under `tool`; with `read`, measures reading the trace, too.
     pub fn run(&self, tool: &Tool, job: &Job, read: bool) -> Result<Sample> {
         let trace = self.workshop.path("trace");
         let sample = self.recorded(tool, job, &trace, read);
@@ -101,15 +100,18 @@ impl Runner<'_> {
         command.push(job.program.clone().into());
         command.extend(job.arguments.iter().cloned());
         let ran = self.launch(command, Some(job), tool.memory_limit())?;
-        let target =
-            Took::read(&inner).with_context(|| ran.words(&self.workshop.path("errors")))?;
+        let target = Took::read(&inner)
+            .with_context(|| ran.last_error_line(&self.workshop.path("errors")))?;
         if let Some(failure) = target.failure().or(ran.took.failure()) {
-            bail!("{failure}{}", ran.words(&self.workshop.path("errors")));
+            bail!(
+                "{failure}{}",
+                ran.last_error_line(&self.workshop.path("errors"))
+            );
         }
         let figure = match job.figure {
             Figure::Wall => target.wall(),
             Figure::NanosecondsPrinted => self.printed()?,
-            Figure::Requests => ran.requests.context("no client has used it")?,
+            Figure::Requests => ran.requests.context("it had no client")?,
         };
         let mut sample = Sample {
             figure,
@@ -132,7 +134,7 @@ impl Runner<'_> {
         Ok(sample)
     }
 
-    /// The last line that the program printed, as a number.
+    /// The last line of the program's output that is a number.
     fn printed(&self) -> Result<f64> {
         let text = std::fs::read_to_string(self.workshop.path("output"))?;
         let line = text.lines().rev().find_map(|line| line.parse().ok());
@@ -148,7 +150,7 @@ impl Runner<'_> {
         if let Some(failure) = ran.took.failure() {
             bail!(
                 "reading the trace: {failure}{}",
-                ran.words(&self.workshop.path("errors"))
+                ran.last_error_line(&self.workshop.path("errors"))
             );
         }
         let events = match tool {
@@ -162,7 +164,7 @@ impl Runner<'_> {
         }))
     }
 
-    /// Starts a command through the launcher and waits for its end.
+    /// Starts a command through the launcher, and waits for its end.
     fn launch(
         &self,
         command: Vec<OsString>,
@@ -188,14 +190,15 @@ impl Runner<'_> {
             job.into_iter()
                 .flat_map(|job| job.environment.iter().copied()),
         );
-        // A group of its own: what hangs is ended with all that it started.
+        // A process group of its own, so that a command that hangs can be killed with
+        // all its children.
         std::os::unix::process::CommandExt::process_group(&mut start, 0);
         let mut child = start.spawn().context("cannot start the launcher")?;
         let launchers = vec![launcher, self.workshop.launcher(Linked::Dynamically)?];
         let processes = Processes::below(child.id(), launchers);
         let client = job.and_then(|job| job.client.clone());
         let (watched, requests) = std::thread::scope(|scope| {
-            let client = client.map(|client| scope.spawn(move || server::use_it(&client)));
+            let client = client.map(|client| scope.spawn(move || server::run_client(&client)));
             let watched = self.watch(&mut child, processes);
             let requests = client.map(|client| client.join().expect("the client does not panic"));
             (watched, requests)
@@ -208,7 +211,8 @@ impl Runner<'_> {
         })
     }
 
-    /// Waits for the end of `child`, or brings it about.
+    /// Waits for the end of `child`; kills it at the time limit. Samples memory
+    /// meanwhile.
     fn watch(&self, child: &mut Child, mut processes: Processes) -> Result<Processes> {
         let limit = Duration::from_secs(self.time_limit);
         let start = Instant::now();
@@ -220,13 +224,13 @@ impl Runner<'_> {
                 end_group(child);
                 bail!("not ended after {} s", self.time_limit);
             }
-            processes.look();
-            std::thread::sleep(LOOK);
+            processes.sample();
+            std::thread::sleep(SAMPLING_INTERVAL);
         }
     }
 }
 
-/// A command that has ended.
+/// The result of a command.
 struct Ran {
     took: Took,
     tool_peak_kib: u64,
@@ -234,8 +238,8 @@ struct Ran {
 }
 
 impl Ran {
-    /// What it said last on stderr, to be put behind a failure.
-    fn words(&self, errors: &PathBuf) -> String {
+    /// The last line of its standard error, to be appended to a failure.
+    fn last_error_line(&self, errors: &PathBuf) -> String {
         let text = std::fs::read(errors).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
         match text.lines().rev().find(|line| !line.trim().is_empty()) {
@@ -252,7 +256,7 @@ fn end_group(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The sums of a report in JSON.
+/// Reads the totals of a report in JSON.
 fn events(report: &Path) -> Result<Events> {
     #[derive(Deserialize)]
     struct Document {

@@ -8,19 +8,19 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::job::Client;
 
-/// What the server is asked for: strings, lists and hashes, written and read.
+/// The kinds of requests: strings, lists and hashes, written and read.
 const KINDS: &str = "set,get,lpush,hset";
-/// How long the server may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit until the server listens.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A port that is free now.
+/// A port that is currently free.
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?.port())
 }
 
-/// Sends all requests, ends the server, gives requests a second over all.
-pub fn use_it(client: &Client) -> Result<f64> {
+/// Sends all requests and stops the server. Returns requests per second over all kinds.
+pub fn run_client(client: &Client) -> Result<f64> {
     let port = client.port.to_string();
     wait_until_it_listens(client.port)?;
     let output = Command::new("redis-benchmark")
@@ -45,7 +45,7 @@ pub fn use_it(client: &Client) -> Result<f64> {
 fn wait_until_it_listens(port: u16) -> Result<()> {
     let start = Instant::now();
     while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > START_TIMEOUT {
             bail!("the server does not listen");
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -53,8 +53,8 @@ fn wait_until_it_listens(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// All requests over all time, of lines `"KIND","REQUESTS A SECOND",…`: as
-/// many requests of each kind, so the harmonic mean of the rates.
+/// Requests per second over all kinds, from lines `"KIND","REQUESTS A SECOND",…`: the
+/// harmonic mean of the rates, because there are equally many requests of each kind.
 fn rate(csv: &str) -> Result<f64> {
     let rates: Vec<f64> = csv
         .lines()

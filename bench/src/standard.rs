@@ -1,4 +1,4 @@
-//! The standard measurement: every row under every tool, in turn.
+//! The standard measurement: runs every row under every tool, alternating.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::row::{Aim, Row};
 use crate::run::{Events, Report, Runner, Sample};
 use crate::tool::Tool;
 
-/// How often, and for how long.
+/// The number of runs and their time limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
     /// Runs of each tool, alternating.
     pub runs: usize,
-    /// A tool whose runs of a row have taken so long has no further ones.
+    /// A tool gets no further runs of a row once its runs have taken this long.
     pub a_tool: Duration,
 }
 
-/// Nanoseconds a pair that counting may add.
+/// The aim for `--counts-only`: additional nanoseconds per pair.
 pub const COUNTING: f64 = 4.0;
 
 /// A row that was measured.
@@ -37,25 +37,25 @@ pub struct Measured {
     pub threads: u32,
     /// As in [`Row`].
     pub is_cpp: bool,
-    /// What the samples' figure is.
+    /// The kind of the samples' figure.
     pub figure: Figure,
-    /// By the tool's name.
+    /// The runs by the tool's name.
     pub tools: BTreeMap<String, Runs>,
 }
 
 /// One tool's runs of a row.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Runs {
-    /// Those that succeeded, with the round that each was in.
+    /// The runs that succeeded, each with its round.
     pub samples: Vec<(usize, Sample)>,
-    /// Why one did not.
+    /// Why a run failed.
     pub failure: Option<String>,
 }
 
 impl Runs {
-    /// Whether another run fits, if it takes as long as those before. After a
-    /// failure it would cost as much and say no more.
-    fn may_go_on(&self, effort: Effort) -> bool {
+    /// Whether there is time for another run, if it takes as long as the mean of those
+    /// before. There is no other run after a failure: it would fail, too.
+    fn has_time_left(&self, effort: Effort) -> bool {
         let took = |(_, sample): &(usize, Sample)| sample.wall + sample.finish;
         let used: f64 = self.samples.iter().map(took).sum();
         let next = used / self.samples.len().max(1) as f64;
@@ -63,7 +63,7 @@ impl Runs {
     }
 }
 
-/// Measures one row under these tools, the last only if it is to be counted.
+/// Measures one row under these tools, and under `counting` if the row asks for it.
 pub fn measure(
     runner: &Runner,
     (tools, counting): (&[Tool], Option<&Tool>),
@@ -74,21 +74,21 @@ pub fn measure(
     let mut tools_runs: BTreeMap<String, Runs> = BTreeMap::new();
     let mut figure = Figure::Wall;
     for round in 0..effort.runs {
-        let has_more = |runs: Option<&Runs>| runs.is_none_or(|runs| runs.may_go_on(effort));
-        let turn: Vec<_> = tools
+        let has_more = |runs: Option<&Runs>| runs.is_none_or(|runs| runs.has_time_left(effort));
+        let due: Vec<_> = tools
             .iter()
             .chain(counting)
             .filter(|tool| has_more(tools_runs.get(tool.name())))
             .collect();
-        // Plain runs have nothing to say alone.
-        if turn.iter().all(|tool| matches!(tool, Tool::Plain)) {
+        // Plain runs alone have nothing to be compared with.
+        if due.iter().all(|tool| matches!(tool, Tool::Plain)) {
             break;
         }
-        for tool in turn {
+        for tool in due {
             let runs = tools_runs.entry(tool.name().to_owned()).or_default();
             let job = (row.job)(runner.workshop)?;
             figure = job.figure;
-            one(runner, tool, &job, round, &row.name, runs);
+            run_once(runner, tool, &job, round, &row.name, runs);
         }
     }
     Ok(Measured {
@@ -102,7 +102,7 @@ pub fn measure(
     })
 }
 
-fn one(runner: &Runner, tool: &Tool, job: &Job, round: usize, name: &str, runs: &mut Runs) {
+fn run_once(runner: &Runner, tool: &Tool, job: &Job, round: usize, name: &str, runs: &mut Runs) {
     match runner.run(tool, job, is_read(runs)) {
         Ok(sample) => {
             eprintln!(
@@ -128,7 +128,8 @@ fn one(runner: &Runner, tool: &Tool, job: &Job, round: usize, name: &str, runs: 
     }
 }
 
-/// Reading may take longer than recording: where it does it is measured once.
+/// Whether to measure reading in this run: always in the first one, later only while
+/// reading takes less time than recording.
 fn is_read(runs: &Runs) -> bool {
     let last = runs.samples.last().map(|(_, sample)| sample);
     let took = last.and_then(|sample| Some((sample.report.as_ref()?.wall, sample.wall)));
@@ -139,21 +140,21 @@ fn is_read(runs: &Runs) -> bool {
 }
 
 impl Measured {
-    /// A figure of each of a tool's runs.
+    /// The median of a figure over a tool's runs.
     pub fn median(&self, tool: &str, figure: impl Fn(&Sample) -> f64) -> Option<Median> {
         let runs = self.tools.get(tool)?;
         Median::of(runs.samples.iter().map(|(_, sample)| figure(sample)))
     }
 
-    /// A figure of what reading each of a tool's traces took.
+    /// The median of a figure over the readings of a tool's traces.
     pub fn of_reports(&self, tool: &str, figure: impl Fn(&Report) -> f64) -> Option<Median> {
         let runs = self.tools.get(tool)?;
         let reports = runs.samples.iter();
         Median::of(reports.filter_map(|(_, sample)| sample.report.as_ref().map(&figure)))
     }
 
-    /// A figure of a tool's runs against that of the plain runs of the same
-    /// rounds.
+    /// The median of a figure that compares each of a tool's runs with the plain run of
+    /// the same round.
     pub fn against_plain(
         &self,
         tool: &str,
@@ -172,7 +173,7 @@ impl Measured {
         Median::of(pairs)
     }
 
-    /// What the trace of this row holds, by our own report.
+    /// The number of events of this row, from Allotrope's report.
     pub fn events(&self) -> Option<Events> {
         let samples = &self.tools.get("allotrope")?.samples;
         samples
@@ -180,7 +181,7 @@ impl Measured {
             .find_map(|(_, sample)| sample.report.as_ref()?.events)
     }
 
-    /// What the aim is about: nanoseconds over plain, times, or part.
+    /// The cost that the aim limits: additional nanoseconds, multiple or fraction.
     pub fn cost(&self, tool: &str) -> Option<Median> {
         match self.figure {
             Figure::NanosecondsPrinted => {
@@ -195,8 +196,8 @@ impl Measured {
         self.against_plain(tool, |ours, plain| ours.figure / plain.figure)
     }
 
-    /// Nanoseconds a pair that counting without stacks adds, and whether that
-    /// is as little as is aimed at; of the rows that are pairs.
+    /// For rows with pairs: additional nanoseconds per pair of `--counts-only`, and
+    /// whether they reach the aim.
     pub fn counting(&self) -> Option<(Median, bool)> {
         let is_pair = self.figure == Figure::NanosecondsPrinted;
         let cost = self.cost("counts").filter(|_| is_pair)?;

@@ -1,4 +1,4 @@
-//! The generated text: Markdown tables of what was measured.
+//! Formats results as Markdown tables.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::row::Aim;
 use crate::run::Sample;
 use crate::standard::{COUNTING, Measured};
 
-/// Tools in the order of the tables; the first is compared with.
+/// The tools in the order of the tables. The others are compared with the first.
 const PLAIN: &str = "plain";
 const OURS: &str = "allotrope";
 const PEER: &str = "heaptrack";
@@ -43,7 +43,7 @@ pub fn standard(results: &Standard) -> String {
     text
 }
 
-/// The table that is printed: ratios first, failures as failures.
+/// The table of times: ratios first. A failed run is shown with its reason.
 pub fn time_table(rows: &[Measured]) -> String {
     let mut text =
         "| work | aim | Allotrope | its CPU alone | heaptrack | plain | Allotrope | heaptrack | runs |\n\
@@ -89,7 +89,7 @@ fn verdict(row: &Measured) -> String {
     }
 }
 
-/// `1.5× (1.4–1.6)`, or what stands in its place.
+/// `1.5× (1.4–1.6)`, or the failure.
 fn ratio(row: &Measured, tool: &str) -> String {
     let times = row.times(tool).map(|median| match row.figure {
         Figure::Requests => median.text(" %", |part| format!("{:.0}", part * 100.0)),
@@ -109,8 +109,8 @@ fn ratio(row: &Measured, tool: &str) -> String {
     }
 }
 
-/// The processor time of the program, against that of the plain one: what a
-/// tool does in the program, however busy the machine was.
+/// The CPU time of the program relative to plain: the tool's work in the program, which
+/// hardly depends on the load of the machine.
 fn processor(row: &Measured, tool: &str) -> String {
     let times = row.against_plain(tool, |ours, plain| ours.target_cpu / plain.target_cpu);
     times.map_or("–".to_owned(), |median| {
@@ -136,7 +136,7 @@ fn absent(row: &Measured, tool: &str) -> String {
     }
 }
 
-/// A message's beginning, without what would end a cell.
+/// The beginning of a message, without characters that would end a table cell.
 fn in_a_cell(message: &str) -> String {
     let plain: String = message
         .chars()
@@ -149,7 +149,7 @@ fn in_a_cell(message: &str) -> String {
     short
 }
 
-/// Counting without stacks; nothing where it was not measured.
+/// The table of counting without stacks; empty if it was not measured.
 fn counts_table(rows: &[Measured]) -> String {
     let counted: Vec<_> = rows
         .iter()
@@ -179,7 +179,7 @@ fn counts_table(rows: &[Measured]) -> String {
     text
 }
 
-/// What a tool takes besides the program's time.
+/// The table of a tool's other costs: CPU, memory, size of the trace, reading.
 fn cost_table(rows: &[Measured], tool: &str) -> String {
     let mut text = "| work | allocations | program's CPU | tool's CPU per million | program's memory | \
                     tool's memory | bytes an event | exit to trace | reading per million | reading's memory |\n\
@@ -234,7 +234,7 @@ fn cost_table(rows: &[Measured], tool: &str) -> String {
     text
 }
 
-/// The tables of how the cost grows.
+/// The tables of growth.
 pub fn growth(results: &Results<Vec<Growth>>) -> String {
     let mut text = format!("{}.\n", results.head());
     for growth in &results.measured {
@@ -248,7 +248,7 @@ pub fn growth(results: &Results<Vec<Growth>>) -> String {
     text
 }
 
-/// One cause: a line for each value, and with which power things grow.
+/// The tables of one cause: a line per value, and the powers with which costs grow.
 pub fn growth_table(growth: &Growth) -> String {
     let mut text = format!(
         "| {} | program, plain | recording adds | collector | program's memory | collector's memory | \
@@ -302,7 +302,7 @@ pub fn growth_table(growth: &Growth) -> String {
     text
 }
 
-/// The tables of threads against each other.
+/// The tables of the threads measurement.
 pub fn contention(results: &Results<Contention>) -> String {
     let measured = &results.measured;
     let mut text = format!(
@@ -369,7 +369,7 @@ pub fn instructions(results: &Results<Vec<HotPath>>) -> String {
     text
 }
 
-/// Two versions beside each other.
+/// The table that compares two versions.
 pub fn instructions_against(ours: &[HotPath], other: &[HotPath], name: &str) -> String {
     let mut text = format!(
         "| an operation | recording adds, {name} | now | difference |\n| --- | ---: | ---: | ---: |\n"

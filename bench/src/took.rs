@@ -1,21 +1,21 @@
-//! What the launcher wrote about one process: when it ran and what it used.
+//! Reads what the launcher wrote about a process: its times and its memory.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// A process from start to exit.
+/// The resource usage of a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Took {
     /// Start and end on the monotonic clock.
     start: Duration,
     end: Duration,
-    /// User and system time, waited-for children included.
+    /// User and system time, including that of waited-for children.
     pub processor: Duration,
-    /// Largest resident set, of the process or of a waited-for child.
+    /// Peak resident set in KiB, the largest of the process and its waited-for children.
     pub peak_kib: u64,
-    /// As wait(2) tells it.
+    /// The status as wait(2) returns it.
     pub status: i32,
 }
 
@@ -44,17 +44,17 @@ impl Took {
         })
     }
 
-    /// Start to exit, seconds.
+    /// Time from start to exit, seconds.
     pub fn wall(&self) -> f64 {
         (self.end.saturating_sub(self.start)).as_secs_f64()
     }
 
-    /// How much later than `other` this process ended, seconds.
+    /// The time from the end of `other` to the end of this process, seconds.
     pub fn ended_after(&self, other: &Self) -> f64 {
         self.end.saturating_sub(other.end).as_secs_f64()
     }
 
-    /// Why the process did not end well, if it did not.
+    /// A description of the failure, if the process failed.
     pub fn failure(&self) -> Option<String> {
         match (self.status & 0x7f, self.status >> 8) {
             (0, 0) => None,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_end_is_told() {
+    fn a_failure_is_described() {
         let ended = |status| {
             Took::parse(&format!("0 1 0 0 0 {status}"))
                 .unwrap()

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::workshop::{Linked, installed};
 
-/// heaptrack's interpreter may grow without bound; it must not take the
-/// machine along.
+/// Address space limit for heaptrack: its interpreter may grow without bound, and must
+/// not exhaust the machine's memory.
 const PEER_MEMORY: u64 = 8 << 30;
 
 const COUNTS_ONLY: &str = "--counts-only";
@@ -18,23 +18,23 @@ const COUNTS_ONLY: &str = "--counts-only";
 /// A way to run a program.
 #[derive(Debug, Clone)]
 pub enum Tool {
-    /// As it is.
+    /// Without a tool.
     Plain,
-    /// `allotrope record`, this binary.
+    /// `allotrope record`, with this binary.
     Allotrope(PathBuf),
-    /// `allotrope record --counts-only`, of the same binary.
+    /// `allotrope record --counts-only`, with this binary.
     Counts(PathBuf),
     /// heaptrack, and its reader.
     Heaptrack {
-        /// Records.
+        /// The command that records.
         heaptrack: PathBuf,
-        /// Reads.
+        /// The command that reads a trace.
         print: PathBuf,
     },
 }
 
 impl Tool {
-    /// The command that was built in the repository, or another.
+    /// The command `allotrope` at this path.
     pub fn allotrope(path: &Path) -> Result<Self> {
         let path = path.canonicalize().with_context(|| {
             format!(
@@ -45,7 +45,7 @@ impl Tool {
         Ok(Self::Allotrope(path))
     }
 
-    /// The same command counting without stacks, if it can do that.
+    /// The same command with `--counts-only`, if it has that option.
     pub fn counting(&self) -> Option<Self> {
         let Self::Allotrope(path) = self else {
             return None;
@@ -61,7 +61,7 @@ impl Tool {
             .then(|| Self::Counts(path.clone()))
     }
 
-    /// heaptrack, where it is installed.
+    /// heaptrack, if it is installed.
     pub fn heaptrack() -> Result<Self> {
         Ok(Self::Heaptrack {
             heaptrack: installed("heaptrack")?,
@@ -79,7 +79,7 @@ impl Tool {
         }
     }
 
-    /// What stands before the program, so that the trace lies at `trace`.
+    /// The command line before the program, which writes the trace to `trace`.
     pub fn prefix(&self, trace: &Path) -> Vec<OsString> {
         match self {
             Self::Plain => Vec::new(),
@@ -91,8 +91,8 @@ impl Tool {
         }
     }
 
-    /// Which launcher a program is started through. heaptrack's library takes
-    /// itself out of the environment of a process that it is loaded into.
+    /// The launcher for the program. heaptrack's library removes itself from the
+    /// environment of a process that loads it, so its launcher must not load it.
     pub fn launcher(&self) -> Linked {
         match self {
             Self::Allotrope(_) | Self::Counts(_) => Linked::Dynamically,
@@ -100,12 +100,12 @@ impl Tool {
         }
     }
 
-    /// Bytes of address space that its processes may have.
+    /// Limit of its processes' address space in bytes.
     pub fn memory_limit(&self) -> Option<u64> {
         matches!(self, Self::Heaptrack { .. }).then_some(PEER_MEMORY)
     }
 
-    /// The file that was written for `trace`.
+    /// The file that the tool wrote for `trace`: some append a suffix.
     pub fn trace(&self, trace: &Path) -> Result<PathBuf> {
         let suffixes = ["", ".zst", ".gz"];
         let names = suffixes.map(|suffix| {
@@ -119,7 +119,7 @@ impl Tool {
         Ok(found)
     }
 
-    /// The command that reads a trace; `None` where nothing is to be measured.
+    /// The command that reads a trace; `None` if reading is not measured.
     pub fn report(&self, trace: &Path) -> Option<Vec<OsString>> {
         match self {
             Self::Plain | Self::Counts(_) => None,

@@ -1,5 +1,5 @@
-//! Where programs are compiled and inputs made: a folder that is gone at the
-//! end. What the machine does not have is an error that says so.
+//! A temporary folder in which programs are compiled and inputs are generated. It is
+//! removed at the end. A missing program is an error that names it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct Workshop {
     made: RefCell<HashMap<&'static str, PathBuf>>,
 }
 
-/// How the launcher is linked; its source says why there are two.
+/// How the launcher is linked; its source explains why there are two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Linked {
     Statically,
@@ -25,11 +25,11 @@ pub enum Linked {
 }
 
 impl Workshop {
-    /// An empty one, in the folder for temporary files.
+    /// Creates the folder.
     pub fn open() -> Result<Self> {
         let folder = TempDir::with_prefix("allotrope-bench-");
         Ok(Self {
-            folder: folder.context("cannot make a folder for temporary files")?,
+            folder: folder.context("cannot create a temporary folder")?,
             made: RefCell::default(),
         })
     }
@@ -44,7 +44,7 @@ impl Workshop {
         self.folder.path()
     }
 
-    /// A program of `bench/programs`, compiled as its suffix tells.
+    /// A program of `bench/programs`, compiled by the compiler for its suffix.
     pub fn program(&self, source: &'static str) -> Result<PathBuf> {
         self.once(source, |workshop| {
             let from = source_folder().join("programs").join(source);
@@ -82,7 +82,7 @@ impl Workshop {
         })
     }
 
-    /// A JSON document of about `bytes` bytes: a list of objects.
+    /// Generates a JSON document of about `bytes` bytes: a list of objects.
     pub fn json(&self, bytes: usize) -> Result<PathBuf> {
         self.once("data.json", |workshop| {
             let to = workshop.path("data.json");
@@ -110,7 +110,7 @@ impl Workshop {
         })
     }
 
-    /// The source of a program or input that lies in `bench/programs`.
+    /// The path of a source or input in `bench/programs`.
     pub fn source(&self, name: &str) -> PathBuf {
         source_folder().join("programs").join(name)
     }
@@ -129,17 +129,17 @@ impl Workshop {
     }
 }
 
-/// `bench` in the repository.
+/// The folder `bench` of the repository.
 pub fn source_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The repository.
+/// The root of the repository.
 pub fn repository() -> &'static Path {
     source_folder().parent().unwrap_or(Path::new("/"))
 }
 
-/// The executable file of this name, in the directories of `PATH`.
+/// The executable file with this name in the directories of `PATH`.
 pub fn installed(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -148,8 +148,7 @@ pub fn installed(name: &str) -> Result<PathBuf> {
         .with_context(|| format!("{name} is not installed"))
 }
 
-/// The Python interpreter itself: what stands in `PATH` may be a script that
-/// chooses one.
+/// The Python interpreter itself: `python3` in `PATH` may be a script that selects one.
 pub fn python() -> Result<PathBuf> {
     let output = Command::new(installed("python3")?)
         .args([

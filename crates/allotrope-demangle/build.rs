@@ -1,7 +1,7 @@
-//! How Swift's demangler, the one part of a build that is C++, is linked: from
-//! the archive of the C++ library, so that a command needs no library of the
-//! machine it is copied to; and not at all where there is no C++ compiler
-//! (`scripts/cxx` then stands in for it), with a warning.
+//! Links Swift's demangler, the only C++ code of a build, with the static archive of the
+//! C++ library, so that the command runs on machines without that library. Without a
+//! C++ compiler it prints a warning and links nothing; `scripts/cxx` then replaces the
+//! compiler.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +17,7 @@ fn main() {
         return;
     }
     let compiler = env::var_os("CXX").unwrap_or_else(|| "c++".into());
-    if !is_there(&compiler) {
+    if !is_installed(&compiler) {
         println!(
             "cargo::warning=there is no C++ compiler: Swift's names will stay as they are in the \
              symbol table. To have them readable, install one (Debian: g++), then \
@@ -30,7 +30,7 @@ fn main() {
     }
 }
 
-fn is_there(compiler: &OsStr) -> bool {
+fn is_installed(compiler: &OsStr) -> bool {
     let version = Command::new(compiler)
         .arg("--version")
         .stdout(Stdio::null())
@@ -39,18 +39,19 @@ fn is_there(compiler: &OsStr) -> bool {
     version.is_ok_and(|status| status.success())
 }
 
+/// The path of the static C++ library; `None` if the compiler has none.
 fn static_library(compiler: &OsStr) -> Option<String> {
-    let asked = Command::new(compiler)
+    let output = Command::new(compiler)
         .arg("-print-file-name=libstdc++.a")
         .output()
         .ok()?;
-    let archive = String::from_utf8_lossy(&asked.stdout).trim().to_owned();
-    // A compiler that has none gives the bare name back.
+    let archive = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    // A compiler without the archive prints the bare name.
     Path::new(&archive).is_absolute().then_some(archive)
 }
 
-/// What asks for the shared library finds, in a folder that is searched first,
-/// this linker script.
+/// Writes this linker script as `libstdc++.so` into a folder that the linker searches
+/// first, so that it is used in place of the shared library.
 fn stand_in_for_libstdcxx(script: &str) {
     let output: OsString = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
     let folder = PathBuf::from(output).join("libstdcxx");

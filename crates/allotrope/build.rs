@@ -1,10 +1,10 @@
-//! Builds the libraries that are preloaded into other programs, with flags and
-//! a target folder of their own, and hands their paths and hashes to the
-//! command that embeds them. What they are lies in `allotrope-recorder` and
-//! `allotrope-cxx-hooks`; where they are unpacked at run time, in
-//! `src/recorder_library.rs`.
+//! Builds the libraries that are preloaded into recorded programs, with compiler
+//! flags and a target folder of their own, and passes their paths and SHA-256
+//! hashes to the command, which embeds them. Their sources are the crates
+//! `allotrope-recorder` and `allotrope-cxx-hooks`; `src/recorder_library.rs`
+//! unpacks them at run time.
 //!
-//! A nested cargo does it, since no cargo setting gives one crate of a
+//! A nested cargo builds them, since no cargo setting gives one crate of a
 //! workspace other code generation flags than the rest.
 
 use std::env;
@@ -18,7 +18,8 @@ use sha2::{Digest, Sha256};
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The libraries: package, file, and what the command calls them.
+/// The libraries: package, file name, and prefix of the variables with which
+/// `src/recorder_library.rs` embeds them.
 const LIBRARIES: [(&str, &str, &str); 2] = [
     (
         "allotrope-recorder",
@@ -32,26 +33,26 @@ const LIBRARIES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Compiler flags of these libraries alone; they replace every `RUSTFLAGS`, for
-/// those are meant for the command (a coverage run must not instrument a
-/// library that lives in other programs).
+/// Compiler flags of these libraries alone. They replace every `RUSTFLAGS`,
+/// because those are meant for the command: a coverage run must not instrument a
+/// library that is loaded into other programs.
 const FLAGS: [&str; 7] = [
     // With lld's layout perf(1) finds static probes and then counts no hits.
     "-Clinker-features=-lld",
     "-Clink-arg=-Wl,-z,separate-loadable-segments",
-    // Its own frames must be unwindable although it never unwinds itself.
+    // Others unwind through the library's frames, although it never unwinds itself.
     "-Cforce-unwind-tables=yes",
     "-Crelocation-model=pic",
     "-Clink-arg=-Wl,-z,relro",
-    // Hooks run in signal handlers: nothing is left to be bound then.
+    // Hooks run in signal handlers, where no symbol may be bound lazily.
     "-Clink-arg=-Wl,-z,now",
-    // It is embedded: debug sections would only make the command larger.
+    // The library is embedded: debug sections would only make the command larger.
     "-Cstrip=debuginfo",
 ];
 
-/// Variables of cargo's that the nested cargo is to see too: where its home
-/// is, how it reaches a registry, which jobs it may start, what links.
-const KEPT: [&str; 7] = [
+/// Cargo's variables (or prefixes of their names) that the nested cargo inherits:
+/// its home, the access to a registry, the job server, the linker.
+const INHERITED: [&str; 7] = [
     "CARGO_HOME",
     "CARGO_HTTP_",
     "CARGO_MAKEFLAGS",
@@ -61,9 +62,9 @@ const KEPT: [&str; 7] = [
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER",
 ];
 
-/// Variables that would make the nested build another one, or (the wrappers
-/// that clippy and coverage tools set) no build at all.
-const DROPPED: [&str; 10] = [
+/// Variables that the nested cargo must not inherit: they would change its build
+/// or, like the wrappers that clippy and coverage tools set, prevent it.
+const REMOVED: [&str; 10] = [
     "DEBUG",
     "HOST",
     "OPT_LEVEL",
@@ -105,14 +106,14 @@ fn main() {
 
 fn workspace() -> PathBuf {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
-    let crates = package.parent().expect("the package lies in crates/");
+    let crates = package.parent().expect("the package is in crates/");
     crates
         .parent()
-        .expect("crates/ lies in the workspace")
+        .expect("crates/ is in the workspace")
         .to_owned()
 }
 
-/// Gives the path of the library that was built.
+/// Builds one library and returns its path.
 fn build(workspace: &Path, target_folder: &Path, package: &str, file: &str) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -127,7 +128,7 @@ fn build(workspace: &Path, target_folder: &Path, package: &str, file: &str) -> P
         command.arg("--locked");
     }
     for (name, _) in env::vars_os() {
-        if is_foreign(&name) {
+        if is_removed(&name) {
             command.env_remove(name);
         }
     }
@@ -144,15 +145,16 @@ fn build(workspace: &Path, target_folder: &Path, package: &str, file: &str) -> P
     target_folder.join(TARGET).join("recorder").join(file)
 }
 
-fn is_foreign(name: &OsStr) -> bool {
+fn is_removed(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
-    if KEPT.iter().any(|kept| name.starts_with(kept)) {
+    if INHERITED.iter().any(|prefix| name.starts_with(prefix)) {
         return false;
     }
-    name.starts_with("CARGO_") || name.starts_with("DEP_") || DROPPED.contains(&name.as_ref())
+    name.starts_with("CARGO_") || name.starts_with("DEP_") || REMOVED.contains(&name.as_ref())
 }
 
-/// The libraries' own sources and those of the contract that they share.
+/// Makes cargo run this script again when the sources of the libraries, or of the
+/// crates that they depend on, change.
 fn rerun_if_changed(workspace: &Path) {
     println!("cargo::rerun-if-changed=build.rs");
     for path in [

@@ -1,7 +1,7 @@
 //! The accepted numbers and stacks as files, in the folder `allotrope-budgets`
 //! beside `allotrope.toml`:
 //!
-//! - `TEST.toml`: the numbers of a test, one a line (`file`);
+//! - `TEST.toml`: the numbers of a test, one per line (`file`);
 //! - `TEST.stacks`, `TEST.PLATFORM.stacks`: the stacks of these numbers
 //!   (`profile`);
 //! - `made-with.toml`: the toolchains that built the programs (`toolchains`).
@@ -44,7 +44,7 @@ pub enum BudgetError {
         source: io::Error,
     },
     /// An invalid file.
-    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it anew", file.shown())]
+    #[error("{}:{line}: {problem}; `allotrope test --accept` writes it again", file.shown())]
     Invalid {
         /// The file.
         file: PathBuf,

@@ -11,8 +11,8 @@ use allotrope_profile::Metric;
 pub enum CheckStatus {
     /// The number is within the tolerance of its budget.
     WithinBudget,
-    /// The number exceeds its budget or, for a metric of which less is not
-    /// better, is outside of the tolerance.
+    /// The number exceeds its budget or, if less is not better for this metric, is below
+    /// the tolerance.
     Exceeded,
     /// The number is better than its budget.
     Improved,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_run_is_judged() {
+    fn the_minimum_of_the_runs_is_checked() {
         let allocations = |runs, budget| status(Metric::Allocations, runs, budget);
         assert_eq!(
             allocations(&[12, 11, 19], Some(10)),

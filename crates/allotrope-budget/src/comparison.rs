@@ -62,7 +62,7 @@ pub struct Comparer<'a> {
     pub runs: Option<u32>,
     /// The command that records programs.
     pub recorder: Recorder,
-    /// Set to request an early end.
+    /// Set by the user's request to stop early.
     pub stop: &'a AtomicBool,
 }
 
@@ -176,7 +176,8 @@ impl Comparer<'_> {
         })
     }
 
-    /// A pattern need not match a test of every revision.
+    /// The selected tests of a revision; a pattern need not match a test of every
+    /// revision.
     fn choose<'s>(&self, session: &'s Session<'_>) -> Result<Vec<&'s Test>, SessionError> {
         match session.choose(self.patterns) {
             Err(SessionError::NoSuchTest { .. }) => Ok(Vec::new()),
@@ -184,6 +185,7 @@ impl Comparer<'_> {
         }
     }
 
+    /// The configuration of a worktree: its own file, or the given one if it has none.
     fn configuration(&self, worktree: &Worktree) -> Result<Configuration, ComparisonError> {
         let here = self.config.canonicalize().map_err(|source| {
             let file = self.config.to_owned();
@@ -277,8 +279,8 @@ fn compared_case(
     let (Some(before), Some(after)) = (before, after) else {
         return compared;
     };
-    let said = after.samples.iter().find_map(|sample| sample.iterations);
-    compared.iterations = said.or(protocol.iterations);
+    let reported = after.samples.iter().find_map(|sample| sample.iterations);
+    compared.iterations = reported.or(protocol.iterations);
     let gate = protocol.gate.iter();
     let budget = Budget {
         iterations: None,

@@ -1,13 +1,13 @@
 //! Allocation budgets for tests: the library of `allotrope test` and `allotrope
 //! compare`.
 //!
-//! A [`Configuration`] lists the tests and their programs. A [`TestRunner`]
-//! runs each program under the recorder, compares its allocations with the
-//! accepted numbers (the budget) and explains differences by their call stacks.
-//! The [`outputs`] modules write the result.
+//! A [`Configuration`] lists the tests and their programs. A [`Session`] runs them:
+//! for each test a [`TestRunner`] runs the program under the recorder, compares its
+//! allocations with the accepted numbers (the budget) and explains differences by
+//! their call stacks. The [`outputs`] modules write the result.
 //!
-//! Recording is done by the command `allotrope record`, which this crate
-//! starts; reading recordings is done by `allotrope-profile`.
+//! The command `allotrope record`, which this crate starts, records the programs;
+//! `allotrope-profile` reads the recordings.
 #![forbid(unsafe_code)]
 
 pub mod acceptance;

@@ -29,9 +29,9 @@ const NOT_STARTED: [i32; 2] = [126, 127];
 /// The command that records programs.
 #[derive(Debug, Clone)]
 pub struct Recorder {
-    /// Its words up to `-o FILE -- PROGRAM …`.
+    /// Its program and arguments, up to `-o FILE -- PROGRAM …`.
     pub command: Vec<OsString>,
-    /// The option that counts without stacks.
+    /// The option that makes it count without recording stacks.
     pub counts_only: OsString,
 }
 
@@ -46,7 +46,7 @@ pub struct Measurer<'a> {
     pub recorder: Option<&'a Recorder>,
     /// The folder of the recordings.
     pub scratch: &'a Path,
-    /// Set to request an early end.
+    /// Set by the user's request to stop early.
     pub stop: &'a AtomicBool,
 }
 
@@ -119,15 +119,15 @@ impl fmt::Display for Problem {
             ),
             Self::Stopped => to.write_str("it was stopped"),
             Self::NotRecorded(why) => write!(to, "it was not recorded: {why}"),
-            Self::Unreadable(why) => write!(to, "its recording can not be read: {why}"),
+            Self::Unreadable(why) => write!(to, "its recording cannot be read: {why}"),
             Self::LeftOpen(window) => write!(
                 to,
-                "its window {} was never closed, so that it has no numbers",
+                "its window {} was never closed, so it has no numbers",
                 window.shown()
             ),
             Self::NotMeasured(window) => write!(
                 to,
-                "its window {} was opened while 64 others were open, so that it has no numbers",
+                "its window {} was opened while 64 others were open, so it has no numbers",
                 window.shown()
             ),
         }
@@ -192,6 +192,8 @@ impl Measurer<'_> {
         measured
     }
 
+    /// Starts the program once; returns its result and the end of its output. `last` is
+    /// the path of the previous recording, which is deleted, and becomes that of this one.
     fn start(
         &self,
         test: &Test,
@@ -214,7 +216,7 @@ impl Measurer<'_> {
                 let why = if program.folder.is_dir() {
                     error.to_string()
                 } else {
-                    format!("its `folder` {folder} is not there")
+                    format!("its `folder` {folder} does not exist")
                 };
                 return (Err(Problem::NotStarted(why)), String::new());
             }
@@ -244,6 +246,7 @@ impl Measurer<'_> {
         }
     }
 
+    /// Reads the recording of a program that has ended.
     fn recorded(
         &self,
         ended: &Ended,
@@ -313,10 +316,9 @@ pub fn environment(test: &Test, protocol: &Protocol) -> Vec<(OsString, OsString)
     environment
 }
 
-/// Whether the program ran the whole protocol itself, as `allotrope_measure`
-/// does, so that one start is enough. With a single run this cannot be
-/// distinguished from a program that opens its window once; the second start
-/// does no harm.
+/// Whether the program ran the whole protocol itself, as `allotrope_measure` does, so
+/// that one start is enough. With a single run this looks like a program that opens its
+/// window once; then the program is started twice, which does no harm.
 fn runs_whole_protocol(windows: &[WindowSample], protocol: &Protocol) -> bool {
     let times = |name: &str| windows.iter().filter(|window| window.name == name).count();
     let most = windows.iter().map(|window| times(&window.name)).max();
@@ -390,7 +392,7 @@ fn check_exit(profile: &Profile, ended: &Ended, protocol: &Protocol) -> Result<(
             protocol,
         ),
         (None, _) => Err(Problem::NotRecorded(
-            "no process of it could be recorded; `allotrope doctor PROGRAM` says why".to_owned(),
+            "none of its processes could be recorded; run `allotrope doctor PROGRAM` to find out why".to_owned(),
         )),
     }
 }
@@ -413,8 +415,9 @@ fn check_whole(profile: &Profile) -> Result<(), Problem> {
     Ok(())
 }
 
+/// The last line of a recorder's output that is not empty: its error message.
 fn last_line(output: &str) -> String {
     let line = output.lines().rev().find(|line| !line.trim().is_empty());
-    let line = line.unwrap_or("nothing says why").trim();
+    let line = line.unwrap_or("it printed no reason").trim();
     line.strip_prefix("allotrope: ").unwrap_or(line).to_owned()
 }

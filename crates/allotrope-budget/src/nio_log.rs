@@ -248,7 +248,7 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
     }
 
     #[test]
-    fn limits_are_held_by_the_rules_of_the_scripts() {
+    fn limits_are_those_of_swiftnios_scripts() {
         let log = parse("{\"1000_reqs_1_conn\": 27350}").expect("it has a limit");
         let cases = [case("t/test_1000_reqs_1_conn")];
         assert_eq!(
@@ -267,7 +267,7 @@ DEBUG: [[\"remaining_allocations\": 0, \"total_allocations\": 75001]]
     }
 
     #[test]
-    fn what_has_no_numbers_is_refused() {
+    fn a_file_without_numbers_is_refused() {
         for (text, what) in [
             ("just text", "neither a log"),
             ("", "neither a log"),

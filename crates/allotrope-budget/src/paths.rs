@@ -68,6 +68,7 @@ impl Project {
             column: 0,
             offset: None,
             inlined: frame.inlined,
+            generated: frame.generated,
         }
     }
 
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_named_alike_on_every_machine() {
+    fn files_have_the_same_names_on_every_machine() {
         let project = project();
         for (path, expected) in [
             ("/home/me/project/src/encode.cc", "src/encode.cc"),
@@ -158,14 +159,14 @@ mod tests {
     }
 
     #[test]
-    fn hashes_of_builds_are_taken_off_modules() {
+    fn hashes_of_builds_are_removed_from_modules() {
         assert_eq!(module("decode-0123456789abcdef"), "decode");
         assert_eq!(module("libfoo-1.2.so"), "libfoo-1.2.so");
         assert_eq!(module("-0123456789abcdef"), "-0123456789abcdef");
     }
 
     #[test]
-    fn what_is_installed_is_not_built_here() {
+    fn installed_modules_are_not_part_of_the_project() {
         let project = project();
         assert!(project.builds(Path::new("/home/me/project/bench")));
         assert!(project.builds(Path::new("/tmp/target/debug/bench")));

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
-/// Bytes of output that are kept.
+/// The number of bytes at the end of the output that are kept.
 const OUTPUT_LIMIT: usize = 64 << 10;
 /// Time between SIGTERM and SIGKILL.
 const TERMINATION_GRACE: Duration = Duration::from_secs(3);
@@ -150,8 +150,8 @@ fn wait_for(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>>
     }
 }
 
-/// The id of the group is the program's pid, as long as any of its processes
-/// exists.
+/// Sends a signal to the program's process group. The group's id is the program's pid,
+/// which is not reused while any process of the group exists.
 fn signal_group(child: &Child, signal: Signal) {
     if let Some(pid) = pid(child) {
         // Fails if no process is left.
@@ -198,8 +198,8 @@ fn append(into: &Mutex<Vec<u8>>, piece: &[u8]) {
     let mut tail = into.lock().unwrap_or_else(PoisonError::into_inner);
     tail.extend_from_slice(piece);
     if tail.len() > 2 * OUTPUT_LIMIT {
-        let gone = tail.len() - OUTPUT_LIMIT;
-        tail.drain(..gone);
+        let excess = tail.len() - OUTPUT_LIMIT;
+        tail.drain(..excess);
     }
 }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_with_its_children() {
+    fn a_program_that_hangs_is_killed_with_its_children() {
         // The child would print only if it survived.
         let line = "(sleep 1000; echo survived) & echo $!; sleep 1000";
         let ended = run(line, Duration::from_secs(3));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ignores_the_request_is_ended_too() {
+    fn a_program_that_ignores_sigterm_is_killed() {
         let ended = run(
             "trap '' TERM; sleep 1000 & wait; sleep 1000",
             Duration::from_millis(300),

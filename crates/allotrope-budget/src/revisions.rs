@@ -1,4 +1,4 @@
-//! Checks out revisions of a git repository: one worktree a revision, in the
+//! Checks out revisions of a git repository, each in a worktree of its own in the
 //! user's cache. The worktrees stay, so that the next build there is
 //! incremental. The repository's own working tree and index are not modified.
 
@@ -22,7 +22,7 @@ pub const WORKING_TREE: &str = ".";
 #[derive(Debug, Error)]
 pub enum RevisionError {
     /// The folder is not in a git repository.
-    #[error("{} is in no git repository, whose revisions could be compared", folder.shown())]
+    #[error("{} is not in a git repository, so there are no revisions to compare", folder.shown())]
     NoRepository {
         /// The folder.
         folder: PathBuf,
@@ -274,12 +274,12 @@ impl Repository {
             .custom_flags(OFlags::NOFOLLOW.bits().cast_signed())
             .open(&path)
             .map_err(io_error("cannot create", &path))?;
-        let how = if wait {
+        let operation = if wait {
             FlockOperation::LockExclusive
         } else {
             FlockOperation::NonBlockingLockExclusive
         };
-        match flock(&file, how) {
+        match flock(&file, operation) {
             Ok(()) => Ok(Some(file)),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
             Err(error) => Err(io_error("cannot lock", &path)(error.into())),
@@ -292,7 +292,8 @@ fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> RevisionError 
     move |source| RevisionError::Io { what, source }
 }
 
-/// The commit of a worktree in the cache.
+/// The commit that a worktree in the cache has checked out; `None` if the folder is no
+/// worktree.
 fn head(folder: &Path) -> Option<String> {
     if !folder.join(".git").exists() {
         return None;
@@ -300,7 +301,7 @@ fn head(folder: &Path) -> Option<String> {
     git(folder, ["rev-parse", "HEAD"]).ok()
 }
 
-/// The folder name for a revision.
+/// The name of the folder for a revision.
 fn file_name(name: &str) -> String {
     if name == WORKING_TREE {
         return "working-tree".to_owned();
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_is_there_and_the_repository_is_as_before() {
+    fn the_working_tree_has_uncommitted_files_and_the_repository_is_unchanged() {
         let folder = tempfile::tempdir().expect("a folder");
         let repository = repository(folder.path());
         let root = repository.root();
@@ -426,38 +427,38 @@ mod tests {
     }
 
     #[test]
-    fn a_worktree_is_kept_with_what_was_built_there() {
+    fn a_worktree_stays_with_its_build_results() {
         let folder = tempfile::tempdir().expect("a folder");
         let repository = repository(folder.path());
         let first = repository.worktree("HEAD").expect("it can be made");
         fs::write(first.folder.join("ignored"), "built").expect("the folder is ours");
-        let place = first.folder.clone();
+        let path = first.folder.clone();
         drop(first);
         // Another name of the same commit has the same folder.
         let commit = repository.resolve("HEAD").expect("there is one");
         let second = repository.worktree(&commit).expect("it can be made");
-        assert_eq!(second.folder, place);
+        assert_eq!(second.folder, path);
         drop(second);
         // The folder of a name is updated when the name moves to another
         // commit.
         fs::write(repository.root().join("file"), "two\n").expect("the folder is ours");
         git(repository.root(), ["commit", "--quiet", "-am", "second"]).expect("git works");
         let third = repository.worktree("HEAD").expect("it can be made");
-        assert_eq!(third.folder, place);
+        assert_eq!(third.folder, path);
         assert_eq!(read(&third.folder, "file"), "two\n");
         assert_eq!(read(&third.folder, "ignored"), "built");
         // While a worktree is in use, its previous commit gets another one.
         let before = repository.worktree("HEAD~1").expect("it can be made");
-        assert_ne!(before.folder, place);
+        assert_ne!(before.folder, path);
         drop((third, before));
         repository.remove_worktrees().expect("they are ours");
-        assert!(!place.exists());
+        assert!(!path.exists());
         let list = git(repository.root(), ["worktree", "list"]).expect("git works");
         assert_eq!(list.lines().count(), 1, "{list}");
     }
 
     #[test]
-    fn what_is_no_revision_or_repository_is_named() {
+    fn errors_name_the_missing_revision_or_repository() {
         let folder = tempfile::tempdir().expect("a folder");
         let repository = repository(folder.path());
         let error = repository.worktree("nonsense").expect_err("there is none");
@@ -468,7 +469,7 @@ mod tests {
         );
         let error = Repository::containing(folder.path()).expect_err("there is none");
         assert!(
-            error.to_string().contains("is in no git repository"),
+            error.to_string().contains("is not in a git repository"),
             "{error}"
         );
     }

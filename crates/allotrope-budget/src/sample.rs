@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use crate::paths::Project;
 use allotrope_profile::Metric;
 
-/// The metrics of a run, by `metric as usize`; `None` where the run does not
-/// know one.
+/// The figures of a run, by `metric as usize`; `None` for a metric that the run did not
+/// record.
 pub type RunValues = [Option<i64>; Metric::COUNT];
 
 /// One run of a case.

@@ -1,5 +1,5 @@
-//! A session of `allotrope test`: builds, selects the tests, runs them one
-//! after the other and collects the results.
+//! A session of `allotrope test`: selects the tests, runs the build command, runs the
+//! tests one after the other and collects their results.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -34,7 +34,7 @@ pub enum SessionError {
         nearest: Option<String>,
     },
     /// An invalid pattern.
-    #[error("`{pattern}` is no pattern for names: {why}")]
+    #[error("`{pattern}` is not a valid pattern for test names: {why}")]
     Pattern {
         /// As the user gave it.
         pattern: String,
@@ -62,6 +62,7 @@ pub enum SessionError {
     Budget(#[from] BudgetError),
 }
 
+/// The end of the sentence about a missing test: what the user may have meant.
 fn proposal(nearest: &Option<String>) -> String {
     nearest.as_ref().map_or_else(
         || "; `allotrope test --list` shows all".to_owned(),
@@ -87,7 +88,7 @@ pub struct Session<'a> {
     /// The folder for recordings, which are kept; by default a temporary
     /// folder.
     pub scratch: Option<PathBuf>,
-    /// Set to request an early end.
+    /// Set by the user's request to stop early.
     pub stop: &'a AtomicBool,
 }
 

@@ -55,7 +55,7 @@ impl TestRunner<'_> {
         protocol
     }
 
-    /// Runs a test and checks it. `on_run` is called before each run of its
+    /// Measures a test and checks it. `on_run` is called before each run of its
     /// program.
     ///
     /// # Errors
@@ -107,6 +107,7 @@ impl TestRunner<'_> {
         }
     }
 
+    /// The shell command that runs the test again, with stacks.
     fn reproduce(&self, test: &Test, protocol: &Protocol) -> String {
         let mut words: Vec<OsString> = vec!["allotrope".into(), "test".into()];
         let file = &self.measurer.configuration.file;
@@ -162,7 +163,7 @@ impl TestResult {
         if recorded {
             let cases = measured.cases.into_iter();
             self.cases = cases
-                .map(|case| judged(case, protocol, &accepted))
+                .map(|case| checked(case, protocol, &accepted))
                 .collect();
         }
         if let AcceptedBudgets::Folder(Some(budgets), _) = &accepted {
@@ -188,7 +189,8 @@ impl TestResult {
     }
 }
 
-/// A different number of iterations may explain a difference.
+/// A suspect if the number of iterations differs from that of the budget: it may explain
+/// other differences.
 fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
     let was = budgets.cases.get(&case.name)?.iterations?;
     let is = case.iterations?;
@@ -199,10 +201,11 @@ fn iterations(case: &CaseResult, budgets: &Budgets) -> Option<Suspect> {
     })
 }
 
-fn judged(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> CaseResult {
+/// Checks a case and explains the numbers that differ from their budgets.
+fn checked(case: Case, protocol: &Protocol, accepted: &AcceptedBudgets<'_>) -> CaseResult {
     let checks = check_case(&case, accepted.budget(&case).as_ref(), protocol);
-    let said = case.samples.iter().find_map(|sample| sample.iterations);
-    let iterations = said.or(protocol.iterations);
+    let reported = case.samples.iter().find_map(|sample| sample.iterations);
+    let iterations = reported.or(protocol.iterations);
     let leaks = leaks(&case, &checks);
     let profile = accepted.profile(&case.name);
     let explained = checks
@@ -244,7 +247,7 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     let fds = checks
         .iter()
         .find(|check| check.metric == Metric::LeakedFds);
-    let fds_kept = fds.is_none_or(|check| check.status == CheckStatus::WithinBudget);
+    let fds_within_budget = fds.is_none_or(|check| check.status == CheckStatus::WithinBudget);
     let mut leaks = Vec::new();
     for metric in [Metric::Remaining, Metric::LeakedFds] {
         let figures = || {
@@ -255,7 +258,8 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
         let least = figures().min().unwrap_or(0);
         for (index, sample) in case.samples.iter().enumerate() {
             if let Some(figure) = sample.figure(metric)
-                && (figure > least || figure > 0 && metric == Metric::LeakedFds && !fds_kept)
+                && (figure > least
+                    || figure > 0 && metric == Metric::LeakedFds && !fds_within_budget)
             {
                 leaks.push(Leak {
                     run: index + 1,
@@ -272,6 +276,8 @@ fn leaks(case: &Case, checks: &[Check]) -> Vec<Leak> {
     leaks
 }
 
+/// Compares the stacks of one run with the accepted ones; `None` if there are no stacks
+/// for this metric.
 fn explanation(
     case: &Case,
     metric: Metric,

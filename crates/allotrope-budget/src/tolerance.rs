@@ -1,5 +1,5 @@
-//! How far a number may be from its budget: `+0 -1%`, `±5`, `-any`. A direction
-//! that is not given is exact.
+//! How far a number may be from its budget, such as `+0 -1%`, `±5` or `-any`. In a
+//! direction that is not given the number must be exact.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "\"{text}\" is no tolerance: write how far a number may be above its budget as \"+N\" or \"+N%\", \
-     below it as \"-N\" or \"-N%\", both ways as \"±N\", without end as \"-any\", for example \"+0 -1%\""
+     below it as \"-N\" or \"-N%\", both ways as \"±N\", without limit as \"-any\", for example \"+0 -1%\""
 )]
 pub struct ToleranceError {
     text: String,
@@ -22,7 +22,7 @@ pub struct Tolerance {
     lower: Distance,
 }
 
-/// Fractions of a percent that are representable: four decimals.
+/// Parts of a percent: percentages have at most four decimals.
 const PARTS: u64 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -79,7 +79,7 @@ impl WindowSample {
     pub fn note(&self) -> Option<String> {
         self.other_threads_busy.then(|| {
             format!(
-                "other threads did not become quiet around window {}: their allocations may be in it",
+                "other threads were still allocating when window {} was opened or closed: their allocations may be in it",
                 self.name.shown()
             )
         })

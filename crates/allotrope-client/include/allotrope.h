@@ -4,9 +4,7 @@
  *
  * One header for C (C99 and later) and C++ (C++11 and later); no library to
  * link. Under `allotrope record` or `allotrope test` these functions call the
- * recorder in their process. Otherwise they do nothing, except that
- * allotrope_measure calls the measured function, and a call costs a load and
- * a comparison.
+ * recorder in their process.
  *
  *     #include "allotrope.h"
  *
@@ -18,9 +16,25 @@
  *
  *     allotrope::measure("encode", 1000, [&] { return encode(); });     // C++
  *
- * The header finds the recorder by a weak reference to dlsym. So it needs no
- * -ldl. In statically linked programs, which have no dlsym, and with
- * ALLOTROPE_DISABLE defined, it does nothing.
+ * Without the recorder, the functions do nothing and return the value that
+ * their description gives; only the measuring functions call the measured
+ * function. A call then costs a load and a comparison. There is no recorder if
+ * the program was not started by Allotrope, if it is statically linked, on
+ * systems other than Linux, and with ALLOTROPE_DISABLE defined.
+ *
+ * Units: sizes and alignments are in bytes, times in milliseconds.
+ *
+ * Errors: no function reports an error. What cannot be recorded is missing in
+ * the recording or marked there, and the program runs on.
+ *
+ * Threads: any thread may call any function at any time. The recorder's
+ * functions preserve errno, do not call the program's allocator and may be
+ * called in signal handlers. But the first call in each source file that
+ * includes this header looks up the recorder with dlsym, and the measuring
+ * functions call getenv; do not do this in a signal handler.
+ *
+ * The header refers to dlsym weakly, so that programs need no -ldl and
+ * statically linked programs, which have no dlsym, can be linked.
  *
  * `allotrope client-header FOLDER` writes this file.
  */
@@ -36,11 +50,15 @@
 #define ALLOTROPE_ABI 1u
 
 /* Flags of a window. */
-/* Count only the opening thread. */
+/* Count only the thread that opens the window. */
 #define ALLOTROPE_THIS_THREAD 1u
-/* Wait until the other threads are quiet before opening (closing) the window. */
+/* Before opening (closing) the window, wait until no other thread of this
+ * process has allocated or freed memory for 20 ms, but for at most 2 s. Then
+ * open (close) it in any case; the recording contains whether the wait timed
+ * out. */
 #define ALLOTROPE_WAIT_FOR_QUIET 2u
-/* Compare the open file descriptors at the opening and the closing. */
+/* Compare the open file descriptors at the opening and the closing. Both wait
+ * until Allotrope has read the list of open descriptors. */
 #define ALLOTROPE_COMPARE_DESCRIPTORS 4u
 
 /* Results of allotrope_recording(). */
@@ -95,7 +113,7 @@ enum {
 
 enum { ALLOTROPE_UNKNOWN_ = 0, ALLOTROPE_ABSENT_ = 1, ALLOTROPE_PRESENT_ = 2 };
 
-/* Looks up all functions at once, so that no look-up happens in a window.
+/* Looks up all functions at once, so that no later call in a window has to.
  * Several threads may do this at the same time, because all find the same
  * addresses. */
 ALLOTROPE_COLD_ int allotrope_find_(void **functions, int *state)
@@ -125,7 +143,8 @@ ALLOTROPE_COLD_ int allotrope_find_(void **functions, int *state)
     return found;
 }
 
-/* The address of a function of the recorder; null without the recorder. */
+/* The address of a function of the recorder; null without the recorder. The
+ * addresses are cached separately for each source file. */
 ALLOTROPE_INLINE_ void *allotrope_function_(int index)
 {
     static void *functions[ALLOTROPE_FUNCTIONS_];
@@ -170,9 +189,10 @@ ALLOTROPE_INLINE_ void *allotrope_function_(int index)
 
 /* ---- What is recorded --------------------------------------------------- */
 
-/* Whether and how the events of this thread are recorded:
- * ALLOTROPE_NOT_RECORDING (also if the thread has opted out of windows),
- * ALLOTROPE_RECORDS_STACKS or ALLOTROPE_RECORDS_COUNTS. */
+/* Returns whether and how the events of the calling thread are recorded:
+ * ALLOTROPE_NOT_RECORDING (without the recorder, and if the thread has opted
+ * out of windows), ALLOTROPE_RECORDS_STACKS (each event, with its stack) or
+ * ALLOTROPE_RECORDS_COUNTS (only numbers of events and bytes). */
 ALLOTROPE_INLINE_ uint32_t allotrope_recording(void)
 {
     ALLOTROPE_RETURN_(ALLOTROPE_RECORDING_, uint32_t (*)(void), ());
@@ -180,10 +200,17 @@ ALLOTROPE_INLINE_ uint32_t allotrope_recording(void)
 }
 
 /* Opens a window, a named span of the program. Returns its number for
- * allotrope_window_close, or 0 if it is not recorded. The name is UTF-8; the
- * recorder truncates it to 255 bytes. `iterations` is how often the program
- * repeats the measured work in the window; 0 if that has no meaning. `flags`
- * are those above. Windows may nest and overlap. */
+ * allotrope_window_close, or 0 if it is not recorded, as without the recorder.
+ *
+ * The name consists of `name_length` bytes of UTF-8 without a terminating null;
+ * the recorder copies at most 255 bytes, whole characters. `iterations` is how
+ * often the program repeats the measured work in the window; 0 if that has no
+ * meaning. `flags` are those above, combined with `|`.
+ *
+ * Windows may nest and overlap, and may be opened and closed by different
+ * threads. (But if calls are only counted, a window with ALLOTROPE_THIS_THREAD
+ * has no figures unless the opening thread closes it.) A forked child does not
+ * inherit open windows. */
 ALLOTROPE_INLINE_ uint64_t allotrope_window_open(const char *name, size_t name_length,
                                                  uint64_t iterations, uint32_t flags)
 {
@@ -194,14 +221,15 @@ ALLOTROPE_INLINE_ uint64_t allotrope_window_open(const char *name, size_t name_l
     return 0;
 }
 
-/* Like allotrope_window_open, with a null-terminated name. */
+/* Like allotrope_window_open, with a null-terminated name, which must not be a
+ * null pointer. */
 ALLOTROPE_INLINE_ uint64_t allotrope_open(const char *name, uint64_t iterations, uint32_t flags)
 {
     return allotrope_window_open(name, strlen(name), iterations, flags);
 }
 
-/* Closes a window. The only flag is ALLOTROPE_WAIT_FOR_QUIET. Ignores window 0
- * and closed windows. */
+/* Closes the window with this number. `flags` is 0 or
+ * ALLOTROPE_WAIT_FOR_QUIET. Ignores 0 and the numbers of closed windows. */
 ALLOTROPE_INLINE_ void allotrope_window_close(uint64_t window, uint32_t flags)
 {
     (void)window, (void)flags;
@@ -210,7 +238,8 @@ ALLOTROPE_INLINE_ void allotrope_window_close(uint64_t window, uint32_t flags)
 
 /* Waits until no other thread of this process has allocated or freed memory
  * for `quiet_milliseconds`, and returns 1; returns 0 if that does not happen
- * within `timeout_milliseconds`. Without the recorder it returns 1 at once. */
+ * within `timeout_milliseconds`. A thread that is busy but does not allocate
+ * counts as quiet. Without the recorder it returns 1 at once. */
 ALLOTROPE_INLINE_ uint32_t allotrope_quiet(uint32_t quiet_milliseconds,
                                            uint32_t timeout_milliseconds)
 {
@@ -220,8 +249,9 @@ ALLOTROPE_INLINE_ uint32_t allotrope_quiet(uint32_t quiet_milliseconds,
     return 1;
 }
 
-/* After a call with 1, the events of this thread are recorded, but belong to no
- * window. A call with 0 ends that. Calls nest. */
+/* After a call with 1, the events of the calling thread are recorded, but belong
+ * to no window. A call with 0 ends that. Calls nest: as many calls with 0 are
+ * needed as there were with 1; further ones are ignored. */
 ALLOTROPE_INLINE_ void allotrope_opt_out(uint32_t on)
 {
     (void)on;
@@ -236,9 +266,16 @@ ALLOTROPE_INLINE_ void allotrope_opt_out(uint32_t on)
  * takes them: malloc's block and the pool's blocks inside of it. Do not report
  * blocks inside of other reported blocks: their addresses would collide.
  *
- * Report an allocation after the pool has returned the block, and a
- * deallocation before the pool frees it. `alignment` is the requested one; 0
- * or 1 if none was requested. */
+ * The recorder never accesses the memory of a block. Any thread may free a
+ * block that another thread allocated. Report an allocation after the pool has
+ * returned the block and a deallocation before the pool frees it; otherwise
+ * another thread may get the same address and report it first.
+ *
+ * Without the recorder these functions do nothing. */
+
+/* Reports that the pool has returned a block of `size` bytes. `alignment` is
+ * the requested one in bytes; 0 or 1 if none was requested. Ignores null
+ * pointers. */
 ALLOTROPE_INLINE_ void allotrope_pool_allocation(const void *block, size_t size, size_t alignment)
 {
     (void)block, (void)size, (void)alignment;
@@ -253,9 +290,10 @@ ALLOTROPE_INLINE_ void allotrope_pool_deallocation(const void *block)
     ALLOTROPE_CALL_(ALLOTROPE_POOL_DEALLOCATION_, void (*)(const void *), (block));
 }
 
-/* Reports that the pool is about to resize the block. Returns a token for
- * allotrope_pool_reallocation_end, which the same thread must call. With a null
- * pointer it is an allocation. */
+/* Reports that the pool is about to resize the block. Returns a token, with
+ * which the same thread must call allotrope_pool_reallocation_end. With a null
+ * pointer the pair of calls reports an allocation. Pairs may nest. Returns 0 if
+ * the call is not recorded, as without the recorder. */
 ALLOTROPE_INLINE_ uint64_t allotrope_pool_reallocation_start(const void *block)
 {
     (void)block;
@@ -263,8 +301,9 @@ ALLOTROPE_INLINE_ uint64_t allotrope_pool_reallocation_start(const void *block)
     return 0;
 }
 
-/* Reports the resized block, or a null pointer if resizing failed and the old
- * block is unchanged. */
+/* Reports the resized block, which now has `size` bytes, or a null pointer if
+ * resizing failed and the old block is unchanged. `token` is that of
+ * allotrope_pool_reallocation_start, also if it is 0. */
 ALLOTROPE_INLINE_ void allotrope_pool_reallocation_end(uint64_t token, const void *block_or_null,
                                                        size_t size)
 {
@@ -276,7 +315,7 @@ ALLOTROPE_INLINE_ void allotrope_pool_reallocation_end(uint64_t token, const voi
 /* ---- Measuring ---------------------------------------------------------- */
 
 /* The decimal number in an environment variable, or `otherwise` if the variable
- * is not set or contains anything else than a number of 32 bits. */
+ * is not set or does not contain a number of at most 32 bits. */
 ALLOTROPE_COLD_ uint32_t allotrope_setting_(const char *name, uint32_t otherwise)
 {
     const char *text = getenv(name);
@@ -319,11 +358,14 @@ ALLOTROPE_COLD_ allotrope_protocol_ allotrope_protocol_of_(uint32_t warmup, uint
 
 /* Calls `function(context)` `warmup` times outside of any window, then `runs`
  * times (at least once), each in a window with this name that opens when the
- * other threads are quiet. `iterations` is how often the function repeats the
- * measured work. The environment variables ALLOTROPE_WARMUP and ALLOTROPE_RUNS,
- * which `allotrope test` sets, take precedence over the arguments, and
- * ALLOTROPE_WINDOW_FLAGS adds flags. Without the recorder it makes the same
- * calls. */
+ * other threads are quiet (ALLOTROPE_WAIT_FOR_QUIET). `iterations` is how often
+ * one call of the function repeats the measured work.
+ *
+ * The environment variables ALLOTROPE_WARMUP and ALLOTROPE_RUNS, which
+ * `allotrope test` sets, take precedence over the arguments, and
+ * ALLOTROPE_WINDOW_FLAGS adds flags to the opening and the closing. Values that
+ * are not decimal numbers of at most 32 bits are ignored. Without the recorder
+ * it makes the same calls. Must not run at the same time as setenv. */
 ALLOTROPE_INLINE_ void allotrope_measure(const char *name, uint32_t warmup, uint32_t runs,
                                          uint64_t iterations, void (*function)(void *),
                                          void *context)
@@ -346,7 +388,9 @@ ALLOTROPE_INLINE_ void allotrope_measure(const char *name, uint32_t warmup, uint
 extern "C++" {
 namespace allotrope {
 
-/* A window that closes at the end of its scope. */
+/* A window that closes at the end of its scope. The arguments are those of
+ * allotrope_open and allotrope_window_close. Another thread may destroy the
+ * object or move from it, but two threads must not use it at the same time. */
 class window {
 public:
     explicit window(const char *name, uint64_t iterations = 0, uint32_t flags = 0,
@@ -363,7 +407,8 @@ public:
     window &operator=(window &&) = delete;
     ~window() { close(); }
 
-    /* Closes the window before the end of the scope. */
+    /* Closes the window before the end of the scope. Later calls, and those
+     * after the object was moved from, do nothing. */
     void close() noexcept
     {
         if (number_ != 0) {
@@ -377,7 +422,8 @@ private:
     uint32_t close_flags_;
 };
 
-/* During its lifetime, the events of its thread belong to no window. */
+/* During its lifetime, the events of its thread belong to no window. Must be
+ * destroyed on the thread that created it. */
 class opted_out {
 public:
     opted_out() { allotrope_opt_out(1); }
@@ -387,7 +433,8 @@ public:
 };
 
 /* Calls the function once, in a window that opens when the other threads are
- * quiet, and returns its result. */
+ * quiet, and returns its result. `iterations` is how often the function repeats
+ * the measured work. An exception closes the window and is passed on. */
 template <typename Function>
 auto measure(const char *name, uint64_t iterations, Function &&function) -> decltype(function())
 {
@@ -396,7 +443,8 @@ auto measure(const char *name, uint64_t iterations, Function &&function) -> decl
     return function();
 }
 
-/* Like allotrope_measure, for anything that can be called without arguments. */
+/* Like allotrope_measure, for anything that can be called without arguments.
+ * Discards the results. An exception closes the window and is passed on. */
 template <typename Function>
 void measure(const char *name, uint32_t warmup, uint32_t runs, uint64_t iterations,
              Function &&function)

@@ -1,8 +1,10 @@
 //! Calls of the functions that the recorder exports (`docs/client-abi.md`). They exist
-//! only in a process that was started under Allotrope. `dlsym` looks them up at the first
-//! call.
+//! only in a process that was started under Allotrope. The first call looks all of them
+//! up with `dlsym` and caches their addresses.
 //!
-//! Nothing here allocates or takes a lock, because an allocator calls it.
+//! The program's allocator calls this code through [`Recorded`](recorded::Recorded). So
+//! nothing here allocates or takes a lock, apart from `dlsym` in the first call, which may
+//! call `malloc`, but never the program's global allocator.
 
 pub(crate) mod recorded;
 
@@ -14,7 +16,7 @@ use core::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// The functions of the recorder; each is an index into [`NAMES`].
+/// The functions of the recorder. Each is an index into [`NAMES`] and [`FOUND`].
 #[derive(Clone, Copy)]
 #[repr(usize)]
 enum Function {
@@ -57,11 +59,14 @@ const UNKNOWN: u8 = 0;
 const ABSENT: u8 = 1;
 const PRESENT: u8 = 2;
 
+/// [`UNKNOWN`] before the first call, then whether the process has a recorder.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+/// The addresses of the functions. Set before [`STATE`] becomes [`PRESENT`]; null for a
+/// function that the recorder does not have.
 static FOUND: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(ptr::null_mut()) }; NAMES.len()];
 
-/// The address of the function, if the process has a recorder with this function.
+/// The address of a function; `None` if there is no recorder or it lacks the function.
 #[inline(always)]
 fn address(function: Function) -> Option<*mut c_void> {
     let mut state = STATE.load(Acquire);
@@ -114,7 +119,8 @@ fn look_up(_: &CStr) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Calls a function of the recorder. Returns `$absent` if there is no recorder.
+/// Calls a function of the recorder and returns its result. Returns `$absent` if there is
+/// no recorder.
 macro_rules! call {
     ($function:ident as $type:ty, ($($argument:expr),*), $absent:expr) => {
         match address(Function::$function) {

@@ -2,9 +2,6 @@
 //! *windows*, named spans whose allocations are counted exactly, and report *blocks*
 //! that the recorder cannot intercept ([`Recorded`], [`pool`]).
 //!
-//! Unless the program runs under `allotrope record` or `allotrope test`, all functions
-//! do nothing, except that [`measure`] and [`measure_with`] call their closure.
-//!
 //! ```
 //! extern crate allotrope_client as allotrope; // or rename it in Cargo.toml
 //! # fn encode(_: u64) -> u64 { 1 }
@@ -14,8 +11,22 @@
 //! ```
 //!
 //! The program cannot read its figures: `allotrope` shows them after the program has
-//! ended. On systems other than Linux with glibc, and with `crt-static`, programs compile
-//! and are never recorded.
+//! ended.
+//!
+//! **Without the recorder** the functions do nothing, except that functions with a
+//! closure call it; each call costs a load and a comparison. There is a recorder only if
+//! the program runs under `allotrope record` or `allotrope test`, on Linux with glibc, and
+//! is not linked with `crt-static`. Everywhere else programs compile and are never
+//! recorded.
+//!
+//! **Errors**: no function fails or panics. What cannot be recorded is missing in the
+//! recording or marked there. Panics of closures are passed on; windows are closed and
+//! opting out ends before that.
+//!
+//! **Units**: sizes and alignments are in bytes.
+//!
+//! **Threads**: any thread may call any function at any time. The recorder's functions
+//! never call the program's allocator, so an allocator may call them.
 #![deny(unsafe_code)]
 
 // Calls of the recorder's functions, and implementations of unsafe traits.
@@ -30,20 +41,21 @@ pub use ffi::recorded::Recorded;
 pub use measure::{Protocol, measure, measure_with};
 pub use window::{Window, WindowOptions, opt_out, quiet};
 
-/// Whether this process is being recorded, and how.
+/// Whether this process is being recorded, and how. The result of [`recording`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Recording {
     /// Not recorded.
     No,
-    /// Every event, each allocation with its stack.
+    /// Every event is recorded, each allocation with its stack.
     Stacks,
-    /// Only the number of events, without stacks.
+    /// Only the numbers of events and bytes are recorded, without stacks.
     Counts,
 }
 
-/// Whether and how the events of this thread are recorded. [`Recording::No`] also if
-/// the thread has opted out of windows ([`opt_out`]).
+/// Returns whether and how the events of this thread are recorded. The result is
+/// [`Recording::No`] without the recorder, and also while the thread opts out of windows
+/// ([`opt_out`]).
 pub fn recording() -> Recording {
     match ffi::recording() {
         1 => Recording::Stacks,

@@ -1,11 +1,14 @@
-//! Measures a closure: calls it in windows.
+//! Measures a closure: [`measure`] calls it once in a window, [`measure_with`] several
+//! times. The environment variables that `allotrope test` sets take precedence over the
+//! program's numbers. `allotrope.h` implements the same protocol.
 
 use crate::setting::setting;
 use crate::window::{WAIT_FOR_QUIET, Window, WindowOptions};
 
 /// Calls the closure once, in a window with this name, and returns its result. The window
-/// opens when the other threads are quiet. `iterations` is how often the closure repeats
-/// the measured work.
+/// opens when the other threads are quiet ([`WindowOptions::wait_for_quiet`]).
+/// `iterations` is how often the closure repeats the measured work. Without the recorder
+/// it only calls the closure.
 ///
 /// ```
 /// # fn encode(_: u64) -> usize { 1 }
@@ -17,8 +20,10 @@ pub fn measure<R>(name: &str, iterations: u64, closure: impl FnOnce() -> R) -> R
     closure()
 }
 
-/// Calls the closure according to the [`Protocol`], each run in a window, and returns the
-/// result of the last run. Drops earlier results outside of the windows.
+/// Calls the closure as often as the [`Protocol`] describes, and returns the result of
+/// the last run. Each run is in a window of its own, which opens when the other threads are
+/// quiet ([`WindowOptions::wait_for_quiet`]); earlier results are dropped outside of the
+/// windows. Without the recorder it calls the closure as often.
 ///
 /// ```
 /// use allotrope_client::{Protocol, measure_with};
@@ -45,7 +50,8 @@ pub fn measure_with<R>(protocol: Protocol<'_>, mut closure: impl FnMut() -> R) -
     run()
 }
 
-/// Adds the flags that every measurement uses.
+/// Adds the flags that every measurement uses: waiting for quiet before the window opens,
+/// and those in `ALLOTROPE_WINDOW_FLAGS`.
 fn with_settings(mut options: WindowOptions<'_>) -> WindowOptions<'_> {
     let more = setting("ALLOTROPE_WINDOW_FLAGS").unwrap_or(0);
     options.flags |= more | WAIT_FOR_QUIET;
@@ -54,7 +60,8 @@ fn with_settings(mut options: WindowOptions<'_>) -> WindowOptions<'_> {
 }
 
 /// How often [`measure_with`] calls its closure. The environment variables
-/// `ALLOTROPE_WARMUP` and `ALLOTROPE_RUNS`, which `allotrope test` sets, take precedence.
+/// `ALLOTROPE_WARMUP` and `ALLOTROPE_RUNS`, which `allotrope test` sets, take precedence;
+/// values that are not decimal numbers of at most 32 bits are ignored.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol<'a> {
     name: &'a str,
@@ -64,8 +71,8 @@ pub struct Protocol<'a> {
 }
 
 impl<'a> Protocol<'a> {
-    /// One run, no warm-up. `name` is that of the windows. `iterations` is how often the
-    /// closure repeats the measured work.
+    /// One run without warm-up. `name` is that of the windows. `iterations` is how often
+    /// one call of the closure repeats the measured work.
     pub const fn new(name: &'a str, iterations: u64) -> Self {
         Self {
             name,
@@ -82,7 +89,7 @@ impl<'a> Protocol<'a> {
         self
     }
 
-    /// Sets the number of runs, at least one.
+    /// Sets the number of runs. 0 is treated as 1.
     #[must_use]
     pub const fn runs(mut self, runs: u32) -> Self {
         self.runs = runs;

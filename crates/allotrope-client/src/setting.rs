@@ -1,6 +1,7 @@
 //! Settings of a measurement in environment variables, which `allotrope test` sets.
 
-/// The number in an environment variable, if the variable contains one.
+/// The number in an environment variable; `None` if the variable is not set or does not
+/// contain a decimal number of at most 32 bits.
 pub(crate) fn setting(name: &str) -> Option<u32> {
     number(std::env::var_os(name)?.to_str()?)
 }
@@ -16,7 +17,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn only_decimal_numbers_count() {
+    fn only_decimal_numbers_are_accepted() {
         assert_eq!(number("0"), Some(0));
         assert_eq!(number("0010"), Some(10));
         assert_eq!(number("4294967295"), Some(u32::MAX));

@@ -1,15 +1,23 @@
-//! Windows: named spans of the program whose allocations Allotrope counts.
+//! Windows, named spans of the program whose allocations Allotrope counts, and what
+//! affects them: opting out and waiting for quiet.
 
 use std::time::Duration;
 
 use crate::ffi;
 
+// The flags of `allotrope_window_open` and `allotrope_window_close`, with the same values
+// as in `allotrope.h`.
 pub(crate) const THIS_THREAD: u32 = 1;
 pub(crate) const WAIT_FOR_QUIET: u32 = 2;
 pub(crate) const COMPARE_DESCRIPTORS: u32 = 4;
 
 /// An open window of the recording. Dropping it closes the window. Windows may nest and
-/// overlap. Without the recorder it has no effect.
+/// overlap. A forked child does not inherit open windows. Without the recorder a window has
+/// no effect.
+///
+/// A window may be dropped on another thread than that which opened it. But if calls are
+/// only counted ([`Recording::Counts`](crate::Recording::Counts)), a window of
+/// [`WindowOptions::this_thread`] then has no figures.
 ///
 /// ```
 /// # fn encode() {}
@@ -27,14 +35,15 @@ pub struct Window {
 }
 
 impl Window {
-    /// Opens a window that counts all threads. The recorder truncates the name to 255
-    /// bytes. `iterations` is how often the program repeats the measured work in the
-    /// window; 0 if that has no meaning.
+    /// Opens a window that counts all threads. The recorder copies at most 255 bytes of
+    /// the name, whole characters. `iterations` is how often the program repeats the
+    /// measured work in the window; 0 if that has no meaning.
     pub fn open(name: &str, iterations: u64) -> Self {
         Self::options(name).iterations(iterations).open()
     }
 
-    /// Returns options with which to open a window.
+    /// Returns the default options of a window with this name: all threads, no wait, 0
+    /// iterations.
     pub fn options(name: &str) -> WindowOptions<'_> {
         WindowOptions {
             name,
@@ -68,27 +77,30 @@ impl WindowOptions<'_> {
         self
     }
 
-    /// Counts only this thread.
+    /// Counts only the thread that opens the window.
     pub fn this_thread(mut self) -> Self {
         self.flags |= THIS_THREAD;
         self
     }
 
-    /// Waits until the other threads are quiet before opening and before closing the
-    /// window.
+    /// Before opening and before closing the window, waits until no other thread of this
+    /// process has allocated or freed memory for 20 ms, but for at most 2 s. Then the
+    /// window opens (closes) in any case; the recording contains whether the wait timed
+    /// out.
     pub fn wait_for_quiet(mut self) -> Self {
         self.flags |= WAIT_FOR_QUIET;
         self.close_flags |= WAIT_FOR_QUIET;
         self
     }
 
-    /// Compares the open file descriptors at the opening and the closing.
+    /// Compares the open file descriptors at the opening and the closing. Both wait until
+    /// Allotrope has read the list of open descriptors.
     pub fn compare_descriptors(mut self) -> Self {
         self.flags |= COMPARE_DESCRIPTORS;
         self
     }
 
-    /// Opens the window.
+    /// Opens the window. If it cannot be recorded, the returned window has no effect.
     pub fn open(self) -> Window {
         Window {
             number: ffi::window_open(self.name, self.iterations, self.flags),
@@ -97,8 +109,9 @@ impl WindowOptions<'_> {
     }
 }
 
-/// Calls the closure and returns its result. The events of this thread in the meantime
-/// are recorded, but belong to no window.
+/// Calls the closure and returns its result. Until the closure returns or panics, the
+/// events of this thread are recorded, but belong to no window. Calls may nest. Without
+/// the recorder it only calls the closure.
 pub fn opt_out<R>(closure: impl FnOnce() -> R) -> R {
     struct Guard;
     impl Drop for Guard {
@@ -112,8 +125,10 @@ pub fn opt_out<R>(closure: impl FnOnce() -> R) -> R {
 }
 
 /// Waits until no other thread of this process has allocated or freed memory for the
-/// duration `quiet`. Returns `false` if that does not happen within `timeout`. Rounds
-/// times up to whole milliseconds. Without the recorder it returns `true` at once.
+/// duration `quiet`, and returns `true`. Returns `false` if that does not happen within
+/// `timeout`. Rounds both up to whole milliseconds, at most `u32::MAX`. A thread that is
+/// busy but does not allocate counts as quiet. Without the recorder it returns `true` at
+/// once.
 #[must_use = "the wait may have timed out"]
 pub fn quiet(quiet: Duration, timeout: Duration) -> bool {
     ffi::quiet(milliseconds(quiet), milliseconds(timeout))

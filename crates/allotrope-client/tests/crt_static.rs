@@ -1,4 +1,5 @@
-//! The crate in a program without a loader: it links, and does nothing but call.
+//! The crate in a statically linked program, which has no dynamic loader: it links, and
+//! only calls the measured closure.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,8 +21,8 @@ unsafe impl GlobalAlloc for Own {
 static GLOBAL: allotrope_client::Recorded<Own> = allotrope_client::Recorded::new(Own);
 
 fn main() {
-    let made = allotrope_client::measure("made", 1, || vec![1_u8; 100]);
-    println!("{} {:?}", made.len(), allotrope_client::recording());
+    let bytes = allotrope_client::measure("vector", 1, || vec![1_u8; 100]);
+    println!("{} {:?}", bytes.len(), allotrope_client::recording());
 }
 "#;
 
@@ -33,9 +34,9 @@ fn rustc(folder: &Path, arguments: &[&str]) {
         .args(arguments)
         .current_dir(folder)
         .output()
-        .expect("cargo has a rustc");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.is_empty(), "{said}");
+        .expect("rustc can be started");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && messages.is_empty(), "{messages}");
 }
 
 #[test]
@@ -50,10 +51,10 @@ fn a_statically_linked_program() {
         &source,
     ];
     rustc(folder, &library);
-    std::fs::write(folder.join("program.rs"), PROGRAM).expect("the folder is ours");
+    std::fs::write(folder.join("program.rs"), PROGRAM).expect("the folder is writable");
     let client = "allotrope_client=liballotrope_client.rlib";
     rustc(folder, &["--extern", client, "program.rs"]);
     let output = Command::new(folder.join("program")).output();
-    let output = output.expect("it was just made");
+    let output = output.expect("the program can be started");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "100 No\n");
 }

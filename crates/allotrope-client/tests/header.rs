@@ -1,12 +1,12 @@
-//! The C and C++ header in every form in which a program may be linked: what it
-//! calls where a recorder (here a stand-in, `programs/stub.c`) is in the process,
-//! and that it does nothing but call what is to be measured where there is none.
+//! Tests the C and C++ header in programs linked in all usual ways. If a recorder (here
+//! a stand-in, `programs/stub.c`) is in the process, the header must make the right calls
+//! of it. Otherwise it must do nothing but call the measured function.
 
 mod toolchain;
 
 use toolchain::{Program, compile, run, stub, unavailable};
 
-/// What a recorder sees of `programs/calls.c`, line by line of its source.
+/// The log of the stand-in for `programs/calls.c`, in the order of the source.
 const CALLS: &str = "\
 open encode 1000 1
 close 1 2
@@ -28,10 +28,10 @@ open unit 1 0
 close 6 0
 quiet 20 100
 ";
-/// Two calls to warm up, three runs.
-const ALONE: &str = "recording 0, quiet 1, called 5 times\n";
-/// The stand-in counts only, and is never quiet.
-const RECORDED: &str = "recording 2, quiet 0, called 5 times\n";
+/// The output without a recorder: two warm-up calls and three runs.
+const OUTPUT_ALONE: &str = "recording 0, quiet 1, called 5 times\n";
+/// The output with the stand-in, which only counts and never finds the process quiet.
+const OUTPUT_RECORDED: &str = "recording 2, quiet 0, called 5 times\n";
 
 const C: [&str; 2] = ["calls.c", "unit.c"];
 const WARNINGS: [&str; 6] = [
@@ -44,14 +44,14 @@ const WARNINGS: [&str; 6] = [
 ];
 
 #[track_caller]
-fn does_nothing_alone_and_calls_what_is_there(program: &Program) {
-    assert_eq!(run(program, None).text, ALONE, "{program:?}");
+fn check_without_and_with_recorder(program: &Program) {
+    assert_eq!(run(program, None).text, OUTPUT_ALONE, "{program:?}");
     let seen = run(program, Some(stub()));
-    assert_eq!(seen.text, RECORDED, "{program:?}");
+    assert_eq!(seen.text, OUTPUT_RECORDED, "{program:?}");
     assert_eq!(seen.log, CALLS, "{program:?}");
 }
 
-/// Forms into which a recorder can be preloaded.
+/// Programs into which a recorder can be preloaded.
 #[test]
 fn dynamic_programs() {
     for compiler in ["gcc", "clang"] {
@@ -67,19 +67,17 @@ fn dynamic_programs() {
                 let flags = [&WARNINGS[..], form, &[level]].concat();
                 match unavailable(compiler, &flags) {
                     Some(reason) => println!("skipped {compiler} {form:?}: {reason}"),
-                    None => {
-                        does_nothing_alone_and_calls_what_is_there(&compile(compiler, &C, &flags))
-                    }
+                    None => check_without_and_with_recorder(&compile(compiler, &C, &flags)),
                 }
             }
         }
     }
     let flags = ["-O2", "-flto"];
-    does_nothing_alone_and_calls_what_is_there(&compile("gcc", &C, &flags));
+    check_without_and_with_recorder(&compile("gcc", &C, &flags));
 }
 
-/// Forms into which nothing can be preloaded: they must link without `-ldl`,
-/// and find no recorder.
+/// Programs into which nothing can be preloaded. They must link without `-ldl` and find
+/// no recorder.
 #[test]
 fn static_programs() {
     for compiler in ["gcc", "clang"] {
@@ -98,7 +96,7 @@ fn static_programs() {
             let program = compile(compiler, &C, &flags);
             for preload in [None, Some(stub())] {
                 let seen = run(&program, preload);
-                assert_eq!(seen.text, ALONE, "{program:?}");
+                assert_eq!(seen.text, OUTPUT_ALONE, "{program:?}");
                 assert_eq!(seen.log, "", "{program:?}");
             }
         }
@@ -110,7 +108,10 @@ fn musl_programs() {
     for flags in [&["-O1"][..], &["-O1", "-static"]] {
         match unavailable("musl-gcc", flags) {
             Some(reason) => println!("skipped musl-gcc: {reason}"),
-            None => assert_eq!(run(&compile("musl-gcc", &C, flags), None).text, ALONE),
+            None => assert_eq!(
+                run(&compile("musl-gcc", &C, flags), None).text,
+                OUTPUT_ALONE
+            ),
         }
     }
 }
@@ -130,7 +131,7 @@ fn every_standard_of_c_without_a_warning() {
     }
 }
 
-/// What a recorder sees of `programs/calls.cc`.
+/// The log of the stand-in for `programs/calls.cc`.
 const CXX_CALLS: &str = "\
 open one 5 2
 close 1 0
@@ -150,8 +151,9 @@ open throws 1 2
 close 7 0
 ";
 
-/// One, one, a warm-up and two runs, and 100 for the exception.
-const CXX_SAYS: &str = "called 105 times, made 1, dlsym 1\n";
+/// The output of `programs/calls.cc`. The calls: 1 of `one`, 1 of `nothing`, 1 warm-up
+/// and 2 `runs`; 100 are added for the exception.
+const CXX_OUTPUT: &str = "called 105 times, result 1, dlsym 1\n";
 
 #[test]
 fn every_standard_of_cxx_without_a_warning() {
@@ -171,17 +173,17 @@ fn every_standard_of_cxx_without_a_warning() {
             }
             let program = compile(compiler, &["calls.cc"], &flags);
             let alone = run(&program, None);
-            assert_eq!(alone.text, CXX_SAYS, "{program:?}");
+            assert_eq!(alone.text, CXX_OUTPUT, "{program:?}");
             let seen = run(&program, Some(stub()));
-            assert_eq!(seen.text, CXX_SAYS, "{program:?}");
+            assert_eq!(seen.text, CXX_OUTPUT, "{program:?}");
             assert_eq!(seen.log, CXX_CALLS, "{program:?}");
         }
     }
 }
 
-/// Included within `extern "C"`, as careless wrappers do.
+/// Some wrappers include the header within `extern "C"` by mistake.
 #[test]
-fn included_among_declarations_of_c() {
+fn included_within_extern_c() {
     let text = "extern \"C\" {\n#include <allotrope.h>\n}\n\
                 int main() { return allotrope::measure(\"x\", 1, [] { return 0; }); }\n";
     let program = toolchain::compile_text("g++", "wrapped.cc", text, &["-std=c++11"]);
@@ -189,19 +191,23 @@ fn included_among_declarations_of_c() {
 }
 
 #[test]
-fn the_environment_wins_over_the_arguments() {
+fn environment_variables_take_precedence_over_arguments() {
     let program = compile("cc", &C, &["-O1"]);
     let called = |variables: &[(&str, &str)]| {
         let seen = toolchain::run_with(&program, Some(stub()), variables);
         let windows = seen.log.lines().filter(|l| l.starts_with("open measured"));
         let windows: Vec<&str> = windows.collect();
-        let calls = seen.text.rsplit_once("called ").expect("it says so").1;
+        let calls = seen
+            .text
+            .rsplit_once("called ")
+            .expect("calls.c prints it")
+            .1;
         (calls.trim_end().to_owned(), windows.join(", "))
     };
     let both = called(&[("ALLOTROPE_WARMUP", "0"), ("ALLOTROPE_RUNS", "2")]);
     let two = "open measured 7 2, open measured 7 2".to_owned();
     assert_eq!(both, ("2 times".to_owned(), two));
-    // At least one run; 4 is added to the 2 that is always there.
+    // At least one run; flag 4 is added to flag 2, which is always set.
     let none = called(&[
         ("ALLOTROPE_WARMUP", "0"),
         ("ALLOTROPE_RUNS", "0"),
@@ -215,16 +221,16 @@ fn the_environment_wins_over_the_arguments() {
 }
 
 #[test]
-fn the_programs_own_dlsym_stays() {
+fn the_programs_own_reference_to_dlsym_stays_strong() {
     for flags in [&["-O1"][..], &["-O1", "-static", "-w"]] {
-        // The linker warns of any dlsym in a static program.
+        // The linker warns about dlsym in every static program.
         let program = compile("gcc", &["own_dlsym.c", "unit.c"], flags);
         assert_eq!(run(&program, None).text, "dlsym 1, window 0\n", "{flags:?}");
     }
 }
 
 #[test]
-fn disabled() {
+fn with_allotrope_disable_defined() {
     for compiler in ["gcc", "clang"] {
         let flags = [&WARNINGS[..], &["-DALLOTROPE_DISABLE", "-std=c99"]].concat();
         if let Some(reason) = unavailable(compiler, &flags) {
@@ -238,9 +244,8 @@ fn disabled() {
     }
 }
 
-/// A shared library that uses the header, in a program that does not.
 #[test]
-fn a_library() {
+fn a_shared_library_uses_the_header_and_the_program_does_not() {
     let library = compile("cc", &["unit.c"], &["-shared", "-fPIC", "-O1"]);
     let text = "void calls_of_another_unit(void);\n\
                 int main(void) { calls_of_another_unit(); return 0; }\n";
@@ -251,7 +256,7 @@ fn a_library() {
     assert_eq!(seen.log, "open unit 1 0\nclose 1 0\n");
 }
 
-/// What Swift's importer does first: parse the module with clang.
+/// Parses the module map with clang, as Swift's importer does.
 #[test]
 fn the_module_map() {
     if let Some(reason) = unavailable("clang", &[]) {

@@ -1,6 +1,7 @@
-//! Passes the arena's descriptors to recorders that can not open
-//! `/proc/PID/fd`: over an abstract Unix socket, to who proves that he knows
-//! the recording's secret ([`allotrope_shm::handshake`]).
+//! The file-descriptor server: passes the arena's descriptors to recorders that cannot
+//! open `/proc/PID/fd`, over an abstract Unix socket. A peer gets them after it has
+//! proved that it knows the recording's secret ([`allotrope_shm::handshake`]).
+//! `recording` starts the server's thread and stops it at the end.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -20,13 +21,13 @@ use rustix::process::{Uid, geteuid};
 
 use crate::random;
 
-/// How long a connection may take for each of its messages: others wait behind
-/// it.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// Connections that may wait.
+/// Time limit for each message of a connection; connections are served one after the
+/// other. Also the pause after a failed `accept`.
+const PEER_TIMEOUT: Duration = Duration::from_millis(250);
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// What a recorder gets: the arena file's descriptor and the control file's.
+/// The descriptors that a recorder receives: of the arena file and of the control file.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     pub(crate) memory: OwnedFd,
@@ -37,23 +38,23 @@ pub(crate) struct Descriptors {
 #[derive(Debug)]
 pub(crate) struct ArenaServer {
     name: Vec<u8>,
-    over: Arc<AtomicBool>,
+    stopping: Arc<AtomicBool>,
 }
 
 impl ArenaServer {
-    /// Listens on the abstract `name`, and passes `descriptors` to who knows
-    /// `secret`.
+    /// Starts a thread that listens on the abstract `name` and passes `descriptors` to
+    /// peers that know `secret`.
     pub(crate) fn start(name: &[u8], secret: u128, descriptors: Descriptors) -> io::Result<Self> {
         let listener = packet_socket()?;
         bind(&listener, &SocketAddrUnix::new_abstract_name(name)?)?;
         listen(&listener, BACKLOG)?;
-        let over = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&over);
+        let stopping = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&stopping);
         std::thread::Builder::new()
             .name("arena server".into())
-            .spawn(move || serve(&listener, secret, &descriptors, &seen))?;
+            .spawn(move || serve(&listener, secret, &descriptors, &stop))?;
         let name = name.to_owned();
-        Ok(Self { name, over })
+        Ok(Self { name, stopping })
     }
 }
 
@@ -63,8 +64,8 @@ fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to a collector's socket.
-fn call(name: &[u8]) -> io::Result<OwnedFd> {
+/// Connects to the socket of a server.
+fn connect_to(name: &[u8]) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new_abstract_name(name)?;
     let socket = packet_socket()?;
     connect(&socket, &address)?;
@@ -73,35 +74,35 @@ fn call(name: &[u8]) -> io::Result<OwnedFd> {
 
 impl Drop for ArenaServer {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
+        self.stopping.store(true, Ordering::Release);
         // Wakes the thread; if that fails it ends with the process.
-        let _ = call(&self.name);
+        let _ = connect_to(&self.name);
     }
 }
 
-fn serve(listener: &OwnedFd, secret: u128, descriptors: &Descriptors, over: &AtomicBool) {
+fn serve(listener: &OwnedFd, secret: u128, descriptors: &Descriptors, stopping: &AtomicBool) {
     loop {
         let connection = accept_with(listener, SocketFlags::CLOEXEC);
-        if over.load(Ordering::Acquire) {
+        if stopping.load(Ordering::Acquire) {
             return;
         }
         match connection {
-            // A peer that gives up, or does not know the secret, gets nothing.
-            Ok(peer) => drop(answer(&peer, secret, descriptors)),
-            // Out of descriptors, most likely: not to be hurried.
-            Err(_) => std::thread::sleep(PATIENCE),
+            // A peer that disconnects or does not know the secret gets nothing.
+            Ok(peer) => drop(serve_peer(&peer, secret, descriptors)),
+            // Most likely the process has no descriptor left: retry later.
+            Err(_) => std::thread::sleep(PEER_TIMEOUT),
         }
     }
 }
 
-/// Whether a process with the peer's credentials can belong to a recording of
-/// this process's user. Strangers are turned away before they can make others
-/// wait; what decides is the secret.
+/// Whether a process with the peer's credentials can belong to a recording of this
+/// process's user. This is not the access check, which is the secret; it rejects other
+/// users' connections before these delay the recording's own.
 ///
-/// Root's programs may take any user's rights, and a program that became root
-/// (`sudo`) needs no leave. In a user namespace of its own (a container) a
-/// program can have the ids of any user that was delegated to its owner
-/// (`subuid(5)`).
+/// If the collector runs as root, recorded programs may have become any user. If the
+/// peer is root, it may have become so by `sudo`. In a user namespace of its own (a
+/// container) a program can have any user id that was delegated to the namespace's
+/// owner (`subuid(5)`).
 fn may_belong(peer: &OwnedFd) -> bool {
     let own = geteuid();
     let Ok(credentials) = socket_peercred(peer) else {
@@ -113,7 +114,7 @@ fn may_belong(peer: &OwnedFd) -> bool {
         || is_in_another_user_namespace(credentials.pid.as_raw_nonzero().get())
 }
 
-/// Whether `pid` sees other user ids than this process does.
+/// Whether user ids are mapped differently in the process `pid` than in this one.
 fn is_in_another_user_namespace(pid: i32) -> bool {
     let ids_of = |process: &str| fs::read_to_string(format!("/proc/{process}/uid_map"));
     match (ids_of(&pid.to_string()), ids_of("self")) {
@@ -122,12 +123,12 @@ fn is_in_another_user_namespace(pid: i32) -> bool {
     }
 }
 
-fn answer(peer: &OwnedFd, secret: u128, descriptors: &Descriptors) -> io::Result<()> {
+fn serve_peer(peer: &OwnedFd, secret: u128, descriptors: &Descriptors) -> io::Result<()> {
     if !may_belong(peer) {
         return Ok(());
     }
-    set_socket_timeout(peer, Timeout::Recv, Some(PATIENCE))?;
-    set_socket_timeout(peer, Timeout::Send, Some(PATIENCE))?;
+    set_socket_timeout(peer, Timeout::Recv, Some(PEER_TIMEOUT))?;
+    set_socket_timeout(peer, Timeout::Send, Some(PEER_TIMEOUT))?;
     let Some(recorder) = receive_part(peer)? else {
         return Ok(());
     };
@@ -149,7 +150,7 @@ fn answer(peer: &OwnedFd, secret: u128, descriptors: &Descriptors) -> io::Result
     Ok(())
 }
 
-/// A packet of the handshake; `None` if it has another length.
+/// Receives a nonce or proof; `None` if the packet has another length.
 fn receive_part(peer: &OwnedFd) -> io::Result<Option<[u8; PART]>> {
     let mut packet = [0; PART + 1];
     let (length, _) = recv(peer, &mut packet, RecvFlags::empty())?;
@@ -189,14 +190,13 @@ mod tests {
         }
     }
 
-    /// What the collector sends after `parts` were sent, and the descriptors
-    /// with it.
+    /// Receives a packet and the descriptors sent with it.
     fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
         let mut rights = RecvAncillaryBuffer::new(&mut space);
         let mut bytes = [0; 64];
-        let mut parts = [IoSliceMut::new(&mut bytes)];
-        let message = recvmsg(socket, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC)?;
+        let mut buffers = [IoSliceMut::new(&mut bytes)];
+        let message = recvmsg(socket, &mut buffers, &mut rights, RecvFlags::CMSG_CLOEXEC)?;
         let descriptors = rights.drain().flat_map(|message| match message {
             RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
             _ => Vec::new(),
@@ -204,16 +204,16 @@ mod tests {
         Ok((bytes[..message.bytes].to_vec(), descriptors.collect()))
     }
 
-    /// What who knows `secret` gets.
-    fn ask(name: &[u8], secret: u128) -> Vec<OwnedFd> {
-        let socket = call(name).unwrap();
+    /// Runs the handshake with `secret`; returns the descriptors received.
+    fn request_files(name: &[u8], secret: u128) -> Vec<OwnedFd> {
+        let socket = connect_to(name).unwrap();
         let nonce = [7; PART];
         send(&socket, &nonce, SendFlags::empty()).unwrap();
-        let (answer, none) = receive(&socket).unwrap();
-        assert!(none.is_empty(), "nothing is given before the proof");
-        let collector: Nonce = answer[..PART].try_into().unwrap();
+        let (reply, none) = receive(&socket).unwrap();
+        assert!(none.is_empty(), "no descriptor before the proof");
+        let collector: Nonce = reply[..PART].try_into().unwrap();
         let its_proof = proof(SECRET, Side::Collector, &nonce, &collector);
-        assert_eq!(answer[PART..], its_proof, "the collector proves it first");
+        assert_eq!(reply[PART..], its_proof, "the collector's proof is first");
         let own = proof(secret, Side::Recorder, &nonce, &collector);
         send(&socket, &own, SendFlags::empty()).unwrap();
         receive(&socket).map_or(Vec::new(), |(_, descriptors)| descriptors)
@@ -226,13 +226,13 @@ mod tests {
             name,
             inodes,
         } = served("secret");
-        assert!(ask(&name, SECRET + 1).is_empty());
-        let files = ask(&name, SECRET).into_iter().map(File::from);
+        assert!(request_files(&name, SECRET + 1).is_empty());
+        let files = request_files(&name, SECRET).into_iter().map(File::from);
         let got: Vec<u64> = files.map(|it| it.metadata().unwrap().ino()).collect();
         assert_eq!(got, inodes);
         drop(server);
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
-        while call(&name).is_ok() {
+        while connect_to(&name).is_ok() {
             assert!(std::time::Instant::now() < deadline, "still listens");
         }
     }
@@ -241,19 +241,19 @@ mod tests {
     fn garbage_gets_nothing_and_stops_nobody() {
         let served = served("garbage");
         for garbage in [&b""[..], b"x", &[0; PART + 1], &[0xff; 4096]] {
-            let socket = call(&served.name).unwrap();
+            let socket = connect_to(&served.name).unwrap();
             let _ = send(&socket, garbage, SendFlags::NOSIGNAL);
-            if let Ok((answer, descriptors)) = receive(&socket) {
-                assert!(answer.is_empty() && descriptors.is_empty(), "{garbage:?}");
+            if let Ok((reply, descriptors)) = receive(&socket) {
+                assert!(reply.is_empty() && descriptors.is_empty(), "{garbage:?}");
             }
         }
-        // The proof of another exchange, seen by somebody, is worth nothing.
-        let socket = call(&served.name).unwrap();
+        // The collector's own proof, sent back, is not accepted.
+        let socket = connect_to(&served.name).unwrap();
         send(&socket, &[1; PART], SendFlags::empty()).unwrap();
-        let (answer, _) = receive(&socket).unwrap();
-        send(&socket, &answer[PART..], SendFlags::empty()).unwrap();
-        let (answer, descriptors) = receive(&socket).unwrap();
-        assert!(answer.is_empty() && descriptors.is_empty());
-        assert_eq!(ask(&served.name, SECRET).len(), 2);
+        let (reply, _) = receive(&socket).unwrap();
+        send(&socket, &reply[PART..], SendFlags::empty()).unwrap();
+        let (reply, descriptors) = receive(&socket).unwrap();
+        assert!(reply.is_empty() && descriptors.is_empty());
+        assert_eq!(request_files(&served.name, SECRET).len(), 2);
     }
 }

@@ -1,5 +1,5 @@
-//! New images: reads the `Image` event of each, finds its process, and lets it
-//! continue.
+//! New images: reads the `Image` event of each, finds its process, lets it continue
+//! (`acknowledge`), and ends the image that it replaces in the process, if any.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -19,87 +19,89 @@ use crate::image::Image;
 use crate::process;
 use crate::process_tree::{Process, ProcessTree};
 use crate::recording::{Recording, Slot};
-use crate::watch::{Known, Wanted, Watch};
+use crate::watch::{KnownProcesses, Wanted, Watch};
 
 /// How long an image may take from claiming its slot to its `Image` event.
 const ATTACH_GRACE: Duration = Duration::from_secs(1);
 
-/// The `Image` event of a new image.
+/// The decoded `Image` event of a new image, and where it was read.
 struct Hello {
     start: ImageStart,
-    /// Slot of the image it was forked from.
+    /// Slot of the image from which this one was forked.
     parent_slot: Option<usize>,
-    /// Pairs of ring and ordinal.
+    /// Pairs of ring and ordinal: the ends of the parent's streams at the fork.
     fork_points: Vec<u64>,
     ring: usize,
     claim: u32,
-    /// Where in the arena the event is.
+    /// Offset of the event in the arena file, in bytes.
     written_at: u64,
-    /// Position behind the event.
+    /// The ring's position after the event.
     cursor: u64,
 }
 
 impl Recording {
-    /// Attaches every image that waits; whether there was one.
+    /// Attaches every image that waits; returns whether there was one.
     pub(crate) fn attach_images(&mut self) -> bool {
         let mut found = false;
         for slot in 0..IMAGES {
             let state = self.arena.images()[slot].state.load(Acquire);
             if state == image_state::READY {
                 found = true;
-                self.receive(slot);
+                self.attach(slot);
             }
         }
         found
     }
 
-    /// Whether an image is about to attach.
+    /// Whether an image is about to attach: its slot is claimed and its process lives.
     pub(crate) fn is_image_attaching(&mut self) -> bool {
-        let mut may = false;
+        let mut unknown = false;
         let states = self.arena.images().iter().enumerate();
         for (_, slot) in states.filter(|(slot, _)| matches!(self.slots[*slot], Slot::Empty)) {
             match slot.state.load(Acquire) {
                 image_state::READY => return true,
-                // The process may have died meanwhile.
+                // The process may have died since it claimed the slot.
                 image_state::CLAIMED => match self.search.is_alive(slot.pid.load(Relaxed)) {
                     Some(true) => return true,
                     Some(false) => {}
-                    None => may = true,
+                    None => unknown = true,
                 },
                 _ => {}
             }
         }
-        if !may {
+        if !unknown {
             self.maybe_attaching_since = None;
             return false;
         }
-        // A process that the collector cannot see gets as much time as any image
-        // needs.
+        // A process that the collector cannot see may have died; it is waited for as
+        // long as an image may take to attach.
         let since = *self.maybe_attaching_since.get_or_insert(self.now);
         self.now.saturating_duration_since(since) < ATTACH_GRACE
     }
 
-    fn receive(&mut self, slot: usize) {
+    /// Attaches the image in `slot`, or refuses it if its `Image` event is malformed.
+    fn attach(&mut self, slot: usize) {
         if !matches!(self.slots[slot], Slot::Empty) {
-            // The slot is known: nobody honest says it again.
+            // The slot has an image already: a recorder does not do this twice.
             self.arena.acknowledge(slot);
             return;
         }
-        // What was said of the process before it had this image comes first.
+        // Diagnostics about the process from before this image come first: an image
+        // that attaches removes them.
         self.read_diagnostics();
-        let Some(introduction) = self.read_introduction(slot) else {
+        let Some(hello) = self.read_hello(slot) else {
             self.arena.acknowledge(slot);
             self.refuse(slot);
             return;
         };
-        let start = &introduction.start;
+        let start = &hello.start;
         self.drain_images_of(start.pid);
         let wanted = Wanted {
             pid: start.pid,
             parent: start.parent_pid,
             command: &start.command,
             is_fork: start.origin == Origin::Fork,
-            written_at: introduction.written_at,
+            written_at: hello.written_at,
         };
         let found = self.search.find(wanted, &self.known());
         let executable = process::executable_identity(found.pid);
@@ -110,10 +112,12 @@ impl Recording {
         image.is_inner = image.pid_if_seen().is_some() && process::is_in_inner_namespace(image.pid);
         self.end_replaced(&mut image);
         self.context.next_image += 1;
-        self.admit(slot, image, introduction);
+        self.add_image(slot, image, hello);
     }
 
-    fn read_introduction(&mut self, slot: usize) -> Option<Hello> {
+    /// Reads the `Image` event, the first event of the image's first ring; `None` if it
+    /// is malformed.
+    fn read_hello(&mut self, slot: usize) -> Option<Hello> {
         let first_ring = self.arena.images()[slot].first_ring.load(Acquire);
         let ring = first_ring as usize;
         if ring >= RINGS || self.rings[ring].stream.is_some() {
@@ -148,22 +152,24 @@ impl Recording {
         })
     }
 
-    fn admit(&mut self, slot: usize, mut image: Image, introduction: Hello) {
-        let mut start = introduction.start;
+    /// Writes the image's start and begins to read its first ring after the `Image`
+    /// event.
+    fn add_image(&mut self, slot: usize, mut image: Image, hello: Hello) {
+        let mut start = hello.start;
         let pid = image.pid;
         let own_parent = start.parent_pid;
         start.image = image.id;
         start.pid = pid;
         if image.is_inner {
-            // What the parent is called in there, or 0 if it is outside.
+            // The event has the parent's pid in the inner namespace, 0 if the parent is
+            // outside of it.
             let stat = process::stat(pid);
             start.parent_pid = stat.map_or(start.parent_pid, |stat| stat.parent);
         }
         image.tick = start.tick;
         if start.origin == Origin::Fork
-            && let Some(parent_slot) = introduction.parent_slot
-            && let Some((parent, points)) =
-                self.parent(parent_slot, own_parent, &introduction.fork_points)
+            && let Some(parent_slot) = hello.parent_slot
+            && let Some((parent, points)) = self.parent(parent_slot, own_parent, &hello.fork_points)
         {
             image.parent = Some((parent, start.parent_pid));
             start.forked_from = Some(parent);
@@ -182,32 +188,32 @@ impl Recording {
         if let Watch::Process(process) = &image.watch
             && self.watcher.add(process, slot as u64).is_err()
         {
-            // The kernel has no memory for it.
+            // The kernel had no memory for the epoll entry.
             image.watch = Watch::Polled;
         }
         self.slots[slot] = Slot::Image(Box::new(image));
-        self.open_stream(introduction.ring, slot, introduction.claim);
-        let reader = &mut self.rings[introduction.ring].reader;
-        self.arena
-            .release(introduction.ring, reader, introduction.cursor);
+        self.open_stream(hello.ring, slot, hello.claim);
+        let reader = &mut self.rings[hello.ring].reader;
+        self.arena.release(hello.ring, reader, hello.cursor);
     }
 
-    /// The image that had `slot` when a child of it was forked, and where the
-    /// fork cut its streams.
+    /// The image that had `slot` when a child of it was forked, and the points of the
+    /// fork in that image's streams. `pid`: the parent's, in its own namespace; `pairs`:
+    /// the child's pairs of ring and ordinal.
     fn parent(
         &mut self,
         slot: usize,
         pid: u32,
         pairs: &[u64],
     ) -> Option<(ImageId, Vec<ForkPoint>)> {
-        // Parent and child may both have come since the last look, the child
-        // to a lower slot.
+        // Parent and child may both have attached since the last round. Slots are
+        // visited in order, so the parent comes later if the child has a lower slot.
         let state = self.arena.images().get(slot)?.state.load(Acquire);
         if state == image_state::READY && matches!(self.slots[slot], Slot::Empty) {
-            self.receive(slot);
+            self.attach(slot);
         }
-        // A ring is a stream from its first event on: those before the fork
-        // may not have been read.
+        // A ring gets its stream with its first event, and the events before the fork
+        // may not have been read yet.
         for ring in pairs.iter().step_by(2) {
             if *ring < RINGS as u64 {
                 self.drain_ring(*ring as usize);
@@ -222,6 +228,7 @@ impl Recording {
         Some((parent.image, parent.fork_points(pairs)))
     }
 
+    /// Notes an image whose `Image` event is malformed as unrecorded.
     fn refuse(&mut self, slot: usize) {
         self.slots[slot] = Slot::Refused;
         let pid = self.arena.images()[slot].pid.load(Relaxed);
@@ -229,12 +236,12 @@ impl Recording {
         self.process_tree.note_unrecorded(
             Process::new(found, pid),
             found.and_then(process::executable_path),
-            "its recorder wrote what is no introduction; record it with the recorder that belongs to this allotrope",
+            "its recorder's first event is malformed; record it with the recorder that belongs to this allotrope",
         );
     }
 
-    /// Ends the living image of the process in which `image` has come up. If the
-    /// process is gone already, that one knows its pid.
+    /// Ends the living image that ran before `image` in the same process. If the process
+    /// was not found, because it has ended already, takes the pid from that image.
     fn end_replaced(&mut self, image: &mut Image) {
         let replaced: Vec<usize> = self
             .living()
@@ -253,8 +260,8 @@ impl Recording {
         }
     }
 
-    /// Reads what images whose recorders have this pid have said: perhaps that
-    /// they are about to be replaced.
+    /// Drains the rings of images with this innermost pid: they may contain the
+    /// announcement of an `exec`.
     pub(crate) fn drain_images_of(&mut self, own_pid: u32) {
         let images: Vec<usize> = self
             .living()
@@ -271,8 +278,8 @@ impl Recording {
         }
     }
 
-    /// What is known of processes, to find others by.
-    pub(crate) fn known(&self) -> impl Known + '_ {
+    /// The processes that the recording knows, for searches in `/proc`.
+    pub(crate) fn known(&self) -> impl KnownProcesses + '_ {
         Images {
             slots: &self.slots,
             first: self.first.pid(),
@@ -296,8 +303,8 @@ impl Images<'_> {
     }
 }
 
-impl Known for Images<'_> {
-    fn is_family(&self, pid: u32) -> bool {
+impl KnownProcesses for Images<'_> {
+    fn is_in_tree(&self, pid: u32) -> bool {
         self.first == Some(pid)
             || self.process_tree.is_unrecorded(pid)
             || self.of(pid).next().is_some()
@@ -313,6 +320,7 @@ impl Known for Images<'_> {
     }
 }
 
+/// Converts an `Image` event to a record; the image's id and parent are set later.
 fn image_start(words: &wire::Image<'_, PackedBytes<'_>>) -> ImageStart {
     let executable: Vec<u8> = words.executable.iter().collect();
     let command: Vec<u8> = words.command.iter().collect();

@@ -1,5 +1,6 @@
-//! The clocks of a recording: reads ticks and the monotonic clock together, and
-//! remembers when the arena's coarse clock moved.
+//! The clocks of a recording: reads the tick counter and the monotonic clock together
+//! ([`reading`]), converts between ticks and other clocks ([`Conversion`]), and records
+//! when the arena's coarse clock advanced ([`CoarseClock`]).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,9 +17,8 @@ fn monotonic_ns() -> u64 {
         .wrapping_add(time.tv_nsec as u64)
 }
 
-/// A pair of readings that belong together: of a few attempts the one that
-/// took the shortest time, so that an interruption between the two readings
-/// does not bend the clock.
+/// Reads tick counter and monotonic clock at the same moment: the fastest of three
+/// attempts, since a preemption between the two readings would falsify their relation.
 pub(crate) fn reading() -> Clock {
     let attempt = || {
         let before = tick_now();
@@ -35,19 +35,19 @@ pub(crate) fn reading() -> Clock {
     shortest.map_or_else(|| attempt().1, |(_, clock)| clock)
 }
 
-/// Converts between ticks and the other clocks, by two readings that lie as far
-/// apart as can be.
+/// Converts between ticks and other clocks by the line through two readings. It gets
+/// more precise the further these are apart.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     first: Clock,
     last: Clock,
 }
 
-/// The least time between the two readings.
+/// Least time between the two readings.
 const APART: Duration = Duration::from_millis(5);
 
 impl Conversion {
-    /// Reads the clocks twice, and waits in between.
+    /// Reads the clocks twice; sleeps in between.
     pub(crate) fn begin() -> Self {
         let first = reading();
         std::thread::sleep(APART);
@@ -57,7 +57,7 @@ impl Conversion {
         }
     }
 
-    /// Makes it more exact.
+    /// Replaces the second reading by one of now.
     pub(crate) fn read_again(&mut self) {
         self.last = reading();
     }
@@ -75,19 +75,19 @@ impl Conversion {
         self.last.tick.wrapping_sub(self.first.tick) as f64 / ns.max(1) as f64
     }
 
-    /// The tick at a time of the monotonic clock in nanoseconds.
+    /// The tick at a time of the monotonic clock, in nanoseconds.
     pub(crate) fn tick(&self, monotonic_ns: u64) -> u64 {
         let since = monotonic_ns as f64 - self.last.monotonic_ns as f64;
         (self.last.tick as f64 + since * self.ticks_per_ns()) as u64
     }
 
-    /// The tick at a time of day.
+    /// The tick at a past time of the system clock.
     pub(crate) fn tick_of(&self, time: SystemTime) -> u64 {
         let age = SystemTime::now().duration_since(time).unwrap_or_default();
         tick_now().saturating_sub((age.as_nanos() as f64 * self.ticks_per_ns()) as u64)
     }
 
-    /// The time of day at a tick in the past.
+    /// The time of the system clock at a past tick.
     pub(crate) fn system_time(&self, tick: u64) -> SystemTime {
         let ticks = tick_now().saturating_sub(tick) as f64;
         let age = Duration::from_nanos((ticks / self.ticks_per_ns()) as u64);
@@ -96,50 +96,53 @@ impl Conversion {
     }
 }
 
-/// When the coarse clock of the arena moved, for the last movements.
+/// The ticks at which the arena's coarse clock reached its latest values: an array
+/// indexed by the value modulo its length. The draining thread advances the clock.
 ///
-/// An event is recorded only while its thread sees the coarse clock at the
-/// value of its last mark: it happened before that clock moved on. This bounds
-/// the time of events of threads that are idle after them.
+/// A thread that uses the coarse clock writes a new timestamp before an event if the
+/// clock has advanced since the thread's last timestamp. Events after a timestamp
+/// therefore happened before the clock left the value that it had at the timestamp.
+/// This bounds the times of the last events before a thread becomes idle.
 #[derive(Debug)]
 pub(crate) struct CoarseClock {
-    /// (value, tick at which it was there for everybody), by value.
+    /// Each value with a tick at which all threads could see it.
     moves: Box<[(u32, u64)]>,
-    /// Some thread has looked at it.
-    is_watched: bool,
+    /// A thread uses the coarse clock.
+    is_used: bool,
 }
 
-/// Movements that are remembered: four seconds and more.
+/// Values in the array: at least four seconds.
 const MOVES: usize = 1 << 12;
 
 impl Default for CoarseClock {
     fn default() -> Self {
         Self {
             moves: vec![(0, 0); MOVES].into(),
-            is_watched: false,
+            is_used: false,
         }
     }
 }
 
 impl CoarseClock {
-    /// The clock has come to `value` just now.
+    /// Records that the clock has advanced to `value` now.
     pub(crate) fn moved_to(&mut self, value: u32) {
         self.moves[value as usize % MOVES] = (value, tick_now());
     }
 
-    /// Whether threads look at it: those that the kernel tells of their breaks do
-    /// not.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.is_watched
+    /// Whether any thread has used the coarse clock. Threads that detect preemption by
+    /// rseq do not need it.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used
     }
 
-    /// The tick by which the clock had left `value`, at which a thread saw it (0:
-    /// it did not look); `None` if it has not, or that is long past.
+    /// A tick by which the clock had left `value`, which a thread saw (0: the thread
+    /// does not use the clock). `None` if the clock still has the value or left it too
+    /// long ago.
     pub(crate) fn left(&mut self, value: u32) -> Option<u64> {
         if value == 0 {
             return None;
         }
-        self.is_watched = true;
+        self.is_used = true;
         let next = value.wrapping_add(1).max(1);
         let (found, tick) = self.moves[next as usize % MOVES];
         (found == next).then_some(tick)
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_clocks_move_on() {
+    fn both_clocks_advance() {
         let first = reading();
         std::thread::sleep(std::time::Duration::from_millis(2));
         let second = reading();
@@ -180,21 +183,21 @@ mod tests {
     fn the_coarse_clock_remembers_when_it_left_a_value() {
         let mut clock = CoarseClock::default();
         assert_eq!(clock.left(0), None);
-        assert!(!clock.is_watched());
+        assert!(!clock.is_used());
         let before = tick_now();
         clock.moved_to(7);
         clock.moved_to(8);
-        let left = clock.left(7).expect("it moved on");
+        let left = clock.left(7).expect("it has advanced");
         assert!((before..=tick_now()).contains(&left));
         assert!(clock.left(6).is_some_and(|at| at <= left));
-        assert_eq!(clock.left(8), None, "it still stands there");
-        assert!(clock.is_watched());
+        assert_eq!(clock.left(8), None, "its current value");
+        assert!(clock.is_used());
         assert_eq!(clock.left(0), None, "unknown");
-        assert_eq!(clock.left(7 + MOVES as u32), None, "another movement");
+        assert_eq!(clock.left(7 + MOVES as u32), None, "another value's entry");
     }
 
     #[test]
-    fn the_coarse_clock_skips_0_when_it_comes_round() {
+    fn the_coarse_clock_skips_0_when_it_wraps_around() {
         let mut clock = CoarseClock::default();
         clock.moved_to(u32::MAX);
         clock.moved_to(1);

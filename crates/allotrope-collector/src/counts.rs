@@ -1,8 +1,8 @@
-//! The growth of a ring's counters, in a recording that only counts calls.
+//! Differences of a ring's counters, in a recording that only counts calls.
 //!
-//! The counters only grow while the ring belongs to its image. They count for one
-//! thread until another one takes over the ring; that thread first writes their
-//! values (`Counts` event).
+//! While the ring belongs to its image, the counters only grow. They count the calls of
+//! the ring's current thread; a thread that takes over the ring first writes their
+//! values at that moment (`Counts` event).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,11 +13,11 @@ use allotrope_trace::model::{EntryCounts, EntryPoint};
 /// A ring's counters as last written to the trace.
 #[derive(Debug, Default)]
 pub(crate) struct CounterSnapshot {
-    /// The second half counts calls of a thread that opted out of windows.
+    /// The second half counts the calls of threads while these opted out of windows.
     sums: [[Sums; COUNTED_ENTRIES]; 2],
 }
 
-/// The counters as they are now, by number.
+/// The current values of the counters, each with its index in the snapshot.
 pub(crate) fn read(counters: &Counters) -> impl Iterator<Item = (usize, Sums)> + use<> {
     let halves = [&counters.entries, &counters.opted_out];
     let sums = halves.map(|half| half.each_ref().map(sums));
@@ -33,7 +33,7 @@ fn sums(it: &EntryCounters) -> Sums {
     ]
 }
 
-/// The counters in a `Counts` event.
+/// The values in a `Counts` event, each with its index in the snapshot.
 pub(crate) fn values(counts: &[[u64; COUNTS_WORDS]]) -> impl Iterator<Item = (usize, Sums)> + '_ {
     counts.iter().map(|&[entry, rest @ ..]| {
         // A number beyond the table is ignored later.
@@ -96,12 +96,12 @@ mod tests {
         };
         assert_eq!(snapshot.advance(read(&counters)), [malloc(3, 70)]);
         assert!(snapshot.advance(read(&counters)).is_empty());
-        // Opted out of windows it is an allocation all the same.
+        // Calls of a thread that opted out of windows count as well.
         counters.opted_out[EntryPoint::Malloc as usize]
             .allocations
             .store(2, Relaxed);
         assert_eq!(snapshot.advance(read(&counters)), [malloc(2, 0)]);
-        // As the next thread of the ring says it, which is once more.
+        // The event of the next thread contains one more allocation.
         let event = [[EntryPoint::Malloc as u64, 4, 70, 0, 0]];
         assert_eq!(snapshot.advance(values(&event)), [malloc(1, 0)]);
     }

@@ -1,5 +1,5 @@
-//! The open file descriptors of a recorded process, by what they refer to, as
-//! `/proc/PID/fd` shows it. Held against each other at a window's ends.
+//! The open file descriptors of a recorded process, counted by what they refer to
+//! (`/proc/PID/fd`). `windows` compares those at the start and at the end of a window.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,14 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 
 use allotrope_trace::model::{Descriptors, LeftOpen};
 
-/// Descriptors of one process that are looked at: the draining thread does it.
-const MOST: usize = 64 << 10;
-/// Bytes of names that are held for one process.
+/// Most descriptors of one process; the draining thread reads them.
+const MOST_DESCRIPTORS: usize = 64 << 10;
+/// Most bytes of names of one process.
 const MOST_BYTES: usize = 1 << 20;
-/// Names that a comparison tells; further ones are counted.
-const TOLD: usize = 64;
+/// Most names in the result of a comparison; the descriptors of further names are only
+/// counted.
+const LISTED: usize = 64;
 
-/// How many descriptors refer to what.
+/// The number of descriptors for each name: a path, or a kind such as `socket:`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct OpenDescriptors {
     by_name: BTreeMap<String, u32>,
@@ -22,13 +23,13 @@ pub(crate) struct OpenDescriptors {
 }
 
 impl OpenDescriptors {
-    /// Those of the process `pid`; `None` if it may not be looked at, is not to
-    /// be seen, or has too many.
+    /// Reads the descriptors of the process `pid`; `None` if there is no pid, if they
+    /// may not be read, or if there are too many.
     pub(crate) fn of(pid: Option<u32>) -> Option<Self> {
         let mut open = Self::default();
         let mut bytes = 0;
         for entry in fs::read_dir(format!("/proc/{}/fd", pid?)).ok()? {
-            // One that is closed meanwhile is no longer open.
+            // Closed since the folder was read.
             let Ok(target) = fs::read_link(entry.ok()?.path()) else {
                 continue;
             };
@@ -39,14 +40,15 @@ impl OpenDescriptors {
             if *count == 1 {
                 bytes += name.len();
             }
-            if open.count as usize > MOST || bytes > MOST_BYTES {
+            if open.count as usize > MOST_DESCRIPTORS || bytes > MOST_BYTES {
                 return None;
             }
         }
         Some(open)
     }
 
-    /// What is open in `self`, a window's end, and was not `before`.
+    /// The descriptors in `self`, at a window's end, that exceed those in `before`, at
+    /// its start.
     pub(crate) fn since(&self, before: &Self) -> Descriptors {
         let mut more = 0_u64;
         let mut left = Vec::new();
@@ -55,7 +57,7 @@ impl OpenDescriptors {
             let Some(count) = count.checked_sub(then).filter(|&count| count > 0) else {
                 continue;
             };
-            if left.len() < TOLD {
+            if left.len() < LISTED {
                 left.push(LeftOpen {
                     name: name.clone(),
                     count,
@@ -73,9 +75,8 @@ impl OpenDescriptors {
     }
 }
 
-/// What a link of `/proc/PID/fd` refers to. Sockets and pipes have a number
-/// instead of a name (proc_pid_fd(5)), another one each time: they are told by
-/// their kind.
+/// The name for a link of `/proc/PID/fd`. Each socket and pipe has its own number
+/// instead of a name (proc_pid_fd(5)), so these are counted by their kind.
 fn name(target: &str) -> String {
     match target.split_once(":[") {
         Some((kind @ ("socket" | "pipe"), _)) => format!("{kind}:"),
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_and_pipes_are_told_by_their_kind() {
+    fn sockets_and_pipes_are_named_by_their_kind() {
         assert_eq!(name("socket:[4711]"), "socket:");
         assert_eq!(name("pipe:[4711]"), "pipe:");
         assert_eq!(name("anon_inode:[eventfd]"), "anon_inode:[eventfd]");
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_and_was_not_is_left() {
+    fn descriptors_that_were_not_open_before_are_left_open() {
         let of = |names: &[(&str, u32)]| OpenDescriptors {
             by_name: names.iter().map(|&(n, c)| (n.to_owned(), c)).collect(),
             count: names.iter().map(|&(_, count)| count).sum(),
@@ -115,19 +116,19 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_told_ones_are_counted() {
+    fn descriptors_of_names_beyond_the_limit_are_counted() {
         let after = OpenDescriptors {
-            by_name: (0..TOLD + 5).map(|n| (format!("/{n}"), 2)).collect(),
-            count: (TOLD as u32 + 5) * 2,
+            by_name: (0..LISTED + 5).map(|n| (format!("/{n}"), 2)).collect(),
+            count: (LISTED as u32 + 5) * 2,
         };
         let found = after.since(&OpenDescriptors::default());
-        assert_eq!(found.left.len(), TOLD);
+        assert_eq!(found.left.len(), LISTED);
         assert_eq!(found.more, 10);
         assert_eq!(found.leaked(), u64::from(after.count));
     }
 
     #[test]
-    fn this_process_can_be_looked_at_and_nobody_else_can() {
+    fn only_the_descriptors_of_an_existing_process_can_be_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("open");
         let file = File::create(&path).unwrap();

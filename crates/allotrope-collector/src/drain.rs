@@ -13,33 +13,32 @@ use crate::counts;
 use crate::recording::{Recording, Slot};
 use crate::stream::Stream;
 
-/// Words that are copied at once: few enough to stay in the cache until they
-/// are decoded, enough for the longest event.
-const PIECE: usize = 4096;
-const _: () = assert!(PIECE >= MAX_EVENT_WORDS);
+/// Words that are copied at once: few enough to stay in the cache until they are
+/// decoded, but at least the longest event.
+const PIECE_WORDS: usize = 4096;
+const _: () = assert!(PIECE_WORDS >= MAX_EVENT_WORDS);
 
-/// Age at which pending events are written although they fill no chunk: little is
+/// Age at which pending events are written even if they fill no chunk, so that few are
 /// missing if the collector is killed.
 const OLD: Duration = Duration::from_millis(250);
 /// Most pending events of all streams together: about 100 MiB.
 const MOST_PENDING: usize = 4 << 20;
-/// Most stack nodes of an image that are pending.
+/// Most stack nodes of an image that are not in the trace yet.
 const MOST_NEW_NODES: usize = 256 << 10;
 
-/// The reader of a ring and the stream that it feeds.
+/// The collector's state of a ring: its reader and the stream to which its words belong.
 #[derive(Debug, Default)]
 pub(crate) struct RingState {
-    /// The ring's reader.
     pub(crate) reader: Reader,
     /// The stream of the ring's current claim.
     pub(crate) stream: Option<Box<Stream>>,
-    /// The ring's current claim is corrupt: its words are discarded, so that its
-    /// writer does not wait for ever.
+    /// The ring's current claim is corrupt: its words are discarded, but released, so
+    /// that its writer does not wait forever.
     discards: bool,
 }
 
 impl Recording {
-    /// Reads all rings once; the number of words.
+    /// Reads all rings once; returns the number of words.
     pub(crate) fn drain(&mut self) -> u64 {
         let mut found = 0;
         for ring in 0..RINGS {
@@ -51,7 +50,7 @@ impl Recording {
         found
     }
 
-    /// Reads one ring up to its published position; the number of words.
+    /// Reads one ring up to its published position; returns the number of words.
     pub(crate) fn drain_ring(&mut self, ring: usize) -> u64 {
         let shared = &self.arena.rings()[ring];
         let Some(slot) = owner_slot(shared.owner.load(Acquire)) else {
@@ -85,9 +84,9 @@ impl Recording {
         if known.is_some_and(|stream| stream.slot == slot && stream.claim == claim) {
             return;
         }
-        // Only the collector frees rings, and then closes their streams. A new
-        // owner while a stream is open is an attack or a bug; the events before it
-        // are kept.
+        // Only the collector frees rings, and then it closes their streams. A new owner
+        // while a stream is open is an attack or a bug; the events before it are
+        // written.
         self.close_stream(ring);
         let id = self.context.next_stream;
         self.context.next_stream += 1;
@@ -99,11 +98,13 @@ impl Recording {
         state.stream = Some(Box::new(Stream::new(id, slot, claim)));
     }
 
+    /// Releases the ring's words up to `written` without reading them.
     fn skip(&mut self, ring: usize, written: u64) {
         self.arena
             .release(ring, &mut self.rings[ring].reader, written);
     }
 
+    /// Passes the ring's words up to `written` to its stream.
     fn read_words(&mut self, ring: usize, slot: usize, written: u64) {
         let state = &mut self.rings[ring];
         let Slot::Image(image) = &mut self.slots[slot] else {
@@ -118,14 +119,14 @@ impl Recording {
             let words = &mut self.words;
             let copied = self
                 .arena
-                .copy_words(ring, &state.reader, written, PIECE, words);
+                .copy_words(ring, &state.reader, written, PIECE_WORDS, words);
             let Ok(starts_below) = copied else {
-                // The address space has no room for one more mapping.
+                // The address space has no space for one more mapping.
                 is_sound = false;
                 break;
             };
             let taken = stream.take(&self.words, starts_below, image, &mut self.context);
-            // An event that does not fit into a piece is malformed.
+            // An event that is longer than a copied piece is malformed.
             let taken = taken.unwrap_or(0) as u64;
             is_sound = taken > 0;
             if is_sound {
@@ -161,8 +162,8 @@ impl Recording {
 
     /// Frees a ring of an image that has ended.
     pub(crate) fn free_ring(&mut self, ring: usize) {
-        // A hostile program may have set any position. The next owner continues
-        // from here.
+        // The ring's next owner continues at this position. It is limited because a
+        // hostile program may have set any.
         let cursor = self.rings[ring].reader.cursor() % MOST_POSITION;
         self.arena.free_ring(ring, cursor);
         self.rings[ring] = RingState {
@@ -177,14 +178,14 @@ impl Recording {
         }
     }
 
-    /// Writes the growth of the ring's counters.
+    /// Writes the growth of the ring's counters since the last call.
     pub(crate) fn read_counters(&mut self, ring: usize) {
         if self.rings[ring].stream.is_none() {
             return;
         }
         let Ok(counters) = self.arena.counters(ring) else {
-            // The address space has no room for one more mapping; `read_words`
-            // reports that.
+            // The address space has no space for one more mapping; `read_words` reports
+            // that.
             return;
         };
         let now = counts::read(counters);
@@ -200,7 +201,7 @@ impl Recording {
         }
     }
 
-    /// Writes the growth of every ring's counters.
+    /// Writes the growth of every ring's counters since the last call.
     pub(crate) fn read_all_counters(&mut self) {
         for ring in 0..RINGS {
             self.read_counters(ring);

@@ -1,4 +1,4 @@
-//! Why a recording could not be made, in sentences.
+//! The errors of the collector, as sentences for the user.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,26 +8,26 @@ use allotrope_text::Shown;
 use allotrope_trace::WriteError;
 use thiserror::Error;
 
-/// Why the collector could not do its work.
+/// Why the collector failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CollectorError {
-    /// The launcher's first line was no start.
+    /// The launcher's first message is missing or is not a start.
     #[error(
         "the collector was started without instructions ({0}); it is a part of `allotrope record`, run that"
     )]
     NoStart(String),
-    /// The shared memory could not be made.
+    /// The shared memory could not be created.
     #[error(
         "cannot make the shared memory for the recording: {0}; it needs memfd_create(2) and 8 MiB of address space"
     )]
     Arena(#[source] io::Error),
-    /// Something else that a recording needs could not be had.
+    /// Another step of starting the recording failed.
     #[error("cannot start the recording: {what}: {source}")]
     Set {
-        /// What was attempted.
+        /// The step.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The trace could not be written.
@@ -35,7 +35,7 @@ pub enum CollectorError {
     Write {
         /// The trace file.
         path: PathBuf,
-        /// What went wrong, and at which byte.
+        /// The error and the offset in the file.
         source: WriteError,
     },
 }

@@ -1,5 +1,5 @@
-//! Ends of images: detects them, drains the remaining events, and writes how each
-//! ended.
+//! Ends of images: detects them, drains the remaining events, writes how each image
+//! ended, and frees its slot and rings. Called by the loop in `recording`.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -21,8 +21,8 @@ use crate::protocol::FirstExit;
 use crate::recording::{Recording, Slot};
 use crate::watch::Watch;
 
-/// How long an unseen image has to be silent before it counts as ended, once its
-/// exit note has arrived or no other image is left.
+/// Time without words after which an image with [`Watch::Unseen`] counts as ended, if
+/// its exit note has arrived or only such images are left.
 const SILENCE: Duration = Duration::from_secs(2);
 
 impl Recording {
@@ -66,12 +66,12 @@ impl Recording {
         }
     }
 
-    /// How the ended image in `slot` ended; `None` while the launcher's message
-    /// about that is still missing.
+    /// How the ended image in `slot` ended; `None` as long as the launcher's message
+    /// about the first process is missing.
     fn exit_of(&mut self, slot: usize) -> Option<Exit> {
         let image = self.slots[slot].image()?;
         if let Some(note) = &image.exec_note {
-            // The next image has no recorder, or it would have attached.
+            // If the new program had a recorder, it would have attached.
             let path = PathBuf::from(OsStr::from_bytes(&note.path));
             let process = Process::new(image.pid_if_seen(), image.own_pid);
             self.process_tree.note_replaced(process, path);
@@ -88,7 +88,7 @@ impl Recording {
         Some(exit_without_waiting(image))
     }
 
-    /// Ends the image in `slot`, for a new one runs in its process.
+    /// Ends the image in `slot` because a new image runs in its process.
     pub(crate) fn finish_replaced(&mut self, slot: usize) {
         for ring in self.rings_of(slot) {
             self.drain_ring(ring);
@@ -96,8 +96,9 @@ impl Recording {
         let Some(image) = self.slots[slot].image() else {
             return;
         };
-        // A process that was seen to end had its pid used again, unless it has
-        // said that it is about to be replaced: both may have ended by now.
+        // If the process was seen to end and no exec was announced, the new image runs
+        // in another process that reuses the pid. After an announced exec both images
+        // may have ended by now.
         let exit = match image.gone && image.exec_note.is_none() {
             true => exit_without_waiting(image),
             false => Exit::Exec,
@@ -114,8 +115,8 @@ impl Recording {
             .collect()
     }
 
-    /// Drains what is left of the image, writes its end, and frees what it
-    /// had of the arena (unless it still runs, or may).
+    /// Drains the image's rings, writes its end, and frees its rings and slot, unless
+    /// the process still runs or may run.
     pub(crate) fn finish_image(&mut self, slot: usize, exit: Exit) {
         let rings = self.rings_of(slot);
         for ring in &rings {
@@ -140,7 +141,7 @@ impl Recording {
         }
         self.context.jit_symbols.end(image.id);
         self.ancestors.remember(slot, image.ancestor());
-        // One that only fell silent out of sight may yet write to its rings.
+        // An unseen image that only wrote nothing for a while may write again.
         let is_over = !matches!(image.watch, Watch::Unseen) || image.exit_note.is_some();
         if exit != Exit::Running && is_over {
             rings.into_iter().for_each(|ring| self.free_ring(ring));
@@ -152,7 +153,7 @@ impl Recording {
         let trace = &mut self.context.trace;
         let tick = tick_now();
         image.write_losses(&self.arena.images()[slot], trace);
-        // Streams may have been empty since the last nodes came.
+        // Nodes may have arrived since a stream last wrote events.
         image.write_new_stacks(trace);
         if exit != Exit::Running {
             for thread in image.threads.take_gone(&[]) {
@@ -168,19 +169,19 @@ impl Recording {
         trace.flush();
     }
 
-    /// Says how many images found no room in the arena, and how many diagnostics.
+    /// Adds a note about the images and the diagnostics for which the arena had no slot.
     pub(crate) fn note_refused_images(&mut self) {
         let diagnostics = self.arena.shared().diagnostics_lost.load(Relaxed);
         if diagnostics > 0 {
             let reason = format!(
-                "{diagnostics} more processes could not be recorded, or not wholly, and came faster than they could be noted; record a smaller part of the work"
+                "{diagnostics} more processes could not be recorded, or only in part, and started too fast to be listed; record a smaller part of the work"
             );
             self.process_tree.note_more(reason);
         }
         let refused = self.arena.shared().images_refused.load(Relaxed);
         if refused > 0 {
             let reason = format!(
-                "{refused} process images found no room, for more ran at once than the {} that can be recorded; record a smaller part of the work",
+                "{refused} process images could not be recorded, since at most {} can be recorded at once; record a smaller part of the work",
                 allotrope_shm::layout::IMAGES
             );
             self.process_tree.note_more(reason);
@@ -188,8 +189,8 @@ impl Recording {
     }
 }
 
-/// The end as the kernel says, or the process's remains, or else as its
-/// recorder announced.
+/// How an image ended, by the first source that knows: its pidfd, its zombie in
+/// `/proc`, its exit note.
 fn exit_without_waiting(image: &Image) -> Exit {
     if let Watch::Process(process) = &image.watch
         && let Some(status) = exit_information::wait_status(process.as_fd())
@@ -204,7 +205,7 @@ fn exit_without_waiting(image: &Image) -> Exit {
         .filter(process::Stat::is_dead)
         .map(|stat| stat.exit_code);
     match (code, image.exit_note) {
-        // The kernel shows 0 to those who may not know, too.
+        // Processes that may not read the exit code see 0.
         (Some(code), _) if code != 0 => decode_wait_status(code),
         (_, Some(status)) => Exit::Status(status & 0xff),
         (Some(_), None) if process::is_own(image.pid) => Exit::Status(0),
@@ -212,8 +213,8 @@ fn exit_without_waiting(image: &Image) -> Exit {
     }
 }
 
-/// As `waitpid` gives it (wait(2)): the signal in the lower 7 bits, or the
-/// status in the next byte but one.
+/// Decodes a wait status (wait(2)): the signal in bits 0 to 6, or if that is 0 the exit
+/// status in bits 8 to 15.
 fn decode_wait_status(code: i32) -> Exit {
     match code & 0x7f {
         0 => Exit::Status(code >> 8 & 0xff),
@@ -226,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wait_statuses_are_told_apart() {
+    fn wait_statuses_are_decoded() {
         assert_eq!(decode_wait_status(7 << 8), Exit::Status(7));
         assert_eq!(decode_wait_status(9), Exit::Signal(9));
         assert_eq!(

@@ -1,5 +1,6 @@
-//! One recorded process image while it lives, and what is remembered of it
-//! afterwards: a child may be heard of after its parent's end.
+//! The collector's state of a process image (a program from its `exec` or fork to its
+//! end or next `exec`): [`Image`] while it runs, [`Ancestor`] after its end, since a
+//! forked child may attach after its parent's image has ended.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,12 +20,12 @@ use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 use crate::windows::Windows;
 
-/// Nodes of one record.
+/// Most stack nodes in one record.
 const NODES_PER_RECORD: usize = 64 << 10;
-/// Addresses of code made at run time that are to be named.
-const MOST_RUNTIME_ADDRESSES: usize = 256 << 10;
-/// New threads that wait for their name to be read.
-const MOST_FRESH_THREADS: usize = 4096;
+/// Most addresses in JIT code whose names are requested.
+const MOST_JIT_ADDRESSES: usize = 256 << 10;
+/// Most new threads whose names are still to be read.
+const MOST_NEW_THREADS: usize = 4096;
 
 /// A living image.
 #[derive(Debug)]
@@ -33,48 +34,50 @@ pub(crate) struct Image {
     pub(crate) pid: u32,
     /// The pid in the process's own pid namespace.
     pub(crate) own_pid: u32,
-    /// That namespace is not this one.
+    /// The process is in a pid namespace nested in that of `/proc`.
     pub(crate) is_inner: bool,
     pub(crate) watch: Watch,
-    /// The executable when the image was met.
+    /// The process's executable when the image attached.
     pub(crate) executable: Option<FileIdentity>,
-    /// Since when the process runs another executable.
+    /// When a scan first found another executable in the process.
     pub(crate) replaced_since: Option<Instant>,
     pub(crate) stacks: ImageStacks,
     pub(crate) mappings: ImageMappings,
     pub(crate) threads: Threads,
-    /// When it began.
+    /// When the image began.
     pub(crate) tick: u64,
-    /// The image it was forked from, and its pid.
+    /// The image from which this one was forked, and that image's pid.
     pub(crate) parent: Option<(ImageId, u32)>,
-    /// Addresses in no module that were asked for, each with whether it is exact.
-    pub(crate) runtime_addresses: FxHashSet<(u64, bool)>,
+    /// Addresses outside all modules whose names were requested, each with the `exact`
+    /// flag of its stack node.
+    pub(crate) jit_addresses: FxHashSet<(u64, bool)>,
     pub(crate) windows: Windows,
-    /// The stream of each ring it claimed.
+    /// The stream of each ring that the image has claimed.
     pub(crate) streams: FxHashMap<u32, StreamId>,
-    /// Status with which it said to be about to exit.
+    /// The status of an exit that the recorder announced.
     pub(crate) exit_note: Option<i32>,
-    /// It was about to be replaced by another image.
+    /// An `exec` that the recorder announced.
     pub(crate) exec_note: Option<ExecNote>,
-    /// Its process has ended.
+    /// The process has ended.
     pub(crate) gone: bool,
-    /// Something that it wrote could not be read.
+    /// Part of the image's rings could not be decoded.
     pub(crate) corrupt: bool,
-    /// When something was last read of it.
+    /// When one of the image's rings last had new words.
     pub(crate) last_event: Instant,
-    /// When it is to be looked at next.
+    /// When the process is to be scanned next.
     pub(crate) next_scan: Instant,
-    /// Tids whose names were not read yet.
+    /// Tids of new threads whose names were not read yet.
     pub(crate) new_threads: Vec<u32>,
-    /// Where reading names goes on.
+    /// Index of the thread whose name was read last, among the living ones.
     pub(crate) name_cursor: usize,
-    lost_before: [u64; LOSS_REASONS],
+    /// The slot's loss counters as last written to the trace.
+    written_losses: [u64; LOSS_REASONS],
 }
 
-/// An exec that an image announced.
+/// An `exec` that an image announced.
 #[derive(Debug)]
 pub(crate) struct ExecNote {
-    /// The stream that said so; if more comes from it, the exec failed.
+    /// The stream with the announcement; an event after it shows that the `exec` failed.
     pub(crate) stream: StreamId,
     /// Path of the new executable, as the program gave it; may be empty.
     pub(crate) path: Vec<u8>,
@@ -96,7 +99,7 @@ impl Image {
             threads: Threads::default(),
             tick: 0,
             parent: None,
-            runtime_addresses: FxHashSet::default(),
+            jit_addresses: FxHashSet::default(),
             windows: Windows::default(),
             streams: FxHashMap::default(),
             exit_note: None,
@@ -106,37 +109,42 @@ impl Image {
             next_scan: now,
             new_threads: Vec::new(),
             name_cursor: 0,
-            lost_before: [0; LOSS_REASONS],
+            written_losses: [0; LOSS_REASONS],
         }
     }
 
-    /// The process id under which it is found in `/proc`, if it can be seen.
+    /// The process's pid in our namespace, if `/proc` shows the process.
     pub(crate) fn pid_if_seen(&self) -> Option<u32> {
         let seen = matches!(self.watch, Watch::Process(_) | Watch::Polled);
         seen.then_some(self.pid)
     }
 
-    /// Whether the process of this image runs `other` now.
+    /// Whether `other` has replaced this image in the same process.
     pub(crate) fn is_replaced_by(&self, other: &Self) -> bool {
         match (self.pid_if_seen(), other.pid_if_seen()) {
             (Some(pid), Some(other)) => pid == other,
-            // One was not found, and in another namespace the same pid is
-            // another process.
+            // One of the two processes was not found. Processes of other namespaces
+            // may have the same pid, so the announced `exec` has to confirm it.
             _ => self.own_pid == other.own_pid && self.exec_note.is_some(),
         }
     }
 
-    /// Notes that the thread's name is to be read soon.
+    /// Adds a new thread, whose name the next scan reads.
     pub(crate) fn note_new_thread(&mut self, tid: u32) {
-        if self.new_threads.len() < MOST_FRESH_THREADS {
+        if self.new_threads.len() < MOST_NEW_THREADS {
             self.new_threads.push(tid);
         }
     }
 
-    /// Has the code at an address named that lies in no module.
+    /// Requests a name for the code at an address that lies in no module.
     #[cold]
-    pub(crate) fn want_jit(&mut self, address: u64, exact: bool, names: &mut JitSymbolizer) {
-        if self.runtime_addresses.is_empty() {
+    pub(crate) fn request_jit_symbol(
+        &mut self,
+        address: u64,
+        exact: bool,
+        names: &mut JitSymbolizer,
+    ) {
+        if self.jit_addresses.is_empty() {
             names.begin(Begin {
                 image: self.id,
                 pid: self.pid,
@@ -144,14 +152,14 @@ impl Image {
                 parent: self.parent,
             });
         }
-        if self.runtime_addresses.len() < MOST_RUNTIME_ADDRESSES
-            && self.runtime_addresses.insert((address, exact))
+        if self.jit_addresses.len() < MOST_JIT_ADDRESSES
+            && self.jit_addresses.insert((address, exact))
         {
-            names.ask(self.id, address, exact);
+            names.request(self.id, address, exact);
         }
     }
 
-    /// Writes the nodes that are not in the trace yet.
+    /// Writes the stack nodes that are not in the trace yet.
     pub(crate) fn write_new_stacks(&mut self, trace: &mut TraceFile) {
         let Some((mut first, nodes)) = self.stacks.take_new_nodes() else {
             return;
@@ -166,16 +174,16 @@ impl Image {
         }
     }
 
-    /// Writes by how much the slot's loss counters have grown.
+    /// Writes the growth of the slot's loss counters since the last call.
     pub(crate) fn write_losses(&mut self, slot: &ImageSlot, trace: &mut TraceFile) {
         for ((lost, before), reason) in slot
             .lost
             .iter()
-            .zip(&mut self.lost_before)
+            .zip(&mut self.written_losses)
             .zip(LossReason::ALL)
         {
             let lost = lost.load(Relaxed);
-            // A counter that goes back is a hostile one.
+            // A counter that decreases is corrupt and adds nothing.
             let events = lost.saturating_sub(*before);
             if events > 0 {
                 *before = lost;
@@ -189,8 +197,8 @@ impl Image {
         }
     }
 
-    /// Counts what could not be read as one lost event, for how many they
-    /// were nobody knows.
+    /// Marks the image as corrupt and writes a loss of one event; how many events the
+    /// undecodable words held is unknown.
     pub(crate) fn write_corrupt(&mut self, trace: &mut TraceFile) {
         self.corrupt = true;
         trace.write(&Record::Loss(Loss {
@@ -201,7 +209,7 @@ impl Image {
         }));
     }
 
-    /// What to remember of it.
+    /// What a forked child of this image needs of it.
     pub(crate) fn ancestor(&self) -> Ancestor {
         Ancestor {
             image: self.id,
@@ -211,12 +219,14 @@ impl Image {
     }
 }
 
-/// What a child's fork points to.
+/// The part of an image that outlives it: by it the fork points of a child are
+/// converted from rings to streams.
 #[derive(Debug, Clone)]
 pub(crate) struct Ancestor {
     pub(crate) image: ImageId,
-    /// In its own pid namespace, as a child knows it.
+    /// Pid in the process's own namespace, which a child writes as its parent's.
     pid: u32,
+    /// The stream of each ring.
     streams: FxHashMap<u32, StreamId>,
 }
 
@@ -225,8 +235,8 @@ impl Ancestor {
         self.pid == pid
     }
 
-    /// The points in this image's streams that a child named as pairs of ring
-    /// and ordinal. A ring without a stream had no event yet.
+    /// Converts a child's fork points, pairs of ring and ordinal, to points in this
+    /// image's streams. A ring without a stream had no event before the fork.
     pub(crate) fn fork_points(&self, pairs: &[u64]) -> Vec<ForkPoint> {
         let point = |pair: &[u64]| {
             let ring = u32::try_from(pair[0]).ok()?;
@@ -239,13 +249,13 @@ impl Ancestor {
     }
 }
 
-/// Images that have ended, by the slot they had, the latest last.
+/// Images that have ended, each with its slot, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Ancestors {
     ended: VecDeque<(usize, Ancestor)>,
 }
 
-/// Ended images that are remembered.
+/// Most ended images in the list; the oldest are dropped.
 const MOST_ANCESTORS: usize = 4096;
 
 impl Ancestors {
@@ -256,9 +266,9 @@ impl Ancestors {
         self.ended.push_back((slot, ancestor));
     }
 
-    /// The image that had `slot`: the latest with the pid `pid`, for slots are
-    /// used again, or else the latest (a child whose parent is gone has
-    /// another parent's pid).
+    /// The image that had `slot`. Slots are reused, so the latest one with the pid `pid`
+    /// is preferred. If there is none, the latest one: a child whose parent has ended
+    /// reports the pid of the process that adopted it.
     pub(crate) fn find(&self, slot: usize, pid: u32) -> Option<&Ancestor> {
         let of_slot = || self.ended.iter().rev().filter(move |(of, _)| *of == slot);
         let found = of_slot().find(|(_, ancestor)| ancestor.pid == pid);
@@ -287,12 +297,12 @@ mod tests {
         ancestors.remember(8, ancestor(2, 100));
         let found = |slot, pid| ancestors.find(slot, pid).map(|it| it.image);
         assert_eq!(found(7, 100), Some(0));
-        assert_eq!(found(7, 1), Some(1), "the parent was gone");
+        assert_eq!(found(7, 1), Some(1), "the parent had ended");
         assert_eq!(found(9, 100), None);
     }
 
     #[test]
-    fn fork_points_name_streams() {
+    fn fork_points_are_converted_from_rings_to_streams() {
         let points = ancestor(0, 1).fork_points(&[4, 11, 9, 12, u64::MAX, 1, 3, 13, 4]);
         let point = |stream, ordinal| ForkPoint { stream, ordinal };
         assert_eq!(points, [point(40, 11), point(30, 13)]);

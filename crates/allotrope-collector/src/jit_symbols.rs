@@ -1,8 +1,8 @@
-//! Names of the JIT code of recorded programs. The draining thread requests the
-//! name of an address when a stack first contains it, and receives records for the
-//! trace some time later. It never waits for them: a second thread, started with
-//! the first such address, reads the files that the programs' runtimes write
-//! (`jit_symbols/reader`).
+//! Names of JIT code in recorded programs. The draining thread requests the name of an
+//! address when a stack first contains it, and receives records for the trace some time
+//! later, without waiting for them. A second thread, started with the first such
+//! address, reads the files in which the programs' runtimes describe their code (perf
+//! maps and jitdumps; `jit_symbols/reader`). A queue in each direction connects the two.
 
 mod process;
 mod reader;
@@ -16,11 +16,11 @@ use crate::trace_file::TraceFile;
 
 /// Requests in the queue to the reading thread.
 const QUEUE: usize = 4 << 10;
-/// Requests that wait for room in the queue; addresses beyond get no names.
+/// Requests that wait for space in the queue; addresses beyond get no names.
 const MOST_UNSENT: usize = 256 << 10;
 /// Records in the queue from the reading thread.
 const RECORDS: usize = 256;
-/// Records that are written in one round of the draining thread.
+/// Most records that are written in one round of the draining thread.
 const RECORDS_AT_ONCE: usize = 16;
 
 /// A request to the reading thread.
@@ -45,7 +45,8 @@ pub(crate) struct Begin {
     pub(crate) pid: u32,
     /// When the image began.
     pub(crate) tick: u64,
-    /// The image it was forked from and its pid: it inherits that image's code.
+    /// The image from which this one was forked, and that image's pid: a forked image
+    /// inherits the code of its parent.
     pub(crate) parent: Option<(ImageId, u32)>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) struct Begin {
 #[derive(Debug, Default)]
 pub(crate) struct JitSymbolizer {
     thread: Option<Thread>,
-    /// Requests for which the queue had no room, in order.
+    /// Requests for which the queue had no space, in order.
     unsent: VecDeque<Request>,
     /// The thread could not be started: no JIT code gets a name.
     refused: bool,
@@ -66,7 +67,8 @@ struct Thread {
 }
 
 impl JitSymbolizer {
-    /// An image has JIT code. Call this before its first address.
+    /// Begins an image with JIT code; starts the thread if it does not run. Call this
+    /// before the image's first address.
     pub(crate) fn begin(&mut self, begin: Begin) {
         if self.thread.is_none() && !self.refused {
             self.thread = start();
@@ -75,8 +77,8 @@ impl JitSymbolizer {
         self.send(Request::Begin(begin));
     }
 
-    /// A stack of an image that has begun contains this address.
-    pub(crate) fn ask(&mut self, image: ImageId, address: u64, exact: bool) {
+    /// Requests the name of an address in a stack of an image that has begun.
+    pub(crate) fn request(&mut self, image: ImageId, address: u64, exact: bool) {
         self.send(Request::Address {
             image,
             address,
@@ -84,7 +86,7 @@ impl JitSymbolizer {
         });
     }
 
-    /// An image that has begun has ended.
+    /// Ends an image; without effect for one that has not begun.
     pub(crate) fn end(&mut self, image: ImageId) {
         self.send(Request::End(image));
     }
@@ -106,7 +108,8 @@ impl JitSymbolizer {
         }
     }
 
-    /// Sends waiting requests and writes received records: one round's portion.
+    /// Sends waiting requests and writes the received records, at most
+    /// [`RECORDS_AT_ONCE`]; called in each round of the draining thread.
     pub(crate) fn round(&mut self, trace: &mut TraceFile) {
         let Some(thread) = &self.thread else {
             return;
@@ -122,7 +125,8 @@ impl JitSymbolizer {
         }
     }
 
-    /// Waits for all names still outstanding. Called when nothing is left to drain.
+    /// Writes all outstanding records; waits for the reading thread. Called when nothing
+    /// is left to drain.
     pub(crate) fn finish(self, trace: &mut TraceFile) {
         let Some(Thread { requests, records }) = self.thread else {
             return;

@@ -1,6 +1,6 @@
-//! The pipes to and from the launcher process. The draining thread polls for its
-//! messages and sends messages without waiting; threads of their own read and write
-//! the pipes.
+//! The pipes to and from the launcher process. The draining thread polls for received
+//! messages and queues messages to send, both without waiting; two other threads read
+//! and write the pipes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_channel};
@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError, channel, sync_
 use crate::error::CollectorError;
 use crate::protocol::{FromLauncher, Start, ToLauncher};
 
-/// Bytes of a line; a command line has at most 2 MiB, JSON may need 6 bytes
-/// for one.
+/// Most bytes of a line. A command line has at most 2 MiB, and JSON may need 6 bytes for
+/// one of them.
 const LINE_LIMIT: u64 = 16 << 20;
 /// Most messages that wait until the launcher reads them.
 const QUEUE: usize = 64;
 
-/// Both directions, for the draining thread.
+/// The draining thread's end of the queues in both directions.
 #[derive(Debug)]
 pub(crate) struct Launcher {
     from: Receiver<FromLauncher>,
@@ -51,7 +51,8 @@ impl Launcher {
         MessageSender(self.to.clone())
     }
 
-    /// Queues a message and waits for room: only when nothing has to be drained.
+    /// Queues a message; waits if the queue is full. Only for times at which nothing has
+    /// to be drained.
     pub(crate) fn send_waiting(&self, message: ToLauncher) {
         // Fails if the writing thread has ended: then nobody reads the message.
         let _ = self.to.send(message);
@@ -69,7 +70,8 @@ impl MessageSender {
     }
 }
 
-/// Reads the first line, then leaves reading to a thread.
+/// Reads the first message, which must be a start, and starts a thread that reads the
+/// others. Also returns the queue of messages to write.
 pub(crate) fn connect(
     input: impl Read + Send + 'static,
 ) -> Result<(Start, Launcher, Receiver<ToLauncher>), CollectorError> {
@@ -93,8 +95,8 @@ pub(crate) fn connect(
 }
 
 fn read_messages(mut input: impl BufRead, sender: &Sender<FromLauncher>) {
-    // A line that does not parse ends the reading: the launcher counts as gone and
-    // the recording ends with its programs.
+    // A line that does not parse ends the reading: the launcher counts as gone, and the
+    // recording ends when its programs have ended.
     while let Some(Ok(message)) = next(&mut input) {
         if sender.send(message).is_err() {
             return;
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_come_first() {
+    fn the_first_message_must_be_a_start() {
         for (input, reason) in [
             ("", "empty"),
             ("{}", "kind"),
@@ -149,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_read_until_the_front_is_gone() {
+    fn messages_are_read_until_the_launcher_is_gone() {
         let input = "{\"kind\":\"start\",\"output\":\"x\",\"command\":[]}\n{\"kind\":\"stop\"}\n";
         let (start, launcher, _unwritten) = connect(input.as_bytes()).unwrap();
         assert_eq!(start, Start::new("x", vec![]));
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_that_does_not_read_does_not_stop_anybody() {
+    fn a_launcher_that_does_not_read_blocks_nothing() {
         let (to, unwritten) = sync_channel(QUEUE);
         let (_sender, from) = channel();
         let launcher = Launcher { from, to };

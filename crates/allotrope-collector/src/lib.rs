@@ -5,17 +5,16 @@
 //!
 //! # Threads
 //!
-//! - The draining thread owns all state of the recording. It writes the trace
-//!   file, and waits for nothing but the file and the doorbell in the shared
-//!   memory. When all rings are empty and the recorded programs have ended, it
-//!   symbolises the trace.
+//! - The draining thread owns all state of the recording. It writes the trace file. It
+//!   waits only for the file and for the doorbell in the shared memory. When all rings
+//!   are empty and the recorded programs have ended, it symbolises the trace.
 //! - One thread reads the launcher's messages; the caller of [`run`] writes the
 //!   messages to the launcher.
 //! - One thread passes the arena's descriptors to recorded processes.
-//! - One thread holds the robust futex by which a recorded program notices that
-//!   the collector has died (`liveness` of `allotrope-shm`); it does nothing else.
-//! - If a program has JIT code, one thread reads the names that its runtime
-//!   writes down.
+//! - One thread holds the robust futex by which recorded programs detect the death of
+//!   the collector (`liveness` of `allotrope-shm`); it does nothing else.
+//! - If a program has JIT code, one thread reads the files in which the program's
+//!   runtime describes it.
 //!
 //! # Memory
 //!
@@ -23,7 +22,7 @@
 //! sum of its limits: 4 Mi pending events (100 MiB), 64 Ki pages of stack ids
 //! (256 MiB), 8 Mi stack nodes of running images (about 500 MiB), 8 Mi addresses
 //! to symbolise (about 200 MiB), 64 Ki modules, 4 Mi pieces of JIT code (about
-//! 500 MiB). A stack beyond the limits is recorded as not recorded; the rest of a
+//! 500 MiB). Beyond the limits, events have the stack "not recorded". The rest of a
 //! corrupt ring is skipped and counted as lost.
 //!
 //! Not here: starting the program, its signals and its exit status (the
@@ -67,27 +66,29 @@ pub use error::CollectorError;
 use launcher::Launcher;
 use protocol::{Start, ToLauncher};
 
-/// Makes the recording that the launcher's first line on `input` describes, until
-/// the last recorded process has ended. Messages to the launcher go to `output`.
+/// Records until the last recorded process has ended. The launcher's first message on
+/// `input` says what to record; messages to the launcher are written to `output`.
 ///
-/// The caller is a process of its own. This function makes it the leader of a new
-/// session (unless it leads one already), so that signals meant for the recorded
-/// programs do not reach it. The process must not be recorded itself.
+/// The calling process must do nothing else and must not be recorded itself. This
+/// function makes it the leader of a new session (unless it leads one already), so
+/// that signals to the process group of the recorded programs do not reach it.
 ///
 /// # Errors
-/// The error is also sent to the launcher, if it still reads.
+/// If the recording cannot start or the trace cannot be written. The error is also
+/// sent to the launcher, if the launcher still reads.
 pub fn run(input: impl Read + Send + 'static, output: impl Write) -> Result<(), CollectorError> {
-    // Fails for the leader of a process group, which needs no other session.
+    // Fails for the leader of a process group, which needs no new session: signals to
+    // other groups do not reach it anyway.
     let _ = rustix::process::setsid();
     match launcher::connect(input) {
-        Ok((start, launcher, messages)) => drain_aside(start, launcher, &messages, output),
+        Ok((start, launcher, messages)) => record_and_write(start, launcher, &messages, output),
         Err(error) => fail(error, output),
     }
 }
 
-/// Records on a thread of its own; this one only writes messages, so that a
-/// launcher that does not read holds nobody up.
-fn drain_aside(
+/// Starts the draining thread and writes its messages. The draining thread does not
+/// write them itself, since a launcher that does not read would block it.
+fn record_and_write(
     start: Start,
     launcher: Launcher,
     messages: &Receiver<ToLauncher>,
@@ -103,8 +104,8 @@ fn drain_aside(
             return fail(CollectorError::Set { what, source }, output);
         }
     };
-    // Ends when the drainer lets go of its sender. A launcher that has gone away
-    // is no failure of the recording.
+    // Returns when the draining thread has dropped its sender. If the launcher has
+    // ended, the recording still succeeds.
     let _ = launcher::write_messages(messages, &mut output);
     let done = drainer.join().unwrap_or_else(|_| {
         Err(CollectorError::Set {

@@ -1,6 +1,9 @@
-//! The module files of a recording and which of their addresses need names;
-//! the files are kept open, for by the time the names are looked up they may
-//! have been deleted or replaced.
+//! The modules of a recording (executables and shared libraries) and the addresses in
+//! them that need names ([`Modules`]); the mappings of each image ([`ImageMappings`]).
+//!
+//! `stream` calls this file for each mapping event and each new stack node; at the end
+//! `symbolise` takes the modules. Their files are opened when they are first mapped,
+//! since they may be deleted or replaced before the end of the recording.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,16 +17,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::process;
 
-/// Files kept open; modules beyond are looked up by their path later.
+/// Most files kept open; the files of further modules are opened by path at the end.
 const MOST_FILES: usize = 512;
-/// Modules of a recording; what lies in one beyond has no name.
+/// Most modules of a recording; addresses in further ones get no names.
 const MOST_MODULES: usize = 1 << 16;
-/// Addresses to be named in all modules together.
+/// Most addresses in all modules together; further ones get no names.
 const MOST_ADDRESSES: usize = 8 << 20;
-/// Mappings of an image over its life.
-const MOST_MAPPINGS: usize = 1 << 18;
+/// Most mappings of an image whose number was in use before.
+const MOST_RENUMBERED: usize = 1 << 18;
 
-/// A module of the recording.
+/// A module, its file if that could be opened, and the addresses that need names.
 #[derive(Debug)]
 pub(crate) struct KnownModule {
     pub(crate) module: Module,
@@ -31,7 +34,7 @@ pub(crate) struct KnownModule {
     pub(crate) addresses: FxHashSet<FileAddress>,
 }
 
-/// All modules of the recording.
+/// All modules of the recording; a module is identified by its path and build id.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     ids: FxHashMap<(PathBuf, Vec<u8>), ModuleId>,
@@ -41,7 +44,8 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// The module's id and, if it is new, its record.
+    /// Finds or adds a module; returns its id and whether it is new. `None` if there
+    /// are too many.
     fn intern(&mut self, pid: u32, path: PathBuf, build_id: Vec<u8>) -> Option<(ModuleId, bool)> {
         let key = (path, build_id);
         if let Some(id) = self.ids.get(&key) {
@@ -68,20 +72,21 @@ impl Modules {
         Some((id, true))
     }
 
-    fn want(&mut self, module: ModuleId, address: FileAddress) {
+    fn request(&mut self, module: ModuleId, address: FileAddress) {
         if self.addresses < MOST_ADDRESSES && self.known[module as usize].addresses.insert(address)
         {
             self.addresses += 1;
         }
     }
 
-    /// The modules with what is to be named in them.
+    /// The modules with their addresses, by id.
     pub(crate) fn into_known(self) -> Vec<KnownModule> {
         self.known
     }
 }
 
-/// The file as the program sees it: in its root folder, or what it runs from.
+/// Opens a module's file as the process `pid` sees it: its running executable, or the
+/// path in its root folder; if that fails, the path in the collector's.
 fn open_module(pid: u32, path: &Path) -> Option<File> {
     let regular = |file: File| file.metadata().is_ok_and(|it| it.is_file()).then_some(file);
     if !path.is_absolute() {
@@ -97,6 +102,7 @@ fn open_module(pid: u32, path: &Path) -> Option<File> {
         .and_then(regular)
 }
 
+/// What a mapping's number refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Content {
     module: ModuleId,
@@ -105,27 +111,29 @@ struct Content {
     bias: u64,
 }
 
-/// The mappings of one image.
+/// The mappings of one image. The recorder numbers them with 16 bits and reuses the
+/// numbers of unmapped ones; the trace's ids are unique. The first mapping with a number
+/// has the number as its id, later ones have ids from [`FIRST_RENUMBERED`] on.
 #[derive(Debug, Default)]
 pub(crate) struct ImageMappings {
-    /// What a number of the recorder's means now.
+    /// The current mapping of each of the recorder's numbers.
     current: FxHashMap<u16, (MappingId, Content)>,
-    /// The ids among them by number, for it is asked with every stack node. Those
-    /// beyond are the numbers themselves.
+    /// The ids in `current` once more, indexed by number, since every stack node needs
+    /// one. A number beyond the end is its own id.
     ids: Vec<MappingId>,
-    /// Addresses in mappings that are not known yet: the node may come through
-    /// another ring than its mapping.
+    /// Run-time addresses in mappings that were not received yet: a stack node and its
+    /// mapping may arrive through different rings.
     early: FxHashMap<u16, Vec<FileAddress>>,
-    /// Mappings beyond the recorder's numbers.
+    /// Number of mappings with an id from [`FIRST_RENUMBERED`] on.
     renumbered: usize,
 }
 
-/// Id of the first mapping whose number was used before for another one.
+/// Id of the first mapping whose number was in use before.
 const FIRST_RENUMBERED: MappingId = 1 << 16;
-/// Addresses kept per mapping that is not known yet.
+/// Most early addresses for each mapping.
 const MOST_EARLY: usize = 1 << 16;
 
-/// What is new with a mapping event.
+/// The records for a mapping event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NewMapping {
     pub(crate) module: Option<Module>,
@@ -133,7 +141,8 @@ pub(crate) struct NewMapping {
 }
 
 impl ImageMappings {
-    /// Takes note of a mapping event; gives what is to be written of it.
+    /// Adds the mapping of an event; returns the records to write. `None` if the image
+    /// has this mapping already or a limit is reached.
     pub(crate) fn define(
         &mut self,
         image: ImageId,
@@ -157,7 +166,7 @@ impl ImageMappings {
         let id = match self.current.get(&number) {
             Some((_, known)) if *known == content => return None,
             None => MappingId::from(number),
-            Some(_) if self.renumbered >= MOST_MAPPINGS => return None,
+            Some(_) if self.renumbered >= MOST_RENUMBERED => return None,
             Some(_) => {
                 self.renumbered += 1;
                 FIRST_RENUMBERED + self.renumbered as MappingId - 1
@@ -168,7 +177,7 @@ impl ImageMappings {
         self.ids.extend(known..=MappingId::from(number));
         self.ids[usize::from(number)] = id;
         for (address, exact) in self.early.remove(&number).unwrap_or_default() {
-            modules.want(module, (address.wrapping_sub(content.bias), exact));
+            modules.request(module, (address.wrapping_sub(content.bias), exact));
         }
         Some(NewMapping {
             module: is_new.then(|| modules.known[module as usize].module.clone()),
@@ -184,7 +193,7 @@ impl ImageMappings {
         })
     }
 
-    /// The trace's id for a number of the recorder's.
+    /// The trace's id of the recorder's mapping `number`.
     #[inline]
     pub(crate) fn id(&self, number: u16) -> MappingId {
         if number == NO_MAPPING {
@@ -194,14 +203,20 @@ impl ImageMappings {
         id.map_or(MappingId::from(number), |id| *id)
     }
 
-    /// Notes that a new stack node has this run-time address.
-    pub(crate) fn want(&mut self, number: u16, address: u64, exact: bool, modules: &mut Modules) {
+    /// Requests a name for the run-time address of a new stack node.
+    pub(crate) fn request(
+        &mut self,
+        number: u16,
+        address: u64,
+        exact: bool,
+        modules: &mut Modules,
+    ) {
         if number == NO_MAPPING {
             return;
         }
         match self.current.get(&number) {
             Some((_, content)) => {
-                modules.want(content.module, (address.wrapping_sub(content.bias), exact))
+                modules.request(content.module, (address.wrapping_sub(content.bias), exact))
             }
             None => {
                 let early = self.early.entry(number).or_default();
@@ -233,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_told_again_is_written_once_and_its_number_may_be_used_again() {
+    fn a_repeated_mapping_is_written_once_and_a_reused_number_gets_a_new_id() {
         let path = [u64::from_le_bytes(*b"/no/file")];
         let (mut mappings, mut modules) = (ImageMappings::default(), Modules::default());
         let first = mappings
@@ -255,13 +270,13 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_come_before_their_mapping_are_named_too() {
+    fn addresses_that_arrive_before_their_mapping_are_named_too() {
         let path = [u64::from_le_bytes(*b"/no/file")];
         let (mut mappings, mut modules) = (ImageMappings::default(), Modules::default());
-        mappings.want(3, 0x5010, false, &mut modules);
+        mappings.request(3, 0x5010, false, &mut modules);
         mappings.define(0, 1, &words(3, 0x5000, &path), &mut modules);
-        mappings.want(3, 0x5020, true, &mut modules);
-        mappings.want(3, 0x5020, true, &mut modules);
+        mappings.request(3, 0x5020, true, &mut modules);
+        mappings.request(3, 0x5020, true, &mut modules);
         let known = modules.into_known();
         let mut addresses: Vec<_> = known[0].addresses.iter().copied().collect();
         addresses.sort_unstable();
@@ -269,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_executable_is_opened_even_though_its_path_may_be_gone() {
+    fn the_running_executable_is_opened_and_only_regular_files_are() {
         let pid = std::process::id();
         let path = std::env::current_exe().unwrap();
         assert!(open_module(pid, &path).is_some());

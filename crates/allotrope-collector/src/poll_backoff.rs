@@ -1,31 +1,30 @@
-//! The draining thread's sleep between two rounds of polling: an exponential
-//! backoff. A thread that writes much rings the doorbell, which ends the sleep; a
-//! long sleep delays only what rings no doorbell (ends of processes, names).
+//! The draining thread's sleep between two rounds of polling: an exponential backoff. A
+//! recorded thread that has filled part of its ring rings the doorbell, which ends the
+//! sleep. A long sleep delays only what does not ring it (ends of processes, names).
 
 use std::time::Duration;
 
 use allotrope_shm::layout::RING_WORDS;
 
-/// Words in the rings at which there is no sleep: a quarter of a ring, at which its
-/// writer rings the doorbell, might fill during it.
+/// Words read in a round from which on there is no sleep. During a sleep a ring might
+/// fill to a quarter, at which its writer rings the doorbell.
 const BUSY_WORDS: u64 = RING_WORDS as u64 / 8;
-/// Words below which a round was hardly worth it: 16 KiB, which stay in the nearest
-/// caches until they are read.
+/// Words read in a round below which the sleep gets longer: 16 KiB, which stay in the
+/// first-level caches until they are read.
 const FEW_WORDS: u64 = 2048;
-/// The shortest sleep. Each round takes the rings' positions out of the programs'
-/// caches; more rounds would cost the programs more than recording does.
+/// The shortest sleep. Each round takes the cache lines with the rings' positions from
+/// the programs; more rounds would cost the programs more than recording does.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// The longest sleep: the delay with which the end of a process or the name of a
 /// thread is noticed.
 const LONGEST: Duration = Duration::from_millis(8);
-/// The longest sleep while threads use the coarse clock, which advances after each
-/// sleep: it shows them that time has passed.
-const LONGEST_WATCHED: Duration = Duration::from_millis(1);
-/// The same while such threads write nothing at all.
-const LONGEST_WATCHED_QUIET: Duration = Duration::from_millis(4);
-/// A sleep is longer than the one before by its `GROWTH`th part. The longest sleep is
-/// reached after a tenth of a second, so that the ends of short programs are noticed
-/// at once.
+/// The longest sleep while threads use the coarse clock, which shows them that time has
+/// passed: it advances after each sleep.
+const LONGEST_WITH_COARSE_CLOCK: Duration = Duration::from_millis(1);
+/// The same while no thread writes anything.
+const LONGEST_WITH_COARSE_CLOCK_IDLE: Duration = Duration::from_millis(4);
+/// Each sleep is longer than the one before by a `GROWTH`th. The longest sleep is
+/// reached after a tenth of a second, so the ends of short programs are noticed early.
 const GROWTH: u32 = 16;
 
 /// The backoff of a recording.
@@ -41,17 +40,17 @@ impl Default for PollBackoff {
 }
 
 impl PollBackoff {
-    /// How long to sleep after a round that found `found` words; `None`: not at
-    /// all. `watched`: threads use the coarse clock.
-    pub(crate) fn after(&mut self, found: u64, watched: bool) -> Option<Duration> {
+    /// How long to sleep after a round that read `found` words; `None` for no sleep.
+    /// `coarse_clock_used`: threads use the coarse clock.
+    pub(crate) fn after(&mut self, found: u64, coarse_clock_used: bool) -> Option<Duration> {
         if found >= BUSY_WORDS {
             self.sleep = SHORTEST;
             return None;
         }
-        let longest = match (watched, found) {
+        let longest = match (coarse_clock_used, found) {
             (false, _) => LONGEST,
-            (true, 0) => LONGEST_WATCHED_QUIET,
-            (true, _) => LONGEST_WATCHED,
+            (true, 0) => LONGEST_WITH_COARSE_CLOCK_IDLE,
+            (true, _) => LONGEST_WITH_COARSE_CLOCK,
         };
         self.sleep = if found < FEW_WORDS {
             (self.sleep + self.sleep / GROWTH).min(longest)
@@ -66,13 +65,15 @@ impl PollBackoff {
 mod tests {
     use super::*;
 
-    /// The sleep after 100 rounds that found the same.
-    fn settled(backoff: &mut PollBackoff, found: u64, watched: bool) -> Option<Duration> {
-        (0..100).map(|_| backoff.after(found, watched)).last()?
+    /// The sleep after 100 rounds that read the same number of words.
+    fn settled(backoff: &mut PollBackoff, found: u64, coarse_clock_used: bool) -> Option<Duration> {
+        (0..100)
+            .map(|_| backoff.after(found, coarse_clock_used))
+            .last()?
     }
 
     #[test]
-    fn little_to_do_makes_long_sleeps_and_much_to_do_none() {
+    fn rounds_with_few_words_lengthen_the_sleep_and_busy_rounds_end_it() {
         let mut backoff = PollBackoff::default();
         assert_eq!(settled(&mut backoff, 0, false), Some(LONGEST));
         assert_eq!(settled(&mut backoff, FEW_WORDS - 1, false), Some(LONGEST));
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_of_a_second_passes_until_sleeps_are_long() {
+    fn the_longest_sleep_is_reached_after_a_tenth_of_a_second() {
         let mut backoff = PollBackoff::default();
         let mut passed = Duration::ZERO;
         while let Some(sleep) = backoff.after(1, false)
@@ -91,7 +92,7 @@ mod tests {
         {
             passed += sleep;
         }
-        // A sum of a geometric series: all but the last step, times the ratio.
+        // The sum of the geometric series from the shortest to the longest sleep.
         let expected = (LONGEST - SHORTEST) * GROWTH;
         let near = expected / 5;
         assert!(
@@ -101,10 +102,16 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_watched_moves_on_every_millisecond() {
+    fn the_coarse_clock_advances_every_millisecond_while_it_is_used() {
         let mut backoff = PollBackoff::default();
-        assert_eq!(settled(&mut backoff, 1, true), Some(LONGEST_WATCHED));
-        assert_eq!(settled(&mut backoff, 0, true), Some(LONGEST_WATCHED_QUIET));
-        assert_eq!(backoff.after(1, true), Some(LONGEST_WATCHED));
+        assert_eq!(
+            settled(&mut backoff, 1, true),
+            Some(LONGEST_WITH_COARSE_CLOCK)
+        );
+        assert_eq!(
+            settled(&mut backoff, 0, true),
+            Some(LONGEST_WITH_COARSE_CLOCK_IDLE)
+        );
+        assert_eq!(backoff.after(1, true), Some(LONGEST_WITH_COARSE_CLOCK));
     }
 }

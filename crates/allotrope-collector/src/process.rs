@@ -1,8 +1,9 @@
-//! What `/proc` says about a process. Every answer may be missing: the process
-//! may be gone, or not be ours to look at.
+//! Reads properties of processes from `/proc`. Each one may be missing: the process
+//! has ended, or the collector may not read it.
 //!
-//! Process ids are those of this process's own pid namespace, also where `/proc`
-//! was mounted in an outer one and shows others.
+//! Callers use the process ids of the collector's own pid namespace, also if `/proc`
+//! was mounted in an outer namespace and shows the ids of that one; this file converts
+//! between the two. "Shown" ids are those in `/proc`.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -16,16 +17,16 @@ use allotrope_shm::layout::PAGE;
 use allotrope_target::privileges::Credentials;
 use rustc_hash::FxHashMap;
 
-/// Which file an executable is.
+/// Identity of an executable's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-/// Bytes of a process's environment that are searched.
+/// Most bytes of `/proc/PID/environ` that are read.
 const ENVIRONMENT_LIMIT: u64 = 4 << 20;
-/// Bytes of a process's map of memory that are searched.
+/// Most bytes of `/proc/PID/maps` that are read.
 const MAPS_LIMIT: u64 = 32 << 20;
 
 /// Which processes `/proc` shows, and under which ids.
@@ -33,10 +34,10 @@ const MAPS_LIMIT: u64 = 32 << 20;
 enum View {
     /// Those of our own pid namespace, under its ids.
     Own,
-    /// Those of a namespace so many levels further out, under its ids
+    /// Those of an outer namespace this many levels above ours, under its ids
     /// (`unshare --pid` without `--mount-proc`).
     Outer(usize),
-    /// Others, or none.
+    /// Those of another namespace, or none.
     Other,
 }
 
@@ -48,11 +49,12 @@ static VIEW: LazyLock<View> = LazyLock::new(|| match ids_in("self") {
     _ => View::Other,
 });
 
-/// Ids in `/proc` by ours, where they differ; each may be out of date.
+/// Maps our ids to those in `/proc`, if these differ; filled by [`all`]. Entries may
+/// be out of date.
 static OUTER_IDS: LazyLock<Mutex<FxHashMap<u32, u32>>> = LazyLock::new(Mutex::default);
 
-/// The `NSpid` line of `/proc/FOLDER/status`: the process's or thread's ids from
-/// the namespace of `/proc` to its own.
+/// The `NSpid` line of `/proc/FOLDER/status`: the ids of a process or thread, from the
+/// namespace of `/proc` inwards to its own.
 fn ids_in(folder: &str) -> Option<Vec<u32>> {
     let status = fs::read_to_string(format!("/proc/{folder}/status")).ok()?;
     let line = status
@@ -65,8 +67,8 @@ fn ids_in(folder: &str) -> Option<Vec<u32>> {
     (!ids.is_empty()).then_some(ids)
 }
 
-/// Our id of the process that is `shown` in `/proc`, if it is of our namespace
-/// or of one within it.
+/// Our id of the process that `/proc` shows as `shown`, if it belongs to our namespace
+/// or to one nested in it.
 fn own_id(shown: u32) -> Option<u32> {
     match *VIEW {
         View::Own => Some(shown),
@@ -78,8 +80,9 @@ fn own_id(shown: u32) -> Option<u32> {
     }
 }
 
-/// Whether the process, which lives at our level or deeper, has an ancestor in
-/// our own namespace or is there itself. Namespaces beside ours use the same ids.
+/// Whether a process at our level of namespaces or a deeper one is in our own namespace
+/// or has an ancestor there. Otherwise it belongs to a sibling namespace, which uses
+/// the same ids.
 fn belongs_to_us(shown: u32, levels: usize) -> bool {
     let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
     let mut shown = shown;
@@ -97,7 +100,7 @@ fn belongs_to_us(shown: u32, levels: usize) -> bool {
     false
 }
 
-/// The id under which `/proc` shows our process `pid`.
+/// The id under which `/proc` shows the process with our id `pid`.
 fn shown_id(pid: u32) -> Option<u32> {
     let View::Outer(levels) = *VIEW else {
         return matches!(*VIEW, View::Own).then_some(pid);
@@ -114,7 +117,8 @@ fn shown_id(pid: u32) -> Option<u32> {
     })
 }
 
-/// A file of the process's folder; one that does not exist if it has none.
+/// Path of the file `name` in the process's folder; a path that does not exist if
+/// `/proc` does not show the process.
 fn entry(pid: u32, name: &str) -> String {
     match shown_id(pid) {
         Some(shown) => format!("/proc/{shown}/{name}"),
@@ -122,7 +126,7 @@ fn entry(pid: u32, name: &str) -> String {
     }
 }
 
-/// The file of the running executable.
+/// Identity of the running executable's file.
 pub(crate) fn executable_identity(pid: u32) -> Option<FileIdentity> {
     let metadata = fs::metadata(entry(pid, "exe")).ok()?;
     Some(FileIdentity {
@@ -136,24 +140,24 @@ pub(crate) fn executable_path(pid: u32) -> Option<PathBuf> {
     fs::read_link(entry(pid, "exe")).ok()
 }
 
-/// A path of the running executable, even if its own is gone.
+/// A path that opens the running executable, even if its file was deleted.
 pub(crate) fn executable(pid: u32) -> PathBuf {
     PathBuf::from(entry(pid, "exe"))
 }
 
-/// The running executable, even if its path is gone.
+/// Opens the running executable, even if its file was deleted.
 pub(crate) fn open_executable(pid: u32) -> io::Result<File> {
     File::open(executable(pid))
 }
 
-/// Where the process finds `path`, as this process does.
+/// Converts an absolute path in the process's root folder to a path in ours.
 pub(crate) fn rooted(pid: u32, path: impl AsRef<Path>) -> PathBuf {
     let mut rooted = OsString::from(entry(pid, "root"));
     rooted.push(path.as_ref());
     rooted.into()
 }
 
-/// What the process is and may do.
+/// User ids, group ids and rights of the process.
 pub(crate) fn credentials(pid: u32) -> Option<Credentials> {
     Credentials::parse(&fs::read(entry(pid, "status")).ok()?)
 }
@@ -171,7 +175,7 @@ fn numbered_entries(folder: &str) -> Option<Vec<u32>> {
     Some(entries.filter_map(number).collect())
 }
 
-/// Every process that can be seen.
+/// All processes of our namespace and those nested in it, as far as `/proc` shows them.
 pub(crate) fn all() -> Vec<u32> {
     let shown = numbered_entries("/proc").unwrap_or_default();
     if matches!(*VIEW, View::Own) {
@@ -186,16 +190,16 @@ pub(crate) fn all() -> Vec<u32> {
     all
 }
 
-/// Whether the process has other ids in its own pid namespace than `/proc`
-/// shows.
+/// Whether the process is in a pid namespace nested in that of `/proc`, so that it has
+/// other ids there.
 pub(crate) fn is_in_inner_namespace(pid: u32) -> bool {
     shown_id(pid)
         .and_then(|shown| ids_in(&shown.to_string()))
         .is_some_and(|ids| ids.len() > 1)
 }
 
-/// Thread ids in the process's own namespace, in no order; `inner` as
-/// [`is_in_inner_namespace`] says.
+/// The process's thread ids in its own namespace, unordered. `inner`: the result of
+/// [`is_in_inner_namespace`].
 pub(crate) fn threads(pid: u32, inner: bool) -> Option<Vec<u32>> {
     let shown = numbered_entries(&entry(pid, "task"))?;
     if !inner {
@@ -205,7 +209,7 @@ pub(crate) fn threads(pid: u32, inner: bool) -> Option<Vec<u32>> {
     Some(ids.map(|(_, own)| own).collect())
 }
 
-/// Threads as `/proc` shows them, each with its id in its own namespace.
+/// Pairs each thread id in `/proc` with the thread's id in its own namespace.
 fn tasks(pid: u32, shown: Vec<u32>) -> impl Iterator<Item = (u32, u32)> {
     let process = shown_id(pid).unwrap_or(0);
     shown.into_iter().filter_map(move |shown| {
@@ -228,13 +232,13 @@ pub(crate) fn thread_name(pid: u32, tid: u32, inner: bool) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-/// The process's command line, as the trace has it.
+/// The process's command line, split as for the trace.
 pub(crate) fn command(pid: u32) -> Vec<OsString> {
     let bytes = fs::read(entry(pid, "cmdline")).unwrap_or_default();
     arguments(&bytes)
 }
 
-/// The words of a command line of which each ends with a zero byte.
+/// Splits a command line; each word ends with a zero byte.
 pub(crate) fn arguments(bytes: &[u8]) -> Vec<OsString> {
     if bytes.is_empty() {
         return Vec::new();
@@ -246,11 +250,11 @@ pub(crate) fn arguments(bytes: &[u8]) -> Vec<OsString> {
         .collect()
 }
 
-/// Kinds of namespaces that keep a recorder from reaching the collector.
+/// Kinds of namespaces that can keep a recorder from reaching the collector.
 const NAMESPACES: [&str; 2] = ["net", "pid"];
 
-/// Names of those namespaces in which the process is and this one is not; empty
-/// also if that can not be seen.
+/// The kinds among [`NAMESPACES`] in which the process is in another namespace than the
+/// collector; kinds that cannot be read are left out.
 pub(crate) fn other_namespaces(pid: u32) -> Vec<&'static str> {
     let link = |path: String| fs::read_link(path).ok();
     let is_other = |kind: &&str| {
@@ -260,8 +264,8 @@ pub(crate) fn other_namespaces(pid: u32) -> Vec<&'static str> {
     NAMESPACES.into_iter().filter(is_other).collect()
 }
 
-/// Children of a process (needs a kernel with `CONFIG_PROC_CHILDREN`); each of
-/// its threads that is asked takes one from `threads_left`.
+/// Children of a process (needs a kernel with `CONFIG_PROC_CHILDREN`). Reads the lists
+/// of at most `threads_left` of its threads and subtracts their number.
 pub(crate) fn children(pid: u32, threads_left: &mut usize) -> Vec<u32> {
     let children_of = |tid: u32| {
         let text = fs::read_to_string(entry(pid, &format!("task/{tid}/children")));
@@ -286,16 +290,16 @@ pub(crate) fn children(pid: u32, threads_left: &mut usize) -> Vec<u32> {
 pub(crate) struct Stat {
     /// `R`, `S`, `Z`, ….
     pub(crate) state: char,
-    /// Id of the parent; 0 if that is not of our pid namespace.
+    /// Our id of the parent; 0 if the parent is outside our pid namespace.
     pub(crate) parent: u32,
-    /// When it started, in clock ticks since the machine did.
+    /// Start time in clock ticks since boot.
     pub(crate) started: u64,
-    /// Wait status; 0 also where the kernel does not let us know it.
+    /// Wait status (wait(2)); 0 also if the kernel hides it from us.
     pub(crate) exit_code: i32,
 }
 
 impl Stat {
-    /// The process has ended and was not waited for yet.
+    /// The process has ended but was not waited for (a zombie).
     pub(crate) fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
@@ -306,16 +310,16 @@ impl Stat {
     }
 }
 
-/// State, parent, start and exit code of a process.
+/// State, parent, start time and exit code of a process.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     let stat = parse_stat(&fs::read_to_string(entry(pid, "stat")).ok()?)?;
     let parent = own_id(stat.parent).unwrap_or(0);
     Some(Stat { parent, ..stat })
 }
 
-/// Whether a thread of the process is stopped; `None` if that can not be seen.
+/// Whether a thread of the process is stopped; `None` if its state cannot be read.
 pub(crate) fn is_stopped(pid: u32) -> Option<bool> {
-    // The first thread may have ended before the others.
+    // The main thread, whose state this is, may have ended before the others.
     if stat(pid)?.is_stopped() {
         return Some(true);
     }
@@ -327,9 +331,9 @@ pub(crate) fn is_stopped(pid: u32) -> Option<bool> {
 }
 
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The second field is the name in parentheses and may hold anything; the
-    // last closing one ends it. proc(5) counts fields from 1: state is the
-    // third, ppid the fourth, starttime the 22nd, exit_code the 52nd.
+    // The second field is the name in parentheses. It may contain any character, so
+    // the last `)` ends it. proc(5) counts fields from 1: state is the third, ppid the
+    // fourth, starttime the 22nd, exit_code the 52nd.
     let (_, after_name) = text.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -350,7 +354,7 @@ pub(crate) fn is_own(pid: u32) -> bool {
     owner(entry(pid, "")).is_some_and(|uid| Some(uid) == owner("/proc/self".into()))
 }
 
-/// The ids a process has, in our pid namespace first, in its own last.
+/// The process's ids, from our pid namespace inwards to its own.
 pub(crate) fn namespace_pids(pid: u32) -> Option<Vec<u32>> {
     let mut ids = ids_in(&shown_id(pid)?.to_string())?;
     if let View::Outer(levels) = *VIEW {
@@ -359,14 +363,14 @@ pub(crate) fn namespace_pids(pid: u32) -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// Whether the process maps the file with `inode` whose name begins with
-/// `name` (as `/proc/PID/maps` shows it).
+/// Whether the process maps the file with this inode whose name in `/proc/PID/maps`
+/// begins with `name`.
 pub(crate) fn maps_file(pid: u32, name: &str, inode: u64) -> io::Result<bool> {
     let first = find_mapping(pid, name, inode, |_| true)?;
     Ok(first.is_some())
 }
 
-/// Where it maps the byte at `offset` of that file.
+/// The address at which the process maps the byte at `offset` of such a file.
 pub(crate) fn mapped_at(pid: u32, name: &str, inode: u64, offset: u64) -> io::Result<Option<u64>> {
     let found = find_mapping(pid, name, inode, |mapping| {
         offset
@@ -376,16 +380,16 @@ pub(crate) fn mapped_at(pid: u32, name: &str, inode: u64, offset: u64) -> io::Re
     Ok(found.map(|mapping| mapping.start + (offset - mapping.offset)))
 }
 
-/// A part of a file in memory.
+/// A mapped range of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     start: u64,
     bytes: u64,
-    /// Where it begins in the file.
+    /// Offset of its start in the file.
     offset: u64,
 }
 
-/// The first mapping of a file that is wanted.
+/// The first mapping of the file for which `is_wanted` is true.
 fn find_mapping(
     pid: u32,
     name: &str,
@@ -405,10 +409,10 @@ fn find_mapping(
     }
 }
 
-/// Whether there is memory at this address in the process's page tables; `None`
-/// if that can not be seen.
+/// Whether the process's page tables have a present page at this address; `None` if
+/// they cannot be read.
 pub(crate) fn has_page(pid: u32, address: u64) -> Option<bool> {
-    // Documentation/admin-guide/mm/pagemap.rst: a word a page, bit 63: present.
+    // Documentation/admin-guide/mm/pagemap.rst: a word for each page, bit 63: present.
     let mut word = [0; 8];
     let pages = File::open(entry(pid, "pagemap")).ok()?;
     pages
@@ -417,7 +421,8 @@ pub(crate) fn has_page(pid: u32, address: u64) -> Option<bool> {
     Some(u64::from_le_bytes(word) >> 63 != 0)
 }
 
-/// `start-end mode offset device inode   name`
+/// Parses a line of `/proc/PID/maps`, `start-end mode offset device inode   name`;
+/// `None` if it is about another file.
 fn mapping_of(line: &[u8], name: &str, inode: u64) -> Option<Mapping> {
     let line = String::from_utf8_lossy(line);
     let mut fields = line.split_ascii_whitespace();
@@ -434,7 +439,8 @@ fn mapping_of(line: &[u8], name: &str, inode: u64) -> Option<Mapping> {
     })
 }
 
-/// Whether the process was started with this `NAME=VALUE` in its environment.
+/// Whether the environment with which the process was started contains this
+/// `NAME=VALUE`.
 pub(crate) fn has_environment(pid: u32, assignment: &str) -> io::Result<bool> {
     let mut bytes = Vec::new();
     File::open(entry(pid, "environ"))?
@@ -450,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_name_may_hold_parentheses_and_spaces() {
+    fn a_process_name_may_contain_parentheses_and_spaces() {
         let mut text = String::from("7 (a) R (b) Z");
         for field in 4..52 {
             text.push_str(&format!(" {field}"));
@@ -468,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_about_a_mapping_is_read() {
+    fn a_line_of_maps_is_parsed() {
         let line = b"7f10-7f30 rw-s 00000400 00:01 1057    /memfd:allotrope (deleted)\n";
         let expected = Mapping {
             start: 0x7f10,
@@ -505,13 +511,13 @@ mod tests {
         assert_eq!(start % PAGE as u64, 7);
         let beyond = mapped_at(pid, name, inode, u64::MAX);
         assert_eq!(beyond.unwrap(), None);
-        // This stack has a page; at 0 there never is one.
+        // The stack has a page here; there never is one at 0.
         assert_ne!(has_page(pid, &raw const start as u64), Some(false));
         assert_ne!(has_page(pid, 0), Some(true));
     }
 
     #[test]
-    fn an_environment_is_searched_for_the_whole_assignment() {
+    fn only_the_whole_assignment_is_found_in_the_environment() {
         let pid = std::process::id();
         let path = std::env::var("PATH").unwrap();
         assert!(has_environment(pid, &format!("PATH={path}")).unwrap());

@@ -1,6 +1,7 @@
-//! Processes of the recorded process tree that have no image: pending ones, which
-//! may still get one (a forked child that has not allocated yet, a program that is
-//! being loaded), and unrecorded ones.
+//! Processes of the recorded process tree that have no image: pending ones, which may
+//! still get one (a forked child that has not allocated yet, a program that is being
+//! loaded), and unrecorded ones, with the reason. `attach`, `exit` and `recording` add
+//! and remove processes; `scan` has the tree searched for others.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -58,8 +59,8 @@ struct Noted {
 }
 
 impl Noted {
-    /// Whether this may be the image that became `executable` in a process with
-    /// this pid of its own. Paths differ where links were followed.
+    /// Whether this may be the image with this `executable` in a process with this
+    /// innermost pid. Compares only file names: the paths differ if links were followed.
     fn is_of(&self, own_pid: u32, executable: &Path) -> bool {
         let noted = Path::new(&self.image.executable);
         !self.has_ended && self.own_pid == own_pid && noted.file_name() == executable.file_name()
@@ -69,19 +70,24 @@ impl Noted {
 /// The processes without an image.
 #[derive(Debug)]
 pub(crate) struct ProcessTree {
-    /// `NAME=VALUE`, which the environment of every process of the recording has.
+    /// `NAME=VALUE` in the environment of every process of the recording.
     assignment: String,
+    /// Children and programs started by `exec` are recorded too.
     follows: bool,
-    /// By pid in our namespace.
+    /// Unrecorded processes by pid in our namespace.
     unrecorded: FxHashMap<u32, Noted>,
-    /// Those whose process was not found when a diagnostic about them arrived.
+    /// Unrecorded processes that were not found when a diagnostic about them arrived.
     unfound: Vec<Noted>,
-    /// Diagnostics of images about themselves, and unknown images.
+    /// Diagnostics of images about themselves, and notes about unknown images.
     others: Vec<Unrecorded>,
-    /// Found without an image once. The second time they count as unrecorded.
+    /// Processes that one scan found without an image; if the next scan finds them
+    /// again, they count as unrecorded.
     unrecorded_candidates: FxHashSet<u32>,
     next_children: Option<Instant>,
+    /// Processes that map the arena but have no image.
     pending: Vec<u32>,
+    /// Processes that have the recording's environment but do not map the arena, with
+    /// the time at which each was first found.
     loading: FxHashMap<u32, Instant>,
     next_pending_scan: Option<Instant>,
     /// Pids of the last message to the launcher.
@@ -105,14 +111,14 @@ impl ProcessTree {
         }
     }
 
-    /// An image of `process` has come up, whose recorder says that it is
-    /// `executable`: what was noted of it before is void.
+    /// An image of `process` has attached, with this `executable`: removes what was
+    /// noted about it.
     pub(crate) fn arrived(&mut self, process: Process, executable: &Path) {
         let pid = process.pid();
         let removed = self.unrecorded.remove(&pid);
         if removed.is_none() {
             let is_it = |noted: &Noted| match process.found {
-                // Processes of other namespaces have the same pid.
+                // Processes of several namespaces may have the same innermost pid.
                 Some(_) => noted.is_of(process.own, executable),
                 None => noted.own_pid == process.own,
             };
@@ -135,8 +141,8 @@ impl ProcessTree {
         self.unrecorded.contains_key(&pid)
     }
 
-    /// Notes an image that can not be recorded; of what is noted of a process
-    /// the first stays.
+    /// Notes an image that cannot be recorded. If a process has a note already, the
+    /// earlier one stays.
     pub(crate) fn note_unrecorded(
         &mut self,
         process: Process,
@@ -161,7 +167,8 @@ impl ProcessTree {
             Some(pid) => {
                 self.unrecorded.entry(pid).or_insert(noted);
             }
-            // A recorder may report what the program before it reported already.
+            // The recorder of a new program may report what that of the program before
+            // it in the process has reported.
             None => {
                 let path = &noted.image.executable;
                 let mut known = self.unfound.iter();
@@ -172,7 +179,7 @@ impl ProcessTree {
         }
     }
 
-    /// Notes images that nothing is known of.
+    /// Adds a note about images of which neither pid nor executable is known.
     pub(crate) fn note_more(&mut self, reason: String) {
         self.others.push(Unrecorded {
             pid: 0,
@@ -182,8 +189,8 @@ impl ProcessTree {
         });
     }
 
-    /// Notes the reason that a recorder reports for a program that is about to
-    /// run, or for its own process.
+    /// Notes a diagnostic: `what` is the reason why the program at `path`, which is
+    /// about to run, or the reporting process itself, is not recorded.
     pub(crate) fn note_diagnostic(&mut self, process: Process, what: u32, path: &[u8]) {
         let found = NotRecordable::of_code(what);
         let reason = found.sentence(&String::from_utf8_lossy(path));
@@ -206,7 +213,7 @@ impl ProcessTree {
         }
     }
 
-    /// Notes that the process runs without a recorder, and finds out why.
+    /// Notes that the process runs without a recorder, and determines why.
     pub(crate) fn note_unrecordable(&mut self, process: Process) {
         if self.follows {
             let pid = process.pid();
@@ -217,14 +224,14 @@ impl ProcessTree {
         }
     }
 
-    /// Notes that the process went on as `executable` without a recorder, and
-    /// has ended since.
+    /// Notes that the process executed `executable` without a recorder and has ended
+    /// since.
     pub(crate) fn note_replaced(&mut self, process: Process, executable: PathBuf) {
         if self.follows {
-            // Its recorder has said why, if it knew.
-            let mut said = self.unfound.iter_mut();
+            // Its recorder may have posted a diagnostic with the reason.
+            let mut unfound = self.unfound.iter_mut();
             if process.found.is_none()
-                && let Some(noted) = said.find(|noted| noted.is_of(process.own, &executable))
+                && let Some(noted) = unfound.find(|noted| noted.is_of(process.own, &executable))
             {
                 noted.has_ended = true;
                 return;
@@ -250,11 +257,11 @@ impl ProcessTree {
         self.follows && self.next_children.is_none_or(|next| next <= now)
     }
 
-    /// Finds children of `roots`, the processes with images, that run another
-    /// program without a recorder, and checks `first`, the first process as long as
-    /// it has no image. One scan is enough if the program's file cannot be
-    /// recorded; else two scans have to find the process, since a program needs
-    /// time to load. A process that ends earlier may go unnoticed.
+    /// Searches for processes that run a program without a recorder: children of
+    /// `roots` (the processes with images) and of unrecorded processes, and `first`
+    /// (the first process) if it has no image. One scan is enough if the program's file
+    /// cannot be recorded; otherwise two scans have to find the process, since a program
+    /// needs time to load. A process that ends earlier may go unnoticed.
     pub(crate) fn scan(
         &mut self,
         mut roots: Vec<u32>,
@@ -274,10 +281,10 @@ impl ProcessTree {
         // Children of unrecorded processes belong to the tree, too.
         let mut queue = roots;
         queue.extend(self.unrecorded.keys());
-        let mut asked = FxHashSet::default();
+        let mut visited = FxHashSet::default();
         let mut threads_left = THREADS_AT_ONCE;
         while let Some(pid) = queue.pop() {
-            if threads_left == 0 || !asked.insert(pid) {
+            if threads_left == 0 || !visited.insert(pid) {
                 continue;
             }
             let children = process::children(pid, &mut threads_left);
@@ -290,7 +297,7 @@ impl ProcessTree {
         unrecorded_candidates.retain(|pid| !self.unrecorded.contains_key(pid));
         let seen_before = std::mem::take(&mut self.unrecorded_candidates);
         for pid in unrecorded_candidates {
-            if seen_before.contains(&pid) || can_not_load(pid) {
+            if seen_before.contains(&pid) || cannot_load(pid) {
                 self.note_unrecordable(Process::new(Some(pid), pid));
             } else {
                 self.unrecorded_candidates.insert(pid);
@@ -298,8 +305,8 @@ impl ProcessTree {
         }
     }
 
-    /// Whether some process may still get an image. Called when no image is left:
-    /// it scans all processes of the machine from time to time.
+    /// Whether some process may still get an image. Called when no image is left; scans
+    /// all processes of the machine every [`PENDING_INTERVAL`].
     pub(crate) fn has_pending(&mut self, search: &Search, now: Instant) -> bool {
         if !self.follows {
             return false;
@@ -320,7 +327,7 @@ impl ProcessTree {
         !self.pending.is_empty() || self.is_loading(now)
     }
 
-    /// A program was found for the first time a short while ago.
+    /// Whether some program was found for the first time less than [`LOADING`] ago.
     fn is_loading(&self, now: Instant) -> bool {
         let mut since = self.loading.values();
         since.any(|since| now.saturating_duration_since(*since) < LOADING)
@@ -332,18 +339,19 @@ impl ProcessTree {
     }
 }
 
-/// A process of the tree that maps no arena (a forked one inherits the
-/// mapping) has no recorder, whatever its environment is.
+/// Whether a process of the tree lives without a recorder: it does not map the arena.
+/// A forked child inherits the mapping.
 fn runs_without_recorder(pid: u32, search: &Search) -> bool {
     search.maps_arena(pid) != Some(true) && process::stat(pid).is_some_and(|stat| !stat.is_dead())
 }
 
-/// Why a process has no recorder: by its executable, its rights, its namespaces.
+/// Why a process has no recorder, judged by its executable, its rights and its
+/// namespaces; `None` if unknown.
 fn judge_process(pid: u32) -> Option<NotRecordable> {
     let path = process::executable_path(pid);
     let judge = |path: &Path| judge_path(path).ok().flatten();
     let by_file = match judge(&process::executable(pid)) {
-        // Even the link in /proc of a privileged process is closed to us.
+        // We may not even follow the link in /proc of a privileged process.
         None | Some(NotRecordable::Unreadable) => path.as_deref().and_then(judge),
         found => found,
     };
@@ -358,8 +366,8 @@ fn judge_process(pid: u32) -> Option<NotRecordable> {
         .or_else(|| is_elsewhere().then_some(NotRecordable::OtherNamespaces))
 }
 
-/// Whether the executable leaves no doubt: no time will bring a recorder.
-fn can_not_load(pid: u32) -> bool {
+/// Whether the process can never load a recorder, however long it runs.
+fn cannot_load(pid: u32) -> bool {
     judge_process(pid).is_some_and(NotRecordable::is_certain)
 }
 
@@ -401,7 +409,7 @@ mod tests {
         assert!(process_tree.is_unrecorded(51));
         process_tree.arrived(one, Path::new("/bin/a"));
         process_tree.arrived(Process::new(Some(71), 2), Path::new("/bin/b"));
-        // Its end is noted as well, once.
+        // Noting its end does not add a second entry.
         process_tree.note_replaced(gone, PathBuf::from("a"));
         let pids: Vec<u32> = process_tree
             .take_unrecorded()
@@ -410,7 +418,7 @@ mod tests {
             .collect();
         assert_eq!(pids, [2, 61]);
 
-        // It was found before, and is gone now.
+        // Its process was found before, but not when the image attaches.
         process_tree.note_unrecorded(one, None, "why");
         process_tree.arrived(gone, Path::new("/bin/a"));
         assert!(process_tree.take_unrecorded().is_empty());

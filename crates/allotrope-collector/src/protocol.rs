@@ -1,6 +1,6 @@
-//! What the launcher process and the collector say to each other: one JSON object
-//! a line, the launcher's on the collector's standard input, the collector's on
-//! its standard output. How the lines travel is the business of `launcher`.
+//! The messages between the launcher process and the collector: one JSON object per
+//! line, from the launcher on the collector's standard input, from the collector on its
+//! standard output. `launcher` reads and writes the lines.
 
 mod any_bytes;
 
@@ -9,80 +9,81 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What the launcher says.
+/// A message from the launcher. The "first process" is the one that the launcher starts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum FromLauncher {
-    /// RootProcess of all: begin. Answered by [`ToLauncher::Ready`] or [`ToLauncher::Failed`].
+    /// Begins the recording; the first message. The collector answers with
+    /// [`ToLauncher::Ready`] or [`ToLauncher::Failed`].
     Start(Start),
-    /// The recorded program was started (before its `exec` or after it). A
-    /// launcher that says this gets an [`ToLauncher::Done`] with a reason when the
-    /// program turns out not to be recordable.
+    /// The first process was started (its `exec` may be still to come). Only after
+    /// this message does [`ToLauncher::Done`] contain the reason if the program turns
+    /// out not to be recordable.
     FirstStarted {
         /// Its process id.
         pid: u32,
     },
-    /// The recorded program has stopped, and the launcher is about to stop itself,
-    /// as one job. Should the program go on or end while the launcher stays
-    /// stopped, the collector continues the launcher.
+    /// The first process has stopped (job control), and the launcher is about to stop
+    /// itself. If the process continues or ends while the launcher is still stopped,
+    /// the collector continues the launcher.
     FirstStopped {
         /// The launcher's process id.
         launcher: u32,
     },
-    /// The launcher goes on after [`Self::FirstStopped`].
+    /// The launcher runs again after [`Self::FirstStopped`].
     LauncherContinued,
-    /// The recorded program has been waited for. This, not the end of its
-    /// image, is the end of the first process; no recording ends before it
-    /// unless the launcher is gone.
+    /// The launcher has waited for the first process. This message, not the end of its
+    /// image, is the end of the first process; a recording does not end before it
+    /// unless the launcher has ended.
     FirstEnded(FirstExit),
-    /// End the recording now, although images still run. They run on.
+    /// End the recording now. Images that still run continue unrecorded.
     Stop,
 }
 
-/// What is to be recorded and how.
+/// What to record and how.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The trace file; replaced if it exists.
     #[serde(with = "any_bytes")]
     pub output: PathBuf,
-    /// The file that the launcher made there. It is not written if its name has
-    /// come to lead elsewhere.
+    /// The file that the launcher created at `output`. Recording fails if the path
+    /// leads to another file by now.
     #[serde(default)]
     pub made: Option<MadeFile>,
     /// The command as the user gave it.
     #[serde(with = "any_bytes::many")]
     pub command: Vec<OsString>,
-    /// What the program does when the collector falls behind.
+    /// What recorded programs do when a ring is full.
     #[serde(default)]
     pub on_full: OnFull,
-    /// Record children and what the program `exec`s, too.
+    /// Also record child processes and programs started by `exec`.
     #[serde(default = "yes")]
     pub follow: bool,
-    /// Stacks are cut at this many frames; 1 to 4096.
+    /// Most frames of a stack; 1 to 4096.
     #[serde(default = "deepest")]
     pub depth_limit: u32,
-    /// Follow frame pointers where code has no unwind information.
+    /// Unwind by frame pointers where code has no unwind information.
     #[serde(default)]
     pub frame_pointers: bool,
-    /// Count calls only: no stacks, no events.
+    /// Only count calls: no stacks, no events.
     #[serde(default)]
     pub counts_only: bool,
     /// Version of the tool, for the trace.
     #[serde(default)]
     pub tool_version: String,
-    /// Folders laid out like `/usr/lib/debug`, to be searched before it.
+    /// Folders with the layout of `/usr/lib/debug`, searched before it.
     #[serde(default, with = "any_bytes::many")]
     pub debug_folders: Vec<PathBuf>,
-    /// A copy of a file system, below which modules and debug files are sought.
+    /// Copy of a file system in which modules and debug files are searched.
     #[serde(default, with = "any_bytes::optional")]
     pub sysroot: Option<PathBuf>,
-    /// Servers that debug files are fetched from.
+    /// URLs of the debuginfod servers from which debug files are fetched.
     #[serde(default)]
     pub debuginfod_servers: Vec<String>,
 }
 
 impl Start {
-    /// Records `command` into `output`, everything else as by default.
+    /// A start with the default of every other field.
     pub fn new(output: impl Into<PathBuf>, command: Vec<OsString>) -> Self {
         Self {
             output: output.into(),
@@ -101,14 +102,14 @@ impl Start {
     }
 }
 
-/// An empty trace file that only its owner can read.
+/// An empty trace file, created by the launcher, that only its owner can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeFile {
     /// Its device number.
     pub device: u64,
     /// Its inode number.
     pub inode: u64,
-    /// The mode that it gets when the trace is complete.
+    /// The permission bits that the file gets when the trace is complete.
     pub mode: u32,
 }
 
@@ -120,18 +121,18 @@ const fn deepest() -> u32 {
     4096
 }
 
-/// What a program does whose ring is full.
+/// What a recorded program does when its ring is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFull {
-    /// It waits.
+    /// Waits for the collector.
     #[default]
     Block,
-    /// It drops the event; the loss is counted.
+    /// Drops the event and counts the loss.
     Drop,
 }
 
-/// How the first process ended, as `waitpid` says.
+/// How the first process ended, from its wait status (wait(2)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstExit {
@@ -141,7 +142,7 @@ pub enum FirstExit {
     Signal(i32),
 }
 
-/// What the collector says.
+/// A message from the collector.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ToLauncher {
@@ -151,63 +152,64 @@ pub enum ToLauncher {
         /// `allotrope_shm::layout::ENVIRONMENT_VARIABLE`.
         arena: String,
     },
-    /// The first process has ended and these have not; said again whenever
-    /// the set has changed, never empty.
+    /// The first process has ended, but these recorded processes have not. Sent again
+    /// whenever the set changes; never empty.
     Waiting {
         /// Process ids, ascending.
         pids: Vec<u32>,
     },
-    /// Recording is over; addresses get their names.
+    /// Recording is over; the collector symbolises the trace.
     Symbolising {
         /// Modules done.
         done: u32,
-        /// Modules in all.
+        /// Number of modules.
         total: u32,
-        /// How far the module at hand is, if that takes long.
+        /// Progress within the current module, if it takes long.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         part: Option<Part>,
     },
     /// The trace is complete. Last message.
     Done(Done),
-    /// The trace could not be written, or no further. Last message.
+    /// The recording could not start, or the trace could not be written to its end.
+    /// Last message.
     Failed {
-        /// A sentence for the user.
+        /// The error as a sentence for the user.
         message: String,
     },
 }
 
-/// How far the work on one module has come.
+/// Progress within one module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// A debug file is being fetched (counted in bytes); otherwise debug
-    /// information is read (counted in units).
+    /// A debug file is being fetched (counted in bytes); otherwise debug information is
+    /// being read (counted in units).
     pub fetching: bool,
-    /// Done so far.
+    /// Bytes or units done.
     pub done: u64,
-    /// In all; 0 if unknown.
+    /// Number of bytes or units; 0 if unknown.
     pub total: u64,
 }
 
-/// What became of the recording.
+/// The result of a recording.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Done {
-    /// Length of the trace file.
+    /// Length of the trace file in bytes.
     pub bytes: u64,
-    /// Process images recorded. With 0 the file holds no event and the launcher
-    /// may remove it.
+    /// Process images recorded. If 0, the file contains no event and the launcher may
+    /// remove it.
     pub images: u32,
-    /// Counted events recorded.
+    /// Counted events recorded (those with an ordinal: no timestamps and the like).
     pub events: u64,
     /// Events known to be missing.
     pub lost_events: u64,
-    /// Images that could not be recorded.
+    /// Images that could not be recorded, or only in part.
     pub unrecorded: Vec<Unrecorded>,
-    /// What went wrong with names, a sentence each.
+    /// Problems of symbolisation, each a sentence.
     #[serde(default)]
     pub complaints: Vec<String>,
 }
 
-/// An image that could not be recorded.
+/// An image that could not be recorded, or only in part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unrecorded {
     /// Its process id.
@@ -215,9 +217,9 @@ pub struct Unrecorded {
     /// The executable.
     #[serde(with = "any_bytes")]
     pub executable: PathBuf,
-    /// Why, and what to do.
+    /// Why not, and what the user can do.
     pub reason: String,
-    /// It was recorded, but not all of what it allocated.
+    /// The image was recorded, but not all of its allocations.
     pub partly: bool,
 }
 
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_arguments_may_hold_any_bytes() {
+    fn paths_and_arguments_may_contain_any_bytes() {
         use std::os::unix::ffi::OsStringExt;
         let raw = || OsString::from_vec(b"\xff\n\"/\xe9".to_vec());
         let start = Start {
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_back_as_they_were_sent() {
+    fn messages_are_read_as_they_were_written() {
         for message in [
             FromLauncher::FirstStarted { pid: 5 },
             FromLauncher::FirstEnded(FirstExit::Status(7)),

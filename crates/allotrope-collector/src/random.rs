@@ -1,9 +1,9 @@
-//! Random bytes of the kernel's.
+//! Random bytes from the kernel.
 
 use std::fs::File;
 use std::io::{self, Read};
 
-/// As many as are asked for, fit for secrets.
+/// `N` random bytes, secure enough for secrets.
 pub(crate) fn bytes<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

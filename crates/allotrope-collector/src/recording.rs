@@ -1,7 +1,6 @@
-//! A recording from its start to its end: the loop of the draining thread. Its
-//! steps are files of their own: `attach` (new images), `drain` (rings), `exit`
-//! (ended images), `scan` (polling `/proc`) and `process_tree` (processes without
-//! an image).
+//! A recording from its start to its end: the loop of the draining thread. Each step of
+//! the loop has its own file: `attach` (new images), `drain` (rings), `exit` (ended
+//! images), `scan` (polling `/proc`) and `process_tree` (processes without an image).
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +34,7 @@ const TICK: Duration = Duration::from_millis(1);
 const AGE_CHECK: Duration = Duration::from_millis(50);
 /// Interval at which both clocks are read together.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
-/// Time in which recorders notice that the recording has stopped.
+/// Time for recorders to notice that the recording has stopped.
 const STOP_GRACE: Duration = Duration::from_millis(5);
 
 /// The collector's state of an image slot.
@@ -73,8 +72,11 @@ pub(crate) struct Recording {
     pub(crate) launcher: Launcher,
     pub(crate) context: TraceContext,
     pub(crate) watcher: Watcher,
+    /// By index of the image slot.
     pub(crate) slots: Vec<Slot>,
+    /// By index of the ring.
     pub(crate) rings: Vec<RingState>,
+    /// Buffer for words copied from a ring.
     pub(crate) words: Vec<u64>,
     pub(crate) ancestors: Ancestors,
     pub(crate) process_tree: ProcessTree,
@@ -82,9 +84,11 @@ pub(crate) struct Recording {
     pub(crate) stopping: bool,
     /// Calls are only counted.
     pub(crate) counts_only: bool,
+    /// The image slot at which the next scan of `/proc` continues.
     pub(crate) scan_cursor: usize,
     diagnostics_read: u32,
-    /// Since when only processes that the collector cannot see may be attaching.
+    /// Since when the only slots with an attaching image may belong to processes that
+    /// the collector cannot see.
     pub(crate) maybe_attaching_since: Option<Instant>,
     pub(crate) now: Instant,
     next_tick: Instant,
@@ -93,19 +97,19 @@ pub(crate) struct Recording {
     backoff: PollBackoff,
 }
 
-/// The process that the launcher started.
+/// The first process of the recording, which the launcher started.
 #[derive(Debug, Default)]
 pub(crate) struct RootProcess {
-    /// Its pid, from the launcher.
+    /// The pid in the launcher's message.
     pub(crate) announced: Option<u32>,
-    /// The first image's pid.
+    /// The pid of the first image that attached, used as long as there is no message.
     pub(crate) guessed: Option<u32>,
-    /// It has an image.
+    /// An image of the process has attached.
     pub(crate) has_image: bool,
-    /// How it ended, from the launcher.
+    /// How the process ended, from the launcher's message.
     pub(crate) exit: Option<FirstExit>,
     pub(crate) launcher_gone: bool,
-    /// The launcher, if it stopped itself because this process stopped.
+    /// The launcher's pid, if the launcher stopped itself because this process stopped.
     pub(crate) stopped_launcher: Option<u32>,
 }
 
@@ -114,15 +118,15 @@ impl RootProcess {
         self.announced.or(self.guessed)
     }
 
-    /// It has ended, or the launcher that would report its end is gone.
+    /// The process has ended, or the launcher that would report its end is gone.
     pub(crate) fn is_over(&self) -> bool {
         self.exit.is_some() || self.launcher_gone
     }
 }
 
-/// Records until the last recorded process has ended, then symbolises the trace
-/// and closes it. The caller becomes the draining thread: if it dies, waiting
-/// programs continue.
+/// Records until the last recorded process has ended, then symbolises the trace and
+/// closes it. The calling thread is the draining thread; if it panics or the process
+/// dies, waiting programs continue.
 pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, CollectorError> {
     let trace = TraceFile::create(&start.output, start.made)?;
     let (name, secret) = random_name_and_secret()?;
@@ -135,7 +139,7 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
         .launcher
         .send_waiting(ToLauncher::Ready { arena: location });
     let recorded = recording.run();
-    // Also after an error: the recorded programs are not to wait for us.
+    // Also after an error, so that the recorded programs do not wait for the collector.
     recording.arena.stop();
     drop(server);
     recorded?;
@@ -152,6 +156,7 @@ pub(crate) fn record(start: &Start, launcher: Launcher) -> Result<Done, Collecto
     finish(start, &launcher, context, images, unrecorded)
 }
 
+/// Writes the unrecorded images and all names, and closes the trace.
 fn finish(
     start: &Start,
     launcher: &Launcher,
@@ -187,7 +192,7 @@ fn finish(
     })
 }
 
-/// Where names come from: what the launcher asked for.
+/// The sources of symbols, as the launcher's start specifies them.
 fn locator(start: &Start) -> Locator {
     let locator = Locator::new().with_index_cache(IndexCache::of_user());
     let folders = start.debug_folders.iter().rev();
@@ -212,8 +217,9 @@ fn settings(start: &Start, key: u64) -> Settings {
     }
 }
 
-/// What the recording's socket is called, for everybody to see, and what only
-/// its own processes know; neither follows from the other.
+/// A random name for the recording's socket, which every user can see, and the random
+/// secret that only the recording's processes know. Neither can be derived from the
+/// other.
 fn random_name_and_secret() -> Result<(u64, u128), CollectorError> {
     let read = |source| CollectorError::Set {
         what: "read /dev/urandom",
@@ -224,8 +230,8 @@ fn random_name_and_secret() -> Result<(u64, u128), CollectorError> {
     Ok((u64::from_ne_bytes(name), u128::from_ne_bytes(secret)))
 }
 
-/// Makes the arena reachable; gives the value that recorded programs have in
-/// their environment, and the server.
+/// Makes the arena reachable for recorders: returns the value for the recorded programs'
+/// environment variable and the file-descriptor server.
 fn publish(
     arena: &Arena,
     name: u64,
@@ -243,8 +249,8 @@ fn publish(
         memory: copy(arena.memory())?,
         control: copy(arena.control_memory())?,
     };
-    // Without it only images that may not open /proc/PID/fd go unrecorded;
-    // a sandbox without sockets is no reason to record nothing.
+    // The server may fail, for example in a sandbox without sockets. Then only those
+    // images are unrecorded that may not open /proc/PID/fd.
     let server = ArenaServer::start(&location.socket_name(), secret, descriptors).ok();
     Ok((location.to_string(), server))
 }
@@ -320,14 +326,14 @@ impl Recording {
             if self.stopping || self.is_over() {
                 return Ok(());
             }
-            let watched = self.context.coarse_clock.is_watched();
-            if let Some(sleep) = self.backoff.after(found, watched) {
+            let coarse_clock_used = self.context.coarse_clock.is_used();
+            if let Some(sleep) = self.backoff.after(found, coarse_clock_used) {
                 self.arena.sleep(seen, sleep);
             }
         }
     }
 
-    /// One round of polling; the number of words read.
+    /// One round of polling; returns the number of words read.
     ///
     /// Messages of the launcher are read before new images are attached, so that
     /// an image of a process that the launcher has seen end is not missed. Ended
@@ -358,7 +364,7 @@ impl Recording {
             if self.counts_only {
                 self.read_all_counters();
             }
-            // Records without events wait in the writer otherwise.
+            // Records without events would stay in the writer's buffer otherwise.
             self.context.trace.flush();
         }
         self.context.jit_symbols.round(&mut self.context.trace);
@@ -366,7 +372,8 @@ impl Recording {
         drained.max(u64::from(arrived))
     }
 
-    /// Reads the diagnostics that recorders post about processes without rings.
+    /// Reads the diagnostics that recorders have posted: a program that is about to run,
+    /// or part of the process itself, cannot be recorded.
     pub(crate) fn read_diagnostics(&mut self) {
         let mut posted = Vec::new();
         self.arena
@@ -381,8 +388,8 @@ impl Recording {
         }
     }
 
-    /// A process with this pid in its own pid namespace that has executed another
-    /// program and ended.
+    /// Our pid of a process with this innermost pid whose image has announced an `exec`
+    /// and which is not noted as unrecorded.
     fn find_replaced(&mut self, own_pid: u32) -> Option<u32> {
         self.drain_images_of(own_pid);
         let images = self.slots.iter().filter_map(Slot::image);
@@ -423,7 +430,7 @@ impl Recording {
         slots.filter_map(|(slot, state)| state.image().map(|_| slot))
     }
 
-    /// No image is left, and no other one can attach.
+    /// Whether the recording is over: no image is left, and no other one can attach.
     fn is_over(&mut self) -> bool {
         if !self.first.is_over() || self.living().next().is_some() || self.is_image_attaching() {
             return false;
@@ -431,6 +438,8 @@ impl Recording {
         !self.process_tree.has_pending(&self.search, self.now)
     }
 
+    /// Sends the launcher the processes that still run after the end of the first one,
+    /// if they have changed.
     fn send_waited_for(&mut self) {
         if self.first.exit.is_none() {
             return;
@@ -452,8 +461,8 @@ impl Recording {
         }
     }
 
-    /// Reads the events that recorders wrote before they noticed the stop, and
-    /// closes every image.
+    /// Ends a recording that was stopped: reads the events that recorders wrote before
+    /// they noticed the stop, and closes every image.
     fn end(&mut self) -> Result<(), CollectorError> {
         self.stopping = true;
         std::thread::sleep(STOP_GRACE);

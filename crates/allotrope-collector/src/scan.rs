@@ -1,6 +1,5 @@
-//! Polls `/proc` for recorded processes: resident memory, thread names, ended
-//! threads, replaced executables. Each round does a small part, so that draining
-//! hardly waits.
+//! Polls `/proc` for recorded processes: resident memory, thread names, ended threads,
+//! replaced executables. Each round does a small part, so draining is delayed little.
 
 use std::time::Duration;
 
@@ -15,13 +14,13 @@ use crate::recording::Recording;
 use crate::trace_file::TraceFile;
 use crate::watch::Watch;
 
-/// Interval at which each image is scanned, if images are few.
+/// Interval at which each image is scanned; longer if there are many images.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Images scanned in one round; a round comes every millisecond.
+/// Most images scanned in one round of scanning, which comes every millisecond.
 const IMAGES_A_ROUND: usize = 2;
-/// Names of an image's threads read again at once.
+/// Most thread names that one scan of an image reads again.
 const NAMES_AT_ONCE: usize = 16;
-/// Names of new threads read in one round.
+/// Most names of new threads read in one round.
 const NEW_NAMES_A_ROUND: usize = 32;
 /// How long a process may run another executable before the collector concludes
 /// that its new image has no recorder.
@@ -54,13 +53,15 @@ impl Recording {
         }
         if self.process_tree.is_due(self.now) {
             let living = self.slots.iter().filter_map(|slot| slot.image());
-            // The pid of an unseen process means another process here.
+            // In our namespace the pid of an unseen process may be another process's.
             let roots = living.filter_map(|image| image.pid_if_seen()).collect();
             self.process_tree
                 .scan(roots, self.first.pid(), &self.search, self.now);
         }
     }
 
+    /// Scans the process of the image in `slot`. Ends the image if the process has run
+    /// another executable for [`EXEC_GRACE`].
     fn scan_image(&mut self, slot: usize) {
         let Some(image) = self.slots[slot].image_mut() else {
             return;
@@ -77,7 +78,7 @@ impl Recording {
             return;
         }
         let pid = image.pid;
-        // Else the end of the new program would count as this image's end.
+        // Otherwise the end of the new program would count as this image's end.
         self.finish_image(slot, Exit::Exec);
         self.process_tree
             .note_unrecordable(Process::new(Some(pid), pid));
@@ -92,7 +93,7 @@ fn scan_image_process(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile
         image.gone = true;
         return;
     }
-    // The size of a zombie is 0.
+    // A zombie has the size 0.
     if let Some(bytes) = process::resident_bytes(image.pid).filter(|bytes| *bytes > 0) {
         trace.write(&Record::ResidentSet {
             image: image.id,
@@ -100,7 +101,8 @@ fn scan_image_process(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile
             bytes,
         });
     }
-    // At the end of an image all threads end at once; `exit` writes that.
+    // If the process has ended, there is no list of threads; `exit` writes the ends of
+    // all of them.
     let living = process::threads(image.pid, image.is_inner).unwrap_or_default();
     if !living.is_empty() {
         let tick = tick_now();
@@ -111,16 +113,17 @@ fn scan_image_process(image: &mut Image, slot: &ImageSlot, trace: &mut TraceFile
     }
 }
 
-/// Reads the names of up to `most` new threads; the number of threads.
+/// Reads the names of up to `most` new threads; returns the number of threads.
 fn name_new_threads(image: &mut Image, most: usize, trace: &mut TraceFile) -> usize {
     let portion = image.new_threads.len().min(most);
-    let fresh: Vec<u32> = image.new_threads.drain(..portion).collect();
-    for tid in fresh {
+    let tids: Vec<u32> = image.new_threads.drain(..portion).collect();
+    for tid in tids {
         name_thread(image, tid, trace);
     }
     portion
 }
 
+/// Reads the names of the next [`NAMES_AT_ONCE`] threads again: they may have changed.
 fn name_some_threads(image: &mut Image, trace: &mut TraceFile) {
     let tids = image.threads.tids();
     for _ in 0..tids.len().min(NAMES_AT_ONCE) {
@@ -129,6 +132,7 @@ fn name_some_threads(image: &mut Image, trace: &mut TraceFile) {
     }
 }
 
+/// Reads a thread's name and writes it if it has changed.
 fn name_thread(image: &mut Image, tid: u32, trace: &mut TraceFile) {
     let Some(thread) = image.threads.get_mut(tid) else {
         return;

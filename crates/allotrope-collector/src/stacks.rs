@@ -1,8 +1,10 @@
-//! From a ring's own stack ids to those of its image.
+//! Converts the stack ids of rings to those of the trace.
 //!
-//! The recorder numbers the nodes of a ring's stacks as it meets them, for as
-//! long as its table lasts; the trace has one tree for an image. Both sides of
-//! that are here, and the limits that keep them bounded.
+//! A recorder numbers the stack nodes of each ring by itself, until its table is full
+//! and it resets the ring's ids. The trace has one trie of stack nodes for each image.
+//! [`RingStacks`] maps a ring's ids to the image's ([`ImageStacks`]), and
+//! [`StackBudget`] limits the memory of both for all rings and images together.
+//! `stream` calls them for each stack node and each event with a stack.
 
 use std::hash::BuildHasher;
 
@@ -11,16 +13,16 @@ use allotrope_trace::model::{MappingId, StackId, StackNode, stack_end};
 use hashbrown::HashTable;
 use rustc_hash::FxBuildHasher;
 
-/// Ids of a page of a ring's table.
+/// Ids in a page of a ring's table, the unit in which it grows.
 const PAGE_IDS: usize = 1024;
 const PAGES: usize = STACK_IDS as usize / PAGE_IDS;
 
-/// Pages that all rings together may have: 256 MiB.
+/// Most pages of all rings together: 256 MiB.
 const MOST_PAGES: usize = 64 << 10;
-/// Nodes that all images together may have, about 500 MiB.
+/// Most nodes of all running images together: about 500 MiB.
 const MOST_NODES: usize = 8 << 20;
 
-/// What the tables of all rings and images together may still take.
+/// The pages and nodes that rings and images may still allocate.
 #[derive(Debug)]
 pub(crate) struct StackBudget {
     pages: usize,
@@ -36,24 +38,24 @@ impl Default for StackBudget {
     }
 }
 
-/// One ring's table. The recorder gives its ids out one after another, so a
-/// table as long as the largest one is hardly longer than needed.
+/// Maps the stack ids of one ring to those of its image. The recorder assigns ids in
+/// ascending order, so an array indexed by them has few gaps.
 #[derive(Debug, Default)]
 pub(crate) struct RingStacks {
-    /// By the ring's id; 0 where one is not defined.
+    /// The image's id by the ring's; 0 if the ring's id is not defined.
     stacks: Vec<StackId>,
 }
 
 impl RingStacks {
-    /// The image's id for a ring's, if that was defined.
+    /// The image's id for a ring's id, if that is defined.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> Option<StackId> {
         let stack = *self.stacks.get(id as usize)?;
         (stack != 0).then_some(stack)
     }
 
-    /// Defines `id`, anew if need be. `false`: no such id may be, or the
-    /// budget is used up.
+    /// Defines or redefines the ring's `id`. Returns `false` if the id is out of range
+    /// or the budget is used up.
     #[inline]
     pub(crate) fn define(&mut self, id: u32, stack: StackId, budget: &mut StackBudget) -> bool {
         if !(stack_end::FIRST_NODE..STACK_IDS).contains(&id) {
@@ -66,8 +68,9 @@ impl RingStacks {
         true
     }
 
-    /// Makes the table as long as `ids`, or twice as long as it is: then it is
-    /// not copied often. `false`: the budget does not allow it.
+    /// Extends the table to at least `ids` entries, and if the budget allows it to
+    /// twice its length, so that it is rarely copied. Returns `false` if the budget is
+    /// too small.
     #[cold]
     fn grow(&mut self, ids: usize, budget: &mut StackBudget) -> bool {
         let needed = ids.div_ceil(PAGE_IDS);
@@ -82,45 +85,45 @@ impl RingStacks {
         false
     }
 
-    /// Pages that it takes.
+    /// The length of the table in pages.
     pub(crate) fn pages(&self) -> usize {
         self.stacks.len() / PAGE_IDS
     }
 
-    /// Forgets every id and gives the memory back.
-    pub(crate) fn forget(&mut self, budget: &mut StackBudget) {
+    /// Removes all ids and returns the memory to the budget.
+    pub(crate) fn clear(&mut self, budget: &mut StackBudget) {
         budget.pages += self.pages();
         self.stacks = Vec::new();
     }
 }
 
-/// A node's place in the tree.
+/// A node of an image's trie of stacks. The children of a node form a linked list; a
+/// child that is found in it or added to it moves to its front.
 ///
-/// Most nodes that are told were known before: a thread that has lost its ids
-/// tells a path again. The nodes of a path were numbered one after the other
-/// when it was new, so going from child to child stays in few cache lines,
-/// where a look-up in a table of all nodes misses the cache every time. Most
-/// nodes have one child or two, so there is a table only of those with more
-/// siblings than are looked at.
+/// Most nodes that arrive are in the trie already: a thread whose ids were reset sends
+/// its paths again. The nodes of a path got consecutive ids when the path was new, so
+/// walking from child to child touches few cache lines, whereas each look-up in a hash
+/// table of all nodes would miss the cache. Most nodes have one or two children;
+/// only the children of nodes with more than [`LISTED_CHILDREN`] are also in a table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Place {
-    /// Ring addresses have 48 bits; the upper ones are free.
+struct TrieNode {
+    /// The address in the lower 48 bits, which is all that a ring carries, and the
+    /// `exact` flag in bit 63.
     address_and_exact: u64,
     parent: StackId,
     mapping: MappingId,
-    /// Its child that was asked for last; 0: none.
+    /// The first child; 0 if there is none.
     child: StackId,
-    /// The next child of the same parent; 0: none.
+    /// The next child of the same parent; 0 if there is none.
     sibling: StackId,
 }
 
-/// Children that are looked at one after the other. Those of a node that has
-/// more are in the table.
-const NEAR_CHILDREN: usize = 4;
+/// Children that a search of a node's list compares at most.
+const LISTED_CHILDREN: usize = 4;
 
-impl Place {
+impl TrieNode {
     #[inline]
-    fn of(node: StackNode) -> Self {
+    fn new(node: StackNode) -> Self {
         Self {
             address_and_exact: node.address | u64::from(node.exact) << 63,
             parent: node.parent,
@@ -130,9 +133,9 @@ impl Place {
         }
     }
 
-    /// Whether they are the same node.
+    /// Whether both are the same node of the trie; ignores the links.
     #[inline]
-    fn is(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         self.address_and_exact == other.address_and_exact
             && self.parent == other.parent
             && self.mapping == other.mapping
@@ -143,139 +146,144 @@ impl Place {
     }
 }
 
-/// What looking at a node's nearest children has shown.
-enum Near {
-    /// The child is known.
+/// Result of searching the first [`LISTED_CHILDREN`] children of a node.
+enum ListSearch {
+    /// The child's id.
     Found(StackId),
-    /// It is none of the children, of which there are so many.
-    None(usize),
-    /// There are more.
+    /// The node has this many children, none of which is the one searched for.
+    Absent(usize),
+    /// The node has more children, which are in the table.
     More,
 }
 
-/// One image's tree.
+/// The trie of one image's stacks. A stack is a path from a root, one of the
+/// [`stack_end`] ids, to a node.
 #[derive(Debug)]
 pub(crate) struct ImageStacks {
-    /// By id. In the stack ends' places only `child` means something.
-    places: Vec<Place>,
-    /// The children of nodes with more than [`NEAR_CHILDREN`].
-    crowded: HashTable<StackId>,
-    /// Nodes that are not in the trace yet: the last ones of `places`.
+    /// By id. Of the roots only `child` is used.
+    nodes: Vec<TrieNode>,
+    /// The children of nodes with more than [`LISTED_CHILDREN`] children, by
+    /// [`TrieNode::hash`].
+    children_table: HashTable<StackId>,
+    /// Nodes that are not in the trace yet: the last ones of `nodes`, in order.
     new_nodes: Vec<StackNode>,
 }
 
 impl Default for ImageStacks {
     fn default() -> Self {
         Self {
-            places: vec![Place::default(); stack_end::FIRST_NODE as usize],
-            crowded: HashTable::new(),
+            nodes: vec![TrieNode::default(); stack_end::FIRST_NODE as usize],
+            children_table: HashTable::new(),
             new_nodes: Vec::new(),
         }
     }
 }
 
 impl ImageStacks {
-    /// The id of a node and whether it is new. `None`: the budget is used up,
-    /// or the node's parent is none of this tree.
+    /// Finds or adds a node; returns its id and whether it is new. `None` if the budget
+    /// is used up or the node's parent does not exist.
     #[inline]
     pub(crate) fn intern(
         &mut self,
         node: StackNode,
         budget: &mut StackBudget,
     ) -> Option<(StackId, bool)> {
-        if node.parent as usize >= self.places.len() {
+        if node.parent as usize >= self.nodes.len() {
             return None;
         }
-        let place = Place::of(node);
-        let siblings = match self.near_child(&place) {
-            Near::Found(id) => return Some((id, false)),
-            Near::None(siblings) => siblings,
-            Near::More => match self.far_child(&place) {
+        let trie_node = TrieNode::new(node);
+        let siblings = match self.find_in_list(&trie_node) {
+            ListSearch::Found(id) => return Some((id, false)),
+            ListSearch::Absent(siblings) => siblings,
+            ListSearch::More => match self.find_in_table(&trie_node) {
                 Some(id) => return Some((id, false)),
                 None => usize::MAX,
             },
         };
         budget.nodes = budget.nodes.checked_sub(1)?;
         self.new_nodes.push(node);
-        Some((self.add(place, siblings), true))
+        Some((self.add(trie_node, siblings), true))
     }
 
-    /// Looks for the node among its parent's children, and puts it first.
+    /// Searches the first children of the node's parent for the node; moves it to the
+    /// front of the list.
     #[inline]
-    fn near_child(&mut self, place: &Place) -> Near {
-        let first = self.places[place.parent as usize].child;
+    fn find_in_list(&mut self, trie_node: &TrieNode) -> ListSearch {
+        let first = self.nodes[trie_node.parent as usize].child;
         let mut before = 0;
         let mut id = first;
-        for siblings in 0..NEAR_CHILDREN {
+        for siblings in 0..LISTED_CHILDREN {
             if id == 0 {
-                return Near::None(siblings);
+                return ListSearch::Absent(siblings);
             }
-            let child = self.places[id as usize];
-            if child.is(place) {
+            let child = self.nodes[id as usize];
+            if child.is_same(trie_node) {
                 if before != 0 {
-                    self.places[before as usize].sibling = child.sibling;
-                    self.places[id as usize].sibling = first;
-                    self.places[place.parent as usize].child = id;
+                    self.nodes[before as usize].sibling = child.sibling;
+                    self.nodes[id as usize].sibling = first;
+                    self.nodes[trie_node.parent as usize].child = id;
                 }
-                return Near::Found(id);
+                return ListSearch::Found(id);
             }
             before = id;
             id = child.sibling;
         }
         match id {
-            0 => Near::None(NEAR_CHILDREN),
-            _ => Near::More,
+            0 => ListSearch::Absent(LISTED_CHILDREN),
+            _ => ListSearch::More,
         }
     }
 
-    /// Looks for the node among the children of nodes with many.
-    fn far_child(&self, place: &Place) -> Option<StackId> {
-        let is_it = |id: &StackId| self.places[*id as usize].is(place);
-        self.crowded.find(place.hash(), is_it).copied()
+    /// Searches the table of children for the node.
+    fn find_in_table(&self, trie_node: &TrieNode) -> Option<StackId> {
+        let is_it = |id: &StackId| self.nodes[*id as usize].is_same(trie_node);
+        self.children_table.find(trie_node.hash(), is_it).copied()
     }
 
-    /// Adds a node to its parent's children, of which there are `siblings`.
-    fn add(&mut self, mut place: Place, siblings: usize) -> StackId {
+    /// Adds a node whose parent has `siblings` children so far.
+    fn add(&mut self, mut trie_node: TrieNode, siblings: usize) -> StackId {
         // MOST_NODES keeps the ids far below 2^32.
-        let id = self.places.len() as StackId;
-        let parent = &mut self.places[place.parent as usize];
-        place.sibling = std::mem::replace(&mut parent.child, id);
-        self.places.push(place);
-        if siblings >= NEAR_CHILDREN {
-            self.crowd(id);
-            if siblings == NEAR_CHILDREN {
-                self.crowd_after(place.sibling);
+        let id = self.nodes.len() as StackId;
+        let parent = &mut self.nodes[trie_node.parent as usize];
+        trie_node.sibling = std::mem::replace(&mut parent.child, id);
+        self.nodes.push(trie_node);
+        if siblings >= LISTED_CHILDREN {
+            self.add_to_table(id);
+            if siblings == LISTED_CHILDREN {
+                self.add_siblings_to_table(trie_node.sibling);
             }
         }
         id
     }
 
-    /// The node's parent has many children now: they all go into the table.
+    /// Adds `id` and the siblings after it to the table. Called when their parent gets
+    /// more than [`LISTED_CHILDREN`] children.
     #[cold]
-    fn crowd_after(&mut self, mut id: StackId) {
+    fn add_siblings_to_table(&mut self, mut id: StackId) {
         while id != 0 {
-            self.crowd(id);
-            id = self.places[id as usize].sibling;
+            self.add_to_table(id);
+            id = self.nodes[id as usize].sibling;
         }
     }
 
-    fn crowd(&mut self, id: StackId) {
-        let hash_of = |id: &StackId| self.places[*id as usize].hash();
-        self.crowded.insert_unique(hash_of(&id), id, hash_of);
+    fn add_to_table(&mut self, id: StackId) {
+        let hash_of = |id: &StackId| self.nodes[*id as usize].hash();
+        self.children_table.insert_unique(hash_of(&id), id, hash_of);
     }
 
-    /// Number of nodes.
-    fn nodes(&self) -> usize {
-        self.places.len() - stack_end::FIRST_NODE as usize
+    /// Number of nodes, without the roots.
+    fn node_count(&self) -> usize {
+        self.nodes.len() - stack_end::FIRST_NODE as usize
     }
 
-    /// Takes the nodes that are not in the trace yet, with the first one's id.
+    /// Takes the nodes that are not in the trace yet; returns them with the id of the
+    /// first one. Their ids are consecutive.
     pub(crate) fn take_new_nodes(&mut self) -> Option<(StackId, Vec<StackNode>)> {
         if self.new_nodes.is_empty() {
             return None;
         }
         let nodes = std::mem::take(&mut self.new_nodes);
-        let written = self.places.len() - nodes.len();
+        let written = self.nodes.len() - nodes.len();
         Some((written as StackId, nodes))
     }
 
@@ -284,9 +292,9 @@ impl ImageStacks {
         self.new_nodes.len()
     }
 
-    /// Gives the memory of an ended image back.
+    /// Removes all nodes and returns their memory to the budget.
     pub(crate) fn release(&mut self, budget: &mut StackBudget) {
-        budget.nodes += self.nodes();
+        budget.nodes += self.node_count();
         *self = Self::default();
     }
 }
@@ -333,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn each_of_many_children_keeps_its_id() {
+    fn each_of_many_children_has_one_id() {
         let (mut stacks, mut budget) = (ImageStacks::default(), StackBudget::default());
         let (root, _) = stacks.intern(node(0, 1), &mut budget).unwrap();
         let mut expected = HashMap::new();
         for round in 0..5 {
             for i in 0..100 {
-                // The last one again, near ones and far ones.
+                // In this order some children are found in the list, some in the table.
                 let address = 10 + (i * (round * 2 + 1) / 2) % 40;
                 let (child, is_new) = stacks.intern(node(root, address), &mut budget).unwrap();
                 assert_eq!(is_new, !expected.contains_key(&(root, address)));
@@ -356,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_parent_is_none_is_refused() {
+    fn a_node_whose_parent_does_not_exist_is_refused() {
         let (mut stacks, mut budget) = (ImageStacks::default(), StackBudget::default());
         assert_eq!(
             stacks.intern(node(stack_end::FIRST_NODE, 1), &mut budget),
@@ -376,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_forgets_what_it_is_told_to() {
+    fn a_cleared_ring_has_no_ids_and_no_memory() {
         let (mut ring, mut budget) = (RingStacks::default(), StackBudget::default());
         assert_eq!(ring.get(8), None);
         for id in [8, 5000, STACK_IDS - 1] {
@@ -384,9 +392,9 @@ mod tests {
             assert_eq!(ring.get(id), Some(id + 1));
         }
         assert_eq!(ring.get(9), None);
-        // As long as the largest id needs.
+        // The largest id makes the table as long as it can be.
         assert_eq!(budget.pages, MOST_PAGES - PAGES);
-        ring.forget(&mut budget);
+        ring.clear(&mut budget);
         assert_eq!((ring.get(8), budget.pages), (None, MOST_PAGES));
     }
 
@@ -398,7 +406,7 @@ mod tests {
         assert!(!ring.define(STACK_IDS, 9, &mut budget));
         assert!(ring.define(8, 9, &mut budget));
         assert!(!ring.define(8 + PAGE_IDS as u32, 9, &mut budget));
-        // One more page is enough, although two would be nicer.
+        // One more page is enough, although doubling would need two.
         budget.pages = 1;
         assert!(ring.define(8 + PAGE_IDS as u32, 9, &mut budget));
         assert_eq!((ring.get(8), budget.pages), (Some(9), 0));

@@ -1,6 +1,6 @@
-//! One event stream: the events of a ring since an image claimed it. Decodes the
-//! ring's words into events of the trace and checks them. `drain` supplies the
-//! words and knows the ring's owner.
+//! One event stream: the events of a ring since an image claimed it. Decodes the ring's
+//! words, checks them, and collects the events until they fill a chunk of the trace.
+//! Rare events become records at once. `drain` supplies the words and the image.
 
 use std::time::Instant;
 
@@ -20,8 +20,8 @@ use crate::trace_context::TraceContext;
 
 /// Pending events at which a chunk is written.
 const CHUNK_EVENTS: usize = 32 << 10;
-/// Capacity that a quiet stream keeps, in events.
-const IDLE_ROOM: usize = 1 << 10;
+/// Capacity for pending events that a stream with few events keeps.
+const IDLE_CAPACITY: usize = 1 << 10;
 
 /// A stream and its events that are not in the trace yet.
 #[derive(Debug)]
@@ -31,6 +31,7 @@ pub(crate) struct Stream {
     pub(crate) slot: usize,
     /// The claim of the ring to which this stream belongs.
     pub(crate) claim: u32,
+    /// Id and tid of the thread that owns the ring; `None` for a nested ring.
     thread: Option<(ThreadId, u32)>,
     /// The thread of the next events.
     current_thread: Option<ThreadId>,
@@ -38,7 +39,8 @@ pub(crate) struct Stream {
     descriptors: Option<OpenDescriptors>,
     /// The counters as last written, in a recording that only counts calls.
     counters: CounterSnapshot,
-    /// Number and ticks of the current thread's waits that are not written yet.
+    /// Number and sum of ticks of the current thread's waits for space that are not
+    /// written yet.
     waits: (u64, u64),
     /// The last timestamp.
     last_tick: u64,
@@ -46,16 +48,18 @@ pub(crate) struct Stream {
     pending: Vec<Event>,
     /// When the oldest pending event was read.
     oldest: Option<Instant>,
-    /// Counted events before the pending ones.
+    /// Ordinal of the first pending event that has one.
     first_ordinal: u64,
+    /// A loss was written because an event had an undefined stack id; later ones write
+    /// none.
     undefined_stack_seen: bool,
 }
 
-/// The words are malformed: the ring cannot be read further.
+/// Error: the words are malformed, so the ring cannot be read further.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
-const NOTHING: Event = Event {
+const EMPTY_EVENT: Event = Event {
     kind: EventKind::Timestamp,
     entry: EntryPoint::Malloc,
     alignment_log2: 0,
@@ -84,8 +88,8 @@ impl Stream {
         }
     }
 
-    /// Takes the events in `words` that begin before the index `starts_below`, up
-    /// to the first incomplete one; the number of words taken.
+    /// Decodes the events in `words` that begin before the index `starts_below`, up to
+    /// the first incomplete one; returns the number of words decoded.
     pub(crate) fn take(
         &mut self,
         words: &[u64],
@@ -137,9 +141,9 @@ impl Stream {
         Ok(at)
     }
 
-    /// Takes a short allocation, a deallocation, a stack node or a timestamp if it
-    /// is valid: nearly all events are one of these. Returns the number of words
-    /// taken; 0 if the general path has to decode the event.
+    /// The fast path for the kinds of nearly all events: short allocations,
+    /// deallocations, stack nodes and timestamps. Returns the number of words decoded;
+    /// 0 if [`wire::decode`] has to decode the event or find out what is wrong with it.
     #[inline(always)]
     fn take_frequent(
         &mut self,
@@ -159,15 +163,17 @@ impl Stream {
         };
         match kind {
             wire::kind::ALLOCATION => return Ok(self.take_short(first, Some(second))),
-            wire::kind::NODE => self.define(wire::decode_node(first, second), image, context)?,
-            wire::kind::TIMESTAMP => self.pass_time(second, first as u32, context),
+            wire::kind::NODE => {
+                self.define_node(wire::decode_node(first, second), image, context)?
+            }
+            wire::kind::TIMESTAMP => self.push_timestamp(second, first as u32, context),
             _ => return Ok(0),
         }
         Ok(2)
     }
 
-    /// Takes a deallocation or, with a second word, a short allocation; gives the
-    /// words taken.
+    /// Decodes a deallocation or, with a second word, a short allocation; returns the
+    /// number of words decoded, 0 if they are invalid.
     #[inline(always)]
     fn take_short(&mut self, first: u64, second: Option<u64>) -> usize {
         let Some(entry) = EntryPoint::from_number((first >> 56) as u8) else {
@@ -177,7 +183,7 @@ impl Stream {
             kind: EventKind::Deallocation,
             entry,
             address: first & wire::ADDRESS_MASK,
-            ..NOTHING
+            ..EMPTY_EVENT
         };
         let Some(second) = second else {
             self.pending.push(event);
@@ -221,13 +227,13 @@ impl Stream {
                 kind: EventKind::Deallocation,
                 entry: entry_point(entry)?,
                 address,
-                ..NOTHING
+                ..EMPTY_EVENT
             },
             WireEvent::ReallocationStart { entry, address } => Event {
                 kind: EventKind::ReallocationStart,
                 entry: entry_point(entry)?,
                 address,
-                ..NOTHING
+                ..EMPTY_EVENT
             },
             WireEvent::ReallocationEnd {
                 entry,
@@ -240,37 +246,38 @@ impl Stream {
                 stack: self.stack(stack, image, context),
                 address,
                 size,
-                ..NOTHING
+                ..EMPTY_EVENT
             },
             WireEvent::ReallocationFailed { .. } => Event {
                 kind: EventKind::ReallocationFailed,
-                ..NOTHING
+                ..EMPTY_EVENT
             },
             WireEvent::ReallocationFreed { .. } => Event {
                 kind: EventKind::ReallocationFreed,
-                ..NOTHING
+                ..EMPTY_EVENT
             },
             WireEvent::Timestamp { tick, clock } => {
-                self.pass_time(tick, clock, context);
+                self.push_timestamp(tick, clock, context);
                 return Ok(());
             }
-            WireEvent::Node(node) => return self.define(node, image, context),
+            WireEvent::Node(node) => return self.define_node(node, image, context),
             rare => return self.take_rare_event(rare, image, context),
         };
         self.pending.push(event);
         Ok(())
     }
 
-    /// Adds a timestamp; before it one of the time at which the coarse clock left
-    /// the value that the events since the last timestamp saw.
-    fn pass_time(&mut self, tick: u64, clock: u32, context: &mut TraceContext) {
+    /// Adds a timestamp. If it is known when the coarse clock left the value `clock`,
+    /// which the thread saw with its events since the last timestamp, adds that time as
+    /// a timestamp before it.
+    fn push_timestamp(&mut self, tick: u64, clock: u32, context: &mut TraceContext) {
         if let Some(left) = context.coarse_clock.left(clock)
             && (self.last_tick..tick).contains(&left)
         {
-            self.pending.push(mark(EventKind::Timestamp, left));
+            self.pending.push(marker_event(EventKind::Timestamp, left));
         }
         self.last_tick = tick;
-        self.pending.push(mark(EventKind::Timestamp, tick));
+        self.pending.push(marker_event(EventKind::Timestamp, tick));
     }
 
     #[cold]
@@ -286,9 +293,9 @@ impl Stream {
                 epoch,
                 opted_out,
             } => {
-                self.pass_time(tick, 0, context);
+                self.push_timestamp(tick, 0, context);
                 let change = EpochChange { epoch, opted_out }.to_word();
-                self.pending.push(mark(EventKind::Epoch, change));
+                self.pending.push(marker_event(EventKind::Epoch, change));
             }
             WireEvent::Descriptors => self.descriptors = OpenDescriptors::of(image.pid_if_seen()),
             WireEvent::Window(words) => {
@@ -310,13 +317,13 @@ impl Stream {
                 context.trace.write(&Record::WindowEnd(end));
             }
             WireEvent::Thread { tid, tick, nested } => {
-                self.announce(tid, tick, nested, image, context);
+                self.begin_thread(tid, tick, nested, image, context);
             }
             WireEvent::Waited { ticks } => {
                 let (waits, waited) = self.waits;
                 self.waits = (waits + 1, waited.saturating_add(ticks));
             }
-            WireEvent::ResetStackIds => self.stacks.forget(&mut context.budget),
+            WireEvent::ResetStackIds => self.stacks.clear(&mut context.budget),
             WireEvent::Mapping(words) => {
                 let new = image
                     .mappings
@@ -356,14 +363,15 @@ impl Stream {
                 of_thread: window_sums(thread),
             })),
             WireEvent::Counts(counts) => self.write_counts(counts::values(counts), image, context),
-            // An `Image` event comes once, and `attach` has read it; the other
-            // events are not rare.
+            // The only `Image` event of a ring is read by `attach`. The other kinds are
+            // not rare.
             _ => return Err(Corrupt),
         }
         Ok(())
     }
 
-    fn announce(
+    /// Handles a `Thread` event: the events that follow are of the thread `tid`.
+    fn begin_thread(
         &mut self,
         tid: u32,
         tick: u64,
@@ -375,7 +383,7 @@ impl Stream {
         if let Some((thread, tid)) = self.thread
             && image.threads.end(thread, tid)
         {
-            // Another thread took over the ring: its last thread is gone.
+            // Another thread took over the ring, so its last thread has ended.
             context
                 .trace
                 .write(&Record::ThreadEnd(ThreadEnd { thread, tick }));
@@ -397,16 +405,16 @@ impl Stream {
                 tick,
             }));
         }
-        // A nested ring passes from thread to thread although none has ended.
+        // A nested ring passes to another thread although its last one has not ended.
         self.thread = (!nested).then_some((thread, tid));
         self.current_thread = Some(thread);
         self.pending
-            .push(mark(EventKind::Thread, u64::from(thread)));
-        self.pass_time(tick, 0, context);
+            .push(marker_event(EventKind::Thread, u64::from(thread)));
+        self.push_timestamp(tick, 0, context);
     }
 
     #[inline]
-    fn define(
+    fn define_node(
         &mut self,
         defined: Node,
         image: &mut Image,
@@ -425,12 +433,12 @@ impl Stream {
         let stack = match image.stacks.intern(node, &mut context.budget) {
             Some((stack, is_new)) => {
                 if is_new && mapping == wire::NO_MAPPING {
-                    image.want_jit(node.address, node.exact, &mut context.jit_symbols);
+                    image.request_jit_symbol(node.address, node.exact, &mut context.jit_symbols);
                 } else if is_new {
                     let modules = &mut context.modules;
                     image
                         .mappings
-                        .want(mapping, node.address, node.exact, modules);
+                        .request(mapping, node.address, node.exact, modules);
                 }
                 stack
             }
@@ -442,7 +450,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The image's id of a ring's stack id.
+    /// Converts a ring's stack id to the image's.
     #[inline]
     fn stack(&mut self, id: u32, image: &Image, context: &mut TraceContext) -> StackId {
         if id <= stack_end::NOT_RECORDED {
@@ -469,7 +477,7 @@ impl Stream {
         stack_end::NOT_RECORDED
     }
 
-    /// The pending events fill a chunk.
+    /// Whether the pending events fill a chunk.
     pub(crate) fn has_full_chunk(&self) -> bool {
         self.pending.len() >= CHUNK_EVENTS
     }
@@ -492,17 +500,15 @@ impl Stream {
             context
                 .trace
                 .write_events(image.id, self.id, self.first_ordinal, &self.pending);
-        // The memory is reused, but a stream that has become quiet gives the
-        // capacity of a busy one back.
+        // The memory is reused; a stream that no longer fills chunks frees most of it.
         let busy = self.pending.len() >= CHUNK_EVENTS / 2;
         self.pending.clear();
         if !busy {
-            self.pending.shrink_to(IDLE_ROOM);
+            self.pending.shrink_to(IDLE_CAPACITY);
         }
     }
 
-    /// Writes number and duration of the current thread's waits since the last
-    /// call.
+    /// Writes number and duration of the current thread's waits since the last call.
     fn write_waits(&mut self, image: &Image, context: &mut TraceContext) {
         let (waits, waited_ticks) = std::mem::take(&mut self.waits);
         if waits > 0 {
@@ -537,17 +543,18 @@ impl Stream {
         }
     }
 
-    /// Returns the memory of its tables to the budget.
+    /// Returns the memory of the stream's stack ids to the budget.
     pub(crate) fn release(&mut self, context: &mut TraceContext) {
-        self.stacks.forget(&mut context.budget);
+        self.stacks.clear(&mut context.budget);
     }
 }
 
-const fn mark(kind: EventKind, value: u64) -> Event {
+/// An event that is about no block, with its value in the address field.
+const fn marker_event(kind: EventKind, value: u64) -> Event {
     Event {
         kind,
         address: value,
-        ..NOTHING
+        ..EMPTY_EVENT
     }
 }
 
@@ -566,7 +573,7 @@ fn entry_point(number: u8) -> Result<EntryPoint, Corrupt> {
     EntryPoint::from_number(number).ok_or(Corrupt)
 }
 
-/// Alignments are powers of two that fit a 64-bit word.
+/// Checks that 2 to the power of `log2` fits 64 bits.
 #[inline]
 fn valid_alignment(log2: u8) -> Result<u8, Corrupt> {
     if log2 < 64 { Ok(log2) } else { Err(Corrupt) }
@@ -594,7 +601,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_begin_behind_the_ring_are_left() {
+    fn events_that_begin_beyond_the_given_index_are_left() {
         let (_file, mut context) = context();
         let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
         let free = head(wire::kind::DEALLOCATION, EntryPoint::Free as u8, 16);
@@ -624,7 +631,7 @@ mod tests {
         );
     }
 
-    /// Words of which many begin an event of some kind.
+    /// Random words, many of them the first word of an event.
     fn hostile_words() -> impl Strategy<Value = Vec<u64>> {
         let event = (0..40u8, any::<u8>(), any::<u64>())
             .prop_map(|(kind, extra, payload)| head(kind, extra % 24, payload));
@@ -639,15 +646,15 @@ mod tests {
             let (_file, mut context) = context();
             let (mut stream, mut image) = (Stream::new(0, 0, 1), image());
             let mut at = 0;
-            // What a collector does after corruption, but going on.
+            // Unlike the collector, this continues after a malformed word.
             while at < words.len() {
                 match stream.take(&words[at..], usize::MAX, &mut image, &mut context) {
                     Ok(0) | Err(Corrupt) => at += 1,
                     Ok(taken) => at += taken,
                 }
             }
-            // A word makes at most one event and a mark of the time. The
-            // corrupt attempts above may take what follows them twice.
+            // A word makes at most one event and one timestamp. Words after a malformed
+            // one may be decoded once more by the next attempt.
             prop_assert!(stream.pending.len() <= words.len() * words.len());
             prop_assert_eq!(stream.pending.len(), context.pending_events);
             prop_assert!(image.stacks.new_nodes() <= words.len());

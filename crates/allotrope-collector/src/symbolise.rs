@@ -1,5 +1,6 @@
-//! Writes the names of a recording's addresses into its trace, module after
-//! module, so that only one module's symbols are in memory at a time.
+//! Symbolisation at the end of a recording: writes the names of all addresses in modules
+//! into the trace. It works module by module, so only one module's symbols are in memory
+//! at a time. (`jit_symbols` names the addresses outside of modules.)
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ use crate::trace_file::TraceFile;
 /// How often the progress on a large module is sent.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Writes names for every address that stacks refer to. The addresses of a module
-/// without symbols get none.
+/// Writes the names of the modules' addresses to the trace and sends the progress to
+/// the launcher. Addresses in a module without symbols get no names.
 pub(crate) fn symbolise(
     modules: Vec<KnownModule>,
     locator: &Locator,
@@ -27,7 +28,7 @@ pub(crate) fn symbolise(
     let wanted = modules.iter().filter(|it| !it.addresses.is_empty());
     let total = wanted.count() as u32;
     // Progress messages may be lost if the launcher does not read them.
-    let tell = move |sender: &MessageSender, done, part| {
+    let send_progress = move |sender: &MessageSender, done, part| {
         sender.send(ToLauncher::Symbolising { done, total, part });
     };
     let mut done = 0;
@@ -35,7 +36,7 @@ pub(crate) fn symbolise(
         if known.addresses.is_empty() {
             continue;
         }
-        tell(&launcher.sender(), done, None);
+        send_progress(&launcher.sender(), done, None);
         let (sender, last) = (launcher.sender(), Mutex::new(Instant::now()));
         let locator = locator.clone().with_progress(move |work, part, parts| {
             // Called once for each unit of debug information.
@@ -47,13 +48,13 @@ pub(crate) fn symbolise(
                     done: part,
                     total: parts,
                 };
-                tell(&sender, done, Some(part));
+                send_progress(&sender, done, Some(part));
             }
         });
         symbolise_module(known, &locator, trace);
         done += 1;
     }
-    tell(&launcher.sender(), done, None);
+    send_progress(&launcher.sender(), done, None);
 }
 
 fn symbolise_module(known: KnownModule, locator: &Locator, trace: &mut TraceFile) {

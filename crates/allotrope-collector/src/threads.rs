@@ -1,17 +1,19 @@
-//! The threads of one image: which thread a tid means now.
+//! The living threads of one image: maps a tid, which the kernel reuses, to the trace's
+//! thread id. `stream` announces threads, `scan` finds those that have ended.
 
 use allotrope_trace::model::ThreadId;
 use rustc_hash::FxHashMap;
 
-/// Threads of an image that are followed at once; one beyond has events, but
-/// neither name nor end.
+/// Most living threads in the map of an image; a further thread has events, but neither
+/// a name nor an end.
 const MOST_THREADS: usize = 1 << 16;
 
 /// A living thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
     pub(crate) id: ThreadId,
-    /// It was met first through a nested ring; its own ring may follow.
+    /// The thread was announced only by a nested ring so far (the ring of events inside
+    /// an interrupted event); the announcement of its own ring may follow.
     provisional: bool,
     /// Name as last written to the trace.
     pub(crate) name: Option<String>,
@@ -23,19 +25,20 @@ pub(crate) struct Threads {
     by_tid: FxHashMap<u32, Thread>,
 }
 
-/// What a `Thread` event means.
+/// The result of a `Thread` event.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// Whose the events are now.
+    /// The thread of the ring's next events.
     pub(crate) thread: ThreadId,
-    /// It was not known before.
+    /// The thread was not in the map before.
     pub(crate) is_new: bool,
-    /// The thread that had the tid before, now known to be gone.
+    /// The thread that had the tid before, which must have ended.
     pub(crate) ended: Option<ThreadId>,
 }
 
 impl Threads {
-    /// A thread announced itself; `next` is the id for a new one.
+    /// Handles a `Thread` event of a ring (`nested`: of a nested one); `next` is the id
+    /// for a new thread.
     pub(crate) fn announce(&mut self, tid: u32, nested: bool, next: ThreadId) -> Announced {
         if let Some(thread) = self.by_tid.get_mut(&tid)
             && (nested || thread.provisional)
@@ -63,7 +66,7 @@ impl Threads {
         }
     }
 
-    /// The thread `id` is gone; `false` if that was known.
+    /// Removes the thread `id`; `false` if it was removed before.
     pub(crate) fn end(&mut self, id: ThreadId, tid: u32) -> bool {
         let is_it = self.by_tid.get(&tid).is_some_and(|thread| thread.id == id);
         is_it && self.by_tid.remove(&tid).is_some()
@@ -102,11 +105,11 @@ mod tests {
     }
 
     #[test]
-    fn a_tid_that_comes_again_is_another_thread() {
+    fn a_tid_that_is_announced_again_is_another_thread() {
         let mut threads = Threads::default();
         assert_eq!(threads.announce(5, false, 0), announced(0, true, None));
         assert_eq!(threads.announce(5, false, 1), announced(1, true, Some(0)));
-        assert!(!threads.end(0, 5), "is known to be gone");
+        assert!(!threads.end(0, 5), "it has ended already");
         assert!(threads.end(1, 5));
     }
 
@@ -121,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_are_not_among_the_living_are_gone() {
+    fn threads_that_are_not_among_the_living_are_removed() {
         let mut threads = Threads::default();
         threads.announce(5, false, 0);
         threads.announce(6, false, 1);

@@ -1,5 +1,5 @@
-//! The state that all images and streams of a recording share while they write
-//! records: the trace file, the next ids, the budgets.
+//! State that is shared by all images and streams of a recording: the trace file, the
+//! next ids, the budgets. `drain` passes it to `stream`.
 
 use allotrope_trace::model::{ImageId, StreamId, ThreadId};
 
@@ -9,6 +9,7 @@ use crate::modules::Modules;
 use crate::stacks::StackBudget;
 use crate::trace_file::TraceFile;
 
+/// The shared state; part of [`crate::recording::Recording`].
 pub(crate) struct TraceContext {
     pub(crate) trace: TraceFile,
     pub(crate) modules: Modules,
@@ -20,7 +21,7 @@ pub(crate) struct TraceContext {
     pub(crate) next_thread: ThreadId,
     /// Pending events of all streams together.
     pub(crate) pending_events: usize,
-    /// Stack ids that the budget refused.
+    /// Number of stack ids that were not defined because the budget was used up.
     pub(crate) stacks_refused: u64,
 }
 

@@ -1,6 +1,6 @@
-//! The trace file being written. After a first error nothing more is written
-//! and the error waits to be asked for, so that decoding need not stop in the
-//! middle of a ring.
+//! The trace file being written. The first error is stored and everything after it is
+//! discarded; the draining thread checks for an error once per round, so the decoding of
+//! a ring need not handle it.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -18,17 +18,18 @@ use crate::protocol::MadeFile;
 pub(crate) struct TraceFile {
     writer: TraceWriter<File>,
     path: PathBuf,
-    /// The mode that it gets when it is complete.
+    /// The permission bits that the file gets when it is complete.
     mode: Option<u32>,
     error: Option<WriteError>,
-    /// Counted events written.
+    /// Number of counted events (those with an ordinal) written.
     pub(crate) events: u64,
-    /// Events reported as lost.
+    /// Number of events in the losses written.
     pub(crate) lost_events: u64,
 }
 
 impl TraceFile {
-    /// Begins a trace in the file that was `made` for it, or in one of its own.
+    /// Begins a trace at `path`, in the file that the launcher `made` there, or else in
+    /// a new one.
     pub(crate) fn create(path: &Path, made: Option<MadeFile>) -> Result<Self, CollectorError> {
         let opened = match made {
             Some(MadeFile { device, inode, .. }) => FileId { device, inode }.open(path),
@@ -64,8 +65,8 @@ impl TraceFile {
         self.error = self.writer.write(record).err();
     }
 
-    /// Writes events, unless writing failed before; gives the number of those
-    /// that have an ordinal.
+    /// Writes events, unless writing failed before; returns the number of those that
+    /// have an ordinal.
     pub(crate) fn write_events(
         &mut self,
         image: ImageId,
@@ -91,14 +92,14 @@ impl TraceFile {
         }
     }
 
-    /// Gives what was written so far to the file.
+    /// Writes buffered records to the file.
     pub(crate) fn flush(&mut self) {
         if self.error.is_none() {
             self.error = self.writer.flush().err();
         }
     }
 
-    /// The first error, if there was one.
+    /// Returns the first error, if there was one.
     pub(crate) fn check(&mut self) -> Result<(), CollectorError> {
         match self.error.take() {
             None => Ok(()),
@@ -106,14 +107,14 @@ impl TraceFile {
         }
     }
 
-    /// Closes the trace and gives its length.
+    /// Closes the trace; returns its length in bytes.
     pub(crate) fn finish(mut self) -> Result<u64, CollectorError> {
         self.check()?;
         let failed = |source| failure(&self.path, source);
         let file = self.writer.finish().map_err(failed)?;
         let length = file.metadata().map(|metadata| metadata.len());
         if let Some(mode) = self.mode {
-            // A file system without modes keeps the one that it has.
+            // Fails on a file system without permission bits.
             let _ = file.set_permissions(Permissions::from_mode(mode));
         }
         length.map_err(|source| failed(WriteError::Io { offset: 0, source }))

@@ -1,12 +1,14 @@
-//! Finds the process behind a recorder and notices its end.
+//! Finds the process of a newly attached image ([`Search`]) and detects the ends of
+//! processes ([`Watcher`], an epoll set of pidfds).
 //!
-//! A recorder knows its own pid, in its own pid namespace, and several
-//! namespaces use the same ones. Its process is the one whose innermost pid this
-//! is and that has the page of the arena in which it registered: no other
-//! touches that, and a fork does not copy page tables of shared memory. Whether
-//! it has can be hidden from us (it has made itself undumpable, or runs as another
-//! user): then what everybody may see has to speak for it. A process that is older
-//! than the recording is never it.
+//! A recorder writes the pid that it has in its own pid namespace; processes of
+//! several namespaces may have this pid. The recorder's process is the one whose
+//! innermost pid it is and whose page tables contain the arena page with the `Image`
+//! event: no other process touches that page, and a fork does not copy page-table
+//! entries of shared memory. The collector may not be allowed to read the page tables
+//! (the process made itself undumpable, or runs as another user). Then the candidates
+//! are ranked by properties that every user may read: command line, parent, ancestors.
+//! A process that started before the collector is never a candidate.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,61 +21,64 @@ use crate::process::{self, Stat};
 
 /// Name of the arena in `/proc/PID/maps`.
 const ARENA_NAME: &str = "/memfd:allotrope";
-/// Generations through which an ancestor is looked for.
+/// Most ancestors of a process that are checked.
 const GENERATIONS: usize = 64;
 
-/// What could be found of an image's process.
+/// How the collector detects the end of an image's process.
 #[derive(Debug)]
 pub(crate) enum Watch {
-    /// Its end makes this readable.
+    /// The pidfd of the process: readable when the process has ended.
     Process(OwnedFd),
-    /// It is in sight, but has to be looked at now and then.
+    /// The process is visible but has no pidfd in the epoll set; `scan` polls its
+    /// state.
     Polled,
-    /// It has ended, or is another image by now.
+    /// The process has ended or runs another image already.
     Gone,
-    /// It lives where it can not be seen: it counts as ended when its recorder
-    /// said that it exits, or when it alone is left and has been silent.
+    /// The process may live but is not visible. `exit` takes the image as ended if it
+    /// has written nothing for a while and either announced its exit or only such
+    /// images are left.
     Unseen,
 }
 
-/// A process found for a recorder.
+/// The result of [`Search::find`].
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// Its pid in our namespace; the recorder's own where it was not found.
+    /// The pid in our namespace; if the process was not found, the recorder's own pid.
     pub(crate) pid: u32,
     pub(crate) watch: Watch,
 }
 
-/// What a recorder says of its process.
+/// The properties of a process that its recorder wrote into the `Image` event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// Its pid in its own namespace.
+    /// Pid in the process's own namespace.
     pub(crate) pid: u32,
-    /// Its parent's there; 0 if that is outside.
+    /// Pid of the parent in that namespace; 0 if the parent is outside.
     pub(crate) parent: u32,
-    /// Its command line.
+    /// The command line.
     pub(crate) command: &'a [OsString],
-    /// It is a forked child, whose process has had no image before.
+    /// The image is a forked child, so its process had no image before.
     pub(crate) is_fork: bool,
-    /// Where in the arena it wrote that.
+    /// Offset of the `Image` event in the arena, in bytes.
     pub(crate) written_at: u64,
 }
 
-/// What is known of a process in our own namespace.
-pub(crate) trait Known {
-    /// It is one of the recorded process_tree.
-    fn is_family(&self, pid: u32) -> bool;
-    /// It has a living image.
+/// What the recording knows of processes, by their pids in our namespace.
+pub(crate) trait KnownProcesses {
+    /// The process belongs to the recorded process tree.
+    fn is_in_tree(&self, pid: u32) -> bool;
+    /// The process has a living image.
     fn has_image(&self, pid: u32) -> bool;
-    /// It has one that did not say that another one replaces it.
+    /// The process has a living image that has not announced an `exec`.
     fn is_taken(&self, pid: u32) -> bool;
 }
 
-/// Looks for the processes of one recording.
+/// Searches `/proc` for the processes of one recording.
 #[derive(Debug)]
 pub(crate) struct Search {
     arena_inode: u64,
-    /// When the collector started, in clock ticks: before every recorded program.
+    /// Start time of the collector in clock ticks since boot; every recorded process
+    /// starts later.
     oldest: u64,
 }
 
@@ -86,7 +91,7 @@ impl Search {
         }
     }
 
-    /// Whether the process `pid` maps the arena; `None` if that can not be seen.
+    /// Whether the process `pid` maps the arena; `None` if the collector may not know.
     pub(crate) fn maps_arena(&self, pid: u32) -> Option<bool> {
         match process::maps_file(pid, ARENA_NAME, self.arena_inode) {
             Ok(maps) => Some(maps),
@@ -95,17 +100,17 @@ impl Search {
         }
     }
 
-    /// State of the process, if it can be one that was started by the recording.
-    pub(crate) fn young(&self, pid: u32) -> Option<Stat> {
+    /// The `stat` of the process, if the process is not older than the collector.
+    pub(crate) fn recent_stat(&self, pid: u32) -> Option<Stat> {
         process::stat(pid).filter(|stat| stat.started >= self.oldest)
     }
 
-    /// Whether a living process with this innermost pid maps the arena; `None`
-    /// if one may.
+    /// Whether a living process with this innermost pid maps the arena; `None` if no
+    /// such process is visible, but one exists whose mappings are hidden.
     pub(crate) fn is_alive(&self, pid: u32) -> Option<bool> {
         let mut may = false;
         for candidate in self.with_innermost(pid) {
-            let stat = self.young(candidate);
+            let stat = self.recent_stat(candidate);
             if stat.is_none_or(|stat| stat.is_dead()) {
                 continue;
             }
@@ -124,10 +129,11 @@ impl Search {
         })
     }
 
-    /// Finds the process whose recorder registers.
-    pub(crate) fn find(&self, wanted: Wanted<'_>, known: &impl Known) -> Found {
+    /// Finds the process of a new image, which must still wait for its attachment: it
+    /// runs no other image meanwhile.
+    pub(crate) fn find(&self, wanted: Wanted<'_>, known: &impl KnownProcesses) -> Found {
         let pid = wanted.pid;
-        if self.is_plainly(wanted)
+        if self.is_certain(wanted)
             && let Some(handle) = open(pid)
         {
             let watch = Watch::Process(handle);
@@ -150,14 +156,15 @@ impl Search {
                 }
             }
         }
-        // Of several that are alike none is better than the wrong one.
+        // Among several with the same points none is chosen: a wrong process would be
+        // worse than none.
         if let [pid] = best[..]
             && let Some(handle) = open(pid)
         {
             let watch = Watch::Process(handle);
             return Found { pid, watch };
         }
-        let is_alive = |pid: &u32| self.young(*pid).is_some_and(|stat| !stat.is_dead());
+        let is_alive = |pid: &u32| self.recent_stat(*pid).is_some_and(|stat| !stat.is_dead());
         let watch = match hidden || best.iter().any(is_alive) {
             true => Watch::Unseen,
             false => missing(pid),
@@ -165,25 +172,25 @@ impl Search {
         Found { pid, watch }
     }
 
-    /// Whether the process has touched the page of the arena at `offset`; `None`
-    /// if it maps that and no more can be seen.
+    /// Whether the process has touched the arena's page at `offset`; `None` if the
+    /// process maps the page but its page tables are hidden.
     fn has_written(&self, pid: u32, offset: u64) -> io::Result<Option<bool>> {
         let address = process::mapped_at(pid, ARENA_NAME, self.arena_inode, offset)?;
         Ok(address.map_or(Some(false), |address| process::has_page(pid, address)))
     }
 
-    /// Whether it is the process of our own namespace with that pid, without
-    /// doubt: no other need be looked at.
-    fn is_plainly(&self, wanted: Wanted<'_>) -> bool {
+    /// Whether the process in our own namespace with this pid is certainly the wanted
+    /// one: the usual case, which needs no scan of all processes.
+    fn is_certain(&self, wanted: Wanted<'_>) -> bool {
         let pid = wanted.pid;
         process::namespace_pids(pid).is_some_and(|ids| ids == [pid])
-            && self.young(pid).is_some()
+            && self.recent_stat(pid).is_some()
             && matches!(self.has_written(pid, wanted.written_at), Ok(Some(true)))
     }
 
-    /// How much speaks for a process with the right innermost pid.
-    fn rank(&self, candidate: u32, wanted: Wanted<'_>, known: &impl Known) -> Rank {
-        let Some(stat) = self.young(candidate) else {
+    /// How likely a process with the right innermost pid is the wanted one.
+    fn rank(&self, candidate: u32, wanted: Wanted<'_>, known: &impl KnownProcesses) -> Rank {
+        let Some(stat) = self.recent_stat(candidate) else {
             return Rank::Not;
         };
         if wanted.is_fork && known.has_image(candidate) {
@@ -195,12 +202,12 @@ impl Search {
         let basis = match self.has_written(candidate, wanted.written_at) {
             Ok(Some(true)) => return Rank::Points(64),
             Ok(None) => 32,
-            // A zombie maps nothing any more.
+            // A zombie has no mappings.
             _ if stat.is_dead() => match self.descends(candidate, known) {
                 true => 16,
                 false => return Rank::Not,
             },
-            // It may have been taken from it for want of memory.
+            // The kernel may have reclaimed the page.
             Ok(Some(false)) if self.maps_arena(candidate) == Some(true) => return Rank::Hidden,
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 match same_command || self.descends(candidate, known) {
@@ -210,7 +217,7 @@ impl Search {
             }
             _ => return Rank::Not,
         };
-        // Outside of its namespace the parent has no pid, or 0.
+        // A parent outside the namespace has no pid in it; its recorder writes 0.
         let parent = process::namespace_pids(stat.parent).and_then(|ids| ids.last().copied());
         let same_parent = match wanted.parent {
             0 => true,
@@ -221,26 +228,28 @@ impl Search {
         Rank::Points(basis + points.map(|(_, points)| points).sum::<u32>())
     }
 
-    /// The process in our namespace of which a recorder says something without
-    /// being it: it may be another image already.
-    pub(crate) fn find_mentioned(&self, pid: u32, known: &impl Known) -> Option<u32> {
+    /// Our pid of a process that a diagnostic or an image slot names by its innermost
+    /// pid. Unlike in [`Self::find`] the process may run another image by now, so it is
+    /// enough that it maps the arena or descends from the recorded process tree.
+    pub(crate) fn find_mentioned(&self, pid: u32, known: &impl KnownProcesses) -> Option<u32> {
         let is_own = process::namespace_pids(pid).is_some_and(|ids| ids == [pid]);
-        if is_own && self.young(pid).is_some() && self.descends(pid, known) {
+        if is_own && self.recent_stat(pid).is_some() && self.descends(pid, known) {
             return Some(pid);
         }
-        let young = |candidate: &u32| self.young(*candidate).is_some();
-        let mut others = self.with_innermost(pid).filter(young);
+        let is_recent = |candidate: &u32| self.recent_stat(*candidate).is_some();
+        let mut others = self.with_innermost(pid).filter(is_recent);
         others.find(|it| self.maps_arena(*it) == Some(true) || self.descends(*it, known))
     }
 
-    /// Whether the process or one of its ancestors is of the process_tree.
-    pub(crate) fn descends(&self, pid: u32, known: &impl Known) -> bool {
+    /// Whether the process or one of its ancestors belongs to the recorded process
+    /// tree.
+    pub(crate) fn descends(&self, pid: u32, known: &impl KnownProcesses) -> bool {
         let mut pid = pid;
         for _ in 0..GENERATIONS {
-            if known.is_family(pid) {
+            if known.is_in_tree(pid) {
                 return true;
             }
-            match self.young(pid) {
+            match self.recent_stat(pid) {
                 Some(stat) if stat.parent != 0 => pid = stat.parent,
                 _ => return false,
             }
@@ -249,20 +258,21 @@ impl Search {
     }
 }
 
-/// What speaks for a process.
+/// How likely a candidate is the wanted process.
 #[derive(Debug)]
 enum Rank {
-    /// It is another one.
+    /// It is another process.
     Not,
-    /// It may be the one: nothing of it can be seen.
+    /// It may be the wanted one; what would show that is hidden from the collector.
     Hidden,
-    /// The more, the likelier; 64 is certain.
+    /// More points are likelier; 64 are certain.
     Points(u32),
 }
 
-/// A process that was not found is gone if every process can be seen.
+/// The state of a process that was not found: gone if the collector sees all
+/// processes, or sees another one with this pid in its own namespace.
 fn missing(pid: u32) -> Watch {
-    let sees_everything = process::stat(1).is_some() && own_namespace_is_the_first();
+    let sees_everything = process::stat(1).is_some() && is_shown_in_proc();
     if sees_everything || process::namespace_pids(pid).is_some_and(|pids| pids == [pid]) {
         Watch::Gone
     } else {
@@ -270,9 +280,9 @@ fn missing(pid: u32) -> Watch {
     }
 }
 
-/// Whether `/proc` shows this process under one pid only and as itself, that
-/// is whether it belongs to our own pid namespace.
-fn own_namespace_is_the_first() -> bool {
+/// Whether `/proc` shows the collector itself: it belongs to our pid namespace or to
+/// an outer one.
+fn is_shown_in_proc() -> bool {
     let own = std::process::id();
     process::namespace_pids(own).is_some_and(|pids| pids == [own])
 }
@@ -282,13 +292,14 @@ fn open(pid: u32) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// All processes that are watched at once.
+/// The processes whose ends are awaited: an epoll set of pidfds.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     epoll: OwnedFd,
 }
 
-/// Ends noticed at once; more are noticed the next time.
+/// Most ended processes that one call of [`Watcher::ended`] returns; the next call
+/// returns further ones.
 const ENDS: usize = 64;
 
 impl Watcher {
@@ -297,20 +308,20 @@ impl Watcher {
         Ok(Self { epoll })
     }
 
-    /// Watches `process` under the number `key`, until it is closed.
+    /// Adds a pidfd until it is closed; [`Self::ended`] returns `key` for it.
     pub(crate) fn add(&self, process: &OwnedFd, key: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(key);
         epoll::add(&self.epoll, process, data, epoll::EventFlags::IN)?;
         Ok(())
     }
 
-    /// Stops watching it.
+    /// Removes a pidfd.
     pub(crate) fn remove(&self, process: &OwnedFd) {
-        // Fails only if it was not watched.
+        // Fails only if it was not added.
         let _ = epoll::delete(&self.epoll, process);
     }
 
-    /// Keys of processes that have ended; does not wait.
+    /// The keys of processes that have ended; does not wait.
     pub(crate) fn ended(&self) -> Vec<u64> {
         let mut events = Vec::with_capacity(ENDS);
         let now = rustix::time::Timespec::default();
@@ -331,8 +342,8 @@ mod tests {
     /// A recording that knows one process as its own.
     struct Only(u32);
 
-    impl Known for Only {
-        fn is_family(&self, pid: u32) -> bool {
+    impl KnownProcesses for Only {
+        fn is_in_tree(&self, pid: u32) -> bool {
             pid == self.0
         }
 
@@ -370,7 +381,7 @@ mod tests {
         }
         watcher.remove(&handle);
         assert!(watcher.ended().is_empty());
-        // Still a zombie: found, with no memory mapped.
+        // A zombie is found although it maps no memory.
         assert!(matches!(find(child.id(), 1).watch, Watch::Process(_)));
         child.wait().unwrap();
         assert!(!matches!(find(child.id(), 1).watch, Watch::Process(_)));
@@ -379,8 +390,8 @@ mod tests {
     #[test]
     fn an_older_process_is_never_the_recorded_one() {
         let search = Search::new(1);
-        assert!(search.young(std::process::id()).is_some());
-        assert!(search.young(1).is_none());
+        assert!(search.recent_stat(std::process::id()).is_some());
+        assert!(search.recent_stat(1).is_none());
         assert!(!matches!(find(1, 1).watch, Watch::Process(_)));
         assert_eq!(search.find_mentioned(1, &Only(1)), None);
         assert!(search.descends(std::process::id(), &Only(std::process::id())));

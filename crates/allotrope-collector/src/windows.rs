@@ -1,6 +1,6 @@
-//! An image's windows, from the ring to the trace. Which events belong to one
-//! is for the reader of the trace to say; here only the open descriptors of
-//! those that compare them are remembered until they close.
+//! Converts an image's window events to records of the trace. Which events belong to a
+//! window is decided when the trace is read. The only state here: for windows that
+//! compare open file descriptors, those that were open at the start.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use allotrope_trace::model::{ImageId, QuietWait, ThreadId, Window, WindowEnd};
 
 use crate::descriptors::OpenDescriptors;
 
-/// Open windows whose descriptors are held: of more, those that opened first
-/// are not compared.
+/// Most open windows whose descriptors are stored; beyond that the windows that opened
+/// first are not compared.
 const MOST_HELD: usize = 16;
 
-/// What is remembered of an image's open windows.
+/// The state of an image's open windows.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    /// What was open at the opening, by its epoch.
+    /// The descriptors at the start of each window, by the epoch that began there.
     held: BTreeMap<u64, OpenDescriptors>,
 }
 
 impl Windows {
-    /// A window opened.
+    /// The record for the start of a window; `descriptors`: those open at the start.
     pub(crate) fn open(
         &mut self,
         image: ImageId,
@@ -50,7 +50,7 @@ impl Windows {
         }
     }
 
-    /// A window was closed in the process `pid`, if that can be seen.
+    /// The record for the end of a window. `pid`: the process, if `/proc` shows it.
     pub(crate) fn close(
         &mut self,
         image: ImageId,
@@ -75,7 +75,7 @@ impl Windows {
 
 fn quiet(flags: u8) -> QuietWait {
     let number = flags >> window_flag::QUIET_SHIFT & window_flag::QUIET_MASK;
-    // Words may hold what no recorder writes.
+    // The words of a corrupt ring may contain any number.
     QuietWait::from_number(number.into()).unwrap_or_default()
 }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_compared_where_that_was_asked_for() {
+    fn descriptors_are_compared_if_the_window_requests_it() {
         let mut windows = Windows::default();
         let own = Some(std::process::id());
         let flags = window_flag::DESCRIPTORS;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_held() {
+    fn the_descriptors_of_the_oldest_windows_are_dropped() {
         let mut windows = Windows::default();
         for opened in 1..=2 * MOST_HELD as u64 {
             let words = words(opened, window_flag::DESCRIPTORS, (&[], 0));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_recorder_writes_is_harmless() {
+    fn invalid_names_and_flags_are_harmless() {
         let mut windows = Windows::default();
         let name = [u64::from_le_bytes(*b"\xff\x1b[2J\xc3ab")];
         let window = windows.open(0, None, &words(0, 0xff, (&name, 8)), None);

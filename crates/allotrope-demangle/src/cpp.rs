@@ -10,7 +10,7 @@ use super::Names;
 
 mod member;
 
-/// Substitutions let the output grow exponentially with the input.
+/// Longest output in bytes. Substitutions can make it grow exponentially with the input.
 const MAX_DEMANGLED: usize = 1 << 20;
 
 /// Levels of recursion that fit any thread's stack: the parser's own default.
@@ -18,13 +18,13 @@ const SHALLOW: u32 = 96;
 /// Levels for names that need more: a template argument takes about six, and
 /// expression templates nest dozens of them.
 const DEEP: u32 = 1024;
-/// Stack for them: a level takes less than 20 KiB even in a debug build, or
-/// the parser's default would not fit the stack of a thread.
+/// Stack in bytes for [`DEEP`] levels. A level takes less than 20 KiB even in a debug
+/// build; otherwise the parser's default would overflow the stack of a thread.
 const DEEP_STACK: usize = 64 << 20;
 
-/// `None` if the name does not follow the scheme or exceeds the bounds.
+/// Returns `None` if the name does not follow the scheme or exceeds the bounds.
 pub(super) fn demangle(name: &str) -> Option<Names> {
-    // The parser also takes `_GLOBAL__sub_I_x`, which people know as it is.
+    // The parser also demangles `_GLOBAL__sub_I_x`, which people know by this name.
     if !name.starts_with("_Z") {
         return None;
     }
@@ -57,23 +57,23 @@ fn demangle_as_written(name: &str) -> Option<Names> {
     }
 }
 
-/// The kind of a thunk and the mangled name of what it leads to. The parser
-/// spells thunks in a form of its own; this is the one other tools give.
+/// The kind of a thunk and the mangled name of its target. The parser has its own
+/// spelling of thunks; this is the one of other tools.
 fn thunk(name: &str) -> Option<(&'static str, &str)> {
     let thunk = name.strip_prefix("_ZT")?;
     match thunk.as_bytes().first()? {
-        b'h' => Some(("non-virtual", behind_call_offset(thunk)?)),
-        b'v' => Some(("virtual", behind_call_offset(thunk)?)),
+        b'h' => Some(("non-virtual", after_call_offset(thunk)?)),
+        b'v' => Some(("virtual", after_call_offset(thunk)?)),
         b'c' => {
-            let result = behind_call_offset(&thunk[1..])?;
-            Some(("covariant return", behind_call_offset(result)?))
+            let result = after_call_offset(&thunk[1..])?;
+            Some(("covariant return", after_call_offset(result)?))
         }
         _ => None,
     }
 }
 
-/// What follows a `<call-offset>`: `h` and one number, `v` and two.
-fn behind_call_offset(text: &str) -> Option<&str> {
+/// The text after a `<call-offset>`: `h` and one number, or `v` and two numbers.
+fn after_call_offset(text: &str) -> Option<&str> {
     let number = |text| {
         let (number, rest) = str::split_once(text, '_')?;
         let digits = number.strip_prefix('n').unwrap_or(number);
@@ -93,6 +93,7 @@ enum Outcome {
     TooDeep,
 }
 
+/// Demangles in a thread with a larger stack.
 #[cold]
 fn demangle_deep(name: &str) -> Option<Names> {
     std::thread::scope(|scope| {
@@ -126,10 +127,10 @@ fn demangle_within(name: &str, recursion_limit: u32) -> Outcome {
     }
 }
 
-/// Drops the qualifiers of a member function, which belong to its parameter
-/// list, where the formatter leaves them: `&` and `&&` of any function, and all
-/// of a function within another one (`_ZZ`), as the calls of lambdas are.
-/// Elsewhere a `const` at the end is that of the type that a conversion gives.
+/// Removes the qualifiers of a member function, which belong to its parameter list.
+/// The formatter does not remove `&` and `&&` of any function, nor any qualifier of a
+/// function within another one (`_ZZ`), such as the call operator of a lambda. In other
+/// names, a `const` at the end belongs to the result type of a conversion operator.
 fn without_qualifiers<'a>(name: &str, function: &'a str) -> &'a str {
     let qualifiers: &[&str] = if name.starts_with("_ZZ") {
         &[" &&", " &", " const", " volatile"]
@@ -140,7 +141,7 @@ fn without_qualifiers<'a>(name: &str, function: &'a str) -> &'a str {
     while let Some(shorter) = qualifiers.iter().find_map(|q| rest.strip_suffix(q)) {
         rest = shorter;
     }
-    // `operator &` has no such space, but let no name become less than one.
+    // `operator &` has no such space; but no name may be reduced to `operator`.
     if rest.ends_with("operator") {
         function
     } else {
@@ -154,8 +155,8 @@ fn spell(symbol: &BorrowedSymbol<'_>, options: &DemangleOptions) -> Result<Strin
     Ok(without_empty_packs(with_literal_suffixes(&text.text)))
 }
 
-/// An empty parameter pack leaves its commas behind: `f<int, , >`. The name
-/// `operator,` has no space behind.
+/// Removes the commas of empty parameter packs: `f<int, , >`. The name `operator,` is
+/// not followed by a space.
 fn without_empty_packs(mut text: String) -> String {
     for (empty, nothing) in [
         (", , ", ", "),
@@ -215,7 +216,7 @@ fn with_literal_suffixes(text: &str) -> String {
 #[derive(Default)]
 struct BoundedText {
     text: String,
-    /// Parts of the name visited; those may be many with little text.
+    /// Number of nodes visited. There may be many nodes with little text.
     nodes: usize,
 }
 

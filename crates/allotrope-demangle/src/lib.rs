@@ -17,9 +17,9 @@ pub struct Names {
     /// Qualified name without parameter list, return type and compiler suffix;
     /// template arguments stay.
     pub function: String,
-    /// The full demangled form; for C the plain name. Compiler suffixes are
-    /// dropped here too: names from debug information have none, and a name must
-    /// read the same from the symbol table.
+    /// The full demangled form; for C the plain name. It has no compiler suffixes
+    /// either: names in debug information have none, and those from symbol tables must
+    /// be equal to them.
     pub signature: String,
 }
 
@@ -27,8 +27,8 @@ pub struct Names {
 /// the work on a hostile one can grow much faster than its length.
 const MAX_RAW_NAME: usize = 64 << 10;
 
-/// The spellings of a linkage name or symbol. A name of no known scheme is
-/// returned as a C name.
+/// Returns the spellings of a linkage name or symbol. A name that follows no known
+/// scheme is returned as a C name.
 pub fn demangle(raw: &str) -> Names {
     let name = suffix::without_compiler_suffix(raw);
     if name.len() > MAX_RAW_NAME {
@@ -62,7 +62,7 @@ pub fn is_mangled(raw: &[u8]) -> bool {
 }
 
 impl Names {
-    /// A name that is both its own spellings.
+    /// A name whose two spellings are the same.
     pub fn plain(name: &str) -> Self {
         Self {
             function: name.to_owned(),
@@ -77,7 +77,7 @@ mod tests {
 
     /// Found by fuzzing.
     #[test]
-    fn a_name_of_nothing_stays_raw() {
+    fn a_name_without_a_function_stays_raw() {
         assert_eq!(demangle("_RC0").function, "_RC0");
     }
 

@@ -3,7 +3,7 @@
 
 use super::Names;
 
-/// `None` where the name is not Rust's. Paths are given without hashes.
+/// Returns `None` if the name is not Rust's. The spellings have no hashes.
 pub(super) fn demangle(name: &str) -> Option<Names> {
     if !name.starts_with("_R") && !is_legacy(name) {
         return None;
@@ -12,9 +12,9 @@ pub(super) fn demangle(name: &str) -> Option<Names> {
     Some(Names::plain(&format!("{demangled:#}")))
 }
 
-/// Legacy names look like C++ ones; they differ from them in the last part of the
-/// path, `h` and sixteen hexadecimal digits. `rustc-demangle` would take
-/// C++ data members too.
+/// Whether a name is a legacy one. Legacy names look like C++ names, but the last part of
+/// the path is `h` and sixteen hexadecimal digits. `rustc-demangle` would also accept C++
+/// data members.
 fn is_legacy(name: &str) -> bool {
     let Some(path) = name.strip_prefix("_ZN").and_then(|n| n.strip_suffix('E')) else {
         return false;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn v0_names_come_without_hashes() {
+    fn v0_names_lose_their_hashes() {
         for (raw, function) in [
             ("_RNvCsgXnCxYNOCwK_7mycrate3foo", "mycrate::foo"),
             (

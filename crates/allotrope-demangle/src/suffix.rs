@@ -1,7 +1,7 @@
-//! Suffixes that compilers add to the names of copies they make of a function.
+//! Removes the suffixes that compilers add to the names of clones of a function.
 
-/// Suffix words, each with or without a number behind. From gcc's
-/// `clone_function_name` callers and LLVM's promotion and splitting passes.
+/// Suffix words, each possibly followed by a number. From the callers of gcc's
+/// `clone_function_name` and LLVM's promotion and splitting passes.
 const WORDS: [&str; 11] = [
     "isra",
     "part",
@@ -16,8 +16,8 @@ const WORDS: [&str; 11] = [
     "__uniq",
 ];
 
-/// `name` without `.isra.0`, `.part.1.cold`, `.llvm.123`, `[clone .cold]`,
-/// a bare `.18` and the like, however many of them.
+/// Returns `name` without `.isra.0`, `.part.1.cold`, `.llvm.123`, `[clone .cold]`, a bare
+/// `.18` and similar suffixes, any number of them.
 pub(super) fn without_compiler_suffix(name: &str) -> &str {
     let mut rest = name;
     while let Some(shorter) = without_last(rest) {
@@ -33,7 +33,7 @@ fn without_last(name: &str) -> Option<&str> {
         return Some(before.trim_end()).filter(|before| !before.is_empty());
     }
     let (before, last) = name.rsplit_once('.')?;
-    // A name that ends in a dot or is all suffix is no compiler's.
+    // A name that ends in a dot or consists of a suffix only was not written by a compiler.
     let numbered = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
     (!before.is_empty() && (numbered || WORDS.contains(&last))).then_some(before)
 }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_what_is_the_name_itself() {
+    fn leaves_suffixes_that_belong_to_the_name() {
         for name in [
             "main.main",
             "f.",

@@ -1,19 +1,20 @@
 //! Swift's scheme, by the compiler's own demangler (symbolic-demangle), which
 //! is C++: an optional feature of this crate.
 //!
-//! The signature is as `swift demangle` prints it, the function as
-//! `swift demangle --simplified` does and backtraces show it: without the
-//! module, which Swift's users do not write either.
+//! The signature is what `swift demangle` prints. The function is what
+//! `swift demangle --simplified` prints and backtraces show: without the module, which
+//! Swift's users do not write either.
 
 use symbolic_common::{Language, Name, NameMangling};
 use symbolic_demangle::{Demangle, DemangleOptions};
 
 use super::Names;
 
-/// Longest name in bytes: the C++ recurses as deep as a name nests.
+/// Longest name in bytes. It bounds the recursion of the C++ code, which is as deep as a
+/// name nests.
 const MAX_LENGTH: usize = 4 << 10;
 
-/// `None` where the name is not Swift's.
+/// Returns `None` if the name is not Swift's.
 pub(super) fn demangle(name: &str) -> Option<Names> {
     if !is_swift(name) || name.len() > MAX_LENGTH {
         return None;
@@ -28,8 +29,8 @@ pub(super) fn demangle(name: &str) -> Option<Names> {
     })
 }
 
-/// `$s` since Swift 5, `$S` in 4.2, `_T0` in 4, each perhaps behind the
-/// underscore that some linkers add; embedded Swift has `$e`.
+/// Whether a name has a prefix of Swift: `$s` since Swift 5, `$S` in 4.2, `_T0` in 4, `$e`
+/// in embedded Swift. Some linkers add an underscore before it.
 pub(super) fn is_swift(name: &str) -> bool {
     let bare = name.strip_prefix('_').unwrap_or(name);
     ["$s", "$S", "$e"]
@@ -43,7 +44,7 @@ mod tests {
     use crate::demangle;
 
     #[test]
-    fn swift_names_read_as_swifts_tools_print_them() {
+    fn swift_names_are_spelled_as_by_swifts_tools() {
         // From the Swift compiler's own tests and documentation.
         for (raw, function, signature) in [
             ("$s4main1fyyF", "f", "main.f() -> ()"),
@@ -72,7 +73,7 @@ mod tests {
     const REABSTRACTION: &str = "$s3NIO7Channel_pxq_q0_r1_lyypypAA15EventLoopFutureCyytGIsegnnr_Iegnr_AaB_pypypAEIegnno_Ieggo_TR";
 
     #[test]
-    fn a_reabstraction_thunk_says_so() {
+    fn a_reabstraction_thunk_is_named_as_such() {
         let names = demangle(REABSTRACTION);
         let expected = "reabstraction thunk helper from @escaping @callee_guaranteed";
         assert!(names.signature.starts_with(expected), "{names:?}");
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_swift_stays_raw() {
+    fn names_that_only_look_like_swift_stay_raw() {
         for raw in [
             "$s",
             "$s4mainX",
@@ -96,9 +97,9 @@ mod tests {
         }
     }
 
-    /// The demangler is C++: what it does with nonsense must not end us.
+    /// The demangler is C++ code; damaged names must not crash it.
     #[test]
-    fn damaged_names_do_no_harm() {
+    fn damaged_names_do_not_crash() {
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         let mut below = |bound: usize| {
             state ^= state << 13;

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use allotrope_diff::{DiffOptions, Kind, compare};
-use allotrope_profile::{CountedStack, MetricSet, StackFrame, StackSet};
+use allotrope_profile::{CountedStack, Metric, MetricSet, StackFrame, StackSet};
 
 const DEPTH: usize = 30;
 const FUNCTIONS: u64 = 20_000;
@@ -123,15 +123,15 @@ fn versions(changes: Changes, size: usize) -> (StackSet, StackSet) {
     for _ in 0..size {
         let stack = stack(&mut numbers);
         let count = 1 + numbers.below(1000) * numbers.below(20);
-        let place = 1 + numbers.below(DEPTH as u64 - 2) as usize;
+        let position = 1 + numbers.below(DEPTH as u64 - 2) as usize;
         let mut changed = stack.clone();
-        let mut fate = numbers.below(1000);
+        let mut rest = numbers.below(1000);
         let mut is = |share: u64| {
-            let hit = fate < share;
-            fate = if hit {
+            let hit = rest < share;
+            rest = if hit {
                 u64::MAX
             } else {
-                fate.saturating_sub(share)
+                rest.saturating_sub(share)
             };
             hit
         };
@@ -142,9 +142,9 @@ fn versions(changes: Changes, size: usize) -> (StackSet, StackSet) {
             changed = self::stack(&mut numbers);
             count_after = 1 + numbers.below(5000);
         } else if is(changes.cloned) {
-            changed[place] += functions;
+            changed[position] += functions;
         } else if is(changes.inserted) {
-            changed.insert(place, numbers.below(FUNCTIONS) as u32);
+            changed.insert(position, numbers.below(FUNCTIONS) as u32);
         }
         push(&mut before, stack, count);
         push(&mut after, changed, count_after);
@@ -182,7 +182,7 @@ fn set() -> StackSet {
 fn push(set: &mut StackSet, frames: Vec<u32>, count: u64) {
     set.stacks.push(CountedStack {
         frames: frames.into_boxed_slice(),
-        figures: [count; 8],
+        figures: [count; Metric::OF_STACKS.len()],
     });
 }
 

@@ -1,7 +1,6 @@
 //! Weighted edit distance (Wagner and Fischer 1974) between the reduced names
-//! of two stacks. An edit inserts, removes or renames a frame; it costs the
-//! more, the rarer the function is among all stacks, as in inverse document
-//! frequency.
+//! of two stacks. An edit inserts, removes or renames a frame. It costs more if
+//! the function is rare among all stacks (inverse document frequency).
 
 use std::cell::RefCell;
 
@@ -169,7 +168,8 @@ impl<'t, 'a> Aligner<'t, 'a> {
     }
 
     /// The cost of renaming one function to the other; `None` if that is
-    /// excluded: both sides have one of them, or they are different operators.
+    /// excluded: one of them exists on both sides, or they are different
+    /// operators.
     fn rename_cost(&self, x: u32, y: u32) -> Option<u32> {
         if self.is_common(x) || self.is_common(y) {
             return None;

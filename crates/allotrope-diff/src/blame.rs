@@ -1,12 +1,14 @@
 //! Groups differences that have one cause, and chooses the frame to blame.
 //!
-//! Two steps. From the inside out: differences whose stacks share their
-//! innermost own functions are grouped if they are at least half of the stacks
-//! with these functions; the frames of the runtime in between may distinguish
-//! them too. Otherwise the function is a general one that many callers use, and
-//! the next caller out is added to the comparison. From the outside in: groups
-//! below a call that explains them all are merged
-//! ([`call_changes`](crate::call_changes)).
+//! There are two steps:
+//!
+//! 1. From the inside out: differences whose stacks share their innermost own
+//!    functions are grouped if they are at least half of the stacks with these
+//!    functions. The glue frames in between may distinguish them too. If they are
+//!    less than half, many callers use the function; then the next caller out is
+//!    added to the comparison.
+//! 2. From the outside in: groups below a call that explains them all are merged
+//!    ([`call_changes`](crate::call_changes)).
 //!
 //! The blamed frame is the first of the user's own, or the function that
 //! explains several stacks at once.
@@ -31,7 +33,7 @@ pub(crate) struct Group {
     pub(crate) blame: u32,
 }
 
-/// Groups differences; none of them is 0.
+/// Groups matches, none of which has the difference 0.
 pub(crate) fn group(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Group> {
     let drafts = group_by_callee(classes, matches);
     group_by_call(classes, drafts)
@@ -116,10 +118,11 @@ pub(crate) fn shown_stack(classes: &Classes<'_>, class: u32) -> Vec<u32> {
 /// The own frame at a depth, counted from 1, with recursion counted once; the
 /// outermost if there are fewer; the innermost frame of a stack that has none.
 fn own_frame(table: &FrameTable<'_>, stack: &[u32], depth: usize) -> u32 {
+    let is_own = table.own_in(stack.iter().copied());
     let mut own = OwnFrames::default();
     let mut found = None;
     for &frame in stack {
-        if own.count < depth && own.is_next(table, frame) {
+        if own.count < depth && is_own(frame) && own.is_next(table, frame) {
             found = Some(frame);
         }
     }
@@ -134,10 +137,10 @@ struct OwnFrames {
 }
 
 impl OwnFrames {
-    /// Whether this frame is the next own frame.
+    /// Whether this own frame is the next one, and no recursion into the last.
     fn is_next(&mut self, table: &FrameTable<'_>, frame: u32) -> bool {
         let name = table.name(frame, MatchLevel::Canonical);
-        let next = !table.is_glue(frame) && self.last.replace(name) != Some(name);
+        let next = self.last.replace(name) != Some(name);
         self.count += usize::from(next);
         next
     }
@@ -148,7 +151,7 @@ impl OwnFrames {
 struct StackPrefix {
     /// The number of own frames.
     depth: usize,
-    /// Include the glue frames in between.
+    /// Include the frames in between.
     glue: bool,
 }
 
@@ -161,10 +164,12 @@ impl StackPrefix {
     fn hash(self, classes: &Classes<'_>, class: u32, names: &mut Vec<u32>) -> u128 {
         let table = &classes.table;
         let name = |frame| table.name(frame, MatchLevel::Canonical);
+        let is_own = table.own_in(classes.frames_of(class));
         let mut own = OwnFrames::default();
         names.clear();
         for frame in classes.frames_of(class) {
-            if own.is_next(table, frame) || (self.glue && table.is_glue(frame)) {
+            let is_next = is_own(frame) && own.is_next(table, frame);
+            if is_next || (self.glue && !is_own(frame)) {
                 names.push(name(frame));
             }
             if own.count == self.depth {

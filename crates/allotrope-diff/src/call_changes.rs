@@ -1,6 +1,6 @@
 //! Finds calls that explain every difference below them: the called function is
-//! new or gone, or everything allocated below it changed by one factor, as if
-//! it were called that much more often.
+//! new or gone, or everything allocated below it changed by the same factor, as
+//! if only the number of its calls changed.
 
 use crate::Side;
 use crate::assign::main_class;
@@ -20,8 +20,8 @@ pub(crate) struct CallChanges<'c, 'a> {
 struct SubtreeChange {
     /// The number of classes that changed.
     changed: u32,
-    /// The figures (before, after) of one of them. All changed by the factor
-    /// that these two have, unless `factors_differ`.
+    /// The figures (before, after) of the first of them. All changed by the
+    /// factor after / before of this one, unless `factors_differ`.
     factor: Option<(u64, u64)>,
     factors_differ: bool,
     /// The number of all classes.
@@ -63,15 +63,16 @@ impl<'c, 'a> CallChanges<'c, 'a> {
         }
     }
 
-    /// The outermost function whose call explains the whole difference. Never
-    /// the function that a thread starts with, because nothing beside it stayed
-    /// the same.
+    /// The outermost function whose call explains the whole difference. Never the
+    /// function that a thread starts with: all stacks of the thread contain it, so there
+    /// are no unchanged stacks to compare with.
     pub(crate) fn explaining_call(&self, matched: &Match) -> Option<u32> {
         let table = &self.classes.table;
         let mut stack = Vec::new();
         self.classes
             .stack(main_class(self.classes, matched), &mut stack);
-        let own = stack.iter().rev().filter(|&&frame| !table.is_glue(frame));
+        let is_own = table.own_in(stack.iter().copied());
+        let own = stack.iter().rev().filter(|&&frame| is_own(frame));
         let mut names = own.map(|&frame| table.loosest(frame));
         let other = matched.only_side().map(|side| match side {
             Side::Before => Side::After,

@@ -10,7 +10,7 @@ use crate::Side;
 use crate::align::Aligner;
 use crate::keys;
 
-/// Upper bound on the stacks that a stack is paired with for each term.
+/// The largest number of stacks that a stack is paired with for each term.
 const NEIGHBOURS: usize = 6;
 
 /// A stack is indexed under this many of its rarest functions.

@@ -1,8 +1,8 @@
 //! Groups the stacks of all runs into classes: a class has all stacks with the
 //! same exact names (offsets, lines and columns are ignored).
 //!
-//! Of several runs a side, one represents the side: the one with the median
-//! total (the lower of two). Its figures add up, which averages would not. The
+//! If a side has several runs, the run with the median total (the lower of two)
+//! represents it. The figures of one run sum to its total; averages would not. The
 //! other runs show how far the figures scatter.
 
 use std::ops::Range;

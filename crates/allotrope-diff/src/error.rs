@@ -22,7 +22,7 @@ pub enum DiffError {
         metric.words()
     )]
     UnknownMetric {
-        /// The metric asked for.
+        /// The requested metric.
         metric: Metric,
         /// The side.
         side: Side,
@@ -45,12 +45,12 @@ pub enum DiffError {
         title: String,
         /// Index of the stack.
         stack: usize,
-        /// The frame index, which is out of range.
+        /// The frame's index, which is out of range.
         frame: u32,
     },
     /// Figures whose sum overflows an `i64`.
     #[error(
-        "the figures of run {run} {side}{} sum to more than {}; they can not be real",
+        "the figures of run {run} {side}{} sum to more than {}; they cannot be real",
         titled(title),
         i64::MAX
     )]
@@ -68,10 +68,10 @@ pub enum DiffError {
         u32::MAX
     )]
     TooMany,
-    /// A number of iterations that is not above 0.
-    #[error("differences can not be given per {per}; give a number above 0")]
+    /// A number of iterations that is not finite and above 0.
+    #[error("differences cannot be given per {per}; give a number above 0")]
     Per {
-        /// What was asked for.
+        /// The number of iterations.
         per: f64,
     },
     /// An invalid glue pattern.

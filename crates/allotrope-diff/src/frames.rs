@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::error::DiffError;
 use crate::glue::Glue;
 use crate::keys::MatchLevel;
+use crate::own_code::Origin;
 use crate::{Side, names};
 use allotrope_profile::{StackFrame, StackSet};
 
@@ -29,11 +30,11 @@ pub(crate) struct FrameTable<'a> {
     frames: Vec<&'a StackFrame>,
     /// By level and frame: the number of the frame's name.
     names: [Vec<u32>; NAMED],
-    glue: Vec<bool>,
+    origins: Vec<Origin>,
     /// The text of each name at the loosest level.
     spellings: Vec<String>,
-    /// By side and name at the loosest level: the number of frames of stacks
-    /// with that name.
+    /// By side and name at the loosest level: how many frames of stacks have
+    /// that name.
     occurrences: [Vec<u64>; 2],
     /// The frame that represents a stack without frames.
     nothing: u32,
@@ -55,7 +56,7 @@ impl<'a> FrameTable<'a> {
         let (frames, mut numberings) = number(&sets, nothing);
         let nothing = numberings.pop().and_then(|last| last.first().copied());
         let mut table = Self {
-            glue: frames.iter().map(|frame| glue.has(frame)).collect(),
+            origins: frames.iter().map(|frame| glue.origin_of(frame)).collect(),
             names: Default::default(),
             spellings: Vec::new(),
             occurrences: Default::default(),
@@ -102,7 +103,18 @@ impl<'a> FrameTable<'a> {
     }
 
     pub(crate) fn is_glue(&self, frame: u32) -> bool {
-        self.glue[frame as usize]
+        self.origin(frame) == Origin::Glue
+    }
+
+    fn origin(&self, frame: u32) -> Origin {
+        self.origins[frame as usize]
+    }
+
+    /// Tells for each frame of a stack, innermost first, whether it is the user's own;
+    /// in a stack without such a frame, whether it is of the best that there is.
+    pub(crate) fn own_in(&self, stack: impl Iterator<Item = u32>) -> impl Fn(u32) -> bool {
+        let best = Origin::best(stack.map(|frame| self.origin(frame)));
+        move |frame| best != Origin::Glue && self.origin(frame) >= best
     }
 
     /// The text of a name at the loosest level.
@@ -110,7 +122,7 @@ impl<'a> FrameTable<'a> {
         &self.spellings[name as usize]
     }
 
-    /// The number of frames of stacks of a side with that name at the loosest
+    /// How many frames of the stacks of a side have that name at the loosest
     /// level.
     pub(crate) fn occurrences(&self, name: u32, side: Side) -> u64 {
         self.occurrences[side as usize][name as usize]
@@ -189,7 +201,7 @@ impl<'a> FrameTable<'a> {
 }
 
 /// The distinct frames in order, and for each set the numbers of its frames;
-/// the last numbering is that of `nothing` alone.
+/// the last numbering has only the number of `nothing`.
 fn number<'a>(
     sets: &[(Side, &'a StackSet)],
     nothing: &'a StackFrame,
@@ -234,9 +246,9 @@ impl<T: std::hash::Hash + Eq> Interner<T> {
     }
 }
 
-/// The modules and signatures of each side. One that the other side lacks is
-/// ignored: the executable may have another name, and a source may not give
-/// signatures.
+/// The modules and signatures of each side. A module or signature that the other
+/// side lacks is ignored: the executable may have another name, and a file format
+/// may have no signatures.
 struct BySide<'a> {
     modules: [FxHashSet<&'a str>; 2],
     signatures: [FxHashSet<&'a str>; 2],

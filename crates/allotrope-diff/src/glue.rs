@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashSet;
 
+use crate::own_code::{self, Origin};
 use crate::{DiffError, names};
 use allotrope_profile::StackFrame;
 
@@ -99,12 +100,38 @@ impl Glue {
 
     /// Whether the frame is glue.
     pub fn has(&self, frame: &StackFrame) -> bool {
-        self.has_function(&frame.module, &frame.function)
+        self.origin_of(frame) == Origin::Glue
     }
 
-    /// Whether a function is glue, given the module's file name and the
+    /// Whose code the frame is.
+    pub fn origin_of(&self, frame: &StackFrame) -> Origin {
+        let origin = self.origin(&frame.module, &frame.function, &frame.file);
+        match frame.generated {
+            true => origin.min(Origin::Library),
+            false => origin,
+        }
+    }
+
+    /// Whose code a function is, given its module's file name, its qualified name and
+    /// its source file; module and file may be empty.
+    pub fn origin(&self, module: &str, function: &str, file: &str) -> Origin {
+        if self.has_function(module, function) || own_code::is_standard_library(file) {
+            return Origin::Glue;
+        }
+        let is_library = own_code::is_library(module);
+        match (file.is_empty(), own_code::is_unnamed(module, function)) {
+            (false, _) if own_code::is_dependency(file) => Origin::Library,
+            (false, _) => Origin::Own,
+            (true, true) if is_library => Origin::UnnamedLibrary,
+            (true, true) => Origin::Unnamed,
+            (true, false) if is_library => Origin::Library,
+            (true, false) => Origin::Program,
+        }
+    }
+
+    /// Whether a function is glue by its name, given the module's file name and the
     /// qualified name.
-    pub fn has_function(&self, module: &str, function: &str) -> bool {
+    fn has_function(&self, module: &str, function: &str) -> bool {
         // Clones of a glue function are glue. A name that is an offset into a
         // module is also matched unchanged.
         let canonical = names::canonical(function);

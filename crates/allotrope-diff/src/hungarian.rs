@@ -2,9 +2,9 @@
 //! largest. The Hungarian method (H. W. Kuhn, 1955) with potentials and
 //! shortest augmenting paths, O(n³); for small problems only.
 
-/// For each row its column in an assignment of the largest total gain. Rows and
-/// columns without gain stay unassigned. `gain` has rows × columns values, none
-/// negative.
+/// Returns, for each row, its column in an assignment of the largest total gain.
+/// Rows and columns without gain stay unassigned. `gain` has rows × columns values,
+/// row by row, none negative.
 pub(crate) fn assign(gain: &[i64], rows: usize, columns: usize) -> Vec<Option<usize>> {
     let size = rows.max(columns);
     let cost = |row: usize, column: usize| {
@@ -24,7 +24,7 @@ pub(crate) fn assign(gain: &[i64], rows: usize, columns: usize) -> Vec<Option<us
     assigned
 }
 
-/// For each column its row in an assignment of the least total cost.
+/// Returns, for each column, its row in an assignment of the least total cost.
 fn cheapest(size: usize, cost: impl Fn(usize, usize) -> i64) -> Vec<usize> {
     // Row 0 and column 0 are sentinels of the algorithm; real ones count from
     // 1.
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_nothing_stays_alone() {
+    fn rows_and_columns_without_gain_stay_unassigned() {
         assert_eq!(assign(&[0, 5], 1, 2), [Some(1)]);
         assert_eq!(assign(&[0, 5], 2, 1), [None, Some(0)]);
         assert_eq!(assign(&[], 0, 0), []);
@@ -95,13 +95,13 @@ mod tests {
         if row * columns >= gain.len() {
             return 0;
         }
-        let alone = best(gain, columns, row + 1, taken);
+        let unassigned = best(gain, columns, row + 1, taken);
         (0..columns)
             .filter(|column| taken & 1 << column == 0)
             .map(|column| {
                 gain[row * columns + column] + best(gain, columns, row + 1, taken | 1 << column)
             })
-            .fold(alone, i64::max)
+            .fold(unassigned, i64::max)
     }
 
     proptest! {

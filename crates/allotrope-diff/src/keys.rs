@@ -52,8 +52,8 @@ impl MatchLevel {
 /// Longest cycle of functions whose repetition is treated as recursion.
 const LONGEST_CYCLE: usize = 4;
 
-/// Replaces `names` by the names of a stack at a level, innermost first. Not
-/// empty unless the stack is.
+/// Replaces `names` by the names of a stack at a level, innermost first. The
+/// result is empty only if the stack is.
 pub(crate) fn reduce(
     table: &FrameTable<'_>,
     stack: &[u32],
@@ -113,7 +113,7 @@ pub(crate) fn hash(names: impl IntoIterator<Item = u32>) -> u128 {
 /// every output bit (as wyhash does).
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
-    // Adding `a` keeps a factor of zero from erasing the previous state.
+    // Without adding `a`, a factor of zero would erase the previous state.
     (product as u64 ^ (product >> 64) as u64).wrapping_add(a)
 }
 
@@ -124,12 +124,12 @@ mod tests {
     #[test]
     fn repetitions_are_collapsed() {
         let collapse = |names: &[u32]| {
-            let mut kept = Vec::new();
+            let mut collapsed = Vec::new();
             for &name in names {
-                kept.push(name);
-                collapse_repetition(&mut kept);
+                collapsed.push(name);
+                collapse_repetition(&mut collapsed);
             }
-            kept
+            collapsed
         };
         assert_eq!(collapse(&[1, 2, 2, 2, 3]), [1, 2, 3]);
         assert_eq!(collapse(&[1, 2, 3, 2, 3, 2, 3, 4]), [1, 2, 3, 4]);

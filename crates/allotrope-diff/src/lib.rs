@@ -14,8 +14,8 @@
 //!    names at several match levels.
 //! 2. `classes`: group stacks with the same exact names.
 //! 3. `keys`, `match_by_name`: match classes with equal names, level by level.
-//! 4. `net`: merge what rose with what fell if one turned into the other piece
-//!    by piece.
+//! 4. `net`: merge matches that rose with matches that fell if their functions are
+//!    the same and a compiler only inlined them differently.
 //! 5. `replaced`: match functions that replaced others at many call sites.
 //! 6. `candidates`, `align`, `assign`, `hungarian`: match the rest by
 //!    similarity.
@@ -43,6 +43,7 @@ mod match_by_name;
 mod names;
 mod net;
 mod noise;
+mod own_code;
 mod replaced;
 
 use std::fmt;
@@ -50,6 +51,7 @@ use std::fmt;
 pub use error::DiffError;
 
 pub use crate::glue::Glue;
+pub use crate::own_code::Origin;
 use allotrope_profile::{Metric, StackFrame, StackSet};
 
 /// Options of [`compare`].
@@ -107,7 +109,7 @@ pub struct Diff {
     pub difference: i64,
     /// The number of iterations by which figures are also divided.
     pub per: Option<f64>,
-    /// What the runs of a side have shown about random variation.
+    /// The random variation among the runs of a side.
     pub noise: Noise,
     /// The frames that entries refer to by index, each once.
     pub frames: Vec<StackFrame>,
@@ -127,7 +129,7 @@ impl Diff {
 /// Random variation among the runs of a side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Noise {
-    /// Each side has a single run, so that no difference can be called jitter.
+    /// Each side has a single run, so no difference can be recognised as jitter.
     Unknown,
     /// At least one side has several runs.
     Measured {
@@ -184,8 +186,8 @@ pub struct Entry {
 }
 
 /// The one frame that differs between two stacks, as indexes into
-/// [`Diff::frames`]. One is `None` where a frame was inserted or removed; both
-/// are where no frame differs but for offsets and lines.
+/// [`Diff::frames`]. One is `None` if a frame was inserted or removed; both are
+/// `None` if the stacks differ only in offsets and lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DifferingFrame {
     /// The frame before.

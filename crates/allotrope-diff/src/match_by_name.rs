@@ -93,21 +93,21 @@ pub(crate) fn match_by_name(classes: &Classes<'_>) -> NameMatches {
     for level in LEVELS {
         unmatched = take_balanced(classes, unmatched, level, &mut moved);
     }
-    let is_alone = |unmatched: &Unmatched| {
+    let is_on_one_side = |unmatched: &Unmatched| {
         let class = &classes.classes[unmatched.class as usize];
         class.before == 0 || class.after == 0
     };
-    let (mut alone, on_both): (Vec<Unmatched>, Vec<Unmatched>) =
-        unmatched.into_iter().partition(is_alone);
+    let (mut one_sided, on_both): (Vec<Unmatched>, Vec<Unmatched>) =
+        unmatched.into_iter().partition(is_on_one_side);
     let mut unbalanced: Vec<Match> = on_both
         .into_iter()
         .map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0))
         .collect();
     for &level in &MatchLevel::BY_NAME[1..] {
-        alone = merge_sides(classes, alone, level, &mut unbalanced);
+        one_sided = merge_sides(classes, one_sided, level, &mut unbalanced);
     }
-    let alone = alone.into_iter();
-    unbalanced.extend(alone.map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0)));
+    let one_sided = one_sided.into_iter();
+    unbalanced.extend(one_sided.map(|unmatched| Match::new(classes, vec![unmatched.class], 1.0)));
     NameMatches { moved, unbalanced }
 }
 
@@ -199,12 +199,12 @@ fn pair_equals(
 /// Returns the classes of the other groups.
 fn merge_sides(
     classes: &Classes<'_>,
-    mut alone: Vec<Unmatched>,
+    mut one_sided: Vec<Unmatched>,
     level: MatchLevel,
     changed: &mut Vec<Match>,
 ) -> Vec<Unmatched> {
     let mut left = Vec::new();
-    for group in groups(&mut alone, level) {
+    for group in groups(&mut one_sided, level) {
         let whole = match_of(classes, group, level);
         if whole.only_side().is_some() {
             left.extend_from_slice(group);

@@ -73,8 +73,8 @@ pub(crate) fn canonical(name: &str) -> String {
     closed
 }
 
-/// Removes closure numbers and wrappers from a canonical name: several
-/// functions that the compiler made of one in the source get its name.
+/// Removes closure numbers and wrappers from a canonical name, so that all
+/// functions that the compiler generated from one source function get its name.
 pub(crate) fn unwrapped(canonical: &str) -> String {
     let mut name = canonical;
     loop {
@@ -369,7 +369,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_compilers_and_linkers_add_is_removed() {
+    fn additions_of_compilers_and_linkers_are_removed() {
         for (name, expected) in [
             ("$s3NIO7ChannelTRTA.18", "$s3NIO7ChannelTRTA"),
             ("$s3NIO7ChannelTRTA.33", "$s3NIO7ChannelTRTA"),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_look_like_it_are_kept() {
+    fn names_that_only_look_decorated_are_kept() {
         for name in [
             "operator+",
             "operator+=",

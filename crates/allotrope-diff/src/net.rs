@@ -1,6 +1,6 @@
-//! Merges matches that rose with matches that fell where one turned into the
-//! other piece by piece. Compilers that inline differently spread a function's
-//! allocations over other stacks, so that no two of these balance.
+//! Merges matches that rose with matches that fell. A compiler that inlines
+//! differently distributes a function's allocations over other stacks: the figures
+//! of single stacks then differ, but their sum hardly does.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ use crate::keys::{self, MatchLevel};
 use crate::match_by_name::Match;
 
 /// Merges matches with the same own functions if some rose and some fell. A
-/// match that balances is left alone.
+/// match that balances is not merged.
 pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
     for group in groups(classes, matches, MatchLevel::GlueIgnored) {
@@ -31,9 +31,9 @@ pub(crate) fn same_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<
     netted
 }
 
-/// Merges a match whose functions both sides have with those of the opposite
-/// sign that equal it but for functions that only one side has. These were
-/// inlined into its functions, or are no longer.
+/// Merges a match whose functions exist on both sides with matches of the
+/// opposite sign that differ from it only by functions that one side lacks. Those
+/// functions were inlined into the match's functions, or are no longer inlined.
 pub(crate) fn inlined_functions(classes: &Classes<'_>, matches: Vec<Match>) -> Vec<Match> {
     let mut netted = Vec::new();
     for group in groups(classes, matches, MatchLevel::CommonOnly) {

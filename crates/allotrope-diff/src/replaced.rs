@@ -3,10 +3,9 @@
 //! need not be similar, the old functions may still have other callers, and the
 //! figures may have changed. The evidence is that it happened many times.
 //!
-//! Each stack is hashed with one function left out, a gap. Gaps with equal
-//! hashes on both sides have the same callers and callees; a function that
-//! stands in many such gaps of one side has replaced the functions in those of
-//! the other.
+//! Each stack is hashed with one function left out: a gap. Gaps with equal
+//! hashes have the same callers and callees. If one function fills many gaps of
+//! one side, it has replaced the functions in the equal gaps of the other side.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -35,7 +34,7 @@ struct Gap {
     match_index: u32,
 }
 
-/// The gaps of both sides with the same functions around them.
+/// All gaps of both sides that have the same functions around them.
 struct CallContext {
     key: u128,
     match_indexes: [Vec<u32>; 2],
@@ -77,9 +76,9 @@ pub(crate) fn replaced_functions(classes: &Classes<'_>, matches: Vec<Match>) -> 
     replaced
 }
 
-/// The gaps in which a function may have been replaced, sorted by key. In at
-/// least one of the gaps with a key, the function is unknown to the other side;
-/// both sides have all functions around it.
+/// The gaps in which a function may have been replaced, sorted by key. Of the
+/// gaps with one key, at least one has a function that the other side lacks. Both
+/// sides have all functions around the gaps.
 fn gaps(classes: &Classes<'_>, matches: &[Match]) -> Vec<Gap> {
     let mut wanted = FxHashSet::default();
     each_gap(classes, matches, |gap| {
@@ -119,9 +118,9 @@ fn each_gap(classes: &Classes<'_>, matches: &[Match], mut found: impl FnMut(Gap)
     }
 }
 
-/// The positions at which a function may have been replaced: all if both sides
-/// have every function of the stack; the position of the function that only one
-/// side has; none if there are several of these.
+/// The positions at which a function may have been replaced: all, if both sides
+/// have every function of the stack; one, if only one side has exactly one of the
+/// functions; none, if only one side has several of them.
 fn gap_positions(table: &FrameTable<'_>, names: &[u32]) -> std::ops::Range<usize> {
     let mut unknown = (0..names.len()).filter(|&position| !table.is_common(names[position]));
     match (unknown.next(), unknown.next()) {
@@ -206,8 +205,9 @@ fn contexts(classes: &Classes<'_>, gaps: &[Gap], matches: &[Match]) -> Vec<CallC
     contexts
 }
 
-/// Whether functions may have been replaced by others: all are the same
-/// operator or none, and no function is on both sides.
+/// Whether the functions `were` may have been replaced by the functions `are`:
+/// all are the same operator or none is an operator, and no function is in both
+/// lists.
 fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
     let operator = |&name: &u32| names::operator_of(classes.table.spelling(name));
     let Some(first) = were.first() else {
@@ -218,9 +218,9 @@ fn may_replace(classes: &Classes<'_>, were: &[u32], are: &[u32]) -> bool {
         && were.iter().all(|name| !are.contains(name))
 }
 
-/// Sets the evidence of each context: how many stacks its function gained from
-/// others or lost to them in all contexts; 0 if less than half of the
-/// function's stacks take part.
+/// Sets the evidence of each context: the number of stacks of the other side, in
+/// all contexts, in which its function replaced others or was replaced. 0 if less
+/// than half of the function's stacks are in such contexts.
 fn count_evidence(contexts: &mut [CallContext], gaps: &[Gap], matches: &[Match]) {
     let mut replaced: FxHashMap<(usize, u32), [usize; 2]> = FxHashMap::default();
     for context in &*contexts {

@@ -6,15 +6,15 @@ mod support;
 use allotrope_diff::Kind;
 use support::{Stacks, blames, check, functions, kinds, named, only};
 
-/// Runtime frames of Swift between an allocation and the user's code.
+/// Frames of Swift's runtime between an allocation and the user's code.
 const SWIFT: &[&str] = &[
     "libsystem_malloc.dylib`malloc",
     "libswiftCore.dylib`swift_slowAlloc+0x19",
     "libswiftCore.dylib`swift_allocObject+0x27",
 ];
 
-/// The stack of the "clone" example; `clone` is the number in the name of its
-/// frame 6.
+/// The stack of the "clone" example. `clone` is the number in the name of its
+/// frame 6, counted from 0.
 fn channel_options(clone: u32) -> Vec<String> {
     let clone = format!(
         "app`$s3NIO7Channel_pypypAA15EventLoopFutureCyytGIegnno_Ieggo_AaB_pxq_q0_r1_lyypypAEIsegnnr_Iegnr_TRTA.{clone}+0x9"
@@ -73,7 +73,7 @@ fn a_clone_with_another_number_is_folded() {
 }
 
 #[test]
-fn more_in_one_function_is_a_change_that_names_both_places() {
+fn more_in_one_function_is_a_change_that_lists_both_call_sites() {
     let mut before = Stacks::default();
     before.add(11_000, &channel_options(33));
     before.add(10_000, &do_requests("0x66", MEASURE));
@@ -100,7 +100,7 @@ fn more_in_one_function_is_a_change_that_names_both_places() {
 }
 
 #[test]
-fn two_new_places_in_one_function_are_one_new_entry() {
+fn two_new_call_sites_in_one_function_are_one_new_entry() {
     let mut before = Stacks::default();
     before.add(11_000, &channel_options(33));
     let mut after = Stacks::default();
@@ -114,8 +114,8 @@ fn two_new_places_in_one_function_are_one_new_entry() {
     assert_eq!(blames(&diff)[0], "doRequests(group:number:)");
 }
 
-/// The "moved read" example: the read before, the same read after, and the new
-/// allocation after.
+/// The stacks of the "moved read" example: the read before, the same read after,
+/// and the new allocation after.
 fn reads() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
     let buffer = [
         "app`AdaptiveRecvByteBufferAllocator.buffer(allocator:)+0x5f",
@@ -179,7 +179,7 @@ fn an_inserted_frame_is_folded_and_the_curry_thunk_is_the_only_new_entry() {
 }
 
 #[test]
-fn the_moved_read_is_found_among_other_stacks_too() {
+fn the_moved_read_is_found_among_hundreds_of_other_stacks() {
     let (read_before, read_after, curry) = reads();
     let mut before = Stacks::default();
     let mut after = Stacks::default();
@@ -206,7 +206,7 @@ fn the_moved_read_is_found_among_other_stacks_too() {
 
 #[test]
 fn a_frame_newly_inlined_is_folded() {
-    // `g` has gone into `f`; its other caller still calls it.
+    // `g` was inlined into `f`, but not into its other caller `h`.
     let mut before = Stacks::default();
     before.add(500, &["malloc", "g", "f", "e", "d", "main"]);
     before.add(40, &["malloc", "g", "h", "main"]);
@@ -235,7 +235,7 @@ fn specialised_functions_are_the_same() {
 }
 
 #[test]
-fn a_caller_nine_frames_out_is_seen() {
+fn a_caller_nine_frames_out_distinguishes_stacks() {
     let inner = ["malloc", "f1", "f2", "f3", "f4", "f5", "f6", "f7", "f8"];
     let from = |caller: &'static str| {
         inner

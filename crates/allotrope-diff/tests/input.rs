@@ -104,7 +104,7 @@ fn a_stack_without_frames_counts() {
     let mut set = one(3);
     set.stacks.push(CountedStack {
         frames: Box::default(),
-        figures: [5; 8],
+        figures: [5; Metric::OF_STACKS.len()],
     });
     let diff = compare(&[one(3)], &[set], &DiffOptions::default()).expect("comparable");
     assert_eq!(only(&diff).difference, 5);

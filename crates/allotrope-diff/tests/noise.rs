@@ -1,12 +1,13 @@
-//! Several runs a side: random variation is reported as jitter, once a thread,
-//! and never as a regression.
+//! With several runs a side, random variation is reported as jitter, in one entry
+//! for each thread, and never as a regression.
 
 mod support;
 
 use allotrope_diff::{Kind, Noise};
 use support::{Stacks, blames, check, functions, kinds, only};
 
-/// A run of one deterministic stack, and two stacks of a pool thread.
+/// A run with one deterministic stack and two stacks of a pool thread; the
+/// arguments are their allocations.
 fn run(deterministic: u64, polls: u64, wakeups: u64) -> Stacks {
     let mut stacks = Stacks::default();
     stacks.add(deterministic, &["malloc", "parse", "main"]);
@@ -42,7 +43,7 @@ fn jitter_is_one_entry_with_the_thread_it_came_from() {
 }
 
 #[test]
-fn a_regression_stands_out_of_jitter() {
+fn a_regression_is_not_reported_as_jitter() {
     let before = [run(1000, 50, 7), run(1000, 53, 9), run(1000, 49, 8)];
     let after = [run(1001, 52, 8), run(1001, 54, 6), run(1001, 51, 11)];
     let diff = check(&before, &after);
@@ -78,7 +79,7 @@ fn a_stack_of_only_some_runs_is_jitter() {
 }
 
 #[test]
-fn threads_are_told_apart() {
+fn each_thread_has_its_own_entry_of_jitter() {
     let side = |a: u64, b: u64| {
         let mut stacks = Stacks::default();
         stacks.add(100 + a, &["malloc", "poll", "reader", "start_thread"]);

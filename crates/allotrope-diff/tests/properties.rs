@@ -20,13 +20,13 @@ fn function() -> impl Strategy<Value = String> {
     });
     let rare = (0..400_u32).prop_map(|function| format!("rare{function}"));
     let glue = prop::sample::select(vec!["malloc", "operator new", "std::push", "start_thread"]);
-    let place = prop::option::weighted(0.3, 1..4_u8);
+    let offset = prop::option::weighted(0.3, 1..4_u8);
     (
         prop_oneof![4 => decorated, 1 => rare, 2 => glue.prop_map(str::to_owned)],
-        place,
+        offset,
     )
-        .prop_map(|(function, place)| match place {
-            Some(place) => format!("{function}+0x{place:x}"),
+        .prop_map(|(function, offset)| match offset {
+            Some(offset) => format!("{function}+0x{offset:x}"),
             None => function,
         })
 }

@@ -1,5 +1,5 @@
 //! A function replaces others at hundreds of call sites: the stacks are
-//! matched, folded or changed, and not listed as hundreds of gone ones.
+//! matched and reported as moved (folded) or changed, not as hundreds of gone ones.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{Stacks, blames, check, kinds, named, only};
 
 const SITES: u64 = 301;
 
-/// The allocations of a site; many sites have the same number.
+/// The allocations of a call site; many sites have the same number.
 fn count(site: u64) -> u64 {
     10 + site * 7 % 90
 }
@@ -17,7 +17,7 @@ fn total() -> u64 {
     (0..SITES).map(count).sum()
 }
 
-/// Builds the stack of a site.
+/// Builds the stack of a call site from its number.
 type Stack = fn(u64) -> Vec<String>;
 
 /// Compares all sites before (`was`) and after (`is`, with `growth` times the
@@ -52,7 +52,7 @@ fn own_helper_and_caller(site: u64) -> Vec<String> {
     stack(&["malloc", &helper, &caller, "main"])
 }
 
-fn by_way_of(function: &str, site: u64) -> Vec<String> {
+fn through(function: &str, site: u64) -> Vec<String> {
     stack(&["malloc", function, &format!("site_{site}"), "main"])
 }
 
@@ -69,7 +69,7 @@ fn check_folded(diff: &Diff, was: &str, is: &str) {
 }
 
 #[test]
-fn helpers_of_one_caller_that_became_one_are_one_folded_entry() {
+fn helpers_of_one_caller_merged_into_one_are_one_folded_entry() {
     let diff = compared(
         own_helper,
         |_| stack(&["malloc", "parse_any", "dispatch", "main"]),
@@ -77,12 +77,12 @@ fn helpers_of_one_caller_that_became_one_are_one_folded_entry() {
         &[],
     );
     assert_eq!(only(&diff).stacks.len(), SITES as usize + 1);
-    // The rest of such a stack is the same on both sides and balances.
+    // Without the helper, all stacks are equal, and their sums balance.
     assert_eq!(only(&diff).kind, Kind::Moved);
 }
 
 #[test]
-fn helpers_right_below_main_that_became_one_are_folded() {
+fn helpers_directly_below_main_merged_into_one_are_folded() {
     let diff = compared(
         |site| stack(&["malloc", &format!("parse_{site}"), "main"]),
         |_| stack(&["malloc", "parse_any", "main"]),
@@ -94,7 +94,7 @@ fn helpers_right_below_main_that_became_one_are_folded() {
 }
 
 #[test]
-fn helpers_that_became_one_that_allocates_more_are_one_changed_entry() {
+fn helpers_merged_into_one_that_allocates_more_are_one_changed_entry() {
     let diff = compared(
         own_helper,
         |_| stack(&["malloc", "parse_any", "dispatch", "main"]),
@@ -111,22 +111,22 @@ fn helpers_of_many_callers_replaced_by_an_existing_one_are_folded() {
     let rest = [stack(&["malloc", "shared", "setup", "main"])];
     let diff = compared(
         own_helper_and_caller,
-        |site| by_way_of("shared", site),
+        |site| through("shared", site),
         1,
         &rest,
     );
     check_folded(&diff, "parse_", "shared");
 }
 
-/// A function that others still call has not been renamed.
+/// `old` was not renamed, because other callers still call it.
 #[test]
-fn call_sites_that_left_a_function_that_others_still_call_are_folded() {
+fn call_sites_that_switched_from_a_function_still_in_use_are_folded() {
     let rest: Vec<Vec<String>> = (0..SITES)
         .map(|other| stack(&["malloc", "old", &format!("other_{other}"), "main"]))
         .collect();
     let diff = compared(
-        |site| by_way_of("old", site),
-        |site| by_way_of("new", site),
+        |site| through("old", site),
+        |site| through("new", site),
         1,
         &rest,
     );
@@ -135,11 +135,11 @@ fn call_sites_that_left_a_function_that_others_still_call_are_folded() {
 }
 
 #[test]
-fn call_sites_that_left_a_function_and_allocate_more_are_one_changed_entry() {
+fn call_sites_that_switched_and_allocate_more_are_one_changed_entry() {
     let rest = [stack(&["malloc", "old", "setup", "main"])];
     let diff = compared(
-        |site| by_way_of("old", site),
-        |site| by_way_of("new", site),
+        |site| through("old", site),
+        |site| through("new", site),
         3,
         &rest,
     );
@@ -153,7 +153,7 @@ fn call_sites_that_left_a_function_and_allocate_more_are_one_changed_entry() {
 fn a_function_replaced_by_many_is_folded() {
     let rest = [stack(&["malloc", "shared", "setup", "main"])];
     let diff = compared(
-        |site| by_way_of("shared", site),
+        |site| through("shared", site),
         own_helper_and_caller,
         1,
         &rest,
@@ -182,26 +182,26 @@ fn one_site_is_no_evidence() {
 #[test]
 fn operators_do_not_replace_each_other() {
     let diff = compared(
-        |site| by_way_of("operator+", site),
-        |site| by_way_of("operator+=", site),
+        |site| through("operator+", site),
+        |site| through("operator+=", site),
         1,
         &[],
     );
     assert!(diff.entries.iter().all(|entry| entry.kind != Kind::Moved));
 }
 
-/// A new wrapper at many call sites, a few of which lost another call: the
-/// wrapper is one new entry without the lost calls.
+/// Many call sites call a new wrapper, and a few of them no longer call `log`: the
+/// wrapper is one new entry, without the removed calls.
 #[test]
-fn a_new_wrapper_is_new_where_little_is_gone() {
+fn a_new_wrapper_is_a_new_entry_although_a_few_calls_are_gone() {
     let (mut before, mut after) = (Stacks::default(), Stacks::default());
     for site in 0..200 {
         for side in [&mut before, &mut after] {
-            side.add(4, &by_way_of("grow", site));
+            side.add(4, &through("grow", site));
         }
-        after.add(10 + site, &by_way_of("xcopy", site));
+        after.add(10 + site, &through("xcopy", site));
         if site < 5 {
-            before.add(3, &by_way_of("log", site));
+            before.add(3, &through("log", site));
         }
     }
     let diff = check(&[before], &[after]);

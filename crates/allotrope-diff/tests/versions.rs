@@ -66,9 +66,9 @@ fn stacks(program: &Program) -> Stacks {
     stacks
 }
 
-/// Compares the program with itself after `change` was applied to each stack
-/// and the regression was added to `Planted::grow`, which hundreds of stacks
-/// resemble.
+/// Compares the program with a second version: `change` is applied to each stack,
+/// and the regression is added to `Planted::grow`, whose stack resembles hundreds
+/// of others.
 fn compared(change: impl Fn(usize, &mut Vec<String>)) -> Diff {
     let mut before = program();
     let path = before[100].0.clone();
@@ -96,6 +96,7 @@ fn check_planted(diff: &Diff) {
     }
 }
 
+/// The sum of the sizes of all differences but the largest.
 fn unmatched(diff: &Diff) -> u64 {
     diff.entries[1..]
         .iter()
@@ -190,8 +191,8 @@ fn with_clones_and_parts() {
     assert_eq!(unmatched(&diff), 0);
 }
 
-/// Another compiler inlines other functions, without recording it, and has
-/// another runtime library.
+/// Another compiler inlines other functions, does not write that to the debug
+/// information, and has another runtime library.
 #[test]
 fn with_another_compiler() {
     let diff = compared(|_, stack| {
@@ -204,7 +205,7 @@ fn with_another_compiler() {
     check_planted(&diff);
 }
 
-/// A function was split; one half is new.
+/// A function was split in two, one of which is new.
 #[test]
 fn with_an_inserted_frame() {
     let diff = compared(|_, stack| {
@@ -270,7 +271,6 @@ fn callers_of_a_widely_used_function_are_separate_entries() {
     assert_eq!(differences, [1497, 997]);
 }
 
-/// A new call, below which several functions allocate.
 #[test]
 fn everything_below_a_new_call_is_one_entry() {
     let mut before = Stacks::default();
@@ -287,8 +287,8 @@ fn everything_below_a_new_call_is_one_entry() {
     assert_eq!(only(&diff).stacks.len(), 3);
 }
 
-/// A function that is no longer inlined is no regression beside the planted
-/// one.
+/// A function that was inlined in the second version is not a regression of its
+/// own beside the planted one.
 #[test]
 fn newly_inlined_stacks_are_netted_with_their_callers() {
     let mut before = Stacks::default();
@@ -322,7 +322,6 @@ fn recursion_depths_are_netted() {
     assert_eq!((only(&diff).before, only(&diff).after), (8746, 8737));
 }
 
-/// A call that is made twice as often.
 #[test]
 fn a_call_made_twice_as_often_is_one_entry() {
     let mut before = Stacks::default();
@@ -344,7 +343,8 @@ fn a_call_made_twice_as_often_is_one_entry() {
     assert_eq!((only(&diff).before, only(&diff).after), (60, 120));
 }
 
-/// One container of a function that has several, at many depths of recursion.
+/// A function uses several containers, at many depths of recursion; one container
+/// allocates more.
 #[test]
 fn one_container_of_a_function_is_one_entry() {
     let mut before = Stacks::default();

@@ -1,15 +1,16 @@
-//! Every file that Allotrope writes is written here, as if other users were
-//! watching the folder.
+//! Writes every file that Allotrope writes, so that other users who can write to the
+//! same folder can neither read, replace nor redirect it.
 //!
-//! A new file begins under a random hidden name, opened with `O_EXCL` (which
-//! follows no link) and mode 0600. When it is whole it gets its mode and is
-//! renamed to its place, so that a reader sees the old file or the new one.
+//! A new file starts under a random hidden name, opened with `O_EXCL` (which follows
+//! no link) and mode 0600. Once it is complete it gets its final mode and is renamed
+//! to its path, so that a reader sees either the old file or the new one.
 //! Only regular files are replaced: a device or a pipe is written through, a
 //! folder, a socket or a block device is refused. A symbolic link that the user
-//! names stays one and its target is replaced, unless another user put the link
+//! names stays a link and its target is replaced, unless another user put the link
 //! into a shared folder.
 //!
-//! [`open_regular`] is for reading what others name.
+//! [`open_regular`] opens a file for reading whose path comes from a program or a
+//! trace.
 //!
 //! What a file may contain, and whether an existing one may be replaced, is the
 //! caller's decision.

@@ -1,5 +1,5 @@
-//! A file on its way: it has a random name and is its owner's alone until it is
-//! whole.
+//! A file that is being written: it has a random hidden name, and only its owner can
+//! read it, until it is complete.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::target::{Target, folder_of};
 /// How the name of an unfinished file ends.
 const SUFFIX: &str = ".partial";
 
-/// A file that has no name of its own yet. Dropped, it is deleted.
+/// A file under its hidden name. Dropping it deletes it.
 #[derive(Debug)]
 pub struct NewFile {
     file: NamedTempFile,
@@ -22,8 +22,8 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file in a folder; its final mode is what the process's umask
-    /// leaves of 0666.
+    /// Creates a file in a folder. Its final mode will be 0666 without the bits of the
+    /// process's umask.
     pub fn in_folder(folder: &Path) -> io::Result<Self> {
         let file = Builder::new()
             .prefix(".allotrope-")
@@ -37,13 +37,13 @@ impl NewFile {
         })
     }
 
-    /// Begins what will be, or replace, the file at `target`. One that the user
-    /// owns keeps its mode, without the set-id bits.
+    /// Creates the file that will replace, or be, the file at `target`. If the user owns
+    /// the old file, the new one gets its mode, without the set-id bits.
     pub fn at(target: &Target) -> io::Result<Self> {
         Ok(Self::in_folder(&folder_of(target.path()))?.for_target(target))
     }
 
-    /// Takes over the mode of what it will replace, if that is the user's own.
+    /// Sets the final mode to that of the file at `target`, if the user owns that file.
     #[must_use]
     pub fn for_target(mut self, target: &Target) -> Self {
         if let Target::Regular(_, metadata) = target
@@ -54,19 +54,19 @@ impl NewFile {
         self
     }
 
-    /// Sets the mode that the file will have when it is whole.
+    /// Sets the final mode.
     #[must_use]
     pub fn with_mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// The mode that the file will have when it is whole.
+    /// The final mode.
     pub fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// Where it is until it has its name.
+    /// The path with the hidden name.
     pub fn path(&self) -> &Path {
         self.file.path()
     }
@@ -76,22 +76,22 @@ impl NewFile {
         self.file.as_file()
     }
 
-    /// What tells it from a file that somebody puts in its place.
+    /// The file's identity, by which another process recognises it.
     pub fn id(&self) -> io::Result<FileId> {
         FileId::of(self.file())
     }
 
-    /// It is whole: it gets its mode and its name.
+    /// Completes the file: sets its final mode and renames it to `path`.
     pub fn finish(self, path: &Path) -> io::Result<()> {
-        // A file system without modes keeps the one that it has.
+        // Fails on a file system without modes.
         let _ = self
             .file()
             .set_permissions(Permissions::from_mode(self.mode));
         self.name(path).map(drop).map_err(|(error, _)| error)
     }
 
-    /// Gives it its name, although it is not whole: it stays its owner's alone.
-    /// A file that cannot be named is given back.
+    /// Renames the file to `path` before it is complete; its mode stays 0600. If that
+    /// fails, the error contains the file.
     pub fn name(self, path: &Path) -> Result<File, (io::Error, Self)> {
         let mode = self.mode;
         self.file.persist(path).map_err(|failed| {
@@ -100,7 +100,7 @@ impl NewFile {
         })
     }
 
-    /// Leaves the file where it is.
+    /// Leaves the file under its hidden name; returns its path.
     pub fn keep(self) -> io::Result<PathBuf> {
         let kept = self.file.keep().map_err(|failed| failed.error)?;
         Ok(kept.1)
@@ -135,10 +135,10 @@ impl FileId {
         })
     }
 
-    /// Opens this very file for writing, by another process's name for it. Fails
-    /// if the name has come to lead elsewhere.
+    /// Opens the file with this identity for writing, by a path that another process
+    /// sent. Fails if the path names another file by now.
     pub fn open(self, path: &Path) -> io::Result<File> {
-        // A pipe put there must not make it wait.
+        // If a pipe was put there, opening it must not block.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = OpenOptions::new()
             .write(true)
@@ -152,8 +152,8 @@ impl FileId {
     }
 }
 
-/// The process's umask. Where the kernel does not show it (proc(5), Linux 4.7)
-/// the file is for its owner alone: asking umask(2) would change it for a moment.
+/// The process's umask; 077 if the kernel does not show it (proc(5), before Linux 4.7).
+/// umask(2) is not used, because it can read the umask only by changing it.
 fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mut lines = status.lines();

@@ -1,4 +1,4 @@
-//! One call, or one `Write`, for a file that a command writes and closes.
+//! Writes an output file: with one call ([`write()`]), or through `Write` ([`Output`]).
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,32 +10,33 @@ use rustix::fs::OFlags;
 use crate::new_file::NewFile;
 use crate::target::Target;
 
-/// A file being written; dropped unfinished, it leaves what was there before.
+/// An output that is being written. If it is dropped before [`Output::finish`], an
+/// existing file stays as it was.
 #[derive(Debug)]
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one at a time, and it is not moved about"
 )]
 pub enum Output {
-    /// It will be, or replace, a regular file.
+    /// A regular file, which `finish` creates or replaces at this path.
     File(NewFile, PathBuf),
-    /// What is written goes out at once.
+    /// A stream, to which the bytes are written at once.
     Stream(File),
 }
 
 impl Output {
-    /// Begins to write to `path`, whatever that is.
+    /// Opens an output for `path`, a file or a stream.
     pub fn create(path: &Path) -> io::Result<Self> {
         Self::at(Target::of(path)?)
     }
 
-    /// Begins to write to a target.
+    /// Opens an output for a resolved path.
     pub fn at(target: Target) -> io::Result<Self> {
         match target {
             Target::Stream(path) => OpenOptions::new()
-                // What `/dev/stdout` leads to may hold something already.
+                // The file behind `/dev/stdout` may have contents already.
                 .append(true)
-                // A terminal does not become the process's own.
+                // A terminal must not become the process's controlling terminal.
                 .custom_flags(OFlags::NOCTTY.bits().cast_signed())
                 .open(path)
                 .map(Self::Stream),
@@ -43,7 +44,7 @@ impl Output {
         }
     }
 
-    /// All has been written: a file gets its name.
+    /// Completes the output: renames a file to its path, flushes a stream.
     pub fn finish(self) -> io::Result<()> {
         match self {
             Self::File(file, path) => file.finish(&path),
@@ -51,7 +52,8 @@ impl Output {
         }
     }
 
-    /// Waits until what was written would survive a power failure.
+    /// Waits until the bytes written to a file are on the disk (fsync(2)); does nothing for
+    /// a stream.
     pub fn sync(&self) -> io::Result<()> {
         match self {
             Self::File(file, _) => file.file().sync_all(),
@@ -76,7 +78,7 @@ impl Write for Output {
     }
 }
 
-/// Writes these bytes to `path`, whatever that is.
+/// Writes these bytes to `path`, a file or a stream.
 pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let mut output = Output::create(path)?;
     output.write_all(bytes.as_ref())?;

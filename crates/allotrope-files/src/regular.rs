@@ -1,4 +1,4 @@
-//! Opens a path that should be a regular file and may be anything.
+//! Opens a file for reading only if it is a regular file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};

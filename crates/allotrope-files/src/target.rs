@@ -1,5 +1,5 @@
-//! Resolves the path of an output file. Links are followed here, one at a time, and
-//! not by the kernel, so that each one can be checked.
+//! Resolves the path of an output file. [`Target::of`] follows symbolic links itself,
+//! one at a time, instead of the kernel, so that it can check each of them.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 /// Links followed before they count as a loop; Linux's own limit.
 const MOST_LINKS: usize = 40;
-/// `S_ISVTX` and `S_IWOTH`: a folder such as `/tmp`.
+/// `S_ISVTX`; with `WRITABLE_BY_ALL` it marks a shared folder such as `/tmp`.
 const STICKY: u32 = 0o1000;
+/// `S_IWOTH`.
 const WRITABLE_BY_ALL: u32 = 0o002;
 
 /// The resolved target of a path.
@@ -25,8 +26,9 @@ pub enum Target {
 }
 
 impl Target {
-    /// Follows the links of `path`; fails if what they lead to can neither be
-    /// replaced nor be written through.
+    /// Follows the links of `path`. Fails if the result is neither a file that can be
+    /// created or replaced nor a stream, or if another user put a link into a shared
+    /// folder.
     pub fn of(path: &Path) -> io::Result<Self> {
         let mut path = path.to_owned();
         for _ in 0..MOST_LINKS {
@@ -48,7 +50,7 @@ impl Target {
                 return Err(refused("it is a folder; name a file"));
             }
             let folder = folder_of(&path);
-            if is_laid_by_a_stranger(&folder, &metadata)? {
+            if was_put_by_another_user(&folder, &metadata)? {
                 return Err(refused(
                     "another user put a link or a pipe of that name into a folder that all can write to; name another file",
                 ));
@@ -59,7 +61,7 @@ impl Target {
             if !kind.is_symlink() {
                 return Err(refused("it is neither a regular file nor a stream"));
             }
-            // The file of a descriptor need not have a name.
+            // A link in /proc/PID/fd may lead to a file without a name.
             if is_proc(&folder) {
                 return match fs::metadata(&path)?.is_dir() {
                     true => Err(refused("it is a folder; name a file")),
@@ -87,9 +89,10 @@ pub(crate) fn folder_of(path: &Path) -> PathBuf {
     }
 }
 
-/// The rule of the kernel's `protected_symlinks` and `protected_fifos`
-/// (Documentation/admin-guide/sysctl/fs.rst), which is not on everywhere.
-fn is_laid_by_a_stranger(folder: &Path, metadata: &Metadata) -> io::Result<bool> {
+/// Whether another user put a link or pipe into a folder that all users can write to.
+/// This is the rule of the kernel's `protected_symlinks` and `protected_fifos`
+/// (Documentation/admin-guide/sysctl/fs.rst), which not every system enables.
+fn was_put_by_another_user(folder: &Path, metadata: &Metadata) -> io::Result<bool> {
     let folder = fs::metadata(folder)?;
     let is_shared = folder.mode() & (STICKY | WRITABLE_BY_ALL) == STICKY | WRITABLE_BY_ALL;
     let own = rustix::process::geteuid().as_raw();

@@ -6,7 +6,7 @@ use crate::error::Problem;
 
 /// The budget of one file, in bytes. A million stacks of depth 30 take about a
 /// tenth of it.
-const MAX_KEPT: u64 = 3 << 30;
+const MAX_BYTES: u64 = 3 << 30;
 
 /// The largest depth of a stack, in frames; recorders stop at 4,096 or fewer.
 pub(crate) const MAX_DEPTH: usize = 64 << 10;
@@ -19,12 +19,12 @@ pub(crate) struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { left: MAX_KEPT }
+        Self { left: MAX_BYTES }
     }
 }
 
 impl Budget {
-    /// Reserves `bytes`.
+    /// Reserves this many bytes; an error if fewer are left.
     pub fn take(&mut self, bytes: usize) -> Result<(), Problem> {
         match self.left.checked_sub(bytes as u64) {
             Some(left) => {
@@ -33,7 +33,7 @@ impl Budget {
             }
             None => Err(Problem::TooMuch {
                 what: "bytes of stacks in memory",
-                limit: MAX_KEPT,
+                limit: MAX_BYTES,
             }),
         }
     }
@@ -55,9 +55,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_counted_and_bounded() {
+    fn reserved_memory_is_bounded() {
         let mut budget = Budget::default();
-        let half = usize::try_from(MAX_KEPT / 2).unwrap();
+        let half = usize::try_from(MAX_BYTES / 2).unwrap();
         assert!(budget.take(half).is_ok());
         assert!(budget.take(half).is_ok());
         assert!(budget.take(1).is_err());

@@ -41,7 +41,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// A problem of a file.
+/// The reason why a file could not be read.
 #[derive(Debug, Error)]
 pub enum Problem {
     /// An I/O error, or damaged compressed data.
@@ -119,7 +119,7 @@ impl Fault {
     }
 }
 
-/// A set that cannot be written.
+/// The reason why a set could not be written.
 #[derive(Debug, Error)]
 pub enum ExportError {
     /// The source lacks the metric of the format.

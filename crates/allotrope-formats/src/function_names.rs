@@ -1,7 +1,7 @@
 //! Normalises function names of other tools to the short and the full form of a
 //! profile: demangles them, and removes the parameter lists of demangled C++
-//! names. Names that are not certainly C++ stay as they are, above all those of
-//! Swift, whose parameter labels are part of the name.
+//! names. Names that are not certainly C++ stay unchanged, above all those of Swift,
+//! whose parameter labels are part of the name.
 
 use std::borrow::Cow;
 
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn parameter_lists_of_cpp_names_come_off() {
+    fn parameter_lists_of_cpp_names_are_removed() {
         for (printed, function) in [
             ("a::b(int)", "a::b"),
             ("a::b() const", "a::b"),

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_come_without_their_ends() {
+    fn lines_have_no_line_endings() {
         let mut input: &[u8] = b"a\r\n\nb\xff";
         let mut lines = Lines::new(&mut input);
         let mut all = Vec::new();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused_before_it_fills_memory() {
+    fn an_endless_line_is_refused() {
         let mut input = std::io::BufReader::new(std::io::repeat(b'x'));
         let fault = Lines::new(&mut input).next_bytes().unwrap_err();
         assert_eq!(fault.location, Location::Line(1));

@@ -128,10 +128,10 @@ fn json_format(bytes: &[u8]) -> Option<Format> {
     if !start.starts_with(b"{") {
         return None;
     }
-    let names = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
-    if names(b"\"dhatFileVersion\"") {
+    let contains = |word: &[u8]| start.windows(word.len()).any(|window| window == word);
+    if contains(b"\"dhatFileVersion\"") {
         Some(Format::Dhat)
-    } else if names(b"\"allotrope-stacks/") {
+    } else if contains(b"\"allotrope-stacks/") {
         Some(Format::Json)
     } else {
         None
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn magic_numbers_decide() {
+    fn binary_formats_have_magic_numbers() {
         assert_eq!(recognise(b""), Recognised::Empty);
         assert_eq!(recognise(b"ALLOTROP\x01\0\0\0"), Recognised::Trace);
         assert_eq!(recognise(&[0x1f, 0x8b, 8]), Recognised::Gzip);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn each_format_is_known_by_its_contents() {
+    fn each_format_is_recognised_by_its_contents() {
         for (text, expected) in [
             ("\n   lib`f+0x1\n   3\n", Format::Dtrace),
             (
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_programs_own_output_may_stand_before_the_stacks() {
+    fn a_programs_own_output_may_precede_the_stacks() {
         let noise = "Time: 5, Allocated: 7\n  42\n".repeat(3000);
         assert_eq!(
             format(&format!("{noise}\n   lib`f\n   3\n")),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_of_them_is_unknown() {
+    fn other_files_are_unknown() {
         for text in [
             "hello\n",
             "   42\n",

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_and_stacks_are_kept_once() {
+    fn frames_and_stacks_are_stored_once() {
         let mut builder = StackSetBuilder::default();
         let f = builder.frame(named("f")).unwrap();
         let g = builder.frame_of_text("g", named).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_that_do_not_fit_are_refused() {
+    fn sums_beyond_64_bits_are_refused() {
         let mut builder = StackSetBuilder::default();
         builder.add_one(&[], Metric::Allocations, u64::MAX).unwrap();
         assert!(matches!(

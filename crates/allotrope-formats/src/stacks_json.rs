@@ -15,7 +15,8 @@
 //! `stack` has indexes into `frames`, innermost first; `figures` are in the
 //! order of `metrics`, which lists the metrics that the source has. `offset` is
 //! in bytes from the start of the function, `null` if unknown; a line or column
-//! of 0 and an empty text mean unknown. Two stacks may have the same frames.
+//! of 0 and an empty text mean unknown. A frame whose function the compiler wrote (a
+//! derived trait's method, an implicit copy constructor) also has `"generated":true`. Two stacks may have the same frames.
 //! Readers ignore unknown fields.
 
 use std::borrow::Cow;
@@ -37,6 +38,8 @@ pub(crate) struct FrameForm<'a> {
     pub column: u32,
     pub offset: Option<u64>,
     pub inlined: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub generated: bool,
 }
 
 impl<'a> From<&'a StackFrame> for FrameForm<'a> {
@@ -50,6 +53,7 @@ impl<'a> From<&'a StackFrame> for FrameForm<'a> {
             column: frame.column,
             offset: frame.offset,
             inlined: frame.inlined,
+            generated: frame.generated,
         }
     }
 }
@@ -65,6 +69,7 @@ impl From<FrameForm<'_>> for StackFrame {
             column: form.column,
             offset: form.offset,
             inlined: form.inlined,
+            generated: form.generated,
         }
     }
 }

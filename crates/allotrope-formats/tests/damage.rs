@@ -1,6 +1,6 @@
-//! Damaged input: every reader gives an error or stacks, and never panics,
-//! hangs or fills memory. The short form of the fuzz target `read`: the same
-//! inputs, changed in ways that a fixed seed decides.
+//! Damaged input: every reader returns an error or stacks, and never panics, hangs or
+//! exhausts memory. A short form of the fuzz target `read`: the changes of the input are
+//! determined by a fixed seed.
 
 use std::io::Write as _;
 
@@ -27,7 +27,8 @@ impl Numbers {
     }
 }
 
-/// Every format's sample, and every exporter's output for the first.
+/// A sample of each text format, the output of each exporter for one of them, and the
+/// compressed one decompressed.
 fn samples() -> Vec<Vec<u8>> {
     let mut samples: Vec<Vec<u8>> = [DTRACE, BPFTRACE, HEAPTRACK, PRINTED, FOLDED, DHAT]
         .iter()
@@ -81,7 +82,7 @@ fn damage(sample: &[u8], numbers: &mut Numbers) -> Vec<u8> {
 }
 
 #[test]
-fn every_sample_is_read_as_it_is() {
+fn every_undamaged_sample_is_read() {
     for sample in samples() {
         let read = read_bytes("sample", &sample[..]);
         assert!(
@@ -114,7 +115,7 @@ fn damaged_input_gives_stacks_or_an_error() {
             }
         }
     }
-    assert!(errors > 1000, "the damage does damage: {errors}");
+    assert!(errors > 1000, "too little damage: {errors} errors");
 }
 
 fn problem(bytes: impl std::io::Read) -> (Location, Problem) {
@@ -123,7 +124,7 @@ fn problem(bytes: impl std::io::Read) -> (Location, Problem) {
 }
 
 #[test]
-fn files_that_are_none_get_one_sentence() {
+fn unreadable_files_get_a_message() {
     let text = |bytes: &[u8]| read_bytes("x.txt", bytes).unwrap_err().to_string();
     assert!(text(b"").starts_with("x.txt: the file is empty"));
     assert!(text(b"hello\n").starts_with("x.txt: the text is in no known form"));
@@ -141,7 +142,7 @@ fn files_that_are_none_get_one_sentence() {
     );
 }
 
-/// Endless input: more than any machine's memory.
+/// Endless input: `start`, then `rest` again and again.
 fn endless(start: &'static [u8], rest: &'static [u8]) -> impl std::io::Read {
     use std::io::Read as _;
     struct Cycle(&'static [u8], usize);
@@ -158,7 +159,7 @@ fn endless(start: &'static [u8], rest: &'static [u8]) -> impl std::io::Read {
 }
 
 #[test]
-fn a_line_without_end_is_refused() {
+fn an_endless_line_is_refused() {
     for (start, rest, line) in [
         (&b""[..], &b"x"[..], 1),
         (b"", b"main;", 1),
@@ -174,7 +175,7 @@ fn a_line_without_end_is_refused() {
 }
 
 #[test]
-fn a_stack_without_end_is_refused() {
+fn an_endless_stack_is_refused() {
     for (start, rest) in [
         (&b"\n   a`f\n   3\n"[..], &b"  a`f\n"[..]),
         (b"@m[\n", b"  f\n"),
@@ -189,7 +190,7 @@ fn a_stack_without_end_is_refused() {
 }
 
 #[test]
-fn a_bomb_of_compression_does_not_fill_memory() {
+fn a_decompression_bomb_does_not_exhaust_memory() {
     // A line of 64 MiB in 64 KiB.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..64 {

@@ -1,12 +1,12 @@
-//! Measures how long replaying takes an event: one stream, and several threads
-//! that free each other's blocks. Prints nanoseconds of processor time, so that a
-//! busy machine disturbs less; it is no test of time.
+//! Measures how long the replay of an event takes: with one stream, and with several
+//! threads that free each other's blocks. Prints nanoseconds of processor time, which a
+//! busy machine disturbs less than elapsed time. It is not a test.
 //!
 //! `cargo run --release -p allotrope-profile --example replay_speed`
 //!
-//! With traces for arguments it replays those, several times each, and prints
-//! for an event the processor time of the thread that replays, that of all
-//! threads, and the time that passed: the least of each.
+//! With trace files as arguments it replays each several times, and prints per event the
+//! processor time of the replaying thread, the processor time of all threads, and the
+//! elapsed time: the smallest value of each.
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use allotrope_trace::TraceReader;
 use allotrope_trace::model::*;
 
 const EVENTS: u64 = 4_000_000;
-const RUN: usize = 16_384;
+const CHUNK: usize = 16_384;
 
 fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
     Event {
@@ -29,11 +29,18 @@ fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
     }
 }
 
-/// Streams of a program whose threads allocate from one pool and give back
-/// blocks of `live` random places, `foreign` percent of them another's. `lost` in a
-/// thousand events are missing. Every `marked` events there is a mark of time: on a
-/// loaded machine a thread's time is known that badly.
-fn program(threads: usize, live: usize, foreign: u64, lost: u64, marked: usize) -> MemoryTrace {
+/// The trace of a program whose threads use the same addresses. Each thread has `live`
+/// live blocks and frees random ones; `foreign` percent of the blocks it frees are
+/// another thread's. `lost` in a thousand deallocations are missing. There is a
+/// timestamp every `timestamp_each` events; on a loaded machine they may be thousands
+/// apart.
+fn program(
+    threads: usize,
+    live: usize,
+    foreign: u64,
+    lost: u64,
+    timestamp_each: usize,
+) -> MemoryTrace {
     let mut records = vec![
         Record::Recording(Recording::default()),
         Record::ImageStart(ImageStart {
@@ -80,7 +87,7 @@ fn program(threads: usize, live: usize, foreign: u64, lost: u64, marked: usize) 
             thread
         };
         let stream = &mut streams[thread];
-        if stream.len().is_multiple_of(marked) {
+        if stream.len().is_multiple_of(timestamp_each) {
             stream.push(event(EventKind::Timestamp, 0, tick * 20, 0));
         }
         if blocks[owner].len() >= live {
@@ -97,19 +104,19 @@ fn program(threads: usize, live: usize, foreign: u64, lost: u64, marked: usize) 
         }
     }
     for (number, events) in (0..).zip(&streams) {
-        for run in events.chunks(RUN) {
+        for chunk in events.chunks(CHUNK) {
             records.push(Record::Events(Events {
                 image: 0,
                 stream: number,
                 first_ordinal: 0,
-                events: run.to_vec(),
+                events: chunk.to_vec(),
             }));
         }
     }
     MemoryTrace { records, cut: None }
 }
 
-/// Time a task has had a processor, from Linux's proc(5).
+/// Processor time of a task in nanoseconds, from `schedstat` (Linux's proc(5)).
 fn processor_ns(task: &Path) -> Result<u64, Box<dyn std::error::Error>> {
     let times = std::fs::read_to_string(task.join("schedstat"))?;
     let first = times
@@ -119,8 +126,8 @@ fn processor_ns(task: &Path) -> Result<u64, Box<dyn std::error::Error>> {
     Ok(first.parse()?)
 }
 
-/// Time all threads of this process have had, those that ended too, in ticks
-/// of 10 ms.
+/// Processor time in nanoseconds of all threads of this process, including those that
+/// ended; in steps of 10 ms.
 fn all_threads_ns() -> Result<u64, Box<dyn std::error::Error>> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let behind_name = stat.rsplit(')').next().ok_or("stat is empty")?;
@@ -163,7 +170,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if !traces.is_empty() {
         return traces.iter().try_for_each(|path| measure(path));
     }
-    for (threads, live, foreign, lost, marked) in [
+    for (threads, live, foreign, lost, timestamp_each) in [
         (1, 100, 0, 0, 48),
         (1, 100_000, 0, 0, 48),
         (2, 1_000, 0, 0, 48),
@@ -173,14 +180,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         (4, 10, 50, 0, 50_000),
         (4, 100, 50, 20, 4_000),
     ] {
-        let trace = program(threads, live, foreign, lost, marked);
+        let trace = program(threads, live, foreign, lost, timestamp_each);
         let start = processor_ns(this())?;
         let profile = replay(&trace, &Options::default())?;
         let ns = (processor_ns(this())? - start) as f64 / EVENTS as f64;
         let process = &profile.processes[0];
         println!(
             "{threads} threads, {live} live each, {foreign} % foreign frees, {lost} ‰ lost, \
-             marked every {marked}: {ns:.1} ns an event, \
+             a timestamp every {timestamp_each} events: {ns:.1} ns an event, \
              {} found lost, {} ambiguous",
             process.lost_events, process.ambiguous_events
         );

@@ -1,8 +1,8 @@
-//! The figures of one image: gets its events in one order, from the merge, and sums
-//! them up for sites, threads, entry points and the image as a whole.
+//! The figures of one image: receives its events in the order of the merge, and sums
+//! them up by site, thread, entry point and for the image as a whole.
 //!
-//! There are two ways in, which give the same figures: [`Accumulator::take`] for one
-//! event, and [`Accumulator::take_batch`] for many events of one thread.
+//! There are two entry points with the same result: [`Accumulator::take`] for one event,
+//! and [`Accumulator::take_batch`] for many events of one thread.
 
 mod batch;
 
@@ -17,9 +17,9 @@ use crate::replay::{Block, Observer};
 use crate::series::{LiveSample, Plotter, Series};
 use crate::site::{SiteFigures, Sites};
 
-/// An allocation on a live block and a deallocation of an unknown one at the same
-/// address, no further apart than this, count as one deallocation that was put in the
-/// wrong order among threads, not as two losses.
+/// An allocation at a key where a block is live and an unmatched deallocation at the same
+/// key count as one deallocation that was put in the wrong order among threads, not as
+/// two losses, if they are no further apart than this.
 const MISPLACED_WITHIN_NS: u64 = 100_000_000;
 
 /// What a thread did.
@@ -29,11 +29,11 @@ pub(crate) struct ThreadFigures {
     pub allocated_bytes: u64,
     pub deallocations: u64,
     pub temporary: u64,
-    /// The block that it allocated last; of no meaning before.
+    /// The block that it allocated last; has no meaning before its first allocation.
     latest: BlockId,
 }
 
-/// What is live at a moment.
+/// What is live at a moment, in nanoseconds since the start of the recording.
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
     now: u64,
@@ -44,7 +44,8 @@ struct Level {
     released: u64,
 }
 
-/// What an event changes of what is live; fewer bytes are a number that wraps around.
+/// The change that an event makes to the [`Level`]. `bytes` is added with wrap-around, so
+/// that it can be negative.
 #[derive(Default)]
 struct Change {
     allocated: u64,
@@ -57,9 +58,9 @@ pub(crate) struct Accumulator<'a> {
     image: ImageId,
     temporary_threshold: u64,
     observer: Option<&'a Observer<'a>>,
-    /// By id of the block, the number of allocations that its thread had made by then,
-    /// this one included. Needed only with a temporary threshold above 0 and to show
-    /// single blocks in order.
+    /// By block id: the number of allocations that the block's thread had made when it
+    /// allocated the block, this one included. Needed only with a temporary threshold
+    /// above 0, and to show single blocks in order.
     sequences: Option<Vec<u64>>,
     sites: Sites,
     threads: Vec<ThreadFigures>,
@@ -73,7 +74,8 @@ pub(crate) struct Accumulator<'a> {
     unmatched: u64,
     /// Several streams were merged, so that the order may be wrong.
     merged: bool,
-    /// By address, when a deallocation was implied, and when an unmatched one came.
+    /// By key: the time at which a deallocation was implied, and the time of an unmatched
+    /// one.
     implied_at: FxHashMap<u64, u64>,
     unmatched_at: FxHashMap<u64, u64>,
 }
@@ -94,7 +96,7 @@ pub(crate) struct ImageStats {
 }
 
 impl<'a> Accumulator<'a> {
-    /// ImageSink that begin at `start_ns`, when the image inherited what is `live`.
+    /// For an image that begins at `start_ns` and inherits the blocks that are `live`.
     pub(crate) fn new(
         image: ImageId,
         start_ns: u64,
@@ -133,11 +135,11 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// Accumulates the next event; `blocks` is what it did to the live blocks.
+    /// Accumulates the next event; `blocks` is its effect on the live blocks.
     #[inline(always)]
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) {
         self.level.now = self.level.now.max(step.time);
-        if self.series.outgrown(self.level.now) {
+        if self.series.must_advance(self.level.now) {
             self.series.advance(self.level.now, self.level.sample());
         }
         self.ambiguous += u64::from(step.ambiguous);
@@ -150,8 +152,8 @@ impl<'a> Accumulator<'a> {
         self.note_level(self.level);
     }
 
-    /// One function for both directions, so that the numbers are always written in one
-    /// size: a wider read after narrower writes stalls the processor.
+    /// One function for allocations and deallocations, so that the numbers are always
+    /// written in one size: a wider read after narrower writes stalls the processor.
     #[inline]
     fn change_level(&mut self, change: Change) {
         let level = &mut self.level;
@@ -160,11 +162,11 @@ impl<'a> Accumulator<'a> {
         level.bytes = level.bytes.wrapping_add(change.bytes);
     }
 
-    /// Holds what is live at a moment against the peak.
+    /// Updates the peak and the series with what is live at a moment.
     #[inline]
     fn note_level(&mut self, level: Level) {
         self.series.note(level.bytes);
-        // The latest moment counts on a tie, also one that a block of 0 bytes makes.
+        // On a tie the latest moment counts, also if the event is about a block of 0 bytes.
         if level.bytes >= self.totals.peak_bytes {
             self.totals.peak_bytes = level.bytes;
             self.totals.peak_allocations = level.allocations();
@@ -173,14 +175,14 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// The number of live bytes from which on [`Self::note_level`] has something to note.
+    /// The smallest number of live bytes for which [`Self::note_level`] changes anything.
     #[inline]
-    fn noteworthy(&self) -> u64 {
+    fn note_threshold(&self) -> u64 {
         let most = self.series.max_bytes().saturating_add(1);
         most.min(self.totals.peak_bytes)
     }
 
-    /// Opens the bucket of `now`, when so much was live until then.
+    /// Opens the series' bucket of the time `now`; `level` was live until then.
     #[cold]
     #[inline(never)]
     fn open_bucket(&mut self, level: Level, now: u64) {
@@ -191,7 +193,7 @@ impl<'a> Accumulator<'a> {
     #[inline]
     fn allocate(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks) -> Change {
         if blocks.replaced != NO_BLOCK {
-            self.lose(step.key, live.block(blocks.replaced));
+            self.count_implied(step.key, live.block(blocks.replaced));
         }
         let site = self.sites.of_stack(step.stack);
         let thread = thread(&mut self.threads, step.thread);
@@ -230,7 +232,7 @@ impl<'a> Accumulator<'a> {
         self.entries[step.entry as usize].deallocations += 1;
         thread(&mut self.threads, step.thread).deallocations += 1;
         if number == NO_BLOCK {
-            self.miss(step.key);
+            self.count_unmatched(step.key);
             return Change::default();
         }
         let block = live.block(number);
@@ -244,8 +246,8 @@ impl<'a> Accumulator<'a> {
         self.release(step.key, block, temporary)
     }
 
-    /// Whether the thread, which allocated the block, made few enough
-    /// allocations since then.
+    /// Whether the thread, which allocated the block, has made few enough allocations
+    /// since.
     #[inline]
     fn is_temporary(&self, thread: u32, number: BlockId) -> bool {
         let thread = &self.threads[thread as usize];
@@ -255,30 +257,31 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// A block was allocated where another was believed live: the event that freed the
-    /// old one is lost, or, for an inherited one, was on the other side of the fork.
+    /// Counts an implied deallocation: a block was allocated at a key where another one
+    /// was live. The event that freed the old one is lost or, if the block was inherited,
+    /// was put on the wrong side of the fork.
     #[cold]
-    fn lose(&mut self, address: u64, old: LiveBlock) {
+    fn count_implied(&mut self, key: u64, old: LiveBlock) {
         if old.site == INHERITED {
             self.ambiguous += 1;
             return;
         }
-        if self.is_misplaced(address, true) {
-            // The one that gave the block back came before, as unmatched.
+        if self.is_misplaced(key, true) {
+            // The deallocation came before, and was counted as unmatched.
             self.unmatched -= 1;
             self.ambiguous += 1;
         } else {
             self.implied_losses += 1;
         }
-        let change = self.release(address, old, false);
+        let change = self.release(key, old, false);
         self.change_level(change);
     }
 
-    /// A block was freed that is not known to be live.
+    /// Counts an unmatched deallocation: no block was live at the key.
     #[cold]
-    fn miss(&mut self, address: u64) {
-        if self.is_misplaced(address, false) {
-            // It was implied before, and counted then.
+    fn count_unmatched(&mut self, key: u64) {
+        if self.is_misplaced(key, false) {
+            // It was implied by an allocation before, and counted then.
             self.implied_losses -= 1;
             self.ambiguous += 1;
         } else {
@@ -286,9 +289,10 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// Whether the other half of a misplaced deallocation was seen shortly
-    /// before; if not, this half is kept for it.
-    fn is_misplaced(&mut self, address: u64, implied: bool) -> bool {
+    /// A misplaced deallocation shows twice at the same key: as an implied one and as an
+    /// unmatched one. Returns whether the other of the two came shortly before; if not,
+    /// stores this one.
+    fn is_misplaced(&mut self, key: u64, implied: bool) -> bool {
         if !self.merged {
             return false;
         }
@@ -297,21 +301,21 @@ impl<'a> Accumulator<'a> {
         } else {
             (&mut self.unmatched_at, &mut self.implied_at)
         };
-        let seen = other.remove(&address);
+        let seen = other.remove(&key);
         if seen.is_some_and(|then| self.level.now - then <= MISPLACED_WITHIN_NS) {
             return true;
         }
-        same.insert(address, self.level.now);
+        same.insert(key, self.level.now);
         false
     }
 
     #[inline]
-    fn release(&mut self, address: u64, block: LiveBlock, temporary: bool) -> Change {
+    fn release(&mut self, key: u64, block: LiveBlock, temporary: bool) -> Change {
         let lifetime = self.level.now - block.allocated_ns;
         self.sites
             .deallocate(block.site, block.size, lifetime, temporary);
         if let Some(observer) = self.observer {
-            self.show(observer, address, block, Some(lifetime));
+            self.show(observer, key, block, Some(lifetime));
         }
         Change {
             allocated: 0,
@@ -320,23 +324,24 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// Shows what is live at the end, in order of allocation, so that it does not
-    /// depend on hashing.
-    fn show_left(&self, observer: &Observer<'_>, live: &LiveBlocks) {
+    /// Shows the observer the blocks that are live at the end, in order of allocation.
+    /// The order of the map would depend on hashing.
+    fn show_live(&self, observer: &Observer<'_>, live: &LiveBlocks) {
         let own = |number: &BlockId| live.block(*number).site != INHERITED;
         let numbers = live.iter().filter(|(_, number)| own(number));
         let mut left: Vec<(u64, BlockId)> = numbers.collect();
         let made = self.sequences.as_deref().unwrap_or_default();
-        left.sort_unstable_by_key(|&(at, number)| {
-            (live.block(number).allocated_ns, made.get(number), at)
+        left.sort_unstable_by_key(|&(key, number)| {
+            (live.block(number).allocated_ns, made.get(number), key)
         });
-        for (address, number) in left {
-            self.show(observer, address, live.block(number), None);
+        for (key, number) in left {
+            self.show(observer, key, live.block(number), None);
         }
     }
 
+    /// Calls the observer's callback if it wants blocks of this stack.
     #[cold]
-    fn show(&self, observer: &Observer<'_>, address: u64, block: LiveBlock, lived: Option<u64>) {
+    fn show(&self, observer: &Observer<'_>, key: u64, block: LiveBlock, lived: Option<u64>) {
         let stack: StackId = self.sites.stack_of(block.site);
         if !observer.wanted.contains(&(self.image, stack)) {
             return;
@@ -344,7 +349,7 @@ impl<'a> Accumulator<'a> {
         (observer.callback.borrow_mut())(&Block {
             image: self.image,
             stack,
-            address: address_of(address),
+            address: address_of(key),
             size: block.size,
             thread: block.thread,
             allocated_ns: block.allocated_ns,
@@ -355,16 +360,16 @@ impl<'a> Accumulator<'a> {
     /// The figures at the end of the image.
     pub(crate) fn close(mut self, end_ns: u64, live: &LiveBlocks) -> ImageStats {
         let end_ns = end_ns.max(self.level.now);
-        self.outlive(end_ns, live);
+        self.add_survivors(end_ns, live);
         if let Some(observer) = self.observer {
-            self.show_left(observer, live);
+            self.show_live(observer, live);
         }
         let sites = self.sites.finish();
         let mut totals = self.totals;
         totals.allocations = self.level.allocated;
         totals.leaked_allocations = self.level.allocations();
         totals.leaked_bytes = self.level.bytes;
-        // Counted by entry point only; the totals are the sums.
+        // These are counted by entry point only.
         for entry in &self.entries {
             totals.deallocations += entry.deallocations;
             totals.allocated_bytes = totals.allocated_bytes.wrapping_add(entry.allocated_bytes);
@@ -386,14 +391,15 @@ impl<'a> Accumulator<'a> {
         }
     }
 
-    /// Has the blocks that are left live until the end.
-    fn outlive(&mut self, end_ns: u64, live: &LiveBlocks) {
+    /// Adds the lifetimes of the blocks that are live at the end.
+    fn add_survivors(&mut self, end_ns: u64, live: &LiveBlocks) {
         let blocks = live.iter().map(|(_, number)| live.block(number));
         let own = blocks.filter(|block| block.site != INHERITED);
-        // No look at the others once all were found.
+        // Stops once all of them have been found; the rest are inherited.
         let left = usize::try_from(self.level.allocations()).unwrap_or(usize::MAX);
         for block in own.take(left) {
-            self.sites.outlive(block.site, end_ns - block.allocated_ns);
+            self.sites
+                .add_survivor(block.site, end_ns - block.allocated_ns);
         }
     }
 }
@@ -414,6 +420,7 @@ impl Level {
     }
 }
 
+/// The figures of the thread with this dense number.
 #[inline]
 pub(crate) fn thread(threads: &mut Vec<ThreadFigures>, number: u32) -> &mut ThreadFigures {
     let index = number as usize;

@@ -1,13 +1,13 @@
-//! The key of a live block: its address together with its address space.
+//! The key of a live block: its address and its address space in one number.
 //!
-//! A pool's first block may have the address of the block that the pool got from
-//! `malloc`; both are live then. So everything that follows blocks from event to event
-//! uses keys, and only what is shown to people is an address again.
+//! An address alone does not identify a live block: a pool's first block may have the
+//! address of the block that the pool got from `malloc`, and both are live. So the replay
+//! uses keys throughout, and turns them into addresses only for output.
 
 use allotrope_trace::model::{AddressSpace, EntryPoint, Event};
 
-/// The address space stands above what any program's address needs: x86-64
-/// gives a program less than 2^56 bytes.
+/// The address space is in the highest two bits. No address uses them: x86-64 gives a
+/// program less than 2^56 bytes.
 const SPACE_SHIFT: u32 = u64::BITS - 2;
 
 /// The key of the block that an event is about.
@@ -16,8 +16,8 @@ pub(crate) const fn block_key(event: &Event) -> u64 {
     event.address ^ space(event.entry) << SPACE_SHIFT
 }
 
-/// The number of an entry point's address space: those of the last entry points
-/// follow one another, so that three instructions find it.
+/// The number of an entry point's address space, computed without a table: the last entry
+/// points have one address space each, in the same order.
 #[inline]
 const fn space(entry: EntryPoint) -> u64 {
     (entry as u64).saturating_sub(EntryPoint::Pool as u64 - AddressSpace::Pools as u64)
@@ -34,8 +34,8 @@ const _: () = {
 
 /// The address of a key.
 #[inline]
-pub(crate) const fn address_of(place: u64) -> u64 {
-    place & (u64::MAX >> (u64::BITS - SPACE_SHIFT))
+pub(crate) const fn address_of(key: u64) -> u64 {
+    key & (u64::MAX >> (u64::BITS - SPACE_SHIFT))
 }
 
 #[cfg(test)]
@@ -44,7 +44,7 @@ mod tests {
     use allotrope_trace::model::EventKind;
 
     #[test]
-    fn one_address_is_three_places() {
+    fn one_address_has_a_key_in_each_of_three_address_spaces() {
         let at = |entry| {
             block_key(&Event {
                 kind: EventKind::Deallocation,
@@ -55,12 +55,12 @@ mod tests {
                 size: 0,
             })
         };
-        let places = EntryPoint::ALL.map(at);
-        let mut distinct = places.to_vec();
+        let keys = EntryPoint::ALL.map(at);
+        let mut distinct = keys.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         assert_eq!(distinct.len(), 3);
         assert_eq!(at(EntryPoint::Malloc), 0x7fff_ffff_fff0);
-        assert!(places.iter().all(|&p| address_of(p) == 0x7fff_ffff_fff0));
+        assert!(keys.iter().all(|&p| address_of(p) == 0x7fff_ffff_fff0));
     }
 }

@@ -1,23 +1,26 @@
-//! Turns ticks of the recording machine's counter into nanoseconds since the
-//! start of the recording: a straight line between two [`Clock`] readings, the
-//! outer lines prolonged beyond the first and the last reading.
+//! Converts ticks of the recording machine's time stamp counter to nanoseconds since the
+//! start of the recording: linear interpolation between two [`Clock`] readings, and
+//! extrapolation before the first and after the last one.
 
 use allotrope_trace::model::Clock;
 
-/// Ticks to nanoseconds.
+/// Maps ticks to nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Timeline {
+    /// Ascending in both ticks and nanoseconds.
     readings: Vec<Clock>,
+    /// Monotonic time of the start of the recording.
     origin_ns: i128,
 }
 
 impl Timeline {
-    /// A timeline whose zero is `started_tick`. Readings that do not grow are
-    /// left out. With fewer than two, a tick is taken for a nanosecond.
+    /// A timeline whose zero is `started_tick`. Readings whose tick or time is not larger
+    /// than the one before are left out. With fewer than two readings, a tick counts as a
+    /// nanosecond.
     pub(crate) fn new(mut readings: Vec<Clock>, started_tick: u64) -> Self {
         readings.sort_by_key(|clock| clock.tick);
-        readings.dedup_by(|later, kept| {
-            later.tick == kept.tick || later.monotonic_ns <= kept.monotonic_ns
+        readings.dedup_by(|later, earlier| {
+            later.tick == earlier.tick || later.monotonic_ns <= earlier.monotonic_ns
         });
         let mut timeline = Self {
             readings,
@@ -27,12 +30,13 @@ impl Timeline {
         timeline
     }
 
-    /// Nanoseconds since the start; 0 for what lies before.
+    /// Nanoseconds since the start; 0 for ticks before it.
     pub(crate) fn ns(&self, tick: u64) -> u64 {
         let ns = self.absolute(tick) - self.origin_ns;
         u64::try_from(ns.max(0)).unwrap_or(u64::MAX)
     }
 
+    /// Monotonic time of a tick, in nanoseconds.
     fn absolute(&self, tick: u64) -> i128 {
         if self.readings.len() < 2 {
             return i128::from(tick);
@@ -45,8 +49,8 @@ impl Timeline {
         let slope_ns = i128::from(to.monotonic_ns) - i128::from(from.monotonic_ns);
         let slope_ticks = i128::from(to.tick) - i128::from(from.tick);
         let passed = i128::from(tick) - i128::from(from.tick);
-        // Both factors are below 2^65, so the product stays within 2^127 only
-        // for sane slopes; a hostile one must not overflow.
+        // Both factors may reach 2^64, so the product of hostile readings may not fit
+        // 127 bits.
         let scaled = passed
             .checked_mul(slope_ns)
             .map_or(i128::from(u64::MAX), |p| p.div_euclid(slope_ticks));
@@ -69,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_drawn_between_readings_and_prolonged_beyond() {
+    fn times_are_interpolated_between_readings_and_extrapolated_beyond() {
         // 2 ticks a nanosecond, then 4.
         let line = Timeline::new(
             vec![clock(1000, 0), clock(3000, 1000), clock(7000, 2000)],

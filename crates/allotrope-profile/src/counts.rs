@@ -1,5 +1,5 @@
-//! The figures of an image whose calls were counted and not recorded
-//! (`--counts-only`): sums by thread and by entry point.
+//! The figures of an image whose calls were counted and not recorded (`--counts-only`):
+//! sums by thread and by entry point, from the trace's `Counts` records.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,6 @@ use allotrope_trace::model::{EntryCounts, EntryPoint};
 
 use crate::model::{EntryTotals, Process, Totals};
 
-/// Allocations, bytes, deallocations and reallocations.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sums {
     allocations: u64,
@@ -17,7 +16,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// A damaged file may hold any numbers.
+    /// Adds with saturation: a damaged file may contain any numbers.
     fn add(&mut self, counts: &EntryCounts) {
         let add = |sum: &mut u64, number| *sum = sum.saturating_add(number);
         add(&mut self.allocations, counts.allocations);
@@ -37,7 +36,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Adds what a thread did.
+    /// Adds the counts of a thread (dense number).
     pub(crate) fn add(&mut self, thread: u32, entries: &[EntryCounts]) {
         for counts in entries {
             self.all.add(counts);
@@ -46,7 +45,8 @@ impl Counted {
         }
     }
 
-    /// Replaces the figures of the replay, which are 0 without events, by the counts.
+    /// Writes the counts into the process, in place of the figures of the replay, which
+    /// are all 0 without events.
     pub(crate) fn write_into(&self, process: &mut Process) {
         process.totals = Totals {
             allocations: self.all.allocations,

@@ -1,9 +1,9 @@
-//! Reads one stream: decodes its chunks as they are needed, finds thread and time of
-//! each event, and pairs the halves of reallocations.
+//! Reads one stream for the merge: fetches its chunks as they are needed, finds thread
+//! and time of each event, and pairs the start and the result of reallocations.
 //!
-//! A stream has exact order and, at its timestamps, exact time. The event behind a
-//! timestamp was recorded right after it; the times of the others are interpolated
-//! between the two timestamps around them.
+//! The order of a stream is exact; its time is exact at timestamps only. The event that
+//! follows a timestamp was recorded right after it; the times of the others are
+//! interpolated between the two timestamps around them.
 
 mod reallocation;
 mod segment;
@@ -24,26 +24,28 @@ use reallocation::{OPEN_LIMIT, OpenStart};
 use segment::Segment;
 pub(crate) use segment::{EventBatch, TimeInterpolation};
 
-/// How many events ahead something is looked for: a reallocation's answer, what
-/// another stream waits for.
+/// How many events ahead the cursor searches for the result of a reallocation and for an
+/// event that another stream waits for.
 pub(crate) const LOOK_AHEAD: usize = 256;
-/// Chunks ahead in which the next timestamp is searched.
+/// How many chunks ahead it searches for the next timestamp.
 const CHUNKS_AHEAD: usize = 16;
 /// Guess of the number of events between the start of a chunk and its first timestamp.
 const USUAL_GAP: u64 = 16;
-/// An allocation or deallocation: an event of a stream with its thread and time.
+
+/// An allocation or deallocation: an event of a stream with its thread and time. Times
+/// are nanoseconds since the start of the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     /// The block's key (see [`crate::block_key`]).
     pub key: u64,
     pub size: u64,
-    /// Nanoseconds: interpolated by the cursor, then raised by the merge where the
-    /// order demands it.
+    /// Estimate: interpolated by the cursor, then raised by the merge where the order
+    /// demands it.
     pub time: u64,
-    /// It happened after this and before `upper`.
+    /// It happened after `lower` and before `upper`.
     pub lower: u64,
     pub upper: u64,
-    /// Counted events of the stream before it.
+    /// Number of counted events of the stream before it.
     pub ordinal: u64,
     pub stack: StackId,
     /// The thread's dense number in its image.
@@ -52,20 +54,20 @@ pub(crate) struct Step {
     pub rank: Rank,
     pub entry: EntryPoint,
     pub allocates: bool,
-    /// The allocation answers a reallocation.
+    /// It is the allocation that a reallocation resulted in.
     pub reallocation: bool,
-    /// Another order would do as well.
+    /// Another order would be legal, too.
     pub ambiguous: bool,
     /// The merge tried another order for it, so that it is not counted as ambiguous.
     pub ordered: bool,
     /// Its thread had opted out of windows.
     pub opted_out: bool,
-    /// How often another order was tried for its sake.
+    /// How often the merge tried another order because of it.
     pub tries: u8,
 }
 
 impl Step {
-    /// Nothing, at no time.
+    /// A placeholder: all zero.
     pub(crate) const NONE: Self = Self {
         key: 0,
         size: 0,
@@ -86,29 +88,33 @@ impl Step {
     };
 }
 
-/// Whether the event is an allocation or a deallocation, and no half of a
+/// Whether the event is an allocation or a deallocation that is no part of a
 /// reallocation.
 #[inline]
 pub(crate) fn is_simple(event: &Event) -> bool {
     (event.kind as u8) <= EventKind::Deallocation as u8
 }
 
-/// Whether something will come in a stream.
+/// Whether the coming events of a stream include the one searched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lookahead {
     Found,
     Absent,
+    /// Not among the events that could be searched; it may follow later.
     Unknown,
 }
 
-/// How far ahead was looked for something, in events since the stream's beginning.
+/// The last search of [`Cursor::look_ahead`] and its result. Positions are in events
+/// since the stream's beginning.
 #[derive(Debug, Clone, Copy, Default)]
 struct Search {
     key: u64,
     allocates: bool,
     until: u64,
+    /// End of the events searched so far.
     reached: u64,
     found: Option<u64>,
+    /// A timestamp after `until` was reached.
     never: bool,
 }
 
@@ -121,29 +127,36 @@ pub(crate) struct Cursor<'a, S: TraceSource> {
     /// Number of the first chunk among the image's.
     first_chunk: usize,
     next_chunk: usize,
-    /// Anchors in it hold nanoseconds.
+    /// Decoded events. Timestamps hold nanoseconds.
     buffer: Vec<Event>,
     scratch: Vec<Event>,
+    /// Of the next event in `buffer`.
     position: usize,
     /// Records of live blocks are prefetched for the events before this position.
     prefetched: usize,
-    /// Events of the stream before those in the buffer.
+    /// Number of events of the stream before those in the buffer.
     before_buffer: u64,
     search: Cell<Search>,
+    /// Of the next counted event.
     ordinal: u64,
+    /// Dense number of the thread; `None` until the stream names one.
     thread: Option<u32>,
     windows: &'a WindowTable,
     rank: Rank,
     opted_out: bool,
     segment: Segment,
+    /// End of the image, if known.
     end_ns: Option<u64>,
+    /// Reallocations whose result has not been read, the innermost last.
     open: Vec<OpenStart>,
+    /// Comes before the event at `position`.
     queued: Option<Step>,
 }
 
 impl<'a, S: TraceSource> Cursor<'a, S> {
-    /// A cursor before the first event of a stream of an image that lasted
-    /// from `start_ns` to `end_ns`. Its chunks are those from `first_chunk` on.
+    /// A cursor before the first event of a stream of an image that lasted from
+    /// `start_ns` to `end_ns`. `chunks` are the stream's; `first_chunk` is the number of
+    /// the first among the image's.
     pub(crate) fn new(
         ahead: &'a DecodeAhead<'a, S>,
         timeline: &'a Timeline,
@@ -191,8 +204,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// The next allocation or deallocation, if it lies between the same two
-    /// timestamps as the one before it and is no reallocation.
+    /// The next allocation or deallocation, if no control event and no part of a
+    /// reallocation comes before it.
     #[inline]
     pub(crate) fn next_simple(&mut self) -> Option<Step> {
         if self.position < self.segment.end
@@ -207,18 +220,18 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         None
     }
 
-    /// The time of the event that [`Self::next_simple`] gives; `None` if there is
-    /// none. Passes all marks (timestamps, threads, epochs) before the next event.
+    /// The time of the event that [`Self::next_simple`] will return; `None` if there is
+    /// none. Applies all control events (timestamp, thread, epoch) before it.
     #[inline]
     pub(crate) fn time_of_simple(&mut self) -> Result<Option<u64>, ReplayError> {
-        if self.queued.is_some() || self.pass_marks()?.is_none() {
+        if self.queued.is_some() || self.skip_control_events()?.is_none() {
             return Ok(None);
         }
         let simple = is_simple(&self.buffer[self.position]);
         Ok(simple.then(|| self.segment.times().time(0)))
     }
 
-    /// Prefetches the records of coming events' blocks.
+    /// Prefetches the records of the blocks of coming events.
     #[inline]
     fn prefetch(&mut self, live: &LiveBlocks) {
         if self.position >= self.prefetched {
@@ -228,8 +241,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// The next event happened between this time and [`Self::upper`], if all marks
-    /// before it have been passed.
+    /// The next event happened between this time and [`Self::upper`], if all control
+    /// events before it have been applied.
     pub(crate) fn lower(&self) -> u64 {
         self.segment.lower
     }
@@ -239,9 +252,10 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.upper
     }
 
-    /// The next events, those before the stream's `until`th; `None` at its end and where
-    /// a closer look is needed.
-    // In memory, the batch would be written and read in pieces of different sizes.
+    /// The next events, up to ordinal `until`, with their prefetched records. `None` at
+    /// the stream's end, and where only [`Self::next`] can continue.
+    // Inlined so that the batch stays in registers: in memory it would be written and
+    // read in pieces of different sizes, which stalls the processor.
     #[inline(always)]
     pub(crate) fn batch(
         &mut self,
@@ -251,7 +265,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         if self.queued.is_some() {
             return Ok(None);
         }
-        let Some(thread) = self.pass_marks()? else {
+        let Some(thread) = self.skip_control_events()? else {
             return Ok(None);
         };
         let most = usize::try_from(until.saturating_sub(self.ordinal)).unwrap_or(usize::MAX);
@@ -278,8 +292,8 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }))
     }
 
-    /// The first `taken` events of a [batch](Self::batch), all of them counted, have been
-    /// taken.
+    /// Advances past the first `taken` events of a [batch](Self::batch), all of them
+    /// counted.
     #[inline]
     pub(crate) fn pass(&mut self, taken: usize) {
         self.position += taken;
@@ -288,18 +302,18 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.segment.remaining = self.segment.remaining.saturating_sub(taken as u64);
     }
 
-    /// Passes the marks that lie before the next counted event, and gives its
-    /// thread; `None` if that is not known, and at the stream's end.
+    /// Applies the control events before the next counted event, and returns that
+    /// event's thread; `None` if it is unknown, and at the stream's end.
     #[inline]
-    fn pass_marks(&mut self) -> Result<Option<u32>, ReplayError> {
+    fn skip_control_events(&mut self) -> Result<Option<u32>, ReplayError> {
         if self.position < self.segment.end && self.buffer[self.position].is_counted() {
             return Ok(self.thread);
         }
-        self.pass_marks_slow()
+        self.skip_control_events_slow()
     }
 
     #[inline(never)]
-    fn pass_marks_slow(&mut self) -> Result<Option<u32>, ReplayError> {
+    fn skip_control_events_slow(&mut self) -> Result<Option<u32>, ReplayError> {
         while self.position >= self.segment.end || !self.buffer[self.position].is_counted() {
             if self.position >= self.buffer.len() && !self.load()? {
                 return Ok(None);
@@ -310,42 +324,42 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             let event = self.buffer[self.position];
             if !event.is_counted() {
                 self.position += 1;
-                self.pass_mark(&event);
+                self.apply_control_event(&event);
             }
         }
         Ok(self.thread)
     }
 
-    fn pass_mark(&mut self, mark: &Event) {
-        match mark.kind {
-            EventKind::Timestamp => self.pass_anchor(mark.address),
-            EventKind::Thread => self.enter_thread(mark.address),
-            _ => self.enter_epoch(mark.address),
+    fn apply_control_event(&mut self, event: &Event) {
+        match event.kind {
+            EventKind::Timestamp => self.apply_timestamp(event.address),
+            EventKind::Thread => self.enter_thread(event.address),
+            _ => self.enter_epoch(event.address),
         }
     }
 
-    /// As [`Self::next`], also where a chunk or a segment ends, and for reallocations
-    /// and marks.
+    /// The slow path of [`Self::next`]: where a chunk or a segment ends, and for
+    /// reallocations and control events.
     #[inline(never)]
     fn next_of_any_kind(&mut self) -> Result<Option<Step>, ReplayError> {
         if let Some(step) = self.queued.take() {
             return Ok(Some(step));
         }
         loop {
-            let thread = self.pass_marks()?;
+            let thread = self.skip_control_events()?;
             let Some(event) = self.buffer.get(self.position).copied() else {
                 return Ok(None);
             };
             self.position += 1;
             let thread = thread.unwrap_or_else(|| self.unknown_thread());
-            if let Some(step) = self.count(&event, thread)? {
+            if let Some(step) = self.step_or_none(&event, thread)? {
                 return Ok(Some(step));
             }
         }
     }
 
-    /// Whether an allocation (or deallocation) at the key follows before
-    /// `until`, as far as events are decoded and not too far ahead.
+    /// Whether an allocation (`allocates`) or deallocation at the key follows before the
+    /// time `until`; searches at most [`LOOK_AHEAD`] decoded events.
     pub(crate) fn look_ahead(&self, key: u64, allocates: bool, until: u64) -> Lookahead {
         let here = self.before_buffer + self.position as u64;
         let mut search = self.search.get();
@@ -359,14 +373,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
                 ..Search::default()
             };
         }
-        let look_ahead = self.search_on(&mut search, here);
+        let look_ahead = self.continue_search(&mut search, here);
         self.search.set(search);
         look_ahead
     }
 
-    /// Goes on where the last search for the same ended: while a stream waits,
-    /// the others are asked before each step whether they will help.
-    fn search_on(&self, search: &mut Search, here: u64) -> Lookahead {
+    /// Continues where the last search for the same event ended: while a stream waits,
+    /// the merge searches the others before each step.
+    fn continue_search(&self, search: &mut Search, here: u64) -> Lookahead {
         if search.found.is_some() {
             return Lookahead::Found;
         }
@@ -393,8 +407,9 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
             search.reached = at + 1;
         }
         let all_seen = coming.len() <= LOOK_AHEAD && self.next_chunk >= self.chunks.len();
-        // A deallocation that is held until its answer can not be seen coming.
-        if all_seen && self.open.iter().all(|start| start.shown) {
+        // A deallocation that is held back until the reallocation's result is read comes
+        // after events that were searched already.
+        if all_seen && self.open.iter().all(|start| start.emitted) {
             Lookahead::Absent
         } else {
             Lookahead::Unknown
@@ -439,18 +454,20 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         Ok(true)
     }
 
-    /// Finds the next anchor and spreads the events until then.
+    /// Finds the next timestamp and interpolates the times of the events before it. If
+    /// the buffer has none, it takes the first timestamp of the coming chunks from the
+    /// index, without decoding them.
     fn enter_segment(&mut self) {
         let coming = &self.buffer[self.position..];
-        let is_anchor = |event: &Event| event.kind == EventKind::Timestamp;
-        let until_anchor = coming.iter().position(is_anchor);
-        let anchor = until_anchor.map(|at| coming[at].address);
-        let until = until_anchor.unwrap_or(coming.len());
+        let is_timestamp = |event: &Event| event.kind == EventKind::Timestamp;
+        let until_timestamp = coming.iter().position(is_timestamp);
+        let timestamp = until_timestamp.map(|at| coming[at].address);
+        let until = until_timestamp.unwrap_or(coming.len());
         let end = self.position + until;
         let counted = coming[..until].iter().filter(|event| event.is_counted());
         self.segment.remaining = counted.count() as u64;
-        self.segment.end = if anchor.is_some() { end + 1 } else { end };
-        let known = anchor.or_else(|| {
+        self.segment.end = if timestamp.is_some() { end + 1 } else { end };
+        let known = timestamp.or_else(|| {
             let ahead = self.chunks.iter().skip(self.next_chunk).take(CHUNKS_AHEAD);
             self.segment.remaining += USUAL_GAP;
             let tick = ahead.filter_map(|chunk| chunk.first_tick).next();
@@ -459,10 +476,11 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         self.spread(known);
     }
 
-    /// Spreads the remaining events of the segment up to the anchor's time.
-    fn spread(&mut self, anchor: Option<u64>) {
+    /// Spreads the remaining events of the segment over the time up to the next timestamp
+    /// (in nanoseconds), or to the end of the image.
+    fn spread(&mut self, timestamp: Option<u64>) {
         let segment = &mut self.segment;
-        let upper = anchor.or(self.end_ns);
+        let upper = timestamp.or(self.end_ns);
         segment.upper = upper.map_or(u64::MAX, |ns| ns.max(segment.lower));
         segment.start_from(segment.lower);
         if upper.is_some() {
@@ -470,23 +488,24 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// The interpolated time of the next counted event. A thread records a timestamp
-    /// when it is about to record an event, so that the first one's time is exact.
+    /// The interpolated time of the next counted event. A thread records a timestamp just
+    /// before it records an event, so the time of the first event after it is exact.
     #[inline]
-    fn advance(&mut self) -> u64 {
+    fn next_time(&mut self) -> u64 {
         let segment = &mut self.segment;
-        let time = segment.reached().min(segment.upper);
+        let time = segment.next_estimate().min(segment.upper);
         segment.passed += 1;
         segment.remaining = segment.remaining.saturating_sub(1);
         time
     }
 
-    fn pass_anchor(&mut self, ns: u64) {
+    fn apply_timestamp(&mut self, ns: u64) {
         self.segment.lower = self.segment.lower.max(ns);
         self.segment.end = self.position;
     }
 
-    /// The events that follow are another thread's, and not before its start.
+    /// The events that follow are another thread's. They happened after its start, which
+    /// may be a better lower bound than the last timestamp.
     fn enter_thread(&mut self, id: u64) {
         let Ok(id) = u32::try_from(id) else {
             self.thread = None;
@@ -510,13 +529,14 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
     }
 
     fn enter_epoch(&mut self, word: u64) {
-        let mark = EpochChange::from_word(word);
-        self.rank = self.windows.rank(mark.epoch);
-        self.opted_out = mark.opted_out;
+        let change = EpochChange::from_word(word);
+        self.rank = self.windows.rank(change.epoch);
+        self.opted_out = change.opted_out;
     }
 
-    /// Takes a counted event; `None` if nothing comes of it.
-    fn count(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, ReplayError> {
+    /// The step that a counted event leads to; `None` if it is a part of a reallocation
+    /// that leads to none, or to none yet.
+    fn step_or_none(&mut self, event: &Event, thread: u32) -> Result<Option<Step>, ReplayError> {
         let step = self.step(event, thread);
         match event.kind {
             EventKind::Allocation | EventKind::Deallocation => Ok(Some(step)),
@@ -524,10 +544,10 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
-    /// The step that a counted event is, at its time.
+    /// Makes a counted event a step, with its time, and advances the ordinal.
     #[inline]
     fn step(&mut self, event: &Event, thread: u32) -> Step {
-        let time = self.advance();
+        let time = self.next_time();
         self.ordinal += 1;
         Step {
             key: block_key(event),
@@ -549,6 +569,7 @@ impl<'a, S: TraceSource> Cursor<'a, S> {
         }
     }
 
+    /// Adds a thread for events whose thread the trace does not name.
     #[cold]
     fn unknown_thread(&mut self) -> u32 {
         let number = self.threads.borrow_mut().unknown();

@@ -1,17 +1,17 @@
 //! Decodes an image's chunks of events on helper threads, in the order in which the
-//! replay will probably fetch them.
+//! cursors will probably fetch them.
 //!
 //! ```text
-//! order: [c0][c1][c2][c3][c4] …     sorted by the time of the first event
-//!         │    │   │   └ Pending    nobody has begun it
-//!         │    │   └ Decoding       a helper thread is at it
+//! order: [c0][c1][c2][c3][c4] …     sorted by the time of the first timestamp
+//!         │    │   │   └ Pending    not begun
+//!         │    │   └ Decoding       a helper thread is decoding it
 //!         │    └ Decoded            waits to be fetched, at most 128 K events in all
 //!         └ Taken                   fetched
 //! ```
 //!
-//! The order need not be right, and there need not be a helper: a chunk that is
-//! still `Pending` when it is fetched is decoded by the thread that fetches it. If a
-//! helper panics, its chunk becomes `Lost`, so that nobody waits for it.
+//! Neither the right order nor a helper is needed: a chunk that is still `Pending` when
+//! it is fetched is decoded by the thread that fetches it. If a helper panics, its chunk
+//! becomes `Lost`, so that no thread waits for it.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -23,27 +23,29 @@ use crate::error::ReplayError;
 use crate::replay::Helpers;
 use crate::source::{EventChunk, TraceSource};
 
-/// Events of chunks that are decoded or being decoded, and not fetched: 4 MiB, and a
-/// chunk more for each helper.
+/// Limit for the events of chunks that are decoded or being decoded, and not fetched:
+/// 4 MiB. Each helper may exceed it by a chunk.
 const EVENTS_AHEAD: usize = 1 << 17;
-/// Images with fewer events are not worth a thread.
-const WORTH_A_THREAD: u64 = 1 << 17;
+/// Images with fewer events are decoded without helpers.
+const MIN_EVENTS_FOR_THREADS: u64 = 1 << 17;
 /// More would wait for the thread that accumulates.
 const MOST_THREADS: usize = 2;
-/// Buffers that are kept for the next chunks.
+/// Most buffers that are kept to be used again.
 const MOST_SPARE: usize = 8;
 
-/// The chunks of an image's streams, numbered stream after stream.
+/// The chunks of an image's streams, numbered from 0: first those of the first stream,
+/// then those of the second, and so on.
 pub(crate) struct DecodeAhead<'a, S: TraceSource> {
     source: &'a S,
     timeline: &'a Timeline,
     /// In the order in which they will probably be fetched.
     order: Vec<Listed<S::Handle>>,
+    /// Number of counted events in all chunks.
     counted: u64,
     shared: Mutex<Shared>,
-    /// A chunk was decoded, or lost.
+    /// Signalled when a chunk was decoded or lost.
     decoded: Condvar,
-    /// Chunks were fetched, or the replay has ended.
+    /// Signalled when chunks were fetched or the replay has ended.
     fetched: Condvar,
 }
 
@@ -56,10 +58,11 @@ struct Listed<H> {
 struct Shared {
     /// By number of the chunk.
     chunks: Vec<Chunk>,
-    /// Helpers have begun, or passed over, the order up to here.
+    /// Index into `order` of the chunk that a helper will try next.
     next: usize,
-    /// Events of chunks that are `Decoding` or `Decoded`.
+    /// Events of chunks that are `Decoding` or `Decoded`, plus 1 for each chunk.
     ahead: usize,
+    /// Buffers to be used again.
     spare: Vec<Vec<Event>>,
     has_ended: bool,
 }
@@ -73,7 +76,7 @@ enum Chunk {
 }
 
 impl<'a, S: TraceSource> DecodeAhead<'a, S> {
-    /// For the chunks of these streams.
+    /// Lists the chunks of these streams. Decodes nothing yet.
     pub(crate) fn new<'r>(
         source: &'a S,
         timeline: &'a Timeline,
@@ -119,11 +122,12 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
 
     /// Calls `replay` while helper threads decode ahead, if there is enough to decode.
     pub(crate) fn during<T>(&self, helpers: Helpers, replay: impl FnOnce() -> T) -> T {
-        let wanted = helpers.number(self.counted >= WORTH_A_THREAD, MOST_THREADS);
+        let wanted = helpers.number(self.counted >= MIN_EVENTS_FOR_THREADS, MOST_THREADS);
         thread::scope(|scope| {
             for _ in 0..wanted {
                 let builder = thread::Builder::new().name("decode ahead".to_owned());
-                // Without it the others, or the replaying thread, decode all.
+                // If it cannot be started, the other helpers or the replaying thread
+                // decode all chunks.
                 let _ = builder.spawn_scoped(scope, || self.help());
             }
             let _end = OnDrop(|| {
@@ -134,8 +138,8 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
         })
     }
 
-    /// Replaces what is in `into` by the events of a chunk; timestamps then hold
-    /// nanoseconds.
+    /// Replaces the contents of `into` by the events of a chunk. The timestamps among
+    /// them hold nanoseconds. Waits if a helper is decoding the chunk.
     pub(crate) fn fetch(
         &self,
         number: usize,
@@ -151,8 +155,8 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
             Some(Chunk::Decoded(events)) => {
                 let events = events?;
                 shared.ahead = shared.ahead.saturating_sub(events.len() + 1);
-                // Not with each chunk: to wake a thread takes about as long as to
-                // decode one.
+                // Not after every chunk: waking a thread takes about as long as decoding
+                // a chunk.
                 if shared.ahead < EVENTS_AHEAD / 2 {
                     self.fetched.notify_all();
                 }
@@ -170,7 +174,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
         }
     }
 
-    /// What a helper thread does.
+    /// The loop of a helper thread.
     fn help(&self) {
         let mut shared = self.lock();
         loop {
@@ -189,7 +193,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
                 continue;
             }
             shared.chunks[listed.number] = Chunk::Decoding;
-            // Chunks without events take memory, too.
+            // The 1 limits the number of chunks without events, which take memory, too.
             shared.ahead += listed.events + 1;
             let mut events = shared.spare.pop().unwrap_or_default();
             drop(shared);
@@ -201,6 +205,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
         }
     }
 
+    /// Stores the result for a chunk, and wakes the thread that waits for it.
     fn put(&self, number: usize, chunk: Chunk) {
         self.lock().chunks[number] = chunk;
         self.decoded.notify_all();
@@ -217,7 +222,7 @@ impl<'a, S: TraceSource> DecodeAhead<'a, S> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        // Nobody panics while holding it.
+        // No thread panics while it holds the lock.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -226,7 +231,7 @@ fn wait<'a>(wanted: &Condvar, shared: MutexGuard<'a, Shared>) -> MutexGuard<'a, 
     wanted.wait(shared).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Calls this when it is dropped, in a panic too.
+/// Calls the function when it is dropped, also by a panic.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn every_chunk_comes_once_in_whatever_order_it_is_fetched() {
+    fn chunks_can_be_fetched_in_any_order() {
         let trace = trace(400);
         let streams = streams(&trace);
         // 2 ticks a nanosecond.
@@ -283,7 +288,7 @@ mod tests {
         let timeline = Timeline::new(vec![clock(0, 0), clock(2_000, 1_000)], 0);
         let chunks = streams.iter().map(Vec::as_slice);
         let ahead = DecodeAhead::new(&trace, &timeline, chunks);
-        assert!(ahead.counted >= WORTH_A_THREAD);
+        assert!(ahead.counted >= MIN_EVENTS_FOR_THREADS);
         // The second stream first, against the order of their times.
         let order = (0..200).map(|n| (200 + n, 2 * n + 1));
         let order = order.chain((0..200).map(|n| (n, 2 * n)));
@@ -301,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_can_not_be_read_is_an_error_where_it_is_fetched() {
+    fn a_chunk_that_cannot_be_read_is_an_error_when_it_is_fetched() {
         let trace = trace(400);
         let mut streams = streams(&trace);
         streams[0][5].handle = 4_000;
@@ -347,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_chunk_whose_thread_has_panicked() {
+    fn no_thread_waits_for_a_chunk_whose_helper_panicked() {
         let broken = Broken(trace(400));
         let streams = streams(&broken);
         let timeline = Timeline::new(vec![], 0);

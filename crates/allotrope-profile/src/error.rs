@@ -1,30 +1,30 @@
-//! Why a trace could not be replayed.
+//! The errors of a replay.
 
 use allotrope_trace::ReadError;
 use allotrope_trace::model::ImageId;
 use thiserror::Error;
 
-/// A trace could not be replayed.
+/// Why a trace could not be replayed.
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// The file could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The source of the events broke its own promise.
+    /// The source listed a chunk of events that it does not have.
     #[error("the source has no chunk of events number {0}; it must keep what it listed")]
     NoSuchChunk(usize),
-    /// The source of the stacks broke its own promise.
+    /// The source listed stack nodes that it does not have.
     #[error("the source has no stack nodes of number {0}; it must keep what it listed")]
     NoSuchStacks(usize),
-    /// A window was asked for that is not there.
+    /// The trace does not have the requested window.
     #[error(
         "the trace has no window that opened at epoch {opened} in process {image}; \
          ask for one that the replay of this trace lists"
     )]
     NoSuchWindow {
-        /// The image asked for.
+        /// The requested image.
         image: ImageId,
-        /// The epoch asked for.
+        /// The requested epoch.
         opened: u64,
     },
 }

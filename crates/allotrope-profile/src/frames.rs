@@ -1,5 +1,11 @@
-//! Turns the stack nodes of an image into frames: looks up the symbols that the
-//! trace carries, expands inlined frames and makes every frame once.
+//! Turns the stack nodes of an image into frames: looks up the symbols in the trace,
+//! expands inlined frames, and stores every distinct frame once (interning). The replay
+//! calls it for each site, once the figures are complete.
+//!
+//! Results are cached at three levels: frames of a code address for all images
+//! (`resolved`), frames of an address number of the present image (`of_addresses`), and
+//! the frames of the last stack, which mostly shares its outer part with the next one
+//! (`latest`).
 
 use std::hash::BuildHasher;
 use std::path::Path;
@@ -18,16 +24,16 @@ use crate::model::{Frame, Module, UNKNOWN_MODULE};
 use crate::stack::Stacks;
 use crate::stack_tree::StackTree;
 
-/// How deep a stack is followed; a recorder cuts far below.
+/// Most nodes of a stack that are followed. The recorder's limit is far lower; this is
+/// for damaged files.
 const DEPTH_LIMIT: usize = 1 << 20;
 
-/// What is to be known of an image to name its code.
+/// The parts of an image that are needed to name its code.
 pub(crate) struct Code<'a> {
     pub image: ImageId,
     pub stacks: &'a StackTree,
     pub mappings: &'a FxHashMap<MappingId, Mapping>,
-    /// What it made itself.
-    pub runtime: &'a JitCode,
+    pub jit: &'a JitCode,
 }
 
 /// Makes the frame and module tables of a profile.
@@ -35,36 +41,36 @@ pub(crate) struct FrameTable {
     modules: Vec<Module>,
     module_indexes: FxHashMap<ModuleId, u32>,
     symbols: FxHashMap<ModuleId, ModuleSymbols>,
+    /// Every distinct frame.
     frames: Vec<Frame>,
-    /// Indexes of `frames` by what is there.
+    /// Hash table from a frame to its index in `frames`.
     frame_indexes: HashTable<u32>,
-    /// Frames of a code address, for all images that mapped the module: a part of
-    /// `own_frames`.
-    resolved: FxHashMap<CodeLocation, Part>,
-    /// Frames of a code address that the latest stack's image made itself, under
-    /// one of the names that it had.
-    runtime: FxHashMap<(u64, bool, u32), Part>,
-    /// Those of the latest stack's image by number of the address.
-    of_addresses: Vec<Option<Part>>,
-    /// Frames of code addresses, innermost first.
+    /// Frames of a code address in a module, for all images.
+    resolved: FxHashMap<CodeLocation, FrameRange>,
+    /// Frames of the latest image's JIT code, by (address, exact, name): see
+    /// [`JitCode::frames`].
+    jit_frames: FxHashMap<(u64, bool, u32), FrameRange>,
+    /// Frames of the latest image's addresses, by [`StackTree::address_number`].
+    of_addresses: Vec<Option<FrameRange>>,
+    /// Indexes into `frames`: the frames of all code addresses, innermost first.
     own_frames: Vec<u32>,
     latest: LatestStack,
-    /// The inner part of the stack at hand, innermost first: nodes and where their
-    /// frames are. Kept for its memory.
-    inner: Vec<(StackId, Part)>,
+    /// Scratch memory of [`Self::walk`]: nodes of the stack, innermost first, with their
+    /// frames.
+    inner: Vec<(StackId, FrameRange)>,
 }
 
-/// Where the frames of one node lie: start and length.
-type Part = (u32, u32);
+/// The frames of one node: start and length in `own_frames`.
+type FrameRange = (u32, u32);
 
-/// The stack that was asked for last. The next one mostly shares its outer part
-/// with it, which then need not be walked and looked up again.
+/// The last stack. The next one mostly shares its outer part with it, which then need not
+/// be walked and looked up again.
 #[derive(Default)]
 struct LatestStack {
     image: Option<ImageId>,
-    /// Its nodes, outermost first, so that ids become larger.
+    /// Its nodes, outermost first, so that ids ascend.
     ids: Vec<StackId>,
-    /// For each node how many frames there are up to its last one.
+    /// By node: end of its frames in `frames`.
     ends: Vec<u32>,
     /// Outermost first.
     frames: Vec<u32>,
@@ -72,42 +78,47 @@ struct LatestStack {
     end: u32,
 }
 
-/// What follows the inner part.
+/// What is outside of the nodes that [`FrameTable::walk`] collected.
 enum Outer {
-    /// So many outermost nodes of the latest stack.
+    /// This many outermost nodes of the latest stack.
     Latest(usize),
-    /// Nothing; the stack ends like this.
+    /// Nothing; the stack ends like this (one of [`stack_end`]).
     End(u32),
 }
 
-/// A code address: `module` is `None` for one in no known module.
+/// A code address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct CodeLocation {
+    /// `None` if it is in no known module.
     module: Option<ModuleId>,
+    /// [`StackNode::address`] minus the mapping's bias.
     address: u64,
+    /// See [`StackNode::exact`].
     exact: bool,
 }
 
+/// The symbols of a module.
 #[derive(Default)]
 struct ModuleSymbols {
     records: Vec<Symbols>,
-    /// (address, exact) → record, location.
+    /// From (address, exact) to (index of the record, index of the location in it).
     locations: FxHashMap<(u64, bool), (u32, u32)>,
 }
 
 impl<'a> Code<'a> {
-    /// Of this image, which has its stacks.
-    pub(crate) fn of<H>(image: &'a Image<H>, runtime: &'a JitCode) -> Self {
+    /// The parts of this image. Its JIT code is borrowed by the caller.
+    pub(crate) fn of<H>(image: &'a Image<H>, jit: &'a JitCode) -> Self {
         Self {
             image: image.start.image,
             stacks: &image.stacks,
             mappings: &image.mappings,
-            runtime,
+            jit,
         }
     }
 }
 
 impl FrameTable {
+    /// Tables without frames, for the modules and symbols of a trace.
     pub(crate) fn new(
         modules: &FxHashMap<ModuleId, TraceModule>,
         symbols: FxHashMap<ModuleId, Vec<Symbols>>,
@@ -136,7 +147,7 @@ impl FrameTable {
             frames: Vec::new(),
             frame_indexes: HashTable::new(),
             resolved: FxHashMap::default(),
-            runtime: FxHashMap::default(),
+            jit_frames: FxHashMap::default(),
             of_addresses: Vec::new(),
             own_frames: Vec::new(),
             latest: LatestStack::default(),
@@ -144,7 +155,8 @@ impl FrameTable {
         }
     }
 
-    /// Whether the module at this path was compiled without optimisation.
+    /// Whether the module at this path, or else one with this file name, was compiled
+    /// without optimisation; `None` if unknown.
     pub(crate) fn unoptimised(&self, path: &Path) -> Option<bool> {
         let module = self.modules.iter().find(|module| module.path == path);
         module
@@ -156,12 +168,12 @@ impl FrameTable {
             .and_then(|module| module.unoptimised)
     }
 
-    /// Adds the frames of a stack to `stacks`, and gives how the stack ends (one of
+    /// Adds the frames of a stack to `stacks`. Returns how the stack ends (one of
     /// [`stack_end`]).
     pub(crate) fn stack(&mut self, code: &Code<'_>, stack: StackId, stacks: &mut Stacks) -> u32 {
         if self.latest.image != Some(code.image) {
             self.latest.cut(0);
-            self.runtime.clear();
+            self.jit_frames.clear();
             self.of_addresses.clear();
             self.latest.image = Some(code.image);
         }
@@ -181,12 +193,13 @@ impl FrameTable {
         self.latest.end
     }
 
-    /// Finds the nodes of a stack that are not among those of the latest one, and
-    /// their frames. A parent has a smaller id; what claims otherwise ends the walk.
+    /// Collects in `inner` the nodes of a stack that the latest stack does not have, with
+    /// their frames. A parent has a smaller id than its child; the walk ends at a node
+    /// where that is not so.
     fn walk(&mut self, code: &Code<'_>, stack: StackId) -> Outer {
         self.inner.clear();
         let mut id = stack;
-        // Nodes of the latest stack whose ids are not larger.
+        // Number of nodes of the latest stack whose ids are not larger than `id`.
         let mut outer = self.latest.ids.len();
         while id >= stack_end::FIRST_NODE && self.inner.len() < DEPTH_LIMIT {
             while outer > 0 && self.latest.ids[outer - 1] > id {
@@ -197,14 +210,14 @@ impl FrameTable {
                 return Outer::Latest(outer);
             }
             let node = code.stacks.get(id).map(|node| (node, 0));
-            let Some((node, name)) = node.or_else(|| code.runtime.node(id)) else {
+            let Some((node, name)) = node.or_else(|| code.jit.node(id)) else {
                 return Outer::End(stack_end::NOT_RECORDED);
             };
-            let part = match code.stacks.address_number(id) {
-                Some(number) => self.part_of_address(code, node, number),
-                None => self.part(code, node, name),
+            let range = match code.stacks.address_number(id) {
+                Some(number) => self.frames_of_address(code, node, number),
+                None => self.frames_of_node(code, node, name),
             };
-            self.inner.push((id, part));
+            self.inner.push((id, range));
             if node.parent >= id {
                 return Outer::End(stack_end::NOT_RECORDED);
             }
@@ -215,31 +228,31 @@ impl FrameTable {
 
     /// The frames of a node whose address has a number in the image.
     #[inline]
-    fn part_of_address(&mut self, code: &Code<'_>, node: StackNode, number: u32) -> Part {
+    fn frames_of_address(&mut self, code: &Code<'_>, node: StackNode, number: u32) -> FrameRange {
         let index = number as usize;
-        if let Some(&Some(part)) = self.of_addresses.get(index) {
-            return part;
+        if let Some(&Some(range)) = self.of_addresses.get(index) {
+            return range;
         }
-        let part = self.part(code, node, 0);
+        let range = self.frames_of_node(code, node, 0);
         if self.of_addresses.len() <= index {
             self.of_addresses.resize(index + 1, None);
         }
-        self.of_addresses[index] = Some(part);
-        part
+        self.of_addresses[index] = Some(range);
+        range
     }
 
-    /// The frames of a node: `name` says which of its names an address had where
-    /// code was made at run time.
+    /// The frames of a node. `name` is the index of the name that JIT code had there.
     #[inline]
-    fn part(&mut self, code: &Code<'_>, node: StackNode, name: u32) -> Part {
-        let runtime = if node.mapping == NO_MAPPING {
-            self.runtime_frames(code, node, name)
+    fn frames_of_node(&mut self, code: &Code<'_>, node: StackNode, name: u32) -> FrameRange {
+        let jit = if node.mapping == NO_MAPPING {
+            self.frames_of_jit_code(code, node, name)
         } else {
             None
         };
-        runtime.unwrap_or_else(|| self.resolve(code, node))
+        jit.unwrap_or_else(|| self.resolve(code, node))
     }
 
+    /// The frame that stands for the missing outer part of a truncated stack.
     fn truncated(&mut self) -> u32 {
         self.intern(Frame {
             function: "[truncated]".to_owned(),
@@ -253,24 +266,30 @@ impl FrameTable {
         (self.modules, self.frames)
     }
 
-    /// The names of code that the image made itself. `None` if there is none.
-    fn runtime_frames(&mut self, code: &Code<'_>, node: StackNode, name: u32) -> Option<Part> {
+    /// The frames of JIT code; `None` if the trace has no name for it.
+    fn frames_of_jit_code(
+        &mut self,
+        code: &Code<'_>,
+        node: StackNode,
+        name: u32,
+    ) -> Option<FrameRange> {
         let named = (node.address, node.exact, name);
-        let part = if let Some(&part) = self.runtime.get(&named) {
-            part
+        let range = if let Some(&range) = self.jit_frames.get(&named) {
+            range
         } else {
             let unnamed = || format!("{:#x}", node.address);
-            let frames = code.runtime.frames(node.address, node.exact, name);
+            let frames = code.jit.frames(node.address, node.exact, name);
             let frames = frames.map(|frame| frame_of(frame, UNKNOWN_MODULE, &unnamed));
-            let part = self.keep(frames);
-            self.runtime.insert(named, part);
-            part
+            let range = self.intern_all(frames);
+            self.jit_frames.insert(named, range);
+            range
         };
-        (part.1 > 0).then_some(part)
+        (range.1 > 0).then_some(range)
     }
 
+    /// The frames of a code address, by its module's symbols.
     #[inline]
-    fn resolve(&mut self, code: &Code<'_>, node: StackNode) -> Part {
+    fn resolve(&mut self, code: &Code<'_>, node: StackNode) -> FrameRange {
         let mapping = code.mappings.get(&node.mapping);
         let location = CodeLocation {
             module: mapping
@@ -279,17 +298,17 @@ impl FrameTable {
             address: mapping.map_or(node.address, |m| node.address.wrapping_sub(m.bias)),
             exact: node.exact,
         };
-        if let Some(&part) = self.resolved.get(&location) {
-            return part;
+        if let Some(&range) = self.resolved.get(&location) {
+            return range;
         }
         let frames = self.name(location);
-        let part = self.keep(frames.into_iter());
-        self.resolved.insert(location, part);
-        part
+        let range = self.intern_all(frames.into_iter());
+        self.resolved.insert(location, range);
+        range
     }
 
-    /// Puts the frames of a node where they can be found.
-    fn keep(&mut self, frames: impl Iterator<Item = Frame>) -> Part {
+    /// Interns the frames of a node and appends their indexes to `own_frames`.
+    fn intern_all(&mut self, frames: impl Iterator<Item = Frame>) -> FrameRange {
         let start = self.own_frames.len();
         for frame in frames {
             let index = self.intern(frame);
@@ -298,7 +317,8 @@ impl FrameTable {
         (start as u32, (self.own_frames.len() - start) as u32)
     }
 
-    /// The frames of a code address: the symbols in the trace, or its address as a name.
+    /// The frames of a code address: from the symbols in the trace, or one frame with the
+    /// address as its name.
     fn name(&self, location: CodeLocation) -> Vec<Frame> {
         let Some(id) = location.module else {
             return vec![Frame {
@@ -331,6 +351,7 @@ impl FrameTable {
         found
     }
 
+    /// The index of a frame in `frames`; adds it if it is new.
     fn intern(&mut self, frame: Frame) -> u32 {
         let hash = |frame: &Frame| FxBuildHasher.hash_one(frame);
         let at = |&index: &u32| &self.frames[index as usize];
@@ -352,6 +373,7 @@ impl FrameTable {
     }
 }
 
+/// Converts a frame of the trace; `unnamed` makes the name if it has none.
 fn frame_of(symbol: &SymbolFrame, module: u32, unnamed: &dyn Fn() -> String) -> Frame {
     let named = !symbol.function.is_empty();
     Frame {
@@ -367,6 +389,7 @@ fn frame_of(symbol: &SymbolFrame, module: u32, unnamed: &dyn Fn() -> String) -> 
         column: symbol.column,
         offset: if named { symbol.offset } else { 0 },
         inlined: symbol.inlined,
+        generated: symbol.generated,
     }
 }
 
@@ -398,13 +421,14 @@ impl LatestStack {
     fn cut(&mut self, nodes: usize) {
         self.ids.truncate(nodes);
         self.ends.truncate(nodes);
-        // A frame that says that the stack was cut belongs to the outermost node.
+        // The `[truncated]` frame, if there is one, precedes the outermost node's frames
+        // and counts as one of them.
         let frames = self.ends.last().map_or(0, |&end| end as usize);
         self.frames.truncate(frames);
     }
 
-    /// Adds nodes, innermost first, whose frames are parts of these.
-    fn extend(&mut self, inner: &[(StackId, Part)], frames: &[u32]) {
+    /// Adds nodes, innermost first; their ranges refer to `frames`.
+    fn extend(&mut self, inner: &[(StackId, FrameRange)], frames: &[u32]) {
         for &(id, (start, length)) in inner.iter().rev() {
             let own = &frames[start as usize..][..length as usize];
             self.frames.extend(own.iter().rev());

@@ -1,6 +1,6 @@
-//! The first pass over a trace: everything but events, sorted by image, and where each
-//! stream's chunks of events are. The replay needs all of it, because symbols,
-//! threads and mappings may follow the events that refer to them.
+//! The first pass over a trace: reads everything but events, by image, and lists each
+//! stream's chunks of events without decoding them. A separate pass is necessary because
+//! symbols, threads and mappings may follow the events that refer to them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,11 +19,11 @@ use crate::source::{EventChunk, SourceEntry, TraceSource};
 use crate::stack_tree::{self, StackTree, StackTrees};
 use crate::window_table::WindowTable;
 
-/// All of a trace but its events.
+/// The contents of a trace except its events.
 pub(crate) struct Index<H> {
     pub recording: Recording,
     pub timeline: Timeline,
-    /// By id, that is in order of start.
+    /// By id, which is also the order of start.
     pub images: BTreeMap<ImageId, Image<H>>,
     pub modules: FxHashMap<ModuleId, Module>,
     pub symbols: FxHashMap<ModuleId, Vec<Symbols>>,
@@ -32,50 +32,54 @@ pub(crate) struct Index<H> {
     pub events: u64,
 }
 
-/// What is known of one image.
+/// The records of one image.
 pub(crate) struct Image<H> {
     pub start: ImageStart,
     pub end: Option<ImageEnd>,
     pub stacks: StackTree,
     pub mappings: FxHashMap<MappingId, Mapping>,
+    /// Chunks of events, in stream order.
     pub streams: BTreeMap<StreamId, Vec<EventChunk<H>>>,
-    /// Ticks and bytes.
+    /// Resident memory: (tick, bytes).
     pub resident: Vec<(u64, u64)>,
+    /// Number of lost events.
     pub losses: BTreeMap<LossReason, u64>,
     pub waits: FxHashMap<Option<ThreadId>, Waited>,
     pub counted: Counted,
     pub threads: RefCell<Threads>,
     pub jit_code: RefCell<JitCode>,
     pub windows: WindowTable,
-    /// Images forked from this one, in order of start.
+    /// The images forked from this one, in order of start.
     pub children: Vec<ImageId>,
 }
 
-/// How often and how long a thread waited for the recording.
+/// How often and how many ticks a thread waited for the recording.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Waited {
     pub waits: u64,
     pub ticks: u64,
 }
 
-/// An image's threads, numbered densely as they are met.
+/// An image's threads, numbered densely from 0 in the order in which their records and
+/// events are read.
 #[derive(Default)]
 pub(crate) struct Threads {
     by_id: FxHashMap<ThreadId, u32>,
-    /// In order of their dense number.
+    /// By dense number.
     pub known: Vec<Thread>,
 }
 
 /// One thread.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Thread {
+    /// `None` for events whose thread the trace does not name.
     pub thread: Option<ThreadId>,
     pub tid: u32,
     pub start_tick: Option<u64>,
 }
 
 impl Threads {
-    /// The dense number of a thread.
+    /// The dense number of a thread; adds the thread if it is new.
     pub(crate) fn number(&mut self, thread: ThreadId) -> u32 {
         *self.by_id.entry(thread).or_insert_with(|| {
             self.known.push(Thread {
@@ -86,7 +90,7 @@ impl Threads {
         })
     }
 
-    /// A number for events of an unknown thread.
+    /// Adds an unknown thread, and returns its dense number.
     pub(crate) fn unknown(&mut self) -> u32 {
         self.known.push(Thread::default());
         (self.known.len() - 1) as u32
@@ -113,11 +117,11 @@ impl<H> Image<H> {
     }
 }
 
-/// Names of threads, to be looked up when all are known.
+/// Names of threads, apart from the index because their records do not name the image.
 pub(crate) type ThreadNames = FxHashMap<ThreadId, String>;
 
-/// Reads all entries of a trace. Records of images that never began say
-/// nothing that could be shown and are passed over.
+/// Reads all entries of a trace except events. Records of an image without a start record
+/// are ignored.
 pub(crate) fn index<S: TraceSource>(
     source: &S,
 ) -> Result<(Index<S::Handle>, ThreadNames), ReplayError> {
@@ -159,11 +163,12 @@ pub(crate) fn index<S: TraceSource>(
     for image in index.images.values_mut() {
         image.windows.build(image.threads.get_mut());
     }
-    index.give_stacks(stack_tree::read(source, &stacks)?);
+    index.add_stacks(stack_tree::read(source, &stacks)?);
     Ok((index, names))
 }
 
 impl<H> Index<H> {
+    /// Adds a record.
     fn take(&mut self, record: Record) {
         match record {
             Record::Recording(recording) => self.recording = recording,
@@ -185,6 +190,7 @@ impl<H> Index<H> {
         }
     }
 
+    /// Adds a record of an image.
     fn take_of_image(&mut self, record: Record) {
         let Some(image) = image_of(&record).and_then(|id| self.images.get_mut(&id)) else {
             return;
@@ -222,8 +228,9 @@ impl<H> Index<H> {
         }
     }
 
-    /// Gives the images their stacks.
-    fn give_stacks(&mut self, mut trees: StackTrees) {
+    /// Moves each image's stacks into it, and builds the tables of its JIT code, which
+    /// need them.
+    fn add_stacks(&mut self, mut trees: StackTrees) {
         for (id, image) in &mut self.images {
             image.stacks = trees.remove(id).unwrap_or_default();
             let code = image.jit_code.get_mut();
@@ -231,23 +238,25 @@ impl<H> Index<H> {
         }
     }
 
-    /// Children refer to their parents; replaying needs it the other way round.
-    /// A parent begins before its children, which also rules out circles.
+    /// Fills in [`Image::children`]: the trace only has the parent of each child. Ignores
+    /// a parent that began after its child, which only a damaged file has, so that there
+    /// are no cycles.
     fn link_children(&mut self) {
-        let events: Vec<(ImageId, ImageId)> = self
+        let forks: Vec<(ImageId, ImageId)> = self
             .images
             .iter()
             .filter_map(|(&child, image)| Some((image.start.forked_from?, child)))
             .filter(|(parent, child)| parent < child)
             .collect();
-        for (parent, child) in events {
+        for (parent, child) in forks {
             if let Some(parent) = self.images.get_mut(&parent) {
                 parent.children.push(child);
             }
         }
     }
 
-    /// Whether the image's inherited blocks are known from its parent's replay.
+    /// Whether the trace has the image's parent, whose replay determines what the image
+    /// inherits.
     pub(crate) fn has_parent(&self, id: ImageId) -> bool {
         self.images
             .get(&id)
@@ -256,6 +265,7 @@ impl<H> Index<H> {
     }
 }
 
+/// The image of a record, if it is of one.
 fn image_of(record: &Record) -> Option<ImageId> {
     match record {
         Record::ImageEnd(end) => Some(end.image),

@@ -1,7 +1,7 @@
-//! Code that an image compiled while it ran (JIT code). Its addresses have names only
-//! for a time: where other code was placed at an address later, one stack of the trace
-//! is several, and the time of an allocation decides which. Those stacks get ids of
-//! their own here, after those of the trace.
+//! JIT code: code that an image compiled while it ran. An address of JIT code may have
+//! several names, one after another, as other code replaces the first. Then one stack id
+//! of the trace stands for several stacks, and the time of an allocation decides which.
+//! These stacks get additional ids here, after those of the trace.
 
 use allotrope_trace::model::{
     Frame, JitSymbols, Location, NO_MAPPING, StackId, StackNode, stack_end,
@@ -11,36 +11,40 @@ use rustc_hash::FxHashMap;
 use crate::clock::Timeline;
 use crate::stack_tree::StackTree;
 
-/// Nodes that stacks may get beyond those of the trace.
+/// Most additional nodes; later stacks keep the trace's ids.
 const MOST_NODES: usize = 4 << 20;
 
-/// A code address and whether it is exact.
+/// A code address, and [`StackNode::exact`].
 type Address = (u64, bool);
 
-/// An image's names of code in no module.
+/// The names of an image's JIT code, and the additional stack nodes.
 #[derive(Default)]
 pub(crate) struct JitCode {
     records: Vec<JitSymbols>,
-    /// In order of time: since when (ns), record, location.
+    /// By address, in order of time: (time in ns from which on the name holds, index of
+    /// the record, index of the location in it).
     names: FxHashMap<Address, Vec<(u64, u32, u32)>>,
-    /// When some address got another name than it had.
+    /// Times in ns at which some address got another name, ascending.
     changes: Vec<u64>,
-    /// Stack and number of changes before the allocation → the stack's id.
+    /// From (stack id of the trace, number of changes before the allocation) to the
+    /// stack's id.
     known: FxHashMap<(StackId, u32), StackId>,
-    /// Nodes that are not the trace's own, from `first` on, with the number of
-    /// the name that its address had.
+    /// The additional nodes, whose ids begin with `first`; each with the index of the
+    /// name that its address had.
     nodes: Vec<(StackNode, u32)>,
+    /// From (parent, address, exact, name) to the id in `nodes`.
     ids: FxHashMap<(StackId, u64, bool, u32), StackId>,
     first: StackId,
 }
 
 impl JitCode {
-    /// Takes a record of the trace.
+    /// Adds a record of the trace.
     pub(crate) fn add(&mut self, record: JitSymbols) {
         self.records.push(record);
     }
 
-    /// Sorts what was taken; `nodes` are all nodes of the image's stacks.
+    /// Builds the tables, after all records have been added; `nodes` are all nodes of the
+    /// image's stacks.
     pub(crate) fn build(&mut self, timeline: &Timeline, nodes: &StackTree) {
         for (r, record) in (0..).zip(&self.records) {
             let since = timeline.ns(record.tick);
@@ -59,15 +63,15 @@ impl JitCode {
         self.first = nodes.next_id();
     }
 
-    /// Some address had more than one name.
+    /// Whether some address had more than one name.
     pub(crate) fn has_changes(&self) -> bool {
         !self.changes.is_empty()
     }
 
-    /// The id for a stack that allocated at `time` (ns).
+    /// The id of the stack that a stack of the trace stands for at `time` (ns).
     pub(crate) fn stack_at(&mut self, stack: StackId, time: u64, nodes: &StackTree) -> StackId {
         let changes = self.changes.partition_point(|change| *change <= time) as u32;
-        // Outwards until something is known, then back inwards.
+        // Walks outwards to a stack whose id is known, then back inwards.
         let mut path = Vec::new();
         let mut outer = stack;
         let mut id = loop {
@@ -97,7 +101,7 @@ impl JitCode {
         id
     }
 
-    /// Which of its names the address of a node had.
+    /// The index of the name that the address of a node had at `time` (ns).
     fn name_at(&self, node: &StackNode, time: u64) -> u32 {
         let names = self.names.get(&(node.address, node.exact));
         let Some(names) = names.filter(|_| node.mapping == NO_MAPPING) else {
@@ -107,6 +111,8 @@ impl JitCode {
         begun.saturating_sub(1) as u32
     }
 
+    /// The id of an additional node; adds the node if it is new. `None` if there are too
+    /// many.
     fn id_of(&mut self, parent: StackId, node: StackNode, name: u32) -> Option<StackId> {
         let key = (parent, node.address, node.exact, name);
         if let Some(id) = self.ids.get(&key) {
@@ -121,13 +127,13 @@ impl JitCode {
         Some(id)
     }
 
-    /// A node that is not the trace's own, and which name its address had.
+    /// An additional node, and the index of the name that its address had.
     pub(crate) fn node(&self, id: StackId) -> Option<(StackNode, u32)> {
         let index = id.checked_sub(self.first)?;
         self.nodes.get(index as usize).copied()
     }
 
-    /// The frames of an address under one of its names, innermost first.
+    /// The frames of an address under the name with this index, innermost first.
     pub(crate) fn frames(
         &self,
         address: u64,

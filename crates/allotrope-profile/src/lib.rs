@@ -1,4 +1,4 @@
-//! The model of a profile, and the replay that makes one of a trace.
+//! The model of a profile, and the replay that makes a profile from a trace.
 //!
 //! [`replay()`] turns a trace into a [`Profile`]: one [`Process`] for each process
 //! image (a pid between two calls of `exec`), one [`Site`] for each call stack that
@@ -8,16 +8,16 @@
 //!  TraceSource                  a file, or records in memory (source)
 //!      │
 //!      ▼
-//!    index                      everything but events; where the chunks of events are
+//!    index                      reads everything but events; lists the chunks of events
 //!      │
 //!      ▼
 //!  decode_ahead                 helper threads decode chunks of events
 //!      │
-//!      ▼ one for each thread's stream
+//!      ▼ one cursor for each thread's stream
 //!    cursor                     thread and time of each event, results of realloc
 //!      │
 //!      ▼
-//!    merge ◀──▶ speculative     one order for all events; may be rolled back
+//!    merge ◀──▶ speculative     one order for all events; can be rolled back
 //!      │             │
 //!      │             └─▶ live   which block is live at which key
 //!      ▼
@@ -31,9 +31,9 @@
 //!    Profile ─▶ StackSet        for diffs and other tools' formats (stack_set)
 //! ```
 //!
-//! Not suitable for following a program while it runs: an image is replayed from its
-//! start. It prints nothing (`allotrope-report` does) and looks up no symbols (the
-//! trace has them).
+//! Not suitable for following a program while it runs: every replay begins at the start
+//! of the image. The crate prints nothing (`allotrope-report` does) and does not
+//! symbolize (the trace contains the symbols).
 #![forbid(unsafe_code)]
 
 mod accumulator;

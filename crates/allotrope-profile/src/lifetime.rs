@@ -1,14 +1,14 @@
-//! How long a site's blocks lived.
+//! Statistics of how long the blocks of a site lived.
 
-/// Lifetimes of all blocks of a site; those alive at the end of the image lived
-/// until then.
+/// Lifetimes of all blocks of a site, in nanoseconds. The lifetime of a block that is
+/// live at the end of the image ends there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetimes {
     /// Number of blocks.
     pub blocks: u64,
     /// Sum, in nanoseconds.
     total_ns: u128,
-    /// Shortest, in nanoseconds; `u64::MAX` without blocks.
+    /// Shortest, in nanoseconds; `u64::MAX` if there are no blocks.
     pub min_ns: u64,
     /// Longest, in nanoseconds.
     pub max_ns: u64,
@@ -26,18 +26,18 @@ impl Default for Lifetimes {
 }
 
 impl Lifetimes {
-    /// Adds a block.
+    /// Adds a block that lived this long.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.blocks += 1;
         self.extend(ns);
     }
 
-    /// Adds a block that is counted elsewhere.
+    /// Adds a lifetime without counting its block; the caller counts it.
     #[inline]
     pub(crate) fn extend(&mut self, ns: u64) {
         self.total_ns += u128::from(ns);
-        // Most are neither: the branches are predicted and nothing is written.
+        // Most lifetimes are neither: the branches are predicted and nothing is written.
         if ns < self.min_ns {
             self.min_ns = ns;
         }
@@ -60,7 +60,7 @@ impl Lifetimes {
         self.total_ns
     }
 
-    /// Mean in microseconds; 0 without blocks.
+    /// Mean in microseconds; 0 if there are no blocks.
     pub fn mean_us(&self) -> f64 {
         if self.blocks == 0 {
             return 0.0;

@@ -1,16 +1,16 @@
-//! The live blocks: which block is live at which [key](crate::block_key), and what
-//! is known of each.
+//! The live blocks of an image: which block is live at which [key](crate::block_key), and
+//! a record of size, time, site and thread for each.
 //!
 //! ```text
 //! key ──▶ AddressMap ──▶ block id ──▶ blocks: [LiveBlock] (24 bytes each)
 //!                            ▲
-//!          free_ids ─────────┘  ids of blocks that are gone, last in, first out
+//!          free_ids ─────────┘  a stack: ids of freed blocks
 //! ```
 //!
-//! A block keeps its id until the event that ended it has been accumulated: the
-//! merge applies events to the map long before the accumulators get them, and undoes
-//! some of them. Whoever else keeps something for each block keeps it in an array by
-//! id.
+//! The speculative log applies events to the map long before the accumulators get them,
+//! and rolls some of them back. So the id of a freed block is not used again until the
+//! accumulators have got the deallocation. Data that others have for each block is in
+//! arrays of theirs, by id.
 
 mod address_map;
 
@@ -21,7 +21,7 @@ use crate::cursor::Step;
 use crate::prefetch::prefetch;
 use address_map::{AddressMap, Cell};
 
-/// Index of a live block, unique among the live ones.
+/// Index of a live block.
 pub(crate) type BlockId = usize;
 
 /// No block.
@@ -30,35 +30,36 @@ pub(crate) const NO_BLOCK: BlockId = usize::MAX;
 /// Site of blocks that the image inherited.
 pub(crate) const INHERITED: u32 = u32::MAX;
 
-/// With more blocks than this, spread over so many cells, their records and cells do not
-/// fit a core's own cache.
+/// Prefetching pays with more than this many blocks and cells: their records and cells no
+/// longer fit a core's own cache.
 const WORTH_PREFETCHING: usize = 1 << 13;
 const MANY_CELLS: usize = 1 << 16;
 /// Events whose records are prefetched at a time: about as many cache lines as a
 /// core can request at once.
 pub(crate) const AHEAD: usize = 24;
 
-/// What is known of a block.
+/// The record of a block. The accumulator writes it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LiveBlock {
     pub size: u64,
     pub allocated_ns: u64,
-    /// [`INHERITED`], or the number of its stack's site.
+    /// [`INHERITED`], or the index of its stack's site.
     pub site: u32,
+    /// Dense number of the thread that allocated it.
     pub thread: u32,
 }
 
-/// What an event did to the live blocks.
+/// The effect of an event on the live blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Blocks {
-    /// The block that was allocated or freed; [`NO_BLOCK`] if none was live at the
-    /// key that was freed.
+    /// The block that was allocated or freed; [`NO_BLOCK`] for a deallocation at a key
+    /// where none was live.
     pub block: BlockId,
-    /// The block that was believed live where one was allocated, else [`NO_BLOCK`].
+    /// The block that was still live at the key of an allocation, else [`NO_BLOCK`].
     pub replaced: BlockId,
 }
 
-/// A key, looked up.
+/// The result of looking a key up.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     key: u64,
@@ -77,7 +78,7 @@ pub(crate) struct LiveBlocks {
 }
 
 impl LiveBlocks {
-    /// Blocks of these keys and sizes that were inherited at `now`.
+    /// The blocks that an image inherited at `now`, by key and size.
     pub(crate) fn new(inherited: impl Iterator<Item = (u64, u64)>, now: u64) -> Self {
         let mut live = Self::default();
         for (key, size) in inherited {
@@ -92,13 +93,13 @@ impl LiveBlocks {
         live
     }
 
-    /// What is known of a block.
+    /// The record of a block.
     #[inline]
     pub(crate) fn block(&self, id: BlockId) -> LiveBlock {
         self.blocks[id]
     }
 
-    /// Sets what is known of a block.
+    /// Sets the record of a block.
     #[inline]
     pub(crate) fn describe(&mut self, id: BlockId, block: LiveBlock) {
         self.blocks[id] = block;
@@ -127,7 +128,7 @@ impl LiveBlocks {
         self.find(key).block != NO_BLOCK
     }
 
-    /// Applies the step. The id of a block that it ends stays in use until
+    /// Applies the step, legal or not. The id of a block that it ends stays in use until
     /// [`Self::release`].
     #[inline]
     pub(crate) fn apply(&mut self, step: &Step) -> Blocks {
@@ -141,15 +142,15 @@ impl LiveBlocks {
         }
     }
 
-    /// A new block at the key, if none is live there.
+    /// Adds a block at the key; `None` if one is live there.
     #[inline]
     pub(crate) fn add(&mut self, key: u64) -> Option<BlockId> {
         let slot = self.find(key);
         (slot.block == NO_BLOCK).then(|| self.fill(slot, LiveBlock::default()))
     }
 
-    /// Removes the block that is live at the key. Its id stays in use until
-    /// [`Self::release`].
+    /// Removes the block at the key; `None` if none is live there. Its id stays in use
+    /// until [`Self::release`].
     #[inline]
     pub(crate) fn end(&mut self, key: u64) -> Option<BlockId> {
         let slot = self.find(key);
@@ -159,7 +160,8 @@ impl LiveBlocks {
         })
     }
 
-    /// Undoes the latest step that was applied and not undone yet.
+    /// Undoes a step: the latest one that was applied and is not undone. `blocks` is what
+    /// [`Self::apply`] returned for it.
     pub(crate) fn undo(&mut self, step: &Step, blocks: Blocks) {
         let slot = self.find(step.key);
         let before = if step.allocates {
@@ -177,6 +179,7 @@ impl LiveBlocks {
         }
     }
 
+    /// Adds a block at the key, in place of one that is live there.
     #[inline]
     fn insert(&mut self, key: u64) -> Blocks {
         let slot = self.find(key);
@@ -210,7 +213,7 @@ impl LiveBlocks {
         self.ids.set(slot.key, slot.cell, id as u32, most);
     }
 
-    /// Removes the block of a slot, and releases its id.
+    /// Removes the block of a slot, releases its id, and returns its record.
     #[inline]
     pub(crate) fn remove(&mut self, slot: Slot) -> LiveBlock {
         self.ids.clear(slot.key, slot.cell);
@@ -218,8 +221,8 @@ impl LiveBlocks {
         self.blocks[slot.block]
     }
 
-    /// The event has been accumulated: the id of the block that it ended, if it
-    /// ended one, may be used again.
+    /// After an event has been accumulated: releases the id of the block that it ended,
+    /// if it ended one.
     #[inline]
     pub(crate) fn release(&mut self, allocates: bool, blocks: Blocks) {
         let ended = if allocates {
@@ -237,7 +240,7 @@ impl LiveBlocks {
         self.free_ids.push(id as u32);
     }
 
-    /// Whether there are so many blocks that [`Self::prefetch`] pays.
+    /// Whether there are enough blocks for [`Self::prefetch`] to pay.
     #[inline]
     pub(crate) fn is_large(&self) -> bool {
         self.blocks.len() > WORTH_PREFETCHING && self.ids.cells() > MANY_CELLS
@@ -270,15 +273,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map_whose_steps_can_be_undone(
-            deeds in prop::collection::vec((0..4_u8, 0..40_u64), 0..400),
+        fn it_behaves_like_a_map_whose_steps_can_be_undone(
+            operations in prop::collection::vec((0..4_u8, 0..40_u64), 0..400),
             spread in prop::sample::select(vec![1_u64, 16, 48, 4096, 1 << 40]),
         ) {
             let mut live = LiveBlocks::new([(0, 1), (spread, 1)].into_iter(), 0);
             let mut model = BTreeMap::from([(0, 0), (spread, 1)]);
-            // What was done since the last release, and the model before it.
+            // The steps since the last release, with the model before each.
             let mut done = Vec::new();
-            for (kind, at) in deeds {
+            for (kind, at) in operations {
                 let key = at * spread;
                 prop_assert_eq!(live.contains(key), model.contains_key(&key));
                 match kind {
@@ -307,7 +310,7 @@ mod tests {
                 let seen: BTreeMap<_, _> = live.iter().collect();
                 prop_assert_eq!(&seen, &model);
                 let ids: BTreeSet<_> = model.values().collect();
-                prop_assert_eq!(ids.len(), model.len(), "no two have one id");
+                prop_assert_eq!(ids.len(), model.len(), "every block has its own id");
             }
         }
     }

@@ -2,12 +2,17 @@
 //! stream's own order, with the times between which each event lies, and with
 //! the rule that allocation and deallocation of one key alternate.
 //!
-//! The stream whose next event has the earliest estimated time goes first. An event
-//! that breaks the rule waits until another stream's event makes it legal. If none
-//! can in the time that is left, the last choice at that key is rolled back and made
-//! the other way round, then every other order is tried (`search`). If that fails
-//! too, an event is missing from the trace, and the waiting one is placed although it
-//! is illegal; the accumulator counts the loss.
+//! An event that keeps the rule is *legal*; the next event of a stream is its *head*;
+//! to *place* an event is to append it to the order. The replay calls [`merge()`] once
+//! for each image.
+//!
+//! The merge always takes the stream whose head has the earliest estimated time. An
+//! illegal head waits until an event of another stream makes it legal. If no stream can
+//! do so before the head's latest possible time, the merge rolls back to the last choice
+//! at that key and takes the waiting stream first (`try_other_order`). If that is not
+//! possible, it tries every other order (`search`). If that fails too, an event is
+//! missing from the trace: the merge places the waiting head although it is illegal
+//! (`force`), and the accumulator counts the loss.
 //!
 //! ```text
 //! stream 0: a1 f2 │ a3 …      ┐
@@ -18,11 +23,13 @@
 //!                                                 reach back to
 //! ```
 //!
-//! Two short cuts lead to the same order: `alone`, for events of one stream before
-//! all that the others hold, and `fast_path`, while every event is legal.
+//! Two fast paths lead to the same order: `alone` takes the events of one stream that
+//! precede all remaining events of the others; `fast_path` merges while every event is
+//! legal.
 //!
-//! At a fork all streams of the parent meet at the ordinals that the trace names, so
-//! that the child inherits exactly what was live then.
+//! A fork is a barrier: each stream of the parent stops at the ordinal that the trace
+//! names for it until all have reached theirs. So the child inherits exactly the blocks
+//! that were live at the fork.
 
 mod alone;
 mod fast_path;
@@ -41,38 +48,40 @@ use crate::speculative::{Placed, SpeculativeLog};
 use forks::OpenForks;
 use stream::Stream;
 
-/// Time stamp counters of two cores agree within this.
+/// Tolerance in nanoseconds: the time stamp counters of two cores agree within this.
 const SLACK_NS: u64 = 1_000;
-/// After this many steps those that can be committed are.
+/// The merge commits after this many placed steps.
 const COMMIT_EACH: usize = 1 << 9;
-/// Most steps whose order may still change.
+/// Largest number of steps whose order may still change.
 const SPECULATIVE_LIMIT: usize = 1 << 16;
-/// Steps that may be rolled back for each one committed, so that trying other orders
-/// takes time in proportion to the trace, whatever it holds.
+/// Each committed step adds this many steps to the rollback budget. The budget keeps the
+/// time spent on other orders proportional to the length of the trace, whatever a
+/// damaged or hostile trace contains.
 const ROLLBACK_BUDGET_EACH: u64 = 1;
 const ROLLBACK_BUDGET_LIMIT: u64 = 1 << 20;
-/// How many other orders are tried for the sake of one event.
+/// How many times the merge tries another order because of one event.
 const TRIES: u8 = 2;
 
-/// Takes an image's events in their order.
+/// Receives an image's events in their final order.
 pub(crate) trait Sink {
-    /// Takes the next event and its blocks.
+    /// Takes the next event; `blocks` is its effect on the live blocks.
     fn step(&mut self, step: &Step, blocks: Blocks, live: &mut LiveBlocks);
-    /// Takes events of one stream that come before all others: as many as are legal and
-    /// need not be taken by themselves. Gives their number.
+    /// Takes events of one stream that precede all events of the others, up to the first
+    /// that is illegal or needs [`Self::step`]. Returns how many it took.
     fn batch(&mut self, batch: &EventBatch<'_>, live: &mut LiveBlocks) -> usize;
-    /// The image forked here, when these blocks were live.
+    /// The image forked here (index into the forks of [`merge()`]); `live` is what the
+    /// child inherits.
     fn fork(&mut self, fork: usize, live: &LiveBlocks) -> Result<(), ReplayError>;
 }
 
-/// Where a fork cut the parent's streams.
+/// The positions of a fork in the parent's streams.
 pub(crate) struct Fork {
     /// (index of the stream, ordinal of its first event after the fork).
     pub points: Vec<(usize, u64)>,
 }
 
-/// Gives the events of all cursors to the sink; `live` is what was inherited.
-/// Gives what is live at the end.
+/// Passes the events of all cursors to the sink in one order. `live` holds the inherited
+/// blocks. Returns the blocks that are live at the end.
 pub(crate) fn merge<S: TraceSource, K: Sink>(
     cursors: Vec<Cursor<'_, S>>,
     live: LiveBlocks,
@@ -83,14 +92,14 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
     let mut merge = Merge {
         streams: cursors.into_iter().map(Stream::new).collect(),
         ready: BinaryHeap::new(),
-        turn: None,
+        last_read: None,
         waiting: Vec::new(),
         overdue: u64::MAX,
         speculative: SpeculativeLog::new(live),
         constraints: Vec::new(),
         rollback_budget: ROLLBACK_BUDGET_LIMIT,
         commit_at: COMMIT_EACH,
-        turns_left: 0,
+        steps_until_fast_path: 0,
         open_forks: OpenForks::new(forks, count),
         forks,
         sink,
@@ -102,15 +111,16 @@ pub(crate) fn merge<S: TraceSource, K: Sink>(
 /// What a stream waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// Until the key is freed, or allocated.
+    /// An event at this key that makes the head legal.
     Key(u64),
-    /// Until the other order was followed that far (see [`OrderConstraint`]).
+    /// The event that an [`OrderConstraint`] puts before the head.
     OrderConstraint,
-    /// Until all streams have reached the fork.
+    /// All streams reaching the fork.
     Fork(usize),
 }
 
-/// "Not before that one": a choice that was found wrong once.
+/// Event `then` must not be placed before event `first`: the opposite order led to a
+/// dead end and was rolled back. Events are (stream, ordinal).
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct OrderConstraint {
     first: (usize, u64),
@@ -119,20 +129,22 @@ struct OrderConstraint {
 
 struct Merge<'a, 'k, S: TraceSource, K> {
     streams: Vec<Stream<'a, S>>,
-    /// Streams whose head may be tried, by its estimated time.
+    /// (estimated time of the head, stream) of the streams that do not wait: a priority
+    /// queue, the earliest first.
     ready: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The stream whose head was read last, not yet in `ready`: mostly it goes next
-    /// again.
-    turn: Option<(u64, usize)>,
+    /// The same for the stream whose head was read last. It is kept out of the queue
+    /// because it is mostly the earliest again.
+    last_read: Option<(u64, usize)>,
     waiting: Vec<(usize, Wait)>,
-    /// The earliest time by which a waiting event must have happened.
+    /// The earliest `upper` of the waiting heads; `u64::MAX` if none waits.
     overdue: u64,
     speculative: SpeculativeLog,
     constraints: Vec<OrderConstraint>,
     rollback_budget: u64,
+    /// The length of the log at which to commit next.
     commit_at: usize,
-    /// How many turns are taken before [`Self::fast_path`] is tried.
-    turns_left: u32,
+    /// Iterations of [`Self::run`] before [`Self::fast_path`] is tried again.
+    steps_until_fast_path: u32,
     forks: &'k [Fork],
     open_forks: OpenForks,
     sink: &'k mut K,
@@ -151,7 +163,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             } else if self.waiting.is_empty() {
                 break;
             } else {
-                self.resolve()?;
+                self.resolve_deadlock()?;
             }
             if self.speculative.len() >= self.commit_at {
                 let heads = self.streams.iter().filter_map(|at| at.head);
@@ -167,7 +179,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Ok(())
     }
 
-    /// Goes on to a stream's next event.
+    /// Makes a stream's next event its head. The end of a stream may complete a fork.
     fn advance(&mut self, stream: usize) -> Result<(), ReplayError> {
         if self.read_head(stream)? {
             return Ok(());
@@ -175,31 +187,32 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.pass_reached_forks()
     }
 
-    /// Takes a stream's next event for its head; `false` at the stream's end.
+    /// Makes a stream's next event its head; `false` at the stream's end.
     fn read_head(&mut self, stream: usize) -> Result<bool, ReplayError> {
         self.requeue_last();
         let at = &mut self.streams[stream];
         at.advance()?;
-        self.turn = at.head.map(|head| (head.time, stream));
+        self.last_read = at.head.map(|head| (head.time, stream));
         Ok(at.head.is_some())
     }
 
     /// Moves the stream whose head was read last to `ready`.
     fn requeue_last(&mut self) {
-        self.ready.extend(self.turn.take().map(Reverse));
+        self.ready.extend(self.last_read.take().map(Reverse));
     }
 
-    /// The stream to try next. While an event waits, only streams go on that may still
-    /// have events before it; the others would run ahead.
+    /// Takes the stream to try next out of the queue. While an event waits, this is only
+    /// a stream that may still have events before the waiting one; the others would run
+    /// ahead.
     fn choose(&mut self) -> Option<usize> {
-        if let Some((time, stream)) = self.turn
+        if let Some((time, stream)) = self.last_read
             && self.overdue == u64::MAX
             && self
                 .ready
                 .peek()
                 .is_none_or(|&Reverse(next)| (time, stream) < next)
         {
-            self.turn = None;
+            self.last_read = None;
             return Some(stream);
         }
         self.requeue_last();
@@ -218,9 +231,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Some(late)
     }
 
-    /// Whether a stream's going on may lead to what the overdue one waits for.
-    /// A thread that slept for long could have done its next events at any
-    /// time in between; without need they must not be drawn forward.
+    /// Whether placing events of `stream` may make the overdue head legal, directly or
+    /// through another waiting stream. Other streams are not tried: the next events of a
+    /// thread that slept for long could lie anywhere in that time, and must not be
+    /// placed earlier than their estimate without need.
     fn can_unblock(&self, stream: usize) -> bool {
         let mut waiting = self.waiting.iter().filter_map(|&(waiting, wait)| {
             let head = self.streams[waiting].head?;
@@ -241,6 +255,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             .map_or(u64::MAX, |head| head.lower)
     }
 
+    /// Places a stream's head, or makes the stream wait.
     fn attempt(&mut self, stream: usize) -> Result<(), ReplayError> {
         let Some(head) = self.streams[stream].head else {
             return Ok(());
@@ -249,11 +264,11 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             self.wait(stream, Wait::Fork(fork));
             return self.pass_reached_forks();
         }
-        let place = (stream, head.ordinal);
+        let event = (stream, head.ordinal);
         if self
             .constraints
             .iter()
-            .any(|constraint| constraint.then == place)
+            .any(|constraint| constraint.then == event)
         {
             self.wait(stream, Wait::OrderConstraint);
             return Ok(());
@@ -262,7 +277,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             if self.is_lost_event(stream, &head) {
                 return self.place(stream, head);
             }
-            let ambiguous = !head.ambiguous && !head.ordered && self.competes(stream, &head);
+            let ambiguous = !head.ambiguous && !head.ordered && self.is_ambiguous(stream, &head);
             if let Some(head) = self.streams[stream].head.as_mut() {
                 head.ambiguous |= ambiguous;
             }
@@ -272,17 +287,17 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.place(stream, head)
     }
 
-    /// Places the head of a stream and wakes those who waited for it.
+    /// Places the head of a stream and wakes the streams that waited for it.
     fn place(&mut self, stream: usize, head: Step) -> Result<(), ReplayError> {
         self.speculative.place(stream, head, self.overdue);
         if !self.waiting.is_empty() {
             self.wake(|wait| wait == Wait::Key(head.key));
         }
         if !self.constraints.is_empty() {
-            let place = (stream, head.ordinal);
+            let event = (stream, head.ordinal);
             let before = self.constraints.len();
             self.constraints
-                .retain(|constraint| constraint.first != place);
+                .retain(|constraint| constraint.first != event);
             if self.constraints.len() != before {
                 self.wake(|wait| wait == Wait::OrderConstraint);
             }
@@ -298,6 +313,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.waiting.push((stream, wait));
     }
 
+    /// Returns the streams whose wait is over to the queue, and recomputes `overdue`.
     fn wake(&mut self, woken: impl Fn(Wait) -> bool) {
         let mut overdue = u64::MAX;
         let (streams, ready) = (&self.streams, &mut self.ready);
@@ -315,10 +331,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.overdue = overdue;
     }
 
-    /// Whether the waiting head and the step that took its key could have come in the
-    /// other order: their times overlap, and another stream than that step's could have
-    /// freed (or allocated) the key again in time.
-    fn competes(&self, stream: usize, head: &Step) -> bool {
+    /// Whether the waiting head and the last step at its key (the rival) could also have
+    /// happened in the opposite order: their times overlap, and a stream other than the
+    /// rival's has an event that makes the rival legal in time after the head.
+    fn is_ambiguous(&self, stream: usize, head: &Step) -> bool {
         let Some(rival) = self.speculative.recent(head.key) else {
             return false;
         };
@@ -331,8 +347,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         others.any(|other| self.look_ahead(other, stream, head, step.upper) == Lookahead::Found)
     }
 
-    /// Whether a stream's coming events, from its head on, will undo what
-    /// keeps the head of the waiting stream from its turn.
+    /// Whether `stream` has an event before `until`, from its head on, that makes the
+    /// head of the waiting stream legal.
     fn look_ahead(&self, stream: usize, waiting: usize, head: &Step, until: u64) -> Lookahead {
         let at = &self.streams[stream];
         let Some(next) = at.head else {
@@ -349,20 +365,22 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         at.look_ahead(head.key, !head.allocates, until)
     }
 
-    /// Whether it is simple at once that no order makes the head legal: nothing
-    /// at its address can be put after it, and no other stream will undo it in
-    /// time. To wait would only hold up others that are in order.
+    /// Whether no order can make the illegal head legal, because an event is missing from
+    /// the trace: every speculative step at its key precedes it for certain, and no other
+    /// stream has an event that makes it legal in time. Waiting would only delay streams
+    /// whose events are in order.
     fn is_lost_event(&self, stream: usize, head: &Step) -> bool {
         if self.speculative.recent(head.key).is_none() {
-            return self.speculative.is_untouched(head.key) && self.is_alone(stream);
+            return self.speculative.is_untouched(head.key) && self.none_can_unblock(stream);
         }
         // The whole log is searched only if no other stream can unblock the head.
         let before = |step: &Step| step.upper.saturating_add(SLACK_NS) < head.lower;
-        self.is_alone(stream) && self.speculative.all_at(head.key, before)
+        self.none_can_unblock(stream) && self.speculative.all_at(head.key, before)
     }
 
-    /// Whether no other stream will undo in time what the stream waits for.
-    fn is_alone(&self, stream: usize) -> bool {
+    /// Whether certainly no other stream has an event that makes the stream's head legal
+    /// in time.
+    fn none_can_unblock(&self, stream: usize) -> bool {
         let Some(head) = self.streams[stream].head else {
             return false;
         };
@@ -371,9 +389,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         others.all(|other| self.look_ahead(other, stream, &head, until) == Lookahead::Absent)
     }
 
-    /// No stream can go on in time: finds a way out.
+    /// Resolves a deadlock: streams wait, and no other stream can be tried in time.
     #[cold]
-    fn resolve(&mut self) -> Result<(), ReplayError> {
+    fn resolve_deadlock(&mut self) -> Result<(), ReplayError> {
         let mut order = std::mem::take(&mut self.waiting);
         order.sort_by_key(|&(stream, _)| {
             let head = self.streams[stream].head;
@@ -381,7 +399,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         });
         self.waiting = order.clone();
         if !self.ready.is_empty() {
-            // The others may still find what they wait for.
+            // Only the overdue one: events that the others wait for may still come.
             order.truncate(1);
         }
         for &(stream, wait) in &order {
@@ -399,9 +417,11 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             self.wake(|wait| wait == Wait::OrderConstraint);
             return Ok(());
         }
-        // Best the one that no other stream will unblock.
-        let lonely = order.iter().find(|(stream, _)| self.is_alone(*stream));
-        let Some(&(stream, _)) = lonely.or(order.first()) else {
+        // Preferably a stream that no other one can unblock.
+        let blocked = order
+            .iter()
+            .find(|(stream, _)| self.none_can_unblock(*stream));
+        let Some(&(stream, _)) = blocked.or(order.first()) else {
             return Ok(());
         };
         if self.search(stream)? {
@@ -422,8 +442,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
     }
 
-    /// Takes back the last choice at the address that the stream waits for, if
-    /// the stream could have come first.
+    /// Rolls back to before the last step at the key that the stream waits for, and
+    /// constrains the stream's head to come first. `false`, and nothing changed but the
+    /// count of tries and the budget, if the head cannot have come before that step.
     fn try_other_order(&mut self, stream: usize) -> bool {
         let Some(head) = self.streams[stream].head.as_mut() else {
             return false;
@@ -434,8 +455,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         head.tries += 1;
         let head = *head;
         let most = usize::try_from(self.rollback_budget).unwrap_or(usize::MAX);
-        let (index, looked_at) = self.speculative.last_at(head.key, most);
-        self.rollback_budget = self.rollback_budget.saturating_sub(looked_at as u64);
+        let (index, searched) = self.speculative.last_at(head.key, most);
+        self.rollback_budget = self.rollback_budget.saturating_sub(searched as u64);
         let Some((index, rival)) = index.and_then(|i| Some((i, self.speculative.get(i)?))) else {
             return false;
         };
@@ -461,18 +482,21 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         true
     }
 
+    /// Rolls back the step at this index of the log and all after it. That step is the
+    /// one whose order is changed on purpose.
     fn rollback_to(&mut self, index: usize) {
         while self.speculative.len() > index {
             let Some(placed) = self.speculative.undo() else {
                 break;
             };
-            self.take_back(&placed, self.speculative.len() == index);
+            self.return_to_stream(&placed, self.speculative.len() == index);
         }
-        self.start_over();
+        self.requeue_all();
     }
 
-    /// Makes a step that was undone its stream's head again.
-    fn take_back(&mut self, placed: &Placed, ordered: bool) {
+    /// Makes a step that was rolled back its stream's head again. With `ordered` it is
+    /// no longer counted as ambiguous.
+    fn return_to_stream(&mut self, placed: &Placed, ordered: bool) {
         let at = &mut self.streams[placed.stream];
         at.returned.extend(at.head.take());
         at.head = Some(Step {
@@ -483,11 +507,11 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         });
     }
 
-    /// Lets every stream try its head again.
-    fn start_over(&mut self) {
+    /// Ends all waits and rebuilds the queue from the heads, after these were changed.
+    fn requeue_all(&mut self) {
         self.waiting.clear();
         self.overdue = u64::MAX;
-        self.turn = None;
+        self.last_read = None;
         let heads = self.streams.iter().enumerate();
         self.ready = heads
             .filter_map(|(stream, at)| Some(Reverse((at.head?.time, stream))))
@@ -495,8 +519,9 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.commit_at = self.speculative.len() + COMMIT_EACH;
     }
 
-    /// Gives the sink what no stream can reach back to: those that go on from
-    /// `frontier`.
+    /// Commits the steps that certainly happened before `frontier`, the earliest time
+    /// that any stream's next event can have; and the older half of the log if it is
+    /// full.
     fn commit(&mut self, frontier: u64) {
         let committed = |upper: u64| upper.saturating_add(SLACK_NS) < frontier;
         let mut count = self.speculative.commit(usize::MAX, committed, self.sink);
@@ -513,10 +538,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         self.speculative.commit(usize::MAX, |_| true, self.sink);
     }
 
-    /// Passes every fork to which all its streams have come.
+    /// Passes every fork that all its streams have reached.
     fn pass_reached_forks(&mut self) -> Result<(), ReplayError> {
-        // One that all have come to is the next of a stream, unless the points
-        // contradict each other.
+        // A fork that all its streams have reached is the next one of some stream, unless
+        // the fork points contradict each other.
         let next_of = |merge: &Self, stream| {
             let (_, fork) = merge.open_forks.next(stream)?;
             merge.reached(fork).then_some(fork)
@@ -527,6 +552,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Ok(())
     }
 
+    /// Whether all streams of the fork have reached it.
     fn reached(&self, fork: usize) -> bool {
         let points = &self.forks[fork].points;
         let passed = |&(stream, point): &(usize, u64)| {
@@ -536,6 +562,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         !points.is_empty() && points.iter().all(passed)
     }
 
+    /// Commits everything, lets the sink replay the child, and wakes the streams that
+    /// waited for the fork.
     fn pass_fork(&mut self, fork: usize) -> Result<(), ReplayError> {
         if !self.open_forks.is_open(fork) {
             return Ok(());

@@ -1,13 +1,12 @@
-//! What is counted: every metric of a call stack or of a run, with its name,
-//! its unit and where it is known. The command line, budgets, diffs and
-//! exporters take names and units from here; what a metric means exactly is
-//! defined in the README's glossary.
+//! The list of metrics of call stacks and of runs, with their names, units and where each
+//! is known. The command line, budgets, diffs and exporters take names and units from
+//! here. The README's glossary defines exactly what each metric means.
 
 use std::fmt;
 
 use crate::model::Site;
 
-/// A number that can be compared, ranked by, budgeted or exported.
+/// A number by which stacks or runs are compared, sorted, budgeted or exported.
 ///
 /// The first eight are the metrics of call stacks ([`Metric::OF_STACKS`]);
 /// `metric as usize` is their index in [`MetricValues`].
@@ -26,14 +25,14 @@ pub enum Metric {
     LeakedBytes = 4,
     /// Allocations live at the peak.
     PeakAllocations = 5,
-    /// Bytes live at the peak; of a run: its largest number of live bytes.
+    /// Bytes live at the peak. For a run: its largest number of live bytes.
     PeakBytes = 6,
     /// Lifetimes of all blocks, summed, in microseconds.
     Lifetime = 7,
     /// Allocations of a run or a window that were live at its end.
     Remaining = 8,
-    /// Allocations minus deallocations of a run; below 0 where the run freed
-    /// more than it allocated.
+    /// Allocations minus deallocations of a run; negative if it made more deallocations
+    /// than allocations.
     Net = 9,
     /// Reallocations.
     Reallocations = 10,
@@ -41,7 +40,7 @@ pub enum Metric {
     LeakedFds = 11,
 }
 
-/// What a metric's numbers are.
+/// The unit of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     /// A number of allocations, calls or descriptors.
@@ -68,8 +67,8 @@ impl Metric {
         Self::Lifetime,
     ];
 
-    /// The metrics that the command line offers, in the order of its help. Lifetimes
-    /// are times and no counts: no option takes them.
+    /// The metrics that the command line offers, in the order of its help. Lifetimes are
+    /// not among them because they are times and not counts.
     pub const OFFERED: [Self; 7] = [
         Self::Allocations,
         Self::Bytes,
@@ -80,8 +79,8 @@ impl Metric {
         Self::PeakAllocations,
     ];
 
-    /// The metrics of a run that budgets can be set for, in the order of
-    /// configurations, budget files and outputs.
+    /// The metrics of a run for which budgets can be set, in the order of configurations,
+    /// budget files and outputs.
     pub const OF_RUNS: [Self; 8] = [
         Self::Allocations,
         Self::Bytes,
@@ -130,7 +129,7 @@ impl Metric {
         }
     }
 
-    /// What it counts, in words for people.
+    /// Its description for people.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Allocations => "allocations",
@@ -148,7 +147,7 @@ impl Metric {
         }
     }
 
-    /// What its numbers are.
+    /// Its unit.
     pub const fn unit(self) -> Unit {
         match self {
             Self::Bytes | Self::LeakedBytes | Self::PeakBytes => Unit::Bytes,
@@ -157,14 +156,14 @@ impl Metric {
         }
     }
 
-    /// The metric of this name among `metrics`.
+    /// The metric with this name among `metrics`.
     pub fn named(name: &str, metrics: &[Self]) -> Option<Self> {
         metrics.iter().copied().find(|metric| metric.name() == name)
     }
 
-    /// The number of allocations behind it: of bytes, the metric that counts
-    /// their blocks; else itself. It breaks ties, and tells blocks of 0 bytes
-    /// from no block.
+    /// The metric that counts the blocks of a metric in bytes or microseconds; for
+    /// others, the metric itself. It breaks ties, and distinguishes blocks of 0 bytes
+    /// from no blocks.
     #[must_use]
     pub const fn counted_blocks(self) -> Self {
         match self {
@@ -175,8 +174,8 @@ impl Metric {
         }
     }
 
-    /// The metric of call stacks that explains it: itself where stacks have
-    /// it; `None` where no stack does.
+    /// The metric of call stacks that shows where a run's number comes from: itself if
+    /// stacks have it; `None` if stacks have no such metric.
     pub const fn of_stacks(self) -> Option<Self> {
         match self {
             Self::Remaining | Self::Net => Some(Self::LeakedAllocations),
@@ -185,7 +184,7 @@ impl Metric {
         }
     }
 
-    /// Whether a recording made with `--counts-only` knows it.
+    /// Whether it is known in a recording made with `--counts-only`.
     pub const fn is_counted(self) -> bool {
         matches!(
             self,
@@ -193,7 +192,7 @@ impl Metric {
         )
     }
 
-    /// Whether less is better: net has a number that it is meant to be.
+    /// Whether less is better. Not so for [`Metric::Net`], which has an intended value.
     pub fn less_is_better(self) -> bool {
         self != Self::Net
     }
@@ -205,11 +204,11 @@ impl fmt::Display for Metric {
     }
 }
 
-/// The metrics of one call stack, by [`Metric::OF_STACKS`].
+/// The values of one call stack's metrics, in the order of [`Metric::OF_STACKS`].
 pub type MetricValues = [u64; Metric::OF_STACKS.len()];
 
 impl Site {
-    /// Its metrics.
+    /// The values of its metrics.
     pub fn metrics(&self) -> MetricValues {
         [
             self.allocations,
@@ -224,7 +223,7 @@ impl Site {
     }
 }
 
-/// A set of metrics, such as those that a file gives.
+/// A set of metrics, such as those that a file has: a bit set by `metric as u16`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MetricSet(u16);
 
@@ -232,18 +231,18 @@ impl MetricSet {
     /// All metrics of call stacks.
     pub const OF_STACKS: Self = Self((1 << Metric::OF_STACKS.len()) - 1);
 
-    /// These.
+    /// The set of these metrics.
     pub fn of(metrics: &[Metric]) -> Self {
         let bits = metrics.iter().map(|&metric| 1 << metric as u16);
         Self(bits.fold(0, |set, bit| set | bit))
     }
 
-    /// Whether `metric` is in it.
+    /// Whether `metric` is in the set.
     pub fn has(self, metric: Metric) -> bool {
         self.0 & 1 << metric as u16 != 0
     }
 
-    /// What is in both.
+    /// The intersection.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -255,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_of_stacks_are_indexes() {
+    fn metrics_of_stacks_are_their_own_indexes() {
         for (index, metric) in Metric::OF_STACKS.into_iter().enumerate() {
             assert_eq!(metric as usize, index);
             assert_eq!(metric.of_stacks(), Some(metric));

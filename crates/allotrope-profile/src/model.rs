@@ -1,6 +1,6 @@
-//! What a profile holds: processes, their sites, the frames of their stacks.
-//! Every word is used as the project's glossary defines it. Nothing is
-//! computed here but sums.
+//! The data types of a profile: processes, their sites, the frames of their stacks.
+//! Words such as *temporary* or *leaked* have the meaning of the README's glossary. The
+//! replay computes the figures; nothing is computed here.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -19,16 +19,16 @@ use crate::windows::WindowRun;
 /// Module index of frames that lie in no known module.
 pub const UNKNOWN_MODULE: u32 = u32::MAX;
 
-/// Everything that a replay found in a recording.
+/// The result of replaying a recording.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// The recording as a whole.
     pub recording: Recording,
-    /// Why the trace is not whole, if it is not.
+    /// Why the trace is not whole; `None` if it is.
     pub cut: Option<String>,
-    /// Module files.
+    /// Module files; frames refer to them by index.
     pub modules: Vec<Module>,
-    /// Frames, each once; stacks refer to them by index.
+    /// Every distinct frame; stacks refer to them by index.
     pub frames: Vec<Frame>,
     /// Process images, in order of start.
     pub processes: Vec<Process>,
@@ -39,16 +39,16 @@ pub struct Profile {
 /// A module file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Module {
-    /// Path as the program's loader knew it.
+    /// Path as the program's loader has it.
     pub path: PathBuf,
-    /// GNU build id; empty where there is none.
+    /// GNU build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Whether its main part was compiled without optimisation, if known.
+    /// Whether its main part was compiled without optimisation; `None` if unknown.
     pub unoptimised: Option<bool>,
 }
 
 impl Module {
-    /// The file's name without its folders; bytes that are no UTF-8 are escaped.
+    /// The file's name without its folders; bytes that are not UTF-8 are escaped.
     pub fn name(&self) -> Cow<'_, str> {
         match text_of_path(&self.path) {
             Cow::Borrowed(path) => Cow::Borrowed(file_name(path)),
@@ -57,7 +57,7 @@ impl Module {
     }
 }
 
-/// A path without its folders; the path itself where it ends in a slash.
+/// A path without its folders; the whole path if it ends in a slash.
 pub(crate) fn file_name(path: &str) -> &str {
     match path.rsplit_once('/') {
         Some((_, name)) if !name.is_empty() => name,
@@ -65,8 +65,8 @@ pub(crate) fn file_name(path: &str) -> &str {
     }
 }
 
-/// The words of a command line with spaces between them; bytes that are no UTF-8
-/// are escaped.
+/// The words of a command line, separated by spaces; bytes that are not UTF-8 are
+/// escaped.
 pub fn command_text(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| text_of_os(word)).collect();
     words.join(" ")
@@ -75,11 +75,11 @@ pub fn command_text(command: &[OsString]) -> String {
 /// A frame of a stack.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Frame {
-    /// Qualified name without parameters; `module+0x1f` where the address has
-    /// no name, `0x7f…` where it has no module, `[truncated]` where the walk
-    /// was cut at the depth limit.
+    /// Qualified name without parameters; `module+0x1f` if the address has no name,
+    /// `0x7f…` if it is in no module, `[truncated]` in place of the frames beyond the
+    /// depth limit of the walk.
     pub function: String,
-    /// The full demangled form; empty without a name.
+    /// The full demangled form; empty if the address has no name.
     pub signature: String,
     /// Index into [`Profile::modules`], or [`UNKNOWN_MODULE`].
     pub module: u32,
@@ -89,13 +89,16 @@ pub struct Frame {
     pub line: u32,
     /// Column from 1; 0 if unknown.
     pub column: u32,
-    /// Bytes from the start of the function; 0 without a name.
+    /// Bytes from the start of the function; 0 if the address has no name.
     pub offset: u64,
-    /// Inlined into the next frame.
+    /// Inlined into the next frame of the stack.
     pub inlined: bool,
+    /// The compiler wrote the function: a derived trait's method, an implicit copy
+    /// constructor.
+    pub generated: bool,
 }
 
-/// One process image.
+/// One process image: a process (pid) between two calls of `exec`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
     /// Its number, in order of start.
@@ -104,52 +107,52 @@ pub struct Process {
     pub pid: u32,
     /// The parent's process id.
     pub parent_pid: u32,
-    /// How it came to be.
+    /// How it began.
     pub origin: Origin,
-    /// The image it was forked from, if that is known.
+    /// The image it was forked from, if known.
     pub forked_from: Option<ImageId>,
     /// Path of the executable.
     pub executable: PathBuf,
     /// The command line.
     pub command: Vec<OsString>,
-    /// Start, microseconds since the start of the recording.
+    /// Start, in microseconds since the start of the recording.
     pub started_us: u64,
-    /// From its start to its end, or to the last that is known of it.
+    /// Microseconds from its start to its end, or to the last known time if the trace does
+    /// not have the end.
     pub duration_us: u64,
-    /// How it ended; `Running` if the trace does not have it.
+    /// How it ended; `Running` if the trace does not have the end.
     pub exit: Exit,
-    /// All that its recorder wrote was read.
+    /// Everything that its recorder wrote has been read.
     pub complete: bool,
-    /// Events that are missing: as many as the recorder reported or, if those
-    /// are more, as are implied by allocations at addresses that were believed
-    /// live.
+    /// Number of events that are missing: the larger of the number that the recorder
+    /// reported, and the number implied by allocations at addresses where a block was
+    /// still live.
     pub lost_events: u64,
-    /// The reported ones by reason.
+    /// The reported lost events by reason.
     pub losses: Vec<(LossReason, u64)>,
-    /// How often its threads waited for the recording, which was slower than
-    /// they were.
+    /// How often its threads waited because the recording was slower than they were.
     pub waits: u64,
-    /// How long, all threads together, in microseconds.
+    /// How long its threads waited, summed, in microseconds.
     pub waited_us: u64,
-    /// Events whose order among threads several histories agree with, those
-    /// that were put in a wrong order (a deallocation too early or too late for
-    /// its block), and inherited blocks that turned out to be gone.
+    /// Number of events that could also have had another order among threads, events put
+    /// in a wrong order (a deallocation too early or too late for its block), and
+    /// inherited blocks that turned out not to be live.
     pub ambiguous_events: u64,
-    /// Deallocations of addresses that were not known to be live. They are
-    /// among the deallocations of the totals.
+    /// Deallocations at addresses where no block was live. The deallocations of the
+    /// totals include them.
     pub unmatched_deallocations: u64,
-    /// Compiled without optimisation (its executable), if known.
+    /// Whether its executable was compiled without optimisation; `None` if unknown.
     pub unoptimised: Option<bool>,
     /// Sums over the image.
     pub totals: Totals,
-    /// One for each stack that allocated: by allocations, the most first, then
-    /// by stack.
+    /// One for each stack that allocated, sorted by allocations, the most first, then by
+    /// stack.
     pub sites: Vec<Site>,
-    /// Sites whose walk was cut at the depth limit.
+    /// Number of sites whose walk was cut at the depth limit.
     pub truncated_stacks: u64,
-    /// Sites whose walk met code without unwind information.
+    /// Number of sites whose walk reached code without unwind information.
     pub stacks_without_unwind_information: u64,
-    /// By thread, in order of first event.
+    /// By thread, in the order in which the trace first names them.
     pub threads: Vec<ThreadTotals>,
     /// By entry point; only those that were used.
     pub entries: Vec<EntryTotals>,
@@ -157,7 +160,7 @@ pub struct Process {
     pub live: Series,
     /// Resident memory over time.
     pub resident: Vec<ResidentSample>,
-    /// The windows that it opened, in order of opening.
+    /// The windows that the program opened, in order of opening.
     pub windows: Vec<WindowRun>,
 }
 
@@ -168,9 +171,9 @@ pub struct Totals {
     pub allocations: u64,
     /// Their bytes.
     pub allocated_bytes: u64,
-    /// Deallocations: those of inherited and of unknown blocks are among them.
+    /// Deallocations, including those of inherited and of unknown blocks.
     pub deallocations: u64,
-    /// Calls of realloc that gave a block for a block.
+    /// Calls of `realloc` that turned a block into another one.
     pub reallocations: u64,
     /// Temporary allocations.
     pub temporary_allocations: u64,
@@ -182,7 +185,8 @@ pub struct Totals {
     pub peak_bytes: u64,
     /// Allocations live then.
     pub peak_allocations: u64,
-    /// When, microseconds since the start of the image; the latest on a tie.
+    /// Time of the peak, in microseconds since the start of the image; the latest on a
+    /// tie.
     pub peak_time_us: u64,
     /// Blocks inherited at `fork`.
     pub inherited_allocations: u64,
@@ -199,17 +203,18 @@ pub struct Site {
     pub number: u32,
     /// The stack's id in its image.
     pub stack_id: StackId,
-    /// Indexes into [`Profile::frames`], innermost first, inlined expanded.
+    /// Indexes into [`Profile::frames`], innermost first. Inlined functions have frames
+    /// of their own.
     pub stack: Stack,
     /// Allocations.
     pub allocations: u64,
     /// Their bytes.
     pub allocated_bytes: u64,
-    /// Those that a reallocation made.
+    /// Allocations made by a reallocation.
     pub reallocations: u64,
-    /// Temporary ones.
+    /// Temporary allocations.
     pub temporary_allocations: u64,
-    /// Those live at the end.
+    /// Allocations live at the end.
     pub leaked_allocations: u64,
     /// Their bytes.
     pub leaked_bytes: u64,
@@ -221,7 +226,7 @@ pub struct Site {
     pub lifetimes: Lifetimes,
 }
 
-/// What one thread did.
+/// Sums over one thread.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ThreadTotals {
     /// The thread; `None` for events whose thread the trace does not name.
@@ -240,11 +245,11 @@ pub struct ThreadTotals {
     pub temporary_allocations: u64,
     /// How often it waited for the recording.
     pub waits: u64,
-    /// How long, in microseconds.
+    /// How long it waited, in microseconds.
     pub waited_us: u64,
 }
 
-/// What came through one entry point.
+/// Sums over one entry point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryTotals {
     /// The entry point.
@@ -258,7 +263,7 @@ pub struct EntryTotals {
 }
 
 impl EntryTotals {
-    /// An entry point that was not used yet.
+    /// The sums of an entry point before its first call.
     pub(crate) const fn none(entry: EntryPoint) -> Self {
         Self {
             entry,
@@ -270,7 +275,7 @@ impl EntryTotals {
 }
 
 impl Profile {
-    /// The site of this number and its process.
+    /// The site with this number, and its process.
     pub fn site(&self, number: u32) -> Option<(&Process, &Site)> {
         self.processes.iter().find_map(|process| {
             let site = process.sites.iter().find(|site| site.number == number)?;
@@ -284,13 +289,13 @@ impl Profile {
         module.map(Module::name).unwrap_or_default()
     }
 
-    /// Calls were counted and not recorded: nothing is temporary, leaked,
-    /// inherited or at the peak because that is not known, and there are no sites.
+    /// Whether calls were counted and not recorded (`--counts-only`). Then the temporary,
+    /// leaked, inherited and peak figures are unknown and 0, and there are no sites.
     pub fn is_counts_only(&self) -> bool {
         self.recording.counts_only
     }
 
-    /// Every image ended and all that was recorded of it was read.
+    /// Whether every image ended and everything that its recorder wrote has been read.
     pub fn is_complete(&self) -> bool {
         self.cut.is_none() && self.processes.iter().all(|process| process.complete)
     }
@@ -301,7 +306,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_is_called_by_its_file_name() {
+    fn the_file_name_is_the_path_without_folders() {
         assert_eq!(file_name("/usr/lib/libc.so.6"), "libc.so.6");
         assert_eq!(file_name("linux-vdso.so.1"), "linux-vdso.so.1");
         assert_eq!(file_name("/odd/"), "/odd/");

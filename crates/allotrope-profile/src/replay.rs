@@ -1,5 +1,6 @@
-//! From a trace to a profile: replays every image, a forked child when the replay of
-//! its parent reaches the fork, and lists the processes in order of start.
+//! From a trace to a profile. Replays one image after the other: a forked child is
+//! replayed when the replay of its parent reaches the fork, because only then are its
+//! inherited blocks known. Then lists the processes in order of start.
 
 use std::cell::{Cell, RefCell};
 use std::thread;
@@ -25,8 +26,8 @@ use crate::window_accumulator::WindowAccumulator;
 use crate::window_replay::window_runs;
 use crate::windows::WindowFigures;
 
-/// Forks of forks that are replayed while their parents are held open; deeper
-/// ones wait, with what they inherit, until the others are done.
+/// How deep forks of forks are replayed recursively, while the replays of their parents
+/// are in memory. Deeper ones are replayed afterwards, from a copy of what they inherit.
 const FORK_DEPTH: usize = 32;
 /// Events between two reports of progress.
 const PROGRESS_EACH: u64 = 1 << 16;
@@ -37,26 +38,26 @@ pub struct Options<'a> {
     /// A block is temporary if its thread made at most this many allocations
     /// between its allocation and its deallocation.
     pub temporary_threshold: u64,
-    /// Called now and then with the number of events replayed and of all events.
+    /// Called now and then with the number of events replayed so far and of all events.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
-    /// Whether other threads help. The profile is the same.
+    /// Whether other threads decode events. The profile is the same.
     pub helpers: Helpers,
 }
 
-/// When other threads help a replay.
+/// When a replay uses helper threads.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum Helpers {
-    /// Where there is so much to do that it is faster, and a processor to do it.
+    /// When there are enough events for them to pay, and more than one processor.
     #[default]
     WhereWorthIt,
-    /// For tests: as many as there may be, however small the trace.
+    /// Always as many as allowed, however small the trace; for tests.
     Always,
-    /// None.
+    /// Never.
     Never,
 }
 
 impl Helpers {
-    /// How many threads help with a task that is worth it or not, at most `most`.
+    /// The number of helper threads for a task, at most `most`.
     pub(crate) fn number(self, is_worth_it: bool, most: usize) -> usize {
         match self {
             Self::WhereWorthIt if is_worth_it => {
@@ -83,16 +84,16 @@ pub struct Block {
     pub size: u64,
     /// Index into [`Process::threads`] of the thread that allocated it.
     pub thread: u32,
-    /// When, nanoseconds since the start of the recording.
+    /// When it was allocated, in nanoseconds since the start of the recording.
     pub allocated_ns: u64,
-    /// How long it lived; `None` if it was alive at the end.
+    /// How long it lived, in nanoseconds; `None` if it was live at the end.
     pub lifetime_ns: Option<u64>,
 }
 
 /// Key and size of each inherited block.
 type Inherited = Vec<(u64, u64)>;
 
-/// Shows single blocks of some stacks to a callback.
+/// A callback for the single blocks of some stacks.
 pub(crate) struct Observer<'a> {
     pub wanted: FxHashSet<(ImageId, StackId)>,
     pub callback: RefCell<&'a mut dyn FnMut(&Block)>,
@@ -100,6 +101,10 @@ pub(crate) struct Observer<'a> {
 
 /// Replays a trace. Memory is bounded by the live blocks, the sites and a few
 /// decoded chunks of events for each stream.
+///
+/// # Errors
+///
+/// If the trace cannot be read, or a chunk of it is damaged.
 pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profile, ReplayError> {
     let (mut index, names) = index(source)?;
     let mut done = Replayer::new(source, &index, options, None, None).run()?;
@@ -130,9 +135,9 @@ pub fn replay<S: TraceSource>(source: &S, options: &Options<'_>) -> Result<Profi
     Ok(profile)
 }
 
-/// As [`replay`]; if a chunk turns out to be damaged, of what precedes it, which from
-/// then on is all that the reader gives. [`Profile::cut`] is where that ends, and how
-/// much is missing.
+/// Like [`replay`], but if a chunk turns out to be damaged, replays the part of the trace
+/// before it. [`Profile::cut`] then has where that part ends and how much is missing. The
+/// reader is cut to that part.
 pub fn replay_readable<S: Source>(
     trace: &mut TraceReader<S>,
     options: &Options<'_>,
@@ -145,10 +150,10 @@ pub fn replay_readable<S: Source>(
     replay(trace, options)
 }
 
-/// Replays a trace once more and shows each block of the given sites (image,
-/// stack id), in the order in which they were freed; those alive at the
-/// end of their image follow in order of allocation. Nothing is held in memory
-/// for it.
+/// Replays a trace once more and calls `callback` with each block of the given sites
+/// (image, stack id), in the order in which they were freed. Those that are live at the
+/// end of their image follow in order of allocation. The blocks are not collected in
+/// memory.
 pub fn blocks_of_sites<S: TraceSource>(
     source: &S,
     options: &Options<'_>,
@@ -164,31 +169,33 @@ pub fn blocks_of_sites<S: TraceSource>(
     Ok(())
 }
 
-/// What came of one image.
+/// The results of replaying one image.
 pub(crate) struct Done {
     pub image: ImageId,
     pub stats: ImageStats,
-    /// Of each window, in order of opening.
+    /// The figures of each window, in order of opening.
     pub windows: Vec<WindowFigures>,
-    /// Of the windows whose stacks are wanted, by index.
+    /// (index, stats) of the windows whose stacks are wanted.
     pub details: Vec<(u32, ImageStats)>,
 }
 
-/// The windows whose stacks are wanted, by image and index.
+/// By image: the indexes of the windows whose stacks are wanted.
 pub(crate) type Detailed = FxHashMap<ImageId, Vec<u32>>;
 
+/// Replays the images of a trace.
 pub(crate) struct Replayer<'a, S: TraceSource> {
     source: &'a S,
     index: &'a Index<S::Handle>,
     options: &'a Options<'a>,
     observer: Option<&'a Observer<'a>>,
     detailed: Option<&'a Detailed>,
-    /// The images that are asked for and those they were forked from; all if
-    /// none is.
+    /// The images whose blocks or windows are wanted, and those they were forked from;
+    /// `None`: all.
     needed: Option<FxHashSet<ImageId>>,
     done: RefCell<Vec<Done>>,
-    /// Images whose forks lie too deep, with their inherited blocks.
+    /// Images forked beyond [`FORK_DEPTH`], with their inherited blocks.
     later: RefCell<Vec<(ImageId, Inherited)>>,
+    /// Number of counted events replayed so far.
     events: Cell<u64>,
 }
 
@@ -218,6 +225,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         }
     }
 
+    /// Replays all images that are needed. The results are in no particular order.
     pub(crate) fn run(self) -> Result<Vec<Done>, ReplayError> {
         for &id in self.index.images.keys() {
             if !self.index.has_parent(id) {
@@ -241,6 +249,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         }
     }
 
+    /// Replays an image, and the children that were forked from it.
     fn image(
         &self,
         id: ImageId,
@@ -297,7 +306,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         Ok(())
     }
 
-    /// Finishes an image, at whose end these blocks are live.
+    /// Stores the results of an image, at whose end the blocks in `live` are live.
     fn close(
         &self,
         id: ImageId,
@@ -321,7 +330,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         });
     }
 
-    /// The accumulator of the windows of an image that has some.
+    /// The accumulator of an image's windows; `None` if it has no windows.
     fn window_accumulator<'i>(
         &self,
         id: ImageId,
@@ -342,8 +351,8 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
         ))
     }
 
-    /// Where the image's children were forked. A child whose fork point lies in
-    /// no known stream inherits what is live at the parent's end.
+    /// The forks of the image's children. A child whose fork points are in no known
+    /// stream inherits the blocks that are live at the parent's end.
     fn forks(&self, image: &Image<S::Handle>) -> Vec<Fork> {
         let stream_index = |id| image.streams.keys().position(|&stream| stream == id);
         let points = |child: &ImageId| {
@@ -361,6 +370,7 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
             .collect()
     }
 
+    /// Counts replayed events, and reports progress.
     fn count(&self, more: u64) {
         let before = self.events.get();
         let events = before + more;
@@ -373,14 +383,15 @@ impl<'a, S: TraceSource> Replayer<'a, S> {
     }
 }
 
-/// Gets the events of an image from the merge, in order: gives them to the
-/// accumulators, and replays forked children on the way.
+/// Receives the events of an image from the merge, in order. Passes them to the
+/// accumulators, and replays a child at its fork.
 struct ImageSink<'r, 'a, S: TraceSource> {
     accumulator: Accumulator<'a>,
     windows: Option<WindowAccumulator<'r>>,
     replayer: &'r Replayer<'a, S>,
     image: &'r Image<S::Handle>,
-    /// JIT code was placed where other JIT code had been: stacks depend on the time.
+    /// Some address had more than one name, because JIT code was replaced by other JIT
+    /// code. So the stack of an allocation depends on its time.
     code_changes: bool,
     children: &'r [ImageId],
     depth: usize,
@@ -435,7 +446,7 @@ impl<S: TraceSource> ImageSink<'_, '_, S> {
     }
 }
 
-/// These images, and those they were forked from.
+/// These images and their ancestors.
 fn with_ancestors<H>(
     index: &Index<H>,
     images: impl Iterator<Item = ImageId>,
@@ -453,6 +464,7 @@ fn with_ancestors<H>(
     needed
 }
 
+/// Makes the process of an image from its figures and its records in the index.
 pub(crate) fn process<H>(
     index: &Index<H>,
     image: &Image<H>,
@@ -479,7 +491,7 @@ pub(crate) fn process<H>(
         duration_us: stats.end_ns.saturating_sub(start_ns) / 1_000,
         exit: image.end.map_or(Exit::Running, |end| end.exit),
         complete: image.end.is_some_and(|end| end.complete),
-        // What was reported lost is what the gaps in the history come from.
+        // Not the sum: the implied losses are consequences of the reported ones.
         lost_events: reported.max(stats.implied_losses),
         losses: image
             .losses
@@ -541,8 +553,8 @@ pub(crate) fn process<H>(
     if index.recording.counts_only {
         image.counted.write_into(&mut process);
     }
-    let runtime = image.jit_code.borrow();
-    let code = Code::of(image, &runtime);
+    let jit = image.jit_code.borrow();
+    let code = Code::of(image, &jit);
     let mut stacks = Stacks::default();
     for site in &stats.sites {
         let end = frames.stack(&code, site.stack_id, &mut stacks);
@@ -554,7 +566,7 @@ pub(crate) fn process<H>(
     process
 }
 
-/// Numbers the sites of all processes through the profile.
+/// Numbers the sites of all processes consecutively, from 1.
 pub(crate) fn number_sites(profile: &mut Profile) {
     let mut number = 0;
     for process in &mut profile.processes {

@@ -1,8 +1,8 @@
 //! Live bytes over time, in a bounded number of samples.
 //!
-//! The time is split into buckets of equal width. When there are too many, neighbours
-//! are merged and the width doubles, so that memory stays the same however long the
-//! recording is.
+//! Time is divided into buckets of equal width. When there are too many, each two
+//! neighbours are merged and the width doubles. So memory does not grow with the length
+//! of the recording.
 
 /// Most samples a series holds.
 const CAPACITY: usize = 512;
@@ -23,7 +23,7 @@ pub struct LiveSample {
 /// Live bytes over time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Series {
-    /// When the first bucket begins, nanoseconds since the start of the recording.
+    /// Start of the first bucket, in nanoseconds since the start of the recording.
     pub from_ns: u64,
     /// Width of a bucket in nanoseconds.
     pub width_ns: u64,
@@ -31,7 +31,7 @@ pub struct Series {
     pub samples: Vec<LiveSample>,
 }
 
-/// Resident memory by the kernel's count.
+/// Resident memory as the kernel counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResidentSample {
     /// Microseconds since the start of the recording.
@@ -55,8 +55,8 @@ impl Series {
         }
     }
 
-    /// Adds the bucket that `now` lies in, if there is none yet; those between
-    /// repeat the last one's end.
+    /// Adds the buckets up to the one that contains `now`. The added buckets repeat the
+    /// live bytes at the end of the one before.
     fn open(&mut self, now: u64) {
         let mut index = (now.saturating_sub(self.from_ns) / self.width_ns) as usize;
         while index >= CAPACITY {
@@ -70,6 +70,7 @@ impl Series {
         }
     }
 
+    /// Merges each two neighbours and doubles the width.
     fn halve(&mut self) {
         self.width_ns = self.width_ns.saturating_mul(2);
         let merged = self
@@ -87,11 +88,11 @@ impl Series {
     }
 }
 
-/// Builds a [`Series`]. An event costs one comparison, whether its bucket is still open:
-/// what was live at the end of a bucket is stored when the next one is opened.
+/// Builds a [`Series`]. Most events cost one comparison, which finds that the last bucket
+/// has not ended; what is live at its end is stored when the next one is opened.
 pub(crate) struct Plotter {
     series: Series,
-    /// Where the last bucket ends.
+    /// End of the last bucket, in nanoseconds.
     until: u64,
     /// The largest number of live bytes in the last bucket.
     max_bytes: u64,
@@ -109,24 +110,24 @@ impl Plotter {
 
     /// Whether [`Self::advance`] must be called before anything changes.
     #[inline]
-    pub(crate) fn outgrown(&self, now: u64) -> bool {
+    pub(crate) fn must_advance(&self, now: u64) -> bool {
         now >= self.until
     }
 
-    /// The time from which on it is.
+    /// The time from which on [`Self::must_advance`] is true.
     #[inline]
     pub(crate) fn until(&self) -> u64 {
         self.until
     }
 
-    /// The largest number of live bytes in the last bucket, as far as was noted.
+    /// The largest number of live bytes noted in the last bucket.
     #[inline]
     pub(crate) fn max_bytes(&self) -> u64 {
         self.max_bytes
     }
 
-    /// Opens the bucket of `now`. `before` is what was live until now; its
-    /// `max_bytes` is ignored. Times must not go backwards.
+    /// Opens the bucket that contains `now`. `before` is what was live until now; its
+    /// `max_bytes` is ignored. Times must not decrease.
     #[cold]
     pub(crate) fn advance(&mut self, now: u64, before: LiveSample) {
         self.close(before);
@@ -139,18 +140,19 @@ impl Plotter {
         self.until = self.series.from_ns.saturating_add(covered);
     }
 
-    /// This many bytes are live now, in the last bucket.
+    /// Notes that this many bytes are live now, in the last bucket.
     #[inline]
     pub(crate) fn note(&mut self, live_bytes: u64) {
         self.max_bytes = self.max_bytes.max(live_bytes);
     }
 
-    /// The series, when what was live last is known.
+    /// The finished series; `last` is what is live at the end.
     pub(crate) fn finish(mut self, last: LiveSample) -> Series {
         self.close(last);
         self.series
     }
 
+    /// Completes the last bucket, at whose end this is live.
     fn close(&mut self, end: LiveSample) {
         if let Some(last) = self.series.samples.last_mut() {
             *last = LiveSample {
@@ -170,7 +172,7 @@ mod tests {
         let mut plotter = Plotter::new(from_ns);
         let mut last = LiveSample::default();
         for (now, bytes) in live {
-            if plotter.outgrown(now) {
+            if plotter.must_advance(now) {
                 plotter.advance(now, last);
             }
             last.bytes = bytes;
@@ -180,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_keep_the_largest_and_the_last() {
+    fn a_bucket_has_the_largest_and_the_last_number_of_live_bytes() {
         let series = series(5_000, [(5_000, 10), (5_400, 70), (5_900, 20), (7_000, 30)]);
         let seen: Vec<_> = series
             .samples
@@ -213,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_panic() {
+    fn the_largest_time_does_not_panic() {
         series(u64::MAX - 1, [(u64::MAX, 1), (u64::MAX, 2)]);
         let from_zero = series(0, [(u64::MAX, 1), (u64::MAX, 2)]);
         assert!(from_zero.samples.len() <= CAPACITY);

@@ -1,8 +1,8 @@
 //! The figures of each site (call stack) of an image while it is replayed.
 //!
-//! What is live at the peak is not copied at each new peak, which would cost all
-//! sites each time. Each peak has a number instead; before a site changes for the
-//! first time after a peak, it stores what was live in it then.
+//! Copying the live figures of all sites at every new peak would take too long. Instead
+//! peaks are numbered, and a site stores what was live in it at the latest peak just
+//! before its first change after that peak (a lazy snapshot).
 
 use allotrope_trace::model::StackId;
 use rustc_hash::FxHashMap;
@@ -20,41 +20,43 @@ pub(crate) struct Sites {
     high: FxHashMap<StackId, u32>,
     /// Number of peaks so far.
     peaks: u64,
-    /// They are expected to be few: no table.
+    /// Few stacks are expected: all ids are in `high`, and `low` takes no memory.
     few: bool,
 }
 
 /// The figures of one site.
 ///
-/// What is live is not written with each event, for it follows from the rest.
+/// The live figures are not stored: they are the allocated ones minus the deallocated.
 #[derive(Default)]
 pub(crate) struct SiteFigures {
     temporary: u64,
-    /// Until the end the number of its blocks is of those alone that outlive it.
+    /// Its number of blocks counts only those that live until the end; the others are
+    /// added by [`Sites::finish`].
     lifetimes: Lifetimes,
     pub allocations: u64,
     allocated_bytes: u64,
     pub reallocations: u64,
     deallocations: u64,
     deallocated_bytes: u64,
-    /// Number of the peak that the next two are of.
+    /// Number of the peak to which the next two fields belong.
     peak: u64,
-    at_peak: u64,
+    allocations_at_peak: u64,
     bytes_at_peak: u64,
     pub stack_id: StackId,
 }
 
-/// Stack ids below are looked up in a table, those above in a map: a damaged
-/// file may name any id, and must not make the table large.
+/// Stack ids below this are looked up in a table, the others in a map: a damaged file may
+/// contain any id, which must not make the table large.
 const LOW_IDS: u32 = 1 << 22;
 
 impl SiteFigures {
-    /// Stores what was live at the latest peak, before the first change after it.
+    /// To be called before each change: stores what was live at the latest peak, if this
+    /// is the first change after it.
     #[inline]
     fn note_peak(&mut self, peaks: u64) {
         if self.peak != peaks {
             self.peak = peaks;
-            self.at_peak = self.live();
+            self.allocations_at_peak = self.live();
             self.bytes_at_peak = self.live_bytes();
         }
     }
@@ -69,7 +71,7 @@ impl SiteFigures {
         self.allocated_bytes.wrapping_sub(self.deallocated_bytes)
     }
 
-    /// The site, which has this stack, without a number.
+    /// The finished site, which has this stack; it has no number yet.
     pub(crate) fn with_stack(&self, stack: Stack) -> Site {
         Site {
             number: 0,
@@ -82,14 +84,15 @@ impl SiteFigures {
             leaked_allocations: self.live(),
             leaked_bytes: self.live_bytes(),
             bytes_at_peak: self.bytes_at_peak,
-            allocations_at_peak: self.at_peak,
+            allocations_at_peak: self.allocations_at_peak,
             lifetimes: self.lifetimes,
         }
     }
 }
 
 impl Sites {
-    /// For some of an image's stacks only: many such sets are held at once.
+    /// For few of an image's stacks: takes less memory, because there is one for each
+    /// window.
     pub(crate) fn few() -> Self {
         Self {
             few: true,
@@ -97,7 +100,7 @@ impl Sites {
         }
     }
 
-    /// The site of a stack.
+    /// The index of a stack's site; adds the site if it is new.
     #[inline]
     pub(crate) fn of_stack(&mut self, stack: StackId) -> u32 {
         match self.low.get(stack as usize) {
@@ -128,7 +131,7 @@ impl Sites {
         index
     }
 
-    /// A block of this site was allocated.
+    /// Counts an allocation of this site.
     #[inline]
     pub(crate) fn allocate(&mut self, site: u32, size: u64, reallocation: bool) {
         let figures = &mut self.figures[site as usize];
@@ -138,7 +141,7 @@ impl Sites {
         figures.reallocations += u64::from(reallocation);
     }
 
-    /// A block of this site was freed after `lifetime` nanoseconds.
+    /// Counts a deallocation of a block of this site, which lived `lifetime` nanoseconds.
     #[inline]
     pub(crate) fn deallocate(&mut self, site: u32, size: u64, lifetime: u64, temporary: bool) {
         let figures = &mut self.figures[site as usize];
@@ -149,17 +152,19 @@ impl Sites {
         figures.lifetimes.extend(lifetime);
     }
 
-    /// A block of this site lived until the end of the image.
-    pub(crate) fn outlive(&mut self, site: u32, lifetime: u64) {
+    /// Adds a block of this site that is live at the end and has lived `lifetime`
+    /// nanoseconds.
+    pub(crate) fn add_survivor(&mut self, site: u32, lifetime: u64) {
         self.figures[site as usize].lifetimes.add(lifetime);
     }
 
-    /// A block of this site, which stays live here, turned out to be temporary.
+    /// Counts a temporary block whose deallocation is not counted here: it happened after
+    /// the window was closed.
     pub(crate) fn mark_temporary(&mut self, site: u32, temporary: bool) {
         self.figures[site as usize].temporary += u64::from(temporary);
     }
 
-    /// What is live now is the peak.
+    /// Makes what is live now the peak.
     #[inline]
     pub(crate) fn mark_peak(&mut self) {
         self.peaks += 1;
@@ -170,7 +175,7 @@ impl Sites {
         self.figures[site as usize].stack_id
     }
 
-    /// The sites' figures, in order of first allocation.
+    /// The finished figures of the sites, in order of first allocation.
     pub(crate) fn finish(mut self) -> Vec<SiteFigures> {
         for figures in &mut self.figures {
             figures.note_peak(self.peaks);
@@ -185,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_site_remembers_the_latest_peak_only() {
+    fn each_site_stores_only_what_was_live_at_the_latest_peak() {
         let mut sites = Sites::default();
         let (a, b) = (sites.of_stack(8), sites.of_stack(9));
         sites.allocate(a, 100, false);
@@ -195,13 +200,19 @@ mod tests {
         sites.deallocate(a, 100, 0, false);
         sites.allocate(b, 7, false);
         let sites = sites.finish();
-        assert_eq!((sites[0].bytes_at_peak, sites[0].at_peak), (100, 1));
-        assert_eq!((sites[1].bytes_at_peak, sites[1].at_peak), (50, 1));
+        assert_eq!(
+            (sites[0].bytes_at_peak, sites[0].allocations_at_peak),
+            (100, 1)
+        );
+        assert_eq!(
+            (sites[1].bytes_at_peak, sites[1].allocations_at_peak),
+            (50, 1)
+        );
         assert_eq!(sites[1].live_bytes(), 57);
     }
 
     #[test]
-    fn a_site_born_after_the_peak_has_nothing_at_it() {
+    fn a_site_added_after_the_peak_has_nothing_live_at_the_peak() {
         let mut sites = Sites::default();
         let a = sites.of_stack(8);
         sites.allocate(a, 100, false);
@@ -211,7 +222,7 @@ mod tests {
         sites.allocate(b, 10, true);
         assert_eq!(sites.of_stack(u32::MAX), b);
         let sites = sites.finish();
-        assert_eq!(sites[1].at_peak, 0);
+        assert_eq!(sites[1].allocations_at_peak, 0);
         assert_eq!(sites[1].reallocations, 1);
     }
 }

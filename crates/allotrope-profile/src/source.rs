@@ -1,4 +1,5 @@
-//! Sources of traces for the replay: a file, or records in memory.
+//! Where the replay reads a trace from: a file ([`TraceReader`]) or records in memory
+//! ([`MemoryTrace`]).
 
 use allotrope_trace::model::{Event, ImageId, Record, StackId, StackNode, StreamId};
 use allotrope_trace::{Entry, EventsRef, OutlineEntry, Source, StacksRef, TraceReader};
@@ -14,28 +15,28 @@ pub struct EventChunk<H> {
     pub stream: StreamId,
     /// Number of counted events in the stream before this chunk.
     pub first_ordinal: u64,
-    /// Number of events in it, marks among them.
+    /// Number of events in it, control events included.
     pub events: u64,
     /// Number of events in it that are counted.
     pub counted: u64,
-    /// Tick of its first anchor.
+    /// Tick of its first timestamp; `None` if it has none.
     pub first_tick: Option<u64>,
-    /// What the source finds it by.
+    /// By this the source finds the chunk.
     pub handle: H,
 }
 
-/// Some nodes of an image's stacks that are not decoded yet.
+/// Some consecutive nodes of an image's stacks, not decoded yet.
 #[derive(Debug, Clone, Copy)]
 pub struct StackPart<N> {
     /// The image.
     pub image: ImageId,
-    /// How many there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// What the source finds them by.
+    /// By this the source finds them.
     pub handle: N,
 }
 
-/// What follows next in a trace.
+/// An entry of a trace.
 pub enum SourceEntry<H, N> {
     /// A record that is neither [`Record::Events`] nor [`Record::Stacks`].
     Record(Record),
@@ -48,31 +49,32 @@ pub enum SourceEntry<H, N> {
 /// Takes one entry of a trace.
 pub type Visitor<'a, H, N> = dyn FnMut(SourceEntry<H, N>) -> Result<(), ReplayError> + 'a;
 
-/// Takes the nodes of a part, the first of which has this id.
+/// Takes the nodes of a part: their image, the id of the first node, and the nodes, whose
+/// ids are consecutive.
 pub type NodeVisitor<'a> = dyn FnMut(ImageId, StackId, &[StackNode]) + 'a;
 
 /// A trace that can be listed and whose chunks of events can be read in any
 /// order, by several threads at the same time.
 pub trait TraceSource: Sync {
-    /// What the source finds a chunk by.
+    /// By this the source finds a chunk.
     type Handle: Copy + Send + Sync;
-    /// What the source finds stack nodes by.
+    /// By this the source finds stack nodes.
     type Stacks: Copy + Sync;
 
-    /// Gives every entry, in file order.
+    /// Calls the visitor with every entry, in file order.
     fn visit(
         &self,
         visitor: &mut Visitor<'_, Self::Handle, Self::Stacks>,
     ) -> Result<(), ReplayError>;
 
-    /// Gives the nodes of these parts, which are in file order.
+    /// Calls the visitor with the nodes of each of these parts, which are in file order.
     fn read_stacks(
         &self,
         parts: &[StackPart<Self::Stacks>],
         visitor: &mut NodeVisitor<'_>,
     ) -> Result<(), ReplayError>;
 
-    /// Replaces what is in `into` by the events of the chunk.
+    /// Replaces the contents of `into` by the events of the chunk.
     fn read(&self, handle: &Self::Handle, into: &mut Vec<Event>) -> Result<(), ReplayError>;
 
     /// Why the readable part ends before the trace was closed; `None` if it is whole.
@@ -135,12 +137,12 @@ impl<S: Source> TraceSource for TraceReader<S> {
     }
 }
 
-/// A trace held as records, for tests and for programs that make their own.
+/// A trace held as records, for tests and for programs that generate traces.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryTrace {
-    /// The records, in the order a file would have them.
+    /// The records, in the order of a file.
     pub records: Vec<Record>,
-    /// Why the trace is not whole, if it is not.
+    /// Why the trace is not whole; `None` if it is.
     pub cut: Option<String>,
 }
 

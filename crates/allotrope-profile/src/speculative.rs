@@ -1,19 +1,19 @@
-//! The speculative log: steps whose order was chosen and can still be rolled back, and
-//! what is live after the newest of them.
+//! The speculative log: the steps that the merge has placed and can still roll back, and
+//! the blocks that are live after the newest of them.
 //!
-//! Two streams may use the same key at about the same time. Which came first shows
-//! only later, when the wrong choice leaves one of them stuck; then the merge rolls
-//! back to that choice. Steps that no stream can reach back to any more are committed:
-//! they go to the sink.
+//! Two streams may use the same key at about the same time. Which came first shows only
+//! later, when the wrong choice leaves one of them stuck; then the merge rolls back to
+//! that choice. Steps that certainly precede all coming events are committed: they go to
+//! the sink.
 //!
 //! ```text
 //! committed ◀── placed: one Placed a step ── batches: many events a batch ──▶ newest
 //!               (can be rolled back)         (as they came from the fast path)
 //! ```
 //!
-//! Nearly all steps are legal and never rolled back. They stay in [batches] until
-//! something goes wrong; then the batches are [split](SpeculativeLog::split_batches)
-//! into single steps.
+//! Nearly all steps are legal and never rolled back. While the fast path runs they stay
+//! in [batches]; when it ends, the batches are
+//! [split](SpeculativeLog::split_batches) into single steps.
 
 mod batches;
 
@@ -28,32 +28,37 @@ use crate::merge::Sink;
 use batches::PlacedBatches;
 pub(crate) use batches::{BatchedEvent, PlacedBatch};
 
-/// Slots of the table of latest steps.
+/// Slots of [`SpeculativeLog::latest`].
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 14;
+
 /// A step in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed {
     pub step: Step,
-    /// What it did to the live blocks.
+    /// Its effect on the live blocks.
     pub blocks: Blocks,
-    /// The step's time by its stream alone.
+    /// The time that its stream's cursor estimated, before the merge raised it.
     pub estimate: u64,
     pub stream: usize,
 }
 
 /// See the [module](self).
 pub(crate) struct SpeculativeLog {
+    /// The oldest first.
     placed: VecDeque<Placed>,
-    /// Steps after all in `placed`.
+    /// These steps follow those in `placed`.
     batches: PlacedBatches,
-    /// Number of steps that were committed.
+    /// Number of steps committed so far. The step at index `i` of `placed` has the number
+    /// `committed + i`.
     committed: u64,
     live: LiveBlocks,
-    /// A small direct-mapped cache: the number of a late step + 1, by hash of its key.
+    /// By hash of a key: the number + 1 of the newest step in `placed` (or committed)
+    /// whose key has that hash; a direct-mapped cache.
     latest: Box<[u64]>,
-    /// Time of the last step.
+    /// Time of the newest step, in nanoseconds.
     now: u64,
+    /// Time of the last committed step.
     committed_at: u64,
 }
 
@@ -70,18 +75,19 @@ impl SpeculativeLog {
         }
     }
 
+    /// Number of speculative steps.
     pub(crate) fn len(&self) -> usize {
         self.placed.len() + self.batches.len()
     }
 
-    /// Whether the step is legal: it frees what is live, or allocates where nothing is.
+    /// Whether the step is legal: it frees a live block, or allocates where none is live.
     #[inline]
     pub(crate) fn allows(&self, step: &Step) -> bool {
         self.live.contains(step.key) != step.allocates
     }
 
-    /// Stream of each speculative step, and the time before which it happened, in their
-    /// order; once for all steps of a batch.
+    /// (stream, time before which it happened) of each speculative step, the oldest
+    /// first; one entry for all steps of a batch.
     pub(crate) fn uppers(&self) -> impl Iterator<Item = (usize, u64)> {
         let placed = self.placed.iter();
         let placed = placed.map(|placed| (placed.stream, placed.step.upper));
@@ -89,9 +95,9 @@ impl SpeculativeLog {
         placed.chain(batches.map(|batch| (batch.stream, batch.first.upper)))
     }
 
-    /// Commits the step at once, if it is legal; the log must be empty.
+    /// Commits the step at once, if it is legal. The log must be empty.
     #[inline]
-    pub(crate) fn pass<K: Sink>(&mut self, step: &mut Step, sink: &mut K) -> bool {
+    pub(crate) fn commit_directly<K: Sink>(&mut self, step: &mut Step, sink: &mut K) -> bool {
         if !self.allows(step) {
             return false;
         }
@@ -104,10 +110,14 @@ impl SpeculativeLog {
         true
     }
 
-    /// Commits what the sink takes of the batch, and gives the number of these events; the
+    /// Commits the events of the batch that the sink takes, and returns their number. The
     /// log must be empty.
     #[inline]
-    pub(crate) fn pass_batch<K: Sink>(&mut self, batch: &EventBatch<'_>, sink: &mut K) -> usize {
+    pub(crate) fn commit_batch_directly<K: Sink>(
+        &mut self,
+        batch: &EventBatch<'_>,
+        sink: &mut K,
+    ) -> usize {
         let taken = sink.batch(batch, &mut self.live);
         if let Some(last) = taken.checked_sub(1) {
             self.now = self.now.max(batch.time(last));
@@ -116,8 +126,8 @@ impl SpeculativeLog {
         taken
     }
 
-    /// Appends the step, not later than `latest` where its own stream leaves that
-    /// open.
+    /// Appends the step, legal or not. Its time becomes its estimate, or `latest` if that
+    /// is earlier, but not less than the time of the step before it.
     #[inline]
     pub(crate) fn place(&mut self, stream: usize, mut step: Step, latest: u64) {
         let estimate = step.time;
@@ -132,22 +142,22 @@ impl SpeculativeLog {
         });
     }
 
-    /// As [`Self::place`] of a legal step, as a batch of one; gives whether it is legal.
+    /// Appends the step as a batch of one, if it is legal.
     #[inline]
     pub(crate) fn place_legal(&mut self, stream: usize, step: &Step) -> bool {
         if !self.allows(step) {
             return false;
         }
         let blocks = self.live.apply(step);
-        self.batches.room()[0] = BatchedEvent::of(step, blocks.block);
+        self.batches.free_space()[0] = BatchedEvent::of(step, blocks.block);
         let times = TimeInterpolation::of_one(step.time);
         self.batches.push(PlacedBatch::new(stream, *step, times, 1));
         self.now = self.now.max(step.time);
         true
     }
 
-    /// Appends the first `most` events, up to an illegal one and as far as one batch has
-    /// room. Gives their number.
+    /// Appends the first `most` events as one batch, up to the first that is illegal or
+    /// not simple, or for which the buffer has no space. Returns how many it appended.
     #[inline]
     pub(crate) fn place_batch(
         &mut self,
@@ -156,8 +166,8 @@ impl SpeculativeLog {
         most: usize,
     ) -> usize {
         let mut taken = 0_usize;
-        let room = self.batches.room();
-        for (event, into) in batch.events.iter().take(most).zip(room) {
+        let space = self.batches.free_space();
+        for (event, into) in batch.events.iter().take(most).zip(space) {
             if !is_simple(event) {
                 break;
             }
@@ -182,7 +192,8 @@ impl SpeculativeLog {
         taken
     }
 
-    /// Splits all batches into single steps, which can be searched and rolled back.
+    /// Moves the steps of all batches to `placed`, where they can be searched and rolled
+    /// back.
     pub(crate) fn split_batches(&mut self) {
         let mut now = self
             .placed
@@ -190,8 +201,8 @@ impl SpeculativeLog {
             .map_or(self.committed_at, |p| p.step.time);
         while let Some((batch, events)) = self.batches.oldest(usize::MAX) {
             let (stream, count) = (batch.stream, events.len());
-            for (place, event) in events.iter().enumerate() {
-                let step = batch.step(place, event);
+            for (at, event) in events.iter().enumerate() {
+                let step = batch.step(at, event);
                 let estimate = step.time;
                 now = now.max(estimate);
                 self.placed.push_back(Placed {
@@ -202,7 +213,7 @@ impl SpeculativeLog {
                 });
                 self.latest[slot(step.key)] = self.committed + self.placed.len() as u64;
             }
-            self.batches.pass(count);
+            self.batches.remove_first(count);
         }
     }
 
@@ -212,7 +223,7 @@ impl SpeculativeLog {
         self.latest[slot(placed.step.key)] = self.committed + self.placed.len() as u64;
     }
 
-    /// Rolls the last step back.
+    /// Rolls back the newest step and returns it. There must be no batches.
     pub(crate) fn undo(&mut self) -> Option<Placed> {
         let last = self.placed.pop_back()?;
         self.live.undo(&last.step, last.blocks);
@@ -223,8 +234,8 @@ impl SpeculativeLog {
         Some(last)
     }
 
-    /// Commits the oldest steps, at most this many and as long as the condition holds for
-    /// the time before which a step happened. Gives their number.
+    /// Commits the oldest steps: at most `most`, and while `committed` holds for the time
+    /// before which a step happened. Returns their number.
     pub(crate) fn commit<K: Sink>(
         &mut self,
         most: usize,
@@ -260,7 +271,7 @@ impl SpeculativeLog {
         self.placed.pop_front();
     }
 
-    /// Gives the oldest batch to the sink, at most this many events of it.
+    /// Commits the oldest batch, at most `most` events of it. Returns their number.
     #[inline]
     fn commit_batch<K: Sink>(&mut self, most: usize, sink: &mut K) -> usize {
         let Some((batch, events)) = self.batches.oldest(most) else {
@@ -275,34 +286,34 @@ impl SpeculativeLog {
         }
         let count = events.len();
         self.committed += count as u64;
-        self.batches.pass(count);
+        self.batches.remove_first(count);
         count
     }
 
-    /// What is live at the end of the speculative order.
+    /// The blocks that are live after the newest step.
     pub(crate) fn live(&self) -> &LiveBlocks {
         &self.live
     }
 
-    /// As [`Self::live`], when the log is empty.
+    /// The live blocks at the end, when everything has been committed.
     pub(crate) fn into_live(self) -> LiveBlocks {
         self.live
     }
 
-    /// The last step at this key, if the cache still has it.
+    /// The newest step at this key, if `latest` still has it.
     pub(crate) fn recent(&self, key: u64) -> Option<&Placed> {
         let index = self.latest[slot(key)].checked_sub(self.committed + 1)?;
         let placed = self.placed.get(usize::try_from(index).ok()?)?;
         (placed.step.key == key).then_some(placed)
     }
 
-    /// Whether certainly no step at this key is speculative.
+    /// Whether certainly no step at this key is in `placed`.
     pub(crate) fn is_untouched(&self, key: u64) -> bool {
         self.latest[slot(key)] <= self.committed
     }
 
-    /// Index of the last step at this key among the last `most` steps, and
-    /// how many were searched.
+    /// Index of the newest step at this key, and how many steps were searched for it: at
+    /// most the newest `most`.
     pub(crate) fn last_at(&self, key: u64, most: usize) -> (Option<usize>, usize) {
         if self.is_untouched(key) {
             return (None, 1);
@@ -320,9 +331,9 @@ impl SpeculativeLog {
         )
     }
 
-    /// Whether this holds for every speculative step at the key.
+    /// Whether the condition holds for every step at the key in `placed`.
     pub(crate) fn all_at(&self, key: u64, holds: impl Fn(&Step) -> bool) -> bool {
-        // The newest are the likeliest to contradict.
+        // The newest are the likeliest not to meet it.
         let mut newest_first = self.placed.iter().rev();
         newest_first.all(|placed| placed.step.key != key || holds(&placed.step))
     }
@@ -332,6 +343,7 @@ impl SpeculativeLog {
     }
 }
 
+/// The index of a key in [`SpeculativeLog::latest`]: Fibonacci hashing.
 #[inline]
 fn slot(key: u64) -> usize {
     (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SLOT_BITS)) as usize

@@ -1,17 +1,18 @@
-//! Storage for the frames of stacks. An image may have hundreds of thousands of
-//! stacks of fifty frames: these lie one after another in a few large arrays that the
-//! sites share, so that a stack needs no allocation of its own.
+//! Storage for the frames of stacks. An image may have hundreds of thousands of stacks of
+//! fifty frames. They are stored one after another in a few large arrays that the sites
+//! share by reference count, so that a stack needs no allocation of its own.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// Indexes of frames to an array: a megabyte.
-const ARRAY: usize = 1 << 18;
+/// Frame indexes in an array of stacks: a megabyte. Only a longer stack gets a larger
+/// one.
+const ARRAY_LENGTH: usize = 1 << 18;
 
 /// The frames of a stack: indexes into [`Profile::frames`](crate::Profile::frames),
-/// innermost first, inlined expanded.
+/// innermost first. Inlined functions have frames of their own.
 #[derive(Clone, Default)]
 pub struct Stack {
     array: Arc<Vec<u32>>,
@@ -52,7 +53,7 @@ impl PartialOrd for Stack {
     }
 }
 
-/// Frame by frame, from the innermost.
+/// Compares frame by frame, from the innermost.
 impl Ord for Stack {
     fn cmp(&self, other: &Self) -> Ordering {
         (**self).cmp(&**other)
@@ -65,38 +66,40 @@ impl fmt::Debug for Stack {
     }
 }
 
-/// Stacks that are put together, by number in the order of their coming.
+/// Builds the stacks of an image, numbered from 0 in the order in which they are added.
 #[derive(Default)]
 pub(crate) struct Stacks {
     full: Vec<Arc<Vec<u32>>>,
-    /// The array that is filled.
+    /// The array that is being filled; its index is `full.len()`.
     open: Vec<u32>,
-    parts: Vec<Part>,
+    /// By number: where the stack's frames are.
+    ranges: Vec<StackRange>,
 }
 
 #[derive(Clone, Copy)]
-struct Part {
+struct StackRange {
+    /// Index of the array.
     array: u32,
     start: u32,
     length: u32,
 }
 
-impl Part {
-    fn range(self) -> Range<usize> {
+impl StackRange {
+    fn indexes(self) -> Range<usize> {
         let start = self.start as usize;
         start..start + self.length as usize
     }
 }
 
 impl Stacks {
-    /// Adds a stack whose frames come outermost first.
+    /// Adds a stack, whose frames are given outermost first.
     pub(crate) fn add(&mut self, outermost_first: &[u32]) {
-        if self.open.len() + outermost_first.len() > ARRAY && !self.open.is_empty() {
-            let next = Vec::with_capacity(ARRAY);
+        if self.open.len() + outermost_first.len() > ARRAY_LENGTH && !self.open.is_empty() {
+            let next = Vec::with_capacity(ARRAY_LENGTH);
             let full = std::mem::replace(&mut self.open, next);
             self.full.push(Arc::new(full));
         }
-        self.parts.push(Part {
+        self.ranges.push(StackRange {
             array: self.full.len() as u32,
             start: self.open.len() as u32,
             length: outermost_first.len() as u32,
@@ -107,21 +110,21 @@ impl Stacks {
     /// The frames of a stack, innermost first.
     #[inline]
     pub(crate) fn get(&self, number: usize) -> &[u32] {
-        let part = self.parts[number];
-        let array = self.full.get(part.array as usize);
-        &array.map_or(&self.open, |full| &**full)[part.range()]
+        let range = self.ranges[number];
+        let array = self.full.get(range.array as usize);
+        &array.map_or(&self.open, |full| &**full)[range.indexes()]
     }
 
     /// The stacks, in the order of these numbers.
-    pub(crate) fn give(mut self, numbers: &[u32]) -> impl Iterator<Item = Stack> {
+    pub(crate) fn into_stacks(mut self, numbers: &[u32]) -> impl Iterator<Item = Stack> {
         self.open.shrink_to_fit();
         self.full.push(Arc::new(self.open));
         numbers.iter().map(move |&number| {
-            let part = self.parts[number as usize];
+            let range = self.ranges[number as usize];
             Stack {
-                array: Arc::clone(&self.full[part.array as usize]),
-                start: part.start,
-                length: part.length,
+                array: Arc::clone(&self.full[range.array as usize]),
+                start: range.start,
+                length: range.length,
             }
         })
     }
@@ -132,9 +135,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stacks_are_given_in_any_order_whatever_array_they_lie_in() {
-        // The third does not fit the first array, the fourth no array at all.
-        let lengths = [3, ARRAY - 5, 7, ARRAY + 1, 0, 2];
+    fn stacks_can_be_taken_in_any_order_whatever_array_they_are_in() {
+        // The third does not fit into the first array, the fourth into none.
+        let lengths = [3, ARRAY_LENGTH - 5, 7, ARRAY_LENGTH + 1, 0, 2];
         let outermost_first = |length: usize| (0..length as u32).collect::<Vec<u32>>();
         let mut stacks = Stacks::default();
         for length in lengths {
@@ -149,7 +152,7 @@ mod tests {
             assert_eq!(stacks.get(number), expected(number));
         }
         let order = [5, 0, 3, 1, 4, 2];
-        for (stack, number) in stacks.give(&order).zip(order) {
+        for (stack, number) in stacks.into_stacks(&order).zip(order) {
             assert_eq!(*stack, *expected(number as usize));
             assert_eq!(stack, Stack::from(expected(number as usize)));
         }

@@ -1,19 +1,19 @@
-//! Call stacks with their metrics, free of where they came from: what foreign
-//! formats are read into, what a diff compares, what exporters write.
+//! Call stacks with their metrics, independent of their source. Importers of other
+//! tools' formats produce a [`StackSet`], a diff compares two, and exporters write one.
 //!
-//! A [`StackSet`] has no time, no processes and no single blocks; a
-//! [`Profile`] that has them turns into one.
+//! A [`StackSet`] has no times, no processes and no single blocks. A [`Profile`], which
+//! has them, can be converted to one.
 
 use crate::metric::{Metric, MetricSet, MetricValues};
 use crate::model::{Process, Profile, Site, command_text};
 
-/// A frame, with everything that its source says of it.
+/// A frame, with everything that its source has.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct StackFrame {
-    /// Qualified name without parameters, or the source's own spelling where
-    /// nothing better can be made of it.
+    /// Qualified name without parameters, or the source's own text where no such name can
+    /// be made of it.
     pub function: String,
-    /// The full form; empty if the source has none.
+    /// The full form of the name; empty if the source has none.
     pub signature: String,
     /// File name of the module, without its folders; empty if unknown.
     pub module: String,
@@ -25,14 +25,15 @@ pub struct StackFrame {
     pub column: u32,
     /// Bytes from the start of the function; `None` if unknown.
     pub offset: Option<u64>,
-    /// Inlined into the next frame.
+    /// Inlined into the next frame of the stack.
     pub inlined: bool,
+    /// The compiler wrote the function.
+    pub generated: bool,
 }
 
 impl StackFrame {
-    /// Whether its function, file or module contains `pattern`; upper and
-    /// lower case differ, no character is special. This is what `--filter`
-    /// means in every command.
+    /// Whether its function, file or module contains `pattern`, which is case-sensitive
+    /// text without special characters. `--filter` of every command uses this.
     pub fn matches(&self, pattern: &str) -> bool {
         [&self.function, &self.file, &self.module]
             .iter()
@@ -45,16 +46,16 @@ impl StackFrame {
 pub struct CountedStack {
     /// Indexes into [`StackSet::frames`], innermost first.
     pub frames: Box<[u32]>,
-    /// Its number for each metric; 0 where one is not known.
+    /// Its value of each metric; 0 where it is not known.
     pub figures: MetricValues,
 }
 
 /// Stacks with their metrics.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StackSet {
-    /// What they are of, for people: a command, a file's title. May be empty.
+    /// Where they come from, for people: a command, a file's title. May be empty.
     pub title: String,
-    /// Frames, each once.
+    /// Every distinct frame.
     pub frames: Vec<StackFrame>,
     /// The stacks. Two may have the same frames.
     pub stacks: Vec<CountedStack>,
@@ -63,7 +64,7 @@ pub struct StackSet {
 }
 
 impl StackSet {
-    /// Leaves the stacks that have a frame that [matches](StackFrame::matches).
+    /// Keeps only the stacks with a frame that [matches](StackFrame::matches).
     pub fn filter(&mut self, pattern: &str) {
         let matching = self.frames.iter().map(|frame| frame.matches(pattern));
         let matching: Vec<bool> = matching.collect();
@@ -82,17 +83,18 @@ impl StackSet {
 }
 
 impl From<&Profile> for StackSet {
-    /// All processes of a profile together. Peaks are each image's own, so
-    /// that with several images their sum is no moment of the whole.
+    /// All processes of a profile together. Each image has its peak at a time of its own,
+    /// so with several images the sum of the peak metrics is not what was live at one
+    /// moment.
     fn from(profile: &Profile) -> Self {
         Self::of_processes(profile, &profile.processes)
     }
 }
 
 impl StackSet {
-    /// One process of a profile, by its index in the profile's list; without
-    /// stacks if there is none. In a window, the leaked blocks are those that
-    /// remained when it closed.
+    /// One process of a profile, by its index in [`Profile::processes`]; no stacks if the
+    /// index is too large. Where the process is a window, the leaked blocks are those
+    /// that were live when it closed.
     pub fn of_process(profile: &Profile, index: usize) -> Self {
         let one = profile.processes.get(index).map(std::slice::from_ref);
         Self::of_processes(profile, one.unwrap_or_default())
@@ -111,6 +113,7 @@ impl StackSet {
                 column: frame.column,
                 offset: Some(frame.offset),
                 inlined: frame.inlined,
+                generated: frame.generated,
             })
             .collect();
         let sites = processes.iter().flat_map(|process| &process.sites);

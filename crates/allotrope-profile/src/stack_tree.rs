@@ -1,6 +1,6 @@
-//! The nodes of an image's stacks, a tree with parent pointers: each node is a return
-//! address and the node of its caller. There may be millions of nodes but far fewer
-//! addresses, so a node stores the number of its address.
+//! The nodes of an image's stacks: a tree with parent pointers, in which each node is a
+//! code address and the id of its caller's node. There may be millions of nodes but far
+//! fewer addresses, so each distinct address is stored once and a node has its number.
 
 use std::hash::BuildHasher;
 
@@ -12,27 +12,28 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::error::ReplayError;
 use crate::source::{StackPart, TraceSource};
 
-/// An image's stack nodes, of which there may be millions.
+/// An image's stack nodes, by id.
 #[derive(Default)]
 pub(crate) struct StackTree {
+    /// By id, from [`stack_end::FIRST_NODE`] on without a gap.
     nodes: Vec<PackedNode>,
-    /// By number.
+    /// By number: the distinct addresses.
     addresses: Vec<CodeAddress>,
-    /// Their numbers by what they are.
+    /// Hash table from an address to its number.
     numbers: HashTable<u32>,
-    /// Nodes beyond a gap, which a damaged file may have.
-    beyond: FxHashMap<StackId, StackNode>,
+    /// The nodes after a gap in the ids, which only a damaged file has.
+    after_gap: FxHashMap<StackId, StackNode>,
 }
 
-/// A [`StackNode`].
+/// A [`StackNode`] in 8 bytes.
 #[derive(Clone, Copy)]
 struct PackedNode {
     parent: StackId,
-    /// Number of its address.
+    /// Index into [`StackTree::addresses`].
     address: u32,
 }
 
-/// All of a [`StackNode`] but its caller.
+/// A [`StackNode`] without its parent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct CodeAddress {
     address: u64,
@@ -50,6 +51,7 @@ impl CodeAddress {
         }
     }
 
+    /// The node with this address and parent.
     #[inline]
     fn called_by(self, parent: StackId) -> StackNode {
         StackNode {
@@ -62,19 +64,20 @@ impl CodeAddress {
 }
 
 impl StackTree {
-    /// Adds nodes, the first of which has this id.
+    /// Adds nodes with consecutive ids; `first` is the id of the first. An id that exists
+    /// already keeps its node.
     pub(crate) fn add(&mut self, first: StackId, nodes: &[StackNode]) {
         if first == self.next_dense() {
             self.nodes.reserve(nodes.len());
         }
-        // Ids that are pairs with nodes in a loop are put together in memory and
-        // waited for there.
+        // A counter of its own and not `zip`: the compiler would build the pairs of id
+        // and node in memory, and the loop would wait for them.
         let mut id = first;
         for node in nodes {
             if id == self.next_dense() {
                 self.push(node);
             } else {
-                self.add_elsewhere(id, *node);
+                self.add_after_gap(id, *node);
             }
             let Some(next) = id.checked_add(1) else {
                 return;
@@ -83,14 +86,15 @@ impl StackTree {
         }
     }
 
-    /// A node that does not follow upon those without a gap.
+    /// Adds a node whose id is not the next one.
     #[cold]
-    fn add_elsewhere(&mut self, id: StackId, node: StackNode) {
+    fn add_after_gap(&mut self, id: StackId, node: StackNode) {
         if id >= stack_end::FIRST_NODE && self.get(id).is_none() {
-            self.beyond.insert(id, node);
+            self.after_gap.insert(id, node);
         }
     }
 
+    /// Adds the node of the next id.
     #[inline]
     fn push(&mut self, node: &StackNode) {
         let address = self.number(CodeAddress::of(node));
@@ -100,7 +104,8 @@ impl StackTree {
         });
     }
 
-    /// The number of an address; there are no more than nodes.
+    /// The number of an address; adds the address if it is new. There are no more
+    /// addresses than nodes, so 32 bits suffice.
     #[inline]
     fn number(&mut self, address: CodeAddress) -> u32 {
         let hash = |address: &CodeAddress| FxBuildHasher.hash_one(address);
@@ -118,27 +123,27 @@ impl StackTree {
         }
     }
 
-    /// The id behind those without a gap.
+    /// The id after those of `nodes`.
     fn next_dense(&self) -> StackId {
         stack_end::FIRST_NODE.saturating_add(self.nodes.len() as StackId)
     }
 
-    /// An id that no node has, and none after it.
+    /// The first id after those of all nodes.
     pub(crate) fn next_id(&self) -> StackId {
-        let beyond = self.beyond.keys().map(|id| id.saturating_add(1)).max();
-        self.next_dense().max(beyond.unwrap_or(0))
+        let after_gap = self.after_gap.keys().map(|id| id.saturating_add(1)).max();
+        self.next_dense().max(after_gap.unwrap_or(0))
     }
 
-    /// The node of this id.
+    /// The node with this id.
     #[inline]
     pub(crate) fn get(&self, id: StackId) -> Option<StackNode> {
         match self.packed(id) {
             Some(node) => Some(self.addresses[node.address as usize].called_by(node.parent)),
-            None => self.beyond.get(&id).copied(),
+            None => self.after_gap.get(&id).copied(),
         }
     }
 
-    /// The number of the node's address, for most nodes.
+    /// The number of the node's address; `None` for a node after a gap, and for no node.
     #[inline]
     pub(crate) fn address_number(&self, id: StackId) -> Option<u32> {
         self.packed(id).map(|node| node.address)
@@ -151,10 +156,10 @@ impl StackTree {
     }
 }
 
-/// The trees of images.
+/// The trees of all images.
 pub(crate) type StackTrees = FxHashMap<ImageId, StackTree>;
 
-/// Reads the nodes of these parts, which are in file order.
+/// Reads the nodes of these parts, which are in file order, into trees.
 pub(crate) fn read<S: TraceSource>(
     source: &S,
     parts: &[StackPart<S::Stacks>],
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_found_by_id_even_beyond_a_gap() {
+    fn nodes_are_found_by_id_even_after_a_gap() {
         let mut tree = StackTree::default();
         tree.add(8, &[node(1), node(2)]);
         tree.add(u32::MAX, &[node(9), node(10)]);
@@ -191,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn nodes_come_back_as_they_were() {
-        // Those of the second part follow upon the first, the third part overlaps both.
+    fn a_node_is_returned_as_it_was_added() {
+        // The second part follows the first, the third overlaps both.
         let node = |n: u32| StackNode {
             parent: n,
             address: u64::MAX - u64::from(n),

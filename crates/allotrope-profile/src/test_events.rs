@@ -1,4 +1,5 @@
-//! Events for unit tests that do not depend on stacks, sizes or entry points.
+//! Builders of events for unit tests in which stacks, sizes and entry points do not
+//! matter.
 
 use allotrope_trace::model::{EntryPoint, Event, EventKind};
 

@@ -1,7 +1,7 @@
-//! The figures of an image's windows: counts, for each window, the events that belong
-//! to it and what became of the blocks allocated in it. Gets the same events as the
-//! [accumulator](crate::accumulator). Which window an event belongs to does not
-//! depend on the order of events among threads.
+//! The figures of an image's windows: counts the events that belong to each window, and
+//! follows the blocks allocated in it. It receives the same events as the
+//! [accumulator](crate::accumulator). Which windows an event belongs to does not depend
+//! on the order of events among threads.
 
 use allotrope_trace::model::{EntryPoint, StackId};
 use rustc_hash::FxHashMap;
@@ -15,27 +15,29 @@ use crate::site::Sites;
 use crate::window_table::{Rank, Span, WindowTable};
 use crate::windows::WindowFigures;
 
-/// A block, as its windows need it.
+/// What the windows need of a block.
 #[derive(Clone, Copy)]
 struct WindowBlock {
     size: u64,
     allocated_ns: u64,
-    /// How many allocations its thread had made with it.
+    /// Number of allocations that its thread had made, this one included.
     sequence: u64,
-    /// When it was allocated; [`NOWHERE`] if in no window.
+    /// Rank of the epoch in which it was allocated; [`NO_RANK`] if it belongs to no
+    /// window.
     rank: Rank,
     thread: u32,
     stack: StackId,
 }
 
-/// The rank of what belongs to no window.
-const NOWHERE: Rank = Rank::MAX;
+/// The rank of blocks that belong to no window.
+const NO_RANK: Rank = Rank::MAX;
 
-const OTHER: WindowBlock = WindowBlock {
+/// A block that belongs to no window.
+const IN_NO_WINDOW: WindowBlock = WindowBlock {
     size: 0,
     allocated_ns: 0,
     sequence: 0,
-    rank: NOWHERE,
+    rank: NO_RANK,
     thread: 0,
     stack: 0,
 };
@@ -44,30 +46,33 @@ const OTHER: WindowBlock = WindowBlock {
 pub(crate) struct WindowAccumulator<'a> {
     table: &'a WindowTable,
     temporary_threshold: u64,
-    /// By number.
+    /// By block id.
     blocks: Vec<WindowBlock>,
-    /// Allocations that each thread has made.
+    /// By thread: number of allocations it has made.
     made: Vec<u64>,
+    /// By window (index into the table's spans).
     figures: Vec<WindowFigures>,
-    /// Of the windows whose stacks are wanted, by the window's index.
+    /// By window, for those whose stacks are wanted.
     details: FxHashMap<u32, Details>,
+    /// Time of the last event, in nanoseconds.
     now: u64,
 }
 
-/// What one window's stacks did.
+/// The figures of one window by site, thread and entry point.
 struct Details {
     sites: Sites,
     threads: Vec<ThreadFigures>,
     entries: [EntryTotals; EntryPoint::ALL.len()],
-    /// From its first event on.
+    /// Live bytes over time; begins with the window's first event.
     series: Option<Plotter>,
+    /// What is live now.
     last: LiveSample,
     peak_ns: u64,
 }
 
 impl<'a> WindowAccumulator<'a> {
-    /// For an image that inherited this many blocks; with stacks for the windows (by
-    /// index) in `detailed`.
+    /// For an image that inherited this many blocks. `detailed` lists the windows (by
+    /// index) whose stacks are wanted.
     pub(crate) fn new(
         table: &'a WindowTable,
         temporary_threshold: u64,
@@ -77,7 +82,7 @@ impl<'a> WindowAccumulator<'a> {
         Self {
             table,
             temporary_threshold,
-            blocks: vec![OTHER; inherited],
+            blocks: vec![IN_NO_WINDOW; inherited],
             made: Vec::new(),
             figures: vec![WindowFigures::default(); table.spans().len()],
             details: detailed.iter().map(|&at| (at, Details::new())).collect(),
@@ -85,7 +90,7 @@ impl<'a> WindowAccumulator<'a> {
         }
     }
 
-    /// Accumulates the next event; `blocks` is what it did to the live blocks.
+    /// Accumulates the next event; `blocks` is its effect on the live blocks.
     pub(crate) fn take(&mut self, step: &Step, blocks: Blocks) {
         self.now = self.now.max(step.time);
         if step.allocates {
@@ -97,7 +102,8 @@ impl<'a> WindowAccumulator<'a> {
 
     fn allocate(&mut self, step: &Step, blocks: Blocks) {
         if blocks.replaced != NO_BLOCK {
-            // What gave the old block back is lost, and whose it was.
+            // The deallocation of the old block is lost, so its thread is unknown: the
+            // block does not count as temporary.
             let old = self.blocks[blocks.replaced];
             self.release(old, step.rank, false);
         }
@@ -110,7 +116,7 @@ impl<'a> WindowAccumulator<'a> {
             size: step.size,
             allocated_ns: self.now,
             sequence: self.made[thread],
-            rank: if step.opted_out { NOWHERE } else { step.rank },
+            rank: if step.opted_out { NO_RANK } else { step.rank },
             thread: step.thread,
             stack: step.stack,
         };
@@ -157,14 +163,14 @@ impl<'a> WindowAccumulator<'a> {
         self.release(block, step.rank, temporary);
     }
 
-    /// A block is gone, since an event of this rank.
+    /// Counts that a block was freed by an event of this rank.
     fn release(&mut self, block: WindowBlock, rank: Rank, temporary: bool) {
         for &at in self.table.open_at(block.rank) {
             let span = &self.table.spans()[at as usize];
             if !counts(span, block.thread) {
                 continue;
             }
-            // Given back behind the close, it was live then.
+            // A block that was freed after the close was live at the close.
             let in_time = rank < span.closed;
             let figures = &mut self.figures[at as usize];
             figures.temporary_allocations += u64::from(temporary);
@@ -181,7 +187,7 @@ impl<'a> WindowAccumulator<'a> {
         }
     }
 
-    /// Holds what is live now against the window's peak.
+    /// Updates the window's peak and series with what is live now.
     fn note_level(&mut self, at: u32) {
         let figures = &mut self.figures[at as usize];
         let highest = figures.remaining_bytes >= figures.peak_bytes;
@@ -194,9 +200,8 @@ impl<'a> WindowAccumulator<'a> {
         }
     }
 
-    /// The figures of each window, and the stats of those whose stacks were
-    /// wanted, by the window's index. `end_ns` is the end of the image, when
-    /// `live` was live.
+    /// The figures of each window, and (index, stats) of those whose stacks were wanted.
+    /// `end_ns` is the end of the image, `live` the blocks that were live then.
     pub(crate) fn close(
         mut self,
         end_ns: u64,
@@ -205,7 +210,7 @@ impl<'a> WindowAccumulator<'a> {
         let end_ns = end_ns.max(self.now);
         if !self.details.is_empty() {
             live.iter()
-                .for_each(|(_, number)| self.outlive(number, end_ns));
+                .for_each(|(_, number)| self.add_survivor(number, end_ns));
         }
         let figures = self.figures;
         let details = self.details.into_iter();
@@ -217,8 +222,8 @@ impl<'a> WindowAccumulator<'a> {
         (figures, stats)
     }
 
-    /// A block that is live at the end of the image lived until then.
-    fn outlive(&mut self, number: BlockId, end_ns: u64) {
+    /// Adds the lifetime of a block that is live at the end of the image.
+    fn add_survivor(&mut self, number: BlockId, end_ns: u64) {
         let block = self.blocks[number];
         for &at in self.table.open_at(block.rank) {
             if counts(&self.table.spans()[at as usize], block.thread)
@@ -226,13 +231,13 @@ impl<'a> WindowAccumulator<'a> {
             {
                 let site = details.sites.of_stack(block.stack);
                 let lifetime = end_ns.saturating_sub(block.allocated_ns);
-                details.sites.outlive(site, lifetime);
+                details.sites.add_survivor(site, lifetime);
             }
         }
     }
 }
 
-/// Whether what a thread does belongs to the window while it is open.
+/// Whether the events of a thread belong to the window while it is open.
 #[inline]
 fn counts(span: &Span, thread: u32) -> bool {
     span.thread.is_none_or(|only| only == thread)
@@ -272,7 +277,7 @@ impl Details {
         if in_time {
             self.sites.deallocate(site, block.size, lifetime, temporary);
         } else {
-            self.sites.outlive(site, lifetime);
+            self.sites.add_survivor(site, lifetime);
             self.sites.mark_temporary(site, temporary);
         }
         thread(&mut self.threads, block.thread).temporary += u64::from(temporary);
@@ -284,7 +289,7 @@ impl Details {
             self.sites.mark_peak();
         }
         let series = self.series.get_or_insert_with(|| Plotter::new(now));
-        if series.outgrown(now) {
+        if series.must_advance(now) {
             series.advance(now, self.last);
         }
         self.last = LiveSample {

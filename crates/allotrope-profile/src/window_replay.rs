@@ -1,5 +1,5 @@
-//! The windows of a profile: a [`WindowRun`] for each, and a profile of the stacks of
-//! chosen ones.
+//! The windows of a profile: makes the [`WindowRun`] of each window, and a profile with
+//! the stacks of chosen windows ([`replay_windows`]).
 
 use allotrope_trace::model::ImageId;
 use rustc_hash::FxHashMap;
@@ -13,14 +13,17 @@ use crate::source::TraceSource;
 use crate::window_table::Span;
 use crate::windows::{WindowFigures, WindowKey, WindowRun};
 
-/// Replays a trace and gives the stacks of the wanted windows: a profile whose
-/// processes are those windows, in the order of `wanted`, each once. Sites,
-/// totals, threads and entry points are those of the events that belong to the
-/// window; what is *leaked* there is what remained, and the peak is the
-/// window's. [`Process::windows`](crate::Process::windows) holds that one run.
+/// Replays a trace and returns the stacks of the wanted windows: a profile whose
+/// processes are those windows, in the order of `wanted`, each once. Sites, totals,
+/// threads and entry points count the events that belong to the window; *leaked* blocks
+/// are those that were live when it closed, and the peak is the window's.
+/// [`Process::windows`](crate::Process::windows) contains that one run.
 ///
-/// Memory grows with the sites of each wanted window. A window that the trace
-/// does not hold is an error.
+/// Memory grows with the sites of each wanted window.
+///
+/// # Errors
+///
+/// [`ReplayError::NoSuchWindow`] for a window that the trace does not have.
 pub fn replay_windows<S: TraceSource>(
     source: &S,
     options: &Options<'_>,
@@ -52,7 +55,7 @@ pub fn replay_windows<S: TraceSource>(
         process.duration_us = run.duration_us;
         process.totals.peak_time_us = peak_us;
         if index.recording.counts_only {
-            keep_counted(&mut process, &run);
+            restrict_to_counts(&mut process, &run);
         }
         process.windows = vec![run];
         Some(process)
@@ -71,9 +74,9 @@ pub fn replay_windows<S: TraceSource>(
     Ok(profile)
 }
 
-/// Of the image's counts those of the window: which threads and entry points
-/// they are of is not known.
-fn keep_counted(process: &mut Process, run: &WindowRun) {
+/// Replaces the counts of the image by those of the window (`--counts-only`). Counts of
+/// the window by thread and by entry point are not known.
+fn restrict_to_counts(process: &mut Process, run: &WindowRun) {
     process.totals = Totals {
         allocations: run.figures.allocations,
         allocated_bytes: run.figures.allocated_bytes,
@@ -108,8 +111,8 @@ fn find<H>(index: &Index<H>, wanted: &[WindowKey]) -> Result<Detailed, ReplayErr
     Ok(detailed)
 }
 
-/// The runs of an image's windows, in order of opening. The image ended at
-/// `end_ns`.
+/// The runs of an image's windows, in order of opening. `figures` has the figures of each
+/// window; the image ended at `end_ns`.
 pub(crate) fn window_runs<H>(
     index: &Index<H>,
     image: &Image<H>,
@@ -142,7 +145,7 @@ pub(crate) fn window_runs<H>(
     .collect()
 }
 
-/// What a run's records say, without times and figures.
+/// A run as far as its records have it: without times and figures.
 fn run(image: ImageId, span: &Span, occurrence: u32) -> WindowRun {
     let end = span.end.as_ref();
     WindowRun {

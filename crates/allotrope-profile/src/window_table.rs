@@ -1,7 +1,10 @@
 //! The windows of an image, and which of them are open at which epoch (see
-//! [`allotrope_trace::model::Window`]). Epochs of events are turned into their
-//! *rank* once, where a stream has a new one: the number of openings and
-//! closings up to it. Between two of those no window differs.
+//! [`allotrope_trace::model::Window`]).
+//!
+//! The *rank* of an epoch is the number of openings and closings up to it. The same
+//! windows are open at all epochs of a rank. The cursor looks up the rank once for each
+//! epoch of a stream; the window accumulator finds the open windows of each event by its
+//! rank, in a table.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +13,8 @@ use allotrope_trace::model::{Window, WindowCounts, WindowEnd, WindowSums};
 use crate::index::Threads;
 use crate::windows::WindowFigures;
 
-/// Windows that are told apart where more are open at one epoch: each costs
-/// every event that happens in it.
+/// At most this many windows that are open at the same time are measured: each costs time
+/// at every event that belongs to it.
 pub(crate) const MOST_OPEN: usize = 64;
 
 /// The rank of an event's epoch.
@@ -25,37 +28,39 @@ pub(crate) struct Span {
     pub opened: Rank,
     /// `Rank::MAX` if it never closed.
     pub closed: Rank,
-    /// Only events of this thread (its dense number) belong to it.
+    /// If set, only events of this thread (dense number) belong to it.
     pub thread: Option<u32>,
-    /// Not too many others were open when it opened.
+    /// Fewer than [`MOST_OPEN`] others were open when it opened.
     pub measured: bool,
 }
 
 /// The windows of one image.
 #[derive(Debug, Default)]
 pub(crate) struct WindowTable {
-    /// By the epoch of the opening.
+    /// By the epoch of the opening; so is `ends`. Both are empty after [`Self::build`].
     opened: BTreeMap<u64, Window>,
     ends: BTreeMap<u64, WindowEnd>,
-    /// By the epoch that the opening or closing made.
+    /// By the epoch that the opening or closing began.
     counts: BTreeMap<u64, WindowCounts>,
+    /// In order of opening.
     spans: Vec<Span>,
-    /// The epochs at which something opened or closed, ascending.
+    /// The epochs at which a window opened or closed, ascending.
     bounds: Vec<u64>,
-    /// For each rank where its windows begin in `open`; one more for the end.
+    /// By rank: where its windows begin in `open`; one more entry for the end.
     starts: Vec<u32>,
+    /// Indexes into `spans` of the windows that are open at each rank.
     open: Vec<u32>,
 }
 
 impl WindowTable {
-    /// Takes a window's record. No two have the same opening; in a damaged
-    /// file the first counts.
+    /// Adds the record of an opening. No two have the same epoch, except in a damaged
+    /// file; then the first counts.
     pub(crate) fn add(&mut self, window: Window) {
         self.opened.entry(window.opened).or_insert(window);
     }
 
-    /// Takes the record of a closing. Of several the one that came first
-    /// counts, whichever of the closing threads is heard of first.
+    /// Adds the record of a closing. If several threads closed the window, the earliest
+    /// epoch counts, whatever the order of the records.
     pub(crate) fn add_end(&mut self, end: WindowEnd) {
         if end.closed <= end.opened {
             return;
@@ -66,13 +71,13 @@ impl WindowTable {
         }
     }
 
-    /// Takes what was counted at an opening or a closing.
+    /// Adds the counters read at an opening or a closing.
     pub(crate) fn add_counts(&mut self, counts: WindowCounts) {
         self.counts.entry(counts.epoch).or_insert(counts);
     }
 
-    /// The figures of a window where calls were only counted; `None` if an
-    /// end of it is not known, or its thread's counters at one.
+    /// The figures of a window where calls were only counted: the differences of the
+    /// counters at its closing and its opening. `None` if either is not known.
     pub(crate) fn counted(&self, span: &Span) -> Option<WindowFigures> {
         let opened = self.counts.get(&span.window.opened)?;
         let closed = self.counts.get(&span.end.as_ref()?.closed)?;
@@ -85,7 +90,7 @@ impl WindowTable {
             .flatten()
     }
 
-    /// Puts the records together when all are there.
+    /// Makes the spans and the table of open windows, after all records have been added.
     pub(crate) fn build(&mut self, threads: &mut Threads) {
         let mut ends = std::mem::take(&mut self.ends);
         for (opened, window) in std::mem::take(&mut self.opened) {
@@ -117,7 +122,7 @@ impl WindowTable {
         self.list_open();
     }
 
-    /// Makes the lists of what is open at each rank.
+    /// Lists the open windows of each rank.
     fn list_open(&mut self) {
         let ranks = self.bounds.len() as Rank + 1;
         let mut open: Vec<u32> = Vec::new();
@@ -139,7 +144,7 @@ impl WindowTable {
         self.starts.push(self.open.len() as u32);
     }
 
-    /// In order of opening.
+    /// The windows, in order of opening.
     pub(crate) fn spans(&self) -> &[Span] {
         &self.spans
     }
@@ -160,7 +165,7 @@ impl WindowTable {
     }
 }
 
-/// What was counted between; `None` if a counter went back, as none does.
+/// The differences of the counters; `None` if one decreased, as only in a damaged file.
 fn difference(opened: WindowSums, closed: WindowSums) -> Option<WindowFigures> {
     Some(WindowFigures {
         allocations: closed.allocations.checked_sub(opened.allocations)?,
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_among_too_many_is_not_measured() {
+    fn windows_beyond_the_limit_are_not_measured() {
         let many: Vec<(u64, &[u64])> = (1..=MOST_OPEN as u64 + 2).map(|n| (n, &[][..])).collect();
         let table = table(&many);
         let measured = table.spans().iter().filter(|span| span.measured).count();
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_in_a_window_is_the_difference_of_its_ends() {
+    fn counts_of_a_window_are_the_differences_between_its_closing_and_opening() {
         let mut table = WindowTable::default();
         let only = |opened| Window {
             this_thread_only: true,
@@ -286,7 +291,7 @@ mod tests {
             (7, 0, 30, 9),
             // Another thread closed it.
             (8, 1, 30, 9),
-            // No counter goes back.
+            // A counter that decreased.
             (9, 0, 19, 9),
             (10, 0, 40, 9),
             (11, 0, 40, 9),
@@ -299,13 +304,14 @@ mod tests {
         let found: Vec<Option<u64>> = spans
             .map(|span| table.counted(span).map(|it| it.allocations))
             .collect();
-        // The fourth went back, of the fifth an end is missing, the last is open.
+        // The third was closed by another thread, the fourth has a counter that
+        // decreased, the fifth has no counts for its opening, the last is open.
         let expected = [Some(15 - 10), Some(9 - 2), None, None, None, None];
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_closing_without_a_window_is_nothing() {
+    fn a_closing_without_an_opening_is_ignored() {
         let mut table = WindowTable::default();
         table.add_end(end(1, 2));
         table.build(&mut Threads::default());

@@ -1,29 +1,29 @@
-//! The figures of each occurrence of a window: a named span of the program
-//! that it opened and closed itself.
+//! The figures of each occurrence of a window: a named span of the program's run that the
+//! program itself opened and closed.
 //!
-//! An allocation or deallocation belongs to a window if it happened after the
-//! opening and before the closing by the program's own synchronisation, on
-//! whatever thread (or on the opening one only, if so asked), and if its thread
-//! had not opted out. Time does not matter, so that the figures are exact;
-//! only `peak` depends on the order that was found among threads.
+//! An allocation or deallocation belongs to a window if the program's own synchronisation
+//! orders it after the opening and before the closing, and if its thread had not opted
+//! out. It may be on any thread, or only on the opening one if the program chose that.
+//! Times play no part, so the figures are exact; only the peak depends on the order that
+//! the replay found among threads.
 
 use allotrope_trace::model::{Descriptors, Exit, ImageId, QuietWait};
 
 use crate::model::{Process, Totals};
 
-/// What an occurrence of a window is known by in a trace.
+/// Identifies an occurrence of a window in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WindowKey {
     /// Its image.
     pub image: ImageId,
-    /// The epoch that its opening made.
+    /// The epoch that its opening began.
     pub opened: u64,
 }
 
 /// One occurrence of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowRun {
-    /// What it is known by.
+    /// Identifies it in the trace.
     pub key: WindowKey,
     /// Its name as the program gave it: any text.
     pub name: String,
@@ -35,47 +35,47 @@ pub struct WindowRun {
     pub thread: Option<u32>,
     /// When it opened, microseconds since the start of the image.
     pub opened_us: u64,
-    /// To its close, or to the end of the image.
+    /// Microseconds from its opening to its close, or to the end of the image.
     pub duration_us: u64,
-    /// The program closed it. Otherwise the figures are those up to the end of
-    /// the image, or of what is known of it.
+    /// The program closed it. Otherwise the figures are those up to the end of the image,
+    /// or of the part of it that the trace has.
     pub closed: bool,
-    /// Otherwise its figures are 0 and mean nothing: it was one too many at its
-    /// time; or, where calls are only counted, it never closed, or it was one of
-    /// a thread alone and another thread closed it.
+    /// Its figures are known. Otherwise they are 0 and mean nothing: too many windows
+    /// were open at the same time; or, where calls are only counted, it never closed, or
+    /// it was limited to one thread and another thread closed it.
     pub measured: bool,
-    /// What came of waiting for quiet before it opened, and before it closed.
+    /// Results of waiting for the other threads, before it opened and before it closed.
     pub quiet: [QuietWait; 2],
     /// Its figures.
     pub figures: WindowFigures,
-    /// The file descriptors that it left open; `None` if that was not asked
-    /// for or could not be read.
+    /// The file descriptors that it left open; `None` if the program did not ask for them
+    /// or they could not be read.
     pub descriptors: Option<Descriptors>,
 }
 
-/// The figures of a window. Bytes are requested bytes. Where calls are only
-/// counted ([`Profile::is_counts_only`](crate::Profile::is_counts_only)) nothing
-/// is known of what is temporary, remaining or at the peak: 0 means nothing there.
+/// The figures of a window. Bytes are requested bytes. Where calls are only counted
+/// ([`Profile::is_counts_only`](crate::Profile::is_counts_only)) the temporary, remaining
+/// and peak figures are unknown and 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WindowFigures {
     /// Allocations made in it.
     pub allocations: u64,
     /// Their bytes.
     pub allocated_bytes: u64,
-    /// Deallocations made in it, of whatever blocks.
+    /// Deallocations made in it, of any blocks.
     pub deallocations: u64,
-    /// Those of its allocations that answered a reallocation.
+    /// Those of its allocations that were made by a reallocation.
     pub reallocations: u64,
     /// Those of its allocations that were temporary.
     pub temporary_allocations: u64,
-    /// Allocated in it and live at its close.
+    /// Allocations made in it whose blocks were live at its close.
     pub remaining_allocations: u64,
     /// Their bytes.
     pub remaining_bytes: u64,
-    /// The largest number of bytes that were live at one moment, up to its
-    /// close, of the blocks allocated in it.
+    /// Largest number of live bytes up to its close, counting only blocks allocated in
+    /// it.
     pub peak_bytes: u64,
-    /// How many of those blocks were live then; the latest moment on a tie.
+    /// Number of those blocks that were live then; the latest moment on a tie.
     pub peak_allocations: u64,
 }
 
@@ -87,7 +87,7 @@ impl WindowFigures {
 }
 
 impl From<&Totals> for WindowFigures {
-    /// Those of a whole image, as if it were one window.
+    /// The figures of a whole image as those of one window.
     fn from(totals: &Totals) -> Self {
         Self {
             allocations: totals.allocations,

@@ -1,6 +1,5 @@
-//! What must hold for every history: sums add up, and events of concurrent
-//! threads, cut into streams with anchors, are put into an order in which
-//! nothing is lost.
+//! Properties of every history: the sums agree with each other, and the replay finds an
+//! order of concurrent threads' events in which no event counts as lost.
 
 mod story;
 
@@ -11,61 +10,64 @@ use allotrope_trace::model::Event;
 use proptest::prelude::*;
 use story::*;
 
-/// What a thread does next; numbers choose among what is there.
+/// What a thread does next.
 #[derive(Debug, Clone, Copy)]
-struct Deed {
+struct Operation {
     thread: usize,
+    /// 0 to 2: allocates; 3 to 5: frees; 6 and 7: reallocates.
     kind: u8,
+    /// Chooses the block that is freed, and the stack.
     choice: usize,
     size: u64,
-    anchor: bool,
+    /// Threads record a timestamp afterwards.
+    timestamp: bool,
 }
 
-fn deeds(threads: usize, most: usize) -> impl Strategy<Value = Vec<Deed>> {
-    let deed = (
+fn operations(threads: usize, most: usize) -> impl Strategy<Value = Vec<Operation>> {
+    let operation = (
         0..threads,
         0..8_u8,
         any::<usize>(),
         0..1000_u64,
         prop::bool::weighted(0.15),
     );
-    let deed = deed.prop_map(|(thread, kind, choice, size, anchor)| Deed {
+    let operation = operation.prop_map(|(thread, kind, choice, size, timestamp)| Operation {
         thread,
         kind,
         choice,
         size,
-        anchor,
+        timestamp,
     });
-    prop::collection::vec(deed, 1..most)
+    prop::collection::vec(operation, 1..most)
 }
 
-/// A program that really ran: its streams and the truth about it.
+/// A simulated run of a program: its streams and its true totals.
 struct History {
     streams: Vec<Vec<Event>>,
     truth: Totals,
 }
 
-/// Runs the deeds one after the other, a microsecond each. The allocator hands
-/// out the address that came back last, from whichever thread: the hardest
-/// case for putting events in order.
-fn run(threads: usize, deeds: &[Deed], always_anchor: bool) -> History {
+/// Runs the operations one after the other, a microsecond each. The allocator always
+/// uses the address that was freed last, by any thread: the hardest case for finding the
+/// order of the events.
+fn run(threads: usize, operations: &[Operation], always_timestamp: bool) -> History {
     let mut streams: Vec<Vec<Event>> = (1..=threads).map(|n| vec![thread(n as u32)]).collect();
     let mut live: BTreeMap<u64, (u64, usize, u64)> = BTreeMap::new();
     let mut unused: Vec<u64> = Vec::new();
-    let mut fresh = 0x1000;
+    let mut next_address = 0x1000;
     let mut made = vec![0_u64; threads];
     let mut truth = Totals::default();
     let mut live_bytes = 0;
-    for (deed, tick) in deeds.iter().zip((1_000_u64..).step_by(1_000)) {
-        let stream = &mut streams[deed.thread];
+    for (operation, tick) in operations.iter().zip((1_000_u64..).step_by(1_000)) {
+        let stream = &mut streams[operation.thread];
         let old = (!live.is_empty()).then(|| {
-            let at = deed.choice % live.len();
+            let at = operation.choice % live.len();
             *live.keys().nth(at).expect("within the live blocks")
         });
-        let frees = deed.kind >= 3;
-        let reallocates = deed.kind >= 6;
+        let frees = operation.kind >= 3;
+        let reallocates = operation.kind >= 6;
         if let (true, Some(address)) = (frees, old) {
-            if deed.kind == 7 && deed.size % 3 == 0 {
+            if operation.kind == 7 && operation.size % 3 == 0 {
                 stream.push(realloc_start(address));
                 stream.push(realloc_failed());
                 continue;
@@ -77,66 +79,71 @@ fn run(threads: usize, deeds: &[Deed], always_anchor: bool) -> History {
             });
             let (size, by, sequence) = live.remove(&address).expect("chosen among the live");
             truth.deallocations += 1;
-            truth.temporary_allocations += u64::from(by == deed.thread && sequence == made[by]);
+            truth.temporary_allocations +=
+                u64::from(by == operation.thread && sequence == made[by]);
             live_bytes -= size;
             unused.push(address);
         }
         if !frees || old.is_none() || reallocates {
             let address = unused.pop().unwrap_or_else(|| {
-                fresh += 0x10;
-                fresh
+                next_address += 0x10;
+                next_address
             });
-            let stack = 8 + (deed.choice % 5) as u32;
+            let stack = 8 + (operation.choice % 5) as u32;
             if reallocates && old.is_some() {
-                stream.push(realloc_end(stack, address, deed.size));
+                stream.push(realloc_end(stack, address, operation.size));
                 truth.reallocations += 1;
             } else {
-                stream.push(alloc(stack, address, deed.size));
+                stream.push(alloc(stack, address, operation.size));
             }
-            made[deed.thread] += 1;
-            live.insert(address, (deed.size, deed.thread, made[deed.thread]));
+            made[operation.thread] += 1;
+            live.insert(
+                address,
+                (operation.size, operation.thread, made[operation.thread]),
+            );
             truth.allocations += 1;
-            truth.allocated_bytes += deed.size;
-            live_bytes += deed.size;
+            truth.allocated_bytes += operation.size;
+            live_bytes += operation.size;
         }
         if live_bytes >= truth.peak_bytes {
             truth.peak_bytes = live_bytes;
             truth.peak_allocations = live.len() as u64;
         }
-        if deed.anchor || always_anchor {
+        if operation.timestamp || always_timestamp {
             for stream in &mut streams {
-                if always_anchor || stream.len() % 2 == 0 {
-                    stream.push(anchor(tick + 10));
+                if always_timestamp || stream.len() % 2 == 0 {
+                    stream.push(timestamp(tick + 10));
                 }
             }
         }
     }
     truth.leaked_allocations = live.len() as u64;
     truth.leaked_bytes = live_bytes;
-    let end = 1_000 * (deeds.len() as u64 + 2);
+    let end = 1_000 * (operations.len() as u64 + 2);
     for stream in &mut streams {
-        stream.push(anchor(end));
+        stream.push(timestamp(end));
     }
     History { streams, truth }
 }
 
-/// Replays the history; streams are cut into runs of `run` events.
-fn replay_of(history: &History, run: usize) -> Process {
+/// Replays the history, with streams in chunks of `chunk` events.
+fn replay_of(history: &History, chunk: usize) -> Process {
     let mut story = Story::one_image();
     for (number, events) in (0..).zip(&history.streams) {
-        for part in events.chunks(run) {
+        for part in events.chunks(chunk) {
             story.events(0, number, part);
         }
     }
     story.process(10_000_000)
 }
 
-fn adds_up(process: &Process) {
+/// Checks that the sums by site, thread and entry point agree with the totals.
+fn check_sums(process: &Process) {
     let totals = process.totals;
     let matched =
         totals.deallocations - totals.inherited_deallocations - process.unmatched_deallocations;
-    // Of these traces nothing was reported lost: what is lost is implied, and
-    // each of those ended a block.
+    // These traces report no losses. So each lost event is an implied deallocation, which
+    // freed a block.
     assert_eq!(
         totals.allocations - matched - process.lost_events,
         totals.leaked_allocations
@@ -168,22 +175,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn one_thread_gives_every_total(deeds in deeds(1, 200), run_length in 1..50_usize) {
-        let history = run(1, &deeds, false);
-        let process = replay_of(&history, run_length);
-        adds_up(&process);
+    fn every_total_of_one_thread_is_exact(operations in operations(1, 200), chunk in 1..50_usize) {
+        let history = run(1, &operations, false);
+        let process = replay_of(&history, chunk);
+        check_sums(&process);
         let peak_time_us = process.totals.peak_time_us;
         prop_assert_eq!(process.totals, Totals { peak_time_us, ..history.truth });
         prop_assert_eq!(process.ambiguous_events, 0);
     }
 
     #[test]
-    fn threads_with_a_time_for_each_event_give_every_total(deeds in deeds(3, 120)) {
-        let history = run(3, &deeds, true);
+    fn every_total_is_exact_if_each_event_has_a_timestamp(operations in operations(3, 120)) {
+        let history = run(3, &operations, true);
         let process = replay_of(&history, 64);
-        adds_up(&process);
+        check_sums(&process);
         prop_assert_eq!(process.lost_events, 0);
-        // A reallocation's two halves lie between the same two anchors.
+        // The start and the result of a reallocation are between the same two timestamps.
         let Totals { allocations, deallocations, reallocations, leaked_bytes, .. } = history.truth;
         let totals = process.totals;
         prop_assert_eq!(
@@ -196,12 +203,12 @@ proptest! {
 
     #[test]
     fn threads_are_put_in_a_legal_order(
-        deeds in deeds(4, 150),
-        run_length in 5..80_usize,
+        operations in operations(4, 150),
+        chunk in 5..80_usize,
     ) {
-        let history = run(4, &deeds, false);
-        let process = replay_of(&history, run_length);
-        adds_up(&process);
+        let history = run(4, &operations, false);
+        let process = replay_of(&history, chunk);
+        check_sums(&process);
         prop_assert_eq!(process.lost_events, 0, "lost");
         prop_assert_eq!(process.unmatched_deallocations, 0, "unmatched");
         prop_assert_eq!(process.totals.allocations, history.truth.allocations);
@@ -209,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn any_nonsense_adds_up(
+    fn sums_agree_even_for_illegal_events(
         streams in prop::collection::vec(
             prop::collection::vec((0..10_u8, 0..6_u64, 0..100_u64), 0..120),
             1..4,
@@ -223,11 +230,11 @@ proptest! {
                 5 => realloc_start(at),
                 6 => realloc_end(9, at, size),
                 7 => if size % 2 == 0 { realloc_failed() } else { realloc_freed() },
-                8 => anchor(size * 1_000),
+                8 => timestamp(size * 1_000),
                 _ => thread((size % 5) as u32),
             }).collect();
             story.events(0, number, &events);
         }
-        adds_up(&story.process(1_000_000));
+        check_sums(&story.process(1_000_000));
     }
 }

@@ -1,5 +1,5 @@
-//! Damage inside the chunks of a trace that is large enough for other threads to
-//! help: the replay ends, and says where the damage is.
+//! Damage inside the chunks of a trace that is large enough for helper threads: the
+//! replay ends, with an error that has the position of the damage.
 
 use std::sync::mpsc::channel;
 use std::thread;
@@ -9,11 +9,11 @@ use allotrope_profile::{Options, ReplayError, replay, replay_readable};
 use allotrope_trace::model::*;
 use allotrope_trace::{ReadError, TraceReader, TraceWriter};
 
-/// Chunks of events, and allocations in each, with as many deallocations: together
-/// more than twice what makes helper threads worthwhile.
+/// Number of chunks of events, and of allocations in each, nearly all of which are freed:
+/// more than twice the number of events from which on helper threads are used.
 const CHUNKS: u64 = 200;
 const ALLOCATIONS: u64 = 1_000;
-/// No load keeps a replay of this size so long.
+/// A replay of this size never takes longer, however busy the machine.
 const DEADLINE: Duration = Duration::from_secs(120);
 
 fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
@@ -27,8 +27,8 @@ fn event(kind: EventKind, stack: u32, address: u64, size: u64) -> Event {
     }
 }
 
-/// A trace of so many streams, each chunk of which allocates blocks of 16 bytes and
-/// returns all but one. Gives where the chunks begin, and where the last one ends.
+/// A trace file with this many streams. Each chunk allocates blocks of 16 bytes and frees
+/// all but one. Also returns the offsets at which the chunks begin and the last one ends.
 fn written(streams: u64) -> (Vec<u8>, Vec<usize>) {
     let mut writer = TraceWriter::new(Vec::new()).expect("memory takes everything");
     let start = ImageStart {
@@ -75,15 +75,15 @@ fn written(streams: u64) -> (Vec<u8>, Vec<usize>) {
                 .clone()
                 .map(|at| event(EventKind::Allocation, stack, at, 16)),
         );
-        let returned = addresses.skip(1);
-        events.extend(returned.map(|at| event(EventKind::Deallocation, 0, at, 0)));
+        let freed = addresses.skip(1);
+        events.extend(freed.map(|at| event(EventKind::Deallocation, 0, at, 0)));
         let before = chunk / streams * (2 * ALLOCATIONS - 1);
         writer
             .write_events(0, (chunk % streams) as u32, before, &events)
             .expect("memory takes everything");
     }
     begins.push(writer.bytes_written() as usize);
-    // Names come last.
+    // Names follow the events.
     let name = ThreadName {
         thread: 0,
         name: "the name".into(),
@@ -100,15 +100,16 @@ fn written(streams: u64) -> (Vec<u8>, Vec<usize>) {
     (writer.finish().expect("memory takes everything"), begins)
 }
 
-/// Has a thread do something with a file's reader, and waits for it only so long.
+/// Runs `work` with a reader of the file on another thread, and waits for its result at
+/// most until the deadline.
 fn in_time<T: Send + 'static>(
     file: Vec<u8>,
     work: impl FnOnce(&mut TraceReader<&[u8]>) -> T + Send + 'static,
 ) -> T {
-    let (give, result) = channel();
+    let (sender, result) = channel();
     thread::spawn(move || {
         let mut trace = TraceReader::new(&file[..]).expect("its headers are whole");
-        let _ = give.send(work(&mut trace));
+        let _ = sender.send(work(&mut trace));
     });
     result.recv_timeout(DEADLINE).expect("the replay ends")
 }
@@ -131,7 +132,7 @@ fn a_flipped_bit_in_any_chunk_of_events_ends_the_replay() {
 }
 
 #[test]
-fn what_lies_before_the_damage_is_replayed_with_the_names_behind_it() {
+fn events_before_the_damage_are_replayed_with_the_names_after_it() {
     for streams in [1, 3] {
         let (file, begins) = written(streams);
         let length = file.len() as u64;

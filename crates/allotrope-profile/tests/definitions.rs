@@ -1,4 +1,5 @@
-//! The words of the glossary, each on a history whose truth is in the test.
+//! The definitions of the glossary, each tested on a short history whose figures are
+//! derived in the test.
 
 mod story;
 
@@ -27,7 +28,7 @@ fn counts_and_bytes_are_those_of_the_calls() {
 
 #[test]
 fn the_latest_of_equal_peaks_counts() {
-    // 100 live, none, then 60 + 40 of another site.
+    // 100 bytes live, none, then 60 + 40 of two other sites.
     let process = of_one_thread(&[
         alloc(8, 0x10, 100),
         free(0x10),
@@ -40,12 +41,12 @@ fn the_latest_of_equal_peaks_counts() {
     assert_eq!(site(&process, 8).bytes_at_peak, 0);
     assert_eq!(site(&process, 9).bytes_at_peak, 60);
     assert_eq!(site(&process, 10).allocations_at_peak, 1);
-    // Without a mark between them, events are taken for a microsecond apart.
+    // Without a timestamp between them, events are estimated a microsecond apart.
     assert_eq!(process.totals.peak_time_us, 3, "the fourth event");
 }
 
 #[test]
-fn a_block_of_no_bytes_makes_a_later_tie() {
+fn the_deallocation_of_a_block_of_0_bytes_is_a_later_tie_for_the_peak() {
     let process = of_one_thread(&[alloc(8, 0x10, 100), alloc(9, 0x20, 0), free(0x20)]);
     assert_eq!(process.totals.peak_bytes, 100);
     assert_eq!(process.totals.peak_allocations, 1, "after the last event");
@@ -63,7 +64,10 @@ fn a_reallocation_is_a_deallocation_and_then_an_allocation() {
     assert_eq!((totals.allocations, totals.deallocations), (2, 1));
     assert_eq!(totals.reallocations, 1);
     assert_eq!(totals.peak_bytes, 150, "never both at once");
-    assert_eq!(totals.temporary_allocations, 1, "replaced before another");
+    assert_eq!(
+        totals.temporary_allocations, 1,
+        "no other allocation in between"
+    );
     assert_eq!(site(&process, 8).leaked_allocations, 0);
     assert_eq!(site(&process, 9).leaked_bytes, 150);
     assert_eq!(site(&process, 9).reallocations, 1);
@@ -90,14 +94,14 @@ fn a_failed_reallocation_changes_nothing() {
 #[test]
 fn a_failed_reallocation_of_the_only_block_is_no_later_peak() {
     let process = of_one_thread(&[alloc(8, 0x10, 100), realloc_start(0x10), realloc_failed()]);
-    // The block's own allocation, the first event, right at the start.
+    // The time of the allocation, which is the first event.
     assert_eq!(process.totals.peak_time_us, 0);
     assert_eq!(process.totals.temporary_allocations, 0);
     assert_eq!(process.totals.leaked_allocations, 1);
 }
 
 #[test]
-fn a_reallocation_to_nothing_is_a_deallocation() {
+fn a_reallocation_to_0_bytes_is_a_deallocation() {
     let process = of_one_thread(&[alloc(8, 0x10, 100), realloc_start(0x10), realloc_freed()]);
     assert_eq!(process.totals.deallocations, 1);
     assert_eq!(process.totals.reallocations, 0);
@@ -105,7 +109,7 @@ fn a_reallocation_to_nothing_is_a_deallocation() {
 }
 
 #[test]
-fn a_reallocation_that_never_returned_is_none() {
+fn a_reallocation_that_never_returned_changes_nothing() {
     let process = of_one_thread(&[alloc(8, 0x10, 100), realloc_start(0x10)]);
     assert_eq!(process.totals.deallocations, 0);
     assert_eq!(process.totals.leaked_bytes, 100);
@@ -126,7 +130,7 @@ fn reallocations_nest_in_signal_handlers() {
 }
 
 #[test]
-fn an_answer_that_comes_late_still_counts() {
+fn the_result_of_a_reallocation_counts_even_if_it_comes_late() {
     let mut events = vec![alloc(8, 0x10, 7), realloc_start(0x10)];
     for n in 0..500 {
         events.push(alloc(9, 0x1000 + n, 1));
@@ -141,19 +145,19 @@ fn an_answer_that_comes_late_still_counts() {
 }
 
 #[test]
-fn an_answer_in_the_next_run_is_found() {
+fn the_result_of_a_reallocation_is_found_in_the_next_chunk() {
     let mut story = Story::one_image();
     story.events(0, 0, &[thread(1), alloc(8, 0x10, 7), realloc_start(0x10)]);
     story.events(0, 0, &[realloc_failed(), alloc(8, 0x20, 1)]);
     story.events(0, 0, &[realloc_start(0x20)]);
-    story.events(0, 0, &[realloc_end(8, 0x20, 3), anchor(900)]);
+    story.events(0, 0, &[realloc_end(8, 0x20, 3), timestamp(900)]);
     let process = story.process(1_000);
     assert_eq!(process.totals.leaked_bytes, 7 + 3);
     assert_eq!(process.totals.deallocations, 1);
 }
 
 #[test]
-fn temporary_is_the_same_thread_before_its_next_allocation() {
+fn a_block_is_temporary_if_its_thread_frees_it_before_its_next_allocation() {
     let mut story = Story::one_image();
     story.events(
         0,
@@ -169,7 +173,7 @@ fn temporary_is_the_same_thread_before_its_next_allocation() {
             alloc(11, 0x30, 1),
             thread(2),
             free(0x30), // by another thread
-            anchor(1_000),
+            timestamp(1_000),
         ],
     );
     story.end(0, 1_000);
@@ -184,7 +188,7 @@ fn temporary_is_the_same_thread_before_its_next_allocation() {
 }
 
 #[test]
-fn another_threads_allocation_does_not_end_being_temporary() {
+fn another_threads_allocation_does_not_matter_for_temporary_blocks() {
     let mut story = Story::one_image();
     story.events(
         0,
@@ -196,7 +200,7 @@ fn another_threads_allocation_does_not_end_being_temporary() {
             alloc(9, 0x20, 1),
             thread(1),
             free(0x10),
-            anchor(1_000),
+            timestamp(1_000),
         ],
     );
     assert_eq!(story.process(1_000).totals.temporary_allocations, 1);
@@ -204,7 +208,8 @@ fn another_threads_allocation_does_not_end_being_temporary() {
 
 #[test]
 fn lifetimes_run_to_the_deallocation_or_the_end() {
-    // Three events between 0 and 3 µs lie at 0, 1 and 2 µs; the image ends at 10 µs.
+    // Three events between 0 and 3 µs are estimated at 0, 1 and 2 µs; the image ends at
+    // 10 µs.
     let mut story = Story::one_image();
     story.events(
         0,
@@ -214,7 +219,7 @@ fn lifetimes_run_to_the_deallocation_or_the_end() {
             alloc(8, 0x10, 1),
             alloc(8, 0x20, 1),
             free(0x10),
-            anchor(3_000),
+            timestamp(3_000),
         ],
     );
     let process = story.process(10_000);
@@ -230,14 +235,14 @@ fn times_follow_the_clock_records() {
     for (tick, monotonic_ns) in [(0, 500_000), (3_000, 1_500_000)] {
         story.push(Record::Clock(Clock { tick, monotonic_ns }));
     }
-    let marked = [
+    let events = [
         thread(1),
         alloc(8, 0x10, 1),
-        anchor(1_500),
+        timestamp(1_500),
         free(0x10),
-        anchor(3_000),
+        timestamp(3_000),
     ];
-    story.events(0, 0, &marked);
+    story.events(0, 0, &events);
     let process = story.process(3_000);
     assert_eq!(process.duration_us, 1_000);
     // Events at the start and in the middle of 1 ms: three ticks are a microsecond.
@@ -246,7 +251,7 @@ fn times_follow_the_clock_records() {
 }
 
 #[test]
-fn waits_are_added_up_by_thread() {
+fn waits_are_summed_by_thread() {
     let mut story = Story::one_image();
     // Three ticks are a microsecond.
     story.push(Record::Clock(Clock {
@@ -258,7 +263,7 @@ fn waits_are_added_up_by_thread() {
         monotonic_ns: 1_000_000,
     }));
     let other = [thread(2), alloc(8, 0x20, 10)];
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(900)]);
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), timestamp(900)]);
     story.events(0, 1, &other);
     for (thread, waits, waited_ticks) in [
         (Some(1), 2, 300),
@@ -303,7 +308,7 @@ fn implied_losses_are_among_the_reported_ones() {
             alloc(8, 0x10, 10),
             alloc(9, 0x10, 20),
             free(0x99),
-            anchor(900),
+            timestamp(900),
         ],
     );
     let process = story.process(1_000);
@@ -315,22 +320,25 @@ fn implied_losses_are_among_the_reported_ones() {
     assert_eq!(process.unmatched_deallocations, 1);
     assert_eq!(
         process.totals.deallocations, 1,
-        "the unmatched one; what is lost was not seen"
+        "the unmatched one; the lost one is not counted"
     );
     assert_eq!(process.totals.leaked_bytes, 20);
-    assert_eq!(process.totals.peak_bytes, 20, "the old block went first");
+    assert_eq!(
+        process.totals.peak_bytes, 20,
+        "the old block was freed first"
+    );
     assert_eq!(site(&process, 8).leaked_allocations, 0);
     assert_eq!(
         site(&process, 8).temporary_allocations,
         0,
-        "nobody knows who"
+        "the thread that freed it is unknown"
     );
 }
 
 #[test]
 fn an_image_without_an_end_is_running_and_not_complete() {
     let mut story = Story::one_image();
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(5_000)]);
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), timestamp(5_000)]);
     let profile = story.profile();
     let process = &profile.processes[0];
     assert_eq!(process.exit, Exit::Running);
@@ -339,7 +347,7 @@ fn an_image_without_an_end_is_running_and_not_complete() {
 }
 
 #[test]
-fn inherited_blocks_are_shown_apart() {
+fn inherited_blocks_are_counted_separately() {
     let mut story = Story::one_image();
     story.events(
         0,
@@ -353,7 +361,7 @@ fn inherited_blocks_are_shown_apart() {
             // The fork is here, after 4 counted events.
             alloc(8, 0x40, 40),
             free(0x10),
-            anchor(900),
+            timestamp(900),
         ],
     );
     story.end(0, 1_000);
@@ -366,7 +374,7 @@ fn inherited_blocks_are_shown_apart() {
             alloc(9, 0x40, 1),
             free(0x10),
             free(0x20),
-            anchor(1_900),
+            timestamp(1_900),
         ],
     );
     story.end(1, 2_000);
@@ -380,7 +388,7 @@ fn inherited_blocks_are_shown_apart() {
     assert_eq!(totals.inherited_deallocations, 1);
     assert_eq!(
         child.unmatched_deallocations, 1,
-        "0x20 was gone at the fork"
+        "0x20 was not live at the fork"
     );
     assert_eq!(
         (totals.allocations, totals.peak_bytes, totals.leaked_bytes),
@@ -391,15 +399,20 @@ fn inherited_blocks_are_shown_apart() {
 }
 
 #[test]
-fn a_fork_of_a_fork_inherits_both() {
+fn a_fork_of_a_fork_inherits_from_both() {
     let mut story = Story::one_image();
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), timestamp(90)]);
     story.end(0, 1_000);
     story.image(1, Some(0), &[(0, 1)]);
     story.events(
         1,
         1,
-        &[thread(9), alloc(8, 0x20, 5), alloc(8, 0x30, 7), anchor(900)],
+        &[
+            thread(9),
+            alloc(8, 0x20, 5),
+            alloc(8, 0x30, 7),
+            timestamp(900),
+        ],
     );
     story.end(1, 1_000);
     story.image(2, Some(1), &[(1, 1)]);
@@ -418,7 +431,7 @@ fn a_fork_of_a_fork_inherits_both() {
 #[test]
 fn a_long_chain_of_forks_is_followed_to_its_end() {
     let mut story = Story::one_image();
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), timestamp(90)]);
     story.end(0, 1_000);
     for child in 1..200 {
         story.image(child, Some(child - 1), &[(child - 1, 1)]);
@@ -435,12 +448,12 @@ fn a_long_chain_of_forks_is_followed_to_its_end() {
 }
 
 #[test]
-fn an_inherited_block_that_is_gone_is_ambiguous_not_lost() {
+fn an_inherited_block_that_was_not_live_is_ambiguous_and_not_a_loss() {
     let mut story = Story::one_image();
-    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), anchor(90)]);
+    story.events(0, 0, &[thread(1), alloc(8, 0x10, 10), timestamp(90)]);
     story.end(0, 1_000);
     story.image(1, Some(0), &[(0, 1)]);
-    story.events(1, 1, &[thread(9), alloc(8, 0x10, 5), anchor(900)]);
+    story.events(1, 1, &[thread(9), alloc(8, 0x10, 5), timestamp(900)]);
     story.end(1, 1_000);
     let profile = story.profile();
     let child = &profile.processes[1];
@@ -451,13 +464,18 @@ fn an_inherited_block_that_is_gone_is_ambiguous_not_lost() {
 
 #[test]
 fn a_child_inherits_from_all_threads_what_was_live_at_the_fork() {
-    // Thread 2's stream has gone on long after the fork by estimated time, but
-    // the fork points say what came before.
+    // By estimated time most events of thread 2 come before those of thread 1, but the
+    // fork points decide which events come before the fork.
     let mut story = Story::one_image();
     story.events(
         0,
         0,
-        &[thread(1), alloc(8, 0x10, 1), alloc(8, 0x20, 2), anchor(900)],
+        &[
+            thread(1),
+            alloc(8, 0x10, 1),
+            alloc(8, 0x20, 2),
+            timestamp(900),
+        ],
     );
     story.events(
         0,
@@ -467,7 +485,7 @@ fn a_child_inherits_from_all_threads_what_was_live_at_the_fork() {
             alloc(9, 0x30, 4),
             free(0x30),
             alloc(9, 0x40, 8),
-            anchor(400),
+            timestamp(400),
         ],
     );
     story.end(0, 1_000);
@@ -492,7 +510,7 @@ fn single_blocks_of_a_site_are_shown_with_their_lifetimes() {
             alloc(9, 0x20, 2),
             free(0x10),
             alloc(8, 0x30, 3),
-            anchor(4_000),
+            timestamp(4_000),
         ],
     );
     story.end(0, 10_000);

@@ -1,5 +1,5 @@
-//! A profile from a trace file is the one from its records, and a file that is
-//! cut anywhere gives a profile of what precedes the cut.
+//! The profile of a trace file equals the profile of its records, and a file that is cut
+//! anywhere has a profile of the part before the cut.
 
 mod story;
 
@@ -7,23 +7,32 @@ use allotrope_profile::{Options, Profile, TraceSource, replay};
 use allotrope_trace::{TraceReader, TraceWriter};
 use story::*;
 
-/// Two processes, two threads, several runs a stream.
+/// Two processes, two threads, several chunks in each stream.
 fn story() -> Story {
     let mut story = Story::one_image();
     for round in 0..20_u64 {
         let at = 0x1000 + round * 0x100;
         let tick = 1_000 + round * 1_000;
-        story.events(0, 0, &[thread(1), alloc(8, at, 100 + round), anchor(tick)]);
+        story.events(
+            0,
+            0,
+            &[thread(1), alloc(8, at, 100 + round), timestamp(tick)],
+        );
         story.events(
             0,
             1,
-            &[thread(2), alloc(9, at + 8, 7), free(at), anchor(tick + 500)],
+            &[
+                thread(2),
+                alloc(9, at + 8, 7),
+                free(at),
+                timestamp(tick + 500),
+            ],
         );
     }
     story.end(0, 50_000);
     story.image(1, Some(0), &[(0, 10), (1, 20)]);
     story.events(1, 2, &[thread(9), free(0x1008), realloc_start(0x1108)]);
-    story.events(1, 2, &[realloc_end(10, 0x1108, 9), anchor(30_000)]);
+    story.events(1, 2, &[realloc_end(10, 0x1108, 9), timestamp(30_000)]);
     story.end(1, 60_000);
     story
 }
@@ -41,15 +50,15 @@ fn profile_of(source: &impl TraceSource) -> Profile {
 }
 
 #[test]
-fn a_file_says_what_its_records_say() {
+fn the_profile_of_a_file_is_that_of_its_records() {
     let story = story();
     let file = file_of(&story);
     let reader = TraceReader::new(&file[..]).expect("is a trace");
     let profile = profile_of(&reader);
     assert_eq!(profile, story.profile());
     assert!(profile.is_complete());
-    // 20 blocks of stack 9 by the parent; of its first 10 the child gave back
-    // two, one of them by a reallocation.
+    // The parent leaks 20 blocks of stack 9. The child inherits the first 10 and frees
+    // two of them, one by a reallocation.
     assert_eq!(profile.processes[0].totals.leaked_allocations, 20);
     assert_eq!(profile.processes[1].totals.inherited_allocations, 10);
     assert_eq!(profile.processes[1].totals.inherited_deallocations, 2);
@@ -57,7 +66,7 @@ fn a_file_says_what_its_records_say() {
 }
 
 #[test]
-fn a_file_cut_anywhere_gives_what_precedes() {
+fn a_file_cut_anywhere_has_a_profile_of_the_part_before() {
     let file = file_of(&story());
     let whole = profile_of(&TraceReader::new(&file[..]).expect("is a trace"));
     let allocations =
@@ -88,7 +97,7 @@ fn a_file_cut_anywhere_gives_what_precedes() {
 }
 
 #[test]
-fn progress_ends_at_the_whole() {
+fn progress_ends_with_all_events() {
     let story = story();
     let last = std::cell::Cell::new((0, 0));
     let progress = |done, all| last.set((done, all));

@@ -1,5 +1,5 @@
-//! Stacks become frames: symbols, inlined frames, and what is shown where the
-//! trace has no name.
+//! The frames of stacks: symbols, inlined frames, and the names of addresses for which
+//! the trace has no symbol.
 
 mod story;
 
@@ -11,7 +11,8 @@ use allotrope_trace::model::*;
 use proptest::prelude::*;
 use story::*;
 
-/// A stack of one node at this address, mapping and end.
+/// The profile of a trace with these additional nodes (parent, address, mapping, exact),
+/// whose ids begin at 28, and with one allocation of the stack `used`.
 fn profile_of(nodes: &[(u32, u64, u32, bool)], used: u32, more: &[Record]) -> Profile {
     let mut story = Story::one_image();
     for record in more {
@@ -30,7 +31,7 @@ fn profile_of(nodes: &[(u32, u64, u32, bool)], used: u32, more: &[Record]) -> Pr
             })
             .collect(),
     });
-    story.events(0, 0, &[thread(1), alloc(used, 0x10, 1), anchor(900)]);
+    story.events(0, 0, &[thread(1), alloc(used, 0x10, 1), timestamp(900)]);
     story.end(0, 1_000);
     story.profile()
 }
@@ -106,7 +107,7 @@ fn inlined_frames_are_expanded_innermost_first() {
 }
 
 #[test]
-fn an_interrupted_address_is_another_place_than_a_return_address() {
+fn an_interrupted_address_and_an_equal_return_address_have_different_symbols() {
     let profile = profile_of(
         &[(0, 0x5020, 0, false), (28, 0x5020, 0, true)],
         29,
@@ -136,7 +137,7 @@ fn code_without_a_name_shows_its_module_and_offset() {
 }
 
 #[test]
-fn how_a_stack_ends_is_shown_or_counted() {
+fn the_end_of_a_stack_is_shown_or_counted() {
     let cut = profile_of(
         &[(stack_end::TRUNCATED, 0x5010, 0, false)],
         28,
@@ -156,19 +157,19 @@ fn how_a_stack_ends_is_shown_or_counted() {
 }
 
 #[test]
-fn a_tree_that_leads_in_circles_or_nowhere_ends() {
-    let circle = profile_of(
+fn the_walk_ends_at_a_cycle_and_at_an_unknown_node() {
+    let cycle = profile_of(
         &[(29, 1, NO_MAPPING, false), (28, 2, NO_MAPPING, false)],
         29,
         &[],
     );
-    assert_eq!(functions(&circle), ["0x2", "0x1"]);
-    let nowhere = profile_of(&[], 4_000_000_000, &[]);
-    assert!(functions(&nowhere).is_empty());
+    assert_eq!(functions(&cycle), ["0x2", "0x1"]);
+    let unknown = profile_of(&[], 4_000_000_000, &[]);
+    assert!(functions(&unknown).is_empty());
 }
 
 #[test]
-fn whether_the_executable_was_optimised_is_known_by_its_path_or_name() {
+fn the_executables_optimisation_is_found_by_its_path_or_file_name() {
     let mut records = module(Some(true));
     records[0] = Record::Module(Module {
         module: 4,
@@ -190,12 +191,12 @@ fn sites_are_numbered_by_allocations_through_all_processes() {
             alloc(8, 1, 1),
             alloc(9, 2, 1),
             alloc(9, 3, 1),
-            anchor(900),
+            timestamp(900),
         ],
     );
     story.end(0, 1_000);
     story.image(1, None, &[]);
-    story.events(1, 1, &[thread(9), alloc(8, 1, 1), anchor(900)]);
+    story.events(1, 1, &[thread(9), alloc(8, 1, 1), timestamp(900)]);
     story.end(1, 1_000);
     let profile = story.profile();
     let numbers: Vec<(u32, u32)> = profile
@@ -211,8 +212,8 @@ fn sites_are_numbered_by_allocations_through_all_processes() {
     assert_eq!(profile.frames.len(), 2);
 }
 
-/// The functions of a stack in a tree whose node `28 + n` has the address `n` and
-/// the parent `parents[n]`, and lies in no module.
+/// The functions of a stack in a tree whose node `28 + n` has the address `n` in no
+/// module, and the parent `parents[n]`.
 fn walked(parents: &[u32], stack: u32) -> Vec<String> {
     let mut functions = Vec::new();
     let mut id = stack;
@@ -232,14 +233,14 @@ fn walked(parents: &[u32], stack: u32) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn each_stack_is_whole_whatever_it_shares_with_the_one_before(
+    fn each_stack_is_complete_whatever_it_shares_with_the_one_before(
         choices in prop::collection::vec(any::<(u8, u32)>(), 1..60),
         used in prop::collection::vec(any::<prop::sample::Index>(), 1..80),
     ) {
         let parents: Vec<u32> = (28..).zip(&choices).map(|(id, &(kind, choice))| match kind {
             0..10 => stack_end::COMPLETE,
             10..20 => stack_end::TRUNCATED,
-            // What a damaged file may say.
+            // As in a damaged file.
             20..24 => id + choice % 3,
             24..100 => id - 1,
             _ => 28 + choice % (id - 27),
@@ -287,7 +288,7 @@ fn many_stacks(more: Option<Record>) -> Profile {
         story.push(record);
     }
     for (image, base) in [(0, 0x1_0000), (1, 0x1_8000)] {
-        // Half of the second part is told twice, and differently: the first word counts.
+        // Half of the second part's ids have two different nodes: the first counts.
         for (first, part) in [(28, 0), (10_028, 10_000), (15_028, 15_000)] {
             let node = |n: u32| StackNode {
                 parent: if n.is_multiple_of(50) { 8 } else { 27 + n },
@@ -312,45 +313,44 @@ fn many_stacks(more: Option<Record>) -> Profile {
         for events in events.chunks(1_000) {
             story.events(image, stream, events);
         }
-        story.events(image, stream, &[anchor(900)]);
+        story.events(image, stream, &[timestamp(900)]);
         story.end(image, 1_000);
     }
     story.profile()
 }
 
 #[test]
-fn stacks_made_during_the_replay_are_those_made_behind_it() {
-    // Where an image makes code itself, its stacks wait for the end of the replay.
+fn an_image_with_jit_code_has_the_same_stacks() {
     let code = Record::JitSymbols(JitSymbols {
         image: 0,
         tick: 0,
         frames: vec![],
         locations: vec![],
     });
-    let (during, behind) = (many_stacks(None), many_stacks(Some(code)));
-    assert!(during == behind);
-    assert_eq!(during.processes.len(), 2);
-    for process in &during.processes {
+    let (profile, with_code) = (many_stacks(None), many_stacks(Some(code)));
+    assert!(profile == with_code);
+    assert_eq!(profile.processes.len(), 2);
+    for process in &profile.processes {
         assert_eq!(process.sites.len(), 10_000);
         let frames: usize = process.sites.iter().map(|site| site.stack.len()).sum();
-        // There are 25,000 nodes, chains of 50 behind a common one. A site whose node
-        // is none has no frame.
-        let whole = (0..25_000_usize).step_by(3).map(|n| n % 50 + 2);
-        assert_eq!(frames, whole.sum::<usize>());
+        // There are 25,000 nodes, in chains of 50 whose outermost caller is node 8. A
+        // site without a node has no frame.
+        let expected = (0..25_000_usize).step_by(3).map(|n| n % 50 + 2);
+        assert_eq!(frames, expected.sum::<usize>());
         let base = [0x1_0000, 0x1_8000][process.id as usize];
         for site in process.sites.iter().filter(|site| !site.stack.is_empty()) {
             let n = u64::from(site.stack_id - 28);
             let address = base + n + u64::from(n >= 20_000);
-            let own = &during.frames[site.stack[0] as usize];
-            assert_eq!(own.function, format!("{address:#x}"));
+            let innermost = &profile.frames[site.stack[0] as usize];
+            assert_eq!(innermost.function, format!("{address:#x}"));
         }
     }
 }
 
 #[test]
-fn what_is_wrong_with_the_stacks_of_a_file_is_an_error_of_the_replay() {
-    struct Forgetful(MemoryTrace);
-    impl TraceSource for Forgetful {
+fn an_error_while_reading_stacks_is_an_error_of_the_replay() {
+    struct WithoutStacks(MemoryTrace);
+    impl TraceSource for WithoutStacks {
         type Handle = usize;
         type Stacks = usize;
         fn visit(&self, visitor: &mut Visitor<'_, usize, usize>) -> Result<(), ReplayError> {
@@ -383,8 +383,8 @@ fn what_is_wrong_with_the_stacks_of_a_file_is_an_error_of_the_replay() {
             first: 28,
             nodes: vec![node; nodes],
         });
-        story.events(0, 0, &[thread(1), alloc(28, 0x10, 1), anchor(900)]);
-        let replayed = replay(&Forgetful(story.trace), &Options::default());
+        story.events(0, 0, &[thread(1), alloc(28, 0x10, 1), timestamp(900)]);
+        let replayed = replay(&WithoutStacks(story.trace), &Options::default());
         assert!(matches!(replayed, Err(ReplayError::NoSuchStacks(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! Code that a process made itself: the name that it had when it allocated.
+//! JIT code: a frame has the name that its code had when it allocated.
 
 mod story;
 
@@ -6,7 +6,7 @@ use allotrope_profile::{Options, Process, Profile, blocks_of_sites};
 use allotrope_trace::model::*;
 use story::*;
 
-/// Outermost first: no name, code made at run time, no name again.
+/// The addresses of the stack, outermost first: no name, JIT code, no name.
 const OUTER: u64 = 0x7000;
 const CODE: u64 = 0x1010;
 const INNER: u64 = 0x9000;
@@ -20,6 +20,7 @@ fn node(parent: u32, address: u64) -> StackNode {
     }
 }
 
+/// From `tick` on the code at the address has this name.
 fn named(tick: u64, address: u64, function: &str) -> Record {
     Record::JitSymbols(JitSymbols {
         image: 0,
@@ -36,8 +37,8 @@ fn named(tick: u64, address: u64, function: &str) -> Record {
     })
 }
 
-/// Stack 28 is the outermost frame, 29 ends in the made code, 30 in what that
-/// calls. An allocation of each: at 200, at 400 and at 600.
+/// Stack 28 is the outermost frame; the innermost frame of 29 is the JIT code, that of 30
+/// a function which it calls. Each stack allocates at 200, at 400 and at 600.
 fn story(names: &[Record]) -> Story {
     let mut story = Story::one_image();
     story.push(Record::Stacks {
@@ -48,10 +49,13 @@ fn story(names: &[Record]) -> Story {
     let mut events = vec![thread(1)];
     for tick in [200, 400, 600] {
         for stack in [28, 29, 30] {
-            events.extend([anchor(tick), alloc(stack, tick * 100 + u64::from(stack), 1)]);
+            events.extend([
+                timestamp(tick),
+                alloc(stack, tick * 100 + u64::from(stack), 1),
+            ]);
         }
     }
-    events.push(anchor(700));
+    events.push(timestamp(700));
     story.events(0, 0, &events);
     for record in names {
         story.push(record.clone());
@@ -75,7 +79,7 @@ fn stacks(profile: &Profile) -> Vec<(Vec<&str>, u64)> {
 }
 
 #[test]
-fn without_names_addresses_stand_for_themselves() {
+fn without_names_frames_have_their_addresses_as_names() {
     let profile = story(&[]).profile();
     let expected = [
         (vec!["0x1010", "0x7000"], 3),
@@ -86,19 +90,19 @@ fn without_names_addresses_stand_for_themselves() {
 }
 
 #[test]
-fn a_name_that_became_known_late_is_the_name_from_the_beginning() {
-    let profile = story(&[named(450, CODE, "made")]).profile();
+fn the_first_name_of_an_address_counts_from_the_beginning() {
+    let profile = story(&[named(450, CODE, "jit")]).profile();
     let expected = [
         (vec!["0x7000"], 3),
-        (vec!["0x9000", "made", "0x7000"], 3),
-        (vec!["made", "0x7000"], 3),
+        (vec!["0x9000", "jit", "0x7000"], 3),
+        (vec!["jit", "0x7000"], 3),
     ];
     assert_eq!(stacks(&profile), expected);
 }
 
 #[test]
-fn code_that_came_later_has_its_own_stacks() {
-    // In the file the later one may stand first.
+fn code_that_replaces_other_code_has_its_own_stacks() {
+    // Records may be out of order in the file.
     let names = [named(500, CODE, "second"), named(0, CODE, "first")];
     let story = story(&names);
     let profile = story.profile();
@@ -110,7 +114,7 @@ fn code_that_came_later_has_its_own_stacks() {
         (vec!["second", "0x7000"], 1),
     ];
     assert_eq!(stacks(&profile), expected);
-    // And its own blocks.
+    // The blocks are assigned to the stacks accordingly.
     let second = profile.processes[0].sites.iter().find(|site| {
         let frame = &profile.frames[site.stack[0] as usize];
         frame.function == "second"
@@ -125,7 +129,7 @@ fn code_that_came_later_has_its_own_stacks() {
 }
 
 #[test]
-fn names_that_change_above_one_another_are_told_apart() {
+fn names_may_change_in_several_frames_of_a_stack() {
     let names = [
         named(0, CODE, "first"),
         named(300, CODE, "second"),

@@ -1,5 +1,5 @@
-//! Blocks that a program reports itself: a pool's block may have the address
-//! of the block it was carved from, and both are live.
+//! Blocks that a program reports itself. A pool's block may have the address of the block
+//! from which the pool carved it, and both are live.
 
 mod story;
 
@@ -7,7 +7,8 @@ use allotrope_profile::{Process, blocks_of_sites};
 use allotrope_trace::model::{EntryPoint, Event};
 use story::*;
 
-/// The address that an arena of `malloc` and the pool's first block share.
+/// The address of both the block that the pool got from `malloc` (its arena) and the
+/// pool's first block.
 const SHARED: u64 = 0x1000;
 
 fn pool(event: Event) -> Event {
@@ -64,7 +65,7 @@ fn a_pools_first_block_does_not_end_its_arena() {
 }
 
 #[test]
-fn an_allocator_a_pool_and_the_heap_do_not_meet() {
+fn an_allocator_a_pool_and_the_heap_have_separate_addresses() {
     let process = of_one_thread(&[
         alloc(8, SHARED, 1000),
         reported(alloc(9, SHARED, 100)),
@@ -78,7 +79,7 @@ fn an_allocator_a_pool_and_the_heap_do_not_meet() {
 }
 
 #[test]
-fn what_is_shown_is_the_address() {
+fn blocks_are_shown_by_address_and_not_by_key() {
     let mut story = Story::one_image();
     let events = [thread(1), alloc(8, SHARED, 9), pool(alloc(9, SHARED, 5))];
     story.events(0, 0, &events).end(0, 100);
@@ -92,9 +93,9 @@ fn what_is_shown_is_the_address() {
 }
 
 #[test]
-fn a_pools_reallocation_pairs_with_its_own_start() {
-    // Growing the pool's block grows the arena meanwhile, which moves; then
-    // one that fails and changes nothing.
+fn a_pools_reallocation_is_paired_with_its_own_start() {
+    // The first reallocation of the pool's block reallocates the arena, which moves. The
+    // second fails, as does the arena's, and changes nothing.
     let process = of_one_thread(&[
         alloc(8, SHARED, 4096),
         pool(alloc(9, SHARED, 100)),
@@ -114,9 +115,8 @@ fn a_pools_reallocation_pairs_with_its_own_start() {
     assert_eq!(of_entry(&process, EntryPoint::Pool), (2, 300, 1));
 }
 
-/// One thread's arena is handed to another, which carves the same address
-/// again and again while the first allocates and frees there: whatever order
-/// is chosen across the threads, no event is taken for lost.
+/// Thread 1 allocates and frees a block again and again, and thread 2 a pool's block at
+/// the same address: whatever the order across the threads, no event counts as lost.
 #[test]
 fn threads_that_use_one_address_in_two_spaces_do_not_wait_for_each_other() {
     let mut heap = vec![thread(1)];
@@ -125,8 +125,8 @@ fn threads_that_use_one_address_in_two_spaces_do_not_wait_for_each_other() {
         heap.extend([alloc(8, SHARED, 64), free(SHARED)]);
         pools.extend([pool(alloc(9, SHARED, 8)), pool(free(SHARED))]);
         if round % 10 == 9 {
-            heap.push(anchor(round * 50));
-            pools.push(anchor(round * 50 + 7));
+            heap.push(timestamp(round * 50));
+            pools.push(timestamp(round * 50 + 7));
         }
     }
     let mut story = Story::one_image();
@@ -139,17 +139,17 @@ fn threads_that_use_one_address_in_two_spaces_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_child_inherits_both() {
+fn a_child_inherits_the_arena_and_the_pools_block() {
     let mut story = Story::one_image();
     let parent = [
         thread(1),
         alloc(8, SHARED, 4096),
         pool(alloc(9, SHARED, 100)),
-        anchor(50),
+        timestamp(50),
     ];
     story.events(0, 0, &parent).end(0, 1000);
     story.image(1, Some(0), &[(0, 2)]);
-    let child = [thread(9), pool(free(SHARED)), anchor(500)];
+    let child = [thread(9), pool(free(SHARED)), timestamp(500)];
     story.events(1, 1, &child).end(1, 1000);
     let child = story.profile().processes.remove(1);
     is_clean(&child);

@@ -1,7 +1,7 @@
-//! The replay beside a simple one: a map of live blocks, one event after the
-//! other. The histories are long enough that every short cut is taken, one of
-//! a stream that goes on alone for thousands of events among them, and they
-//! hold events that make no sense: blocks given back twice, handed out twice.
+//! Compares the replay with a simple reference: a map of live blocks, updated by one
+//! event after the other. The histories are long enough for every fast path, also that
+//! for thousands of events of one stream in a row. They contain illegal events: blocks
+//! that are freed twice or allocated twice.
 
 mod story;
 
@@ -12,39 +12,42 @@ use allotrope_trace::model::Event;
 use proptest::prelude::*;
 use story::*;
 
-/// Nanoseconds from one event to the next: more than two processors' counters
-/// are apart, so that the order is not open.
+/// Nanoseconds from one event to the next: more than the time stamp counters of two
+/// processors may differ, so that the order is certain.
 const APART: u64 = 10_000;
 
-/// The event at this time, of this stream; its thread is told by the stream's mark.
+/// An allocation or deallocation of a thread.
 #[derive(Debug, Clone, Copy)]
-struct Deed {
+struct Operation {
+    /// Index of the thread's stream.
     stream: usize,
     allocates: bool,
     address: u64,
     size: u64,
 }
 
-/// Stretches of events, each of one stream.
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = (any::<bool>(), 0..300_u64, 0..2_000_u64);
-    let batch = (0..3_usize, prop::collection::vec(deed, 1..3_000));
+/// Batches of operations, each of one stream.
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = (any::<bool>(), 0..300_u64, 0..2_000_u64);
+    let batch = (0..3_usize, prop::collection::vec(operation, 1..3_000));
     prop::collection::vec(batch, 1..9).prop_map(|batches| {
-        let of_stretch = |(stream, deeds): (usize, Vec<(bool, u64, u64)>)| {
-            deeds.into_iter().map(move |(allocates, at, size)| Deed {
-                stream,
-                allocates,
-                address: at * 16,
-                size,
-            })
+        let of_batch = |(stream, operations): (usize, Vec<(bool, u64, u64)>)| {
+            operations
+                .into_iter()
+                .map(move |(allocates, at, size)| Operation {
+                    stream,
+                    allocates,
+                    address: at * 16,
+                    size,
+                })
         };
-        batches.into_iter().flat_map(of_stretch).collect()
+        batches.into_iter().flat_map(of_batch).collect()
     })
 }
 
 /// The stack of an allocation follows from its size.
-fn stack_of(deed: &Deed) -> u32 {
-    8 + (deed.size % 20) as u32
+fn stack_of(operation: &Operation) -> u32 {
+    8 + (operation.size % 20) as u32
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -64,35 +67,37 @@ struct Reference {
     unmatched: u64,
 }
 
-/// What a block's deed was and when, and how many its thread had made with it.
-type Live = BTreeMap<u64, (Deed, u64, u64)>;
+/// By address of a live block: its allocation, the time, and the number of allocations
+/// that its thread had made, this one included.
+type Live = BTreeMap<u64, (Operation, u64, u64)>;
 
-fn reference(deeds: &[Deed], end: u64) -> Reference {
+/// The figures of the operations, found in the simple way.
+fn reference(operations: &[Operation], end: u64) -> Reference {
     let mut reference = Reference::default();
     let mut live = Live::new();
     let mut made = [0; 3];
     let mut at_peak = Live::new();
     let mut bytes = 0;
-    for (deed, now) in deeds.iter().zip((APART..).step_by(APART as usize)) {
-        let ended = live.remove(&deed.address);
+    for (operation, now) in operations.iter().zip((APART..).step_by(APART as usize)) {
+        let ended = live.remove(&operation.address);
         if let Some((old, since, sequence)) = ended {
             let site = reference.by_stack.entry(stack_of(&old)).or_default();
             site.lifetimes_ns += u128::from(now - since);
             bytes -= old.size;
-            let own = old.stream == deed.stream && sequence == made[old.stream];
-            let temporary = u64::from(!deed.allocates && own);
+            let own = old.stream == operation.stream && sequence == made[old.stream];
+            let temporary = u64::from(!operation.allocates && own);
             site.temporary += temporary;
             reference.totals.temporary_allocations += temporary;
         }
-        if deed.allocates {
+        if operation.allocates {
             reference.lost += u64::from(ended.is_some());
-            made[deed.stream] += 1;
-            live.insert(deed.address, (*deed, now, made[deed.stream]));
-            bytes += deed.size;
-            let site = reference.by_stack.entry(stack_of(deed)).or_default();
+            made[operation.stream] += 1;
+            live.insert(operation.address, (*operation, now, made[operation.stream]));
+            bytes += operation.size;
+            let site = reference.by_stack.entry(stack_of(operation)).or_default();
             site.allocations += 1;
             reference.totals.allocations += 1;
-            reference.totals.allocated_bytes += deed.size;
+            reference.totals.allocated_bytes += operation.size;
         } else {
             reference.totals.deallocations += 1;
             reference.unmatched += u64::from(ended.is_none());
@@ -104,15 +109,15 @@ fn reference(deeds: &[Deed], end: u64) -> Reference {
             at_peak.clone_from(&live);
         }
     }
-    for (deed, _, _) in at_peak.into_values() {
-        let site = reference.by_stack.entry(stack_of(&deed)).or_default();
-        site.bytes_at_peak += deed.size;
+    for (operation, _, _) in at_peak.into_values() {
+        let site = reference.by_stack.entry(stack_of(&operation)).or_default();
+        site.bytes_at_peak += operation.size;
     }
     reference.totals.leaked_allocations = live.len() as u64;
     reference.totals.leaked_bytes = bytes;
-    for (deed, since, _) in live.into_values() {
-        let site = reference.by_stack.entry(stack_of(&deed)).or_default();
-        site.leaked_bytes += deed.size;
+    for (operation, since, _) in live.into_values() {
+        let site = reference.by_stack.entry(stack_of(&operation)).or_default();
+        site.leaked_bytes += operation.size;
         site.lifetimes_ns += u128::from(end - since);
     }
     reference
@@ -137,25 +142,26 @@ fn of_process(process: &Process) -> Reference {
     }
 }
 
-/// Each stream marks the time before and after each of its events.
-fn replayed(deeds: &[Deed], end: u64) -> Process {
+/// Replays the operations. Each stream has a timestamp before and after each event.
+fn replayed(operations: &[Operation], end: u64) -> Process {
     let mut streams: Vec<Vec<Event>> = (1..=3).map(|n| vec![thread(n)]).collect();
-    for (deed, now) in deeds.iter().zip((APART..).step_by(APART as usize)) {
-        streams[deed.stream].extend([
-            anchor(now),
-            if deed.allocates {
-                alloc(stack_of(deed), deed.address, deed.size)
+    for (operation, now) in operations.iter().zip((APART..).step_by(APART as usize)) {
+        streams[operation.stream].extend([
+            timestamp(now),
+            if operation.allocates {
+                alloc(stack_of(operation), operation.address, operation.size)
             } else {
-                free(deed.address)
+                free(operation.address)
             },
-            // Else the last event of a batch could have been made until the next one.
-            anchor(now + 1),
+            // Without it the last event of a batch could have happened at any time until
+            // the stream's next one.
+            timestamp(now + 1),
         ]);
     }
     let mut story = Story::one_image();
     for (number, stream) in (0..).zip(&streams) {
-        for run in stream.chunks(1_500) {
-            story.events(0, number, run);
+        for chunk in stream.chunks(1_500) {
+            story.events(0, number, chunk);
         }
     }
     story.process(end)
@@ -165,13 +171,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn the_replay_of_any_history_is_the_plain_one(deeds in deeds()) {
-        let end = APART * (deeds.len() as u64 + 1);
-        let process = replayed(&deeds, end);
-        let mut expected = reference(&deeds, end);
+    fn the_replay_agrees_with_the_reference(operations in operations()) {
+        let end = APART * (operations.len() as u64 + 1);
+        let process = replayed(&operations, end);
+        let mut expected = reference(&operations, end);
         let mut found = of_process(&process);
-        // A lost deallocation and an unmatched one at the same address within
-        // 100 ms may be one that stands at a wrong place: both are taken back.
+        // A lost deallocation and an unmatched one at the same address within 100 ms may
+        // be one event in the wrong position: the replay then counts neither.
         let same = expected.lost - found.lost;
         prop_assert_eq!(same, expected.unmatched - found.unmatched);
         for reference in [&mut expected, &mut found] {

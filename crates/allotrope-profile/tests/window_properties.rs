@@ -1,6 +1,6 @@
-//! What must hold of windows for every history: each event is in exactly those
-//! windows that were open for its thread, and disjoint windows and what lies
-//! outside of them sum to the whole.
+//! Properties of windows in every history: each event belongs to exactly the windows that
+//! were open for its thread, and the figures of disjoint windows and of the gaps between
+//! them sum to those of the image.
 
 mod story;
 
@@ -12,25 +12,25 @@ use proptest::prelude::*;
 use story::*;
 
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+enum Operation {
     Allocate { thread: usize, size: u64 },
     Free { thread: usize, choice: usize },
     Open,
     Close { choice: usize },
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = prop_oneof![
-        6 => (0..3_usize, 0..100_u64).prop_map(|(thread, size)| Deed::Allocate { thread, size }),
-        4 => (0..3_usize, any::<usize>()).prop_map(|(thread, choice)| Deed::Free { thread, choice }),
-        1 => Just(Deed::Open),
-        1 => any::<usize>().prop_map(|choice| Deed::Close { choice }),
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        6 => (0..3_usize, 0..100_u64).prop_map(|(thread, size)| Operation::Allocate { thread, size }),
+        4 => (0..3_usize, any::<usize>()).prop_map(|(thread, choice)| Operation::Free { thread, choice }),
+        1 => Just(Operation::Open),
+        1 => any::<usize>().prop_map(|choice| Operation::Close { choice }),
     ];
-    prop::collection::vec(deed, 1..120)
+    prop::collection::vec(operation, 1..120)
 }
 
-/// A program that really ran: streams, windows (opened, closed), and for each
-/// window the truth.
+/// A simulated run of a program: streams, windows (opened, closed), and the true figures
+/// of each window.
 #[derive(Default)]
 struct History {
     streams: Vec<Vec<Event>>,
@@ -38,43 +38,43 @@ struct History {
     truth: Vec<WindowFigures>,
 }
 
-/// Does the deeds one after the other; every thread sees each epoch at its
-/// next event. With `disjoint`, a window only opens where none is open.
-fn run(deeds: &[Deed], disjoint: bool) -> History {
+/// Runs the operations one after the other. Each thread emits a new epoch before its next
+/// event. With `disjoint`, a window opens only while none is open.
+fn run(operations: &[Operation], disjoint: bool) -> History {
     let mut it = History {
         streams: (1..=3).map(|n| vec![thread(n)]).collect(),
         ..History::default()
     };
     let mut now = 0;
-    let mut told = [0; 3];
+    let mut emitted = [0; 3];
     let mut open: Vec<usize> = Vec::new();
-    // By address: size, thread, its number among the thread's, windows.
+    // By address: size, thread, number of allocations of the thread so far, windows.
     let mut live: BTreeMap<u64, (u64, usize, u64, Vec<usize>)> = BTreeMap::new();
     let mut made = [0; 3];
-    let mut fresh = 0x1000;
-    for (deed, tick) in deeds.iter().zip((1_000_u64..).step_by(1_000)) {
-        match *deed {
-            Deed::Open if !disjoint || open.is_empty() => {
+    let mut next_address = 0x1000;
+    for (operation, tick) in operations.iter().zip((1_000_u64..).step_by(1_000)) {
+        match *operation {
+            Operation::Open if !disjoint || open.is_empty() => {
                 now += 1;
                 open.push(it.windows.len());
                 it.windows.push((now, None));
                 it.truth.push(WindowFigures::default());
             }
-            Deed::Open => {}
-            Deed::Close { choice } => {
+            Operation::Open => {}
+            Operation::Close { choice } => {
                 if !open.is_empty() {
                     now += 1;
                     let closed = open.remove(choice % open.len());
                     it.windows[closed].1 = Some(now);
                 }
             }
-            Deed::Allocate { thread, size } => {
-                saw(&mut it.streams[thread], &mut told[thread], now, tick);
+            Operation::Allocate { thread, size } => {
+                begin_event(&mut it.streams[thread], &mut emitted[thread], now, tick);
                 let stack = 8 + (size % 5) as u32;
-                it.streams[thread].push(alloc(stack, fresh, size));
+                it.streams[thread].push(alloc(stack, next_address, size));
                 made[thread] += 1;
-                live.insert(fresh, (size, thread, made[thread], open.clone()));
-                fresh += 16;
+                live.insert(next_address, (size, thread, made[thread], open.clone()));
+                next_address += 16;
                 for &at in &open {
                     let truth = &mut it.truth[at];
                     truth.allocations += 1;
@@ -84,11 +84,11 @@ fn run(deeds: &[Deed], disjoint: bool) -> History {
                 }
                 peaks(&mut it.truth);
             }
-            Deed::Free { thread, choice } => {
+            Operation::Free { thread, choice } => {
                 let Some(address) = live.keys().nth(choice % live.len().max(1)).copied() else {
                     continue;
                 };
-                saw(&mut it.streams[thread], &mut told[thread], now, tick);
+                begin_event(&mut it.streams[thread], &mut emitted[thread], now, tick);
                 it.streams[thread].push(free(address));
                 let (size, by, number, windows) = live.remove(&address).expect("it is live");
                 for &at in &open {
@@ -107,16 +107,17 @@ fn run(deeds: &[Deed], disjoint: bool) -> History {
         }
     }
     for stream in &mut it.streams {
-        stream.push(anchor(10_000_000));
+        stream.push(timestamp(10_000_000));
     }
     it
 }
 
-fn saw(stream: &mut Vec<Event>, told: &mut u64, now: u64, tick: u64) {
-    stream.push(anchor(tick));
-    if *told != now {
+/// Emits the time and, if it is new, the epoch of a thread's next event.
+fn begin_event(stream: &mut Vec<Event>, emitted: &mut u64, now: u64, tick: u64) {
+    stream.push(timestamp(tick));
+    if *emitted != now {
         stream.push(epoch(now));
-        *told = now;
+        *emitted = now;
     }
 }
 
@@ -141,7 +142,7 @@ fn story(history: &History) -> Story {
     story
 }
 
-/// The tie among moments with the same bytes is not modelled.
+/// The truth does not include which of several equal peaks counts.
 fn without_peak_allocations(figures: WindowFigures) -> WindowFigures {
     WindowFigures {
         peak_allocations: 0,
@@ -151,8 +152,8 @@ fn without_peak_allocations(figures: WindowFigures) -> WindowFigures {
 
 proptest! {
     #[test]
-    fn each_window_has_what_happened_in_it(deeds in deeds()) {
-        let history = run(&deeds, false);
+    fn each_window_has_its_true_figures(operations in operations()) {
+        let history = run(&operations, false);
         let profile = story(&history).profile();
         let found = profile.processes[0].windows.iter();
         let found: Vec<_> = found.map(|run| without_peak_allocations(run.figures)).collect();
@@ -160,8 +161,8 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_windows_and_the_rest_sum_to_the_whole(deeds in deeds()) {
-        let history = run(&deeds, true);
+    fn disjoint_windows_and_the_gaps_sum_to_the_image(operations in operations()) {
+        let history = run(&operations, true);
         let story = story(&history);
         let whole = story.profile().processes.remove(0);
         let keys: Vec<WindowKey> = history
@@ -170,7 +171,7 @@ proptest! {
             .map(|&(opened, _)| WindowKey { image: 0, opened })
             .collect();
         let windows = replay_windows(&story.trace, &Options::default(), &keys).expect("they exist");
-        // The rest: a second history whose windows are the gaps.
+        // The same events with windows in the gaps.
         let mut gaps = Story::one_image();
         gaps.trace = story.trace.clone();
         gaps.trace.records.retain(|it| !matches!(it, Record::Window(_) | Record::WindowEnd(_)));
@@ -188,7 +189,8 @@ proptest! {
         prop_assert_eq!(sum(|it| it.allocated_bytes), whole.totals.allocated_bytes);
         prop_assert_eq!(sum(|it| it.deallocations), whole.totals.deallocations);
         prop_assert_eq!(sum(|it| it.temporary_allocations), whole.totals.temporary_allocations);
-        // A window's stacks sum to its figures, and no stack has more than the whole's.
+        // The stacks of a window sum to its figures, and no stack has more allocations
+        // than in the image.
         for process in &windows.processes {
             let run = process.windows[0].figures;
             let of = |figure: fn(&allotrope_profile::Site) -> u64| process.sites.iter().map(figure).sum::<u64>();

@@ -1,4 +1,4 @@
-//! Windows: which events belong to one, and what is counted of them.
+//! The figures of windows: which events belong to a window, and how they are counted.
 
 mod story;
 
@@ -8,7 +8,8 @@ use allotrope_profile::{
 use allotrope_trace::model::{Descriptors, Event, LeftOpen, QuietWait, Record, Window, WindowEnd};
 use story::*;
 
-/// Windows (opened, closed) named `w`, and the events of threads 1, 2, ….
+/// A trace with these windows (opened, closed), all named `w`, and with these streams of
+/// threads 1, 2, ….
 fn story(windows: &[(u64, Option<u64>)], streams: &[&[Event]]) -> Story {
     let mut story = Story::one_image();
     for &(opened, closed) in windows {
@@ -38,7 +39,7 @@ fn stacks_of(story: &Story, opened: &[u64]) -> Profile {
 }
 
 #[test]
-fn what_happened_between_opening_and_close_is_counted() {
+fn events_between_opening_and_close_are_counted() {
     let events = [
         alloc(8, 0x10, 1),
         epoch(1),
@@ -52,7 +53,7 @@ fn what_happened_between_opening_and_close_is_counted() {
         epoch(2),
         alloc(8, 0x60, 7),
         free(0x50),
-        anchor(1000),
+        timestamp(1000),
     ];
     let process = story(&[(1, Some(2))], &[&events]).process(1000);
     let expected = WindowFigures {
@@ -60,7 +61,8 @@ fn what_happened_between_opening_and_close_is_counted() {
         allocated_bytes: 100 + 10 + 30 + 5,
         deallocations: 3,
         reallocations: 1,
-        // 0x20, the block that was reallocated at once, and 0x10's is not its.
+        // 0x20, and 0x30, which was reallocated at once. Not 0x10, which was not allocated
+        // in the window.
         temporary_allocations: 2,
         remaining_allocations: 2,
         remaining_bytes: 30 + 5,
@@ -75,14 +77,14 @@ fn what_happened_between_opening_and_close_is_counted() {
 }
 
 #[test]
-fn a_window_counts_what_the_thread_saw_whatever_the_time() {
-    // Thread 2 sees epoch 1, opened by thread 1, at a time (by its anchors)
-    // long before thread 1 says so: it is in all the same.
+fn a_window_counts_by_the_threads_epochs_whatever_the_times() {
+    // By its timestamps thread 2 has epoch 1 long before thread 1, which opened the
+    // window. Its events belong to the window nevertheless.
     let opener = [
-        anchor(900_000),
+        timestamp(900_000),
         epoch(1),
         alloc(8, 0x10, 1),
-        anchor(950_000),
+        timestamp(950_000),
     ];
     let other = [
         alloc(9, 0x20, 2),
@@ -90,7 +92,7 @@ fn a_window_counts_what_the_thread_saw_whatever_the_time() {
         alloc(9, 0x30, 4),
         epoch(2),
         alloc(9, 0x40, 8),
-        anchor(10),
+        timestamp(10),
     ];
     for streams in [[&opener[..], &other[..]], [&other[..], &opener[..]]] {
         let process = story(&[(1, Some(2))], &streams).process(1_000_000);
@@ -103,12 +105,12 @@ fn a_window_counts_what_the_thread_saw_whatever_the_time() {
 }
 
 #[test]
-fn nested_and_overlapping_windows_count_each_for_itself() {
-    // 1 to 6 around 2 to 3; 4 to 8 overlaps it.
+fn nested_and_overlapping_windows_are_counted_independently() {
+    // 1 to 6 contains 2 to 3, and overlaps 4 to 8.
     let windows = [(1, Some(6)), (2, Some(3)), (4, Some(8))];
     let events: Vec<Event> = (0..9_u64)
         .flat_map(|at| [epoch(at), alloc(8, 0x100 + at * 16, 1 << at)])
-        .chain([anchor(1000)])
+        .chain([timestamp(1000)])
         .collect();
     let story = story(&windows, &[&events]);
     let bytes = |from: u64, to: u64| (from..to).map(|at| 1 << at).sum::<u64>();
@@ -124,7 +126,7 @@ fn nested_and_overlapping_windows_count_each_for_itself() {
 }
 
 #[test]
-fn a_window_of_one_thread_counts_no_other() {
+fn a_window_of_one_thread_counts_no_other_threads() {
     let mut story = Story::one_image();
     story.push(Record::Window(Window {
         thread: Some(2),
@@ -139,17 +141,17 @@ fn a_window_of_one_thread_counts_no_other() {
         alloc(8, 0x10, 10),
         alloc(8, 0x20, 20),
         epoch(2),
-        anchor(900),
+        timestamp(900),
     ];
     let other = [
         thread(1),
         epoch(1),
-        anchor(500),
+        timestamp(500),
         alloc(9, 0x30, 1),
-        free(0x10), // no deallocation of the window's, but the block is gone
+        free(0x10), // not a deallocation of the window, but its block is no longer live
         epoch(2),
         free(0x20),
-        anchor(900),
+        timestamp(900),
     ];
     story.events(0, 0, &other).events(0, 1, &own);
     let process = story.process(1000);
@@ -169,18 +171,18 @@ fn a_window_of_one_thread_counts_no_other() {
 }
 
 #[test]
-fn an_opted_out_thread_is_in_no_window_but_in_the_recording() {
+fn a_thread_that_opted_out_is_recorded_but_belongs_to_no_window() {
     let events = [
         epoch(1),
         alloc(8, 0x10, 10),
-        epoch_mark(1, true),
+        epoch_change(1, true),
         alloc(8, 0x20, 20),
-        free(0x10), // nobody's deallocation, but the block is gone
-        epoch_mark(1, false),
+        free(0x10), // not a deallocation of the window, but its block is no longer live
+        epoch_change(1, false),
         free(0x20),
-        epoch_mark(2, true),
+        epoch_change(2, true),
         alloc(8, 0x30, 40),
-        anchor(1000),
+        timestamp(1000),
     ];
     let process = story(&[(1, Some(2))], &[&events]).process(1000);
     let [window] = figures(&process)[..] else {
@@ -192,32 +194,32 @@ fn an_opted_out_thread_is_in_no_window_but_in_the_recording() {
 }
 
 #[test]
-fn what_an_opted_out_thread_frees_after_the_close_remained() {
+fn a_block_that_an_opted_out_thread_frees_after_the_close_was_remaining() {
     let events = [
         epoch(1),
         alloc(8, 0x10, 10),
-        epoch_mark(2, true),
+        epoch_change(2, true),
         free(0x10),
-        anchor(1000),
+        timestamp(1000),
     ];
     let process = story(&[(1, Some(2))], &[&events]).process(1000);
     assert_eq!(figures(&process)[0].remaining_bytes, 10);
 }
 
 #[test]
-fn a_reallocation_whose_answer_is_far_away_counts_where_it_began() {
-    // More events than the cursor looks ahead lie between start and answer.
+fn a_reallocation_whose_result_is_far_away_counts_where_it_began() {
+    // There are more events between start and result than the cursor looks ahead.
     let mut events = vec![alloc(8, 0x10, 10), epoch(1), realloc_start(0x10), epoch(2)];
     events.extend((0..300).flat_map(|_| [alloc(8, 0x100, 1), free(0x100)]));
-    events.extend([realloc_end(8, 0x20, 20), anchor(1_000_000)]);
+    events.extend([realloc_end(8, 0x20, 20), timestamp(1_000_000)]);
     let process = story(&[(1, Some(2))], &[&events]).process(1_000_000);
     let window = figures(&process)[0];
     assert_eq!((window.allocations, window.deallocations), (0, 1));
 }
 
 #[test]
-fn a_window_that_never_closes_lasts_to_the_end_and_says_so() {
-    let events = [epoch(1), alloc(8, 0x10, 10), anchor(1000)];
+fn a_window_that_never_closes_lasts_to_the_end() {
+    let events = [epoch(1), alloc(8, 0x10, 10), timestamp(1000)];
     let process = story(&[(1, None)], &[&events]).process(5_000_000);
     let run = &process.windows[0];
     assert!(!run.closed);
@@ -226,7 +228,7 @@ fn a_window_that_never_closes_lasts_to_the_end_and_says_so() {
 }
 
 #[test]
-fn runs_of_a_name_are_counted_and_carry_what_their_records_say() {
+fn runs_of_a_name_are_numbered_and_have_the_values_of_their_records() {
     let mut story = Story::one_image();
     let left = LeftOpen {
         name: "/a".into(),
@@ -252,12 +254,12 @@ fn runs_of_a_name_are_counted_and_carry_what_their_records_say() {
         }));
     }
     let process = story.process(1_000_000);
-    let told: Vec<(&str, u32)> = process
+    let listed: Vec<(&str, u32)> = process
         .windows
         .iter()
         .map(|run| (&*run.name, run.occurrence))
         .collect();
-    assert_eq!(told, [("a", 1), ("b", 1), ("a", 2)]);
+    assert_eq!(listed, [("a", 1), ("b", 1), ("a", 2)]);
     let last = &process.windows[2];
     assert_eq!(last.quiet, [QuietWait::TimedOut, QuietWait::Reached]);
     assert_eq!((last.opened_us, last.duration_us), (5, 500));
@@ -276,7 +278,7 @@ fn the_stacks_of_one_window_are_a_profile_of_its_own() {
         epoch(2),
         free(0x40),
         alloc(10, 0x50, 7),
-        anchor(1000),
+        timestamp(1000),
     ];
     let mut story = story(&[(1, Some(2)), (3, None)], &[&events]);
     story.end(0, 1000);
@@ -288,7 +290,7 @@ fn the_stacks_of_one_window_are_a_profile_of_its_own() {
     assert_eq!((nine.allocations, nine.leaked_allocations), (2, 2));
     assert_eq!(
         nine.lifetimes.blocks, 2,
-        "the one freed later and the other"
+        "the one freed after the close, and the one never freed"
     );
     assert_eq!((eight.bytes_at_peak, nine.bytes_at_peak), (100, 0));
     assert_eq!(window.totals.leaked_bytes, 80);
@@ -313,7 +315,7 @@ fn the_stacks_of_one_window_are_a_profile_of_its_own() {
 }
 
 #[test]
-fn an_image_without_windows_is_one() {
+fn a_whole_image_has_the_figures_of_one_window() {
     let process = of_one_thread(&[alloc(8, 0x10, 10), alloc(8, 0x20, 20), free(0x10)]);
     let whole = process.whole();
     let expected = WindowFigures {
@@ -331,23 +333,23 @@ fn an_image_without_windows_is_one() {
 }
 
 #[test]
-fn a_childs_inherited_blocks_are_no_windows() {
+fn inherited_blocks_belong_to_no_window_of_the_child() {
     let mut story = Story::one_image();
     story.push(Record::Window(window("parent", 1)));
-    let before = [thread(1), epoch(1), alloc(8, 0x10, 10), anchor(100)];
+    let before = [thread(1), epoch(1), alloc(8, 0x10, 10), timestamp(100)];
     story.events(0, 0, &before);
     story.image(1, Some(0), &[(0, 1)]);
     story.push(Record::Window(Window {
         image: 1,
         ..window("child", 2)
     }));
-    // The child goes on counting where its parent was.
+    // The child's epochs continue from its parent's.
     let child = [
         thread(9),
         epoch(2),
         free(0x10),
         alloc(8, 0x20, 5),
-        anchor(200),
+        timestamp(200),
     ];
     story.events(1, 1, &child);
     story.end(1, 300).end(0, 300);

@@ -25,7 +25,7 @@ use crate::source_lines::SourceLines;
 
 /// Writes the whole profile and a newline.
 ///
-/// With `source` each frame whose line of code is at hand has it as `source`.
+/// With `source`, each frame whose line of code is found has it in the field `source`.
 pub fn write(
     profile: &Profile,
     source: Option<&SourceLines>,
@@ -64,9 +64,9 @@ fn write_process(process: &Process, counts_only: bool, out: &mut dyn Write) -> i
     out.write_all(b"]}")
 }
 
-/// Writes the sites with commas between them. There may be hundreds of thousands
-/// of them, with ten million frames in their stacks: they are serialized into
-/// memory, so that `out` receives large pieces and not every number.
+/// Writes the sites with commas between them. There may be hundreds of thousands of
+/// sites, with ten million frames in their stacks. They are serialized into memory
+/// first, because writing each number to `out` is slow.
 fn write_sites(sites: &[Site], out: &mut dyn Write) -> io::Result<()> {
     const PIECE_BYTES: usize = 64 << 10;
     let mut text = Vec::new();
@@ -98,7 +98,7 @@ struct SiteForm<'a>(&'a Site);
 
 struct Frames<'a>(&'a Profile, Option<&'a SourceLines>);
 
-/// The windows of a process; the flag: calls were only counted.
+/// The windows of a process; the flag means that calls were only counted.
 struct Windows<'a>(&'a Process, bool);
 
 struct ExitForm(Exit);
@@ -113,12 +113,12 @@ struct FrameForm<'a> {
     column: u32,
     offset: u64,
     inlined: bool,
-    /// The line of code, where it was asked for and is at hand.
+    /// The line of code, if lines were requested and it was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<String>,
 }
 
-/// All of a process but its sites.
+/// All fields of a process except its sites.
 #[derive(Serialize)]
 struct ProcessForm<'a> {
     id: u32,

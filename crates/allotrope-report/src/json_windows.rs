@@ -10,7 +10,7 @@ pub(crate) struct WindowForm<'a> {
     name: &'a str,
     occurrence: u32,
     iterations: u64,
-    /// Kernel's id of the thread whose events alone count; null for all.
+    /// The kernel's id of the only thread that is counted; null if all are.
     thread: Option<u32>,
     opened_us: u64,
     duration_us: u64,
@@ -18,7 +18,7 @@ pub(crate) struct WindowForm<'a> {
     measured: bool,
     quiet_before_opening: Option<bool>,
     quiet_before_closing: Option<bool>,
-    /// The figures are null where they are not known.
+    /// The figures are null if they are unknown.
     allocations: Option<u64>,
     allocated_bytes: Option<u64>,
     deallocations: Option<u64>,
@@ -78,7 +78,7 @@ impl<'a> WindowForm<'a> {
     }
 }
 
-/// `None` if nobody waited.
+/// Whether the wait for quiet succeeded; `None` if there was none.
 fn quiet(quiet: QuietWait) -> Option<bool> {
     match quiet {
         QuietWait::NotRequested => None,

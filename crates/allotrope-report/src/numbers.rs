@@ -13,7 +13,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// Bytes in the largest binary unit of which there is at least one.
+/// A number of bytes, in the largest binary unit in which it is at least 1.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if number < 1024 {
@@ -21,7 +21,7 @@ pub fn bytes(number: u64) -> String {
     }
     let mut value = number as f64 / 1024.0;
     let mut unit = 0;
-    // What would be shown as 1024.0 is one of the next unit.
+    // A value that would be printed as 1024.0 is 1.0 of the next unit.
     while value >= 1023.95 && unit + 1 < UNITS.len() {
         value /= 1024.0;
         unit += 1;
@@ -29,7 +29,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A part of a whole in percent; empty where there is no whole.
+/// A part of a whole in percent; empty if the whole is 0.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return String::new();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_need_a_whole() {
+    fn a_share_of_nothing_is_empty() {
         assert_eq!(share(1, 3), "33.3 %");
         assert_eq!(share(0, 0), "");
     }

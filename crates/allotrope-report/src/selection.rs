@@ -1,7 +1,7 @@
-//! Selects the sites that a text shows and merges those that would read the
-//! same into one row.
+//! Selects the sites that a text shows, and merges sites that would look the same into
+//! one row.
 
-use allotrope_diff::Glue;
+use allotrope_diff::{Glue, Origin};
 use allotrope_profile::{Frame, Lifetimes, Metric, MetricValues, Process, Profile, Site};
 use allotrope_trace::model::{ImageId, StackId};
 use rustc_hash::FxHashMap;
@@ -18,7 +18,7 @@ pub const LISTED: [Metric; 5] = [
     Metric::Temporary,
 ];
 
-/// Which blocks count.
+/// Which blocks are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Blocks {
     /// All.
@@ -38,9 +38,9 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// The metrics of those blocks of a site that count. The recording does
-    /// not know which of the blocks at the peak were freed later: all of them
-    /// count.
+    /// The metrics of those blocks of a site that are selected. A recording does not
+    /// contain which of the blocks at the peak were freed later, so all blocks at the
+    /// peak are included.
     fn of(site: &Site, blocks: Blocks) -> Self {
         let mut metrics = site.metrics();
         let leaked = [site.leaked_allocations, site.leaked_bytes];
@@ -83,17 +83,17 @@ impl Figures {
         self.metrics.get(metric as usize).copied().unwrap_or(0)
     }
 
-    /// The number of allocations behind the metric: it breaks ties, and tells
+    /// The number of blocks that the metric counts. It breaks ties, and distinguishes
     /// blocks of 0 bytes from no block.
     pub(crate) fn blocks(&self, metric: Metric) -> u64 {
         self.value(metric.counted_blocks())
     }
 }
 
-/// A row of a list: sites of one process that read the same.
+/// A row of a list: sites of one process that look the same in it.
 pub(crate) struct Row<'a> {
     pub process: &'a Process,
-    /// In order of their numbers; the row shows the first one's.
+    /// In the order of their numbers; the row shows the first number.
     pub sites: Vec<&'a Site>,
     /// The frames that are shown.
     pub stack: &'a [u32],
@@ -106,14 +106,14 @@ impl Row<'_> {
     }
 }
 
-/// Properties of every frame, computed once: whether it is glue, and numbers by
+/// Properties of every frame, computed once: whose code it is, and numbers by
 /// which stacks are compared.
 struct FrameTable<'a> {
     profile: &'a Profile,
-    glue: Vec<bool>,
-    /// By frame: frames with equal numbers read the same as a headline, …
+    origins: Vec<Origin>,
+    /// By frame: frames with equal numbers look the same as the first frame of a row.
     headline: Vec<u32>,
-    /// … and as a caller.
+    /// By frame: frames with equal numbers look the same as a caller.
     caller: Vec<u32>,
 }
 
@@ -124,13 +124,14 @@ impl<'a> FrameTable<'a> {
         let mut callers = FxHashMap::default();
         let mut table = Self {
             profile,
-            glue: Vec::new(),
+            origins: Vec::new(),
             headline: Vec::new(),
             caller: Vec::new(),
         };
         for frame in &profile.frames {
-            let glue = glue.has_function(&profile.module_name(frame), &frame.function);
-            table.glue.push(glue);
+            let module = profile.module_name(frame);
+            let origin = glue.origin(&module, &frame.function, &frame.file);
+            table.origins.push(origin);
             let next = headlines.len() as u32;
             let line = (&frame.function, &frame.file, frame.line, frame.module);
             table.headline.push(*headlines.entry(line).or_insert(next));
@@ -142,17 +143,24 @@ impl<'a> FrameTable<'a> {
         table
     }
 
-    /// The stack without the glue at its inner end; whole if it is all glue.
+    /// The stack from its innermost own frame on; from the best it has, if it has none.
     fn shown(&self, stack: &'a [u32], all_frames: bool) -> &'a [u32] {
-        let is_glue = |&frame: &u32| self.glue.get(frame as usize).copied().unwrap_or(false);
-        let hidden = stack.iter().take_while(|frame| is_glue(frame)).count();
-        if all_frames || hidden == stack.len() {
+        let origin = |&frame: &u32| match self.origins.get(frame as usize) {
+            Some(&origin) => origin,
+            None => Origin::Glue,
+        };
+        let best = Origin::best(stack.iter().map(origin));
+        if all_frames || best == Origin::Glue {
             return stack;
         }
+        let hidden = stack
+            .iter()
+            .take_while(|frame| origin(frame) < best)
+            .count();
         &stack[hidden..]
     }
 
-    /// The key of a shown stack: stacks with equal keys read the same.
+    /// The key of a shown stack: stacks with equal keys look the same.
     fn key(&self, shown: &[u32]) -> Box<[u32]> {
         let number = |of: &[u32], frame: u32| of.get(frame as usize).copied().unwrap_or(u32::MAX);
         let head = shown.iter().take(1).map(|&f| number(&self.headline, f));
@@ -172,7 +180,7 @@ impl<'a> FrameTable<'a> {
     }
 }
 
-/// The rows that the options ask for, in order of their numbers.
+/// The rows that the options select, in the order of their numbers.
 pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'a>> {
     let table = FrameTable::new(profile);
     let mut rows: Vec<Row<'a>> = Vec::new();
@@ -206,7 +214,7 @@ pub(crate) fn rows<'a>(profile: &'a Profile, options: &TextOptions) -> Vec<Row<'
     rows
 }
 
-/// The processes that the options ask for.
+/// The processes that the options select.
 pub(crate) fn processes<'a>(
     profile: &'a Profile,
     options: &TextOptions,

@@ -7,7 +7,7 @@ pub(crate) fn clean(text: &str) -> String {
     allotrope_text::shown(text).into_owned()
 }
 
-/// Number of columns, taking each character for one.
+/// Number of columns; each character counts as one.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().count()
 }
@@ -28,7 +28,7 @@ pub(crate) fn name(function: &str, room: usize) -> String {
     middle(&collapse(&function, 1), room)
 }
 
-/// A path in at most `room` columns: its start is left out.
+/// A path in at most `room` columns: its start is left out if needed.
 pub(crate) fn path(path: &str, room: usize) -> String {
     let path = clean(path);
     let length = columns(&path);
@@ -43,7 +43,7 @@ pub(crate) fn path(path: &str, room: usize) -> String {
     }
 }
 
-/// The text, its end left out if it does not fit.
+/// The text; if it does not fit, its end is left out.
 pub(crate) fn start(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -52,7 +52,7 @@ pub(crate) fn start(text: &str, room: usize) -> String {
     format!("{head}…")
 }
 
-/// As [`start`], without blanks before the ellipsis.
+/// Like [`start`], but without blanks before the ellipsis.
 pub(crate) fn end(text: &str, room: usize) -> String {
     if columns(text) <= room {
         return text.to_owned();
@@ -61,7 +61,7 @@ pub(crate) fn end(text: &str, room: usize) -> String {
     format!("{}…", head.trim_end())
 }
 
-/// The text, its middle left out if it does not fit.
+/// The text; if it does not fit, its middle is left out.
 pub(crate) fn middle(text: &str, room: usize) -> String {
     let length = columns(text);
     if length <= room {
@@ -105,7 +105,8 @@ fn collapse(function: &str, depth: usize) -> String {
     if open == 0 { out } else { function.to_owned() }
 }
 
-/// Whether `next` continues an operator's name at the end of `read`. (Demanglers put a space between `operator<` and template arguments.)
+/// Whether `next` continues an operator's name at the end of `read`. (Demanglers put a
+/// space between `operator<` and template arguments.)
 fn continues_operator(read: &str, next: char) -> bool {
     const NAMES: [&str; 5] = ["<=>", "<<=", ">>=", "->*", "<="];
     let word = read.trim_end_matches(['<', '>', '=', '-']);
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn template_arguments_go_first_and_the_outermost_last() {
+    fn inner_template_arguments_are_left_out_first() {
         let long = "std::map<int, std::vector<std::pair<char, long>>>::insert";
         assert_eq!(name(long, 80), long);
         assert_eq!(
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_end_in_the_outermost() {
+    fn callers_end_with_the_outermost_one() {
         assert_eq!(callers(&["a", "b", "main"], 40), "← a ← b ← main");
         let many = ["alpha", "beta", "gamma", "delta", "main"];
         assert_eq!(callers(&many, 30), "← alpha ← beta ← … ← main");
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_do_not_get_through() {
+    fn control_characters_are_escaped() {
         assert_eq!(name("a\x1b[31mb", 80), r"a\x1b[31mb");
     }
 

@@ -38,7 +38,7 @@ const NAMES: [&str; 31] = [
 const REAL_TIME_FIRST: i32 = 34;
 const REAL_TIME_LAST: i32 = 64;
 
-/// The name of a signal: `SIGKILL`, `SIGRTMIN+3`; `SIG32` where it has none.
+/// The name of a signal: `SIGKILL`, `SIGRTMIN+3`; `SIG32` if it has none.
 pub fn signal_name(signal: i32) -> String {
     let name = usize::try_from(signal)
         .ok()
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_stand_at_their_numbers() {
+    fn each_number_has_its_name() {
         // From signal(7).
         for (number, name) in [
             (1, "SIGHUP"),

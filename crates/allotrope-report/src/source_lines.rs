@@ -14,11 +14,11 @@ use rustc_hash::FxHashMap;
 use crate::numbers::count;
 use crate::shorten::clean;
 
-/// Larger files are not source code.
+/// Larger files are not read: they are not source code.
 const MOST_BYTES: u64 = 16 << 20;
-/// Bytes of all files together.
+/// The most bytes of all files together.
 const MOST_BYTES_IN_ALL: u64 = 512 << 20;
-/// Characters of a line that are kept.
+/// The most characters of a line.
 const MOST_COLUMNS: usize = 400;
 
 /// The source files that were read, and where to find others.
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_from_the_file_or_from_where_it_was_moved() {
+    fn lines_are_read_from_the_file_or_its_new_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("kept/a.c");
-        fs::create_dir(folder.path().join("kept")).unwrap();
+        let path = folder.path().join("new/a.c");
+        fs::create_dir(folder.path().join("new")).unwrap();
         fs::write(&path, "int a;\n\n\tint \x1b[31mb;  \nlast").unwrap();
         let here = SourceLines::default();
         let line = |lines: &SourceLines, path: &Path, number| lines.line(&frame(path, number));
@@ -162,11 +162,11 @@ mod tests {
         let built = Path::new("/build/src/a.c");
         assert_eq!(line(&here, built, 1), None);
         assert_eq!(line(&here, built, 2), None);
-        assert_eq!(here.warnings().len(), 1, "once");
+        assert_eq!(here.warnings().len(), 1, "one warning for both lines");
         assert!(here.warnings()[0].contains("/build/src/a.c"));
         let moved = vec![
             (PathBuf::from("/build"), folder.path().join("elsewhere")),
-            (PathBuf::from("/build/src"), folder.path().join("kept")),
+            (PathBuf::from("/build/src"), folder.path().join("new")),
         ];
         let moved = SourceLines::new(moved, None);
         assert_eq!(line(&moved, built, 1).as_deref(), Some("int a;"));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_written_later_is_named() {
+    fn there_is_a_warning_for_a_file_newer_than_the_recording() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.c");
         fs::write(&path, "int a;").unwrap();

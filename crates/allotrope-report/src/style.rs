@@ -1,12 +1,11 @@
-//! Width and colours of text. The caller knows the terminal; this file does not
-//! ask it.
+//! Width and colours of text. The caller queries the terminal, not this file.
 
 /// Width and colours of text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Whether ANSI colours may be used.
     pub color: bool,
-    /// Columns; lines are never longer. Below 40 counts as 40.
+    /// Columns; lines are never longer. Values below 40 count as 40.
     pub width: usize,
 }
 

@@ -1,7 +1,7 @@
 //! The report as text for people.
 //!
-//! Lines are never longer than the width that [`Style`] gives; numbers are
-//! exact where they are counts and in binary units where they are bytes.
+//! Lines are never longer than the width in [`Style`]. Counts are exact; bytes are in
+//! binary units.
 
 mod blocks;
 mod counted;
@@ -28,7 +28,7 @@ use crate::source_lines::SourceLines;
 use crate::style::{Role, Style};
 use crate::warnings::{waits, warnings};
 
-/// Where a call tree has its root.
+/// The root of a call tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeOrder {
     /// At the functions that allocate; branches are their callers.
@@ -42,26 +42,26 @@ pub enum TreeOrder {
 pub struct TextOptions {
     /// Width and colours.
     pub style: Style,
-    /// One list, ranked by this; without, the lists of [`LISTED`].
+    /// The metric of a single list; `None` for the lists of [`LISTED`].
     pub metric: Option<Metric>,
     /// Most sites in a list, most branches at a node.
     pub top: usize,
-    /// A call tree in place of lists.
+    /// A call tree instead of lists.
     pub tree: Option<TreeOrder>,
-    /// Branches with less than this share of the whole are summed up in one line.
+    /// Branches with less than this share of the whole (0 to 1) are summed in one line.
     pub least_share: f64,
     /// Only sites with a frame whose function, file or module's file name
     /// contains this text; upper and lower case differ, no character is special.
     pub filter: Option<String>,
     /// Only this process image.
     pub process: Option<ImageId>,
-    /// Which blocks count.
+    /// Which blocks are counted.
     pub blocks: Blocks,
     /// Show frames of allocators and standard libraries, too.
     pub all_frames: bool,
-    /// If the profile is that of windows: a line that names them.
+    /// A line that names the windows, if the profile is that of windows.
     pub window: Option<String>,
-    /// Reads the lines of code, if they are shown.
+    /// The source of lines of code, if they are to be shown.
     pub source: Option<Rc<SourceLines>>,
 }
 
@@ -128,8 +128,8 @@ fn write_source_warnings(options: &TextOptions, out: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-/// The metrics to list. Where only leaked or only freed blocks count, the lists
-/// that would repeat another one or be empty are left out.
+/// The metrics to list. If only leaked or only freed blocks are counted, the lists that
+/// would repeat another one or be empty are left out.
 fn listed(options: &TextOptions) -> Vec<Metric> {
     if let Some(metric) = options.metric {
         return vec![metric];
@@ -164,7 +164,7 @@ fn write_warnings(profile: &Profile, style: Style, out: &mut dyn Write) -> io::R
 /// What a metric counts, in words.
 fn describe(metric: Metric, options: &TextOptions) -> &'static str {
     match metric {
-        // What is live when a window closes is not lost yet.
+        // Blocks that are live when a window closes are not leaked yet.
         Metric::LeakedBytes if options.window.is_some() => "remaining bytes",
         Metric::LeakedAllocations if options.window.is_some() => "remaining allocations",
         other => other.words(),

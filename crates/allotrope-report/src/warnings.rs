@@ -1,4 +1,4 @@
-//! Warnings about a profile, in sentences: what limits the meaning of its
+//! Warnings about a profile, a sentence each: facts that limit the meaning of its
 //! figures.
 
 use std::path::Path;
@@ -65,8 +65,8 @@ pub fn warnings(profile: &Profile) -> Vec<String> {
     all
 }
 
-/// A sentence for each process that waited for the recording: its counts are
-/// exact, its times are too long.
+/// A sentence for each process that waited for the recording. Its counts are exact, but
+/// its times are too long.
 pub fn waits(profile: &Profile) -> Vec<String> {
     let waited = profile.processes.iter().filter(|process| process.waits > 0);
     let sentence = |process: &Process| {
@@ -93,6 +93,7 @@ pub fn times(number: u64) -> String {
     }
 }
 
+/// A sentence about the lost events of a process, if it has any.
 fn lost(process: &Process) -> Option<String> {
     if process.lost_events == 0 {
         return None;
@@ -116,6 +117,7 @@ fn lost(process: &Process) -> Option<String> {
     ))
 }
 
+/// The warnings about one process, other than about lost events.
 fn of_process(process: &Process) -> Vec<String> {
     let mut all = Vec::new();
     if process.ambiguous_events > 0 {
@@ -152,6 +154,7 @@ fn of_process(process: &Process) -> Vec<String> {
     all
 }
 
+/// The process as the subject of a sentence.
 fn subject(process: &Process) -> String {
     format!("Process {} (pid {})", process.id, process.pid)
 }

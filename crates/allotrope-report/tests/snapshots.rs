@@ -1,5 +1,5 @@
-//! What people and programs read, on one small recording of a program in C++
-//! and Rust and its forked child.
+//! Snapshots of text and JSON for one small recording: a program in C++ and Rust, and its
+//! forked child.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use allotrope_trace::model::*;
 const APP: u64 = 0x10_0000;
 const LIBC: u64 = 0x90_0000;
 
-/// Nodes 8, 9, …: (parent, address, mapping). Stacks grow from main.
+/// Stack nodes 8, 9, …: (parent, address, mapping). Parents are callers.
 const NODES: [(u32, u64, u32); 14] = [
     (0, LIBC + 0x100, 1),         // 8  __libc_start_main
     (8, APP + 0x10, 0),           // 9  main
@@ -38,6 +38,7 @@ fn frame(function: &str, signature: &str, file: &str, line: u32, inlined: bool) 
         column: u32::from(line > 0) * 5,
         offset: 16,
         inlined,
+        generated: false,
     }
 }
 
@@ -205,7 +206,7 @@ fn parent_events() -> Vec<Event> {
     make(18, 128, 20, true);
     make(19, 64, 2, true);
     make(20, 0, 1, true);
-    // Given back after all are there, the last one first: that one is temporary.
+    // Freed after all were allocated, the last one first; only that one is temporary.
     make(16, 1024, 4, true);
     let last: Vec<u64> = events.iter().rev().take(4).map(|e| e.address).collect();
     events.extend(
@@ -317,14 +318,14 @@ fn recording() -> Vec<Record> {
     records
 }
 
-/// The program alone.
-fn alone() -> Profile {
+/// The profile of the program without the child.
+fn without_child() -> Profile {
     profile(recording())
 }
 
-/// The program with a child, losses and an image that was not recorded; the
-/// trace is cut.
-fn troubled() -> MemoryTrace {
+/// The program with a child, losses and a process image that was not recorded; the trace
+/// is incomplete.
+fn with_problems() -> MemoryTrace {
     let mut records = recording();
     start(&mut records, 1, Some(0));
     records.push(Record::Events(Events {
@@ -399,17 +400,17 @@ fn wide(width: usize) -> TextOptions {
 
 #[test]
 fn report_at_80_columns() {
-    insta::assert_snapshot!(shown(&alone(), &wide(80)));
+    insta::assert_snapshot!(shown(&without_child(), &wide(80)));
 }
 
 #[test]
 fn report_at_160_columns() {
-    insta::assert_snapshot!(shown(&alone(), &wide(160)));
+    insta::assert_snapshot!(shown(&without_child(), &wide(160)));
 }
 
 #[test]
 fn report_of_a_troubled_recording() {
-    let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
+    let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
     assert!(!warnings(&profile).is_empty());
     let options = TextOptions {
         metric: Some(Metric::PeakBytes),
@@ -426,7 +427,7 @@ fn tree_from_the_allocation() {
         metric: Some(Metric::Bytes),
         ..wide(100)
     };
-    insta::assert_snapshot!(shown(&alone(), &options));
+    insta::assert_snapshot!(shown(&without_child(), &options));
 }
 
 #[test]
@@ -437,7 +438,7 @@ fn tree_from_main() {
         all_frames: true,
         ..wide(100)
     };
-    insta::assert_snapshot!(shown(&alone(), &options));
+    insta::assert_snapshot!(shown(&without_child(), &options));
 }
 
 #[test]
@@ -447,7 +448,7 @@ fn persisted_blocks_of_one_module() {
         filter: Some("registry.hpp".into()),
         ..wide(80)
     };
-    insta::assert_snapshot!(shown(&alone(), &options));
+    insta::assert_snapshot!(shown(&without_child(), &options));
 }
 
 #[test]
@@ -478,19 +479,19 @@ fn one_site_with_its_single_allocations() {
 
 #[test]
 fn json_of_a_troubled_recording() {
-    let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
+    let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
     let mut out = Vec::new();
     json::write(&profile, None, &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     insta::assert_snapshot!(serde_json::to_string_pretty(&value).expect("is JSON"));
-    // The order of fields is part of what people read first.
+    // Frames come before processes.
     assert!(out.starts_with(br#"{"format":"allotrope-report/1","frames":[{"function":"#));
 }
 
 #[test]
 fn json_sites_are_sorted_complete_and_sum_up() {
     let mut out = Vec::new();
-    json::write(&alone(), None, &mut out).expect("memory");
+    json::write(&without_child(), None, &mut out).expect("memory");
     let value: serde_json::Value = serde_json::from_slice(&out).expect("is JSON");
     let process = &value["processes"][0];
     let sites = process["sites"].as_array().expect("a list");
@@ -523,18 +524,18 @@ fn json_sites_are_sorted_complete_and_sum_up() {
 }
 
 #[test]
-fn colours_come_only_when_told_and_change_no_text() {
+fn colours_are_optional_and_change_no_text() {
     let plain = wide(80);
     let mut painted = plain.clone();
     painted.style.color = true;
     let mut out = Vec::new();
-    text::write(&alone(), &painted, &mut out).expect("memory");
+    text::write(&without_child(), &painted, &mut out).expect("memory");
     let mut text = String::from_utf8(out).expect("UTF-8");
     assert!(text.contains("\x1b[36m"));
     for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[36m"] {
         text = text.replace(code, "");
     }
-    assert_eq!(text, shown(&alone(), &plain));
+    assert_eq!(text, shown(&without_child(), &plain));
 }
 
 #[test]
@@ -545,15 +546,15 @@ fn every_width_is_respected_down_to_40() {
                 tree,
                 ..wide(width)
             };
-            shown(&alone(), &options);
-            let profile = replay(&troubled(), &Options::default()).expect("can be replayed");
+            shown(&without_child(), &options);
+            let profile = replay(&with_problems(), &Options::default()).expect("can be replayed");
             shown(&profile, &options);
         }
     }
 }
 
 #[test]
-fn nothing_recorded_is_said() {
+fn an_empty_recording_is_reported_as_such() {
     let text = shown(&profile(vec![]), &wide(80));
     assert!(text.contains("No process was recorded."), "{text}");
 }

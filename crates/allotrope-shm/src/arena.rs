@@ -1,4 +1,5 @@
-//! The collector's side: makes the arena, and accesses it safely.
+//! The collector's side of the shared memory: creates the arena's two files, maps them,
+//! and gives safe access to the structures in them.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -25,13 +26,13 @@ use crate::ring::{ArenaRing, Reader, Slots};
 /// How recorders of this arena behave.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// What a full ring means.
+    /// What a recorder does when its ring is full.
     pub on_full: OnFull,
-    /// Depth at which stacks are cut, 1 to 4096.
+    /// Most frames of a stack, 1 to 4096.
     pub depth_limit: u32,
     /// Record the first image only.
     pub no_follow: bool,
-    /// Follow frame pointers where code has no unwind information.
+    /// Unwind by frame pointers where code has no unwind information.
     pub frame_pointers: bool,
     /// Count calls, write no events.
     pub counts_only: bool,
@@ -39,20 +40,20 @@ pub struct Settings {
     pub key: u64,
 }
 
-/// A mapping, which ends with this.
+/// A mapping of shared memory; dropping it unmaps the memory.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: what is read and written behind `base` are atomics.
+// SAFETY: the memory behind `base` is accessed only as atomics.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` of a file in memory from `offset` on, writable.
+    /// Maps `bytes` of a memfd from `offset` on, writable.
     fn new(file: &OwnedFd, offset: usize, bytes: usize) -> io::Result<Self> {
         Self::with(file, offset, bytes, ProtFlags::READ | ProtFlags::WRITE)
     }
@@ -98,30 +99,29 @@ impl Drop for Mapping {
 
 /// The arena, mapped into the collector.
 ///
-/// What it needs to know it keeps to itself: nothing is read from memory that
-/// a recorded program can write but what these report, and from the control
-/// file nothing at all.
+/// The collector's own state is not in shared memory. From memory that a recorded
+/// program can write, only the programs' reports are read; from the control file,
+/// nothing.
 #[derive(Debug)]
 pub struct Arena {
-    /// Holds the word by which recorders know that the collector runs. Dropped before
-    /// `control`.
+    /// Shows recorders that the collector lives. Must be dropped before `control`.
     liveness: Option<Liveness>,
     control: Mapping,
     tables: Mapping,
-    /// The rings' regions that have been needed so far.
+    /// The regions of rings, each mapped when it is first needed.
     regions: Box<[OnceLock<Mapping>; RINGS]>,
     memory: OwnedFd,
     control_memory: OwnedFd,
-    /// The coarse clock as it was set last.
+    /// The last value of the coarse clock.
     clock: AtomicU32,
     counts_only: bool,
 }
 
-/// Who writes and who must not is sealed from then on; kernels before 5.1 do
-/// not know it.
+/// Forbids writes except by mappings that exist already. Kernels before 5.1 do not
+/// support it.
 const READ_ONLY_FOR_OTHERS: SealFlags = SealFlags::FUTURE_WRITE;
 
-/// A file in memory of so many bytes that never changes its size.
+/// A memfd whose size is sealed.
 fn sealed_file(bytes: usize) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("allotrope", flags)?;
@@ -131,14 +131,17 @@ fn sealed_file(bytes: usize) -> io::Result<OwnedFd> {
 }
 
 impl Arena {
-    /// Makes an arena and marks in it that the collector runs, until the arena
-    /// is dropped or the process ends.
+    /// Creates an arena. Recorders see the collector as alive until the arena is dropped
+    /// or the process ends.
+    ///
+    /// # Errors
+    /// If the files cannot be created, sealed or mapped, or no thread can be started.
     pub fn create(settings: Settings) -> io::Result<Self> {
         let memory = sealed_file(ARENA_BYTES)?;
         rustix::fs::fcntl_add_seals(&memory, SealFlags::SEAL)?;
         let control_memory = sealed_file(CONTROL_BYTES)?;
         let mut arena = Self::map(memory, control_memory, settings.counts_only)?;
-        // This mapping stays writable, no other can become it.
+        // The existing mapping stays writable; no further one can be.
         let _ = rustix::fs::fcntl_add_seals(&arena.control_memory, READ_ONLY_FOR_OTHERS);
         rustix::fs::fcntl_add_seals(&arena.control_memory, SealFlags::SEAL)?;
         let control = arena.control();
@@ -188,8 +191,8 @@ impl Arena {
         })
     }
 
-    /// Maps the two files of an arena that somebody else has made, as a
-    /// recorder does: the control page for reading only.
+    /// Maps the two files of an existing arena, as a recorder does: the control file
+    /// read-only.
     #[cfg(feature = "test-support")]
     pub(crate) fn map_existing(memory: OwnedFd, control_memory: OwnedFd) -> io::Result<Self> {
         let control = Mapping::with(&control_memory, 0, CONTROL_BYTES, ProtFlags::READ)?;
@@ -221,17 +224,17 @@ impl Arena {
         self.tables.at(layout::IMAGES_OFFSET)
     }
 
-    /// How far the rings were read.
+    /// How far each ring was read.
     pub fn progress(&self) -> &[Progress; RINGS] {
         self.control.at(layout::PROGRESS_OFFSET)
     }
 
-    /// The rings.
+    /// The rings' headers.
     pub fn rings(&self) -> &[RingHeader; RINGS] {
         self.tables.at(layout::RINGS_OFFSET)
     }
 
-    /// A ring's region, mapped when it is first asked for.
+    /// A ring's region, mapped when it is first needed.
     fn region(&self, ring: usize) -> io::Result<&Mapping> {
         let region = &self.regions[ring];
         if let Some(mapping) = region.get() {
@@ -241,7 +244,10 @@ impl Arena {
         Ok(region.get_or_init(|| mapping))
     }
 
-    /// What was counted in a ring. An error: its memory cannot be mapped.
+    /// A ring's counters.
+    ///
+    /// # Errors
+    /// If the ring's memory cannot be mapped.
     pub fn counters(&self, ring: usize) -> io::Result<&Counters> {
         Ok(self.region(ring)?.at(0))
     }
@@ -250,9 +256,12 @@ impl Arena {
         Ok(self.region(ring)?.at(RING_OFFSET))
     }
 
-    /// Appends to `into` at most `most` of the words of `ring` between the reader
-    /// and the position `published`; returns how many of them an event may begin
-    /// with, see [`Reader::copy`]. An error: the ring's memory cannot be mapped.
+    /// Appends to `into` at most `most` of the words of `ring` between the reader and
+    /// the position `published`. Events begin only in the first words, whose number is
+    /// returned, see [`Reader::copy`].
+    ///
+    /// # Errors
+    /// If the ring's memory cannot be mapped.
     pub fn copy_words(
         &self,
         ring: usize,
@@ -286,21 +295,22 @@ impl Arena {
         region.at(behind % REGION_BYTES)
     }
 
-    /// Moves the reader of a ring on to position `to`, frees the words below it for
-    /// the producer, and wakes that if it waits.
+    /// Advances the reader of a ring to position `to`: the producer may overwrite the
+    /// words below it, and is woken if it waits for space.
     pub fn release(&self, ring: usize, reader: &mut Reader, to: u64) {
         reader.release(to, &self.rings()[ring], &self.progress()[ring], wake_all);
     }
 
-    /// Acknowledges the image in `slot`, which waits for that.
+    /// Lets the image in `slot`, which waits to be attached, continue.
     pub fn acknowledge(&self, slot: usize) {
         let state = &self.images()[slot].state;
         state.store(layout::image_state::ACKNOWLEDGED, Release);
         wake_all(state);
     }
 
-    /// Frees a ring whose image has ended, whose counters have been read and
-    /// whose words have been, up to the position `read`.
+    /// Frees a ring whose image has ended, and sets its counters to 0. They must have
+    /// been read, as well as its words up to the position `read`, at which the next
+    /// owner begins.
     pub fn free_ring(&self, index: usize, read: u64) {
         let ring = &self.rings()[index];
         if self.counts_only
@@ -330,15 +340,15 @@ impl Arena {
         image.state.store(layout::image_state::FREE, Release);
     }
 
-    /// Passes every diagnostic that waits to `take`: the process id, what it is about
-    /// and the path, all of which a recorded program may have forged. `seen` is the
+    /// Calls `each` with the process id, the reason's number and the path of every
+    /// posted diagnostic, and frees it. The values are not checked. `last_count` is the
     /// count of diagnostics at the last call.
-    pub fn read_diagnostics(&self, seen: &mut u32, mut take: impl FnMut(u32, u32, Vec<u8>)) {
-        let made = self.shared().diagnostics.load(Acquire);
-        if made == *seen {
+    pub fn read_diagnostics(&self, last_count: &mut u32, mut each: impl FnMut(u32, u32, Vec<u8>)) {
+        let count = self.shared().diagnostics.load(Acquire);
+        if count == *last_count {
             return;
         }
-        *seen = made;
+        *last_count = count;
         for diagnostic in self.diagnostics() {
             if diagnostic.state.load(Acquire) != layout::diagnostic_state::READY {
                 continue;
@@ -351,7 +361,7 @@ impl Arena {
             diagnostic
                 .state
                 .store(layout::diagnostic_state::FREE, Release);
-            take(pid, what, path);
+            each(pid, what, path);
         }
     }
 
@@ -360,9 +370,8 @@ impl Arena {
         self.tables.at(layout::DIAGNOSTICS_OFFSET)
     }
 
-    /// Sleeps until a recorded program rings or `timeout` has passed. `seen` is
-    /// the doorbell's count before the caller last read the
-    /// rings.
+    /// Sleeps until a recorded program rings the doorbell or `timeout` has passed.
+    /// `seen` is the doorbell's count before the caller last read the rings.
     pub fn sleep(&self, seen: u32, timeout: Duration) {
         let timeout = futex::Timespec {
             tv_sec: timeout.as_secs() as i64,
@@ -373,8 +382,8 @@ impl Arena {
         });
     }
 
-    /// Advances the coarse clock, so that every busy thread writes a timestamp.
-    /// Returns its new value, which is never 0.
+    /// Advances the coarse clock, so that every busy thread that uses it writes a
+    /// timestamp. Returns the new value, which is never 0.
     pub fn tick(&self) -> u32 {
         let clock = self.clock.load(Relaxed).wrapping_add(1).max(1);
         self.clock.store(clock, Relaxed);
@@ -382,7 +391,7 @@ impl Arena {
         clock
     }
 
-    /// Stops every recorder, and wakes those that wait.
+    /// Stops the recording: recorders write no more, and those that wait are woken.
     pub fn stop(&self) {
         self.control().stopped.store(1, Release);
         self.tick();
@@ -427,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_arena_says_that_its_collector_lives() {
+    fn a_new_arena_shows_that_its_collector_lives() {
         let arena = arena();
         let alive = arena.control().collector_alive.load(Relaxed);
         assert_ne!(alive, 0);
@@ -457,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn words_near_the_end_of_a_ring_come_with_their_overflow() {
+    fn words_near_the_end_of_a_ring_are_copied_with_their_overflow() {
         let arena = arena();
         let from = RING_WORDS as u64 * 3 - 1;
         let slots = arena.slots(5).unwrap();
@@ -471,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_is_never_0_and_keeps_to_its_half() {
+    fn the_clock_is_never_0_and_leaves_the_upper_half_of_its_word_0() {
         let arena = arena();
         arena.clock.store(u32::MAX, Relaxed);
         assert_eq!(arena.tick(), 1, "0 stands for an unknown clock");

@@ -1,6 +1,6 @@
-//! How a recorder gets the arena's descriptors over the collector's socket
-//! where `/proc` can not give them: both ends prove first that they know the
-//! recording's secret, without showing it.
+//! The handshake by which a recorder that cannot open the collector's `/proc/PID/fd`
+//! gets the arena's descriptors over the collector's socket. First both ends prove that
+//! they know the recording's secret, without revealing it.
 //!
 //! ```text
 //! recorder                                   collector
@@ -11,9 +11,9 @@
 //! ```
 //!
 //! Each message is one packet (`SOCK_SEQPACKET`). A proof is SipHash-2-4 with
-//! 128 bits (Aumasson and Bernstein, 2012), keyed with the secret, of who
-//! proves and of both nonces: whoever listens on the name of a collector that
-//! is gone, or connects without the secret, learns nothing that helps.
+//! 128 bits (Aumasson and Bernstein, 2012), keyed with the secret, of the proving side
+//! and both nonces. A process without the secret that listens on the name of an ended
+//! collector, or connects to a collector, learns nothing that it can use.
 
 use core::hash::Hasher;
 
@@ -22,10 +22,10 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 /// Bytes of a nonce and of a proof.
 pub const PART: usize = 16;
 
-/// A random number that is used once.
+/// A random number that is used only once.
 pub type Nonce = [u8; PART];
 
-/// Who proves that he knows the secret.
+/// The side that proves that it knows the secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Side {

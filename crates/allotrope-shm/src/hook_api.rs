@@ -1,5 +1,6 @@
-//! What the recorder offers to a second library of hooks in the same process:
-//! `allotrope-cxx-hooks`, for allocations that do not pass through `malloc`.
+//! The recorder's functions for hooks in other libraries of the process. The library
+//! `allotrope-cxx-hooks` calls them: it interposes C++ operators and jemalloc's own
+//! functions, which may allocate without calling `malloc`.
 
 use core::ffi::c_void;
 use core::marker::PhantomData;

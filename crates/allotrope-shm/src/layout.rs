@@ -1,11 +1,10 @@
-//! What lies where in the arena, and the size of everything.
+//! The structures in the arena, their offsets and sizes.
 //!
-//! The arena is made of two files in memory. The *control file* is what only the
-//! collector writes: [`Control`], and a [`Progress`] for each ring. The *arena
-//! file* has the tables that both sides write, and behind them one region for
-//! each ring: its counters, then its ring. Both sides map the tables with the
-//! control file in place of the arena file's first pages, and the regions of
-//! those rings that they use.
+//! The arena consists of two memfds. Only the collector writes the *control file*:
+//! [`Control`], and a [`Progress`] for each ring. The *arena file* has the tables that
+//! both sides write, followed by a region for each ring: its counters, then its slots.
+//! Recorders map the tables with the control file in place of the arena file's first
+//! pages. Each side maps the regions of the rings that it uses.
 //!
 //! ```text
 //! control file | Control | Progress … |
@@ -28,23 +27,23 @@ pub const VERSION: u64 = 4;
 
 /// Bytes of a page on the architectures supported.
 pub const PAGE: usize = 4096;
-/// How many images can be recorded at once.
+/// Most images that can be recorded at once.
 pub const IMAGES: usize = 1024;
-/// How many rings there are for all images together.
+/// Number of rings for all images together.
 pub const RINGS: usize = 2048;
-/// How many diagnostics can wait to be read.
+/// Most diagnostics that can wait to be read.
 pub const DIAGNOSTICS: usize = 64;
 /// Words of a ring; a power of two. 512 KiB.
 pub const RING_WORDS: usize = 1 << 16;
-/// Words behind a ring into which an event that begins near its end extends,
-/// so that every event is contiguous. The word after such an event is found at
-/// its position modulo [`RING_WORDS`] as ever; the words skipped at the start
-/// of the ring stay unused in that lap.
+/// Words after a ring's last word. An event that begins near the end of the ring extends
+/// into them, so that every event is contiguous. The word after such an event is at its
+/// position modulo [`RING_WORDS`] as always; the words at the start of the ring that the
+/// event would have used stay unused in that lap.
 pub const OVERFLOW_WORDS: usize = 1 << 10;
-/// No event is longer than this many words.
+/// Most words of an event.
 pub const MAX_EVENT_WORDS: usize = OVERFLOW_WORDS;
-/// Words of a ring that the producer leaves free, so that an event that was
-/// judged to fit always does.
+/// Words that the producer leaves free beyond those that it reserves, for short events
+/// that are written without reserving.
 pub const RING_MARGIN: usize = 64;
 
 /// Offset of the [`Control`] page.
@@ -62,30 +61,30 @@ pub const IMAGES_OFFSET: usize = SHARED_OFFSET + PAGE;
 pub const DIAGNOSTICS_OFFSET: usize = IMAGES_OFFSET + IMAGES * size_of::<ImageSlot>();
 /// Offset of the [`RingHeader`] table.
 pub const RINGS_OFFSET: usize = DIAGNOSTICS_OFFSET + DIAGNOSTICS * size_of::<Diagnostic>();
-/// Bytes of the tables, which every process maps: all that lies before the
-/// first ring's region.
+/// Bytes of the tables, which every process maps: everything before the first ring's
+/// region.
 pub const TABLES_BYTES: usize =
     (RINGS_OFFSET + RINGS * size_of::<RingHeader>()).next_multiple_of(PAGE);
-/// Offset of the slots in a ring's region, behind its [`Counters`].
+/// Offset of the slots in a ring's region, after its [`Counters`].
 pub const RING_OFFSET: usize = size_of::<Counters>().next_multiple_of(PAGE);
 /// Bytes of a ring's region, which begins with its [`Counters`].
 pub const REGION_BYTES: usize = RING_OFFSET + (RING_WORDS + OVERFLOW_WORDS) * 8;
 /// Bytes of the arena file (sparse).
 pub const ARENA_BYTES: usize = region_offset(RINGS);
-/// Where a ring's region lies in the arena file.
+/// Offset of a ring's region in the arena file.
 pub const fn region_offset(ring: usize) -> usize {
     TABLES_BYTES + ring * REGION_BYTES
 }
 
-/// No honest position comes near: at a word a nanosecond a ring reaches it
-/// after thirty years.
+/// Upper limit of positions. A correct producer never gets there: at a word per
+/// nanosecond it would need more than thirty years.
 pub const MOST_POSITION: u64 = 1 << 60;
 
-/// Name of the environment variable that leads a recorded program to its
-/// arena; the value is a [`location`](crate::location::Location).
+/// Name of the environment variable by which a recorded program finds its arena; the
+/// value is a [`location`](crate::location::Location).
 pub const ENVIRONMENT_VARIABLE: &str = "ALLOTROPE_ARENA";
 
-/// What the target does when its ring is full.
+/// What a recorder does when its ring is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum OnFull {
@@ -113,39 +112,38 @@ in_shared_memory!(
     [Progress; RINGS] [ImageSlot; IMAGES] [Diagnostic; DIAGNOSTICS] [RingHeader; RINGS]
 );
 
-/// Written by the collector. It lies in a file of its own that is sealed against
-/// writing by anybody else (`arena.rs`).
+/// The settings and the state of the collector. Written by the collector; in the control
+/// file, which is sealed against writing by others (`arena.rs`).
 #[repr(C)]
 pub struct Control {
     /// [`MAGIC`].
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU64,
-    /// Random; guards against a descriptor number that means another file now.
-    /// It is the first half of the recording's secret.
+    /// The first half of the recording's secret, which is random. A recorder compares it
+    /// in case the descriptor number refers to another file by now.
     pub key: AtomicU64,
     /// [`OnFull`] as a number.
     pub on_full: AtomicU32,
-    /// Stacks are cut at this many frames; 1 to 4096.
+    /// Most frames of a stack; 1 to 4096.
     pub depth_limit: AtomicU32,
     /// Non-zero: recording has stopped; recorders write no more.
     pub stopped: AtomicU32,
     /// Non-zero: `exec`ed and forked images are not to be recorded.
     pub no_follow: AtomicU32,
-    /// Non-zero: where code has no unwind information, stacks go on along the
-    /// frame pointers.
+    /// Non-zero: where code has no unwind information, unwinding continues by frame
+    /// pointers.
     pub frame_pointers: AtomicU32,
     /// Non-zero: calls are counted in [`Counters`], no event is written.
     pub counts_only: AtomicU32,
     _pad: [u32; 4],
-    /// The coarse clock (a count of the collector's rounds), loaded with every
-    /// event. Its upper half is 0: there recorders put their image's own count
-    /// of windows. Alone on its line.
+    /// The coarse clock: a counter that the collector increments every millisecond.
+    /// Recorders load it with every event. Its upper half is 0, because recorders
+    /// combine it with the epoch of their image's windows. Alone in its cache line.
     pub clock: AtomicU64,
     _pad2: [u64; 7],
-    /// A robust futex of the collector's: the id of a thread of its own as long
-    /// as it drains, 0 when it has stopped, with [`OWNER_DIED`] once the kernel
-    /// saw that thread die.
+    /// A robust futex: the id of a thread of the collector while the collector records,
+    /// 0 after it has stopped. The kernel sets [`OWNER_DIED`] when that thread dies.
     pub collector_alive: AtomicU32,
     _pad3: [u32; 15],
 }
@@ -157,8 +155,8 @@ pub const OWNER_DIED: u32 = 0x4000_0000;
 #[derive(Debug)]
 #[repr(C)]
 pub struct Doorbell<A: Atomics = Hardware> {
-    /// Counts the rings: producers ring when there is much to read, or something
-    /// that cannot wait. The collector sleeps on it.
+    /// Number of times that producers have rung: they ring when there is much to read, or
+    /// something that cannot wait. The collector sleeps on this word.
     pub value: A::U32,
     /// Non-zero while the collector sleeps.
     pub sleeping: A::U32,
@@ -178,21 +176,21 @@ impl<A: Atomics> Default for Doorbell<A> {
 pub struct Shared {
     /// Ends the collector's sleep.
     pub doorbell: Doorbell,
-    /// Where the search for a free ring begins.
+    /// The ring at which the search for a free one begins.
     pub ring_hint: AtomicU32,
-    /// Counts the images that began; where the search for a free slot begins.
+    /// Number of images that began; the search for a free slot begins there.
     pub image_hint: AtomicU32,
-    /// Images that found no free slot.
+    /// Number of images for which there was no free slot.
     pub images_refused: AtomicU32,
-    /// Counts the diagnostics that were made.
+    /// Number of diagnostics posted.
     pub diagnostics: AtomicU32,
-    /// Diagnostics that found no free place.
+    /// Number of diagnostics for which there was no free entry.
     pub diagnostics_lost: AtomicU32,
 }
 
 /// States of a [`Diagnostic`].
 pub mod diagnostic_state {
-    /// Nobody's.
+    /// Not in use.
     pub const FREE: u32 = 0;
     /// Being written.
     pub const CLAIMED: u32 = 1;
@@ -203,9 +201,9 @@ pub mod diagnostic_state {
 /// Longest path in a diagnostic, in bytes; a longer one loses its start.
 pub const DIAGNOSTIC_PATH: usize = 240;
 
-/// A message of a process that has no ring, or of a `vfork` child, which borrows its
-/// parent's: a program that it is about to run, or part of the process itself, cannot
-/// be recorded.
+/// A message that a program that is about to run, or part of the posting process itself,
+/// cannot be recorded. Posted by processes without a ring, and by `vfork` children,
+/// whose ring is their parent's.
 #[repr(C)]
 pub struct Diagnostic {
     /// One of [`diagnostic_state`].
@@ -222,13 +220,13 @@ pub struct Diagnostic {
 
 /// States of an [`ImageSlot`].
 pub mod image_state {
-    /// Nobody's.
+    /// Not in use.
     pub const FREE: u32 = 0;
-    /// Claimed; its first ring is not yet written.
+    /// Claimed by an image that has not written its `Image` event yet.
     pub const CLAIMED: u32 = 1;
     /// The `Image` event is the first one in the ring `first_ring`.
     pub const READY: u32 = 2;
-    /// The collector knows it.
+    /// The collector has attached the image, which may continue.
     pub const ACKNOWLEDGED: u32 = 3;
 }
 
@@ -249,8 +247,8 @@ pub struct ImageSlot {
     pub lost: [AtomicU64; LOSS_REASONS],
 }
 
-/// The producer's half of a ring's state; who owns the ring, and how far it has
-/// written. See [`crate::ring`] for positions.
+/// The producer's half of a ring's state: the ring's owner and the position up to which
+/// it has written. See [`crate::ring`] for positions.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct RingHeader<A: Atomics = Hardware> {
@@ -258,10 +256,11 @@ pub struct RingHeader<A: Atomics = Hardware> {
     pub owner: AtomicU32,
     /// The thread that writes here now.
     pub tid: AtomicU32,
-    /// Counts the ring's claims, so that the collector notices a new one.
+    /// Number of times that the ring was claimed; by it the collector notices a new
+    /// claim.
     pub claims: AtomicU32,
     _pad: [u32; 13],
-    /// Events below this position are complete. Written by the producer alone.
+    /// Events below this position are complete. Written only by the producer.
     pub written: A::U64,
     /// Non-zero while the producer waits for space.
     pub waiting: A::U32,
@@ -282,7 +281,7 @@ impl<A: Atomics> Default for RingHeader<A> {
     }
 }
 
-/// The collector's half of a ring's state; in the control file.
+/// The collector's half of a ring's state. In the control file.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Progress<A: Atomics = Hardware> {
@@ -303,11 +302,11 @@ impl<A: Atomics> Default for Progress<A> {
     }
 }
 
-/// How many entry points are counted apart: more than there are.
+/// Number of entry points with own counters; more than there are.
 pub const COUNTED_ENTRIES: usize = 32;
 
-/// What came through one entry point, growing for as long as the ring belongs
-/// to its image.
+/// Counters of the calls of one entry point. They only grow while the ring belongs to
+/// its image.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct EntryCounters {
@@ -317,25 +316,25 @@ pub struct EntryCounters {
     pub allocated_bytes: AtomicU64,
     /// Deallocations.
     pub deallocations: AtomicU64,
-    /// Calls of realloc that gave a block for a block: each is one of the
-    /// allocations and one of the deallocations, too.
+    /// Calls that replaced a block by a block (`realloc`). Each also counts as an
+    /// allocation and as a deallocation.
     pub reallocations: AtomicU64,
 }
 
-/// What a ring's threads did, where that is only counted, by entry point
-/// ([`EntryPoint`](crate::numbers::EntryPoint)). Written by the ring's producer alone; being in
-/// shared memory it outlives the process.
+/// The counters of a ring, in a recording that only counts calls, by
+/// [`EntryPoint`](crate::numbers::EntryPoint). Written only by the ring's producer. In
+/// shared memory, so that they outlive the process.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct Counters {
     /// By entry point.
     pub entries: [EntryCounters; COUNTED_ENTRIES],
-    /// The same while the thread belonged to no window.
+    /// The same for calls while the thread had opted out of windows.
     pub opted_out: [EntryCounters; COUNTED_ENTRIES],
 }
 
 impl Counters {
-    /// All of them: the first [`COUNTED_ENTRIES`], then those opted out.
+    /// All counters: [`Self::entries`], then [`Self::opted_out`].
     pub fn all(&self) -> impl Iterator<Item = &EntryCounters> + Clone {
         self.entries.iter().chain(&self.opted_out)
     }
@@ -351,7 +350,7 @@ const _: () = {
     assert!(RING_OFFSET == PAGE);
     assert!(REGION_BYTES.is_multiple_of(PAGE));
     assert!(offset_of!(Control, clock).is_multiple_of(64));
-    // What one side writes with every event lies on no line of the other's.
+    // Words that one side writes often share no cache line with words of the other side.
     assert!(offset_of!(Control, collector_alive) / 64 != offset_of!(Control, clock) / 64);
     assert!(offset_of!(RingHeader, written) / 64 != offset_of!(RingHeader, owner) / 64);
 };

@@ -7,10 +7,10 @@
 //! - [`ring`]: the queue of words between one recorded thread and the collector,
 //!   with its writer and its reader.
 //! - [`wire`]: encoding and decoding of the events in a ring.
-//! - [`numbers`]: numbers that the trace file uses as well.
-//! - [`location`], [`handshake`]: how a process of the recording, and nobody else,
-//!   gets the arena.
-//! - [`hook_api`]: what the recorder offers to other libraries in its process.
+//! - [`numbers`]: numbers with the same meaning in the trace file.
+//! - [`location`], [`handshake`]: how processes of the recording, and no others, get the
+//!   arena.
+//! - [`hook_api`]: the recorder's functions for other libraries in its process.
 //!
 //! The recorder uses these without `std`. The feature `collector` adds `arena`,
 //! which creates the arena and gives safe access to it; `test-support` adds
@@ -20,7 +20,7 @@
 //!
 //! | part | written by | read by |
 //! | --- | --- | --- |
-//! | [`layout::Control`], [`layout::Progress`] | collector only; sealed against everybody else | recorders |
+//! | [`layout::Control`], [`layout::Progress`] | collector only; sealed against all others | recorders |
 //! | [`layout::Shared`] | both, single words by atomic operations | both |
 //! | [`layout::ImageSlot`] | the image that claimed it; the collector acknowledges and frees it | both |
 //! | [`layout::RingHeader`] | claimed by an image; `written` by its one producer thread | both |
@@ -30,23 +30,22 @@
 //!
 //! It may write anything to the parts that it can write. The collector therefore
 //! reads each word once, checks positions against the ring's capacity and every
-//! index against its table, and treats malformed words as a corrupt ring. It has
-//! its own copy of all that it relies on. There is no pointer in shared memory and
-//! no lock.
+//! index against its table, and treats malformed words as a corrupt ring. State that it
+//! relies on is in its own memory. Shared memory contains no pointers and no locks.
 //!
 //! The recorder trusts the control file, since only the collector can write it.
-//! Other programs of the recording can write what it reads elsewhere (other
-//! rings' owners, a free ring's position). Whatever they write, the recorder
-//! stores only to slots of the ring that it claimed.
+//! Other programs of the recording can write the other parts that it reads (other
+//! rings' owners, a free ring's position). Whatever they write, the recorder stores
+//! only to slots of the ring that it claimed.
 //!
 //! # Rings, threads and streams
 //!
 //! An image (a process between two `exec`s) claims rings. One thread at a time
-//! writes to a ring; when that thread is gone, another one of the same image may
-//! take the ring over, and writes a `Thread` event first. A signal handler that
-//! allocates while the recorder is at work on the same thread writes to a second
-//! ring, so that no event is interrupted by another one. The collector frees a
-//! ring when its image has ended and everything in it was read.
+//! writes to a ring. When that thread has ended, another one of the same image may
+//! take the ring over; it writes a `Thread` event first. If a signal handler interrupts
+//! the recorder and allocates, it writes to a second, *nested* ring, so that no event is
+//! interrupted by another one. The collector frees a ring when its image has ended and
+//! everything in it was read.
 #![cfg_attr(not(any(test, feature = "collector")), no_std)]
 
 #[cfg(feature = "collector")]

@@ -1,13 +1,12 @@
-//! How recorders learn that the collector is gone: a word of shared memory in
-//! which the kernel sets a bit when a thread of the collector's dies.
+//! Lets recorders detect that the collector has died: a word of shared memory in which
+//! the kernel sets a bit when a certain thread of the collector ends.
 //!
-//! That is what robust futexes are for (`set_robust_list(2)`, and
-//! `robust-futex-ABI` in the kernel's documentation): at a thread's end the
-//! kernel walks the thread's list of locks and marks each that it still holds.
-//! An entry of the list and the lock's word may lie apart by an offset that the
-//! list's head names. Here list and entry are private memory and the word is
-//! shared: nothing that another process can write is ever followed, by us or
-//! by the kernel.
+//! The word is a robust futex (`set_robust_list(2)`, and `robust-futex-ABI` in the
+//! kernel's documentation). At a thread's end the kernel walks the thread's list of
+//! locks and sets a bit in each lock that the thread still holds. The lock's word is at
+//! an offset from the list's entry that is stored in the list's head. Here list and
+//! entry are in private memory and only the word is shared, so neither this process nor
+//! the kernel follows a pointer that another process can write.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
@@ -20,31 +19,31 @@ use std::thread::JoinHandle;
 struct List {
     /// Address of the first entry.
     first: usize,
-    /// From an entry to its word.
+    /// Offset from an entry to its lock's word, in bytes.
     offset: isize,
-    /// The entry that is about to join or leave: none.
+    /// The entry that is being added or removed; 0 for none.
     pending: usize,
-    /// The entry: the address of the next, which is the head again.
+    /// The entry: the address of the next one, which is the head again.
     entry: usize,
 }
 
 /// Bytes of `struct robust_list_head`.
 const HEAD_BYTES: usize = 24;
 
-/// A thread that does nothing but live. Dropping this ends it.
+/// The thread that holds the robust futex and does nothing else. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct Liveness {
-    /// Its end is the thread's signal to end; nothing is sent.
+    /// Nothing is sent; the thread ends when this sender is dropped.
     end: Option<SyncSender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Liveness {
-    /// Sets `word` to a thread's id, until this is dropped (then to 0) or the
-    /// process dies (then the kernel sets `FUTEX_OWNER_DIED`).
+    /// Starts the thread and sets `word` to its id. When the result is dropped, `word`
+    /// becomes 0; when the process dies, the kernel sets `FUTEX_OWNER_DIED` in it.
     ///
     /// # Safety
-    /// The word stays mapped until this has been dropped.
+    /// The word must stay mapped until the result has been dropped.
     pub(crate) unsafe fn begin(word: *const AtomicU32) -> io::Result<Self> {
         let address = word as usize;
         let (end, ended) = sync_channel::<()>(0);
@@ -60,7 +59,7 @@ impl Liveness {
                 let is_held = begun.is_ok();
                 let _ = ready.send(begun);
                 if is_held {
-                    // Nobody sends: this waits for the sender's end.
+                    // Nothing is sent: this waits until the sender is dropped.
                     let _ = ended.recv();
                     word.store(0, Release);
                 }
@@ -86,11 +85,11 @@ impl Drop for Liveness {
     }
 }
 
-/// Makes `word` the only lock that the calling thread holds. The thread uses
-/// no robust mutex of libc's, whose list this takes the place of.
+/// Makes `word` the only robust lock that the calling thread holds. This replaces
+/// libc's list for the thread, which therefore must not use libc's robust mutexes.
 fn hold(word: &AtomicU32) -> io::Result<()> {
-    // Never given back: the kernel reads it as long as the thread lives. There
-    // is one for each recording, of 32 bytes.
+    // Never freed, since the kernel reads it as long as the thread lives: 32 bytes for
+    // each recording.
     let list = Box::leak(Box::new(List {
         first: 0,
         offset: 0,
@@ -101,8 +100,8 @@ fn hold(word: &AtomicU32) -> io::Result<()> {
     list.entry = (&raw const *list) as usize;
     list.offset = (word.as_ptr() as isize).wrapping_sub(list.first as isize);
     let head = &raw const *list;
-    // SAFETY: the head, as long as it says, and its entry live as long as the
-    // process; the word holds another thread's id or none once it is not ours.
+    // SAFETY: the head has the given size; head and entry live as long as the process.
+    // The kernel changes the word only while it contains this thread's id.
     let result = unsafe { libc::syscall(libc::SYS_set_robust_list, head, HEAD_BYTES) };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -129,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_dies_is_marked() {
+    fn the_kernel_sets_a_bit_when_the_thread_ends() {
         let word: &AtomicU32 = Box::leak(Box::new(AtomicU32::new(0)));
-        // The kernel does it before whoever waits for the thread goes on.
+        // The kernel sets the bit before `join` returns.
         std::thread::spawn(|| hold(word).unwrap()).join().unwrap();
         assert_ne!(word.load(Relaxed) & crate::layout::OWNER_DIED, 0);
     }

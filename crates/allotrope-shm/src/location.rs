@@ -1,8 +1,9 @@
-//! Where the arena of a recording is and the secret that proves who belongs to
-//! it: the value of [`ENVIRONMENT_VARIABLE`](crate::layout::ENVIRONMENT_VARIABLE).
+//! The location of a recording's arena, and the secret by which processes prove that they
+//! belong to the recording: the value of
+//! [`ENVIRONMENT_VARIABLE`](crate::layout::ENVIRONMENT_VARIABLE).
 //!
-//! It travels in the environment alone, which only the program's own user can
-//! read (`/proc/PID/environ`); never in an argument or in a name.
+//! It is passed only in the environment, which only the program's own user can read
+//! (`/proc/PID/environ`), never in an argument or in a name.
 
 use core::fmt;
 
@@ -12,13 +13,13 @@ use core::fmt;
 pub struct Location {
     /// The collector's process id in its own namespace.
     pub process: u32,
-    /// Its descriptor of the arena file.
+    /// The collector's descriptor of the arena file.
     pub arena: u32,
-    /// Its descriptor of the control file.
+    /// The collector's descriptor of the control file.
     pub control: u32,
-    /// Random; names the collector's socket, for everybody to see.
+    /// Random part of the name of the collector's socket, which every user can see.
     pub name: u64,
-    /// Random; known to the recording's own processes.
+    /// Random; known only to the recording's own processes.
     pub secret: u128,
 }
 
@@ -26,14 +27,14 @@ pub struct Location {
 pub const SOCKET_NAME: usize = 10 + 16;
 
 impl Location {
-    /// The part of the secret that the control page repeats, see
+    /// The part of the secret that is also in the control page, see
     /// [`Control::key`](crate::layout::Control::key).
     pub const fn key(&self) -> u64 {
         (self.secret >> 64) as u64
     }
 
-    /// Abstract name of the collector's socket (`unix(7)`, without the zero
-    /// byte that it begins with).
+    /// Abstract name of the collector's socket (`unix(7)`), without the leading zero
+    /// byte.
     pub fn socket_name(&self) -> [u8; SOCKET_NAME] {
         let mut name = *b"allotrope-0000000000000000";
         for (at, digit) in name[10..].iter_mut().enumerate() {
@@ -42,7 +43,7 @@ impl Location {
         name
     }
 
-    /// Reads the variable's value.
+    /// Parses the variable's value; `None` if it is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let mut parts = value.split(|byte| *byte == b':');
         let mut number = |radix: u32, digits: core::ops::RangeInclusive<usize>| {
@@ -79,7 +80,7 @@ impl fmt::Display for Location {
     }
 }
 
-/// Without the secret: messages are for everybody.
+/// Leaves out name and secret, since debug output may end up in messages.
 impl fmt::Debug for Location {
     fn fmt(&self, into: &mut fmt::Formatter<'_>) -> fmt::Result {
         into.debug_struct("Location")
@@ -104,7 +105,7 @@ mod tests {
     const VALUE: &str = "4194304:7:8:00abcdef01234567:00112233445566778899aabbccddeeff";
 
     #[test]
-    fn a_location_comes_back_as_it_was_written() {
+    fn a_location_is_parsed_as_it_was_written() {
         assert_eq!(LOCATION.to_string(), VALUE);
         assert_eq!(Location::parse(VALUE.as_bytes()), Some(LOCATION));
         assert_eq!(&LOCATION.socket_name(), b"allotrope-00abcdef01234567");
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_location_is_none() {
+    fn malformed_values_are_rejected() {
         for value in [
             "",
             ":::::",

@@ -1,13 +1,13 @@
-//! Numbers that mean the same in the shared memory and in the trace file.
+//! Numbers with the same meaning in shared memory and in the trace file.
 //!
-//! The recorder writes them as plain integers, the collector passes them on, and
-//! `allotrope-trace` re-exports this module's types as part of its model. A
-//! number is never given a second meaning: old traces contain it.
+//! The recorder writes them as plain integers, the collector copies them to the trace,
+//! and `allotrope-trace` re-exports this module's types as part of its model. A number
+//! is never given a second meaning, since old traces contain it.
 
-/// The call through which an event came.
+/// The allocator function whose call an event records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-#[allow(missing_docs)] // most are named as the function they stand for
+#[allow(missing_docs)] // most have the name of their function
 pub enum EntryPoint {
     Malloc = 0,
     Calloc = 1,
@@ -37,9 +37,9 @@ pub enum EntryPoint {
     Reported = 22,
 }
 
-/// The space in which a block's address is unique. A pool's block may have the
-/// address of the heap block from which the pool carves it; both are live then,
-/// and a deallocation ends the block in its own entry point's space.
+/// The space in which a live block's address is unique. A pool's block may have the
+/// same address as the heap block of which it is a part; both are live then. A
+/// deallocation ends the block in the address space of its own entry point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum AddressSpace {
@@ -113,7 +113,7 @@ impl EntryPoint {
         }
     }
 
-    /// The address space that the block addresses of its events belong to.
+    /// The address space of the blocks in its events.
     #[inline]
     pub const fn address_space(self) -> AddressSpace {
         match self {
@@ -124,9 +124,9 @@ impl EntryPoint {
     }
 }
 
-/// Stack ids below [`FIRST_NODE`](stack_end::FIRST_NODE) name no node. As the
-/// parent of a stack's outermost frame, such an id is the reason why the walk
-/// ended there.
+/// Stack ids below [`FIRST_NODE`](stack_end::FIRST_NODE), which are not ids of nodes. As
+/// the parent of a stack's outermost frame, such an id is the reason why the walk ended
+/// there.
 pub mod stack_end {
     /// The outermost frame has no caller: the stack is complete.
     pub const COMPLETE: u32 = 0;
@@ -136,7 +136,7 @@ pub mod stack_end {
     pub const TRUNCATED: u32 = 2;
     /// No stack was taken.
     pub const NOT_RECORDED: u32 = 3;
-    /// The first id that names a node.
+    /// The first id of a node.
     pub const FIRST_NODE: u32 = 8;
 }
 
@@ -144,7 +144,7 @@ pub mod stack_end {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LossReason {
-    /// The ring was full and the recording drops events then.
+    /// The ring was full, and the recording drops events in that case.
     RingFull = 0,
     /// No ring was free for a thread.
     NoRing = 1,
@@ -154,7 +154,7 @@ pub enum LossReason {
     Corrupt = 3,
     /// The recorder could not get memory.
     NoMemory = 4,
-    /// The call came before the recorder had started.
+    /// The call was made before the recorder had started.
     TooEarly = 5,
 }
 
@@ -169,28 +169,28 @@ impl LossReason {
         Self::TooEarly,
     ];
 
-    /// By its number.
+    /// The reason of this number.
     pub fn from_number(number: u64) -> Option<Self> {
         Self::ALL.get(usize::try_from(number).ok()?).copied()
     }
 }
 
-/// Result of waiting, at a window's end, for the image's other threads to make
-/// no event for a while.
+/// Result of waiting, at a window's end, until the image's other threads have recorded no
+/// event for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum QuietWait {
-    /// The program did not ask to wait.
+    /// The program did not request the wait.
     #[default]
     NotRequested = 0,
-    /// No other thread made an event for as long as was asked.
+    /// No other thread recorded an event for the requested time.
     Reached = 1,
-    /// Other threads still made events when the time limit passed.
+    /// Other threads still recorded events when the time limit passed.
     TimedOut = 2,
 }
 
 impl QuietWait {
-    /// By its number.
+    /// The result of this number.
     pub const fn from_number(number: u64) -> Option<Self> {
         match number {
             0 => Some(Self::NotRequested),

@@ -1,6 +1,5 @@
-//! A stand-in for the recorder, for tests of the collector: maps an arena and
-//! writes to it, with the recorder's own [`Writer`], what the contract allows, or
-//! what it forbids.
+//! A stand-in for the recorder, for tests of the collector: maps an arena and writes
+//! valid or invalid words to it, with the recorder's own [`Writer`].
 
 use std::fs::File;
 use std::io;
@@ -20,23 +19,27 @@ use crate::location::Location;
 use crate::ring::{ArenaRing, Host, Limits, Writer};
 use crate::wire::{self, Encode, Image};
 
-/// How long a test waits for its collector.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a producer waits for the collector of a test.
+const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A mapping of somebody's arena, to write to.
+/// A mapping of another process's arena, to write to.
 #[derive(Debug)]
 pub struct Producer {
     arena: Arena,
 }
 
-/// A producer that waits without sleeping, and not for ever.
-struct Patient {
+/// The operating system for a producer that waits without sleeping, up to
+/// [`TEST_TIMEOUT`].
+struct TestHost {
     begin: Instant,
 }
 
-impl Host<ArenaRing> for Patient {
+impl Host<ArenaRing> for TestHost {
     fn is_collected(&self) -> bool {
-        assert!(self.begin.elapsed() < PATIENCE, "nobody drains");
+        assert!(
+            self.begin.elapsed() < TEST_TIMEOUT,
+            "the ring is not drained"
+        );
         true
     }
 
@@ -49,20 +52,20 @@ impl Host<ArenaRing> for Patient {
     }
 
     fn commit(&self, _: &[AtomicU64]) -> bool {
-        // The test's process gets a signal if memory is short.
+        // If memory is short, the test's process gets a signal.
         true
     }
 }
 
 impl Producer {
-    /// Maps the arena of which these are the arena and the control file.
+    /// Maps an arena from its two files.
     pub fn map(memory: File, control: File) -> io::Result<Self> {
         let arena = Arena::map_existing(OwnedFd::from(memory), OwnedFd::from(control))?;
         Ok(Self { arena })
     }
 
-    /// Maps the arena at `location`, as a recorder does that may look into the
-    /// collector's `/proc/PID/fd`.
+    /// Maps the arena at `location`, as a recorder does that may open the collector's
+    /// `/proc/PID/fd`.
     pub fn find(location: &Location) -> io::Result<Self> {
         let path = |descriptor| format!("/proc/{}/fd/{descriptor}", location.process);
         let mut options = File::options();
@@ -76,8 +79,8 @@ impl Producer {
         self.arena.control()
     }
 
-    /// Claims an image slot, writes its event as the first of a ring of its own, and
-    /// waits until the collector knows it. Gives slot and ring.
+    /// Claims an image slot and a ring, writes the `Image` event to the ring, and waits
+    /// until the collector has attached the image. Returns slot and ring.
     pub fn claim_image(&self, image: &Image<'_, &[u8]>) -> (usize, usize) {
         let slot = self.claim_slot();
         let ring = self.claim_ring(slot, image.pid);
@@ -97,18 +100,21 @@ impl Producer {
         (0..IMAGES).find(claim).expect("a free image slot")
     }
 
-    /// Says that the image in `slot` is ready and waits to be known.
+    /// Marks the image in `slot` as ready and waits until the collector has attached it.
     pub fn make_ready(&self, slot: usize, pid: u32, ring: usize) {
         let image = &self.arena.images()[slot];
         image.pid.store(pid, Relaxed);
         image.first_ring.store(ring as u32, Relaxed);
         image.state.store(image_state::READY, Release);
-        let host = Patient {
+        let host = TestHost {
             begin: Instant::now(),
         };
         self.doorbell().ring(|word| host.futex_wake(word));
         while image.state.load(Acquire) == image_state::READY {
-            assert!(host.begin.elapsed() < PATIENCE, "nobody acknowledges");
+            assert!(
+                host.begin.elapsed() < TEST_TIMEOUT,
+                "the image is not attached"
+            );
             thread::yield_now();
         }
     }
@@ -127,7 +133,7 @@ impl Producer {
     }
 
     /// Whether an event of `words` can be written without waiting.
-    pub fn has_room(&self, ring: usize, words: usize) -> bool {
+    pub fn has_space(&self, ring: usize, words: usize) -> bool {
         let written = self.rings()[ring].written.load(Relaxed);
         let used = written.wrapping_sub(self.progress(ring).read.load(Acquire));
         used.saturating_add((words + RING_MARGIN) as u64) <= RING_WORDS as u64
@@ -142,7 +148,7 @@ impl Producer {
         let (writer, limits) = (Writer::default(), Limits::default());
         writer.attach(parts, &limits);
         let words = event.most_words() as u64;
-        let host = Patient {
+        let host = TestHost {
             begin: Instant::now(),
         };
         let reserved = writer.reserve_slow(&limits, words, true, self.doorbell(), &host);
@@ -151,12 +157,13 @@ impl Producer {
         unsafe { writer.write_long(event) };
     }
 
-    /// Writes one event that is given as its words.
+    /// Writes one event, given as words.
     pub fn write(&self, ring: usize, words: &[u64]) {
         self.write_event(ring, &Words(words));
     }
 
-    /// Writes an event that begins with `kind`, `extra` and `payload`.
+    /// Writes an event of a first word with `kind`, `extra` and `payload`, and `more`
+    /// words.
     pub fn event(&self, ring: usize, kind: u8, extra: u8, payload: u64, more: &[u64]) {
         let mut words = vec![wire::head(kind, extra, payload)];
         words.extend_from_slice(more);
@@ -168,17 +175,17 @@ impl Producer {
         &self.arena.progress()[ring]
     }
 
-    /// The rings, whosever they are.
+    /// The headers of all rings.
     pub fn rings(&self) -> &[RingHeader; RINGS] {
         self.arena.rings()
     }
 
-    /// Claims to have written up to `position`, whatever is there.
+    /// Publishes `position` without writing words.
     pub fn forge_position(&self, ring: usize, position: u64) {
         self.arena.rings()[ring].written.store(position, Release);
     }
 
-    /// Overwrites the word at an offset in the arena file, whosever it is.
+    /// Overwrites the word at an offset in the arena file.
     pub fn overwrite(&self, offset: usize, word: u64) {
         self.arena.word(offset).store(word, Relaxed);
     }
@@ -201,7 +208,7 @@ pub fn words_of(event: &impl Encode) -> Vec<u64> {
     words
 }
 
-/// An event, or what is none, as words.
+/// Words to write as an event, valid or not.
 struct Words<'w>(&'w [u64]);
 
 impl Encode for Words<'_> {

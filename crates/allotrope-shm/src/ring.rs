@@ -7,16 +7,15 @@
 //!   … consumed | published, not yet read | free …        (positions, growing)
 //! ```
 //!
-//! Positions count words and never go back; position `p` is slot `p % CAPACITY`.
-//! An event is contiguous: one that begins near the last slot goes on in the
-//! overflow slots behind it, and the slots that it would have used at the
-//! beginning stay unused in that lap. The [`Writer`] stores an event's words and
-//! then publishes the position behind it with `Release`; the [`Reader`] loads
-//! that position with `Acquire`, so that it never reads half an event, whatever
-//! interrupts the producer or ends its process.
+//! Positions count words and only grow; position `p` is slot `p % CAPACITY`. An event is
+//! contiguous: one that begins near the last slot continues in the overflow slots after
+//! it, and the slots that it would have used at the beginning stay unused in that lap.
+//! The [`Writer`] stores an event's words and then publishes the position after it with
+//! `Release`; the [`Reader`] loads that position with `Acquire`. So it never reads a part
+//! of an event, even if the producer is interrupted or its process ends.
 //!
-//! Either side sleeps on a futex when it has nothing to do, and the other one
-//! wakes it only if it sleeps:
+//! Each side sleeps on a futex when it has nothing to do; the other side wakes it only
+//! if it sleeps:
 //!
 //! | who sleeps | announces it in | then checks | the other side changes | then checks |
 //! | --- | --- | --- | --- | --- |
@@ -27,9 +26,9 @@
 //! which needs a `SeqCst` fence between the two on both sides; otherwise both
 //! may read the old value and the sleeper is never woken.
 //!
-//! All of this is generic over the atomic types ([`Atomics`]) and over what an
-//! operating system provides ([`Host`]): `tests/loom.rs` runs this very code in
-//! every order in which its steps can take effect.
+//! The code is generic over the atomic types ([`Atomics`]) and over the operating
+//! system ([`Host`]), so that the model checker in `tests/loom.rs` can run it in every
+//! order in which its steps can take effect.
 
 use core::marker::PhantomData;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -38,7 +37,7 @@ use core::sync::atomic::{self, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use crate::layout::{Doorbell, OVERFLOW_WORDS, Progress, RING_MARGIN, RING_WORDS, RingHeader};
 use crate::wire::Encode;
 
-/// The atomic types that a ring is made of.
+/// The atomic types of a ring.
 pub trait Atomics: Sized + 'static {
     /// 32 bits, usable as a futex.
     type U32: Atomic<u32>;
@@ -100,19 +99,19 @@ type U64<S> = <<S as Shape>::Atomics as Atomics>::U64;
 
 /// The dimensions of a ring.
 pub trait Shape: 'static {
-    /// What it is made of.
+    /// The atomic types.
     type Atomics: Atomics;
-    /// Its slots: [`CAPACITY`](Self::CAPACITY) and those of the overflow.
+    /// The slots: [`CAPACITY`](Self::CAPACITY) and those of the overflow.
     type Slots: AsRef<[U64<Self>]>;
     /// Words of a lap, a power of two.
     const CAPACITY: u64;
-    /// Words that [`Writer::reserve_slow`] leaves free beyond what it was asked
-    /// for, for short events that are written without asking.
+    /// Words that [`Writer::reserve_slow`] leaves free beyond the requested ones, for
+    /// short events that are written without reserving.
     const MARGIN: u64;
     /// Words whose memory is committed at a time; divides `CAPACITY`.
     const COMMIT_WORDS: u64;
 
-    /// Asks the processor for the cache line of a slot that will be written.
+    /// Prefetches the cache line of a slot that will be written.
     #[inline(always)]
     fn prefetch(_: &U64<Self>) {}
 }
@@ -149,11 +148,11 @@ impl Shape for ArenaRing {
 /// The parts of one ring in shared memory.
 #[allow(missing_debug_implementations)]
 pub struct Ring<'r, S: Shape> {
-    /// What the producer writes.
+    /// Written by the producer.
     pub header: &'r RingHeader<S::Atomics>,
-    /// What the collector writes.
+    /// Written by the collector.
     pub progress: &'r Progress<S::Atomics>,
-    /// The words.
+    /// The words, written by the producer.
     pub slots: &'r S::Slots,
 }
 
@@ -166,24 +165,25 @@ impl<S: Shape> Clone for Ring<'_, S> {
 impl<S: Shape> Copy for Ring<'_, S> {}
 
 impl<S: Shape> Ring<'_, S> {
-    /// The end of the positions that the producer may write.
+    /// The first position that may not be written yet, because its slot contains an
+    /// unread word.
     fn free_up_to(&self) -> u64 {
-        // Saturating: only the collector writes `read`, but in a test's arena
-        // anybody may.
+        // Saturating: only the collector writes `read`, but in an arena of a test other
+        // processes may.
         self.progress.read.load(Acquire).saturating_add(S::CAPACITY)
     }
 }
 
-/// What the producer needs from its operating system and process.
+/// What the producer needs of its operating system and process.
 pub trait Host<S: Shape> {
-    /// Whether the ring is still this producer's and somebody reads it. Where it
-    /// is not, waiting is of no use.
+    /// Whether the ring still belongs to this producer and a collector reads it. If
+    /// not, waiting is useless.
     fn is_collected(&self) -> bool;
     /// Sleeps while `word` is `expected`, for a limited time (`FUTEX_WAIT`).
     fn futex_wait(&self, word: &U32<S>, expected: u32);
-    /// Wakes all that sleep on `word` (`FUTEX_WAKE`).
+    /// Wakes all threads that sleep on `word` (`FUTEX_WAKE`).
     fn futex_wake(&self, word: &U32<S>);
-    /// Commits the memory of `slots`. `false`: there is not enough.
+    /// Commits the memory of `slots`; returns `false` if there is not enough.
     fn commit(&self, slots: &[U64<S>]) -> bool;
 }
 
@@ -201,16 +201,15 @@ pub enum Refusal {
 /// How space was reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
-    /// There was some.
+    /// There was enough space.
     AtOnce,
-    /// The producer slept until the collector had read on.
+    /// The producer slept until the collector had read more.
     AfterWaiting,
 }
 
-/// The positions with which a producer's fast path compares. They are apart from
-/// the [`Writer`] because the recorder keeps them in memory that the kernel wipes
-/// in a forked child: there both are 0, and the child's first event takes the
-/// slow path.
+/// The positions with which a producer's fast path compares. They are not part of the
+/// [`Writer`] because the recorder has them in memory that the kernel clears in a forked
+/// child. There both are 0, so the child's first event takes the slow path.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Limits<A: Atomics = Hardware> {
@@ -232,23 +231,24 @@ impl<A: Atomics> Default for Limits<A> {
 }
 
 impl<A: Atomics> Limits<A> {
-    /// How many words may follow `position` without [`Writer::reserve_slow`].
+    /// Number of words that may be written from `position` on without
+    /// [`Writer::reserve_slow`].
     pub fn space(&self, position: u64) -> u64 {
         self.space_end.load(Relaxed).saturating_sub(position)
     }
 }
 
-/// The number of rings that a process image has claimed, and the handshake by which
-/// the thread of the first ring learns of the second one.
+/// The number of rings that a process image has claimed, and the synchronisation by
+/// which the thread of the first ring detects the claim of a second one.
 ///
-/// The events of one ring have one order, so the thread of an only ring need not
-/// write timestamps often: it sets a far `check_at`. Once there is a second ring, no
-/// event of the first may be recorded under that `check_at`. The claimer counts its
-/// claim and then sets `check_at` to 0; the first thread sets `check_at` and then
-/// reads the count. With a `SeqCst` fence between the two steps on both sides (Dekker's
-/// pattern), either the first thread reads the second claim, or the 0 replaces its
-/// `check_at`. An event that the program's own synchronisation puts after the claim
-/// sees that 0 (coherence). `tests/loom.rs` runs this code.
+/// The events of one ring are ordered, so as long as an image has only one ring, its
+/// thread rarely needs to write timestamps: it sets a far `check_at`. Once there is a
+/// second ring, no event of the first may be recorded under that `check_at`. The claimer
+/// counts its claim and then sets `check_at` to 0; the first thread sets `check_at` and
+/// then reads the count. With a `SeqCst` fence between the two steps on both sides
+/// (Dekker's pattern), either the first thread reads the second claim, or the 0 replaces
+/// its `check_at`. An event that the program's own synchronisation orders after the
+/// claim sees that 0 (coherence). `tests/loom.rs` checks this code.
 ///
 /// All zero, as after a fork, is an image without rings.
 #[derive(Debug)]
@@ -262,7 +262,7 @@ impl<A: Atomics> Default for Claims<A> {
 }
 
 impl<A: Atomics> Claims<A> {
-    /// The counter itself starts as `count`.
+    /// Uses the atomic `count` as the counter.
     pub fn with_counter(count: A::U32) -> Self {
         Self(count)
     }
@@ -298,21 +298,22 @@ impl<A: Atomics> Claims<A> {
     }
 }
 
-/// The producer's end of a ring. One thread at a time uses it; all state is
-/// atomic, and accessed `Relaxed`, so that a signal handler of that thread may
-/// look at it, and so that a writer of zero bytes is one without a ring.
+/// The producer's end of a ring. One thread at a time uses it. All state is atomic and
+/// accessed `Relaxed`, so that a signal handler of that thread may read it. A writer
+/// whose bytes are all zero has no ring.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Writer<'r, S: Shape> {
     /// The position of the next word.
     position: AtomicU64,
-    /// Null: there is no ring.
+    /// Null if there is no ring.
     header: AtomicPtr<RingHeader<S::Atomics>>,
     slots: AtomicPtr<S::Slots>,
     progress: AtomicPtr<Progress<S::Atomics>>,
     /// The slots' memory is committed up to this position.
     committed: AtomicU64,
-    /// From this position on all slots' memory is committed: one lap is done.
+    /// Once the memory is committed up to this position, one lap after the first one,
+    /// all slots are committed.
     lap_end: AtomicU64,
     ring: PhantomData<Ring<'r, S>>,
 }
@@ -332,13 +333,13 @@ impl<S: Shape> Default for Writer<'_, S> {
 }
 
 impl<'r, S: Shape> Writer<'r, S> {
-    /// How far ahead of the position slots are prefetched. The collector read
-    /// them last; without this the producer waits for each line to come from the
+    /// How far ahead of the position slots are prefetched. The collector read them last;
+    /// without prefetching the producer waits for each cache line to arrive from the
     /// collector's core.
     const PREFETCH_WORDS: u64 = 64;
 
-    /// Begins to write to `ring`, at the position where its last producer ended.
-    /// The caller owns the ring.
+    /// Begins to write to `ring`, which the caller must own, at the position where its
+    /// last producer ended.
     pub fn attach(&self, ring: Ring<'r, S>, limits: &Limits<S::Atomics>) {
         let position = ring.header.written.load(Relaxed);
         self.position.store(position, Relaxed);
@@ -356,7 +357,7 @@ impl<'r, S: Shape> Writer<'r, S> {
             .store(core::ptr::from_ref(header).cast_mut(), Relaxed);
     }
 
-    /// Detaches from the ring, which stays as it is.
+    /// Detaches the ring; the position stays.
     pub fn detach(&self) {
         self.header.store(core::ptr::null_mut(), Relaxed);
     }
@@ -377,8 +378,8 @@ impl<'r, S: Shape> Writer<'r, S> {
         if !self.is_attached() {
             return None;
         }
-        // SAFETY: `attach` stored all three, the header last, from references
-        // that are valid for `'r`, and the writer does not outlive that.
+        // SAFETY: `attach` stored all three, the header last, from references that are
+        // valid for `'r`, and the writer does not outlive `'r`.
         unsafe {
             Some(Ring {
                 header: &*self.header.load(Relaxed),
@@ -388,12 +389,11 @@ impl<'r, S: Shape> Writer<'r, S> {
         }
     }
 
-    /// Has `put` store an event's words from the position on, and publishes as many as
-    /// it returns. Each pointer is loaded once: the compiler may not merge atomic
+    /// The ring's slots. Called once per event, since the compiler may not merge atomic
     /// loads, and each is an instruction of the hot path.
     ///
     /// # Safety
-    /// The writer is attached.
+    /// The writer must be attached.
     #[inline(always)]
     unsafe fn publish(&self, put: impl FnOnce(&[U64<S>], u64) -> usize) {
         // SAFETY: `attach` stored a reference that is valid for `'r`.
@@ -408,11 +408,11 @@ impl<'r, S: Shape> Writer<'r, S> {
         S::prefetch(&slots[ahead as usize]);
     }
 
-    /// Stores a word, `index` behind `position`. Words of one event are contiguous,
-    /// into the overflow slots.
+    /// Stores the word `index` of the event at `position`. Only the event's position is
+    /// taken modulo the capacity, so its words may be in the overflow slots.
     #[inline(always)]
     fn put(slots: &[U64<S>], position: u64, index: usize, word: u64) {
-        // With a constant index the compiler finds that the slot is there.
+        // If the index is constant, the compiler removes the bounds check.
         if let Some(slot) = slots.get((position & (S::CAPACITY - 1)) as usize + index) {
             slot.store(word, Relaxed);
         }
@@ -421,8 +421,8 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// Writes and publishes an event of a fixed length.
     ///
     /// # Safety
-    /// The writer is attached. (Space that was not reserved is no matter of
-    /// safety: it would overwrite unread events of this same ring.)
+    /// The writer must be attached. (Missing space is no safety violation: the event
+    /// would overwrite unread events of the same ring.)
     #[inline(always)]
     pub unsafe fn write<const WORDS: usize>(&self, words: [u64; WORDS]) {
         let put = |slots: &[U64<S>], position| {
@@ -447,14 +447,15 @@ impl<'r, S: Shape> Writer<'r, S> {
         unsafe { self.publish(put) };
     }
 
-    /// Whether `words` and the margin fit, as far as was found out before.
+    /// Whether `words` and the margin fit into the space found by
+    /// [`reserve_slow`](Self::reserve_slow) so far.
     #[inline(always)]
     pub fn has_space(&self, limits: &Limits<S::Atomics>, words: u64) -> bool {
         self.position() + words <= limits.space_end.load(Relaxed)
     }
 
-    /// Makes space for `words` and the margin: commits memory for the slots and,
-    /// if the ring is full and `waits`, sleeps until the collector has read on.
+    /// Reserves space for `words` and the margin: commits memory for the slots and, if
+    /// the ring is full and `waits`, sleeps until the collector has read enough.
     #[cold]
     pub fn reserve_slow(
         &self,
@@ -486,13 +487,13 @@ impl<'r, S: Shape> Writer<'r, S> {
         Ok(reserved)
     }
 
-    /// Waits until the collector has read everything that was published, and has
-    /// done what those events ask for. `false`: nobody reads the ring any more.
+    /// Waits until the collector has read and processed everything that was published.
+    /// Returns `false` if the ring is no longer read.
     pub fn wait_until_read(&self, doorbell: &Doorbell<S::Atomics>, host: &impl Host<S>) -> bool {
         let Some(ring) = self.ring() else {
             return false;
         };
-        // A whole ring of space behind the position: all before it is read.
+        // If a whole ring of space follows the position, everything before it was read.
         let end = self.position().saturating_add(S::CAPACITY);
         while ring.free_up_to() < end {
             self.wait_for_space(ring, end, doorbell, host);
@@ -514,8 +515,8 @@ impl<'r, S: Shape> Writer<'r, S> {
         let Ring {
             header, progress, ..
         } = ring;
-        // Another program of the recording can write to the header: the right
-        // position is restored before this thread depends on it.
+        // Another program of the recording may have overwritten the header: the position
+        // is restored before this thread waits for the collector to read up to it.
         header.written.store(self.position(), Release);
         header.waiting.store(1, Relaxed);
         S::Atomics::fence(SeqCst);
@@ -527,8 +528,8 @@ impl<'r, S: Shape> Writer<'r, S> {
         header.waiting.store(0, Relaxed);
     }
 
-    /// Commits the slots' memory up to position `end`: if memory is short, that
-    /// must show here and not as a `SIGBUS` in the recorded program.
+    /// Commits the slots' memory up to position `end`: a lack of memory must be an error
+    /// here, not a `SIGBUS` in the recorded program.
     fn commit(&self, ring: Ring<'r, S>, end: u64, host: &impl Host<S>) -> Result<(), Refusal> {
         let slots = ring.slots.as_ref();
         while self.committed.load(Relaxed) < end {
@@ -551,8 +552,8 @@ impl<'r, S: Shape> Writer<'r, S> {
     }
 }
 
-/// The collector's end of a ring: how far it has read. It is in the collector's
-/// own memory, and believes nothing that the producer wrote.
+/// The collector's end of a ring: the position up to which it has read. It is in the
+/// collector's own memory, and does not trust what the producer wrote.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reader {
     cursor: u64,
@@ -569,15 +570,15 @@ impl Reader {
         self.cursor
     }
 
-    /// The number of words between the cursor and the position `published`;
-    /// `None` if a producer that follows the protocol cannot be there.
+    /// The number of words between the cursor and the position `published`; `None` if a
+    /// producer that follows the protocol cannot be at that position.
     pub fn unread<S: Shape>(&self, published: u64) -> Option<u64> {
         Some(published.wrapping_sub(self.cursor)).filter(|&words| words <= S::CAPACITY)
     }
 
-    /// Appends the words from the cursor to the position `published`, at most
-    /// `most`, and at most to the last slot; returns how many of them lie before the
-    /// overflow: no event begins in it.
+    /// Appends the words from the cursor to the position `published` to `into`, at most
+    /// `most`, and at most to the last slot. Returns the number of slots from the cursor
+    /// to the overflow: events begin only in these.
     pub fn copy<S: Shape>(
         &self,
         slots: &S::Slots,
@@ -594,8 +595,8 @@ impl Reader {
         (S::CAPACITY - first) as usize
     }
 
-    /// Frees the slots below position `to` for the producer; `wake` ends its sleep on
-    /// [`Progress::space`].
+    /// Advances to position `to`: the producer may overwrite the slots below it. If the
+    /// producer waits, calls `wake` with the futex [`Progress::space`].
     pub fn release<A: Atomics>(
         &mut self,
         to: u64,
@@ -621,7 +622,7 @@ impl<A: Atomics> RingHeader<A> {
 }
 
 impl<A: Atomics> Progress<A> {
-    /// Has a producer that sleeps on [`space`](Self::space), or is about to, look
+    /// Makes a producer that sleeps on [`space`](Self::space), or is about to, check
     /// again.
     pub fn wake(&self, wake: impl FnOnce(&A::U32)) {
         self.space.fetch_add(1, Release);
@@ -630,12 +631,12 @@ impl<A: Atomics> Progress<A> {
 }
 
 impl<A: Atomics> Doorbell<A> {
-    /// The number of rings so far; to be loaded before looking for work.
+    /// How often the bell has rung. To be loaded before checking for work.
     pub fn count(&self) -> u32 {
         self.value.load(Acquire)
     }
 
-    /// Ends the collector's sleep if it sleeps.
+    /// Rings the bell; calls `wake` if the collector sleeps.
     pub fn ring(&self, wake: impl FnOnce(&A::U32)) {
         self.value.fetch_add(1, Release);
         A::fence(SeqCst);
@@ -644,8 +645,8 @@ impl<A: Atomics> Doorbell<A> {
         }
     }
 
-    /// Sleeps, in `wait`, unless the bell rang since `seen` was its
-    /// [`count`](Self::count).
+    /// Calls `wait`, which sleeps, unless the bell has rung since its
+    /// [`count`](Self::count) was `seen`.
     pub fn sleep(&self, seen: u32, wait: impl FnOnce(&A::U32)) {
         self.sleeping.store(1, Relaxed);
         A::fence(SeqCst);
@@ -676,7 +677,8 @@ mod tests {
         const COMMIT_WORDS: u64 = 16;
     }
 
-    /// Remembers the addresses of committed slots; has memory for some more.
+    /// A host that records the addresses of committed slots; if `is_full`, it has no
+    /// memory.
     #[derive(Default)]
     struct Memory {
         committed: RefCell<BTreeSet<usize>>,
@@ -730,7 +732,7 @@ mod tests {
     const UNTOUCHED: u64 = u64::MAX;
 
     proptest! {
-        /// A slot whose memory is not committed may fault with SIGBUS.
+        /// A write to a slot without committed memory may raise SIGBUS.
         #[test]
         fn no_slot_is_written_before_its_memory_is_committed(
             start in 0..1000u64,
@@ -801,7 +803,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_is_refused_to_who_does_not_wait() {
+    fn a_full_ring_refuses_a_writer_that_does_not_wait() {
         let (parts, limits, memory) = (Parts::at(0), Limits::default(), Memory::default());
         let writer = Writer::default();
         assert_eq!(

@@ -1,25 +1,25 @@
 //! Encoding and decoding of the events in a ring.
 //!
 //! An event is one word or more. Its first word is
-//! `payload | kind << 48 | extra << 56`; the payload is a 48-bit address where
-//! there is one. The frequent events are short: a deallocation is one word, an
-//! allocation two. [`kind`] has the form of each.
+//! `payload | kind << 48 | extra << 56`; the payload is a 48-bit address if the event has
+//! one. The frequent events are short: a deallocation is one word, an allocation two.
+//! [`kind`] describes the words of each kind.
 //!
-//! Events of a fixed length have a `const fn` that gives their words as an array,
-//! which the recorder stores directly. Events that contain strings or lists
-//! implement [`Encode`]. [`WireEvent`] is any event; [`decode`] reads it and its
-//! `Encode` writes it, so that tests can compare the two directions.
+//! Events of a fixed length have a `const fn` that returns their words as an array,
+//! which the recorder stores directly. Events that contain strings or lists implement
+//! [`Encode`]. [`WireEvent`] is any event: [`decode`] reads it and its `Encode` writes
+//! it, so that tests can compare the two directions.
 
 /// Bits of an address in an event's first word.
 pub const ADDRESS_MASK: u64 = (1 << 48) - 1;
 /// Bits of a stack id.
 pub const STACK_BITS: u32 = 24;
-/// Stack ids stay below this. A thread that has used them up writes
-/// [`kind::RESET_STACK_IDS`] and begins again.
+/// Stack ids are below this. A thread that has used all of them writes
+/// [`kind::RESET_STACK_IDS`] and starts again from the first one.
 pub const STACK_IDS: u32 = 1 << 20;
 /// Mask of a stack id.
 pub const STACK_MASK: u64 = (1 << STACK_BITS) - 1;
-/// Sizes from here on need the long form.
+/// The smallest size that needs the long form of an event.
 pub const LONG_SIZE: u64 = 1 << 40;
 /// Mapping number of an address outside every known module.
 pub const NO_MAPPING: u16 = u16::MAX;
@@ -45,10 +45,10 @@ pub mod kind {
     /// `[clock 32] [tick]`: the time, and the coarse clock (0: unknown) that the
     /// thread read with every event since the timestamp before.
     pub const TIMESTAMP: u8 = 9;
-    /// `[0, 1 if opted out] [tick] [epoch]`: a timestamp; the events that follow
-    /// were recorded at that epoch of the image, or belong to no window.
+    /// `[0, 1 if opted out] [tick] [epoch]`: a timestamp; the following events were
+    /// recorded in this epoch of the image, or, if opted out, belong to no window.
     pub const EPOCH: u8 = 10;
-    /// `[tid, 1 if nested] [tick]`: the events that follow are that thread's.
+    /// `[tid, 1 if nested] [tick]`: the following events are of this thread.
     pub const THREAD: u8 = 11;
     /// `[address, 1 if exact] [parent 24, id 24, mapping 16]`: defines a stack id.
     pub const NODE: u8 = 12;
@@ -58,12 +58,12 @@ pub mod kind {
     pub const MAPPING: u8 = 14;
     /// `[words << 16] [pid | parent pid << 32] [tick] [origin | parent slot + 1 << 32] [fork points | executable bytes << 16 | command bytes << 32] (ring, ordinal)… executable… command…`
     pub const IMAGE: u8 = 15;
-    /// `[status]`: the image is about to exit with it.
+    /// `[status]`: the image is about to exit with this status.
     pub const EXIT: u8 = 16;
-    /// `[mapping]`: the recorder has noticed that it is unloaded.
+    /// `[mapping]`: the recorder has noticed that the mapping's module is unloaded.
     pub const UNMAPPED: u8 = 17;
-    /// `[words << 16] [path bytes] path…`: the thread calls `exec`. If that
-    /// succeeds nothing more comes from this image.
+    /// `[words << 16] [path bytes] path…`: the thread calls `exec`. If the call
+    /// succeeds, this is the image's last event.
     pub const EXEC: u8 = 18;
     /// `[words << 16, window flags] [opened] [iterations] [tick] [name bytes] name…`:
     /// the thread opened a window.
@@ -76,23 +76,23 @@ pub mod kind {
     /// `[ticks]`: the thread has waited that long for space in its ring.
     pub const WAITED: u8 = 22;
     /// `[words << 16] (entry, allocations, bytes, deallocations, reallocations)…`:
-    /// the ring's counters as its last thread left them, without those that are
-    /// all 0. `entry` indexes [`Counters::all`](crate::layout::Counters::all).
+    /// the ring's counters at the end of its last thread, without entries that are all
+    /// 0. `entry` indexes [`Counters::all`](crate::layout::Counters::all).
     pub const COUNTS: u8 = 32;
-    /// `[0] [epoch] [sums of the image 4] [sums of the thread 4]`: what was
-    /// counted when a window's opening or closing made that epoch, without
-    /// what threads did that had opted out; sums are allocations, bytes,
-    /// deallocations, reallocations.
+    /// `[0] [epoch] [sums of the image 4] [sums of the thread 4]`: the counters at the
+    /// opening or closing of a window that began this epoch, without calls of threads
+    /// that had opted out. The sums are allocations, bytes, deallocations,
+    /// reallocations.
     pub const WINDOW_COUNTS: u8 = 33;
 }
 
 /// The extra byte of the two window events.
 pub mod window_flag {
-    /// Only the opening thread's events belong to it.
+    /// Only the opening thread's events belong to the window.
     pub const THIS_THREAD_ONLY: u8 = 1;
-    /// Open file descriptors are compared at its ends.
+    /// Open file descriptors at the window's start and end are compared.
     pub const DESCRIPTORS: u8 = 2;
-    /// Lowest bit of the field that holds a [`QuietWait`](crate::numbers::QuietWait).
+    /// Lowest bit of the field that contains a [`QuietWait`](crate::numbers::QuietWait).
     pub const QUIET_SHIFT: u32 = 2;
     /// Mask of that field.
     pub const QUIET_MASK: u8 = 3;
@@ -215,7 +215,8 @@ pub const fn descriptors() -> [u64; 1] {
     [head(kind::DESCRIPTORS, 0, 0)]
 }
 
-/// `WAITED`; a longer wait than the 48 bits hold is cut to that.
+/// `WAITED`; a wait that does not fit into 48 bits is written as the largest number that
+/// does.
 pub const fn waited(ticks: u64) -> [u64; 1] {
     let most = ADDRESS_MASK;
     [head(
@@ -242,13 +243,13 @@ pub const fn window_counts(epoch: u64, image: Sums, thread: Sums) -> [u64; WINDO
     ]
 }
 
-/// An event that can be put into words.
+/// An event that can be encoded as words.
 pub trait Encode {
-    /// How many words [`encode`](Self::encode) writes at most.
+    /// Upper limit of the number of words that [`encode`](Self::encode) writes.
     fn most_words(&self) -> usize;
 
-    /// Gives each word of the event and its index to `put`, in any order; gives
-    /// the event's length in words.
+    /// Calls `put` with the index and the value of each word of the event, in any order;
+    /// returns the event's length in words.
     fn encode(&self, put: impl FnMut(usize, u64)) -> usize;
 }
 
@@ -267,7 +268,7 @@ impl<const WORDS: usize> Encode for [u64; WORDS] {
     }
 }
 
-/// A byte string of an event. In a ring it is little-endian words, the last one
+/// A byte string in an event. In a ring it consists of little-endian words, the last one
 /// padded with zero bytes.
 pub trait ByteString {
     /// Its length in bytes.
@@ -293,10 +294,10 @@ impl ByteString for &[u8] {
     }
 }
 
-/// A byte string as it lies in a decoded event.
+/// A byte string in a decoded event, still in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PackedBytes<'a> {
-    /// The words that hold it.
+    /// The words that contain it.
     pub words: &'a [u64],
     /// Its length in bytes, at most eight times the number of words.
     pub length: usize,
@@ -326,8 +327,7 @@ fn put_string(string: &impl ByteString, at: usize, mut put: impl FnMut(usize, u6
     }
 }
 
-/// Any event; `S` is how its byte strings are held. The fields are those of
-/// [`kind`].
+/// Any event; `S` is the type of its byte strings. The fields are described at [`kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum WireEvent<'a, S = PackedBytes<'a>> {
@@ -367,8 +367,8 @@ pub enum WireEvent<'a, S = PackedBytes<'a>> {
         epoch: u64,
         opted_out: bool,
     },
-    /// `nested`: a second ring of the thread that has this tid now; otherwise
-    /// a new thread, even if its tid was seen before.
+    /// `nested`: the ring is a second one of the current thread with this tid.
+    /// Otherwise the thread is a new one, even if its tid was seen before.
     Thread {
         tid: u32,
         tick: u64,
@@ -479,7 +479,7 @@ pub struct Image<'a, S> {
     /// Pairs of ring and ordinal, the forking thread's first.
     pub fork_points: &'a [u64],
     pub executable: S,
-    /// Arguments, each ended by a zero byte.
+    /// The arguments, each followed by a zero byte.
     pub command: S,
 }
 
@@ -681,7 +681,7 @@ impl<S: ByteString> Encode for WireEvent<'_, S> {
 /// Why words could not be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// The event is longer than the words at hand: more may come.
+    /// The event is longer than the given words: more may follow.
     Short,
     /// There is no event of this kind.
     Kind(u8),
@@ -689,8 +689,8 @@ pub enum Malformed {
     Length,
 }
 
-/// Length in words of the event that begins with `first`, or `None` if there
-/// is no such event.
+/// Length in words of the event that begins with `first`; `None` if no event begins with
+/// this word.
 #[inline]
 pub fn length(first: u64) -> Option<usize> {
     Some(match (first >> 48) as u8 {
@@ -720,7 +720,7 @@ pub fn length(first: u64) -> Option<usize> {
     })
 }
 
-/// Decodes the event at the start of `words`; also gives its length in words.
+/// Decodes the event at the start of `words`; returns it and its length in words.
 #[inline]
 pub fn decode(words: &[u64]) -> Result<(WireEvent<'_>, usize), Malformed> {
     let first = *words.first().ok_or(Malformed::Short)?;
@@ -881,7 +881,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_events_come_back_as_they_were_written() {
+    fn short_events_are_decoded_as_they_were_written() {
         let address = 0x7fff_1234_5670;
         let words = [
             head(kind::ALLOCATION, 9, address),
@@ -933,7 +933,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_cut_short_asks_for_more() {
+    fn an_incomplete_event_is_short() {
         assert_eq!(decode(&[]), Err(Malformed::Short));
         assert_eq!(
             decode(&[head(kind::TIMESTAMP, 0, 0)]),
@@ -942,7 +942,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_named() {
+    fn unknown_kinds_and_wrong_lengths_are_malformed() {
         assert_eq!(decode(&[0]), Err(Malformed::Kind(0)));
         assert_eq!(decode(&[head(200, 0, 0)]), Err(Malformed::Kind(200)));
         // A mapping of 6 words whose strings would need more.
@@ -953,7 +953,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_come_back_as_they_were_written() {
+    fn windows_are_decoded_as_they_were_written() {
         let flags = window_flag::THIS_THREAD_ONLY | 2 << window_flag::QUIET_SHIFT;
         let mut words = [0, 7, 1000, 55, 6, u64::from_le_bytes(*b"encode\0\0")];
         words[0] = head(kind::WINDOW, flags, 6 << 16);
@@ -969,7 +969,7 @@ mod tests {
         words[4] = 9;
         assert_eq!(decode(&words), Err(Malformed::Length), "a word too few");
         words[4] = u64::MAX;
-        assert_eq!(decode(&words), Err(Malformed::Length), "no such name");
+        assert_eq!(decode(&words), Err(Malformed::Length), "name too long");
         assert_eq!(
             decode(&[head(kind::WINDOW, 0, 3 << 16), 1, 2]),
             Err(Malformed::Length)
@@ -986,7 +986,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_at_an_end_of_a_window_comes_back() {
+    fn window_counts_are_decoded_as_they_were_written() {
         let mut words: Vec<u64> = (0..WINDOW_COUNTS_WORDS as u64).collect();
         words[0] = head(kind::WINDOW_COUNTS, 0, 0);
         let expected = WireEvent::WindowCounts {
@@ -999,7 +999,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_whole_or_nonsense() {
+    fn counts_with_an_incomplete_entry_are_malformed() {
         let mut words = [0u64; 1 + 2 * COUNTS_WORDS];
         words[0] = head(kind::COUNTS, 0, 11 << 16);
         words[1..6].copy_from_slice(&[0, 2, 30, 0, 0]);
@@ -1013,7 +1013,7 @@ mod tests {
     }
 
     #[test]
-    fn long_events_carry_their_strings() {
+    fn long_events_are_decoded_with_their_strings() {
         let mut words = [0u64; 5 + 2 + 2 + 1];
         words[0] = head(kind::IMAGE, 0, 10 << 16);
         words[1] = 42 | 41 << 32;

@@ -1,18 +1,17 @@
-//! The ring's own code (`allotrope_shm::ring`), run through every order in which
-//! the steps of one producer and of the collector can take effect (loom):
+//! Model check of the ring (`allotrope_shm::ring`) with loom, which runs its code in
+//! every order in which the steps of a producer and of the collector can take effect:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" cargo test --release -p allotrope-shm --test loom
 //! ```
 //!
-//! The ring has two words and is used round and round; its atomics are loom's.
-//! Waits have no time limit here, so a wake-up that is lost is a deadlock, which
-//! loom reports.
+//! The ring has two words and is used for more than one lap; its atomics are loom's.
+//! Waits have no time limit here, so a lost wake-up is a deadlock, which loom reports.
 //!
-//! Each fence and each release is needed: further tests leave one of them out
-//! and expect loom to find the failure. The model's atomics know which word of
-//! the protocol they are, and a fence is known by the word stored before it.
-//! `scripts/mutants` removes the same fences from the source.
+//! Each fence and each release is needed: further tests leave one of them out and expect
+//! loom to find the failure. Each atomic of the model stores which word of the protocol
+//! it is, and a fence is identified by the word stored before it. `scripts/mutants`
+//! removes the same fences from the source.
 #![allow(unexpected_cfgs)]
 #![cfg(loom)]
 
@@ -29,7 +28,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 
 const EVENTS: u64 = 3;
 
-/// What a run leaves out.
+/// The step of the protocol that a run leaves out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Without {
     Nothing,
@@ -56,7 +55,7 @@ fn is_left_out(step: Without) -> bool {
 }
 
 loom::thread_local! {
-    /// The word that this thread stored last: it identifies the fence behind it.
+    /// The word that this thread stored last; it identifies the next fence.
     static LAST_STORE: Cell<Word> = Cell::new(Word::Other);
 }
 
@@ -102,7 +101,7 @@ macro_rules! atomic {
         #[derive(Default)]
         struct $name {
             value: loom::sync::atomic::$atomic,
-            /// Which word of the protocol it is, set before the threads begin.
+            /// The word of the protocol that this is; set before the threads begin.
             word: OnceLock<Word>,
         }
 
@@ -183,7 +182,8 @@ struct Model {
     doorbell: Doorbell<Loom>,
     space_queue: Queue,
     bell_queue: Queue,
-    /// What the collector does with events before it gives their space back.
+    /// Number of events that the collector has processed; set before it releases their
+    /// space.
     done: loom::sync::atomic::AtomicU64,
 }
 
@@ -258,7 +258,7 @@ fn produce(model: &Model, at_end: AtEnd) {
         AtEnd::Rings => model.doorbell.ring(|_| model.bell_queue.wake()),
         AtEnd::WaitsUntilRead => {
             assert!(writer.wait_until_read(&model.doorbell, &model));
-            // What the collector did before it gave the space back is visible.
+            // What the collector did before it released the space is visible.
             assert_eq!(model.done.load(Relaxed), EVENTS);
         }
     }
@@ -289,12 +289,11 @@ fn collect(model: &Model) {
     }
 }
 
-/// What the producer does when it has written its last event.
+/// What the producer does after its last event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtEnd {
     Nothing,
-    /// The collector finds the end of a thread in its next round, which its time
-    /// limit brings; here the bell does.
+    /// Rings the doorbell. A real collector wakes up by a time limit instead.
     Rings,
     WaitsUntilRead,
 }
@@ -313,19 +312,19 @@ fn explore(without: Without, at_end: AtEnd) {
 }
 
 #[test]
-fn every_event_arrives_as_written_and_nobody_sleeps_for_ever() {
+fn every_event_is_read_as_written_and_no_side_sleeps_forever() {
     explore(Without::Nothing, AtEnd::Rings);
 }
 
-/// A window's end that waits for the collector to have read descriptors.
+/// As the end of a window does that waits until the collector has read descriptors.
 #[test]
-fn who_waits_until_all_is_read_sees_what_was_done_and_is_woken() {
+fn a_producer_that_waits_until_all_is_read_is_woken_and_sees_what_was_done() {
     explore(Without::Nothing, AtEnd::WaitsUntilRead);
 }
 
 /// The second thread of an image claims its ring while the first one sets its
-/// `check_at`: in the end the first thread takes the slow path at once, or it knew of
-/// the second ring when it chose the position.
+/// `check_at`. Afterwards the first thread either takes the slow path at once, or it
+/// knew of the second ring when it chose the position.
 fn explore_claims(without: Without) {
     const FAR: u64 = 1000;
     WITHOUT.get_or_init(|| without);
@@ -350,11 +349,11 @@ fn explore_claims(without: Without) {
 }
 
 #[test]
-fn the_first_thread_learns_of_a_second_ring() {
+fn the_first_thread_detects_the_claim_of_a_second_ring() {
     explore_claims(Without::Nothing);
 }
 
-/// One run without the step that the environment names, see below.
+/// One run without the step that the environment variable `WITHOUT` names.
 #[test]
 #[ignore = "fails on purpose"]
 fn without_one() {
@@ -373,7 +372,8 @@ fn without_one() {
     explore(without, at_end);
 }
 
-/// In a process of its own: what loom finds can end it.
+/// Runs [`without_one`] in a process of its own, which loom may abort. It must fail with
+/// `words` in its output.
 #[track_caller]
 fn expect_failure_without(named: &str, words: &str) {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
@@ -426,7 +426,7 @@ fn the_sleeper_needs_its_fence() {
 }
 
 #[test]
-fn who_claims_a_second_ring_needs_a_fence() {
+fn the_claimer_of_a_second_ring_needs_a_fence() {
     expect_failure_without("claimer's fence", "a far check with two rings");
 }
 

@@ -1,5 +1,5 @@
-//! Two threads on one ring of a real arena, many times round: what the
-//! collector's side reads is what the producer's wrote, to the last word.
+//! Two threads on one ring of a real arena, for many laps: the reader must read exactly
+//! the words that the writer wrote.
 #![cfg(feature = "test-support")]
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use allotrope_shm::producer::Producer;
 use allotrope_shm::ring::{ArenaRing, Reader};
 
 const RING: usize = 3;
-/// Words in all: twenty times round the ring.
+/// Number of words: twenty laps of the ring.
 const TOTAL: u64 = 20 * RING_WORDS as u64;
 
 /// The word at a position: all of its bits depend on it.
@@ -20,7 +20,7 @@ fn word(position: u64) -> u64 {
     position.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ position >> 7
 }
 
-/// Events of 1 to 64 words, in an order that repeats late.
+/// Length of an event: 1 to 64 words, without a short period.
 fn length(event: u64) -> usize {
     (word(event) >> 40) as usize % 64 + 1
 }
@@ -37,7 +37,7 @@ fn arena() -> Arena {
     .expect("an arena can be made")
 }
 
-/// Writes all words; gives how many.
+/// Writes all words; returns their number.
 fn produce(memory: File, control: File) -> u64 {
     let producer = Producer::map(memory, control).expect("an arena can be mapped twice");
     let (mut position, mut event) = (0, 0);
@@ -52,8 +52,9 @@ fn produce(memory: File, control: File) -> u64 {
     position
 }
 
-/// Reads all words, `piece` events at a time.
-fn consume(arena: &Arena, piece: u64, pause: Option<Duration>) -> u64 {
+/// Reads all words and releases them after every `batch` events; `pause`: sleeps before
+/// each batch.
+fn consume(arena: &Arena, batch: u64, pause: Option<Duration>) -> u64 {
     let ring = &arena.rings()[RING];
     let (mut reader, mut event) = (Reader::default(), 0);
     let mut words = Vec::new();
@@ -72,11 +73,11 @@ fn consume(arena: &Arena, piece: u64, pause: Option<Duration>) -> u64 {
             "more than a ring"
         );
         let mut next = reader;
-        for _ in 0..piece {
+        for _ in 0..batch {
             if next.cursor() == written {
                 break;
             }
-            // An event is published whole, and lies in one piece.
+            // Only whole events are published.
             let end = next.cursor() + length(event) as u64;
             assert!(end <= written, "half an event");
             words.clear();
@@ -92,12 +93,12 @@ fn consume(arena: &Arena, piece: u64, pause: Option<Duration>) -> u64 {
     reader.cursor()
 }
 
-fn run(piece: u64, pause: Option<Duration>) {
+fn run(batch: u64, pause: Option<Duration>) {
     let arena = arena();
     let [memory, control] = [arena.memory(), arena.control_memory()]
         .map(|file| File::from(file.try_clone_to_owned().expect("a descriptor")));
     let producer = std::thread::spawn(move || produce(memory, control));
-    let read = consume(&arena, piece, pause);
+    let read = consume(&arena, batch, pause);
     assert_eq!(producer.join().expect("the producer does not panic"), read);
     let ring = &arena.rings()[RING];
     assert_eq!(
@@ -107,17 +108,17 @@ fn run(piece: u64, pause: Option<Duration>) {
 }
 
 #[test]
-fn a_collector_that_keeps_up() {
+fn a_reader_that_releases_every_event() {
     run(1, None);
 }
 
 #[test]
-fn a_collector_that_takes_all_there_is() {
+fn a_reader_that_releases_all_available_events() {
     run(u64::MAX, None);
 }
 
 /// The ring is full most of the time.
 #[test]
-fn a_collector_that_lags_behind() {
+fn a_reader_that_lags_behind() {
     run(2000, Some(Duration::from_micros(200)));
 }

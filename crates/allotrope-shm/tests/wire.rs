@@ -7,7 +7,7 @@ use allotrope_shm::wire::{
 };
 use proptest::prelude::*;
 
-/// How many kinds [`event`] knows.
+/// Number of kinds that [`event`] can make.
 const KINDS: usize = 22;
 
 /// Numbers and lists from which an event of any kind is made.
@@ -55,6 +55,7 @@ fn parts() -> impl Strategy<Value = Parts> {
         )
 }
 
+/// An event from `parts`, with `first` and `second` as its byte strings.
 fn event<S: Copy>(parts: &Parts, first: S, second: S) -> WireEvent<'_, S> {
     let Parts {
         kind,
@@ -160,7 +161,7 @@ fn event<S: Copy>(parts: &Parts, first: S, second: S) -> WireEvent<'_, S> {
     }
 }
 
-/// The words of an event, each written exactly once.
+/// The words of an event; checks that each is written exactly once.
 fn encoded(event: &impl Encode) -> Vec<u64> {
     let mut words = vec![None; event.most_words()];
     let length = event.encode(|index, word| {
@@ -172,6 +173,7 @@ fn encoded(event: &impl Encode) -> Vec<u64> {
     words.map(|word| word.expect("a word is missing")).collect()
 }
 
+/// A byte string as words.
 fn packed(bytes: &[u8]) -> Vec<u64> {
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];

@@ -1,4 +1,6 @@
-//! What of a trace the names depend on, and names found for it anew.
+//! Collects the modules of a trace, the addresses in them and the names that the trace
+//! has ([`Contents::read`]), and finds names for these addresses again
+//! ([`Contents::name`]).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -9,24 +11,26 @@ use allotrope_trace::{Entry, ReadError, TraceReader};
 
 use crate::frames::{FileAddress, SymbolsBuilder, from_trace};
 
-/// The modules of a trace, the addresses in them that its stacks hold, and the
-/// names that it has.
+/// The part of a trace that naming needs.
 #[derive(Debug, Default)]
 pub struct Contents {
     modules: Vec<Module>,
+    /// The addresses of the stacks' frames, by module.
     wanted: BTreeMap<ModuleId, BTreeSet<FileAddress>>,
+    /// The frames that the trace has for an address, innermost first.
     known: HashMap<(ModuleId, FileAddress), Vec<Frame>>,
+    /// Whether a module was compiled without optimisation, if the trace has that.
     unoptimised: HashMap<ModuleId, Option<bool>>,
 }
 
 /// The names of all modules of a trace.
 #[derive(Debug, Default)]
 pub struct Naming {
-    /// To be written in place of the trace's own.
+    /// The names, to be written in place of the trace's own.
     pub symbols: Vec<Symbols>,
-    /// Addresses in modules.
+    /// The number of addresses in all modules.
     pub addresses: usize,
-    /// How many of them the trace names.
+    /// How many of them have a name in the trace.
     pub named_before: usize,
     /// How many of them have a name now.
     pub named: usize,
@@ -51,7 +55,7 @@ impl Contents {
     pub fn read(trace: &TraceReader) -> Result<Self, ReadError> {
         let mut contents = Self::default();
         let mut mappings: HashMap<(ImageId, MappingId), (ModuleId, u64)> = HashMap::new();
-        // Nodes may come before the mapping they lie in.
+        // A stack may come before the mapping that its addresses are in.
         let mut addresses: HashMap<(ImageId, MappingId), BTreeSet<FileAddress>> = HashMap::new();
         for entry in trace.entries() {
             match entry? {
@@ -95,12 +99,12 @@ impl Contents {
         &self.modules
     }
 
-    /// Finds names for every module. A name of the trace is replaced only by one
-    /// that holds at least as much. `unverified`: files are used for modules that
-    /// were recorded without a build id, too.
+    /// Finds names for every module. A name of the trace is replaced only by one that is
+    /// at least as detailed. `unverified`: use files for modules that were recorded
+    /// without a build id, too.
     ///
-    /// `progress` is called with the number of modules done and, during long work
-    /// on the next one, with what that is, how much is done and of how much (0:
+    /// `progress` is called with the number of modules done and, during long work on the
+    /// next one, with the kind of work, the amount done and the total amount (0 if
     /// unknown).
     pub fn name(
         &self,
@@ -158,13 +162,13 @@ impl Contents {
     }
 }
 
-/// The module's symbols; `None` if it lies in no file.
+/// Loads the module's symbols; `None` if the module is not in a file.
 fn load(
     module: &Module,
     locator: &Locator,
     unverified: bool,
 ) -> Result<Option<ModuleSymbols>, Warning> {
-    // Code that is in no file has no absolute path (`linux-vdso.so.1`).
+    // The path of a module that is not in a file is not absolute (`linux-vdso.so.1`).
     if !module.path.is_absolute() {
         return Ok(None);
     }
@@ -178,8 +182,8 @@ fn load(
     }
 }
 
-/// The frames found now, unless those known before are more, or have more source
-/// positions.
+/// The more detailed of two lists of frames: the one with more source positions or, if
+/// these are equal, with more frames; `found` if both are equal.
 fn better<'a>(known: &'a [Frame], found: &'a [Frame]) -> &'a [Frame] {
     let worth = |frames: &[Frame]| {
         let with_file = frames.iter().filter(|frame| !frame.file.is_empty());
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_replaced_only_by_one_that_holds_as_much() {
+    fn a_name_is_replaced_only_by_one_that_is_as_detailed() {
         let symbol = frames(&[("outer", "")]);
         let inlined = frames(&[("inner", "a.c"), ("outer", "a.c")]);
         let renamed = frames(&[("inner", "b.c"), ("outer", "b.c")]);

@@ -1,23 +1,26 @@
-//! Frames as the trace stores them: each once a record, referred to by index.
-//! This is the only place where frames of `allotrope-symbols` and of the trace are
-//! converted into each other.
+//! Symbol records of the trace: each frame is stored once per record, and locations
+//! refer to it by index. Only this file converts between the frames of
+//! `allotrope-symbols` and those of the trace.
 
 use allotrope_symbols::Frame;
 use allotrope_trace::model::{self, Location, ModuleId, Symbols};
 use rustc_hash::FxHashMap;
 
-/// An address in a module's file, and whether it is looked up as it is (else it
-/// is a return address, and the byte before it is looked up).
+use crate::source_files::SourceFiles;
+
+/// An address in a module's file, and whether it is exact: then it is looked up as it
+/// is. Otherwise it is a return address, and the byte before it is looked up.
 pub type FileAddress = (u64, bool);
 
-/// Locations of one record.
+/// Most locations of one record.
 const LOCATIONS_PER_RECORD: usize = 16 << 10;
-/// Bytes of names in one record, roughly; a frame beyond begins a new one.
+/// Bytes of names after which a record is full.
 const BYTES_PER_RECORD: usize = 4 << 20;
 
-/// The frames of one record, without duplicates, in the order of their first use.
+/// The frames of one record: an interning table, in the order of first use.
 #[derive(Debug, Default)]
 pub struct FrameTable {
+    sources: SourceFiles,
     indexes: FxHashMap<Frame, u32>,
     frames: Vec<model::Frame>,
     /// Bytes of the strings in `frames`.
@@ -25,7 +28,7 @@ pub struct FrameTable {
 }
 
 impl FrameTable {
-    /// The location that gives `frames`, innermost first, to an address.
+    /// The location record for an address with these frames, innermost first.
     pub fn location(&mut self, (address, exact): FileAddress, frames: &[Frame]) -> Location {
         let frames = frames.iter().map(|frame| self.index_of(frame));
         Location {
@@ -46,13 +49,14 @@ impl FrameTable {
         }
         let index = self.frames.len() as u32;
         self.bytes += frame.function.len() + frame.signature.len() + frame.file.len();
-        self.frames.push(to_trace(frame));
+        let generated = frame.generated || self.sources.is_generated(frame);
+        self.frames.push(to_trace(frame, generated));
         self.indexes.insert(frame.clone(), index);
         index
     }
 }
 
-fn to_trace(frame: &Frame) -> model::Frame {
+fn to_trace(frame: &Frame, generated: bool) -> model::Frame {
     model::Frame {
         function: frame.function.to_string(),
         signature: frame.signature.to_string(),
@@ -61,6 +65,7 @@ fn to_trace(frame: &Frame) -> model::Frame {
         column: frame.column,
         offset: frame.offset,
         inlined: frame.inlined,
+        generated,
     }
 }
 
@@ -73,6 +78,7 @@ pub(crate) fn from_trace(frame: &model::Frame) -> Frame {
         column: frame.column,
         offset: frame.offset,
         inlined: frame.inlined,
+        generated: frame.generated,
     }
 }
 
@@ -109,9 +115,10 @@ impl SymbolsBuilder {
         self.locations.len() >= LOCATIONS_PER_RECORD || self.table.bytes >= BYTES_PER_RECORD
     }
 
-    /// The record so far; an empty one for the same module takes its place.
+    /// Returns the record so far and begins an empty one for the same module.
     pub fn take(&mut self) -> Symbols {
-        let next = Self::new(self.module, self.unoptimised);
+        let mut next = Self::new(self.module, self.unoptimised);
+        next.table.sources = std::mem::take(&mut self.table.sources);
         let full = std::mem::replace(self, next);
         Symbols {
             module: full.module,
@@ -137,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_shared_between_locations_and_start_anew_with_each_record() {
+    fn locations_of_a_record_share_frames_and_records_do_not() {
         let mut record = SymbolsBuilder::new(3, Some(true));
         record.add((1, false), &frames(&["inner", "outer"]));
         record.add((2, true), &frames(&["outer"]));
@@ -153,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_survive_the_way_there_and_back() {
+    fn a_frame_survives_the_conversion_to_the_trace_and_back() {
         let frame = Frame {
             function: "f".into(),
             signature: "f()".into(),
@@ -162,7 +169,8 @@ mod tests {
             column: 2,
             offset: 3,
             inlined: true,
+            generated: true,
         };
-        assert_eq!(from_trace(&to_trace(&frame)), frame);
+        assert_eq!(from_trace(&to_trace(&frame, true)), frame);
     }
 }

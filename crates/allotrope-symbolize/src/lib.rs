@@ -3,8 +3,7 @@
 //!
 //! The collector writes names when a recording ends ([`SymbolsBuilder`]) and for
 //! JIT code while it runs ([`FrameTable`]). `allotrope symbolize` names a trace
-//! again afterwards, where other debug files are at hand ([`Contents`],
-//! [`rewrite`]).
+//! again later, on a machine that has other debug files ([`Contents`], [`rewrite`]).
 //!
 //! Not here: where debug files are searched for and how they are read
 //! (`allotrope-symbols`), and which file a trace is written to (the command).
@@ -13,6 +12,7 @@
 mod contents;
 mod frames;
 mod rewrite;
+mod source_files;
 
 pub use contents::{Contents, Naming, Warning};
 pub use frames::{FileAddress, FrameTable, SymbolsBuilder};

@@ -1,11 +1,11 @@
-//! Writes a trace again with other names.
+//! Copies a trace and replaces the names in it.
 
 use std::io::{self, Write};
 
 use allotrope_trace::model::{Record, Symbols};
 use allotrope_trace::{CutReason, Entry, ReadError, TraceReader, TraceWriter, WriteError};
 
-/// Why a trace could not be written again.
+/// Why a trace could not be copied.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub enum RewriteError {
@@ -18,10 +18,11 @@ pub enum RewriteError {
 }
 
 /// Writes all of `trace` to `sink`, with `symbols` in place of its own names, and
-/// returns the sink. `progress` is called with the bytes written and their
-/// probable number.
+/// returns the sink. `progress` is called with the bytes written and their probable
+/// total.
 ///
-/// A trace that was cut off stays one, and its unreadable end is copied.
+/// The copy of a trace that was cut off ends in the same way, with the unreadable
+/// bytes at its end.
 ///
 /// # Errors
 /// If the trace cannot be read or the sink cannot be written.

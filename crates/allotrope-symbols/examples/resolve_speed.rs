@@ -1,7 +1,7 @@
-//! Measures how long naming the addresses of a module takes, and how much
-//! memory: `resolve_speed MODULE COUNT [INDEX-FOLDER]`. The addresses are
-//! spread evenly over the module's code; with a folder, indexes are kept in it,
-//! so that a second run shows what they are worth.
+//! Measures the time and memory for resolving addresses of a module:
+//! `resolve_speed MODULE COUNT [INDEX-FOLDER]`. The addresses are distributed evenly
+//! over the module's code. Indexes are stored in the folder, if one is given; a second
+//! run then measures how much time they save.
 
 use std::path::Path;
 use std::time::Instant;
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn addresses(module: &Path, count: u64) -> Result<Vec<(u64, bool)>, Box<dyn std::error::Error>> {
-    // Not read as a whole: the memory that takes is not to be measured.
+    // Reads only parts of the file, because the peak memory is measured.
     let bytes = object::ReadCache::new(std::fs::File::open(module)?);
     let file = object::File::parse(&bytes)?;
     let text = file.section_by_name(".text").ok_or("no .text")?;
@@ -48,7 +48,7 @@ fn addresses(module: &Path, count: u64) -> Result<Vec<(u64, bool)>, Box<dyn std:
         .collect())
 }
 
-/// Peak resident memory in KiB; the module itself, read above, counts too.
+/// Peak resident memory in KiB, including the parts of the module that `addresses` read.
 fn peak_memory() -> Result<u64, Box<dyn std::error::Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

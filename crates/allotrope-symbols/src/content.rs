@@ -1,5 +1,5 @@
-//! The bytes of an ELF file: in a file, of which only the requested parts are
-//! read, or in memory. The bytes are not interpreted here.
+//! The bytes of an ELF file, in a file or in memory. Only the requested parts of a file
+//! are read. The bytes are not interpreted here.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Number of bytes. Of a file that grows or shrinks: as it is now.
+    /// Number of bytes; of a file that grows or shrinks, the current number.
     pub(crate) fn length(&self) -> io::Result<u64> {
         match self {
             Self::File(file) => Ok(file.metadata()?.len()),
@@ -35,7 +35,7 @@ impl Content {
         }
     }
 
-    /// Fills `into` or fails.
+    /// Fills `into`; an error if there are fewer bytes.
     pub(crate) fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
         match self {
             Self::File(file) => file.read_exact_at(into, offset),
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_reads_as_a_file_does() {
+    fn memory_behaves_like_a_file() {
         let content = Content::Memory(b"abcdef".to_vec());
         assert_eq!(content.length().unwrap(), 6);
         let mut four = [0; 4];

@@ -124,9 +124,9 @@ impl ElfFile {
         Self::from_content(Content::File(file), path)
     }
 
-    /// The ELF file that `.gnu_debugdata` holds: the symbols of functions that
+    /// The ELF file in the section `.gnu_debugdata`: the symbols of functions that
     /// a distribution stripped from the file itself ("MiniDebugInfo" in GDB's
-    /// manual). Its errors name this file.
+    /// manual). Errors contain the path of this file.
     pub(crate) fn embedded(&self) -> Option<Self> {
         let section = self.section(b".gnu_debugdata")?;
         let compressed = self.section_contents(section)?;
@@ -187,7 +187,7 @@ impl ElfFile {
         Ok(())
     }
 
-    /// `None` where the table is absent or damaged: such a file has no names.
+    /// `None` if the table is absent or damaged. Such a file has no names.
     fn read_sections(&self, header: &[u8; HEADER_SIZE]) -> Option<Vec<Section>> {
         let table = u64_at(header, 40)?;
         if table == 0 || usize::from(u16_at(header, 58)?) != SECTION_HEADER_SIZE {
@@ -261,7 +261,7 @@ impl ElfFile {
         &self.path
     }
 
-    /// GNU build id; empty where there is none.
+    /// GNU build id; empty if there is none.
     pub(crate) fn build_id(&self) -> &[u8] {
         &self.build_id
     }
@@ -294,8 +294,8 @@ impl ElfFile {
         tables.into_iter().any(|section| section.size > 0)
     }
 
-    /// Contents of the section of this name, decompressed; empty where it is
-    /// absent or damaged.
+    /// Contents of the section of this name, decompressed; empty if it is absent
+    /// or damaged.
     pub(crate) fn contents(&self, name: &str) -> Vec<u8> {
         if let Some(section) = self.section(name.as_bytes()) {
             return self.section_contents(section).unwrap_or_default();
@@ -325,7 +325,7 @@ impl ElfFile {
         decompress(format, bytes.get(COMPRESSION_HEADER_SIZE..)?, size)
     }
 
-    /// The debug file that `.gnu_debuglink` names. The checksum stands after
+    /// The debug file that `.gnu_debuglink` names. The checksum follows
     /// the name, aligned to four bytes (GDB manual, "Separate Debug Files").
     pub(crate) fn debug_link(&self) -> Option<DebugLink> {
         let bytes = self.contents(".gnu_debuglink");
@@ -347,7 +347,7 @@ impl ElfFile {
         })
     }
 
-    /// CRC-32 of the whole file, as `.gnu_debuglink` counts it.
+    /// CRC-32 of the whole file, as in `.gnu_debuglink`.
     pub(crate) fn crc(&self) -> io::Result<u32> {
         let mut hasher = crc32fast::Hasher::new();
         let mut buffer = vec![0; 1 << 18];
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_the_build_id_behind_other_notes() {
+    fn finds_the_build_id_after_other_notes() {
         let mut notes = note(1, b"GNU\0", &[0; 16]);
         notes.extend(note(NT_GNU_BUILD_ID, b"Other\0", &[9; 5]));
         notes.extend(note(NT_GNU_BUILD_ID, b"GNU\0", &[1, 2, 3]));
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_no_elf_file() {
+    fn errors_describe_what_is_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         std::fs::write(&path, [b'x'; 100]).unwrap();

@@ -34,7 +34,7 @@ pub enum SymbolError {
         problem: &'static str,
     },
     /// A file given by name has no build id, so it cannot be matched with a module.
-    #[error("{} has no build id, so nothing tells whose it is; name a file linked with --build-id", path.shown())]
+    #[error("{} has no build id, so it cannot be matched with a module; name a file linked with --build-id", path.shown())]
     NoBuildId {
         /// The file.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum SymbolError {
     BuildIdDiffers {
         /// The file.
         path: PathBuf,
-        /// Build id of the file in hexadecimal, `none` where it has none.
+        /// Build id of the file in hexadecimal, `none` if it has none.
         found: String,
         /// Build id of the running image in hexadecimal.
         expected: String,

@@ -1,5 +1,5 @@
-//! What an address resolves to. The fields mean what the trace's own frame
-//! record means; this crate does not depend on it, so that it can be used alone.
+//! The result of resolving an address. The fields are those of the trace's frame
+//! record; they are repeated here because this crate does not depend on the trace's.
 
 use std::sync::Arc;
 
@@ -16,11 +16,14 @@ pub struct Frame {
     pub line: u32,
     /// Column from 1; 0 if unknown.
     pub column: u32,
-    /// Bytes from the start of the enclosing function that is not inlined to
-    /// the address asked for (of a return address: to itself, not to the call).
+    /// Bytes from the start of the enclosing function that is not inlined to the
+    /// given address. A return address counts itself, not the call before it.
     pub offset: u64,
     /// The frame was inlined into the next one.
     pub inlined: bool,
+    /// The compiler wrote the function. Names and lines alone do not show it: always
+    /// `false` where this crate makes a frame.
+    pub generated: bool,
 }
 
 /// The frames of one address.

@@ -1,13 +1,13 @@
 //! Finds the address ranges that contain an address. Ranges may nest and, in
 //! damaged files, overlap in any way.
 //!
-//! A sorted array in which each entry links to the nearest earlier one that it
-//! begins in. A look-up is a binary search and a walk along the links.
+//! A sorted array in which each entry links to the nearest earlier entry that
+//! contains its start. A look-up is a binary search and a walk along the links.
 
 use std::ops::Range;
 
-/// How many ranges that reach over an address a lookup visits. Compilers and
-/// linkers make none of these overlap; hand-written assembly nests a few.
+/// The most entries that a look-up visits along the links. The ranges that compilers
+/// and linkers write do not overlap; hand-written assembly nests a few.
 const MAX_VISITED: usize = 64;
 
 /// Address ranges, each with a value.
@@ -20,7 +20,7 @@ pub(crate) struct Intervals<T> {
 #[derive(Debug)]
 struct Entry<T> {
     range: Range<u64>,
-    /// The nearest earlier entry that ends behind this one's start.
+    /// The nearest earlier entry that ends after this one's start.
     enclosing: Option<u32>,
     value: T,
 }
@@ -45,7 +45,7 @@ impl<T> Intervals<T> {
                 value,
             })
             .collect();
-        // Stable: of equal ranges the first given stays first.
+        // The sort is stable: equal ranges stay in the order given.
         entries.sort_by_key(|entry| (entry.range.start, u64::MAX - entry.range.end));
         let mut open: Vec<u32> = Vec::new();
         for index in 0..entries.len() {
@@ -68,14 +68,14 @@ impl<T> Intervals<T> {
             .map(|entry| (&entry.range, &entry.value))
     }
 
-    /// The values whose ranges hold `address`, the latest to start first.
+    /// The values whose ranges contain `address`, in descending order of their starts.
     pub(crate) fn containing(&self, address: u64) -> impl Iterator<Item = &T> {
         let after = self
             .entries
             .partition_point(|entry| entry.range.start <= address);
         let first = after.checked_sub(1);
-        // Every range with the address was open when the last entry before the
-        // address was added, and the links lead through all ranges open then.
+        // Every range that contains the address was open when the last entry at or
+        // before the address was added. The links visit all ranges open then.
         std::iter::successors(first, |index| {
             self.entries[*index].enclosing.map(|index| index as usize)
         })
@@ -90,22 +90,22 @@ impl<T> Intervals<T> {
 mod tests {
     use super::*;
 
-    fn held(ranges: &[Range<u64>], address: u64) -> Vec<usize> {
+    fn found_at(ranges: &[Range<u64>], address: u64) -> Vec<usize> {
         let ranges = ranges.iter().cloned();
         let intervals = Intervals::new(ranges.enumerate().map(|(i, range)| (range, i)).collect());
         intervals.containing(address).copied().collect()
     }
 
     #[test]
-    fn agrees_with_looking_at_every_range() {
-        // All pairs of bounds below 8, thrice over with different companions.
+    fn agrees_with_a_linear_search() {
+        // All ranges with bounds below 8, and subsets of them.
         let all: Vec<Range<u64>> = (0..8)
             .flat_map(|start| (0..8).map(move |end| start..end))
             .collect();
         for step in 1..8 {
             let ranges: Vec<_> = all.iter().step_by(step).cloned().collect();
             for address in 0..9 {
-                let mut found = held(&ranges, address);
+                let mut found = found_at(&ranges, address);
                 found.sort_unstable();
                 let holds = |index: &usize| ranges[*index].contains(&address);
                 let expected: Vec<usize> = (0..ranges.len()).filter(holds).collect();
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn the_innermost_comes_first() {
-        assert_eq!(held(&[0..100, 10..20, 12..14], 13), [2, 1, 0]);
-        assert_eq!(held(&[0..100, 10..20, 12..14], 15), [1, 0]);
-        assert_eq!(held(&[0..100, 10..20, 12..14], 50), [0]);
+        assert_eq!(found_at(&[0..100, 10..20, 12..14], 13), [2, 1, 0]);
+        assert_eq!(found_at(&[0..100, 10..20, 12..14], 15), [1, 0]);
+        assert_eq!(found_at(&[0..100, 10..20, 12..14], 50), [0]);
     }
 }

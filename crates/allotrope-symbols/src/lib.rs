@@ -3,12 +3,12 @@
 //!
 //! A [`Locator`] finds separate debug files, [`ModuleSymbols`]
 //! holds the symbols of one module and resolves addresses in batches. Linkage
-//! names are demangled by `allotrope-demangle`. JIT code is in no module:
-//! [`PerfMap`] and [`JitDump`] name it.
+//! names are demangled by `allotrope-demangle`. JIT code is in no module;
+//! [`PerfMap`] and [`JitDump`] read the files in which runtimes write its names.
 //!
-//! Everything read here may be hostile: a corrupt or truncated file costs
-//! names, never a panic, an endless loop or memory out of proportion to the
-//! file's own size.
+//! Everything read here may be hostile: a corrupt or truncated file loses names,
+//! but never causes a panic, an endless loop or memory use out of proportion to
+//! the file's size.
 //!
 //! This crate reads files and allocates: it must not run in a recorded process.
 #![forbid(unsafe_code)]

@@ -46,7 +46,7 @@ impl ModuleSymbols {
     /// are found by the build id alone are then used.
     ///
     /// # Errors
-    /// Where neither the module nor a debug file of it can be read.
+    /// Fails if neither the module nor a debug file of it can be read.
     pub fn load(
         locator: &Locator,
         path: &Path,
@@ -102,9 +102,10 @@ impl ModuleSymbols {
         }
     }
 
-    /// Names many addresses, in the order given. An address is as in the
-    /// file's program headers (run-time address minus load bias); with `false`
-    /// it is a return address, and the byte before it is looked up.
+    /// Resolves many addresses; the results are in the order given. An address is
+    /// relative to the file's program headers (run-time address minus load bias). With
+    /// `true` it is exact; with `false` it is a return address, and the byte before it
+    /// is looked up.
     ///
     /// Each call reads the debug information again, so that none of it stays in
     /// memory: pass all addresses at once.
@@ -144,7 +145,7 @@ impl ModuleSymbols {
     }
 
     /// Whether most of the module's code was compiled without optimisation;
-    /// `None` where the compilers did not record it: gcc does, clang only with
+    /// `None` if the compilers did not record it: gcc does, clang only with
     /// `-grecord-command-line`, rustc does not.
     pub fn unoptimised(&self) -> Option<bool> {
         match &self.source {
@@ -156,7 +157,7 @@ impl ModuleSymbols {
     }
 }
 
-/// The address to search for: of a return address, a byte of the call.
+/// The address to look up; for a return address, the last byte of the call.
 fn lookup((address, exact): &(u64, bool)) -> Option<u64> {
     address.checked_sub(u64::from(!exact))
 }
@@ -198,15 +199,15 @@ fn make_index(
     }
     let table = information.segments(progress)?;
     let unoptimised = information.unoptimised();
-    let kept = cache.keep(build_id, |file| {
+    let stored = cache.store(build_id, |file| {
         index::write(file, build_id, unoptimised, table, symbols)
     });
-    kept.ok().filter(|kept| *kept)?;
+    stored.ok().filter(|stored| *stored)?;
     cache.open(build_id)
 }
 
-/// The functions that the symbol tables name; where they were stripped, those
-/// that the distribution left in `.gnu_debugdata`.
+/// The functions in the symbol tables; if these were stripped, the functions that
+/// the distribution left in `.gnu_debugdata`.
 fn read_symbols(files: &[&ElfFile]) -> SymbolTable {
     if files.iter().any(|file| file.has_symbol_table()) {
         return SymbolTable::read(files);
@@ -230,7 +231,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// `symbol`: where the symbol that holds the address starts, and its name.
+    /// Combines the location from the debug information and the symbol that contains
+    /// the address (its start and its name).
     fn resolve(
         &mut self,
         address: u64,
@@ -264,6 +266,7 @@ impl<'a> Resolver<'a> {
                 line: from.line,
                 column: from.column,
                 inlined: index != outermost,
+                generated: false,
                 ..self.frame(name, offset)
             });
         }

@@ -3,16 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// What takes long.
+/// The kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// A debug file comes from a server; counted in bytes.
+    /// A debug file is fetched from a server. Progress is in bytes.
     Fetching,
-    /// Debug information is read; counted in units.
+    /// Debug information is read. Progress is in units of DWARF.
     Reading,
 }
 
-/// Receives the kind of work, how much is done, and of how much (0: unknown).
+/// Receives the kind of work, the amount done, and the whole amount (0: unknown).
 type Listener = dyn Fn(Work, u64, u64) + Send + Sync;
 
 /// Calls a listener, if there is one.
@@ -24,7 +24,7 @@ impl Progress {
         Self(Some(Arc::new(listener)))
     }
 
-    pub(crate) fn tell(&self, work: Work, done: u64, total: u64) {
+    pub(crate) fn report(&self, work: Work, done: u64, total: u64) {
         if let Some(listener) = &self.0 {
             listener(work, done, total);
         }

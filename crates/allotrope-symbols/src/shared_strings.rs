@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_strings_are_one() {
+    fn equal_strings_are_shared() {
         let mut strings = SharedStrings::default();
         let first = strings.share("a");
         assert!(Arc::ptr_eq(&first, &strings.share("a")));

@@ -35,7 +35,7 @@ pub(crate) struct NamedSymbol {
 /// The functions of a module, one for each start address.
 #[derive(Debug, Default)]
 pub(crate) struct SymbolTable {
-    /// The string tables the names lie in.
+    /// The string tables that contain the names.
     strings: Vec<Vec<u8>>,
     functions: Intervals<Entry>,
 }
@@ -57,7 +57,7 @@ impl SymbolTable {
         let mut strings = Vec::new();
         let mut entries = Vec::new();
         for file in files {
-            // A file has at most one of each; more would be one read over and over.
+            // A file has at most one of each kind. Further ones would cost time.
             for kind in [SHT_SYMTAB, SHT_DYNSYM] {
                 if let Some(section) = file.sections().iter().find(|s| s.kind == kind) {
                     read_section(file, section, &mut strings, &mut entries);
@@ -67,30 +67,30 @@ impl SymbolTable {
         Self::new(strings, entries)
     }
 
-    /// Sorts the symbols and keeps the best one of each address. A symbol without
-    /// a size reaches to the next one.
+    /// Sorts the symbols and chooses the best one of each address (see [`rank`]). A
+    /// symbol without a size extends to the next one.
     fn new(strings: Vec<Vec<u8>>, mut entries: Vec<Entry>) -> Self {
         entries.sort_by(|a, b| {
             let by_name = || name_order(name_of(&strings, a), name_of(&strings, b));
             (a.start, a.rank).cmp(&(b.start, b.rank)).then_with(by_name)
         });
         entries.dedup_by_key(|entry| entry.start);
-        let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+        let mut chosen: Vec<Entry> = Vec::with_capacity(entries.len());
         let mut reach = 0;
         for entry in entries {
             // A label within a function with a size is not a function.
             if !entry.sized && entry.start < reach {
                 continue;
             }
-            if let Some(last) = kept.last_mut().filter(|last| !last.sized) {
+            if let Some(last) = chosen.last_mut().filter(|last| !last.sized) {
                 last.end = entry.start.min(last.section_end).max(last.start);
             }
             if entry.sized {
                 reach = reach.max(entry.end);
             }
-            kept.push(entry);
+            chosen.push(entry);
         }
-        let functions = kept.into_iter();
+        let functions = chosen.into_iter();
         let functions = functions.map(|entry| (entry.start..entry.end, entry));
         Self {
             functions: Intervals::new(functions.collect()),
@@ -108,7 +108,7 @@ impl SymbolTable {
         cuts
     }
 
-    /// The innermost symbol that holds `address`.
+    /// The innermost symbol that contains `address`.
     pub(crate) fn containing(&self, address: u64) -> Option<Symbol<'_>> {
         let entry = self.functions.containing(address).next()?;
         Some(Symbol {
@@ -193,7 +193,8 @@ fn rank(kind: u8, binding: u8, size: u64) -> Option<u8> {
     Some(kind * 6 + u8::from(size == 0) * 3 + binding)
 }
 
-/// Among equals the name people write: `malloc` rather than `__libc_malloc`.
+/// Of symbols of equal rank, the name that people write comes first: `malloc` rather
+/// than `__libc_malloc`.
 fn name_order(a: &[u8], b: &[u8]) -> std::cmp::Ordering {
     let underscores = |name: &[u8]| name.iter().take_while(|byte| **byte == b'_').count();
     (underscores(a), a.len(), a).cmp(&(underscores(b), b.len(), b))
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symbol_without_size_reaches_to_the_next_or_the_section_end() {
+    fn a_symbol_without_size_extends_to_the_next_or_the_section_end() {
         let table = table(&[
             (0x1000, 0, STT_FUNC, 1, "first"),
             (0x1100, 0, STT_FUNC, 1, "second"),
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_within_a_function_does_not_take_its_place() {
+    fn a_label_within_a_function_is_ignored() {
         let table = table(&[
             (0x1000, 0x100, STT_FUNC, 1, "function"),
             (0x1010, 0, STT_NOTYPE, 1, "label"),
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_nested_function_the_outer_one_goes_on() {
+    fn after_a_nested_function_the_outer_one_continues() {
         let table = table(&[
             (0x1000, 0x100, STT_FUNC, 1, "outer"),
             (0x1010, 0x10, STT_FUNC, 1, "inner"),

@@ -1,4 +1,4 @@
-//! Damaged files cost names, never a panic, whatever was damaged.
+//! Damaged files lose names, but never cause a panic or unbounded work.
 
 mod fixture;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use allotrope_symbols::{Locator, ModuleSymbols};
 use fixture::{C_SOURCE, CPP_SOURCE, Program, compile, compile_in_parts, instructions};
 
-/// Marsaglia's xorshift64: damage that is the same each time.
+/// Marsaglia's xorshift64, so that the damage is the same in each run.
 struct Random(u64);
 
 impl Random {
@@ -20,6 +20,7 @@ impl Random {
     }
 }
 
+/// Resolves the addresses, and returns how many have frames.
 fn read_all(path: &Path, addresses: &[u64]) -> usize {
     let locator = Locator::new();
     let Ok(symbols) = ModuleSymbols::load(&locator, path, &[], None) else {
@@ -32,7 +33,7 @@ fn read_all(path: &Path, addresses: &[u64]) -> usize {
     resolved.iter().filter(|r| !r.frames.is_empty()).count()
 }
 
-/// Reads `count` copies, each changed by `damage`.
+/// Resolves addresses with `count` copies of the program, each changed by `damage`.
 fn damage(program: &Program, count: u64, mut damage: impl FnMut(&mut Vec<u8>, &mut Random)) {
     let original = std::fs::read(&program.path).unwrap();
     let Some(addresses) = instructions(&program.path, 7) else {
@@ -47,7 +48,7 @@ fn damage(program: &Program, count: u64, mut damage: impl FnMut(&mut Vec<u8>, &m
         std::fs::write(&copy, bytes).unwrap();
         let start = Instant::now();
         read_all(&copy, &addresses);
-        // Not a measure of speed: work without bound would take hours.
+        // Detects unbounded work, which would take hours; not a test of speed.
         assert!(start.elapsed() < Duration::from_secs(60), "seed {seed}");
     }
 }
@@ -96,8 +97,8 @@ fn files_with_damaged_headers() {
     });
 }
 
-/// Reads the program again and again while the file beside it that has its
-/// debug information is damaged.
+/// Resolves addresses of the program `count` times, each with another damage in the file
+/// `beside` it, which contains its debug information.
 fn damage_beside(program: &Program, beside: &Path, count: u64) {
     let Some(addresses) = instructions(&program.path, 5) else {
         return;
@@ -118,7 +119,7 @@ fn damage_beside(program: &Program, beside: &Path, count: u64) {
         }
         std::fs::write(beside, bytes).unwrap();
         let start = Instant::now();
-        // Names of the symbol table are there all the same.
+        // The symbol table still has names.
         let found = read_all(&program.path, &addresses);
         assert!(
             found * 10 >= expected * 9,
@@ -170,10 +171,10 @@ fn damaged_debug_files() {
     let folder = program.path.parent().unwrap();
     let debug = folder.join("p.debug");
     let (path, debug_path) = (program.path.to_str().unwrap(), debug.to_str().unwrap());
-    let made = fixture::run("objcopy", &["--only-keep-debug", path, debug_path])
+    let split = fixture::run("objcopy", &["--only-keep-debug", path, debug_path])
         .and_then(|_| fixture::run("objcopy", &["--strip-debug", path]))
         .and_then(|_| fixture::run("objcopy", &["--add-gnu-debuglink", debug_path, path]));
-    if made.is_some() {
+    if split.is_some() {
         damage_beside(&program, &debug, 20);
     }
 }

@@ -1,5 +1,4 @@
-//! Debug information that is not in the module: where it is found, and when
-//! what is found there is refused.
+//! Separate debug files: where they are found, and when they are refused.
 
 mod fixture;
 
@@ -71,7 +70,7 @@ impl Split {
             .join(format!("{}.debug", &hex[2..]))
     }
 
-    /// Functions at the mark.
+    /// The functions at the mark, innermost first.
     fn functions(&self, locator: &Locator) -> Vec<String> {
         let symbols = ModuleSymbols::load(locator, &self.program.path, &self.build_id, None);
         functions(&symbols.unwrap(), self.mark)
@@ -87,7 +86,7 @@ fn functions(symbols: &ModuleSymbols, address: u64) -> Vec<String> {
 const FULL: [&str; 3] = ["inner", "middle", "outer"];
 
 #[test]
-fn a_debug_link_leads_to_the_same_folder_and_those_beside() {
+fn a_debug_link_is_resolved_in_all_its_folders() {
     let Some(split) = split() else { return };
     assert_eq!(split.functions(&Locator::new()), FULL);
 
@@ -113,7 +112,7 @@ fn a_debug_link_leads_to_the_same_folder_and_those_beside() {
 #[test]
 fn a_debug_file_with_another_checksum_is_ignored() {
     let Some(split) = split() else { return };
-    // A byte more at the end: the same debug information, another checksum.
+    // One more byte at the end changes the checksum, but not the debug information.
     let mut bytes = std::fs::read(&split.debug).unwrap();
     bytes.push(0);
     std::fs::write(&split.debug, bytes).unwrap();
@@ -121,7 +120,7 @@ fn a_debug_file_with_another_checksum_is_ignored() {
 }
 
 #[test]
-fn a_build_id_leads_to_the_debug_folder() {
+fn a_debug_file_is_found_by_build_id_in_a_debug_folder() {
     let Some(split) = split() else { return };
     let extra = tempfile::tempdir().unwrap();
     split.move_debug_file(&split.build_id_path(extra.path()));
@@ -137,7 +136,7 @@ fn a_build_id_leads_to_the_debug_folder() {
 }
 
 #[test]
-fn below_a_sysroot_modules_and_debug_files_are_those_of_another_machine() {
+fn with_a_sysroot_modules_and_debug_files_are_read_below_it() {
     let Some(split) = split() else { return };
     let image = tempfile::tempdir().unwrap();
     let folder = split.program.path.parent().unwrap();
@@ -156,12 +155,12 @@ fn below_a_sysroot_modules_and_debug_files_are_those_of_another_machine() {
     };
     assert!(
         functions(&locator).is_empty(),
-        "stripped, and no debug file there"
+        "the module is stripped, and there is no debug file"
     );
     let debug = image.path().join("usr/lib/debug/opt/program.debug");
     split.move_debug_file(&debug);
     assert_eq!(functions(&locator), FULL);
-    split_again(
+    move_file(
         &debug,
         &split.build_id_path(&image.path().join("usr/lib/debug")),
     );
@@ -170,21 +169,21 @@ fn below_a_sysroot_modules_and_debug_files_are_those_of_another_machine() {
     assert!(functions(&elsewhere)[0].starts_with("cannot read "));
 }
 
-/// Moves a debug file on.
-fn split_again(from: &Path, to: &Path) {
+/// Moves a file to a path whose folder may not exist yet.
+fn move_file(from: &Path, to: &Path) {
     std::fs::create_dir_all(to.parent().unwrap()).unwrap();
     std::fs::rename(from, to).unwrap();
 }
 
 #[test]
-fn a_file_given_by_name_is_used_for_its_build_id() {
+fn a_given_file_is_used_for_the_module_with_its_build_id() {
     let Some(split) = split() else { return };
     let elsewhere = split.program.path.with_file_name("some-name");
     split.move_debug_file(&elsewhere);
     assert!(split.functions(&Locator::new()).is_empty());
     let locator = Locator::new().with_file(&elsewhere).unwrap();
     assert_eq!(split.functions(&locator), FULL);
-    // The stripped program itself, given first, does not hide it.
+    // It is also used if the stripped program itself was given first.
     let locator = Locator::new()
         .with_file(&split.program.path)
         .and_then(|locator| locator.with_file(&elsewhere))
@@ -197,7 +196,7 @@ fn a_file_given_by_name_is_used_for_its_build_id() {
 }
 
 #[test]
-fn a_rebuilt_module_is_refused_and_its_old_debug_file_stands_in() {
+fn a_rebuilt_module_is_refused_and_its_old_debug_file_is_used() {
     let (Some(split), Some(other)) = (
         split(),
         compile("cc", &["-O0", "-Wl,--build-id=sha1"], "other.c", C_SOURCE),
@@ -232,7 +231,7 @@ fn a_deleted_module_is_read_through_its_open_file() {
 }
 
 #[test]
-fn an_open_file_of_another_build_gives_way_to_the_path() {
+fn if_the_open_file_is_of_another_build_the_path_is_read() {
     let Some(split) = split() else { return };
     let Some(other) = compile("cc", &["-O0", "-Wl,--build-id=sha1"], "other.c", C_SOURCE) else {
         return;
@@ -244,7 +243,7 @@ fn an_open_file_of_another_build_gives_way_to_the_path() {
 }
 
 #[test]
-fn the_c_library_has_lines_where_its_debug_package_is_installed() {
+fn the_c_library_has_lines_if_its_debug_package_is_installed() {
     let path = Path::new("/lib/x86_64-linux-gnu/libc.so.6");
     if !path.exists() || !Path::new("/usr/lib/debug/.build-id").exists() {
         println!("skipped: no {} with debug files installed", path.display());
@@ -270,16 +269,16 @@ fn the_c_library_has_lines_where_its_debug_package_is_installed() {
     assert_eq!(resolved[1].frames.last().unwrap().offset, 4);
 }
 
-/// A function whose name is in the supplementary file, as dwz leaves it
-/// (`DW_FORM_GNU_ref_alt`): entry 12 there, behind a unit header of 11 bytes
-/// and the root entry of 1.
+/// A function whose name is in the supplementary file, as dwz writes it
+/// (`DW_FORM_GNU_ref_alt`): the entry at offset 12 there, after a unit header of 11 bytes
+/// and a root entry of 1 byte. In the symbol table its name is `symbol_name`.
 const SHARING_SOURCE: &str = r#"
     .text
-    .globl place
-    .type place, @function
-place: nop
+    .globl symbol_name
+    .type symbol_name, @function
+symbol_name: nop
     ret
-    .size place, . - place
+    .size symbol_name, . - symbol_name
 end_of_code:
     .section .debug_abbrev
     .uleb128 1, 0x11
@@ -296,10 +295,10 @@ start_of_unit:
     .long 0
     .byte 8
     .uleb128 1
-    .quad place, end_of_code - place
+    .quad symbol_name, end_of_code - symbol_name
     .uleb128 2
     .long 12
-    .quad place, end_of_code - place
+    .quad symbol_name, end_of_code - symbol_name
     .byte 0
 end_of_unit:
 "#;
@@ -331,7 +330,7 @@ fn names_in_a_supplementary_file_are_followed() {
     let options = ["-shared", "-nostdlib", "-Wl,--build-id=0x0123456789"];
     let sharing = compile(
         "cc",
-        &["-static", "-nostdlib", "-Wl,-e,place"],
+        &["-static", "-nostdlib", "-Wl,-e,symbol_name"],
         "sharing.s",
         SHARING_SOURCE,
     );
@@ -347,13 +346,21 @@ fn names_in_a_supplementary_file_are_followed() {
         let paths = [sharing.path.to_str().unwrap(), linked.to_str().unwrap()];
         run("objcopy", &["--add-section", &add, paths[0], paths[1]]).unwrap();
         let symbols = ModuleSymbols::load(&Locator::new(), &linked, &[], None).unwrap();
-        functions(&symbols, sharing.address("place"))
+        functions(&symbols, sharing.address("symbol_name"))
     };
     let build_id = [0x01, 0x23, 0x45, 0x67, 0x89];
-    assert_eq!(link(&build_id), ["place"], "the file is not there yet");
+    assert_eq!(
+        link(&build_id),
+        ["symbol_name"],
+        "the file does not exist yet"
+    );
     let parts = sharing.path.parent().unwrap().join("parts");
     std::fs::create_dir(&parts).unwrap();
     std::fs::copy(&shared.path, parts.join("shared.debug")).unwrap();
     assert_eq!(link(&build_id), ["shared_name"]);
-    assert_eq!(link(&[1, 2, 3]), ["place"], "it is another build's");
+    assert_eq!(
+        link(&[1, 2, 3]),
+        ["symbol_name"],
+        "the file is of another build"
+    );
 }

@@ -1,5 +1,5 @@
-//! Debug files from debuginfod: from its client's cache, from a server of a
-//! few lines, and from Debian's own server run on this machine.
+//! Debug files from debuginfod: from its client's cache, from a stand-in for a server,
+//! and from Debian's own server, which the test starts.
 
 mod fixture;
 
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use allotrope_symbols::{Locator, ModuleSymbols};
 use fixture::{C_SOURCE, Program, compile, run};
 
-/// A stripped program, its debug file elsewhere, and its build id.
+/// A stripped program, its debug file in another folder, and its build id.
 struct Stripped {
     program: Program,
     debug: PathBuf,
@@ -51,22 +51,22 @@ impl Stripped {
 const FULL: [&str; 3] = ["inner", "middle", "outer"];
 
 #[test]
-fn what_the_client_has_fetched_is_used_without_any_server() {
+fn the_clients_cache_is_used_without_a_server() {
     let Some(stripped) = stripped() else { return };
     let cache = tempfile::tempdir().unwrap();
     let locator = Locator::new().with_debuginfod_cache(cache.path());
     assert!(stripped.functions(&locator).is_empty());
     let folder = cache.path().join(&stripped.build_id);
     std::fs::create_dir(&folder).unwrap();
-    // The client keeps an empty file for what no server has.
+    // The client stores an empty file if no server has the debug file.
     std::fs::write(folder.join("debuginfo"), "").unwrap();
     assert!(stripped.functions(&locator).is_empty());
     std::fs::copy(&stripped.debug, folder.join("debuginfo")).unwrap();
     assert_eq!(stripped.functions(&locator), FULL);
 }
 
-/// Answers `GET /buildid/ID/debuginfo` with `answer`; gives its address and
-/// the number of requests so far.
+/// Starts a server that sends `answer` to each request. Returns its URL and a counter of
+/// requests.
 fn serve(answer: Vec<u8>) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -97,22 +97,22 @@ fn response(status: &str, body: &[u8], claimed: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_server_is_asked_once_and_what_it_sends_is_kept() {
+fn a_file_is_fetched_once_and_then_read_from_the_cache() {
     let Some(stripped) = stripped() else { return };
     let body = std::fs::read(&stripped.debug).unwrap();
     let (address, requests) = serve(response("200 OK", &body, body.len()));
     let cache = tempfile::tempdir().unwrap();
     let locator = Locator::new().with_debuginfod_cache(cache.path());
-    let asking = locator.clone().with_debuginfod_servers([address]);
-    assert_eq!(stripped.functions(&asking), FULL);
-    assert_eq!(stripped.functions(&asking), FULL);
+    let with_server = locator.clone().with_debuginfod_servers([address]);
+    assert_eq!(stripped.functions(&with_server), FULL);
+    assert_eq!(stripped.functions(&with_server), FULL);
     assert_eq!(requests.load(Ordering::SeqCst), 1);
-    assert_eq!(stripped.functions(&locator), FULL, "without a server now");
-    assert_eq!(asking.take_complaints(), [""; 0]);
+    assert_eq!(stripped.functions(&locator), FULL, "from the cache");
+    assert_eq!(with_server.take_complaints(), [""; 0]);
 }
 
 #[test]
-fn servers_that_fail_or_lie_cost_only_names() {
+fn failing_and_wrong_servers_lose_only_names() {
     let Some(stripped) = stripped() else { return };
     let body = std::fs::read(&stripped.debug).unwrap();
     let mut other = body.clone();
@@ -143,13 +143,17 @@ fn servers_that_fail_or_lie_cost_only_names() {
             None => assert_eq!(complaints, [""; 0]),
             Some(text) => assert!(complaints[0].contains(text), "{complaints:?}"),
         }
-        let asked = requests.load(Ordering::SeqCst);
+        let before = requests.load(Ordering::SeqCst);
         if complaint.is_some() {
             assert!(stripped.functions(&locator).is_empty());
-            assert_eq!(requests.load(Ordering::SeqCst), asked, "not asked again");
+            assert_eq!(
+                requests.load(Ordering::SeqCst),
+                before,
+                "a second request was sent"
+            );
         }
     }
-    // Nobody listens there.
+    // No server listens on this port.
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -162,7 +166,7 @@ fn servers_that_fail_or_lie_cost_only_names() {
     assert_eq!(locator.take_complaints().len(), 1);
 }
 
-/// Ends the server with the test.
+/// Ends the server when it is dropped.
 struct Server(Child);
 
 impl Drop for Server {
@@ -195,7 +199,7 @@ fn debuginfod(folder: &Path) -> Option<(Server, String)> {
 }
 
 #[test]
-fn a_real_server_has_the_debug_file() {
+fn a_debug_file_is_fetched_from_a_real_server() {
     let Some(stripped) = stripped() else { return };
     let folder = stripped.debug.parent().unwrap();
     let Some((_server, address)) = debuginfod(folder) else {
@@ -211,7 +215,7 @@ fn a_real_server_has_the_debug_file() {
         if found == FULL {
             return;
         }
-        // It indexes the folder when it has come up.
+        // The server needs time to start and to index the folder.
         assert!(
             found.is_empty() && start.elapsed() < Duration::from_secs(30),
             "{found:?}"

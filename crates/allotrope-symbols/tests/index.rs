@@ -1,5 +1,5 @@
-//! Indexes: what they say is what the debug information says, to the last
-//! field, and whatever happens to one costs time, never a name.
+//! Indexes: they give the same frames as the debug information, in all fields, and a
+//! damaged or missing index costs time, never a name.
 
 mod fixture;
 
@@ -17,9 +17,9 @@ fn program(compiler: &str, options: &[&str], name: &str, source: &'static str) -
     compile(compiler, &[options, &[link]].concat(), name, source)
 }
 
-/// Names of every instruction, asked for as itself and as a return address,
-/// and of addresses outside of all code.
-fn names(program: &Program, locator: &Locator) -> Vec<Resolved> {
+/// The frames of every instruction's address, taken both as an exact address and as a
+/// return address, and of addresses outside of all code.
+fn frames_of_all(program: &Program, locator: &Locator) -> Vec<Resolved> {
     let addresses = instructions(&program.path, 1).expect("binutils come with the compiler");
     let both = addresses.iter().flat_map(|it| [(*it, true), (*it, false)]);
     let outside = [0, 1, 0x10, u64::from(u32::MAX), u64::MAX];
@@ -42,7 +42,7 @@ fn files(folder: &tempfile::TempDir) -> Vec<PathBuf> {
 }
 
 #[test]
-fn an_index_says_what_the_debug_information_says() {
+fn an_index_gives_the_frames_of_the_debug_information() {
     for (compiler, options, name, source) in [
         ("cc", &["-O2", "-g"][..], "truth.c", C_SOURCE),
         ("c++", &["-O2", "-g"], "truth.cpp", CPP_SOURCE),
@@ -62,15 +62,15 @@ fn an_index_says_what_the_debug_information_says() {
         };
         let folder = tempfile::tempdir().unwrap();
         let (_, locator) = cache(&folder);
-        let expected = names(&program, &Locator::new());
+        let expected = frames_of_all(&program, &Locator::new());
         assert_eq!(
-            names(&program, &locator),
+            frames_of_all(&program, &locator),
             expected,
-            "{compiler} {options:?}, made"
+            "{compiler} {options:?}, written"
         );
         assert_eq!(files(&folder).len(), 1, "{compiler} {options:?}");
         assert_eq!(
-            names(&program, &locator),
+            frames_of_all(&program, &locator),
             expected,
             "{compiler} {options:?}, read"
         );
@@ -83,79 +83,87 @@ fn an_index_says_what_the_debug_information_says() {
 }
 
 #[test]
-fn an_index_serves_when_the_debug_file_is_gone() {
+fn an_index_is_used_without_the_debug_file() {
     let Some(program) = program("cc", &["-O2", "-g"], "truth.c", C_SOURCE) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let (_, locator) = cache(&folder);
-    let expected = names(&program, &locator);
+    let expected = frames_of_all(&program, &locator);
     let path = program.path.to_str().unwrap();
     fixture::run("objcopy", &["--strip-all", path]).unwrap();
-    assert_eq!(names(&program, &locator), expected);
+    assert_eq!(frames_of_all(&program, &locator), expected);
 }
 
 #[test]
-fn a_damaged_index_is_made_anew() {
+fn a_damaged_index_is_written_again() {
     let Some(program) = program("cc", &["-O2", "-g"], "truth.c", C_SOURCE) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let (_, locator) = cache(&folder);
-    let expected = names(&program, &locator);
+    let expected = frames_of_all(&program, &locator);
     let path = files(&folder).remove(0);
     let whole = fs::read(&path).unwrap();
     let step = (whole.len() / 30).max(1);
-    // All parts of the header, and some of the rest.
+    // Bytes in all parts of the header, and some of the rest.
     for at in (0..200).step_by(5).chain((200..whole.len()).step_by(step)) {
         let mut damaged = whole.clone();
         damaged[at] ^= 0x10;
         fs::write(&path, &damaged).unwrap();
-        assert_eq!(names(&program, &locator), expected, "byte {at}");
-        assert_eq!(fs::read(&path).unwrap(), whole, "made anew after byte {at}");
+        assert_eq!(frames_of_all(&program, &locator), expected, "byte {at}");
+        assert_eq!(
+            fs::read(&path).unwrap(),
+            whole,
+            "not written again after byte {at}"
+        );
     }
     for length in [0, 7, 100, whole.len() / 2, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
-        assert_eq!(names(&program, &locator), expected, "cut at {length}");
+        assert_eq!(
+            frames_of_all(&program, &locator),
+            expected,
+            "cut at {length}"
+        );
         assert_eq!(fs::read(&path).unwrap(), whole);
     }
     fs::write(&path, [&whole[..], b"more"].concat()).unwrap();
-    assert_eq!(names(&program, &locator), expected);
+    assert_eq!(frames_of_all(&program, &locator), expected);
 }
 
 #[test]
-fn where_no_index_can_be_kept_names_are_found_all_the_same() {
+fn names_are_found_if_no_index_can_be_stored() {
     let Some(program) = program("cc", &["-O2", "-g"], "truth.c", C_SOURCE) else {
         return;
     };
-    let expected = names(&program, &Locator::new());
-    // A file is where the folder should be.
+    let expected = frames_of_all(&program, &Locator::new());
+    // There is a file at the folder's path.
     let blocked = IndexCache::at(&program.source_path).with_least_size(0);
     let locator = Locator::new().with_index_cache(blocked);
-    assert_eq!(names(&program, &locator), expected);
-    // It is too large to be kept.
+    assert_eq!(frames_of_all(&program, &locator), expected);
+    // The index is larger than the limit of the cache.
     let folder = tempfile::tempdir().unwrap();
     let (cache, _) = cache(&folder);
     let locator = Locator::new().with_index_cache(cache.with_limit(10));
-    assert_eq!(names(&program, &locator), expected);
+    assert_eq!(frames_of_all(&program, &locator), expected);
     assert_eq!(files(&folder).len(), 0);
 }
 
 #[test]
-fn several_at_once_do_not_disturb_each_other() {
+fn several_threads_can_use_one_cache() {
     let Some(program) = program("c++", &["-O2", "-g"], "truth.cpp", CPP_SOURCE) else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
     let (_, locator) = cache(&folder);
-    let expected = names(&program, &Locator::new());
+    let expected = frames_of_all(&program, &Locator::new());
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (program, locator, expected) = (&program, &locator, &expected);
             let folder = &folder;
             scope.spawn(move || {
                 for round in 0..6 {
-                    assert_eq!(&names(program, locator), expected);
+                    assert_eq!(&frames_of_all(program, locator), expected);
                     if (thread + round) % 3 == 0 {
                         for path in files(folder) {
                             let _ = fs::remove_file(path);
@@ -179,8 +187,8 @@ fn modules_with_little_debug_information_or_no_build_id_get_no_index() {
     };
     let folder = tempfile::tempdir().unwrap();
     let small = Locator::new().with_index_cache(IndexCache::at(folder.path()));
-    names(&program, &small);
+    frames_of_all(&program, &small);
     let anonymous = compile("cc", &["-g", "-Wl,--build-id=none"], "truth.c", C_SOURCE).unwrap();
-    names(&anonymous, &cache(&folder).1);
+    frames_of_all(&anonymous, &cache(&folder).1);
     assert_eq!(files(&folder).len(), 0);
 }

@@ -1,4 +1,4 @@
-//! What Node writes of the code it makes, read while it runs.
+//! Names of JIT code: reads the perf map and the jitdump that Node writes while it runs.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ console.log('ready', total > 0);
 process.stdin.on('end', () => process.exit(0)).resume();
 ";
 
-/// Ends the process with the test.
+/// A running Node and the path of its perf map. Both end when this is dropped.
 struct Node(Child, PathBuf);
 
 impl Drop for Node {
@@ -55,7 +55,7 @@ fn node(folder: &Path) -> Option<Node> {
     Some(node)
 }
 
-/// Start of the newest code whose line in the map has this text.
+/// The start of the newest code whose line in the map contains `text`.
 fn start_of(map: &Path, text: &str) -> Option<u64> {
     let lines = std::fs::read_to_string(map).ok()?;
     let line = lines.lines().rfind(|line| line.contains(text))?;
@@ -70,7 +70,7 @@ fn functions_of_a_running_node_have_names() {
     };
     let mut map = PerfMap::of_process(node.0.id());
     let began = Instant::now();
-    // What Node has buffered may end within a line.
+    // Node writes its buffer at any time, possibly in the middle of a line.
     let (start, code) = loop {
         map.refresh().unwrap();
         let start = start_of(&node.1, "hotLoop");
@@ -91,7 +91,7 @@ fn functions_of_a_running_node_have_names() {
     );
     assert!(frame.file.ends_with("script.js"), "{frame:?}");
 
-    // The dump it writes in large pieces, the last at its end.
+    // Node writes the dump in large pieces, the last when it exits.
     let start = start_of(&node.1, "hotLoop").unwrap();
     drop(node.0.stdin.take());
     assert!(node.0.wait().unwrap().success());
@@ -104,5 +104,5 @@ fn functions_of_a_running_node_have_names() {
     let dump = JitDump::open(&dump).unwrap();
     let code = dump.code(start + 1, u64::MAX).unwrap();
     assert!(code.name.contains("hotLoop"), "{code:?}");
-    assert_eq!(dump.code(start + 1, 0), None, "long before it was made");
+    assert_eq!(dump.code(start + 1, 0), None, "before the code existed");
 }

@@ -1,12 +1,13 @@
-//! Functions, files, lines, columns and inlined frames of programs whose truth
-//! stands in their source, in C, C++ and Rust.
+//! Functions, files, lines, columns and inlined frames of programs in C, C++ and Rust.
+//! The expected values are derived from the programs' sources.
 
 mod fixture;
 
 use allotrope_symbols::{Frame, Locator, ModuleSymbols, Resolved};
 use fixture::{C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, run};
 
-/// (function, text that stands where the frame is, inlined), innermost first.
+/// Checks the frames at a mark. `expected` has, innermost first, the function, a text in
+/// the frame's source line, and whether the frame is inlined.
 fn check(program: &Program, mark: &str, expected: &[(&str, &str, bool)]) -> Vec<Frame> {
     let frames = program.at(mark);
     let found: Vec<_> = frames
@@ -76,7 +77,7 @@ fn the_symbol_table_gives_function_and_offset_without_debug_information() {
     assert_eq!(program.load().unoptimised(), None);
 }
 
-/// gcc may have made a copy of the function with a suffix.
+/// The start of `hidden`. gcc may have renamed its symbol, with a suffix.
 fn hidden_start(program: &Program) -> u64 {
     let symbols = run("nm", &[program.path.to_str().unwrap()]).unwrap();
     let mut lines = symbols.lines().map(|line| line.split_ascii_whitespace());
@@ -88,7 +89,7 @@ fn hidden_start(program: &Program) -> u64 {
 }
 
 #[test]
-fn a_return_address_is_looked_up_one_byte_before() {
+fn a_return_address_is_looked_up_one_byte_earlier() {
     let Some(program) = compile("cc", &["-O2", "-g"], "truth.c", C_SOURCE) else {
         return;
     };
@@ -128,7 +129,7 @@ fn a_return_address_is_looked_up_one_byte_before() {
 }
 
 #[test]
-fn cpp_with_gcc_and_clang_reads_the_same() {
+fn cpp_with_gcc_and_clang() {
     let options = ["-O2", "-g", "-std=c++17"];
     for compiler in ["g++", "clang++"] {
         let Some(program) = compile(compiler, &options, "truth.cpp", CPP_SOURCE) else {
@@ -152,11 +153,10 @@ fn cpp_with_gcc_and_clang_reads_the_same() {
             [line("MARK(mark_lambda)"), each, call],
             "{lambda:?}"
         );
-        // gcc's debug information does not have the linker's name of a lambda
-        // in a function that is not exported.
+        // gcc writes no linkage name of a lambda in a function that is not exported.
         let enclosing = "shop::(anonymous namespace)::count";
         let closure = lambda[0].function.strip_prefix(enclosing).unwrap();
-        // clang has a name of its own for such lambdas, `$_1`.
+        // clang calls such lambdas `$_1`.
         let known = closure.contains("{lambda") || closure.contains("::$_");
         assert!(known && closure.ends_with("::operator()"), "{lambda:?}");
         assert!(
@@ -197,7 +197,7 @@ fn rust() {
         "--crate-name=truth",
         "--edition=2021",
     ];
-    // Hashes and no hashes: v0 is stable, the other one is the old default.
+    // Legacy names contain hashes, v0 names do not.
     for mangling in [None, Some("-Csymbol-mangling-version=v0")] {
         let options: Vec<&str> = options.into_iter().chain(mangling).collect();
         let Some(program) = compile("rustc", &options, "truth.rs", RUST_SOURCE) else {
@@ -224,7 +224,7 @@ fn rust() {
 }
 
 #[test]
-fn optimisation_is_known_from_gcc_only() {
+fn optimisation_is_read_from_recorded_compiler_options() {
     for (compiler, options, expected) in [
         ("gcc", &["-g"][..], Some(true)),
         ("gcc", &["-g", "-O0"], Some(true)),
@@ -251,7 +251,7 @@ fn optimisation_is_known_from_gcc_only() {
 }
 
 #[test]
-fn a_missing_module_is_one_sentence() {
+fn the_error_for_a_missing_module_names_its_path() {
     let path = std::path::Path::new("/nonexistent/module.so");
     let error = ModuleSymbols::load(&Locator::new(), path, &[1, 2], None).unwrap_err();
     assert!(

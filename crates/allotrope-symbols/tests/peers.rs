@@ -1,5 +1,5 @@
-//! The same answers as other readers of the same debug information: the
-//! `addr2line` crate, and GNU addr2line where it is right.
+//! Compares our frames with those of other readers of the same debug information: the
+//! `addr2line` crate (positions), and GNU addr2line (names).
 
 mod fixture;
 
@@ -25,7 +25,7 @@ fn positions(resolved: &Resolved) -> Positions {
     frames.collect()
 }
 
-/// What the `addr2line` crate says.
+/// The frames that the `addr2line` crate finds.
 fn theirs(path: &Path, addresses: &[u64]) -> Vec<Positions> {
     let bytes = std::fs::read(path).unwrap();
     let object = object::File::parse(&*bytes).unwrap();
@@ -89,7 +89,7 @@ fn every_address_has_the_frames_that_addr2line_finds() {
         let expected = theirs(&program.path, &addresses);
         let mut described = 0;
         for ((address, found), expected) in addresses.iter().zip(&found).zip(expected) {
-            // Where only the symbol table names the code, they say nothing.
+            // The crate does not read symbol tables.
             if !expected.is_empty() {
                 described += 1;
                 assert_eq!(
@@ -136,19 +136,19 @@ fn functions_have_the_names_that_gnu_addr2line_gives() {
         if found.frames.len() != names.len() {
             continue;
         }
-        // Spaces within template arguments are a matter of taste.
-        let close = |text: &str| text.replace(' ', "");
+        // The two put different spaces into template arguments.
+        let without_spaces = |text: &str| text.replace(' ', "");
         for (frame, name) in found.frames.iter().zip(names) {
             all += 1;
-            same += usize::from(close(name).contains(&close(&frame.function)));
+            same += usize::from(without_spaces(name).contains(&without_spaces(&frame.function)));
         }
     }
-    // The rest are abbreviations (std::istream) that the two spell differently.
+    // The rest are abbreviations, which the two spell differently (std::istream).
     assert!(all > 200 && same * 100 >= all * 98, "{same} of {all}");
 }
 
 #[test]
-fn the_standard_library_names_its_functions() {
+fn functions_of_the_standard_library_have_names() {
     let path = Path::new("/usr/lib/x86_64-linux-gnu/libstdc++.so.6");
     if !path.exists() {
         println!("skipped: there is no {}", path.display());

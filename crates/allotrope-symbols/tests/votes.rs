@@ -1,18 +1,18 @@
-//! The same answers as addr2line(1), llvm-symbolizer and gdb: functions,
-//! inlined chains, files and lines.
+//! Compares functions, inlined chains, files and lines with addr2line(1),
+//! llvm-symbolizer and gdb, for every instruction.
 //!
-//! The three do not agree among themselves at every address. What is asserted
-//! is that each part of an answer is also what at least two of them say, for
-//! every instruction. Known of the one that is left alone:
+//! The three tools do not agree with each other at every address. So each part of our
+//! answer must be the same as that of at least two of them. Known reasons for which one
+//! tool differs from the other two:
 //!
-//! - gdb tells the line where the statement began (`is_stmt`), not that of the
-//!   instruction, and nothing where there is no debug information;
+//! - gdb gives the line where the statement begins (`is_stmt`), not that of the
+//!   instruction, and nothing if there is no debug information;
 //! - addr2line 2.40 loses the names of functions inlined in several pieces, and
 //!   sometimes gives a destructor the file of its caller;
-//! - llvm-symbolizer 14 names the outermost function by the symbol before the
-//!   address, be it only a mark within the function, and leaves some symbols
-//!   mangled; it takes the stubs of the procedure linkage table, which have no
-//!   symbol, for the function before them.
+//! - llvm-symbolizer 14 names the outermost function by the symbol before the address,
+//!   even if that is only a label within the function; leaves some symbols mangled; and
+//!   names the stubs of the procedure linkage table, which have no symbol, after the
+//!   function before them.
 
 mod fixture;
 
@@ -21,7 +21,7 @@ use fixture::{C_SOURCE, CPP_SOURCE, compile, instructions};
 
 const PEERS: [Peer; 3] = [Peer::Addr2line, Peer::LlvmSymbolizer, Peer::Gdb];
 
-/// What an answer is compared by.
+/// A part of an answer, compared separately.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Part {
     Functions,
@@ -29,11 +29,11 @@ enum Part {
     File,
     /// Line of the innermost frame.
     Line,
-    /// Files and lines of the calls that were inlined.
+    /// Files and lines of the inlined calls.
     Calls,
 }
 
-fn said(part: Part, frames: &[Shown]) -> Vec<(&str, &str, u32)> {
+fn part_of(part: Part, frames: &[Shown]) -> Vec<(&str, &str, u32)> {
     let frames = frames.iter();
     match part {
         Part::Functions => frames.map(|it| (&it.0[..], "", 0)).collect(),
@@ -43,9 +43,10 @@ fn said(part: Part, frames: &[Shown]) -> Vec<(&str, &str, u32)> {
     }
 }
 
-/// That nothing is known is said as no frame; without a line, a file is that of the
-/// symbol table, which we do not show.
-fn in_one_form(peer: Peer, ours: &[Shown], mut frames: Vec<Shown>) -> Vec<Shown> {
+/// Brings another tool's answer into our form. An unknown function is no frame. If our
+/// answer has no files, neither has it: those are from the symbol table, which we do not
+/// report.
+fn normalised(peer: Peer, ours: &[Shown], mut frames: Vec<Shown>) -> Vec<Shown> {
     frames.retain(|frame| frame.0 != "??");
     if ours.iter().all(|frame| frame.1.is_empty()) {
         for frame in &mut frames {
@@ -61,7 +62,7 @@ fn in_one_form(peer: Peer, ours: &[Shown], mut frames: Vec<Shown>) -> Vec<Shown>
 }
 
 #[test]
-fn each_answer_is_that_of_two_of_three_others() {
+fn each_answer_is_that_of_at_least_two_other_tools() {
     for (compiler, options) in [
         ("g++", &["-O2", "-g"][..]),
         ("g++", &["-O2", "-gdwarf-4"]),
@@ -89,36 +90,37 @@ fn each_answer_is_that_of_two_of_three_others() {
                 };
                 assert_eq!(answers.len(), addresses.len(), "{peer:?}");
                 let answers = answers.into_iter().zip(&ours);
-                let answers = answers.map(|(frames, ours)| in_one_form(peer, ours, frames));
+                let answers = answers.map(|(frames, ours)| normalised(peer, ours, frames));
                 theirs.push(answers.collect::<Vec<_>>());
             }
-            let alone = vote(&addresses, &ours, &theirs);
+            let differing = vote(&addresses, &ours, &theirs);
             println!(
-                "{compiler} {options:?} {name}: {} addresses; alone are {alone:?}",
+                "{compiler} {options:?} {name}: {} addresses; differing answers: {differing:?}",
                 addresses.len()
             );
         }
     }
 }
 
-/// How many parts of answers each of the three has to itself.
+/// Asserts that at least two tools agree with each part of our answers. Returns for each
+/// tool the number of parts in which it differs from ours.
 fn vote(addresses: &[u64], ours: &[Vec<Shown>], theirs: &[Vec<Vec<Shown>>]) -> [(Peer, usize); 3] {
-    let mut alone = PEERS.map(|peer| (peer, 0));
+    let mut differing = PEERS.map(|peer| (peer, 0));
     for (at, (address, ours)) in addresses.iter().zip(ours).enumerate() {
         for part in [Part::Functions, Part::File, Part::Line, Part::Calls] {
-            let expected = said(part, ours);
+            let expected = part_of(part, ours);
             let mut votes = 0;
-            for (answers, alone) in theirs.iter().zip(&mut alone) {
-                let agrees = said(part, &answers[at]) == expected;
+            for (answers, differing) in theirs.iter().zip(&mut differing) {
+                let agrees = part_of(part, &answers[at]) == expected;
                 votes += usize::from(agrees);
-                alone.1 += usize::from(!agrees);
+                differing.1 += usize::from(!agrees);
             }
             let answers: Vec<_> = theirs.iter().map(|answers| &answers[at]).collect();
             assert!(
                 votes >= 2,
-                "{address:#x} {part:?}: {ours:?}, but {PEERS:?} say {answers:#?}"
+                "{address:#x} {part:?}: {ours:?}, but {PEERS:?} give {answers:#?}"
             );
         }
     }
-    alone
+    differing
 }

@@ -1,4 +1,4 @@
-//! Which allocator a program has, by the libraries that it names and the symbols
+//! Which allocator a program uses, judged by the libraries that it names and the symbols
 //! that it defines.
 
 use std::fs::File;
@@ -14,14 +14,14 @@ use crate::sanitizer;
 /// An allocator other than the C library's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Allocator {
-    /// A shared library: recorded like the C library's.
+    /// A shared library; recorded like the C library's.
     Library {
-        /// What it is called.
+        /// The allocator's name.
         name: &'static str,
         /// The library's file name.
         file: String,
     },
-    /// Linked into the program, which defines `malloc`; its name if known.
+    /// Linked into the program as its `malloc`; the allocator's name if known.
     Replacing(Option<&'static str>),
     /// Linked into the program under names of its own, as Rust's
     /// `#[global_allocator]` crates do: calls to it are not recorded.
@@ -31,31 +31,31 @@ pub enum Allocator {
 /// What the symbols that an ELF file defines show about allocators in it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SymbolFacts {
-    /// It exports a `malloc`. One that is linked into a program is exported, for
-    /// the C library has one too.
+    /// The file exports a `malloc`. A `malloc` that is linked into a program is
+    /// exported, because the C library has one too.
     pub exports_malloc: bool,
-    /// It defines `malloc` itself, exported or not.
+    /// The file defines `malloc` itself, exported or not.
     pub defines_malloc: bool,
-    /// It defines C++'s `operator new(size_t)` itself.
+    /// The file defines C++'s `operator new(size_t)` itself.
     pub defines_operator_new: bool,
-    /// Allocator whose characteristic symbols it defines.
+    /// The allocator whose characteristic symbols the file defines.
     pub name: Option<&'static str>,
-    /// It reports the blocks of its global allocator, by `allotrope-client`'s
+    /// The program reports the blocks of its global allocator, by `allotrope-client`'s
     /// `Recorded`.
     pub reported: bool,
-    /// Sanitizer whose characteristic symbols it defines.
+    /// The sanitizer whose characteristic symbols the file defines.
     sanitizer: Option<&'static str>,
 }
 
 /// What to do about an allocator that is linked into a program as its `malloc`.
 pub const OF_REPLACING: &str = "link it as a shared library or leave it out of the recorded build; \
                                 in Rust, wrap it in allotrope-client's Recorded";
-/// What to do about one that is linked into it under names of its own.
+/// What to do about an allocator that is linked into a program under its own names.
 pub const OF_PRIVATE: &str = "in Rust, wrap it in allotrope-client's Recorded; \
                               in C and C++, report its blocks with allotrope.h";
 
-/// How the symbols of methods in `allotrope-client`'s module `recorded` begin,
-/// and what they contain, in rustc's two manglings.
+/// Prefixes of the symbols of methods in `allotrope-client`'s module `recorded` in
+/// rustc's two manglings, and the parts that such a symbol contains.
 const METHODS: [&[u8]; 2] = [b"_ZN16allotrope_client", b"_RNvM"];
 const IN_METHODS: [&[u8]; 2] = [b"16allotrope_client", b"8recorded"];
 
@@ -70,7 +70,7 @@ const ALLOCATOR_LIBRARIES: [(&str, &str); 8] = [
     ("libscudo", "Scudo"),
 ];
 
-/// Symbols by which a linked-in allocator is known.
+/// Characteristic symbols of linked-in allocators.
 const ALLOCATOR_SYMBOLS: [(&[u8], &str); 10] = [
     (b"mallctl", "jemalloc"),
     (b"je_mallctl", "jemalloc"),
@@ -85,8 +85,8 @@ const ALLOCATOR_SYMBOLS: [(&[u8], &str); 10] = [
 ];
 
 impl Allocator {
-    /// The program's allocator, if it is another than the C library's: one of
-    /// its libraries, or one linked into it.
+    /// The program's allocator, if it is not the C library's: one of the libraries that
+    /// it names, or one that is linked into it.
     pub fn of(program: &Program, symbols: &SymbolFacts) -> Option<Self> {
         for needed in &program.needed {
             let mut known = ALLOCATOR_LIBRARIES.iter();
@@ -109,7 +109,7 @@ impl SymbolFacts {
     /// as empty.
     ///
     /// # Errors
-    /// If there is no regular file that can be opened.
+    /// If there is no regular file at `path` that can be opened.
     pub fn of(path: &Path) -> io::Result<Self> {
         let file = allotrope_files::open_regular(path)?;
         Ok(Self::among(&file, &[elf::SHT_DYNSYM, elf::SHT_SYMTAB]))
@@ -124,8 +124,8 @@ impl SymbolFacts {
         Ok(Self::among(&file, &[elf::SHT_DYNSYM]))
     }
 
-    /// As [`of`](Self::of), but of a file without exported `malloc` only the
-    /// exported symbols.
+    /// As [`of`](Self::of), but reads only the exported symbols if the file does not
+    /// export `malloc` or they show a sanitizer already.
     pub(crate) fn of_file(file: &File) -> Self {
         let exported = Self::among(file, &[elf::SHT_DYNSYM]);
         match exported.exports_malloc && exported.sanitizer.is_none() {
@@ -134,8 +134,8 @@ impl SymbolFacts {
         }
     }
 
-    /// The sanitizer that is linked in with a `malloc`. A static run-time library
-    /// exports that; gcc's export nothing else.
+    /// The sanitizer whose run-time library, with a `malloc`, is linked in. A static
+    /// run-time library exports its `malloc`; gcc's export nothing else.
     pub(crate) fn linked_sanitizer(&self) -> Option<&'static str> {
         self.sanitizer.filter(|_| self.exports_malloc)
     }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_linked_in_allocator_is_told_from_a_library() {
+    fn linked_in_allocators_and_libraries_are_distinguished() {
         let mut program = Program::default();
         let private = SymbolFacts {
             name: Some("mimalloc"),

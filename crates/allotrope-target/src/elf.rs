@@ -1,8 +1,8 @@
-//! Reads what `judge` needs of a 64-bit little-endian ELF file (System V ABI,
-//! chapters 4 and 5): program headers, dynamic entries, section names.
+//! Reads the parts of a 64-bit little-endian ELF file (System V ABI, chapters 4 and 5)
+//! that `judge` needs: program headers, dynamic entries, section names.
 //!
-//! Every offset and count comes from the file. None is believed: reads outside
-//! the file return nothing, sums wrap, and each table has a greatest length.
+//! Offsets and counts in the file are not trusted: reads outside the file return
+//! nothing, sums wrap, and the length of each table is limited.
 
 use crate::judge::ProgramFile;
 
@@ -23,8 +23,8 @@ const HEADER: usize = 64;
 const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
 const DYNAMIC_ENTRY: usize = 16;
-/// Greatest numbers of entries that are read: the kernel takes no more program
-/// headers than fit 64 KiB, and no linker makes as many of the others.
+/// Most entries that are read. The kernel accepts no more program headers than fit into
+/// 64 KiB; no linker writes as many of the others.
 const MAX_PROGRAM_HEADERS: u64 = 65536 / PROGRAM_HEADER as u64;
 const MAX_SECTIONS: u64 = 4096;
 const MAX_DYNAMIC_ENTRIES: u64 = 4096;
@@ -32,7 +32,7 @@ const MAX_DYNAMIC_ENTRIES: u64 = 4096;
 /// A name read from a file: a library, a loader, a section.
 pub(crate) type Name = Text<256>;
 
-/// The first bytes of a string in the file, up to its zero byte.
+/// The start of a string in the file, up to its zero byte and at most `BYTES` long.
 pub(crate) struct Text<const BYTES: usize> {
     bytes: [u8; BYTES],
     length: usize,
@@ -56,7 +56,7 @@ impl<const BYTES: usize> Text<BYTES> {
     }
 }
 
-/// What kind of program an ELF file holds.
+/// The kind of program in an ELF file.
 pub(crate) enum Class {
     /// For x86-64.
     Native,
@@ -90,7 +90,7 @@ pub(crate) struct Section {
 }
 
 impl<'a, F: ProgramFile> Elf<'a, F> {
-    /// `None` if the file is no ELF file.
+    /// Reads the file's header; `None` if it is not an ELF file.
     pub(crate) fn open(file: &'a F) -> Option<Self> {
         let mut header = [0; HEADER];
         file.read_at(&mut header, 0);
@@ -120,7 +120,7 @@ impl<'a, F: ProgramFile> Elf<'a, F> {
         Class::Native
     }
 
-    /// A number in the file's header.
+    /// A number in the file's header, at a byte offset.
     fn field(&self, at: usize, bytes: usize) -> u64 {
         number(&self.header[at..at + bytes])
     }
@@ -163,7 +163,7 @@ impl<'a, F: ProgramFile> Elf<'a, F> {
         })
     }
 
-    /// Where the file has what it loads at this address.
+    /// The offset in the file of the byte that is loaded at this address.
     fn file_offset(&self, address: u64) -> Option<u64> {
         self.segments().find_map(|segment| {
             let within = address.wrapping_sub(segment.address);
@@ -172,7 +172,7 @@ impl<'a, F: ProgramFile> Elf<'a, F> {
         })
     }
 
-    /// The sections. They may be missing in a program that runs well.
+    /// The sections. A working program need not have any.
     pub(crate) fn sections(&self) -> impl Iterator<Item = Section> {
         let has_size = self.field(58, 2) == SECTION_HEADER as u64;
         let count = self.field(60, 2).min(MAX_SECTIONS);
@@ -194,21 +194,21 @@ impl<'a, F: ProgramFile> Elf<'a, F> {
         })
     }
 
-    /// Whether Go built it: it then has a section with the build's information.
+    /// Whether the program was built by Go, which adds a section with build information.
     pub(crate) fn is_go(&self) -> bool {
         let mut sections = self.sections();
         sections.any(|it| it.name.as_bytes() == b".go.buildinfo")
     }
 }
 
-/// The entries of a table in the file, of which a buffer full is read at once.
+/// Iterates over a table in the file; reads as many entries at once as fit the buffer.
 struct Table<'a, F, const ENTRY: usize> {
     file: &'a F,
-    /// Where the next buffer full begins, and the entries from there on.
+    /// Offset of the first entry not yet read, and the number of entries from there on.
     offset: u64,
     left: u64,
     buffer: [u8; 512],
-    /// The entries in the buffer that were not yet returned.
+    /// The range of entries in the buffer that were not yet returned.
     next: usize,
     end: usize,
 }

@@ -1,8 +1,7 @@
-//! A program to record, as its file describes it: what runs in the end, why that
-//! cannot be recorded, which libraries and debug information it has.
+//! A program to record, inspected for the command: the ELF file that runs in the end, why
+//! it cannot be recorded, which libraries and debug information it has.
 //!
-//! Only files and two environment variables are read here; nothing is run and
-//! nothing is printed.
+//! Reads only files and two environment variables; runs and prints nothing.
 
 use std::env;
 use std::ffi::OsStr;
@@ -18,7 +17,7 @@ use crate::elf::{DT_NEEDED, Elf, PT_NOTE, number};
 use crate::judge::{CLibrary, Content, ProgramFile, SCRIPT_DEPTH, Start, judge};
 use crate::not_recordable::NotRecordable;
 
-/// More dependencies than this are not read.
+/// Most dependencies that are read.
 const MAX_NEEDED: usize = 4096;
 /// Longest note segment that is read, in bytes.
 const MAX_NOTES: u64 = 64 << 10;
@@ -29,44 +28,45 @@ const SHT_NOBITS: u32 = 8;
 /// A program's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executable {
-    /// The file, as the path search found it.
+    /// Path of the file, as given to [`Executable::inspect`].
     pub path: PathBuf,
-    /// What it is.
+    /// The kind of file.
     pub kind: Kind,
-    /// Why it cannot be recorded, with the name of a sanitizer that is linked in.
+    /// Why the program cannot be recorded, and the name of a sanitizer that is linked
+    /// in, or "".
     reason: Option<(NotRecordable, &'static str)>,
 }
 
-/// What a file is to execve(2).
+/// What kind of file execve(2) finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// An ELF file.
     Program(Program),
     /// A text whose first line names this interpreter.
     Script(Box<Executable>),
-    /// A text without such a line: execvp(3) hands it to `/bin/sh`.
+    /// A text without such a line, which execvp(3) lets `/bin/sh` run.
     ShellText,
 }
 
-/// What an ELF file for x86-64 holds; nothing of a file for another machine.
+/// Properties of an ELF file for x86-64; all empty for another machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Program {
     /// The loader (`PT_INTERP`); none in a static program and in a loader.
     pub loader: Option<PathBuf>,
-    /// Libraries that it names (`DT_NEEDED`).
+    /// The libraries that the file names (`DT_NEEDED`).
     pub needed: Vec<String>,
-    /// It has `.debug_info`.
+    /// The file has `.debug_info`.
     pub debug_information: bool,
-    /// It has a symbol table beside the dynamic one.
+    /// The file has a symbol table besides the dynamic one.
     pub symbol_table: bool,
     /// GNU build id, by which a separate debug file is found.
     pub build_id: Option<Vec<u8>>,
 }
 
-/// Why a program is refused, for people.
+/// Why a program cannot be recorded, for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The end of a sentence: `it is statically linked`.
+    /// A clause such as `it is statically linked`.
     pub why: String,
     /// What to do.
     pub remedy: &'static str,
@@ -76,14 +76,14 @@ impl Executable {
     /// Reads the file, and its interpreters if it is a script.
     ///
     /// # Errors
-    /// If a file cannot be read, is no regular file, or is an ELF file that the
-    /// kernel refuses; if a script names no interpreter or they are too many.
+    /// If a file cannot be read, is not a regular file, or is an ELF file that the kernel
+    /// rejects; if a script names no interpreter; if too many interpreters are scripts.
     pub fn inspect(path: &Path) -> io::Result<Self> {
         inspect(path, SCRIPT_DEPTH)
     }
 
-    /// The ELF file that is executed in the end: the interpreter of a script,
-    /// else the file itself.
+    /// The file that is executed in the end: the interpreter of a script, otherwise the
+    /// file itself.
     pub fn image(&self) -> &Self {
         match &self.kind {
             Kind::Script(interpreter) => interpreter.image(),
@@ -112,7 +112,7 @@ impl Executable {
 }
 
 impl Program {
-    /// Whether its loader has a name that no known C library gives to its own.
+    /// Whether the loader's name is not that of a known C library's loader.
     pub fn has_unknown_loader(&self) -> bool {
         let loader = self.loader.as_deref().map(Path::as_os_str);
         loader.is_some_and(|it| CLibrary::of_loader(it.as_bytes()) == CLibrary::Unknown)
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn this_test_is_a_program_and_its_cut_copies_are_errors_at_worst() {
+    fn this_test_is_a_program_and_truncated_copies_do_no_harm() {
         let own = env::current_exe().unwrap();
         let executable = Executable::inspect(&own).unwrap();
         assert_eq!(executable.refusal(), None);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_is_its_own_interpreter_ends() {
+    fn a_script_that_is_its_own_interpreter_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
         fs::write(&script, format!("#!{}\n", script.display())).unwrap();

@@ -1,5 +1,4 @@
-//! An open file as [`judge`](crate::judge) asks about it, for the programs that
-//! have a standard library.
+//! [`ProgramFile`] for open files of the standard library, and [`judge`] for paths.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +11,7 @@ use crate::judge::{Content, ProgramFile, Start, judge};
 use crate::not_recordable::NotRecordable;
 use crate::privileges::{self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials};
 
-/// Executed by a process with the credentials of this one.
+/// The privileges are those for a process with the credentials of this one.
 impl ProgramFile for File {
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
         let mut filled = 0;
@@ -54,12 +53,12 @@ pub fn privileges_of(file: &File, credentials: &Credentials) -> io::Result<Optio
     Ok(privileges::judge(credentials, &file))
 }
 
-/// Why the program in `path` cannot be recorded by its file; `None` if nothing in
-/// the file prevents it, and for scripts and other files that are no programs.
+/// Why the program at `path` cannot be recorded, judged by its file. `None` if nothing in
+/// the file prevents it, and for scripts and other files that are not ELF programs.
 ///
 /// # Errors
 /// If there is no regular file, or it cannot be read. Without read permission the
-/// answer is [`NotRecordable::Unreadable`] instead.
+/// result is [`NotRecordable::Unreadable`] instead.
 pub fn judge_path(path: &Path) -> io::Result<Option<NotRecordable>> {
     let file = match allotrope_files::open_regular(path) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -80,9 +79,9 @@ mod tests {
 
     use super::*;
 
-    /// Its own rights are none that its owner gains by it.
+    /// The owner of a setuid program gains no rights by it; another user does.
     #[test]
-    fn rights_count_where_somebody_gains_them() {
+    fn a_setuid_program_is_privileged_for_other_users_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
@@ -100,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_not_judged() {
+    fn other_files_than_programs_have_no_reason() {
         let file = tempfile::NamedTempFile::new().unwrap();
         for bytes in [&b""[..], &[b'#'; 100], b"\x7fELF"] {
             std::fs::write(file.path(), bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The one answer to "can this program be recorded", from its file.
+//! Decides from a program's file whether the program can be recorded.
 
 use core::ffi::CStr;
 
@@ -8,32 +8,32 @@ use crate::sanitizer;
 
 /// The kernel follows at most this many interpreter lines.
 pub const SCRIPT_DEPTH: usize = 5;
-/// As much of a script's first line as the kernel reads (`BINPRM_BUF_SIZE`).
+/// Bytes of a script's first line that the kernel reads (`BINPRM_BUF_SIZE`).
 pub const FIRST_LINE: usize = 256;
 
 /// An open file that is about to be executed.
 pub trait ProgramFile {
-    /// Reads from a byte offset and returns the number of bytes; fewer than
-    /// `into` holds at the file's end, none on an error.
+    /// Reads from a byte offset and returns the number of bytes: fewer than the length
+    /// of `into` at the file's end, 0 on an error.
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize;
 
-    /// Why the loader would ignore `LD_PRELOAD` in it; see
-    /// [`privileges::judge`](crate::privileges::judge). Asked of programs only, for neither
-    /// set-id bits nor capabilities of a script have an effect.
+    /// Why the loader would ignore `LD_PRELOAD` for this program; see
+    /// [`privileges::judge`](crate::privileges::judge). Called for ELF files only, since
+    /// set-id bits and capabilities of scripts have no effect.
     fn privileges(&self) -> Option<NotRecordable>;
 }
 
-/// What of a program's environment the answer depends on.
+/// The part of a program's environment on which the result depends.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Start<'a> {
-    /// The libraries that are preloaded behind the recorder, as `LD_PRELOAD`
-    /// lists them.
+    /// The libraries that are preloaded after the recorder, separated as in
+    /// `LD_PRELOAD`.
     pub preload: &'a [u8],
     /// The value of `ASAN_OPTIONS`.
     pub asan_options: Option<&'a [u8]>,
 }
 
-/// What a file is to execve(2).
+/// What kind of file execve(2) finds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "there is no heap for the path")]
 pub enum Content {
@@ -41,7 +41,7 @@ pub enum Content {
     Program(Option<NotRecordable>),
     /// A text whose first line names the program that runs it.
     Script(Interpreter),
-    /// Another text: execvp(3) hands it to `/bin/sh`. Or a format of binfmt_misc.
+    /// Another text, which execvp(3) lets `/bin/sh` run, or a format of binfmt_misc.
     Text,
     /// An ELF file that the kernel refuses.
     Damaged,
@@ -57,7 +57,7 @@ impl Interpreter {
         CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
     }
 
-    /// As `load_script` of the kernel (fs/binfmt_script.c) reads the line.
+    /// Parses the line as the kernel's `load_script` does (fs/binfmt_script.c).
     fn parse(line: &[u8]) -> Self {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let start = line.iter().position(|byte| !is_blank(byte));
@@ -99,7 +99,7 @@ pub fn judge(file: &impl ProgramFile, start: &Start<'_>) -> Content {
 pub(crate) enum CLibrary {
     Glibc,
     Other,
-    /// Its name is not known; it may well be glibc's.
+    /// The loader's name is not known; it may be glibc's.
     Unknown,
 }
 
@@ -121,8 +121,8 @@ impl CLibrary {
 fn judge_loader<F: ProgramFile>(elf: &Elf<'_, F>) -> Option<NotRecordable> {
     let library = match elf.loader::<512>() {
         Some(loader) => CLibrary::of_loader(loader.as_bytes()),
-        // A loader can be run as a program, and then preloads as ever. Among
-        // files without a loader only libraries have a name of their own.
+        // A loader can be run as a program and then preloads libraries as usual. It is
+        // recognised by its own name (`DT_SONAME`), which static programs do not have.
         None => {
             let name = elf.dynamic_strings(DT_SONAME).next();
             let named = name.map(|name| CLibrary::of_loader(name.as_bytes()));

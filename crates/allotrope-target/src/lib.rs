@@ -1,23 +1,23 @@
 //! Whether a program can be recorded, and if not, why and what to do.
 //!
-//! Three parts of Allotrope ask this, and all of them ask here:
+//! Three parts of Allotrope use this crate to decide it:
 //!
-//! | who | when | what it does with the answer |
+//! | part | when | what it does with the result |
 //! | --- | --- | --- |
 //! | the command | before it starts the first program | refuses with a sentence; `doctor` prints it |
 //! | the recorder | inside the target, before each `exec` and `posix_spawn` | posts a diagnostic in shared memory |
 //! | the collector | when a process turns out to have no recorder | writes the sentence into the trace |
 //!
 //! [`judge`] reads a program's file through [`ProgramFile`] and returns a
-//! [`NotRecordable`]. This core has no standard library, allocates nothing and
-//! panics on nothing, since the recorder runs it in other programs' processes on
-//! files that may be hostile. With the feature `std` there are also the sentences
-//! (`sentence`), the files themselves (`file`, `executable`), the allocator
-//! that a program has (`allocator`) and the libraries it loads (`loaded_libraries`).
+//! [`NotRecordable`]. This core uses no standard library, does not allocate and does not
+//! panic, since the recorder runs it in other programs' processes on files that may be
+//! hostile. The feature `std` adds the sentences for users (`sentence`), access to files
+//! (`file`, `executable`), and which allocator (`allocator`) and which libraries
+//! (`loaded_libraries`) a program uses.
 //!
-//! The answer depends on the file, on the credentials of the process that
-//! executes it and on two environment variables. Whether the recorder really
-//! reports from the program is observed elsewhere, by the collector.
+//! The result depends on the file, on the credentials of the process that executes it
+//! and on two environment variables. Whether a recorder really reports from the program
+//! is not known here; the collector observes it.
 #![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The libraries that the loader will load for a program, as the loader lists
-//! them (ld.so(8), `--list`). Nothing of the program is run.
+//! The libraries that the loader would load for a program, as the loader lists them
+//! (ld.so(8), `--list`). The program itself is not run.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -23,7 +23,8 @@ pub fn of(loader: &Path, path: &Path, preload: Option<&OsStr>) -> Vec<PathBuf> {
     }
 }
 
-/// Lines read `name => /path (0xaddress)` or `/path (0xaddress)`.
+/// Parses lines of the form `name => /path (0xaddress)` or `/path (0xaddress)`; skips
+/// others.
 fn parse(list: &[u8]) -> Vec<PathBuf> {
     let path = |line: &[u8]| {
         let line = line.trim_ascii();
@@ -42,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_line_are_read() {
+    fn both_forms_of_line_are_parsed() {
         let list = b"\tlinux-vdso.so.1 (0x00007ffd)\n\
             \t/opt/a b/liba.so (0x00007f01)\n\
             \tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f02)\n\

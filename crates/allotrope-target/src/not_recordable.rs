@@ -1,18 +1,18 @@
-//! The reasons for which a program is not recorded, or not recorded whole.
+//! The reasons why a program is not recorded, or only in part.
 
-/// Why a program is not recorded, or why part of it is not.
+/// Why a program is not recorded, or only in part.
 ///
-/// The numbers are written into shared memory by the recorder and read by the
-/// collector. Both are of one build, so a number may change between versions.
+/// The recorder writes the numbers to shared memory, and the collector reads them. Both
+/// are from the same build, so numbers may change between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 #[non_exhaustive]
 pub enum NotRecordable {
-    /// Nothing explains it.
+    /// The reason is not known.
     Unknown = 0,
-    /// It has no loader that could load the recorder.
+    /// The program has no loader that could load the recorder.
     Static = 1,
-    /// An ELF file of 32 bits, x32 included.
+    /// A 32-bit ELF file, including x32.
     ThirtyTwoBit = 2,
     /// Its machine is not x86-64.
     OtherMachine = 3,
@@ -25,13 +25,14 @@ pub enum NotRecordable {
     OwnMalloc = 6,
     /// It gets another user or group by its exec, or had one before (`AT_SECURE`).
     Privileged = 7,
-    /// It runs under a tool of valgrind's that has its own `malloc`.
+    /// It runs under a valgrind tool that has its own `malloc`.
     Valgrind = 8,
-    /// It needs AddressSanitizer's shared library, which insists on being first.
+    /// It needs AddressSanitizer's shared library, which must be the first one.
     AddressSanitizer = 9,
-    /// The same with that library in `LD_PRELOAD`.
+    /// AddressSanitizer's shared library, which must be the first one, is in
+    /// `LD_PRELOAD`.
     PreloadedAddressSanitizer = 10,
-    /// A static program of Go's.
+    /// A static Go program.
     StaticGo = 11,
     /// A sanitizer's run-time library, with a `malloc`, is linked into it.
     LinkedSanitizer = 12,
@@ -39,8 +40,8 @@ pub enum NotRecordable {
     Unreadable = 13,
     /// Its environment does not name the recorder or the arena.
     EnvironmentCleared = 16,
-    /// It runs in other namespaces than those in which the collector was last
-    /// reached. The collector may still be reachable; an image then follows.
+    /// It runs in other namespaces than the last image that reached the collector. If it
+    /// can reach the collector too, an image of it follows.
     OtherNamespaces = 17,
     /// Its file has capabilities (`AT_SECURE`).
     Capabilities = 18,
@@ -53,7 +54,7 @@ pub enum NotRecordable {
     DeepBinding = 34,
 }
 
-/// From this number on only part of the program is not recorded.
+/// Reasons from this number on concern only part of the program.
 const PARTIAL: u32 = NotRecordable::AllocatorOperators as u32;
 
 impl NotRecordable {
@@ -97,14 +98,14 @@ impl NotRecordable {
         self.code() >= PARTIAL
     }
 
-    /// Whether a recorder inside the process found this out, so that the process
-    /// is known to the collector.
+    /// Whether a recorder inside the process itself reports this reason, so that the
+    /// collector knows the process.
     pub const fn is_within(self) -> bool {
         matches!(self, Self::OwnMalloc | Self::Valgrind) || self.is_partial()
     }
 
-    /// Whether no process can ever load a recorder with this program. (A setuid
-    /// program can, if its owner runs it.)
+    /// Whether no process that runs this program can load a recorder. (A setuid program
+    /// can, if its owner runs it.)
     pub const fn is_certain(self) -> bool {
         matches!(
             self,
@@ -116,8 +117,8 @@ impl NotRecordable {
         )
     }
 
-    /// Whether the program's loader, or a library in it, would write a complaint
-    /// or end the program if the recorder stayed in `LD_PRELOAD`.
+    /// Whether the program's loader, or a library in it, would print an error or end the
+    /// program if `LD_PRELOAD` still named the recorder.
     pub const fn breaks_with_recorder(self) -> bool {
         matches!(
             self,
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_means_one_reason() {
+    fn every_number_stands_for_one_reason() {
         for reason in NotRecordable::ALL {
             assert_eq!(NotRecordable::of_code(reason.code()), reason);
         }

@@ -1,24 +1,23 @@
-//! Whether the loader of a program ignores `LD_PRELOAD`, because the kernel sets
-//! `AT_SECURE` for it: the program gets rights by its exec that its caller does
-//! not have.
+//! Whether the loader of a program ignores `LD_PRELOAD` because the kernel sets
+//! `AT_SECURE`: by its exec the program gets rights that its caller does not have.
 //!
 //! The rule is the kernel's `bprm_fill_uid` (fs/exec.c) and
 //! `cap_bprm_creds_from_file` (security/commoncap.c); see also capabilities(7),
-//! "Transformation of capabilities during execve()". It returns a reason although
-//! there is none in two cases: a file whose owner the process's user namespace
+//! "Transformation of capabilities during execve()". Unlike the kernel, [`judge`] returns
+//! a reason in two cases without one: a file whose owner the process's user namespace
 //! does not map, and file capabilities that were set for another user namespace.
 
 use crate::not_recordable::NotRecordable;
 
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
-/// Without it set-group-ID means something else.
+/// The set-group-ID bit has its meaning only together with this one.
 const GROUP_EXECUTES: u32 = 0o010;
 
-/// Bytes of the longest value of the attribute `security.capability`
+/// Bytes of the longest value of the extended attribute `security.capability`
 /// (`struct vfs_ns_cap_data`).
 pub const CAPABILITY_BYTES: usize = 24;
-/// Name of that attribute.
+/// Name of this attribute.
 pub const CAPABILITY_ATTRIBUTE: &core::ffi::CStr = c"security.capability";
 
 /// The users, groups and capabilities of a process, from `/proc/PID/status`.
@@ -33,19 +32,19 @@ pub struct Credentials {
     bounding: u64,
     ambient: u64,
     no_new_privileges: bool,
-    /// A system call filter (seccomp) is installed, which may punish system calls
-    /// that the program itself would not make.
+    /// A system call filter (seccomp) is installed. It may kill the process for system
+    /// calls that the program itself would not make.
     pub is_filtered: bool,
 }
 
 impl Credentials {
-    /// From the text of `/proc/PID/status`; `None` if something is missing.
+    /// Parses the text of `/proc/PID/status`; `None` if a field is missing.
     pub fn parse(status: &[u8]) -> Option<Self> {
         let field = |name: &[u8]| {
             let mut lines = status.split(|byte| *byte == b'\n');
             lines.find_map(|line| line.strip_prefix(name))
         };
-        // The real id, the effective one, the saved one, the file system's.
+        // Fields: real, effective, saved and file system id.
         let ids = |name: &[u8]| {
             let words = field(name)?.split(u8::is_ascii_whitespace);
             let mut words = words.filter(|word| !word.is_empty());
@@ -64,15 +63,15 @@ impl Credentials {
             inheritable: set(b"CapInh:")?,
             permitted: set(b"CapPrm:")?,
             bounding: set(b"CapBnd:")?,
-            // Linux 4.3.
+            // Exists since Linux 4.3.
             ambient: set(b"CapAmb:").unwrap_or(0),
             no_new_privileges: is_on(b"NoNewPrivs:"),
             is_filtered: is_on(b"Seccomp:"),
         })
     }
 
-    /// Why the loader of a program that was just started and runs with these
-    /// credentials has probably ignored `LD_PRELOAD`.
+    /// Why the loader of a running program has probably ignored `LD_PRELOAD`, judged by
+    /// the program's credentials shortly after its start.
     pub fn of_privileged_program(&self) -> Option<NotRecordable> {
         let changed = self.effective_user != self.real_user;
         if changed || self.effective_group != self.real_group {
@@ -93,18 +92,18 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
     })
 }
 
-/// What of a file that is to be executed the rule depends on.
+/// The properties of an executable file on which the rule depends.
 #[derive(Debug, Clone, Copy)]
 pub struct File<'a> {
-    /// `st_mode`, `st_uid` and `st_gid`.
+    /// `st_mode`.
     pub mode: u32,
-    /// Its owner.
+    /// The owner, `st_uid`.
     pub user: u32,
-    /// Its group.
+    /// The group, `st_gid`.
     pub group: u32,
-    /// Value of the attribute [`CAPABILITY_ATTRIBUTE`]; empty if it has none.
+    /// Value of the attribute [`CAPABILITY_ATTRIBUTE`]; empty if the file has none.
     pub capabilities: &'a [u8],
-    /// It lies on a file system that is mounted `nosuid`.
+    /// The file is on a file system that is mounted `nosuid`.
     pub is_nosuid: bool,
 }
 
@@ -124,7 +123,7 @@ pub fn judge(credentials: &Credentials, file: &File<'_>) -> Option<NotRecordable
     if user != credentials.real_user || group != credentials.real_group {
         return Some(NotRecordable::Privileged);
     }
-    // A real user of root may have any capabilities.
+    // If the real user is root, capabilities do not set `AT_SECURE`.
     if credentials.real_user == 0 || file.is_nosuid {
         return None;
     }
@@ -135,8 +134,8 @@ pub fn judge(credentials: &Credentials, file: &File<'_>) -> Option<NotRecordable
     (effective || permitted != 0).then_some(NotRecordable::Capabilities)
 }
 
-/// Whether the file's capabilities become effective at once, and which ones the
-/// program is permitted, by `struct vfs_cap_data` (`linux/capability.h`).
+/// Decodes a file's capabilities (`struct vfs_cap_data` of `linux/capability.h`): whether
+/// they become effective at once, and which ones the program is permitted.
 fn capabilities(value: &[u8], credentials: &Credentials) -> Option<(bool, u64)> {
     const EFFECTIVE: u32 = 1;
     let word = |index: usize| {
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_read() {
+    fn a_status_is_parsed() {
         let credentials = user();
         assert_eq!(credentials.effective_user, 1000);
         assert_eq!(credentials.real_group, 100);
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn set_ids_count_where_they_change_something() {
+    fn set_id_bits_count_if_they_change_an_id() {
         let of = |credentials, file: File<'_>| judge(&credentials, &file);
         assert_eq!(of(user(), file(0o755, 0, 0)), None);
         assert_eq!(
@@ -239,9 +238,9 @@ mod tests {
         assert_eq!(of(confined, file(0o6755, 0, 0)), None);
     }
 
-    /// A server of root's that runs as a user (`seteuid`) starts a program.
+    /// A server of root that has become another user by `seteuid` starts a program.
     #[test]
-    fn an_effective_user_that_is_not_the_real_one_is_enough() {
+    fn an_effective_user_that_differs_from_the_real_one_is_enough() {
         let acting = Credentials {
             effective_user: 1000,
             ..root()
@@ -286,8 +285,8 @@ mod tests {
         assert_eq!(judge(&user(), &nosuid), None);
     }
 
-    /// The flag alone is enough: such a program gains nothing, and yet its loader
-    /// ignores `LD_PRELOAD`.
+    /// The flag alone is enough: the program gains no rights, but its loader ignores
+    /// `LD_PRELOAD`.
     #[test]
     fn without_new_privileges_the_effective_flag_still_counts() {
         let confined = Credentials {

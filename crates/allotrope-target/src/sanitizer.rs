@@ -1,14 +1,13 @@
 //! Compilers' sanitizers, whose run-time libraries replace `malloc`.
 //!
-//! A shared run-time library is an allocator library like others, and what it is
-//! asked for is recorded. AddressSanitizer's, however, ends a program in which
-//! another library is loaded before it, unless `ASAN_OPTIONS` has
-//! `verify_asan_link_order=0`. A run-time library that is linked into the program
-//! is called in place of the recorder's `malloc`.
+//! Calls of a shared run-time library are recorded like those of other allocator
+//! libraries. AddressSanitizer's, however, ends a program in which another library is
+//! loaded before it, unless `ASAN_OPTIONS` has `verify_asan_link_order=0`. If a run-time
+//! library is linked into the program, its `malloc` is called instead of the recorder's.
 
-/// How the names of AddressSanitizer's shared libraries begin: gcc's, clang's.
+/// Prefixes of the names of AddressSanitizer's shared libraries: gcc's, clang's.
 const ADDRESS_LIBRARIES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
-/// A function that each run-time library defines, and the sanitizer's name.
+/// For each sanitizer a function that its run-time library defines, and its name.
 #[cfg(feature = "std")]
 const FUNCTIONS: [(&[u8], &str); 6] = [
     (b"__asan_init", "AddressSanitizer"),
@@ -42,9 +41,9 @@ pub fn preloads_address_library(list: &[u8]) -> bool {
     libraries.any(is_address_library)
 }
 
-/// Whether AddressSanitizer checks the order of libraries in a program with this
-/// `ASAN_OPTIONS`. The last of several flags counts; they are separated as
-/// `sanitizer_flag_parser.cpp` of compiler-rt separates them.
+/// Whether AddressSanitizer requires to be the first library in a program with this
+/// `ASAN_OPTIONS`. If the flag occurs several times, the last one counts. Flags are
+/// separated as in compiler-rt's `sanitizer_flag_parser.cpp`.
 pub fn insists_on_being_first(options: Option<&[u8]>) -> bool {
     let options = options.unwrap_or_default();
     let flags = options.split(|byte| b" ,:\n\t\r".contains(byte));
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_known_by_their_names() {
+    fn libraries_are_recognised_by_their_names() {
         assert!(is_address_library(b"libasan.so.8"));
         assert!(is_address_library(b"/usr/lib/libclang_rt.asan-x86_64.so"));
         assert!(!is_address_library(b"/libasan.so/libubsan.so.1"));

@@ -1,4 +1,4 @@
-//! The sentences for people: one for each reason.
+//! The sentences for users, one for each [`NotRecordable`].
 
 use crate::not_recordable::NotRecordable;
 
@@ -13,7 +13,7 @@ impl NotRecordable {
             Self::OtherMachine => "it is built for another processor than x86-64",
             Self::OtherLibc => "its C library is not glibc",
             Self::Privileged => {
-                "it runs with another user's or group's rights than who starts it (it is setuid or setgid, or was started with only its effective user changed), so the loader does not load the recorder"
+                "it runs with another user's or group's rights than the user who starts it (it is setuid or setgid, or was started with only its effective user changed), so the loader does not load the recorder"
             }
             Self::Capabilities => {
                 "it has file capabilities, so the loader does not load the recorder"
@@ -26,7 +26,7 @@ impl NotRecordable {
             }
             Self::LinkedSanitizer => {
                 return format!(
-                    "it has {detail} linked into it, whose malloc is called in the place of the recorder's"
+                    "it has {detail} linked into it, whose malloc is called instead of the recorder's"
                 );
             }
             Self::Unreadable => "its file may not be read by this user",
@@ -34,14 +34,14 @@ impl NotRecordable {
                 "the recorder's file cannot be read from where it runs (a chroot or a container)"
             }
             Self::EnvironmentCleared => {
-                "it was started with an environment that does not name the recorder, nor is it in what it starts"
+                "it was started with an environment that does not name the recorder, so neither it nor what it starts is recorded"
             }
             Self::OtherNamespaces => {
-                "it runs in namespaces of its own (a container or sandbox), from which its recorder does not reach the collector, nor does one in what it starts"
+                "it runs in namespaces of its own (a container or sandbox), from which neither its recorder nor one in what it starts reaches the collector"
             }
             Self::OwnMalloc => {
                 return format!(
-                    "a malloc of its own, in {detail}, is called in the place of the recorder's"
+                    "a malloc of its own, in {detail}, is called instead of the recorder's"
                 );
             }
             Self::Valgrind => "valgrind puts its own malloc before the recorder's",
@@ -65,7 +65,7 @@ impl NotRecordable {
         why.to_owned()
     }
 
-    /// What to do about it.
+    /// What the user can do about it.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::Static => {

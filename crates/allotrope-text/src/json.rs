@@ -1,6 +1,6 @@
 //! JSON that is safe to print: characters that JSON allows in a string but that
-//! control a terminal or mislead, such as C1 controls and bidirectional marks, are
-//! written as `\u202e`. A parser reads the same value.
+//! control a terminal or mislead a reader, such as C1 controls and bidirectional
+//! characters, are written as escapes like `\u202e`. A parser reads the same value.
 
 use std::io;
 

@@ -2,7 +2,7 @@
 //! functions, threads, windows and tests come from files that anybody may have
 //! written. Printed unescaped, they could control a terminal (control characters),
 //! forge lines of a report or of a log (newlines), or look like other names
-//! (bidirectional and invisible marks). All code that prints such a name calls one
+//! (bidirectional and invisible characters). All code that prints such a name calls one
 //! of these functions:
 //!
 //! | destination | function |
@@ -43,9 +43,9 @@ pub fn is_shown(c: char) -> bool {
         // Paragraph and line separators, the C1 line break.
         '\u{2028}' | '\u{2029}' | '\u{85}' => false,
         c if c.is_whitespace() => true,
-        // Variation selectors: which glyph an emoji gets.
+        // Variation selectors: they choose the glyph of an emoji.
         '\u{fe0e}' | '\u{fe0f}' => true,
-        // Without a glyph, although no format characters by their category
+        // These have no glyph, although their category is not that of format characters
         // (Unicode's Default_Ignorable_Code_Point).
         '\u{34f}'
         | '\u{115f}'
@@ -61,28 +61,27 @@ pub fn is_shown(c: char) -> bool {
     }
 }
 
-/// By the standard library's table: neither a control, format, surrogate,
-/// private-use nor unassigned character.
+/// Whether the standard library's table lists the character as printable: it is no
+/// control, format, surrogate, private-use or unassigned character.
 fn is_printable(c: char) -> bool {
-    // After another character `escape_debug` does not escape combining ones.
+    // `escape_debug` escapes a combining character only at the start of a text.
     let mut buffer = [b'a'; 5];
     let length = c.encode_utf8(&mut buffer[1..]).len();
     std::str::from_utf8(&buffer[..=length])
         .is_ok_and(|text| text.escape_debug().nth(1) != Some('\\'))
 }
 
-/// The text on one line, escaped but for characters that [`is_shown`] accepts.
+/// The text on one line: every character that [`is_shown`] refuses is escaped.
 pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, is_shown)
 }
 
-/// As [`shown`], with line breaks and tabs as they are: for text that has lines
-/// of its own.
+/// As [`shown`], but line breaks and tabs stay: for text of several lines.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t') || is_shown(c))
 }
 
-/// As [`shown`]; bytes that are no UTF-8 are escaped, too.
+/// As [`shown`]; bytes that are not UTF-8 are escaped, too.
 pub fn shown_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match text_of(bytes) {
         Cow::Borrowed(text) => shown(text),

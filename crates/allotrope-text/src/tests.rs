@@ -5,7 +5,7 @@ use std::process::Command;
 use super::*;
 
 #[test]
-fn plain_text_is_as_it_was() {
+fn plain_text_is_unchanged() {
     for text in [
         "",
         "std::vec<int>::push_back",
@@ -20,10 +20,10 @@ fn plain_text_is_as_it_was() {
 }
 
 #[test]
-fn what_steers_or_misleads_is_escaped() {
+fn control_and_misleading_characters_are_escaped() {
     assert_eq!(shown("a\x1b[2Jb\n\r\t\0\x7f"), r"a\x1b[2Jb\n\r\t\x00\x7f");
     assert_eq!(shown("\u{9b}31m \u{85}"), r"\u{9b}31m \u{85}");
-    // Bidirectional marks, line separators, invisible and private characters.
+    // Bidirectional characters, line separators, invisible and private characters.
     for c in [
         '\u{202a}',
         '\u{202e}',
@@ -52,12 +52,12 @@ fn what_steers_or_misleads_is_escaped() {
 }
 
 #[test]
-fn lines_stay_lines_where_they_are_meant() {
+fn shown_lines_keeps_lines_and_tabs() {
     assert_eq!(shown_lines("a\tb\nc\x1b[m\r"), "a\tb\nc\\x1b[m\\r");
 }
 
 #[test]
-fn bytes_that_are_no_text_are_shown_by_their_number() {
+fn bytes_that_are_not_utf8_are_shown_in_hexadecimal() {
     assert_eq!(
         shown_bytes(b"caf\xe9/\x1b\xff\xfe"),
         r"caf\xe9/\x1b\xff\xfe"
@@ -67,7 +67,7 @@ fn bytes_that_are_no_text_are_shown_by_their_number() {
 }
 
 #[test]
-fn json_has_the_same_value_and_nothing_that_steers() {
+fn json_has_the_same_value_and_no_control_characters() {
     let value = "a\u{202e}b\u{9b}\x7f\u{e0041}é\n\"";
     let json = to_json_string(value).unwrap();
     assert_eq!(json, r#""a\u202eb\u009b\u007f\udb40\udc41é\n\"""#);
@@ -75,7 +75,7 @@ fn json_has_the_same_value_and_nothing_that_steers() {
 }
 
 #[test]
-fn words_come_back_from_a_shell() {
+fn a_shell_reads_the_quoted_words_back() {
     assert_eq!(quoted(OsStr::new("ls.12.allotrope")), "ls.12.allotrope");
     assert_eq!(quoted(OsStr::new("a b")), "'a b'");
     assert_eq!(quoted(OsStr::new("it's")), r"'it'\''s'");
@@ -93,8 +93,8 @@ fn words_come_back_from_a_shell() {
     assert_eq!(output.stdout, [b"./", raw.as_bytes()].concat());
 }
 
-/// The text through a [`TextWriter`], in pieces of this many bytes.
-fn guarded(text: &[u8], piece: usize, color: bool) -> String {
+/// Writes the text to a [`TextWriter`] in pieces of `piece` bytes; returns its output.
+fn filtered(text: &[u8], piece: usize, color: bool) -> String {
     use std::io::Write;
     let mut out = Vec::new();
     let mut writer = TextWriter::new(&mut out, color);
@@ -106,16 +106,16 @@ fn guarded(text: &[u8], piece: usize, color: bool) -> String {
 }
 
 #[test]
-fn what_slipped_through_is_escaped_however_it_is_cut() {
+fn the_writer_escapes_alike_wherever_the_text_is_split() {
     let text = "é\u{202e}\t\x1b[1;31mred\x1b[0m\x1b[2J\n\u{9b}\x1b".as_bytes();
     let text = [text, b"\xff\x1b[3"].concat();
     for piece in 1..text.len() {
         assert_eq!(
-            guarded(&text, piece, true),
+            filtered(&text, piece, true),
             "é\\u{202e}\t\x1b[1;31mred\x1b[0m\\x1b[2J\n\\u{9b}\\x1b\\xff\\x1b[3"
         );
         assert_eq!(
-            guarded(&text, piece, false),
+            filtered(&text, piece, false),
             "é\\u{202e}\t\\x1b[1;31mred\\x1b[0m\\x1b[2J\n\\u{9b}\\x1b\\xff\\x1b[3"
         );
     }

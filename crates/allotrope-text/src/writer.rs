@@ -1,13 +1,14 @@
 //! A second filter for text outputs: escapes control characters that were not
-//! escaped where they entered the text. Line breaks, tabs and colour sequences pass
-//! (if the text has colours), so names must still be escaped by
-//! [`shown`](crate::shown) before they get here.
+//! escaped when they were put into the text. Line breaks, tabs and, if the text has
+//! colours, colour sequences pass, so names must still be escaped by
+//! [`shown`](crate::shown) before.
 
 use std::io::{self, Write};
 
 use crate::{is_shown, shown_bytes};
 
-/// Bytes of a colour sequence at most; ours have five.
+/// Most bytes of parameters in a colour sequence that passes; Allotrope's own have at
+/// most two.
 const LONGEST_COLOR: usize = 16;
 
 /// Writes text to `inner` with control characters escaped.
@@ -15,12 +16,12 @@ const LONGEST_COLOR: usize = 16;
 pub struct TextWriter<W: Write> {
     inner: W,
     color: bool,
-    /// The start of a character or of a colour sequence whose end is missing.
+    /// The start of a character or of a colour sequence whose rest was not written yet.
     pending: Vec<u8>,
 }
 
 impl<W: Write> TextWriter<W> {
-    /// `color` says whether the text has colours of its own (ECMA-48 SGR).
+    /// `color`: the text has colour sequences of its own (ECMA-48 SGR), which pass.
     pub fn new(inner: W, color: bool) -> Self {
         Self {
             inner,
@@ -82,7 +83,7 @@ impl<W: Write> Write for TextWriter<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        // No end of it came: it is what it looks like.
+        // The rest never came: the bytes are escaped one by one.
         let pending = std::mem::take(&mut self.pending);
         self.inner.write_all(shown_bytes(&pending).as_bytes())?;
         self.inner.flush()
@@ -93,7 +94,8 @@ fn is_plain(byte: u8) -> bool {
     matches!(byte, b'\n' | b'\t' | b' '..=b'~')
 }
 
-/// Bytes of the colour sequence at the start; 0 if its end is missing.
+/// Length in bytes of the colour sequence at the start; 0 if its end is missing, `None`
+/// if there is none.
 fn color_length(bytes: &[u8]) -> Option<usize> {
     let is_parameter = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
     match bytes {
@@ -111,8 +113,8 @@ fn color_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Bytes of the character at the start, or of what is none; 0 if more must come
-/// to tell.
+/// Length in bytes of the character, or of the invalid sequence, at the start; 0 if more
+/// bytes are needed to decide.
 fn character_length(bytes: &[u8]) -> usize {
     let few = &bytes[..bytes.len().min(4)];
     match std::str::from_utf8(few) {

@@ -93,7 +93,7 @@ pub enum Record {
     Counts(Counts),
     /// Events that could not be recorded.
     Loss(Loss),
-    /// How often and how long a thread waited for room in its ring.
+    /// How often and how long a thread waited for space in its ring.
     Waits(Waits),
     /// A window, a named span of the program, opened.
     Window(Window),
@@ -394,7 +394,7 @@ pub struct EntryCounts {
     pub reallocations: u64,
 }
 
-/// Waits of a thread for room in its ring since its previous record of this type.
+/// Waits of a thread for space in its ring since its previous record of this type.
 /// A thread waits if it emits events faster than the collector reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waits {
@@ -484,6 +484,9 @@ pub struct Frame {
     pub offset: u64,
     /// The function was inlined into that of the next frame.
     pub inlined: bool,
+    /// The compiler wrote the function: a derived trait's method, an implicit copy
+    /// constructor.
+    pub generated: bool,
 }
 
 /// An image that could not be recorded.

@@ -1,17 +1,18 @@
-//! The last stack of a thread: its frames, cached with the stack slots by which
-//! they were found (stack memoization), so that the next walk can end at the
-//! first cached frame that still holds.
+//! The last stack of a thread: its frames, cached with the stack slots by which they were
+//! found (stack memoization). The next walk can end at the first cached frame that it
+//! reaches, if the slots outside of that frame are unchanged. `walk` calls this file.
 //!
 //! ```text
 //!                 outermost                                  innermost
 //! frames          [ main ][ run  ][ eval ][ call ]  …  len
 //! hashes          [  h0  ][  h1  ][  h2  ][  h3  ]      hash of the code ids up to here
-//! next_nontrivial [      ][  0   ][      ][  2   ]      a list, inwards to outwards:
-//! nontrivial = 4 ─────────────▲──────────────┘          the frames of which more than
-//!                                                       the return address is checked
-//! walked                   …   [ call ][ push ][ none ] the walk under way, from its end on
+//! next_nontrivial [      ][  0   ][      ][  2   ]      linked list, outwards, of the
+//! nontrivial = 4 ─────────────▲──────────────┘          frames that need more than a
+//!                                                       return-address check
+//! walked                   …   [ call ][ push ][ none ] the current walk, filled from
+//!                                                       its end
 //! ```
-//! The list's links and its head are index + 1; 0 ends it.
+//! The list's links and its head are index + 1; 0 ends the list.
 
 use core::cell::Cell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
@@ -22,25 +23,29 @@ use crate::rule_cache::rule_of;
 use crate::stack::load;
 use crate::{CacheLines, CodeId, DEPTH, Host, Reserved, StackEnd, StackHash};
 
-/// See the module.
+/// The cached frames of the last stack and the frames of the current walk.
 #[repr(C)]
 pub struct LastStack {
-    /// How many frames are cached.
+    /// Number of cached frames.
     len: Cell<usize>,
+    /// Head of the list of nontrivial frames: index + 1 of the innermost one.
     nontrivial: Cell<usize>,
+    /// How the stack ends, a [`StackEnd`].
     end: Cell<u32>,
-    /// The stack ends in a return address of 0, which is to be checked.
+    /// The stack ends in a return address of 0, which has to be checked too.
     ends_in_zero: Cell<bool>,
+    /// From the outermost frame inwards.
     frames: CacheLines<[CachedFrame; DEPTH]>,
+    /// Hash of the stack from the outermost frame to each frame.
     hashes: CacheLines<[Cell<StackHash>; DEPTH]>,
     next_nontrivial: [Cell<u16>; DEPTH],
-    /// The walk under way: at [`INNERMOST`] the innermost frame, below it its callers.
-    /// What is above is never written: its rule is that of a frame that only has a
-    /// caller. At 0 there is room for the frame behind a walk of `DEPTH` frames.
+    /// The current walk: the innermost frame at [`INNERMOST`], its callers below it. The
+    /// entry above the innermost one is never written: its rule, all zero, adds no checks
+    /// to the innermost frame. Entry 0 is for the frame after a walk of `DEPTH` frames.
     walked: CacheLines<[WalkedFrame; 1 + DEPTH + 1]>,
 }
 
-/// Where a walk's first frame is among the walked ones.
+/// Index of a walk's first frame in `walked`.
 const INNERMOST: usize = DEPTH;
 
 impl LastStack {
@@ -49,8 +54,8 @@ impl LastStack {
         self.len.get()
     }
 
-    /// Sets how many frames are cached; neither earlier nor later than what is
-    /// written around it, for a signal handler may jump away between the two.
+    /// Sets the number of cached frames. The fences preserve the order of this write and
+    /// those around it, since a signal handler may leave by a jump between two of them.
     #[inline(always)]
     pub fn set_len(&self, len: usize) {
         compiler_fence(SeqCst);
@@ -58,19 +63,19 @@ impl LastStack {
         compiler_fence(SeqCst);
     }
 
-    /// How the stack ends.
+    /// How the stack ends, a [`StackEnd`].
     #[inline(always)]
     pub fn end(&self) -> u32 {
         self.end.get()
     }
 
-    /// The innermost of the first `count` frames, if there are any.
+    /// The innermost of the first `count` frames; `None` if `count` is 0.
     #[inline(always)]
     pub fn innermost(&self, count: usize) -> Option<&CachedFrame> {
         self.frames.0.get(count.wrapping_sub(1))
     }
 
-    /// How many of the first `count` frames are not inside of the frame at
+    /// Number of the first `count` frames that are not inside of (below) the frame at
     /// `stack_pointer`.
     #[inline(always)]
     pub fn drop_inside(&self, mut count: usize, stack_pointer: u64) -> usize {
@@ -82,8 +87,8 @@ impl LastStack {
         count
     }
 
-    /// Room for the frames of a walk of `limit` frames, behind the first `done` ones:
-    /// its last item is the next one to write.
+    /// The free entries for a walk of at most `limit` frames of which `done` are written:
+    /// the last item is the next one to write.
     #[inline(always)]
     pub fn walked(&self, done: usize, limit: usize) -> &[WalkedFrame] {
         // SAFETY: `done <= limit <= DEPTH`, see `Host::depth_limit`.
@@ -93,30 +98,30 @@ impl LastStack {
         }
     }
 
-    /// The frame of the walk under way that has `index` frames inside of it.
+    /// The frame at `index` of the current walk, counted from the innermost.
     #[inline(always)]
     pub fn walked_frame(&self, index: usize) -> &WalkedFrame {
         &self.walked.0[INNERMOST - index]
     }
 
-    /// Sets the frame pointers of the first `count` walked frames, whose rules all
-    /// need the stack pointer only. `frame_pointer` is the innermost one's. Returns
-    /// their caller, which is stored behind them without a frame pointer.
+    /// Sets the frame pointers of the first `count` walked frames, whose rules all need
+    /// the stack pointer only; `frame_pointer` is that of the innermost one. Returns
+    /// their caller, which the walk has stored after them without its frame pointer.
     pub fn restore_frame_pointers(&self, count: usize, mut frame_pointer: u64) -> Frame {
         for index in 0..count {
             let (frame, caller) = (self.walked_frame(index), self.walked_frame(index + 1));
             frame.frame_pointer.set(frame_pointer);
             let cfa = caller.stack_pointer.get();
             if let Some(slot) = frame.rule.get().frame_pointer_slot(cfa) {
-                // SAFETY: the walk read the return addresses of these frames, between
-                // which the slot lies.
+                // SAFETY: the slot is between the return addresses of these frames,
+                // which the walk has read.
                 frame_pointer = unsafe { load(slot) };
             }
         }
         self.walked_frame(count).frame(frame_pointer)
     }
 
-    /// Of the list of nontrivial frames, the innermost of the first `count`.
+    /// Index + 1 of the innermost nontrivial frame among the first `count`; 0 if none.
     #[inline(always)]
     fn nontrivial_up_to(&self, count: usize) -> usize {
         let mut nontrivial = self.nontrivial.get();
@@ -126,12 +131,13 @@ impl LastStack {
         nontrivial
     }
 
+    /// The link of a list entry: the next nontrivial frame outwards.
     #[inline(always)]
     fn outer_nontrivial(&self, nontrivial: usize) -> usize {
         usize::from(self.next_nontrivial[(nontrivial - 1) % DEPTH].get())
     }
 
-    /// Links the nontrivial ones of the frames from `base - 1` on, up to `len`.
+    /// Rebuilds the list for the frames `base - 1..len`.
     #[inline(always)]
     fn link_nontrivial(&self, base: usize, len: usize) {
         let from = base.saturating_sub(1);
@@ -145,16 +151,16 @@ impl LastStack {
         self.nontrivial.set(nontrivial);
     }
 
-    /// The innermost of the frames `from..to` to which another return address leads
-    /// now. None of them is nontrivial.
+    /// The index of the innermost of the frames `from..to` whose return address has
+    /// changed. None of them is nontrivial.
     #[inline(always)]
     fn changed_return_address(&self, from: usize, to: usize) -> Option<usize> {
-        // SAFETY: cached frames lie on the known stack, and so does the stack pointer,
-        // inside of them. No step to them is to be repeated.
+        // SAFETY: cached frames are on the known stack, and the stack pointer is inside
+        // of them on the same stack. These frames have no `REPEAT_STEP`.
         let holds = |frame: &CachedFrame| unsafe { frame.return_address_holds() };
-        // SAFETY: links lead outwards, so `from <= to`; and no more than DEPTH are cached.
+        // SAFETY: links lead outwards, so `from <= to`; at most DEPTH frames are cached.
         let mut frames = unsafe { self.frames.0.get_unchecked(from..to) };
-        // Four in a turn of the loop: most of its instructions are these checks.
+        // Unrolled four times, so that most instructions of the loop are checks.
         while let [outer @ .., d, c, b, a] = frames {
             for (inwards, frame) in [(3, a), (2, b), (1, c), (0, d)] {
                 if !holds(frame) {
@@ -173,13 +179,13 @@ impl LastStack {
     }
 }
 
-/// Whether the first `count` cached frames are the stack still, of which the
-/// innermost is: checks the slots from which the others were read. Returns `count`
-/// if so, otherwise how many frames are outside of the innermost one that does not
-/// hold: only those can still be met.
+/// Checks whether the first `count` cached frames, of which the innermost is known to be
+/// a frame of the current stack, are still the stack: compares the slots by which the
+/// others were found. Returns `count` if they are. Otherwise returns the number of frames
+/// outside of the innermost changed one; a walk can still meet only these.
 ///
-/// Every slot is read only while all slots inside of it held: a walk would read it
-/// next. Needs no stack, except for what is rare.
+/// A slot is read only if all slots inside of it are unchanged, so a walk would read it
+/// too. Uses no stack memory, except in rare cases.
 #[inline(never)]
 pub fn replay<H: Host>(host: H, count: usize) -> usize {
     let last = &host.unwinder().last;
@@ -209,13 +215,13 @@ pub fn replay<H: Host>(host: H, count: usize) -> usize {
     count
 }
 
-/// [`replay`] from the frame at `from` on outwards, whose step is to be repeated, or
-/// that ends the stack.
+/// The rest of [`replay`], from the frame at `from` outwards: the step to that frame has
+/// to be repeated, or the stack ends in a return address of 0.
 #[cold]
 #[inline(never)]
 fn replay_repeating<H: Host>(host: H, count: usize, from: usize) -> usize {
     let last = &host.unwinder().last;
-    // The innermost frame was found by the walk.
+    // The innermost frame needs no check: the walk has just found it.
     for index in (0..=from).rev().filter(|index| index + 1 < count) {
         if !holds(host, index) {
             return index;
@@ -231,7 +237,8 @@ fn replay_repeating<H: Host>(host: H, count: usize, from: usize) -> usize {
     count
 }
 
-/// Whether the frame at `index` follows from its callee, which holds.
+/// Whether the frame at `index` is still the caller of the next inner frame, which is
+/// unchanged.
 fn holds<H: Host>(host: H, index: usize) -> bool {
     let last = &host.unwinder().last;
     let frame = &last.frames.0[index];
@@ -246,19 +253,19 @@ fn holds<H: Host>(host: H, index: usize) -> bool {
     }
 }
 
-/// A step from a frame on the known stack, by any rule.
+/// A step by any rule from a frame on the known stack.
 #[cold]
 #[inline(never)]
 pub fn step_on_stack<H: Host>(host: H, frame: Frame, rule: Rule) -> Step {
     let stack = &host.unwinder().stack;
-    // SAFETY: the known stack can be read from the stack pointer on, which lies below
-    // the frame; rules read above the frame or right below it.
+    // SAFETY: the known stack can be read from the stack pointer on, which is below the
+    // frame; rules read above the frame or right below it.
     let mut memory = unsafe { Memory::with(H::page_is_readable, stack.start(), stack.end()) };
     step(frame, rule, &mut memory)
 }
 
-/// Caches the `count` walked frames as the whole stack, which ends so, and gives
-/// each its id. Returns the innermost one's; `None`: there was no room for new ids.
+/// Caches the `count` walked frames as the whole stack, with its end, and assigns ids.
+/// Returns the id of the innermost frame; `None` if new ids could not be reserved.
 pub fn commit_walk<H: Host>(
     host: H,
     count: usize,
@@ -272,12 +279,12 @@ pub fn commit_walk<H: Host>(
     write::<false, H>(host, 0, count)
 }
 
-/// Caches the `count` walked frames as the callees of the first `base` cached ones,
-/// of which there are some, and gives each its id. `SIMPLE`: their rules need the
+/// Caches the `count` walked frames as callees of the first `base` cached ones (`base` is
+/// not 0) and assigns ids; returns as [`commit_walk`]. `SIMPLE`: their rules need the
 /// stack pointer only, and no cached frame depends on the frame pointer.
 ///
-/// A signal handler may interrupt this and jump away: until all is written, no
-/// frame counts as cached that is written here.
+/// A signal handler may interrupt this and leave by a jump, so frames that are written
+/// here do not count as cached until all is written.
 #[inline(always)]
 pub fn commit_walk_upon<const SIMPLE: bool, H: Host>(
     host: H,
@@ -298,7 +305,7 @@ pub fn commit_walk_upon<const SIMPLE: bool, H: Host>(
     write::<SIMPLE, H>(host, base, count)
 }
 
-/// What a frame takes over from the one outside of it.
+/// The properties of a frame's caller on which the cached frame depends.
 struct Outer {
     id: u32,
     hash: StackHash,
@@ -306,7 +313,7 @@ struct Outer {
 }
 
 impl Outer {
-    /// Of the frame that comes after the first `base` ones.
+    /// Those for the frame after the first `base` ones.
     #[inline(always)]
     fn of(last: &LastStack, base: usize) -> Self {
         match last.innermost(base) {
@@ -323,9 +330,9 @@ impl Outer {
         }
     }
 
-    /// Writes the frame `walked`, whose callee has the rule `callee`, except for its
-    /// id; and becomes what that frame's callee takes over, except for the id. Returns
-    /// the code id of the frame.
+    /// Writes the frame `walked`, whose callee has the rule `callee`, to the cache, and
+    /// updates itself for the next inner frame; both without the stack id. Returns the
+    /// frame's code id.
     #[inline(always)]
     fn write<const SIMPLE: bool>(
         &mut self,
@@ -354,14 +361,15 @@ impl Outer {
     }
 }
 
-/// [`commit_walk`] and [`commit_walk_upon`], once the frames do not count as cached.
+/// The common part of [`commit_walk`] and [`commit_walk_upon`], once the frames to write
+/// no longer count as cached.
 #[inline(always)]
 fn write<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) -> Option<u32> {
     let last = &host.unwinder().last;
     let mut outer = Outer::of(last, base);
     let outermost = 1 + INNERMOST - count;
-    // SAFETY: the frames of a walk and those that it is committed upon are `DEPTH` at
-    // most, see `Host::depth_limit`.
+    // SAFETY: the frames of a walk and the cached ones outside of it are at most `DEPTH`
+    // together, see `Host::depth_limit`.
     let (frames, hashes, walked, callees) = unsafe {
         (
             last.frames.0.get_unchecked(base..base + count),
@@ -386,15 +394,15 @@ fn write<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) -> Opt
     if !SIMPLE {
         last.link_nontrivial(base, base + count);
     } else if last.nontrivial.get() >= base {
-        // Nothing that was written is nontrivial.
+        // No frame that was written is nontrivial.
         last.nontrivial.set(last.nontrivial_up_to(base - 1));
     }
     finish(host, base + count);
     Some(outer.id)
 }
 
-/// The rest of [`write()`], from the frame at `unknown` on, whose id is not known:
-/// those inside of it have none either.
+/// The rest of [`write()`], from the frame at `unknown` inwards. The stack of that frame
+/// has no id yet, and so those of the inner frames have none either.
 #[inline(never)]
 fn write_unknown<const SIMPLE: bool, H: Host>(
     host: H,
@@ -414,14 +422,14 @@ fn write_unknown<const SIMPLE: bool, H: Host>(
     define_ids(host, base, unknown, len)
 }
 
-/// Gives new ids to the frames from `first` on, up to `len`. `base` of them were
-/// cached before.
+/// Assigns new ids to the frames `first..len`. The first `base` frames were cached
+/// before.
 #[inline(never)]
 fn define_ids<H: Host>(host: H, base: usize, mut first: usize, len: usize) -> Option<u32> {
     let last = &host.unwinder().last;
     let mut reserved = host.reserve_ids(len - first);
     if reserved == Reserved::AfterRestart {
-        // The frames outside need new ones, too.
+        // The ids of the outer frames have become invalid too.
         first = 0;
         reserved = host.reserve_ids(len);
     }
@@ -445,6 +453,7 @@ fn define_ids<H: Host>(host: H, base: usize, mut first: usize, len: usize) -> Op
     Some(id)
 }
 
+/// Makes the first `len` frames count as cached.
 #[inline(always)]
 fn finish<H: Host>(host: H, len: usize) {
     host.unwinder().last.set_len(len);

@@ -1,49 +1,51 @@
-//! Turns the stack of an allocation into an id: walks it, or proves that most of
-//! it is the one walked last.
+//! Unwinds the stack of an allocation and returns its id; most often proves that most of
+//! the stack is the same as at the last capture instead of unwinding it (stack
+//! memoization). The recorder calls [`stack_id`] for each recorded allocation.
 //!
-//! Unwinding is a pure function of a register state and the stack slots that it
-//! reads. So the frames of the last walk are cached with the slots by which they
-//! were found. As soon as a new walk reaches a cached frame and the slots outside
-//! of it still hold what they held, the rest of the stack is the cached one. These
+//! Unwinding is a pure function of a register state and the stack slots that it reads.
+//! So the frames of the last walk are cached together with the slots by which they were
+//! found. When a new walk reaches a cached frame, and the slots of the frames outside of
+//! it have the same values as before, the rest of the stack is the cached one. These
 //! checks are independent loads, far cheaper than unwinding.
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | [`walk`](stack_id) | from a hook's caller to a cached frame or the stack's end |
-//! | `last_stack` | the cached frames: do they hold; caching those of a new walk |
-//! | `rule_cache` | from code address to unwind rule and code id |
-//! | `x86_64/rule` | what a rule is and how a step applies it |
-//! | `x86_64/cfi` | from `.eh_frame` to a rule |
+//! | [`walk`](stack_id) | walks from a hook's caller to a cached frame or stack's end |
+//! | `last_stack` | checks the cached frames; caches those of a new walk |
+//! | `rule_cache` | maps a code address to its unwind rule and code id |
+//! | `x86_64/rule` | the format of rules; steps by a rule |
+//! | `x86_64/cfi` | makes a rule from `.eh_frame` |
 //! | `x86_64/general` | steps by `.eh_frame` itself: all registers, expressions |
 //! | `x86_64/frame_pointer` | steps without unwind information |
-//! | [`memory`](Memory), `stack` | what can be read: asked for, or known |
+//! | [`memory`](Memory), `stack` | which memory can be read |
 //! | [`modules`](Modules), [`Host`] | what the unwinder needs of its process |
 //!
-//! It is made for one purpose and not a general unwinder: it walks only the stack
-//! of its own thread, from a function that has not returned; only what a stack
-//! consists of comes out, no registers; and a stack is the id that [`StackIds`]
-//! gives it. For other purposes see framehop, whose words are used here.
+//! This is not a general unwinder. It walks only the stack of its own thread, from a
+//! function that has not returned. Its result has code addresses but no registers, and a
+//! stack is represented by the id that [`StackIds`] assigns to it. For other purposes see
+//! framehop, whose terms are used here.
 //!
 //! # Signals
-//! Everything belongs to one thread. A signal handler of it may interrupt the
-//! unwinder at any instruction and jump away, but enters another [`Unwinder`].
-//! So what is written at any time must hold by itself: fields are written one by
-//! one, in the order that compiler fences keep, and what was not finished does not
-//! count. No heap, no lock, no panic unwinding, little of the program's stack.
+//! All state belongs to one thread. A signal handler of that thread may interrupt the
+//! unwinder at any instruction and leave by a jump (`siglongjmp`); it uses another
+//! [`Unwinder`]. So the state must be valid after each single write: fields are written
+//! one by one, in an order that compiler fences enforce, and unfinished work does not
+//! count. No heap, no locks, no panic unwinding, and little of the program's stack.
 //!
 //! # Another architecture
 //! is a folder beside `x86_64/` that exports the same names:
 //! - `FrameAddress`: packs address and kind in `BITS` bits. With more than 48 the
 //!   rule cache has fewer distinct rules (its layout is asserted).
 //! - `Frame`, `Entry`: the registers of a walk. On aarch64 an entry also has the
-//!   link register, which is the innermost frame's return address; as three words
-//!   it needs another way into the walks, whose arguments must stay in registers.
+//!   link register, which is the innermost frame's return address. It then has three
+//!   words, which must be passed to the walks in another way, since their arguments must
+//!   stay in registers.
 //! - `Rule`: where CFA, return address and frame pointer are. On aarch64 the return
 //!   address has a slot of its own, or is in the link register of a leaf;
-//!   `Frame::return_to` then takes the rule. Pointer authentication bits go in
-//!   `FrameAddress::return_address`.
-//! - `CachedFrame`, `FrameFlags`: which slots led to a frame. On aarch64 that of
-//!   the return address is one more number.
+//!   `Frame::return_to` then needs the rule. `FrameAddress::return_address` removes
+//!   pointer authentication bits.
+//! - `CachedFrame`, `FrameFlags`: the slots by which a frame was found. On aarch64 the
+//!   slot of the return address has to be stored too.
 //! - `step`, `rule_from_cfi`, `general_walk`, with the kernel's signal frame.
 #![cfg_attr(not(test), no_std)]
 
@@ -72,19 +74,21 @@ pub use modules::{FoundModule, Module, Modules};
 pub use rule_cache::CodeId;
 pub use walk::{id_of_lone_frame, stack_id};
 
-/// Frames that can be walked and cached.
+/// Most frames that can be walked and cached.
 pub const DEPTH: usize = 4096;
 
-/// Begins with a cache line, so that no element lies in two.
+/// A table aligned to a cache line, so that no element crosses into another line.
 #[repr(C, align(64))]
 struct CacheLines<T>(T);
 
-/// What a thread needs to unwind: ~2 MiB, of which it touches what it uses. All
-/// zero, it knows nothing; so it may lie in memory that a fork wipes.
+/// The unwinder's state for one thread: ~2 MiB of address space, of which only used pages
+/// are touched. All zero is a valid empty state, so it may be in memory that the kernel
+/// clears in a forked child.
 #[repr(C)]
 pub struct Unwinder {
     stack: stack::KnownStack,
-    /// The generation of modules for which rules are cached.
+    /// The generation of modules ([`Modules::generation`]) for which the cached rules are
+    /// valid.
     generation: Cell<u32>,
     last: last_stack::LastStack,
     rules: rule_cache::UnwindRuleCache,
@@ -93,13 +97,13 @@ pub struct Unwinder {
 }
 
 impl Unwinder {
-    /// Forgets the cached frames: the next stack is walked to its end, or ids have
-    /// been forgotten.
+    /// Removes all cached frames, so that the next stack is walked to its end. Also to be
+    /// called when stack ids become invalid.
     pub fn forget_stack(&self) {
         self.last.set_len(0);
     }
 
-    /// Forgets the known stack too: the thread is another one.
+    /// Removes the cached frames and the known stack: another thread uses this state.
     pub fn forget_known_stack(&self) {
         self.forget_stack();
         self.stack.forget();
@@ -111,7 +115,7 @@ impl Unwinder {
         self.rules.mapping(id)
     }
 
-    /// The next stack is to look at the generation, as if modules had changed.
+    /// Makes the next capture check the generation, as if modules had changed.
     fn check_generation_next(&self) {
         const NEVER_SETTLED: u32 = 1;
         self.set_generation(NEVER_SETTLED);
@@ -124,20 +128,20 @@ impl Unwinder {
     }
 }
 
-/// How a stack ends, with the id that stands for it.
+/// How a stack ends; the value is the stack id that represents this end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum StackEnd {
     /// At the outermost frame.
     Complete = 0,
-    /// Where nothing shows how to go on.
+    /// At code whose caller cannot be found.
     NoUnwindInformation = 1,
     /// At the depth limit.
     Truncated = 2,
 }
 
-/// A hash of all code ids of a stack, from the outermost frame, and of how it ends.
-/// Its upper bits depend on all others.
+/// A hash of how a stack ends and of all its code ids from the outermost frame inwards.
+/// Its upper bits depend on all other bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct StackHash(u64);
@@ -148,8 +152,8 @@ impl StackHash {
         Self(u64::from(end) << 32)
     }
 
-    /// With one frame more, inside of all others (Fibonacci hashing, Knuth, volume
-    /// 3, §6.4).
+    /// The hash of the stack with one more frame, inside of all others (Fibonacci
+    /// hashing, Knuth, volume 3, §6.4).
     #[inline(always)]
     fn with(self, id: CodeId) -> Self {
         Self((self.0 ^ u64::from(id.0)).wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -162,71 +166,75 @@ impl StackHash {
     }
 }
 
-/// What [`StackIds::reserve_ids`] did.
+/// The result of [`StackIds::reserve_ids`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reserved {
-    /// There is room.
+    /// The ids can be defined.
     Room,
-    /// There is room now: all ids were used up and are forgotten, the cached ones too.
+    /// The ids can be defined, but all earlier ones have become invalid, including those
+    /// of cached frames.
     AfterRestart,
-    /// There is no room.
+    /// The ids cannot be defined.
     Nothing,
 }
 
-/// Gives ids to stacks: a stack is the id of its caller's stack and a code address.
+/// Assigns ids to stacks. A stack is defined by the id of its caller's stack and a code
+/// address, so ids are the nodes of a trie.
 pub trait StackIds: Copy {
     /// The id of the stack with this hash, whose innermost frame is at `code_id` and
-    /// whose callers are `parent`, if it is known.
+    /// whose callers are the stack `parent`; `None` if it has no id yet.
     fn known_id(self, hash: StackHash, code_id: CodeId, parent: u32) -> Option<u32>;
 
-    /// Makes room for `count` new ids.
+    /// Reserves `count` new ids.
     fn reserve_ids(self, count: usize) -> Reserved;
 
-    /// A new id, for which room was reserved.
+    /// Assigns a new, reserved id to a stack.
     fn define_id(self, hash: StackHash, parent: u32, code: FrameAddress, code_id: CodeId) -> u32;
 
-    /// Code ids are given anew: no id is known by one any more.
+    /// Called when all code ids become invalid: no stack may be found by an old one.
     fn forget_code_ids(self);
 }
 
-/// What the unwinder needs of the process and thread that it lives in.
+/// What the unwinder needs of the process and thread in which it runs.
 ///
 /// # Safety
-/// - [`Host::unwinder`] is used by the calling thread alone, and by no two calls of
-///   [`stack_id`] at a time.
-/// - [`Host::page_is_readable`] and [`Host::stack_of`] are true.
-/// - [`Modules::module_at`] gives ranges of which [`Host::page_is_readable`] pages
-///   stay readable during the call.
+/// - The result of [`Host::unwinder`] is used only by the calling thread, and not by two
+///   calls of [`stack_id`] at the same time.
+/// - [`Host::page_is_readable`] and [`Host::stack_of`] return the truth.
+/// - Pages in the ranges that [`Modules::module_at`] returns, if they are
+///   [`Host::page_is_readable`], stay readable during the call.
 pub unsafe trait Host: Modules + StackIds {
-    /// The thread's own.
+    /// The calling thread's unwinder.
     fn unwinder<'a>(self) -> &'a Unwinder
     where
         Self: 'a;
 
-    /// Frames after which a stack is cut: 1 to [`DEPTH`].
+    /// Most frames of a stack, 1 to [`DEPTH`]; longer ones are truncated.
     fn depth_limit(self) -> usize;
 
     /// Whether the page that begins at an address can be read.
     fn page_is_readable(page: u64) -> bool;
 
-    /// The stack that `stack_pointer`, the thread's own, points into: from the first
-    /// to the end of the second address everything can be read as long as the thread
-    /// runs on it. Of a stack of which nothing is known that is its page.
+    /// The stack that contains `stack_pointer`, the thread's current one. The whole range
+    /// can be read as long as the thread runs on this stack. For an unknown stack, the
+    /// page of the stack pointer.
     fn stack_of(self, stack_pointer: u64) -> Range<u64>;
 
-    /// Calls `function` on a stack with 32 KiB to spare, which nothing else uses now.
+    /// Calls `function` on a stack with at least 32 KiB of space, which nothing else uses
+    /// at that time.
     fn on_second_stack<R>(self, function: impl FnOnce() -> R) -> R;
 
-    /// The same on another one, from which [`Host::on_second_stack`] may be called.
+    /// Calls `function` on a further stack, from which [`Host::on_second_stack`] may be
+    /// called.
     fn on_small_second_stack<R>(self, function: impl FnOnce() -> R) -> R;
 }
 
-/// What the verifying recorder compares with libunwind.
+/// State for the verifying recorder, which compares each stack with libunwind's.
 #[cfg(feature = "verify")]
 mod verify {
     use super::{Cell, FrameAddress, StackEnd, Unwinder};
 
-    /// Of the last capture.
+    /// About the last capture.
     #[repr(C)]
     pub struct Verified {
         pub(crate) walked: Cell<usize>,
@@ -240,7 +248,7 @@ mod verify {
     }
 
     impl Unwinder {
-        /// How many frames the stack just captured has; 0: it was not captured.
+        /// Number of frames of the stack just captured; 0 if it was not captured.
         pub fn take_frame_count(&self) -> usize {
             let walked = self.verified.walked.replace(0);
             match self.last.len() {
@@ -254,7 +262,7 @@ mod verify {
             self.verified.replayed.replace(false)
         }
 
-        /// Of the stack just captured, the frame at `index`, counted from the outermost.
+        /// The frame at `index` of the stack just captured, counted from the outermost.
         pub fn frame(&self, index: usize) -> FrameAddress {
             self.last.code(index)
         }

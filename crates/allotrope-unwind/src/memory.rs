@@ -1,8 +1,8 @@
-//! Checked reads: of what no live frame vouches for, the kernel is asked first.
+//! Checked reads of memory that need not be readable: the kernel is asked first.
 //!
-//! A stack that was made by hand may end where its mapping ends, and its last
-//! words may be anything; a module's tables may have been unmapped, protected or
-//! cut off with their file. A load there would end the program.
+//! A stack that a program has set up itself may end at the end of its mapping, and its
+//! last words may be anything. A module's tables may have been unmapped or protected, or
+//! their file truncated. A plain load there would kill the program.
 
 const PAGE: u64 = 4096;
 
@@ -10,39 +10,41 @@ const fn page_of(address: u64) -> u64 {
     address & !(PAGE - 1)
 }
 
-/// Whether the page that begins at an address can be read. Asks the kernel.
+/// Returns whether the page that begins at an address can be read, by asking the kernel.
 pub type PageIsReadable = fn(page: u64) -> bool;
 
-/// Memory as one walk or one look-up reads it: a range that is known to be
-/// readable, and the pages that were found to be.
+/// Memory during one walk or look-up: a range that is known to be readable, and a cache
+/// of pages that were found to be.
 ///
-/// Another thread may unmap a page between the question and the read. Nobody
-/// does that to a stack or to code in use.
+/// Another thread could unmap a page between the check and the read, but programs do not
+/// do that to stacks or code in use.
 #[derive(Debug)]
 pub struct Memory {
     start: u64,
     end: u64,
-    /// Pages lately asked for, a ring.
+    /// The last readable pages found, as a ring buffer.
     pages: [u64; 4],
     next: usize,
     page_is_readable: PageIsReadable,
 }
 
 impl Memory {
-    /// Nothing is known to be readable.
+    /// Memory of which nothing is known to be readable.
     pub const fn unknown(page_is_readable: PageIsReadable) -> Self {
         Self {
             start: 0,
             end: 0,
-            // No page begins there.
+            // No page begins at address 1.
             pages: [1; 4],
             next: 0,
             page_is_readable,
         }
     }
 
+    /// Memory of which `start..end` is known to be readable.
+    ///
     /// # Safety
-    /// From `start` to `end` everything can be read while the value is used.
+    /// The whole range must be readable while the value is used.
     pub const unsafe fn with(page_is_readable: PageIsReadable, start: u64, end: u64) -> Self {
         let mut memory = Self::unknown(page_is_readable);
         (memory.start, memory.end) = (start, end);
@@ -53,7 +55,8 @@ impl Memory {
     #[inline]
     pub fn read<const BYTES: usize>(&mut self, address: u64) -> Option<[u8; BYTES]> {
         self.holds(address, BYTES as u64).then(|| {
-            // SAFETY: it is in the known range, or the kernel has just read there.
+            // SAFETY: the bytes are in the known range, or in pages that the kernel has
+            // found to be readable.
             unsafe { (address as *const [u8; BYTES]).read_volatile() }
         })
     }
@@ -70,7 +73,7 @@ impl Memory {
         self.read(address).map(u32::from_ne_bytes)
     }
 
-    /// Whether all of so many bytes can be read.
+    /// Whether all `bytes` bytes from an address on can be read.
     #[inline]
     pub fn holds(&mut self, address: u64, bytes: u64) -> bool {
         if address >= self.start && address <= self.end && bytes <= self.end - address {

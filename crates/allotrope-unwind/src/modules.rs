@@ -1,4 +1,4 @@
-//! What the unwinder asks about mapped code.
+//! The unwinder's interface to the process's loaded modules; the recorder implements it.
 
 /// The unwind information of a mapped module.
 #[derive(Debug, Clone, Copy)]
@@ -11,37 +11,37 @@ pub struct Module {
     pub eh_frame_hdr: u64,
 }
 
-/// The module that a code address lies in.
+/// The module that contains a code address.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundModule {
-    /// Where its unwind information is.
+    /// The module.
     pub module: Module,
-    /// The number that stands for this mapping of the module as long as it stays
-    /// mapped. `None`: it has none now, and a rule found in it may not be cached.
+    /// The number of this mapping of the module, valid until it is unmapped. `None` if it
+    /// has no number now; then its rules must not be cached.
     pub mapping: Option<u16>,
-    /// It is the dynamic loader.
+    /// The module is the dynamic loader.
     pub is_loader: bool,
 }
 
-/// Looks modules up.
+/// Look-up of modules, and detection of changes to them.
 pub trait Modules: Copy {
-    /// The mapping number of code that lies in no module.
+    /// The mapping number of code outside all modules.
     const NO_MAPPING: u16;
 
-    /// The module that `address` lies in; `None`: JIT code, or no code at all.
+    /// The module that contains `address`; `None` for JIT code, or if there is no code.
     fn module_at(self, address: u64) -> Option<FoundModule>;
 
-    /// Whether code without unwind information is assumed to keep a frame pointer.
+    /// Whether code without unwind information is assumed to maintain a frame pointer.
     fn follows_frame_pointers(self) -> bool;
 
-    /// A number that changes when modules were mapped or unmapped: cached rules are
-    /// valid for one generation. Odd while the loader is at work. Never 1.
+    /// A number that changes when modules are mapped or unmapped; cached rules are valid
+    /// for one generation. Odd while the loader changes modules. Never 1.
     fn generation(self) -> u32;
 
-    /// The same, after a look at whether the loader has finished.
+    /// As [`Self::generation`], after checking whether the loader has finished.
     fn settled_generation(self) -> u32;
 
-    /// The stack just captured is one of the dynamic loader's: modules may be about
+    /// Called when the stack just captured is the dynamic loader's: modules may be about
     /// to change.
     fn loader_allocated(self);
 }

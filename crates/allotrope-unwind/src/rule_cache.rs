@@ -1,23 +1,23 @@
-//! The rule cache of a thread: from code address to unwind rule (framehop:
-//! `RuleCache`), and to the *code id* that stands for the address elsewhere.
+//! The rule cache of a thread: maps a code address to its unwind rule (framehop:
+//! `RuleCache`) and to its *code id*.
 //!
-//! A code id is a dense 16-bit number of a pair (code address, mapping). The
-//! tables by code id hold address, mapping and rule; hash chains lead from an
-//! address to its ids. In front of them is a set-associative cache of one word an
-//! address, whose tag and set together are the whole address, so that it never
-//! answers for another one:
+//! A code id is a dense 16-bit number of a pair (code address, mapping); other tables are
+//! indexed or keyed by it. Tables indexed by code id contain address, mapping and rule;
+//! hash chains lead from an address to its ids. In front of them is a set-associative
+//! cache with one word per address. Its tag and set together are the whole address, so
+//! there are no false hits:
 //!
 //! ```text
 //! bit 63..28  address >> SET_BITS: the tag
 //! bit 27..16  index of the rule among the distinct ones
 //! bit 15..0   code id; 0: the word is empty
 //! ```
-//! A program has a few hundred distinct rules, so the cache is small and the
-//! rules stay in the first-level cache.
+//! A program has a few hundred distinct rules, so this cache is small and the rules stay
+//! in the processor's first-level cache.
 //!
-//! A signal handler may jump away from any point: a code id stands for one
-//! address until all are forgotten, and a word of the cache is right by itself or
-//! empty. Memory that is all zero is an empty cache.
+//! A signal handler may leave by a jump at any point. Therefore a code id belongs to one
+//! address until all ids are reset, and each word of the cache is valid by itself or
+//! empty. All zero is an empty cache.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
@@ -27,7 +27,7 @@ use crate::lru_set::{LruSet, promote};
 use crate::memory::Memory;
 use crate::{CacheLines, DEPTH, Host};
 
-/// Stands for a code address in a mapping; 0 for none.
+/// The number of a code address in a mapping; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct CodeId(pub u16);
@@ -39,23 +39,23 @@ impl CodeId {
     }
 }
 
-/// Words of the cache. cc1plus has 11 K return addresses from which it allocates.
+/// Words of the cache. In cc1plus 11 K return addresses occur in stacks of allocations.
 const CACHED: usize = 1 << 14;
 /// Words of a set: half a cache line.
 const WAYS: usize = 4;
 const SETS: usize = CACHED / WAYS;
 const CODE_ID_BITS: u32 = u16::BITS;
-/// Code ids; the first one stands for none.
+/// Number of code ids, including 0 for none.
 const CODE_IDS: usize = 1 << CODE_ID_BITS;
-/// When fewer code ids than these are left, all are forgotten before the next walk:
-/// one takes at most as many as there are frames, and may have to begin once more.
+/// If fewer code ids than these are left, all are reset before the next walk. A walk uses
+/// at most one for each frame, and may have to start again.
 const RESERVE: usize = 4 * DEPTH;
 const DISTINCT_BITS: u32 = 12;
-/// Distinct rules. Code with a rule beyond those is found through its chain.
+/// Most distinct rules in the cache. Code with another rule is found through its chain.
 const DISTINCT: usize = 1 << DISTINCT_BITS;
-/// The rule proper in an entry of `rules`.
+/// The bits of the rule itself in an entry of `rules`.
 const RULE_MASK: u64 = (1 << Rule::CODE_ID_SHIFT) - 1;
-/// Hash chains of code ids.
+/// Number of hash chains of code ids.
 const CHAINS: usize = 1 << 12;
 /// Bits below the tag.
 const CONTENT_BITS: u32 = CODE_ID_BITS + DISTINCT_BITS;
@@ -64,7 +64,7 @@ const SET_BITS: u32 = 12;
 const _: () = assert!(SETS == 1 << SET_BITS);
 const _: () = assert!(FrameAddress::BITS - SET_BITS + CONTENT_BITS <= u64::BITS);
 
-/// The tables.
+/// The cache and the tables behind it.
 #[repr(C)]
 pub struct UnwindRuleCache {
     sets: CacheLines<[LruSet<WAYS>; SETS]>,
@@ -74,32 +74,33 @@ pub struct UnwindRuleCache {
     mappings: [Cell<u16>; CODE_IDS],
     /// By code id: [`FrameAddress::bits`].
     addresses: [Cell<u64>; CODE_IDS],
-    /// By code id: the rule (0: not known now), and in place of its own code id the
-    /// next one of the chain.
+    /// By code id: the rule (0 if it is not known), with the next code id of the hash
+    /// chain in the bits of a rule's own code id.
     rules: [AtomicU64; CODE_IDS],
-    /// The code id given last.
+    /// The code id that was assigned last.
     last: Cell<u16>,
     /// The first code id of each chain.
     chains: [Cell<u16>; CHAINS],
 }
 
-/// What a look at the modules gave for a code address.
+/// The result of looking a code address up in the modules.
 struct FoundRule {
     rule: Rule,
     mapping: u16,
-    /// It is valid until modules change.
+    /// The rule is valid until modules change, so it can be cached.
     is_lasting: bool,
 }
 
-/// All bits of an address that do not follow from its set.
+/// The tag of an address: the bits that do not follow from its set, at their position in
+/// a word of the cache.
 #[inline(always)]
 const fn tag(code: FrameAddress) -> u64 {
     code.bits() >> SET_BITS << CONTENT_BITS
 }
 
-/// Whether a word XOR the tag of an address is content: not so if the word is of
-/// another address, whose tag differs, nor if it is empty. For an address in the
-/// first page, whose tag is 0, an empty word must not pass either.
+/// Whether a word XOR the tag of an address is a valid content, that is, the word is not
+/// empty and has the same tag. An empty word must not match an address in the first page
+/// either, whose tag is 0.
 #[inline(always)]
 const fn is_content(content: u64) -> bool {
     content.wrapping_sub(1) < (1 << CONTENT_BITS) - 1
@@ -117,7 +118,7 @@ pub fn rule_of<H: Host>(host: H, code: FrameAddress) -> Rule {
     }
 }
 
-/// [`rule_of`] for an address that is not first in its set; it then is.
+/// [`rule_of`] for an address that is not first in its set; moves it to the front.
 #[inline(never)]
 fn rule_of_slow<H: Host>(host: H, code: FrameAddress) -> Rule {
     let rules = &host.unwinder().rules;
@@ -132,6 +133,8 @@ fn rule_of_slow<H: Host>(host: H, code: FrameAddress) -> Rule {
     look_up(host, code)
 }
 
+/// [`rule_of`] for an address that is not in its set: takes the rule from the tables, or
+/// from the module, and adds it to the set.
 #[cold]
 #[inline(never)]
 fn look_up<H: Host>(host: H, code: FrameAddress) -> Rule {
@@ -159,8 +162,8 @@ fn look_up<H: Host>(host: H, code: FrameAddress) -> Rule {
     Rule::from_bits(rule).with_code_id(id)
 }
 
-/// Finds the rule of a code address in the unwind information of its module, on
-/// the second stack: reading call frame information takes some.
+/// Finds the rule of a code address in the unwind information of its module. Runs on the
+/// second stack, since reading call frame information needs much of it.
 #[inline(never)]
 fn find_rule<H: Host>(host: H, code: FrameAddress) -> FoundRule {
     host.on_second_stack(|| {
@@ -176,8 +179,8 @@ fn find_rule<H: Host>(host: H, code: FrameAddress) -> FoundRule {
         let mut memory = Memory::unknown(H::page_is_readable);
         let mut rule = rule_from_cfi(&found.module, address, &mut memory);
         if rule.is_without_information() {
-            // A process begins in the loader, in assembler without unwind
-            // information (`_dl_start_user`): nothing is outside of it.
+            // A process begins in the loader, in assembly code without unwind information
+            // (`_dl_start_user`), which has no caller.
             rule = if found.is_loader {
                 Rule::outermost()
             } else {
@@ -210,7 +213,7 @@ impl UnwindRuleCache {
         rule.with_code_id(CodeId(content as u16))
     }
 
-    /// The code id of the address for which `is_right` holds; 0: there is none.
+    /// The code id of this address for which `is_right` is true; 0 if there is none.
     fn find(&self, code: FrameAddress, is_right: impl Fn(CodeId) -> bool) -> CodeId {
         let mut id = CodeId(self.chains[chain(code)].get());
         while id.0 != 0 && !(self.addresses[id.index()].get() == code.bits() && is_right(id)) {
@@ -229,10 +232,10 @@ impl UnwindRuleCache {
         entry.store(next | rule & RULE_MASK, Relaxed);
     }
 
-    /// A code id for an address that has none in this mapping. It is used up before
-    /// anything leads to it.
+    /// Assigns a code id to an address that has none in this mapping. The id is taken
+    /// before any table refers to it, in case a signal handler leaves by a jump.
     fn add(&self, code: FrameAddress, mapping: u16) -> CodeId {
-        // The reserve is never used up: see there.
+        // Does not saturate, see `RESERVE`.
         let id = CodeId(self.last.get().saturating_add(1));
         self.last.set(id.0);
         compiler_fence(SeqCst);
@@ -246,7 +249,8 @@ impl UnwindRuleCache {
         id
     }
 
-    /// The index of a rule among the distinct ones; `None`: there are too many.
+    /// The index of a rule in `distinct`, where it is added if necessary; `None` if there
+    /// are too many.
     pub(crate) fn distinct_index(&self, rule: u64) -> Option<usize> {
         let count = self.distinct_count.get();
         let known = self.distinct.0.get(..count)?;
@@ -259,7 +263,7 @@ impl UnwindRuleCache {
         Some(count)
     }
 
-    /// Whether the next stack must not begin before [`forget_rules`] was called.
+    /// Whether [`forget_rules`] must be called before the next capture.
     pub(crate) fn are_code_ids_nearly_used_up(&self) -> bool {
         usize::from(self.last.get()) >= CODE_IDS - RESERVE
     }
@@ -271,19 +275,20 @@ impl UnwindRuleCache {
     }
 }
 
+/// The index of the hash chain of an address.
 fn chain(code: FrameAddress) -> usize {
     // Fibonacci hashing (Knuth, volume 3, §6.4).
     let hash = code.bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (hash >> (u64::BITS - CHAINS.trailing_zeros())) as usize
 }
 
-/// Modules have changed: no rule is known any more. Code keeps its ids, unless they
-/// are nearly used up: then all are forgotten. No frame may be cached.
+/// Removes all rules, since modules have changed. Code addresses keep their ids, unless
+/// the ids are nearly used up; then all are reset. No frame may be cached.
 pub(crate) fn forget_rules<H: Host>(host: H) {
     let rules = &host.unwinder().rules;
     for id in (1..=rules.last.get()).map(CodeId) {
         rules.set_rule(id, 0);
-        // Left in the middle, this begins anew.
+        // If a signal handler leaves in the middle, the next capture starts again.
         let address = rules.addresses[id.index()].get();
         for word in rules.set(FrameAddress::from_bits(address)) {
             word.store(0, Relaxed);
@@ -294,7 +299,7 @@ pub(crate) fn forget_rules<H: Host>(host: H) {
     }
 }
 
-/// Forgets all code ids. No word of the cache has one any more.
+/// Resets all code ids. The words of the cache must have been cleared.
 #[cold]
 fn forget_code_ids<H: Host>(host: H) {
     host.forget_code_ids();

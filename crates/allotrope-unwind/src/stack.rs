@@ -1,23 +1,23 @@
-//! The known stack: the range of addresses that a walk reads without asking.
+//! The known stack: the range of addresses that walks read without asking the kernel
+//! whether it is readable.
 
 use core::cell::Cell;
 use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
 
-/// A word of the known stack, or of a live frame.
-///
-/// Volatile: the program owns the memory and writes it between two captures.
+/// Loads a word of the known stack, or of a live frame. Volatile, since the program owns
+/// the memory and writes to it between two captures.
 ///
 /// # Safety
-/// The word can be read and its address is a multiple of 8.
+/// The word must be readable and its address a multiple of 8.
 #[inline(always)]
 pub(crate) unsafe fn load(address: u64) -> u64 {
-    // SAFETY: passed on.
+    // SAFETY: guaranteed by the caller.
     unsafe { (address as *const u64).read_volatile() }
 }
 
-/// The stack that the thread is known to run on: as long as its stack pointer lies
-/// in the range, everything from there to the end can be read. All cached frames
-/// lie on it. Empty until the first walk.
+/// The stack on which the thread is known to run. As long as the stack pointer is in the
+/// range, everything from the stack pointer to the end can be read. All cached frames are
+/// on this stack. Empty until the first walk.
 #[repr(C)]
 pub struct KnownStack {
     start: Cell<u64>,
@@ -27,11 +27,11 @@ pub struct KnownStack {
 /// How [`KnownStack::adopt`] changed the known stack.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Adopted {
-    /// It has been this one already.
+    /// It was this stack already.
     Unchanged,
-    /// It reaches lower than was known: what is cached lies on it still.
+    /// The stack extends to lower addresses than was known; the cached frames stay valid.
     Extended,
-    /// It is another stack, and no frame is cached any more.
+    /// It is another stack; the cached frames were removed.
     Replaced,
 }
 
@@ -48,10 +48,10 @@ impl KnownStack {
         self.end.get()
     }
 
-    /// Makes `start..end` the known stack; `forget` drops the cached frames.
+    /// Makes `start..end` the known stack; `forget` removes the cached frames.
     ///
-    /// A signal handler may interrupt this and jump away: at no time are frames
-    /// cached that do not lie on the known stack.
+    /// A signal handler may interrupt this and leave by a jump, so at no time may frames
+    /// be cached that are not on the known stack.
     pub(crate) fn adopt(&self, start: u64, end: u64, forget: impl FnOnce()) -> Adopted {
         let end = end & !7;
         let before = (self.start.get(), self.end.get());
@@ -73,7 +73,7 @@ impl KnownStack {
         Adopted::Replaced
     }
 
-    /// No stack is known. The caller has dropped the cached frames.
+    /// Makes the known stack empty. The caller must have removed the cached frames.
     pub(crate) fn forget(&self) {
         self.start.set(0);
         self.end.set(0);

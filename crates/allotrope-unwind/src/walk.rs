@@ -1,14 +1,15 @@
-//! Walks the stack of a hook's caller until it meets a cached frame that still
-//! holds, or to the stack's end.
+//! Walks the stack of a hook's caller until it meets a cached frame from which the stack
+//! is unchanged, or to the stack's end.
 //!
-//! There are four walks, from the most frequent to the rarest; each jumps to the
-//! next one where it can not go on, because the program's stack may be a small one:
+//! There are four walks, from the most frequent to the rarest. Each continues with the
+//! next one by a tail call if it cannot handle a frame, so that little of the program's
+//! stack is used, which may be small:
 //!
-//! 1. [`walk`]: every rule needs the stack pointer only. What a frame takes fits
-//!    the registers, and frame pointers are not looked at.
+//! 1. [`walk`]: every rule needs the stack pointer only. The state of the walk fits into
+//!    registers, and frame pointers are ignored.
 //! 2. [`walk_with_frame_pointer`]: any rule of one word, on the known stack.
-//! 3. [`walk_off_stack`]: asks for every word that is not on the known stack (a
-//!    coroutine's stack, a signal's). Caches nothing.
+//! 3. [`walk_off_stack`]: checks whether words outside the known stack can be read (the
+//!    stack of a coroutine or of a signal handler). Caches nothing.
 //! 4. [`walk_generally`]: all registers and expressions, by the unwind information
 //!    itself. Caches nothing.
 
@@ -19,7 +20,8 @@ use crate::rule_cache::{forget_rules, rule_of};
 use crate::stack::Adopted;
 use crate::{DEPTH, Host, Reserved, StackEnd, StackHash, Unwinder};
 
-/// The id of the stack of a hook's caller; `None`: there was no room to define it.
+/// Captures the stack of a hook's caller and returns its id; `None` if ids could not be
+/// reserved.
 #[inline(always)]
 pub fn stack_id<H: Host>(host: H, entry: Entry) -> Option<u32> {
     let unwinder = host.unwinder();
@@ -48,8 +50,8 @@ pub fn stack_id<H: Host>(host: H, entry: Entry) -> Option<u32> {
     walk(host, entry, count)
 }
 
-/// Modules have changed: cached rules are invalid. While the loader is still at work
-/// nothing new can run, and the old rules hold.
+/// Called when modules have changed: removes the cached rules, which are invalid. While
+/// the loader is still changing modules, no new code can run and the old rules are valid.
 #[cold]
 fn adopt_generation<H: Host>(host: H) {
     let unwinder = host.unwinder();
@@ -62,21 +64,21 @@ fn adopt_generation<H: Host>(host: H) {
     unwinder.set_generation(generation & !1);
 }
 
-/// Where a walk led.
+/// Where a walk ended.
 enum Reached {
     End(StackEnd),
-    /// The end of the stack, by a return address of 0.
+    /// At the end of the stack, found by a return address of 0.
     Zero,
-    /// Cached frames: so many of them, from the outermost, are the stack's.
+    /// At a cached frame: this many cached frames, from the outermost, are still valid.
     Cached(usize),
     /// A frame that only the general unwinder can step over.
     NeedsGeneral,
 }
 
 impl Unwinder {
-    /// Where the next frame of a walk outwards must not begin without a closer look:
-    /// at the innermost of the first `count` cached frames, which it may meet, or
-    /// beyond the known stack.
+    /// The stack pointer from which on a walk outwards has to check more: that of the
+    /// innermost of the first `count` cached frames, which the walk may have reached, or
+    /// the end of the known stack.
     #[inline(always)]
     fn limit(&self, count: usize) -> u64 {
         match self.last.innermost(count) {
@@ -86,11 +88,11 @@ impl Unwinder {
     }
 }
 
-/// The walk, from which the first `count` cached frames can be met. Cached frames
-/// that are known not to hold may be passed, but are not among those.
+/// The walk by rules that need the stack pointer only. It may meet the first `count`
+/// cached frames; the others are known to have changed.
 ///
-/// Whatever is read lies on the known stack, from the stack pointer to its end, and
-/// so do all cached frames: it need not be asked whether it can be read.
+/// All words that it reads, and all cached frames, are on the known stack between the
+/// stack pointer and its end, so their readability need not be checked.
 #[inline(never)]
 fn walk<H: Host>(host: H, entry: Entry, mut count: usize) -> Option<u32> {
     let unwinder = host.unwinder();
@@ -114,8 +116,8 @@ fn walk<H: Host>(host: H, entry: Entry, mut count: usize) -> Option<u32> {
         slot.set(&frame, rule);
         let cfa = rule.cfa_by_stack_pointer(&frame);
         if cfa < limit {
-            // SAFETY: the word below `cfa` lies between the stack pointer and the end
-            // of the known stack.
+            // SAFETY: the word below `cfa` is between the stack pointer and the end of
+            // the known stack.
             if !unsafe { frame.return_to(cfa) } {
                 break Reached::Zero;
             }
@@ -152,9 +154,9 @@ fn walk<H: Host>(host: H, entry: Entry, mut count: usize) -> Option<u32> {
     }
 }
 
-/// [`walk`] from the frame behind the first `done` walked ones on: a rule that needs
-/// more than the stack pointer was met, or a cached frame that depends on the frame
-/// pointer.
+/// Continues [`walk`] at the frame after the first `done` walked ones: that frame has a
+/// rule that needs more than the stack pointer, or equals a cached frame that depends on
+/// the frame pointer.
 #[inline(never)]
 fn walk_with_frame_pointer<H: Host>(
     host: H,
@@ -196,7 +198,7 @@ fn walk_with_frame_pointer<H: Host>(
                 return walk_off_stack(host, entry);
             }
             if let Some(slot) = rule.frame_pointer_slot(cfa) {
-                // SAFETY: the slot lies below `cfa` and not below the frame's return
+                // SAFETY: the slot is below `cfa` and not below the frame's return
                 // address, so between the stack pointer and the end of the known stack.
                 frame.frame_pointer = unsafe { crate::stack::load(slot) };
             }
@@ -228,8 +230,8 @@ fn walk_with_frame_pointer<H: Host>(
     }
 }
 
-/// Caches the `count` frames of a walk that met the innermost of `base` cached ones.
-/// `SIMPLE`: no rule needs more than the stack pointer.
+/// Caches the `count` frames of a walk that ended at the innermost of `base` cached ones;
+/// returns the stack's id. `SIMPLE`: no rule needs more than the stack pointer.
 #[inline(never)]
 fn commit_upon<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) -> Option<u32> {
     let unwinder = host.unwinder();
@@ -242,15 +244,15 @@ fn commit_upon<const SIMPLE: bool, H: Host>(host: H, base: usize, count: usize) 
     Some(id)
 }
 
-/// Ends a walk that came to the end of the stack, or could not go on.
+/// Ends a walk that reached the end of the stack, or could not continue.
 #[inline(never)]
 fn conclude<H: Host>(host: H, entry: Entry, reached: Reached, count: usize) -> Option<u32> {
     let unwinder = host.unwinder();
     let end = match reached {
         Reached::NeedsGeneral => return walk_generally(host, entry),
         Reached::Cached(_) => {
-            // The stack has grown past the limit: cut it there. A walk that meets no
-            // cached frame does so.
+            // Walked and cached frames together exceed the limit. A walk that meets no
+            // cached frame truncates the stack there.
             unwinder.last.set_len(0);
             return walk(host, entry, 0);
         }
@@ -258,7 +260,8 @@ fn conclude<H: Host>(host: H, entry: Entry, reached: Reached, count: usize) -> O
         Reached::Zero => StackEnd::Complete,
     };
     if entry.stack_pointer() >= unwinder.stack.end() {
-        // A walk that ended with its first frame need not have noticed.
+        // A walk that ended at its first frame may not have noticed that this frame is
+        // beyond the known stack.
         return walk_off_stack(host, entry);
     }
     let ends_in_zero = matches!(reached, Reached::Zero);
@@ -279,17 +282,17 @@ impl Unwinder {
     }
 }
 
-/// An allocation of the loader may mean that modules are about to change: its next
-/// one is walked too.
+/// Called after an allocation of the loader, which may be about to change modules: its
+/// next stack is walked from the start too.
 #[cold]
 fn loader_allocated<H: Host>(host: H) {
     host.unwinder().last.set_len(0);
     host.loader_allocated();
 }
 
-/// What becomes of a walk that led, or began, off the known stack.
+/// The result of a walk that led, or began, off the known stack.
 enum OffStack {
-    /// The stack is known now: walk again.
+    /// The known stack has changed: walk again.
     Again,
     /// All frames are walked.
     Walked(usize, StackEnd),
@@ -319,12 +322,12 @@ fn try_off_stack<H: Host>(host: H, entry: Entry) -> OffStack {
     })
 }
 
-/// A walk that asks for each word before it reads it, unless it is on the known stack.
+/// A walk that checks each word before it reads it, except on the known stack.
 fn walk_checked<H: Host>(host: H, entry: Entry) -> OffStack {
     let unwinder = host.unwinder();
     let mut frame = entry.caller();
-    // SAFETY: the stack pointer lies in the known stack, which can be read from there
-    // to its end.
+    // SAFETY: the stack pointer is in the known stack, which can be read from there to
+    // its end.
     let mut memory = unsafe {
         Memory::with(
             H::page_is_readable,
@@ -366,14 +369,14 @@ fn walk_generally<H: Host>(host: H, entry: Entry) -> Option<u32> {
             },
         )
     });
-    // Not sooner: looking rules up takes the second stack too.
+    // Only now, since looking up rules uses the second stack too.
     for frame in last.walked(0, general.frames) {
         frame.rule.set(rule_of(host, frame.code.get()));
     }
     commit_uncached(host, general.frames, general.end)
 }
 
-/// Gives the `count` walked frames their ids; the next walk starts anew.
+/// Assigns ids to the `count` walked frames and returns the stack's; caches nothing.
 fn commit_uncached<H: Host>(host: H, count: usize, end: StackEnd) -> Option<u32> {
     let unwinder = host.unwinder();
     let id = last_stack::commit_walk(host, count, end, false);
@@ -384,7 +387,8 @@ fn commit_uncached<H: Host>(host: H, count: usize, end: StackEnd) -> Option<u32>
     id
 }
 
-/// The id of a stack of which only the innermost frame is known.
+/// The id of a stack of which only the innermost frame is known; `None` if no id could be
+/// reserved.
 pub fn id_of_lone_frame<H: Host>(host: H, frame: FrameAddress) -> Option<u32> {
     if host.unwinder().generation.get() != host.generation() {
         adopt_generation(host);

@@ -1,6 +1,6 @@
-//! `allotrope client-header`: writes the header by which C and C++ programs (and,
-//! through a module map, Swift ones) open windows and report blocks. The files
-//! themselves are `allotrope-client`'s.
+//! `allotrope client-header`: writes the header with which C and C++ programs (and,
+//! through a module map, Swift ones) open windows and report blocks. The header is
+//! part of the crate `allotrope-client`; the command embeds it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::standard_output;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-The header needs nothing to link, and does nothing where a program is not
+The header needs no library, and its functions do nothing if the program is not
 recorded. With CMake:
 
   find_program(ALLOTROPE allotrope REQUIRED)
@@ -23,10 +23,10 @@ recorded. With CMake:
                   COMMAND_ERROR_IS_FATAL ANY)
   target_include_directories(bench SYSTEM PRIVATE ${allotrope_include})
 
-Exit status: 0 if the files were written, 1 if they could not be, 2 if a file of
-that name is there that is no earlier version.";
+Exit status: 0 if the files were written, 1 if they could not be, 2 if another
+file with one of these names exists that is no earlier version.";
 
-/// The files and what is in every version of them.
+/// The files: name, contents, and a text that every version of the file contains.
 const FILES: [(&str, &str, &str); 2] = [
     ("allotrope.h", HEADER, "allotrope.h"),
     (
@@ -41,7 +41,7 @@ const HEADER: &str = include_str!("../../allotrope-client/include/allotrope.h");
 /// Arguments of `allotrope client-header`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Where to write allotrope.h and module.modulemap; made if it is not there
+    /// Where to write allotrope.h and module.modulemap; created if it does not exist
     #[arg(value_name = "FOLDER", required_unless_present = "print")]
     folder: Option<PathBuf>,
     /// Print allotrope.h instead
@@ -56,10 +56,10 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         return Ok(FINE);
     };
     fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.shown()))
+        .with_context(|| format!("cannot create the folder {}", folder.shown()))
         .status(FAILED)?;
-    for (name, _, mark) in FILES {
-        refuse_foreign(&folder.join(name), mark)?;
+    for (name, _, signature) in FILES {
+        refuse_foreign(&folder.join(name), signature)?;
     }
     for (name, text, _) in FILES {
         write(&folder.join(name), text)?;
@@ -67,12 +67,13 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
-/// A module map of another library may well lie in the same folder.
-fn refuse_foreign(path: &Path, mark: &str) -> Result<(), Failure> {
+/// Refuses to replace a file without `signature`: the folder may contain the module map
+/// of another library.
+fn refuse_foreign(path: &Path, signature: &str) -> Result<(), Failure> {
     match fs::read(path) {
-        Ok(bytes) if !String::from_utf8_lossy(&bytes).contains(mark) => {
+        Ok(bytes) if !String::from_utf8_lossy(&bytes).contains(signature) => {
             let sentence = anyhow!(
-                "{} is another file of that name; choose a folder of its own",
+                "{} exists and was not written by allotrope; choose another folder",
                 path.shown()
             );
             Err(Failure::new(BAD_INPUT, sentence))
@@ -81,7 +82,8 @@ fn refuse_foreign(path: &Path, mark: &str) -> Result<(), Failure> {
     }
 }
 
-/// Leaves a file alone that is the same already, so that nothing is rebuilt.
+/// Writes a file unless it has these contents already, so that a build system rebuilds
+/// nothing.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::read_to_string(path).is_ok_and(|there| there == text) {
         return Ok(());

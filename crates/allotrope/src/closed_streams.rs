@@ -1,7 +1,7 @@
 //! Which of the standard streams were closed when this command was started.
-//! Rust's runtime opens `/dev/null` in their stead before `main`, so that no
-//! other file gets their numbers and our messages. The recorded program must
-//! find them closed again.
+//! Rust's runtime opens `/dev/null` in their place before `main`, so that no file
+//! that is opened later gets their descriptors and receives messages. The recorded
+//! program must find them closed again: `exec_program` closes them.
 
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -31,7 +31,7 @@ pub fn close_on_exec(closed: u8) {
     }
 }
 
-// A constructor may only ask the kernel; see `signal_state`.
+// This constructor makes system calls only; see `signal_state`.
 #[ctor::ctor(unsafe)]
 fn read() {
     let mut closed = 0;

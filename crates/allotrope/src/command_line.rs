@@ -1,5 +1,6 @@
-//! The command line as a whole: the one source of parsing, `--help`, the manual
-//! pages and the completions. A subcommand's arguments are declared with it.
+//! The declaration of the command line, from which clap derives the parser,
+//! `--help`, the manual pages and the completions. Each subcommand declares its
+//! arguments in its own file.
 
 use clap::Parser;
 
@@ -28,7 +29,7 @@ pub enum Subcommand {
     /// Show where a recorded program's allocations come from
     #[command(after_help = report::AFTER_HELP)]
     Report(report::Arguments),
-    /// Name the call stacks that make the difference between two recordings
+    /// Show which call stacks make the difference between two recordings
     #[command(after_help = diff::AFTER_HELP, override_usage = diff::USAGE)]
     Diff(diff::Arguments),
     /// Write a recording in a format that other tools open
@@ -40,23 +41,23 @@ pub enum Subcommand {
     /// Run tests and compare what they allocate with accepted numbers
     #[command(after_help = test::AFTER_HELP)]
     Test(test::Arguments),
-    /// Build and test two revisions and name the stacks that make the difference
+    /// Build and test two revisions and show which call stacks make the difference
     #[command(after_help = compare::AFTER_HELP)]
     Compare(compare::Arguments),
-    /// Say whether this machine and a program can be recorded, and if not, why
+    /// Check whether this machine can record and a program can be recorded, and if not, why
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::Arguments),
-    /// Write the C and C++ header by which a program opens windows and reports blocks
+    /// Write the C and C++ header with which a program opens windows and reports blocks
     #[command(after_help = client_header::AFTER_HELP)]
     ClientHeader(client_header::Arguments),
     /// Print a completion script for a shell
     Completions(shell_files::CompletionsArguments),
     /// Print the manual page
     Man(shell_files::ManArguments),
-    /// Be the collector of a recording
+    /// Run the collector of a recording
     #[command(name = record::COLLECTOR_NAME, hide = true)]
     Collect,
-    /// Become the program to record
+    /// Exec the program to record
     #[command(name = exec_program::NAME, hide = true)]
     Exec(exec_program::Arguments),
 }
@@ -67,12 +68,12 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_declarations_do_not_contradict_each_other() {
+    fn the_declaration_is_valid() {
         CommandLine::command().debug_assert();
     }
 
     #[test]
-    fn what_follows_the_program_is_its_own() {
+    fn arguments_after_the_program_belong_to_it() {
         let words = ["allotrope", "record", "-q", "prog", "-o", "x", "--", "-q"];
         let Subcommand::Record(arguments) = CommandLine::parse_from(words).subcommand else {
             panic!("not record");

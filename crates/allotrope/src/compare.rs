@@ -1,7 +1,6 @@
 //! `allotrope compare`: builds two revisions of a repository, runs the tests of
-//! both and names the stacks that make the difference. Everything about it is
-//! `allotrope-budget`'s; here arguments become its options and its result is
-//! printed.
+//! both and shows which stacks make the difference. `allotrope-budget` does the
+//! work; this file turns arguments into its options and prints its result.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,55 +19,55 @@ use crate::test::{self, SIGINT, Steps};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-Revisions are built in worktrees of their own in the user's cache, which are kept,
-so that the next comparison builds little; the working tree is not touched. `.` is
-the working tree with all that is not committed: `allotrope compare main .`
+Each revision is built in a worktree of its own in the user's cache. The worktrees
+stay, so that the next comparison builds little; the working tree is not touched.
+`.` is the working tree with its uncommitted changes: `allotrope compare main .`
 
-To find the commit that made a test allocate more than a good one does:
+To find the first commit at which a test allocates more than at the revision GOOD:
   git bisect start BAD GOOD
   git bisect run allotrope compare --bisect GOOD HEAD TEST
 
 Exit status: 0 if no number is worse, 1 if allotrope failed, 2 if a revision or
-configuration can not be used, 3 if a number is worse or a revision can not be
-built or tested. With --bisect: 0 good, 1 bad, 125 if AFTER can not be built or
+configuration cannot be used, 3 if a number is worse or a revision cannot be
+built or tested. With --bisect: 0 good, 1 bad, 125 if AFTER cannot be built or
 tested, 128 if anything else is wrong.";
 
 /// `git bisect run`: this revision is bad.
 const BISECT_BAD: u8 = 1;
-/// `git bisect run`: this revision can not be judged.
+/// `git bisect run`: skip this revision, which cannot be tested.
 const BISECT_SKIP: u8 = 125;
-/// `git bisect run`: end it.
+/// `git bisect run`: end the bisection.
 const BISECT_ABORT: u8 = 128;
 
 /// Arguments of `allotrope compare`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// The revision before, `main`
+    /// The revision before the change, such as `main`
     #[arg(value_name = "BEFORE", required_unless_present = "forget")]
     before: Option<String>,
-    /// The revision after, `HEAD`, or `.` for the working tree
+    /// The revision after the change, such as `HEAD`, or `.` for the working tree
     #[arg(value_name = "AFTER", required_unless_present = "forget")]
     after: Option<String>,
-    /// Only tests of these names; `*` stands for anything
+    /// Run only tests with these names; `*` stands for anything
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
-    /// The configuration; a revision that has this file uses its own
+    /// The configuration file; a revision that contains it uses its own version
     #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
-    /// Measured runs of each test, in place of the configuration's
+    /// Measure N runs of each test, whatever the configuration says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
     /// Text for people, or JSON (the format allotrope-compare/1) for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Show at most N entries of a number
+    /// Show at most N entries that explain a number
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     /// Show whole stacks, with the frames of allocators and standard libraries
     #[arg(long)]
     all_frames: bool,
-    /// End with the status that `git bisect run` understands
+    /// Exit with the status that `git bisect run` expects
     #[arg(long)]
     bisect: bool,
     /// Remove the worktrees of this repository, with what was built there
@@ -86,7 +85,7 @@ enum Format {
     Json,
 }
 
-/// Compares, prints, judges.
+/// Compares the revisions, prints the result and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let outcome = compare(arguments);
     if !arguments.bisect {
@@ -94,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     match outcome {
         Ok(worse) => Ok(if worse { BISECT_BAD } else { FINE }),
-        // Whatever else it was, it says nothing of this revision.
+        // Any other failure leaves open whether this revision is good.
         Err(Failure { status, error }) if status != BISECT_SKIP => {
             Err(Failure::new(BISECT_ABORT, error))
         }
@@ -102,7 +101,8 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
 }
 
-/// Whether a number is worse.
+/// Measures both revisions and prints their comparison; returns whether a number is
+/// worse. With `--forget` removes the worktrees instead.
 fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     let folder = arguments
         .config
@@ -138,7 +138,7 @@ fn compare(arguments: &Arguments) -> Result<bool, Failure> {
     }
     let comparison = comparison::compare(&before, &after);
     print(arguments, &comparison, [&before, &after])?;
-    check_case(arguments, &comparison)
+    is_worse(arguments, &comparison)
 }
 
 fn measure(
@@ -169,9 +169,11 @@ fn print(arguments: &Arguments, comparison: &Comparison, sides: [&Side; 2]) -> R
     })
 }
 
-fn check_case(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
+/// Whether a number is worse; fails if a test could not be measured or if there was
+/// nothing to compare.
+fn is_worse(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Failure> {
     let broken =
-        |word: &str| anyhow!("a test could not be measured {word}; nothing can be said of it");
+        |word: &str| anyhow!("a test could not be measured {word}; the list above has the reason");
     if comparison.is_broken(1) && arguments.bisect {
         return Err(Failure::new(BISECT_SKIP, broken("after")));
     }
@@ -181,7 +183,7 @@ fn check_case(arguments: &Arguments, comparison: &Comparison) -> Result<bool, Fa
         }
     }
     if comparison.is_empty() {
-        let sentence = anyhow!("there is no test that both revisions have");
+        let sentence = anyhow!("there is no test that both revisions have; nothing was compared");
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     Ok(comparison.is_worse())

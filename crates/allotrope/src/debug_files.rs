@@ -1,4 +1,4 @@
-//! The options of `record` and `symbolize` for where debug files are searched.
+//! The options of `record` and `symbolize` that set where debug files are searched.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use anyhow::{anyhow, bail};
 /// The options.
 #[derive(Debug, Default, clap::Args)]
 pub struct DebugFiles {
-    /// Look for debug files in DIR, too, which is laid out like /usr/lib/debug
+    /// Look for debug files in DIR, too; it is laid out like /usr/lib/debug
     #[arg(long, value_name = "DIR")]
     pub debug_path: Vec<PathBuf>,
     /// Look for modules and their debug files below DIR, a copy of the file
@@ -36,7 +36,7 @@ impl DebugFiles {
         let servers = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
         let servers: Vec<_> = servers.split_whitespace().map(str::to_owned).collect();
         if servers.is_empty() {
-            bail!("--debuginfod needs servers: name them in DEBUGINFOD_URLS");
+            bail!("--debuginfod needs servers; name them in DEBUGINFOD_URLS");
         }
         Ok(servers)
     }
@@ -53,10 +53,11 @@ impl DebugFiles {
         Ok(locator.with_debuginfod_servers(self.servers()?))
     }
 
-    /// The folders as absolute paths, for the collector may work in another folder.
+    /// The debug folders and the sysroot as absolute paths: the collector may run in
+    /// another working directory.
     pub fn absolute(&self) -> anyhow::Result<(Vec<PathBuf>, Option<PathBuf>)> {
         let absolute = |path: &PathBuf| {
-            let problem = |error| anyhow!("{} can not be used: {error}", path.shown());
+            let problem = |error| anyhow!("cannot use {}: {error}", path.shown());
             std::path::absolute(path).map_err(problem)
         };
         let folders = self.debug_path.iter().map(absolute);

@@ -1,7 +1,7 @@
-//! `allotrope diff`: which call stacks make the difference between two
-//! recordings, or two sides of several runs. Matching is `allotrope-profile`'s,
-//! the layout `allotrope-report`'s; here files are read, and it is decided what
-//! is compared, what is shown and how it ends.
+//! `allotrope diff`: shows which call stacks make the difference between two
+//! recordings, or two sides of several runs each. This file reads the files,
+//! builds the options and picks the exit status; `allotrope-diff` matches the
+//! stacks and `allotrope-report` lays out the result.
 
 mod limit;
 
@@ -24,7 +24,7 @@ use crate::source::{self, Source, WindowRuns};
 use crate::standard_output;
 use limit::Limit;
 
-/// How it is called; there are two ways.
+/// The two forms of the command line.
 pub const USAGE: &str = "\
 allotrope diff [OPTIONS] BEFORE AFTER
        allotrope diff [OPTIONS] --before FILE... --after FILE...";
@@ -33,17 +33,18 @@ allotrope diff [OPTIONS] BEFORE AFTER
 pub const AFTER_HELP: &str = "\
 Reads recordings, and stacks from dtrace, bpftrace, heaptrack (data and text),
 DHAT (JSON), pprof, folded stacks and `allotrope export`, recognised by their
-contents and mixed freely. With several runs a side, what the runs of one side
-differ by among themselves is reported as jitter and never as a regression.
+contents and mixed freely. With several runs a side, differences among the runs of
+one side are reported as jitter and never as a regression.
 
 JSON (the format allotrope-diff/1) has every entry, so that their differences sum
-to the total: --min and --top are for text and sections. With --filter the totals
-are those of the entries given.
+to the total; --min and --top apply to text and sections only. With --filter the
+totals are those of the entries that match.
 
-A recording that was cut off or is damaged is read up to there, with a warning.
+A recording that was cut off or is damaged is read up to that point, with a
+warning.
 
 Exit status: 0 if the files could be compared, 1 if allotrope failed, 2 if a file
-can not be used, 3 if --fail-on found more than it allows.";
+cannot be used, 3 if a metric rose by more than --fail-on allows.";
 
 /// Arguments of `allotrope diff`.
 #[derive(Debug, clap::Args)]
@@ -58,14 +59,15 @@ pub struct Arguments {
     /// Several runs after it
     #[arg(long, value_name = "FILE", num_args = 1.., requires = "before")]
     after: Vec<PathBuf>,
-    /// What is compared
+    /// The metric to compare
     #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
           value_parser = metric::parser())]
     metric: Metric,
-    /// Compare what happened in the window of this name; each of its runs is a run of its side
+    /// Compare what happened in the window with this name; each of its runs is a run of its side
     #[arg(long, value_name = "NAME")]
     window: Option<String>,
-    /// Show differences divided by N, too [default with --window: the iterations it says it makes]
+    /// Show differences divided by N, too [default with --window: the iterations of a run,
+    /// if all runs declare the same number]
     #[arg(long, value_name = "N")]
     per: Option<f64>,
     /// Hide entries with a difference below N (they are summed up)
@@ -78,19 +80,20 @@ pub struct Arguments {
     /// Text for people, JSON for programs, or the sections of stackdiff scripts
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Show the stacks of what was only moved or renamed
+    /// Show the stacks of entries that were only moved or renamed
     #[arg(long)]
     expand: bool,
-    /// Only entries with PATTERN in the name of a function, file or module of their stacks
+    /// Show only entries with PATTERN in the name of a function, file or module of their stacks
     #[arg(long, alias = "stack", value_name = "PATTERN")]
     filter: Option<String>,
     /// Exit with status 3 if METRIC rose by more: 'allocations>+0', 'bytes>+2%'
     #[arg(long, value_name = "METRIC>+N[%]")]
     fail_on: Vec<Limit>,
-    /// More frames that are not your own code: a function, or a module and a function, a line
+    /// Treat more frames as not your own code, those that FILE lists: a function, or a
+    /// module and a function, per line
     #[arg(long, value_name = "FILE")]
     glue: Vec<PathBuf>,
-    /// Draw a differential flame graph, with the vanished stacks, into this file
+    /// Write a differential flame graph, which includes vanished stacks, to this file
     #[arg(long, value_name = "OUT.svg")]
     flamegraph: Option<PathBuf>,
     /// Show whole stacks, with the frames of allocators and standard libraries
@@ -109,47 +112,48 @@ enum Format {
     Sections,
 }
 
-/// What was read.
+/// The runs that were read, by side.
 struct Sides {
     before: Vec<StackSet>,
     after: Vec<StackSet>,
-    /// Iterations of all runs of both sides, where they are windows.
+    /// With `--window`, the iterations that each run of both sides declares (0: none).
     iterations: Vec<u64>,
 }
 
 impl Sides {
-    /// The iterations that every run makes, if that is one number.
+    /// The number of iterations of a run, if all runs declare the same.
     fn common_iterations(&self) -> Option<f64> {
         let first = *self.iterations.first().filter(|&&first| first > 0)?;
         let all = self.iterations.iter().all(|&other| other == first);
         all.then_some(first as f64)
     }
 
-    fn say_that_iterations_differ(&self) {
-        let told = self.iterations.iter().filter(|&&number| number > 0);
-        let (Some(least), Some(most)) = (told.clone().min(), told.max()) else {
+    /// Prints a note if the runs declare different numbers of iterations.
+    fn print_differing_iterations(&self) {
+        let declared = self.iterations.iter().filter(|&&number| number > 0);
+        let (Some(least), Some(most)) = (declared.clone().min(), declared.max()) else {
             return;
         };
         if least != most {
-            message::say(format_args!(
+            message::print(format_args!(
                 "note: the runs make {least} to {most} iterations; their figures are compared as they are"
             ));
         }
     }
 }
 
-/// Compares, prints, judges.
+/// Compares the sides, prints the differences and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let glue = glue(&arguments.glue)?;
-    let (sides, notes) = read(arguments)?;
+    let (sides, inputs) = read(arguments)?;
     let options = DiffOptions {
         metric: arguments.metric,
         per: arguments.per.or_else(|| sides.common_iterations()),
         glue,
     };
     let diff = compared(&sides, &options)?;
-    notes.iter().for_each(Read::say_notes);
-    sides.say_that_iterations_differ();
+    inputs.iter().for_each(Input::print_notes);
+    sides.print_differing_iterations();
     let selection = Selection {
         filter: arguments.filter.clone(),
         min: arguments.min,
@@ -170,7 +174,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             out,
         ),
     })?;
-    judge(arguments, &sides, &diff, &selection, options)
+    check_limits(arguments, &sides, &diff, &selection, options)
 }
 
 fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
@@ -186,29 +190,30 @@ fn glue(lists: &[PathBuf]) -> Result<Glue, Failure> {
     Ok(glue)
 }
 
-/// A file that was read, for what is to be said about it.
-enum Read {
+/// A file that was read. It is kept for its notes, which are printed once all files
+/// have been read.
+enum Input {
     Whole(Source),
     Window(WindowRuns),
 }
 
-impl Read {
-    fn say_notes(&self) {
+impl Input {
+    fn print_notes(&self) {
         match self {
-            Self::Whole(source) => source.say_notes(),
-            Self::Window(runs) => runs.say_notes(),
+            Self::Whole(source) => source.print_notes(),
+            Self::Window(runs) => runs.print_notes(),
         }
     }
 }
 
-/// The runs, and their sources for what is to be said about them.
-fn read(arguments: &Arguments) -> Result<(Sides, Vec<Read>), Failure> {
+/// Reads the files of both sides.
+fn read(arguments: &Arguments) -> Result<(Sides, Vec<Input>), Failure> {
     let (before, after) = match arguments.files.as_slice() {
         [before, after] => (std::slice::from_ref(before), std::slice::from_ref(after)),
         _ => (&arguments.before[..], &arguments.after[..]),
     };
     let progress = Progress::new(false);
-    let mut sources = Vec::new();
+    let mut inputs = Vec::new();
     let mut iterations = Vec::new();
     let mut side = |paths: &[PathBuf]| -> Result<Vec<StackSet>, Failure> {
         let mut sets = Vec::new();
@@ -217,15 +222,15 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Read>), Failure> {
                 let mut runs = source::read_window(path, name, &progress)?;
                 sets.append(&mut runs.sets);
                 iterations.append(&mut runs.iterations);
-                sources.push(Read::Window(runs));
+                inputs.push(Input::Window(runs));
                 continue;
             }
             let mut source = source::read(path, &progress)?;
             let mut set = std::mem::take(&mut source.set);
-            // What errors and headings call it.
+            // Errors and headings name the run by its title.
             set.title = path.shown().into_owned();
             sets.push(set);
-            sources.push(Read::Whole(source));
+            inputs.push(Input::Whole(source));
         }
         Ok(sets)
     };
@@ -235,7 +240,7 @@ fn read(arguments: &Arguments) -> Result<(Sides, Vec<Read>), Failure> {
         after,
         iterations,
     };
-    Ok((sides, sources))
+    Ok((sides, inputs))
 }
 
 fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {
@@ -243,16 +248,17 @@ fn compared(sides: &Sides, options: &DiffOptions) -> Result<Diff, Failure> {
     let sets = || sides.before.iter().chain(&sides.after);
     let stacks: usize = sets().map(|set| set.stacks.len()).sum();
     let work = || compare(&sides.before, &sides.after, options).status(BAD_INPUT);
-    if stacks < WORTH_A_SIGN {
+    if stacks < MIN_STACKS_FOR_SPINNER {
         return work();
     }
     Progress::new(false).during("comparing stacks", work)
 }
 
-/// So many stacks take a moment to compare.
-const WORTH_A_SIGN: usize = 20_000;
+/// Fewer stacks are compared too fast for a spinner to be of use.
+const MIN_STACKS_FOR_SPINNER: usize = 20_000;
 
-/// Says which file lacks the metric, and what could be compared instead.
+/// Fails if a file lacks the metric. The error names the file and the metrics that
+/// could be compared instead.
 fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
     let all = || sides.before.iter().chain(&sides.after);
     let Some(lacking) = all().find(|set| !set.known.has(metric)) else {
@@ -260,7 +266,7 @@ fn check_metric(sides: &Sides, metric: Metric) -> Result<(), Failure> {
     };
     let every = all().fold(MetricSet::OF_STACKS, |known, set| known.and(set.known));
     let words = |known: MetricSet| {
-        // In the order of the metrics' numbers; no option takes lifetimes.
+        // In the order of the metrics' numbers. No option takes lifetimes.
         let offered = |metric: &Metric| Metric::OFFERED.contains(metric) && known.has(*metric);
         let metrics = Metric::OF_STACKS.into_iter().filter(offered);
         metrics.map(Metric::name).collect::<Vec<_>>().join(", ")
@@ -314,8 +320,8 @@ fn text_options(
     }
 }
 
-/// Says which limits are exceeded; the exit status is that of the worst.
-fn judge(
+/// Prints the limits of `--fail-on` that are exceeded; returns the exit status.
+fn check_limits(
     arguments: &Arguments,
     sides: &Sides,
     shown: &Diff,
@@ -340,7 +346,7 @@ fn judge(
         };
         let (rise, before) = (selection.rise(diff), selection.before(diff, &sides.before));
         if limit.is_exceeded(rise, before) {
-            message::say(format_args!(
+            message::print(format_args!(
                 "{} rose by {rise} from {before}, which is more than --fail-on '{limit}' allows",
                 limit.metric().words()
             ));

@@ -1,10 +1,11 @@
-//! `allotrope doctor`: whether this machine and a program can be recorded, and
-//! if not, why and what to do. The checks lie in [`machine`], [`beside`] and [`program`];
-//! here their findings are printed and become an exit status.
+//! `allotrope doctor`: whether this machine can record and a program can be
+//! recorded, and if not, why and what to do. [`machine`], [`other_tools`] and
+//! [`program`] make the checks; this file prints their findings and picks the exit
+//! status.
 
-mod beside;
 mod finding;
 mod machine;
+mod other_tools;
 mod program;
 
 use std::ffi::OsString;
@@ -18,8 +19,8 @@ use finding::{Finding, Level};
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-Exit status: 0 if all can be recorded, 1 if this machine can not record, 2 if the
-program can not be recorded.";
+Exit status: 0 if this machine can record and the program can be recorded, 1 if
+this machine cannot record, 2 if the program cannot be recorded.";
 
 /// Arguments of `allotrope doctor`.
 #[derive(Debug, clap::Args)]
@@ -27,7 +28,7 @@ pub struct Arguments {
     /// How to print the findings
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// A program to look at, too
+    /// Check this program, too
     #[arg(value_name = "PROGRAM")]
     program: Option<OsString>,
 }
@@ -49,10 +50,10 @@ struct Document<'a> {
     findings: Vec<&'a Finding>,
 }
 
-/// Looks, prints, and gives the status.
+/// Makes the checks, prints the findings and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let mut machine = machine::check();
-    machine.extend(beside::check());
+    machine.extend(other_tools::check());
     let program = arguments.program.as_ref().map(|name| program::check(name));
     let program = program.unwrap_or_default();
     let findings: Vec<_> = machine.iter().chain(&program).collect();

@@ -1,15 +1,15 @@
-//! The hidden subcommand `__exec`: a process between `allotrope record` and the
-//! program, which restores what `allotrope record` was started with and then
-//! execs the program: the signal mask, an ignored `SIGPIPE`, closed standard
-//! streams and the order of the environment. Rust's way to start a program
-//! (`std::process::Command`) keeps none of them.
+//! The hidden subcommand `__exec`: an intermediate process between `allotrope record`
+//! and the program. It restores the state that `allotrope record` was started with and
+//! then execs the program. The state is the signal mask, an ignored `SIGPIPE`, closed
+//! standard streams and the order of the environment; `std::process::Command` keeps
+//! none of them.
 //!
-//! This process is not recorded: the recorder enters the environment with the
-//! last exec.
+//! The intermediate process itself is not recorded: it adds the recorder to the
+//! environment only for the exec of the program.
 //!
-//! The request is a file in memory that the process inherits. Arguments would
-//! be visible to every user (`/proc/PID/cmdline`) and count towards the limit
-//! of an exec.
+//! The intermediate process inherits the request as a file in memory. Arguments would
+//! be visible to every user (`/proc/PID/cmdline`) and count towards the limit of an
+//! exec.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -40,7 +40,7 @@ const SIGPIPE: i32 = Signal::SIGPIPE as i32;
 /// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Descriptor of the file that says what to do.
+    /// Descriptor of the file with the request.
     #[arg(long)]
     request: i32,
     /// Path of the program, then its arguments from the zeroth on.
@@ -105,7 +105,7 @@ impl Request {
         })
     }
 
-    /// Writes it to a file in memory that a child inherits.
+    /// Writes the request to a file in memory that a child process inherits.
     fn to_file(&self) -> io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::empty();
         let file = rustix::fs::memfd_create("allotrope-exec", flags)?;
@@ -115,8 +115,8 @@ impl Request {
         Ok(file.into())
     }
 
-    /// Reads it from such a file and closes the file: the program must not
-    /// inherit it.
+    /// Reads the request from such a file and closes the descriptor: the program must
+    /// not inherit it.
     fn take(descriptor: i32) -> Result<Self> {
         let mut bytes = Vec::new();
         let path = format!("/proc/self/fd/{descriptor}");
@@ -128,13 +128,13 @@ impl Request {
     }
 }
 
-/// This program's own file, as long as it runs.
+/// The executable of this process, even if its file was replaced or deleted.
 const SELF: &str = "/proc/self/exe";
-/// The variable by which the loader loads a library into every program. It is
-/// set for the program to record, not for the process between.
+/// The variable that lists the libraries that the loader preloads. The program to
+/// record gets the recorder in it; the intermediate process runs without it.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// Whether a process can be started between.
+/// Whether the intermediate process can be started (`/proc` is mounted).
 pub fn is_possible() -> bool {
     Path::new(SELF).exists()
 }
@@ -160,7 +160,7 @@ pub fn start(
     let mut process = Command::new(SELF);
     process.arg(NAME);
     if std::env::var_os(PRELOAD).is_some() {
-        // A changed environment is handed on sorted.
+        // `Command` sorts an environment that was changed: the request has its order.
         process.env_remove(PRELOAD);
         request.order = std::env::vars_os().map(|(name, _)| name).collect();
     }
@@ -169,7 +169,7 @@ pub fn start(
     process.arg("--").arg(path).args(arguments).spawn()
 }
 
-/// Becomes the program.
+/// Replaces this process by the program.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     match become_program(arguments) {
         Ok(never) => match never {},
@@ -210,8 +210,9 @@ fn strings(texts: impl IntoIterator<Item = OsString>) -> Result<Vec<CString>> {
     Ok(strings.collect::<Result<_, _>>()?)
 }
 
-/// `NAME=VALUE` of every variable, where an addition takes the place of what
-/// has its name, in the order of the names in `order` (others behind).
+/// The environment as `NAME=VALUE`: `inherited`, in which each of `additions` replaces
+/// the variable of the same name, sorted by the position of the names in `order` (other
+/// names last).
 fn environment(
     inherited: impl Iterator<Item = (OsString, OsString)>,
     additions: &[OsString],
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_comes_back_as_it_was_written() {
+    fn a_request_is_read_as_it_was_written() {
         let names = [&b"A\xff"[..], b"=x", b"B"];
         let request = Request {
             blocked: u64::MAX,
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_addition_takes_the_place_of_the_variable_of_its_name() {
+    fn an_addition_replaces_the_variable_of_its_name() {
         let additions = ["LD_PRELOAD=y=z".into(), "N=".into()];
         assert_eq!(
             environment(inherited(), &additions, &[]),
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_come_in_the_order_that_is_told() {
+    fn variables_are_in_the_requested_order() {
         let additions = ["N=".into()];
         let order = ["AB".into(), "LD_PRELOAD".into(), "Z".into()];
         assert_eq!(

@@ -5,15 +5,15 @@
 pub const FINE: u8 = 0;
 /// The tool itself failed.
 pub const FAILED: u8 = 1;
-/// The command line or a file given on it can not be used.
+/// The command line, or a file that it names, cannot be used.
 pub const BAD_INPUT: u8 = 2;
 /// A comparison found more than `--fail-on` allows.
 pub const REGRESSION: u8 = 3;
-/// A test is better than its budget knows.
+/// A number of a test is better than its budget.
 pub const IMPROVEMENT: u8 = 4;
-/// `record` failed by itself, as env(1) says it.
+/// `record` itself failed; env(1) uses the same status.
 pub const RECORD_FAILED: u8 = 125;
-/// The program to record can not be executed.
+/// The program to record cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
 /// The program to record was not found.
 pub const NOT_FOUND: u8 = 127;
@@ -23,14 +23,14 @@ pub const DOCUMENTATION: &str = "\
 Exit status:
   0        all went well
   1        allotrope failed
-  2        bad usage, or a file or program that can not be used
+  2        bad usage, or a file or program that cannot be used
   3        `diff --fail-on` found more than it allows, or a test exceeds its budget
-  4        a test is better than its budget knows
-`allotrope record` passes on the status of the program instead:
+  4        a test is better than its budget
+`allotrope record` ends with the status of the program instead:
   0 to 255 the program's own
   128+N    the program was ended by signal N
   125      the recording failed, or bad usage of `record`
-  126      the program can not be executed
+  126      the program cannot be executed
   127      the program was not found";
 
 /// Why a command ends with another status than [`FINE`].
@@ -52,7 +52,7 @@ impl Failure {
     }
 }
 
-/// Gives the errors of a result an exit status.
+/// Adds an exit status to the error of a result.
 pub trait WithStatus<T> {
     /// Turns an error into a failure with this status.
     fn status(self, status: u8) -> Result<T, Failure>;

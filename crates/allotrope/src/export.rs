@@ -1,5 +1,5 @@
-//! `allotrope export`: a recording, or what another tool wrote, in a format
-//! that other tools open. The formats are `allotrope-formats`'.
+//! `allotrope export`: writes a recording, or the stacks of another tool, in a format
+//! that other tools open. `allotrope-formats` implements the formats.
 
 use std::fs;
 use std::io::{self, BufWriter, ErrorKind, IntoInnerError, Write};
@@ -21,10 +21,10 @@ use crate::standard_output;
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 Reads recordings and everything that `allotrope diff` reads. A recording that was
-cut off or is damaged is read up to there, with a warning.
+cut off or is damaged is read up to that point, with a warning.
 
-Exit status: 0 if the file was written, 1 if it could not be, 2 if FILE can not
-be read or does not have the metric.";
+Exit status: 0 if the file was written, 1 if it could not be, 2 if FILE
+cannot be read or does not have the metric.";
 
 /// Arguments of `allotrope export`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FORMAT", required_unless_present = "list",
           value_parser = clap::builder::PossibleValuesParser::new(names()))]
     to: Option<String>,
-    /// What is counted, for formats that hold one number a stack
+    /// The metric to write, for formats that have one number per stack
     #[arg(long, value_name = "METRIC", default_value_t = Metric::Allocations,
           value_parser = metric::parser())]
     metric: Metric,
@@ -83,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
             anyhow!("{}: {error}", file.shown()),
         ));
     }
-    source.say_notes();
+    source.print_notes();
     match &arguments.output {
         None => standard_output::print(|output| write(exporter, set, &options, output))?,
         Some(output) => create(output, [file], |out| write(exporter, set, &options, out))?,
@@ -111,7 +111,8 @@ fn write(
     }
 }
 
-/// Creates or replaces a file, unless it is one of those that are read.
+/// Creates or replaces the file `path` with what `write` writes. Refuses if `path` is
+/// one of the files that are read, `inputs`.
 pub fn create<'a>(
     path: &Path,
     inputs: impl IntoIterator<Item = &'a PathBuf>,
@@ -122,7 +123,10 @@ pub fn create<'a>(
         _ => false,
     };
     if inputs.into_iter().any(is_this) {
-        let sentence = anyhow!("{} is a file that is read; write to another", path.shown());
+        let sentence = anyhow!(
+            "{} is read by this command; write to another file",
+            path.shown()
+        );
         return Err(Failure::new(BAD_INPUT, sentence));
     }
     let created = Output::create(path).and_then(|output| {

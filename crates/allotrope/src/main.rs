@@ -64,30 +64,31 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => ExitCode::from(status),
         Err(Failure { status, error }) => {
-            message::say_lines(format_args!("{error:#}"));
+            message::print_lines(format_args!("{error:#}"));
             ExitCode::from(status)
         }
     }
 }
 
-/// Prints help, a version or what is wrong with the command line.
+/// Prints the help, the version or the error of a command line that does not
+/// parse; returns the exit status.
 fn usage(error: &clap::Error) -> ExitCode {
     // The message repeats arguments, and an argument may be a hostile file name
-    // that a shell expanded from `*`: parse them again in their escaped form.
+    // that a shell expanded from `*`: the escaped arguments are parsed again.
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let shown: Vec<OsString> = arguments
         .iter()
         .map(|argument| argument.shown().into_owned().into())
         .collect();
-    let of_escaped = CommandLine::try_parse_from(&shown);
-    let _ = match &of_escaped {
+    let escaped = CommandLine::try_parse_from(&shown);
+    let _ = match &escaped {
         Err(error) if shown != arguments => error.print(),
         _ => error.print(),
     };
     if !error.use_stderr() {
         return ExitCode::from(FINE);
     }
-    // `record` returns the program's own status below 125.
-    let of_record = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("record"));
-    ExitCode::from(if of_record { RECORD_FAILED } else { BAD_INPUT })
+    // A status of `record` below 125 is the program's own.
+    let is_record = std::env::args_os().nth(1).as_deref() == Some(OsStr::new("record"));
+    ExitCode::from(if is_record { RECORD_FAILED } else { BAD_INPUT })
 }

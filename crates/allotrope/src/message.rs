@@ -7,11 +7,11 @@ use std::fmt::Display;
 use allotrope_text::{shown, shown_lines};
 
 /// Prints a message of one line.
-pub fn say(message: impl Display) {
+pub fn print(message: impl Display) {
     eprintln!("allotrope: {}", shown(&message.to_string()));
 }
 
 /// Prints a message that may have several lines, such as a build's output.
-pub fn say_lines(message: impl Display) {
+pub fn print_lines(message: impl Display) {
     eprintln!("allotrope: {}", shown_lines(&message.to_string()));
 }

@@ -1,4 +1,4 @@
-//! Metrics as values of command-line options: `--metric bytes`.
+//! Metrics as values of command-line options, such as `--metric bytes`.
 
 use allotrope_profile::Metric;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -10,7 +10,10 @@ pub fn parser() -> impl TypedValueParser<Value = Metric> {
     PossibleValuesParser::new(values).try_map(|name| named(&name))
 }
 
-/// The offered metric of this name.
+/// The offered metric with this name.
 pub fn named(name: &str) -> Result<Metric, String> {
-    Metric::named(name, &Metric::OFFERED).ok_or_else(|| format!("there is no metric {name}"))
+    Metric::named(name, &Metric::OFFERED).ok_or_else(|| {
+        let names = Metric::OFFERED.map(Metric::name).join(", ");
+        format!("there is no metric {name}; the metrics are {names}")
+    })
 }

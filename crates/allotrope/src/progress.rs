@@ -30,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// Shows that `done` parts of `total` are done.
+    /// Shows that `done` of `total` parts are done.
     pub fn show(&self, what: &'static str, done: u64, total: u64) {
         if !self.wanted {
             return;
@@ -45,19 +45,19 @@ impl Progress {
         bar.set_position(done);
     }
 
-    /// Shows a spinner during work that has no measure of its progress.
+    /// Shows a spinner during work whose progress cannot be measured.
     pub fn during<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
-        const TURN: Duration = Duration::from_millis(150);
+        const TICK: Duration = Duration::from_millis(150);
         if !self.wanted {
             return work();
         }
-        let sign = ProgressBar::new_spinner().with_message(what);
+        let spinner = ProgressBar::new_spinner().with_message(what);
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}, {elapsed}") {
-            sign.set_style(style);
+            spinner.set_style(style);
         }
-        sign.enable_steady_tick(TURN);
+        spinner.enable_steady_tick(TICK);
         let result = work();
-        sign.finish_and_clear();
+        spinner.finish_and_clear();
         result
     }
 

@@ -1,5 +1,5 @@
-//! `allotrope record`: runs a program with the recorder preloaded and leaves
-//! its trace. This process is the *launcher*: the program's parent, in its process
+//! `allotrope record`: runs a program with the recorder preloaded; the result is a
+//! trace file. This process is the *launcher*: the program's parent, in its process
 //! group; it forwards signals to the program and returns its exit status. The
 //! collector, a process of its own, writes the trace, so that a killed launcher
 //! does not end the recording.
@@ -44,16 +44,15 @@ pub use program::search;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-The program runs as it always does: its input, output, signals and exit status
-are its own, and its children are recorded too. The recording ends when the last
-recorded process has. The trace begins under a hidden name in the folder where it
-will lie and gets its own as soon as the program has started; only its owner can
-read it until it is complete. It can be read up to where it ends even if
-everything is killed.
+The program runs as it does without allotrope: its input, output, signals and exit
+status are its own. Its children are recorded, too. The recording ends when the last
+recorded process has ended. The trace starts under a hidden name in its folder and is
+renamed as soon as the program has started; until it is complete only its owner can
+read it. Even if all processes are killed, it can be read up to where it ends.
 
 Exit status: the program's own; 128+N if signal N ended it; 125 if the recording
-failed or the program can not be recorded; 126 if it can not be executed; 127 if
-it was not found.";
+failed or the program cannot be recorded; 126 if it cannot be executed; 127 if it
+was not found.";
 
 /// A signal that arrives within this time after the program's end may be the one
 /// that ended the program.
@@ -76,8 +75,8 @@ pub struct Arguments {
     /// wait, or go on and lose events (they are counted)
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     on_full: WhenFull,
-    /// Count calls and bytes only, by thread and entry point: no call stacks, nothing
-    /// temporary, leaked or at the peak, at a fraction of the cost
+    /// Only count calls and bytes, by thread and entry point, at a fraction of the cost:
+    /// no call stacks, and no temporary, leaked or peak numbers
     #[arg(long)]
     counts_only: bool,
     /// Print nothing but errors
@@ -87,9 +86,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 4096,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     depth: u32,
-    /// Follow frame pointers where code has no unwind information, as code that
-    /// a program made itself (Node, .NET, Java with -XX:+PreserveFramePointer).
-    /// Such stacks can lack frames
+    /// Follow frame pointers where code has no unwind information, such as JIT code
+    /// (Node, .NET, Java with -XX:+PreserveFramePointer). Such stacks can lack frames
     #[arg(long)]
     frame_pointers: bool,
     #[command(flatten)]
@@ -128,13 +126,13 @@ enum RecordEvent {
     Signal(Received),
 }
 
-/// Records, and gives the program's status.
+/// Records the program and returns its exit status.
 pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     let program = Program::find(arguments.command)?;
     if let Some(caveat) = program.caveat()
         && !arguments.quiet
     {
-        message::say(format_args!("warning: {caveat}"));
+        message::print(format_args!("warning: {caveat}"));
     }
     let recorder =
         recorder_library::provide(arguments.recorder.as_deref()).status(RECORD_FAILED)?;
@@ -174,12 +172,12 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     .context("cannot handle signals")
     .status(RECORD_FAILED)?;
     let users = std::env::var_os("LD_PRELOAD");
-    let operators = if program.allocator_defines_operators(users.as_deref()) {
+    let cxx_hooks = if program.allocator_defines_operators(users.as_deref()) {
         Some(recorder_library::provide_cxx_hooks().status(RECORD_FAILED)?)
     } else {
         None
     };
-    let preload = recorder_library::preload_list(&recorder, operators.as_deref(), users.as_deref());
+    let preload = recorder_library::preload_list(&recorder, cxx_hooks.as_deref(), users.as_deref());
     let child = program.start(&[
         ("LD_PRELOAD", preload),
         (ENVIRONMENT_VARIABLE, collector.arena().into()),
@@ -201,7 +199,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     };
     let named = launcher.output.publish(program.name(), launcher.child.id());
     if let Err(error) = named {
-        launcher.say(&format!("{error:#}"));
+        launcher.print_unless_quiet(&format!("{error:#}"));
     }
     let (handled, changes_handled) = channel();
     launcher
@@ -210,7 +208,7 @@ pub fn run(arguments: Arguments) -> Result<u8, Failure> {
     launcher
         .handle_events(&events, &handled)
         .status(RECORD_FAILED)?;
-    // What follows only reads: a signal may end it like any program.
+    // From here on this process only reads the trace: a signal may end it.
     unprotected.store(true, Ordering::Release);
     launcher.finish()
 }
@@ -225,7 +223,7 @@ struct Launcher {
     output: OutputFile,
     /// The program's exit status, once it has ended.
     status: Option<ExitStatus>,
-    /// The program is stopped, as far as the launcher knows.
+    /// The program was stopped when its state was last read.
     stopped: bool,
     job: Job,
     /// The collector's last message: its summary, or why it failed.
@@ -319,9 +317,8 @@ impl Launcher {
         }
     }
 
-    /// Stops this process, so that whoever started it sees one job stop. If
-    /// somebody continues the program alone, the collector continues this
-    /// process.
+    /// Stops this process, so that the shell that started it sees one job stop. If
+    /// another process continues only the program, the collector continues this process.
     fn stop_with_program(&mut self, signal: i32) {
         self.stopped = true;
         let launcher = std::process::id();
@@ -334,13 +331,13 @@ impl Launcher {
         self.collector.send(&FromLauncher::LauncherContinued);
     }
 
-    /// Somebody continued this process: the program goes on too. Usually it has
+    /// Somebody continued this process: the program must continue, too. Usually it has
     /// got the same signal, as part of the same process group.
     fn continued(&mut self) -> anyhow::Result<()> {
         match (self.take_change(), self.stopped) {
-            // It went on, and stopped again already.
+            // The program was continued, too, and has stopped again.
             (Some(Change::Stopped(signal)), true) => self.stop_with_program(signal),
-            // Stopped from outside, together with this process.
+            // The program was stopped from outside, together with this process.
             (Some(Change::Stopped(_)), false) | (None, true) => {
                 self.stopped = true;
                 signals::go_on(self.child.id());
@@ -396,7 +393,7 @@ impl Launcher {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        self.say(&format!(
+        self.print_unless_quiet(&format!(
             "waiting for recorded processes {}{more} (Ctrl-C ends the recording, not them)",
             named.join(", ")
         ));
@@ -423,8 +420,8 @@ impl Launcher {
         if !signal.is_request_to_end() {
             return Ok(());
         }
-        // A Ctrl-C that ended the program is not meant for the recording. It is
-        // meant for it after the user has read what the recording waits for.
+        // A Ctrl-C that ended the program is not meant for the recording. One that
+        // follows the line "waiting for …" is, and so is a signal from a process.
         if !self.stopping && (self.waiting || signal.sender.is_some()) {
             self.stop(signal);
         } else if self.ended.is_some_and(|at| at.elapsed() > SAME_SIGNAL) {
@@ -436,15 +433,15 @@ impl Launcher {
     fn stop(&mut self, signal: Received) {
         self.stopping = true;
         self.break_line(signal);
-        self.say("ending the recording; the processes run on");
+        self.print_unless_quiet("ending the recording; the processes continue");
         self.collector.send(&FromLauncher::Stop);
     }
 
-    /// Ends without waiting for the names of the functions; the collector goes on.
+    /// Ends this process before the functions have their names; the collector continues.
     fn leave(&self, signal: Received) -> ! {
         self.progress.finish();
         self.break_line(signal);
-        self.say(&format!(
+        self.print_unless_quiet(&format!(
             "not waiting; {} is completed in the background",
             self.output.path().shown()
         ));
@@ -458,13 +455,13 @@ impl Launcher {
         }
     }
 
-    fn say(&self, text: &str) {
+    fn print_unless_quiet(&self, text: &str) {
         if !self.quiet {
-            message::say(text);
+            message::print(text);
         }
     }
 
-    /// Prints what was recorded and gives the exit status.
+    /// Prints what was recorded and returns the exit status.
     fn finish(mut self) -> Result<u8, Failure> {
         let status = self.status.map_or(RECORD_FAILED, own_status);
         let outcome = self.outcome.take();
@@ -493,10 +490,10 @@ impl Launcher {
                 } else {
                     let (path, word) = (path.shown(), quoted(path.as_os_str()));
                     format!(
-                        "what was recorded before is in {path}; `allotrope symbolize {word}` gives its functions their names"
+                        "what was recorded before is in {path}; `allotrope symbolize {word}` adds the names of its functions"
                     )
                 };
-                // The collector's message has the file's first name.
+                // The collector's message names the file by its hidden name.
                 let partial = self.output.partial().shown().into_owned();
                 let reason = format!("{error:#}").replace(&partial, &path.shown());
                 Err(Failure::new(

@@ -1,8 +1,8 @@
-//! The recorder on disk. The build embeds the recorder's libraries into this
-//! command (`build.rs`); here they are unpacked into files whose names contain
-//! their hash, and verified before every use. Whoever replaced such a file would
-//! run code in every recorded program: no other user may be able to write the
-//! file or its folder.
+//! Unpacks the recorder. The build embeds the recorder's libraries into this command
+//! (`build.rs`); this file writes each to a file whose name contains its hash, and
+//! verifies the file before every use. Somebody who replaced such a file would run
+//! code in every recorded program: no other user may be able to write the file or its
+//! folder.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -44,7 +44,7 @@ static CXX_HOOKS: Library = Library {
 /// First part of the names of all our libraries.
 const PREFIX: &str = "liballotrope_";
 
-/// A folder that may hold the recorder.
+/// A folder into which the libraries may be unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Candidate {
     folder: PathBuf,
@@ -70,7 +70,7 @@ fn check_given(path: &Path) -> Result<PathBuf> {
         .with_context(|| format!("cannot use the recorder {}", path.shown()))?;
     if !is_preloadable(&path) {
         bail!(
-            "the path of the recorder, {}, has a space, a colon or a dollar sign in it, which the loader takes for something else; move it",
+            "the path of the recorder, {}, contains a space, a colon or a dollar sign, which the loader would interpret; move it",
             path.shown()
         );
     }
@@ -84,12 +84,14 @@ fn check_given(path: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The loader splits `LD_PRELOAD` at spaces and colons and expands `$`.
+/// Whether `LD_PRELOAD` can contain the path: the loader splits the list at spaces and
+/// colons and expands `$`.
 fn is_preloadable(path: &Path) -> bool {
     let bytes = path.as_os_str().as_bytes();
     path.is_absolute() && !bytes.iter().any(|byte| matches!(byte, b' ' | b':' | b'$'))
 }
 
+/// The folders to try, the most private one first.
 fn candidates() -> Vec<Candidate> {
     let user = rustix::process::geteuid();
     // A program that root starts may drop its user id and exec another one,
@@ -120,6 +122,8 @@ fn candidates() -> Vec<Candidate> {
         .collect()
 }
 
+/// Unpacks the library into the first folder that is suitable; the error has the reason
+/// for each folder.
 fn unpack_into_first(library: &Library, candidates: &[Candidate]) -> Result<PathBuf> {
     let mut refusals = Vec::new();
     for candidate in candidates {
@@ -134,10 +138,11 @@ fn unpack_into_first(library: &Library, candidates: &[Candidate]) -> Result<Path
     )
 }
 
+/// Returns the path of the library in this folder; writes it if it is not there already.
 fn unpack(library: &Library, candidate: &Candidate) -> Result<PathBuf> {
     let folder = &candidate.folder;
     if !is_preloadable(folder) {
-        bail!("its path has a space, a colon or a dollar sign in it");
+        bail!("its path contains a space, a colon or a dollar sign");
     }
     DirBuilder::new()
         .recursive(true)
@@ -155,7 +160,7 @@ fn unpack(library: &Library, candidate: &Candidate) -> Result<PathBuf> {
 }
 
 fn check_folder(folder: &Path) -> Result<()> {
-    // Not following a link: a stranger may have put one into a shared folder.
+    // Links are not followed: another user may have put one into a shared folder.
     let metadata = fs::symlink_metadata(folder).context("cannot be examined")?;
     if !metadata.is_dir() {
         bail!("is not a folder");
@@ -257,17 +262,17 @@ mod tests {
     }
 
     #[test]
-    fn unpacks_once_and_repairs_what_was_changed() {
+    fn unpacks_once_and_replaces_a_changed_file() {
         let parent = tempfile::tempdir().unwrap();
-        let place = candidate(parent.path().join("private"));
-        let path = unpack(&RECORDER, &place).unwrap();
+        let folder = candidate(parent.path().join("private"));
+        let path = unpack(&RECORDER, &folder).unwrap();
         assert_eq!(fs::read(&path).unwrap(), RECORDER.bytes);
         let first = fs::metadata(&path).unwrap().ino();
-        assert_eq!(unpack(&RECORDER, &place).unwrap(), path);
+        assert_eq!(unpack(&RECORDER, &folder).unwrap(), path);
         assert_eq!(fs::metadata(&path).unwrap().ino(), first);
 
         fs::write(&path, vec![b'x'; RECORDER.bytes.len()]).unwrap();
-        assert_eq!(unpack(&RECORDER, &place).unwrap(), path);
+        assert_eq!(unpack(&RECORDER, &folder).unwrap(), path);
         assert_eq!(fs::read(&path).unwrap(), RECORDER.bytes);
         assert_eq!(
             fs::read_dir(parent.path().join("private")).unwrap().count(),
@@ -291,15 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_next_folder_where_one_can_not_be_named_to_the_loader() {
+    fn skips_a_folder_that_the_loader_cannot_read_from_ld_preload() {
         let parent = tempfile::tempdir().unwrap();
-        let places = [
+        let folders = [
             candidate(parent.path().join("with space")),
             candidate(parent.path().join("plain")),
         ];
-        let path = unpack_into_first(&RECORDER, &places).unwrap();
-        assert_eq!(path.parent(), Some(places[1].folder.as_path()));
-        let error = unpack_into_first(&RECORDER, &places[..1])
+        let path = unpack_into_first(&RECORDER, &folders).unwrap();
+        assert_eq!(path.parent(), Some(folders[1].folder.as_path()));
+        let error = unpack_into_first(&RECORDER, &folders[..1])
             .unwrap_err()
             .to_string();
         assert!(
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_library_must_be_one() {
+    fn a_given_file_must_be_a_library() {
         let parent = tempfile::tempdir().unwrap();
         let text = parent.path().join("text.so");
         fs::write(&text, "no library").unwrap();

@@ -1,6 +1,6 @@
 //! `allotrope report`: shows a trace as text or writes it as JSON. This file
-//! maps options to what `allotrope-report` lays out, and asks the terminal for
-//! its width.
+//! checks the options, turns them into those of `allotrope-report`, which lays out
+//! the output, and asks the terminal for its width.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -24,17 +24,17 @@ use crate::standard_output;
 use crate::trace;
 use crate::window;
 
-/// Columns where there is no terminal to ask.
+/// Width of the text, in columns, if the standard output is no terminal.
 const WIDTH_ELSEWHERE: usize = 100;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 A trace that was cut off (the machine went down, the disk was full) or is damaged
-is read up to there, with exit status 0 and a warning on stderr and in the report
-that says at which byte that is and how much is missing.
+is read up to that point. The exit status is 0 then; a warning on stderr and in the
+report states at which byte it ends and how much is missing.
 
-Exit status: 0 if the trace could be read, 1 if allotrope failed, 2 if the file
-is no trace or does not hold what was asked for.";
+Exit status: 0 if the trace could be read, 1 if allotrope failed, 2 if the file is
+no trace, or if the process, window or site that an option names is not in it.";
 
 /// Arguments of `allotrope report`.
 #[derive(Debug, clap::Args)]
@@ -45,17 +45,17 @@ pub struct Arguments {
     /// Text for people, or JSON (the format allotrope-report/1) for programs
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Show one list, ranked by this; with --tree: what its branches count [default: a list
-    /// for each of five]
+    /// Show one list, ranked by METRIC; with --tree: what its branches count [default: five
+    /// lists, each ranked by another metric]
     #[arg(long, alias = "sort", value_name = "METRIC", value_parser = metric::parser())]
     metric: Option<Metric>,
     /// Show a call tree in place of lists: from what allocates to its callers, or from
     /// main to what allocates [default order: bottom-up]
-    // Without an order, the next argument may be FILE: `Request::new` tells them apart.
+    // clap takes the FILE of `--tree FILE` for the order: `Request::new` corrects that.
     #[arg(long, value_name = "bottom-up|top-down", num_args = 0..=1,
           default_missing_value = "bottom-up")]
     tree: Option<OsString>,
-    /// The order of the tree, as it was named before --tree took one
+    /// The order of the tree; an older spelling
     #[arg(long, value_enum, value_name = "WAY", requires = "tree", hide = true)]
     direction: Option<Way>,
     /// Show at most N sites of a list, and N branches at a node of the tree
@@ -65,13 +65,13 @@ pub struct Arguments {
     /// Show only sites with PATTERN in the name of a function, file or module of their stack
     #[arg(long, value_name = "PATTERN")]
     filter: Option<String>,
-    /// Show only the process image of this id
+    /// Show only the process image with this id
     #[arg(long, value_name = "ID")]
     process: Option<u32>,
-    /// Show only what happened in the window of this name
+    /// Show only what happened in the window with this name
     #[arg(long, value_name = "NAME", conflicts_with = "events")]
     window: Option<String>,
-    /// Show its Nth run [default: the one with the fewest allocations]
+    /// Show the Nth run of the window [default: the one with the fewest allocations]
     #[arg(long, value_name = "N", requires = "window",
           value_parser = clap::value_parser!(u32).range(1..))]
     run: Option<u32>,
@@ -81,17 +81,17 @@ pub struct Arguments {
     /// Count only blocks that were freed
     #[arg(long, alias = "destroyed")]
     freed_only: bool,
-    /// Show the site of this number in full
+    /// Show the site with this number in full
     #[arg(long, value_name = "N", conflicts_with_all = ["tree", "metric", "filter"])]
     site: Option<u32>,
     /// Show the single allocations of the site: time, size, lifetime, thread
     #[arg(long, requires = "site")]
     events: bool,
-    /// Show the lines of code of each stack, where their files are at hand
+    /// Show the lines of code of each stack, if their files are on this machine
     #[arg(long, conflicts_with = "tree")]
     source: bool,
-    /// Source files whose paths begin with PREFIX are below DIR now
-    #[arg(long, value_name = "PREFIX=DIR", requires = "source", value_parser = moved)]
+    /// Look below DIR for the source files whose recorded paths begin with PREFIX
+    #[arg(long, value_name = "PREFIX=DIR", requires = "source", value_parser = parse_source_path)]
     source_path: Vec<(PathBuf, PathBuf)>,
     /// Show the frames of allocators and standard libraries, too
     #[arg(long)]
@@ -123,8 +123,8 @@ pub enum Color {
     Never,
 }
 
-/// What `FILE` and `--tree` mean together: `--tree FILE` is a tree in the default
-/// order.
+/// The trace and the order of the tree, from `FILE` and `--tree [ORDER]` together:
+/// without an order, the parser takes `FILE` for the value of `--tree`.
 struct Request<'a> {
     path: &'a Path,
     tree: Option<TreeOrder>,
@@ -136,7 +136,7 @@ impl<'a> Request<'a> {
         let (path, order) = match (&arguments.trace, arguments.tree.as_deref()) {
             (Some(path), order) => (path.as_path(), order),
             (None, Some(path)) => (Path::new(path), Some(bottom_up)),
-            // Refused by the parser.
+            // The parser refuses this.
             (None, None) => (Path::new(""), None),
         };
         let order = match order.map(|order| (order, order.to_str())) {
@@ -145,14 +145,14 @@ impl<'a> Request<'a> {
             Some((_, Some("top-down"))) => Some(TreeOrder::TopDown),
             Some((other, _)) => {
                 let sentence = anyhow!(
-                    "there is no order {} of a tree; write --tree bottom-up or --tree top-down",
+                    "a tree has no order {}; write --tree bottom-up or --tree top-down",
                     Path::new(other).shown()
                 );
                 return Err(Failure::new(BAD_INPUT, sentence));
             }
         };
         if path == bottom_up || path == OsStr::new("top-down") {
-            let sentence = anyhow!("name the file to report, after --tree and its order");
+            let sentence = anyhow!("no trace is named; name its file after --tree and the order");
             return Err(Failure::new(BAD_INPUT, sentence));
         }
         let tree = order.map(|order| match arguments.direction {
@@ -164,14 +164,14 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Reads the trace and prints what is asked for.
+/// Reads the trace and prints the report.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     check(arguments)?;
     let Request { path, tree } = Request::new(arguments)?;
     let mut trace = trace::open(path)?;
     let mut profile = trace::profile(path, &mut trace, &Progress::new(false))?;
     if let Some(cut) = &profile.cut {
-        message::say(format_args!(
+        message::print(format_args!(
             "warning: {} is not whole: {cut}",
             path.shown()
         ));
@@ -199,9 +199,9 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
         let source = options.source.as_deref();
         standard_output::print(|output| json::write(&profile, source, output))?;
         for warning in source.iter().flat_map(|source| source.warnings()) {
-            message::say(format_args!("warning: {warning}"));
+            message::print(format_args!("warning: {warning}"));
         }
-        // The process ends: hundreds of thousands of sites need not be given back.
+        // The process ends: freeing hundreds of thousands of sites would only take time.
         std::mem::forget(profile);
         return Ok(FINE);
     }
@@ -212,7 +212,7 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(FINE)
 }
 
-/// Where the lines of code come from, if they are asked for.
+/// The reader of source lines, if `--source` is given.
 fn source(arguments: &Arguments, profile: &Profile) -> Option<Rc<SourceLines>> {
     let started = Duration::from_nanos(profile.recording.started_unix_ns);
     let recorded = SystemTime::UNIX_EPOCH.checked_add(started);
@@ -220,15 +220,16 @@ fn source(arguments: &Arguments, profile: &Profile) -> Option<Rc<SourceLines>> {
     arguments.source.then(lines)
 }
 
-/// `PREFIX=DIR`, the prefix up to the first `=`.
-fn moved(text: &str) -> Result<(PathBuf, PathBuf), String> {
+/// Parses `PREFIX=DIR`, split at the first `=`.
+fn parse_source_path(text: &str) -> Result<(PathBuf, PathBuf), String> {
     match text.split_once('=') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => Ok((from.into(), to.into())),
         _ => Err("write PREFIX=DIR, such as /build/src=/home/me/src".to_owned()),
     }
 }
 
-/// JSON is complete; what selects parts of a text would be ignored silently.
+/// Refuses options that select parts of the text together with JSON, which always
+/// has everything and would ignore them silently.
 fn check(arguments: &Arguments) -> Result<(), Failure> {
     let selects = [
         (arguments.tree.is_some(), "--tree"),
@@ -242,13 +243,14 @@ fn check(arguments: &Arguments) -> Result<(), Failure> {
         Some((_, option)) if arguments.format == Format::Json => Err(Failure::new(
             BAD_INPUT,
             anyhow!(
-                "{option} is for the text; --format json always gives every site: leave one out"
+                "{option} selects parts of the text, but --format json always writes every site; leave one of them out"
             ),
         )),
         _ => Ok(()),
     }
 }
 
+/// Refuses the id of a process that is not in the trace.
 fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
     let Some(wanted) = arguments.process else {
         return Ok(());
@@ -267,7 +269,7 @@ fn check_process(arguments: &Arguments, path: &Path, profile: &Profile) -> Resul
     Err(Failure::new(BAD_INPUT, sentence))
 }
 
-/// What is about call stacks can not be shown where there are none.
+/// Refuses options that need events with call stacks for a recording without them.
 fn check_stacks(arguments: &Arguments, path: &Path, profile: &Profile) -> Result<(), Failure> {
     let needs = [
         (arguments.tree.is_some(), "--tree"),
@@ -308,7 +310,7 @@ fn text_options(arguments: &Arguments) -> TextOptions {
     }
 }
 
-/// How text on the standard output may look.
+/// Colour and width of text on the standard output.
 pub fn style(color: Color) -> Style {
     let output = io::stdout();
     // https://no-color.org: set and not empty.
@@ -326,6 +328,7 @@ pub fn style(color: Color) -> Style {
     }
 }
 
+/// Prints one site in full and, with `--events`, its blocks.
 fn site(
     arguments: &Arguments,
     path: &Path,
@@ -355,7 +358,8 @@ fn site(
     Ok(())
 }
 
-/// Prints the blocks as the replay comes to them: there may be millions.
+/// Prints the blocks of the sites while the trace is replayed: there may be
+/// millions, so they are not collected first.
 fn events(
     path: &Path,
     trace: &TraceReader,
@@ -385,7 +389,8 @@ fn events(
     replayed.map_err(|error| trace::unreplayable(path, error))
 }
 
-/// The rest of a long replay would be for nobody.
+/// Ends the process once the reader of the output has gone (`| head`): nobody would
+/// read the result of a replay that may take long.
 fn leave_if_closed(printed: &io::Result<()>) {
     if let Err(error) = printed
         && error.kind() == ErrorKind::BrokenPipe

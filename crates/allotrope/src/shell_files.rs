@@ -1,5 +1,5 @@
-//! `allotrope completions` and `allotrope man`: files for a shell and for man(1),
-//! made from the command line's declaration.
+//! `allotrope completions` and `allotrope man`: generate completion scripts and manual
+//! pages from the declaration of the command line.
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use crate::standard_output;
 /// Arguments of `allotrope completions`.
 #[derive(Debug, clap::Args)]
 pub struct CompletionsArguments {
-    /// The shell
+    /// The shell to write the script for
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -26,7 +26,7 @@ pub struct CompletionsArguments {
 /// Arguments of `allotrope man`.
 #[derive(Debug, clap::Args)]
 pub struct ManArguments {
-    /// Write a page for each subcommand, too, into FOLDER
+    /// Write this page and one for each subcommand into FOLDER
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
 }
@@ -51,25 +51,25 @@ pub fn man(arguments: &ManArguments) -> Result<u8, Failure> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command)
         .render(&mut page)
-        .context("cannot make the manual page")
+        .context("cannot generate the manual page")
         .status(FAILED)?;
     print(&page)
 }
 
-/// Writes the pages into a private folder first: clap_mangen follows symbolic
-/// links in the folder that it writes into.
+/// Writes the pages into a private folder first and copies them from there, because
+/// clap_mangen follows symbolic links in the folder that it writes into.
 fn write_pages(command: clap::Command, folder: &Path) -> io::Result<()> {
-    let made = tempfile::tempdir()?;
-    clap_mangen::generate_to(command, made.path())?;
-    for page in fs::read_dir(made.path())? {
+    let private = tempfile::tempdir()?;
+    clap_mangen::generate_to(command, private.path())?;
+    for page in fs::read_dir(private.path())? {
         let page = page?;
         allotrope_files::write(&folder.join(page.file_name()), fs::read(page.path())?)?;
     }
     Ok(())
 }
 
-/// The command line without the hidden subcommands, by which Allotrope's own
-/// processes start each other.
+/// The command line without the hidden subcommands, with which Allotrope's processes
+/// start each other.
 fn without_hidden() -> clap::Command {
     let whole = CommandLine::command();
     let shown: Vec<_> = whole

@@ -2,8 +2,8 @@
 //! recorded program must start with the same: systemd, for one, starts services
 //! with `SIGPIPE` ignored, and nohup(1) ignores `SIGHUP`.
 //!
-//! Rust's runtime ignores `SIGPIPE` before `main`, so that a constructor has to
-//! read the state. `exec_program` restores it.
+//! Rust's runtime ignores `SIGPIPE` before `main`: a constructor must read the state
+//! before that. `exec_program` restores it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

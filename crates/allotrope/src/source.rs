@@ -1,5 +1,6 @@
-//! A file of stacks given on the command line, read: a recording of ours or
-//! any format that other tools write, recognised by its contents.
+//! Reads a file of stacks that the command line names: a recording, or any format of
+//! another tool that `allotrope-formats` reads. The format is recognised by the file's
+//! contents. `diff` and `export` read their input here.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -16,23 +17,23 @@ use crate::progress::Progress;
 use crate::trace;
 use crate::window;
 
-/// What the first bytes of a recording are (`docs/trace-format.md`).
+/// The first bytes of a recording (`docs/trace-format.md`).
 const TRACE: &[u8] = b"ALLOTROP";
 
 /// What was read from a file.
 pub struct Source {
     /// The stacks.
     pub set: StackSet,
-    /// What a person should know before trusting the figures, a sentence each.
+    /// Notes on how far the figures can be trusted, a sentence each.
     notes: Vec<String>,
 }
 
 impl Source {
-    /// Says the notes on stderr. Not done when reading: where a file can not be
-    /// used in the end, that is the one thing to be said.
-    pub fn say_notes(&self) {
+    /// Prints the notes on stderr. [`read`] does not print them, so that an error which
+    /// is found later is the only message.
+    pub fn print_notes(&self) {
         for note in &self.notes {
-            message::say(note);
+            message::print(note);
         }
     }
 }
@@ -41,23 +42,23 @@ impl Source {
 pub struct WindowRuns {
     /// The runs, with a title each.
     pub sets: Vec<StackSet>,
-    /// Iterations that each says it makes; 0 if it does not.
+    /// The iterations that each run declares; 0 if it declares none.
     pub iterations: Vec<u64>,
-    /// As those of a [`Source`].
+    /// As in a [`Source`].
     notes: Vec<String>,
 }
 
 impl WindowRuns {
-    /// Says the notes on stderr.
-    pub fn say_notes(&self) {
+    /// Prints the notes on stderr.
+    pub fn print_notes(&self) {
         for note in &self.notes {
-            message::say(note);
+            message::print(note);
         }
     }
 }
 
-/// Reads the runs of the window `name`, each a run of its own. Only recordings
-/// have windows.
+/// Reads the runs of the window `name`. Fails for a file that is no recording: only
+/// recordings have windows.
 pub fn read_window(path: &Path, name: &str, progress: &Progress) -> Result<WindowRuns, Failure> {
     if !is_recording(path)? {
         let sentence = anyhow!(
@@ -103,7 +104,7 @@ fn is_recording(path: &Path) -> Result<bool, Failure> {
     Ok(first == TRACE)
 }
 
-/// Reads a file whatever its format.
+/// Reads a file in any of the formats.
 pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     let name = path.shown().into_owned();
     let cannot = || format!("cannot read {name}");
@@ -122,7 +123,7 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     if first == TRACE {
         return recording(path, progress);
     }
-    let input = Counted {
+    let input = WithProgress {
         done: 0,
         total: metadata.len(),
         file: io::Cursor::new(first).chain(file),
@@ -139,6 +140,7 @@ pub fn read(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     })
 }
 
+/// Refuses a recording without call stacks.
 fn check_stacks(path: &Path, profile: &Profile) -> Result<(), Failure> {
     if !profile.is_counts_only() {
         return Ok(());
@@ -163,15 +165,17 @@ fn recording(path: &Path, progress: &Progress) -> Result<Source, Failure> {
     })
 }
 
-/// A file that shows how far it has been read.
-struct Counted<'a, R> {
+/// A reader that shows on a progress bar how much has been read.
+struct WithProgress<'a, R> {
+    /// Bytes read so far.
     done: u64,
+    /// Bytes of the file.
     total: u64,
     file: R,
     progress: &'a Progress,
 }
 
-impl<R: Read> Read for Counted<'_, R> {
+impl<R: Read> Read for WithProgress<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         self.done += read as u64;

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use crate::exit_status::{FAILED, Failure, WithStatus};
 
-/// The standard output without the line buffer of [`StdoutLock`], which searches
-/// all bytes for the last newline: JSON is one long line.
+/// The standard output without the line buffer of [`StdoutLock`], which would search
+/// all bytes of JSON's one long line for a newline.
 struct Unbuffered(StdoutLock<'static>);
 
 impl Write for Unbuffered {

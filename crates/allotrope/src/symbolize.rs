@@ -1,6 +1,7 @@
-//! `allotrope symbolize`: names for a trace that was recorded where the debug
-//! files were not. Replaces the trace, or writes another file, when the new one
-//! is whole. How names are found and written is in `allotrope-symbolize`.
+//! `allotrope symbolize`: adds function names to a trace, from debug files that were
+//! not on the machine where it was recorded. It replaces the trace, or writes another
+//! file, once the new trace is complete. `allotrope-symbolize` finds and writes the
+//! names.
 //!
 //! Only files of the build that ran are used: a wrong name is worse than none.
 
@@ -25,13 +26,13 @@ use crate::trace;
 
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
-Debug files are sought as GDB does it, in what the debuginfod client has fetched
-before and, with --debuginfod, on the servers that DEBUGINFOD_URLS names. A file
-whose build id is not that of the recorded module is not used. Names that the
-trace has already are replaced only by ones that tell as much.
+Debug files are searched for where GDB searches for them, in the debuginfod client's
+cache and, with --debuginfod, on the servers that DEBUGINFOD_URLS names. A file whose
+build id is not that of the recorded module is not used. A name that the trace has
+already is replaced only by one that is at least as detailed.
 
-Exit status: 0 if the trace was written, 1 if allotrope failed, 2 if a file can
-not be used.";
+Exit status: 0 if the trace was written, 1 if allotrope failed, 2 if a file cannot
+be used.";
 
 /// Arguments of `allotrope symbolize`.
 #[derive(Debug, clap::Args)]
@@ -50,8 +51,8 @@ pub struct Arguments {
     /// Use this file, a module or its debug file, for the module of its build id
     #[arg(long, value_name = "FILE")]
     module: Vec<PathBuf>,
-    /// Use files for modules that were recorded without a build id, too: nobody
-    /// can tell whether they are the ones that ran
+    /// Use files for modules that were recorded without a build id, too: it is
+    /// unknown whether they are the ones that ran
     #[arg(long)]
     unverified: bool,
     /// Print nothing but errors
@@ -59,7 +60,7 @@ pub struct Arguments {
     quiet: bool,
 }
 
-/// Writes the trace with names.
+/// Finds the names and writes the trace with them.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let path = &arguments.trace;
     let mut trace = trace::open(path)?;
@@ -115,10 +116,10 @@ fn check_given(locator: &Locator, contents: &Contents, trace: &Path) -> Result<(
                     hexadecimal(&module.build_id)
                 }
             ),
-            None => "no module there has it".to_owned(),
+            None => "no module in it has that build id".to_owned(),
         };
         let sentence = anyhow!(
-            "{} has build id {} and is not of the recording {}: {ran}; name the file that ran, or its debug file",
+            "{} has build id {} and does not belong to the recording {}: {ran}; name the file that ran, or its debug file",
             file.shown(),
             hexadecimal(build_id),
             trace.shown()
@@ -145,23 +146,23 @@ fn show_naming(progress: &Progress, done: u64, total: u64, work: Option<(Work, u
 fn print_result(naming: &Naming, complaints: &[String], output: &Path, cut: Option<String>) {
     for warning in &naming.warnings {
         match warning {
-            Warning::NoBuildId(path) => message::say(format_args!(
+            Warning::NoBuildId(path) => message::print(format_args!(
                 "warning: {} was recorded without a build id, so it is unknown whether a file is the one that ran; --unverified uses the file that is there",
                 path.shown()
             )),
-            Warning::Unreadable(error) => message::say(format_args!("warning: {error}")),
+            Warning::Unreadable(error) => message::print(format_args!("warning: {error}")),
         }
     }
     for complaint in complaints {
-        message::say(format_args!("warning: {complaint}"));
+        message::print(format_args!("warning: {complaint}"));
     }
     if let Some(cut) = cut {
-        message::say(format_args!(
+        message::print(format_args!(
             "warning: {} is not whole: {cut}",
             output.shown()
         ));
     }
-    message::say(format_args!(
+    message::print(format_args!(
         "{} of {} addresses have names now, {} had before: {}",
         naming.named,
         naming.addresses,
@@ -170,8 +171,8 @@ fn print_result(naming: &Naming, complaints: &[String], output: &Path, cut: Opti
     ));
 }
 
-/// Writes the trace with these names in place of its own. The file gets its
-/// name when it is whole.
+/// Writes the trace with `symbols` in place of its own names. The file is renamed to
+/// `output` once it is complete.
 fn write(
     trace: &TraceReader,
     symbols: Vec<Symbols>,
@@ -194,6 +195,6 @@ fn write(
     Output::at(target)
         .map_err(anyhow::Error::from)
         .and_then(write_to)
-        .with_context(|| format!("cannot write {}; it is as it was", output.shown()))
+        .with_context(|| format!("cannot write {}; it is unchanged", output.shown()))
         .status(FAILED)
 }

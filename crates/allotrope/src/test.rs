@@ -1,6 +1,6 @@
 //! `allotrope test`: runs the tests of `allotrope.toml` and compares what they
-//! allocate with accepted numbers. Everything about it is `allotrope-budget`'s;
-//! here arguments become its options and its report is printed.
+//! allocate with accepted numbers. `allotrope-budget` does the work; this file
+//! turns arguments into its options and prints its report.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -30,42 +30,42 @@ use crate::standard_output;
 /// Shown at the end of the subcommand's help.
 pub const AFTER_HELP: &str = "\
 Tests are described in allotrope.toml (`allotrope test --init` writes one to start
-from); accepted numbers and their stacks lie beside it in allotrope-budgets and
-belong into the repository. JSON is the format allotrope-test/1.
+from); accepted numbers and their stacks are beside it in allotrope-budgets and
+belong in the repository. JSON is the format allotrope-test/1.
 
 Exit status: 0 if all numbers keep their budgets, 1 if allotrope failed, 2 if the
-configuration, a budget or an argument can not be used, 3 if a budget is exceeded
+configuration, a budget or an argument cannot be used, 3 if a budget is exceeded
 or a test could not be measured (it crashed, hung, did nothing, has no budget), 4
-if nothing is worse and a number is better than its budget knows.";
+if nothing is worse and a number is better than its budget.";
 
 /// Arguments of `allotrope test`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// Only tests of these names; `*` stands for anything
+    /// Run only tests with these names; `*` stands for anything
     #[arg(value_name = "TEST")]
     tests: Vec<String>,
-    /// The configuration
+    /// The configuration file
     #[arg(long, value_name = "FILE", default_value = FILE_NAME)]
     config: PathBuf,
-    /// Measured runs of each test, in place of the configuration's
+    /// Measure N runs of each test, whatever the configuration says
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Make the measured numbers the accepted ones
+    /// Accept the measured numbers: write them as the new budgets
     #[arg(long, conflicts_with_all = ["no_record", "from_log"])]
     accept: bool,
-    /// Accept them for this platform alone
+    /// Accept them for this platform only
     #[arg(long, requires = "accept")]
     this_platform: bool,
-    /// Use the numbers of this platform
+    /// Use the budgets of the platform NAME
     #[arg(long, value_name = "NAME")]
     platform: Option<String>,
-    /// What is printed
+    /// The format to print
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
-    /// Write a file too, `junit=report.xml`; may be given several times
+    /// Write a file, too, such as `junit=report.xml`; may be given several times
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_write)]
     write: Vec<(Format, PathBuf)>,
-    /// Record stacks, also where the configuration says counts-only
+    /// Record stacks even if the configuration has counts-only
     #[arg(long)]
     stacks: bool,
     /// Show every run's numbers
@@ -78,10 +78,10 @@ pub struct Arguments {
     /// Do not run the build command
     #[arg(long)]
     no_build: bool,
-    /// Run the tests without recording, for another tool to look at
+    /// Run the tests without recording them, so that another tool can watch them
     #[arg(long)]
     no_record: bool,
-    /// Take budgets from a log of SwiftNIO's allocation counter tests or its thresholds
+    /// Take the budgets from a log of SwiftNIO's allocation counter tests or its thresholds
     #[arg(long, value_name = "FILE")]
     from_log: Option<PathBuf>,
     /// Put recordings into FOLDER and leave them there
@@ -111,9 +111,9 @@ enum Format {
     Markdown,
     /// The text and annotations for GitHub's workflows
     Github,
-    /// The log of SwiftNIO's harness
+    /// The log of SwiftNIO's allocation counter tests
     Nio,
-    /// The same of its newer generation, with file descriptors
+    /// The log of their newer version, with file descriptors
     NioNewer,
 }
 
@@ -139,7 +139,7 @@ fn parse_write(text: &str) -> Result<(Format, PathBuf), String> {
     Ok((format, file.into()))
 }
 
-/// Runs the tests, prints, judges.
+/// Runs the tests, prints the report and returns the exit status.
 pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     if arguments.init {
         return init(&arguments.config);
@@ -195,10 +195,11 @@ pub fn run(arguments: &Arguments) -> Result<u8, Failure> {
     })
 }
 
-/// What a shell shows of a program that Ctrl-C ended, minus 128.
+/// The number of the signal that Ctrl-C sends. A shell reports 128 more as the status
+/// of a program that it ended.
 pub const SIGINT: u8 = 2;
 
-/// The command that records: this one.
+/// The command that records the tests: this executable.
 pub fn recorder() -> anyhow::Result<Recorder> {
     let this = std::env::current_exe().context("cannot find the command itself")?;
     Ok(Recorder {
@@ -207,8 +208,8 @@ pub fn recorder() -> anyhow::Result<Recorder> {
     })
 }
 
-/// Set by Ctrl-C and requests to end, so that tests can be ended with their
-/// children; a second one ends this process.
+/// A flag that the first SIGINT or SIGTERM sets, so that the running test can be ended
+/// with its children. The second such signal ends this process.
 pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -220,17 +221,19 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// How far tests have come, for a bar.
+/// Shows the progress of the tests on a bar.
 pub struct Steps<'a> {
     progress: &'a Progress,
-    /// How many tests there are, if known.
+    /// The number of tests, if known.
     all: Option<u64>,
+    /// The number of tests begun so far.
     begun: u64,
+    /// The test begun last.
     last: String,
 }
 
 impl<'a> Steps<'a> {
-    /// Of so many tests.
+    /// A bar for `all` tests; if their number is unknown, for one test at a time.
     pub fn new(progress: &'a Progress, all: Option<u64>) -> Self {
         let last = String::new();
         Self {
@@ -241,13 +244,14 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// A program is about to be started.
+    /// Shows that the program of a test is about to be started, the `start`th time of
+    /// `starts`.
     pub fn show(&mut self, test: &str, start: u32, starts: u32) {
         if self.last != test {
             test.clone_into(&mut self.last);
             self.begun += 1;
         }
-        // A thousandth of a test is fine enough for a bar.
+        // Thousandths of a test are fine enough for a bar.
         let part = u64::from(start - 1) * 1000 / u64::from(starts.max(1));
         let (before, all) = self.all.map_or((0, 1), |all| (self.begun - 1, all));
         self.progress
@@ -255,7 +259,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Runs the tests with progress on a terminal.
+/// Runs the tests and shows their progress if stderr is a terminal.
 fn measure(session: &Session<'_>, tests: &[&Test]) -> Result<Report, Failure> {
     let progress = Progress::new(false);
     let mut steps = Steps::new(&progress, Some(tests.len() as u64));
@@ -266,31 +270,35 @@ fn measure(session: &Session<'_>, tests: &[&Test]) -> Result<Report, Failure> {
     report.map_err(failure)
 }
 
-/// The exit status that belongs to what went wrong.
+/// The failure of this command for an error of a session.
 pub fn failure(error: SessionError) -> Failure {
     let status = match &error {
         SessionError::Io { .. } => FAILED,
-        // It is the program under test that is broken.
+        // The program under test is broken, not allotrope.
         SessionError::Build { .. } => REGRESSION,
         _ => BAD_INPUT,
     };
     Failure::new(status, error)
 }
 
+/// Writes a configuration to start from; refuses to replace a file.
 fn init(file: &Path) -> Result<u8, Failure> {
     let created = OpenOptions::new().write(true).create_new(true).open(file);
     let written = created.and_then(|mut file| file.write_all(STARTING_FILE.as_bytes()));
     match written {
         Ok(()) => {
-            message::say(format_args!(
-                "wrote {}; put your tests in and run `allotrope test`",
+            message::print(format_args!(
+                "wrote {}; add your tests to it and run `allotrope test`",
                 file.shown()
             ));
             Ok(FINE)
         }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::new(
             BAD_INPUT,
-            anyhow!("{} is there already; --config names another", file.shown()),
+            anyhow!(
+                "{} exists already; name another file by --config",
+                file.shown()
+            ),
         )),
         Err(error) => Err(error)
             .with_context(|| format!("cannot write {}", file.shown()))
@@ -317,7 +325,8 @@ fn write_file(format: Format, file: &Path, report: &Report) -> Result<(), Failur
         .status(FAILED)
 }
 
-/// Makes the numbers of the tests that could be measured the accepted ones.
+/// Writes the numbers of the tests that could be measured as the new budgets and
+/// prints what changed. Fails with [`REGRESSION`] if a test could not be accepted.
 fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Result<u8, Failure> {
     let folder = BudgetFolder::beside(&session.configuration.folder);
     let mut status = FINE;
@@ -332,7 +341,7 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
         let scope = scope(arguments, session, test);
         let accepted = acceptance::accept(test, &folder, scope, most).status(FAILED)?;
         if accepted.changes.is_empty() {
-            lines.push(format!("{}: the numbers are as they were", test.name));
+            lines.push(format!("{}: the numbers have not changed", test.name));
         }
         lines.extend(accepted.changes.iter().map(changed));
         for case in &test.cases {
@@ -351,6 +360,8 @@ fn accept(arguments: &Arguments, session: &Session<'_>, report: &Report) -> Resu
     Ok(status)
 }
 
+/// Platforms to which accepted numbers apply: a test that has budgets for this
+/// platform keeps them apart from the shared ones.
 fn scope(arguments: &Arguments, session: &Session<'_>, test: &TestResult) -> BudgetScope {
     if arguments.this_platform || test.of_platform() {
         BudgetScope::Platform(session.platform())

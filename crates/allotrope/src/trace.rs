@@ -1,5 +1,5 @@
-//! A trace file given on the command line, opened and replayed; what is wrong
-//! with it becomes one sentence and an exit status.
+//! Opens and replays a trace file that the command line names. An error becomes one
+//! sentence and an exit status.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use anyhow::{Context, anyhow};
 use crate::exit_status::{BAD_INPUT, FAILED, Failure};
 use crate::progress::Progress;
 
-/// Opens a trace.
+/// Opens a trace; refuses what is no regular file.
 pub fn open(path: &Path) -> Result<TraceReader, Failure> {
     let metadata = fs::metadata(path)
         .with_context(|| format!("cannot read {}", path.shown()))
@@ -32,8 +32,8 @@ pub fn open(path: &Path) -> Result<TraceReader, Failure> {
     TraceReader::open(path).map_err(|error| unreadable(path, error))
 }
 
-/// Replays a trace into a profile; of a damaged one what precedes the damage, where it
-/// then ends.
+/// Replays a trace into a profile. A damaged trace is replayed up to the damage, which
+/// [`Profile::cut`] describes.
 pub fn profile(
     path: &Path,
     trace: &mut TraceReader,
@@ -49,7 +49,7 @@ pub fn profile(
     profile
 }
 
-/// What a replay's error is on the command line.
+/// The failure of this command for an error of a replay.
 pub fn unreplayable(path: &Path, error: ReplayError) -> Failure {
     match error {
         ReplayError::Read(error) => unreadable(path, error),

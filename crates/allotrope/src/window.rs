@@ -1,4 +1,6 @@
-//! Windows named on the command line: which occurrences of one are meant.
+//! Finds the runs of a window that `--window NAME` and `--run N` select, and reads
+//! their profiles: for `report` one run of each process ([`one`]), for `diff` all runs
+//! that can be compared ([`comparable`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,13 +16,13 @@ use crate::exit_status::{BAD_INPUT, Failure};
 use crate::progress::Progress;
 use crate::trace;
 
-/// Names that a sentence lists.
+/// Most names of windows that an error lists.
 const LISTED: usize = 10;
-/// Occurrences that are compared at once.
+/// Most runs of a window that are compared.
 const MOST_RUNS: usize = 100;
 
-/// Every occurrence of a window, in order of opening. It is an error if there
-/// is none.
+/// All runs of the window `name`, process by process, in order of opening. Fails if
+/// there is none.
 pub fn named<'p>(
     path: &Path,
     profile: &'p Profile,
@@ -45,15 +47,15 @@ pub fn named<'p>(
     ))
 }
 
-/// What is shown of a window: the profile of one occurrence in each process
-/// that has it, and a line that says which.
+/// The selected runs of a window: a profile with one run of each process that has the
+/// window, and the line that describes the selection.
 pub struct Shown {
     pub profile: Profile,
     pub line: String,
 }
 
-/// The occurrence of this number, or of each process the one with the fewest
-/// allocations.
+/// Selects the run with the number `occurrence` in each process, or, without a number,
+/// the run with the fewest allocations in each process.
 pub fn one(
     path: &Path,
     trace: &TraceReader,
@@ -68,7 +70,8 @@ pub fn one(
         match chosen.last_mut() {
             _ if !wanted => {}
             Some(last) if last.key.image == run.key.image => {
-                // A run that was cut short has the fewest of all.
+                // A run that was not closed has few allocations because it was cut
+                // short: it comes last.
                 let rank = |run: &WindowRun| (!run.closed, run.figures.allocations);
                 if rank(run) < rank(last) {
                     *last = run;
@@ -88,6 +91,7 @@ pub fn one(
     })
 }
 
+/// Why no run of a window could be selected.
 fn nothing_to_show(path: &Path, runs: &[&WindowRun], name: &str) -> anyhow::Error {
     let (name, path) = (name.shown(), path.shown());
     let last = runs.iter().map(|run| run.occurrence).max().unwrap_or(0);
@@ -99,7 +103,8 @@ fn nothing_to_show(path: &Path, runs: &[&WindowRun], name: &str) -> anyhow::Erro
     anyhow!("the window '{name}' in {path} has no such run; its runs are 1 to {last}")
 }
 
-/// Which occurrence is shown, in a line.
+/// A line that describes the selected run. `runs`: all runs of the window;
+/// `processes`: how many processes have it; `fewest`: no number was given.
 fn line(run: &WindowRun, runs: &[&WindowRun], processes: usize, fewest: bool) -> String {
     let of_image = runs.iter().filter(|it| it.key.image == run.key.image);
     let mut line = format!("window {}", run.name);
@@ -110,10 +115,11 @@ fn line(run: &WindowRun, runs: &[&WindowRun], processes: usize, fewest: bool) ->
         }
         many => {
             line.push_str(&format!(": run {} of {many}", run.occurrence));
-            let others = || runs.iter().filter(|it| it.key.image == run.key.image);
-            let alike = others().all(|it| it.figures.allocations == run.figures.allocations);
-            if alike {
-                line.push_str(", which all have as many allocations");
+            let same_image = || runs.iter().filter(|it| it.key.image == run.key.image);
+            let all_equal =
+                same_image().all(|it| it.figures.allocations == run.figures.allocations);
+            if all_equal {
+                line.push_str("; all have the same number of allocations");
             } else if fewest {
                 line.push_str(", the one with the fewest allocations");
             }
@@ -131,8 +137,8 @@ fn line(run: &WindowRun, runs: &[&WindowRun], processes: usize, fewest: bool) ->
     line
 }
 
-/// The occurrences of a window that can be compared, at most so many, and what
-/// is to be said about the others.
+/// The first [`MOST_RUNS`] runs of a window that can be compared, that is, were closed
+/// and measured, and notes on the runs that are left out.
 pub fn comparable<'p>(
     path: &Path,
     profile: &'p Profile,
@@ -171,7 +177,8 @@ pub fn comparable<'p>(
     Ok((runs, notes))
 }
 
-/// The profiles of these occurrences.
+/// Replays the trace for these runs of windows. The profile has one process for each
+/// key, in the order of the keys.
 pub fn stacks(path: &Path, trace: &TraceReader, keys: &[WindowKey]) -> Result<Profile, Failure> {
     let progress = Progress::new(false);
     let show = |done, total| progress.show("reading the windows", done, total);

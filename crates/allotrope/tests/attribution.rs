@@ -1,5 +1,5 @@
-//! Whether an allocation is shown where it happened: function, file, line,
-//! column, inlined frames, and the whole way out to the program's start.
+//! The stacks of allocations in the report: function, file, line, column, inlined
+//! frames, and all callers out to `_start`.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn recorded(arguments: &[&str]) -> Recording {
     record(compiled(C)).args(arguments).run().expect_status(0)
 }
 
-/// The frames from the innermost of the program's own up to `main`.
+/// The functions of a site's stack, from the innermost to `main`.
 fn own<'a>(process: &Process<'a>, site: &Value) -> Vec<&'a str> {
     let functions = process.functions(site);
     let end = functions
@@ -32,7 +32,7 @@ fn frame<'a>(process: &Process<'a>, site: &Value, function: &str) -> &'a Value {
 }
 
 #[track_caller]
-fn expect_place(frame: &Value, source: &str, mark: &str, word: &str) {
+fn expect_location(frame: &Value, source: &str, mark: &str, word: &str) {
     let file = text(frame, "file");
     assert!(
         file.ends_with(&format!("tests/programs/{source}")),
@@ -60,10 +60,10 @@ fn functions_files_lines_and_columns() {
     assert_eq!(own(&process, site), ["leaf", "middle", "outer", "main"]);
     assert_eq!(site["allocations"], 3);
     assert_eq!(site["allocated_bytes"], 3 * 11);
-    expect_place(frame(&process, site, "leaf"), C, "leaf", "malloc");
-    expect_place(frame(&process, site, "middle"), C, "middle", "leaf");
-    expect_place(frame(&process, site, "outer"), C, "outer-middle", "middle");
-    expect_place(frame(&process, site, "main"), C, "main-outer", "outer");
+    expect_location(frame(&process, site, "leaf"), C, "leaf", "malloc");
+    expect_location(frame(&process, site, "middle"), C, "middle", "leaf");
+    expect_location(frame(&process, site, "outer"), C, "outer-middle", "middle");
+    expect_location(frame(&process, site, "main"), C, "main-outer", "outer");
     for own in process.stack(site).iter().take(4) {
         assert_eq!(text(own, "module"), "attribution");
         assert_eq!(own["inlined"], false);
@@ -93,8 +93,8 @@ fn stacks_reach_the_start_of_the_program() {
     }
 }
 
-/// Of such a program the loader knows the segment of an address only, and the
-/// unwind information lies in another one. (Node is built so.)
+/// With gaps between the segments, the loader knows only the segment that an
+/// address is in; the unwind information is in another one. (Node is built so.)
 #[test]
 fn programs_whose_segments_leave_gaps_are_walked_through() {
     let gaps = [
@@ -129,7 +129,7 @@ fn recursion_shows_every_frame() {
 }
 
 #[test]
-fn a_stack_cut_at_the_limit_says_so() {
+fn a_stack_cut_at_the_limit_ends_with_truncated() {
     let recording = recorded(&["recurse", "6000"]);
     let report = recording.report();
     let process = report.only();
@@ -232,14 +232,14 @@ fn cxx_names_and_inlined_frames() {
         .collect();
     assert_eq!(inlined, [true, true, false, false, false]);
     let at = |function| frame(&process, site, function);
-    expect_place(at("deep::innermost"), SOURCE, "innermost", "malloc(");
-    expect_place(
+    expect_location(at("deep::innermost"), SOURCE, "innermost", "malloc(");
+    expect_location(
         at("deep::Thing::inlined_method"),
         SOURCE,
         "inlined-method",
         "innermost(",
     );
-    expect_place(
+    expect_location(
         at("deep::Thing::method"),
         SOURCE,
         "method",
@@ -254,7 +254,7 @@ fn cxx_names_and_inlined_frames() {
     assert_eq!(built["allocated_bytes"], 43 * 8);
     let build = frame(&process, built, "deep::build<long>");
     assert_eq!(text(build, "signature"), "long* deep::build<long>(int)");
-    expect_place(build, SOURCE, "build", "malloc(");
+    expect_location(build, SOURCE, "build", "malloc(");
 
     assert_eq!(process.under("(anonymous namespace)::hidden").bytes, 47);
     let in_lambda = process.where_stack(|stack| text(stack[0], "function").contains("lambda"));
@@ -293,8 +293,8 @@ fn rust_names_and_inlined_frames() {
     assert!(process.functions(site).contains(&"main"));
 }
 
-/// Without debug information there are still names; without those, the module
-/// and the offset.
+/// Without debug information, frames still have function names; without a symbol
+/// table, module and offset.
 #[test]
 fn stripped_programs() {
     let named = compiled_with(C, &["-g0"]);

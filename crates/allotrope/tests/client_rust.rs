@@ -1,4 +1,5 @@
-//! Windows through the Rust crate. The program that is recorded is this one.
+//! Windows and pools through the Rust client crate. The recorded program is this
+//! test program itself.
 
 mod support;
 
@@ -17,7 +18,8 @@ fn boxes(count: u64) -> u64 {
     count
 }
 
-/// What the test below records; alone it shows that everything is called.
+/// The program that the test below records. By itself it checks that the client
+/// calls every closure.
 #[test]
 fn the_program() {
     assert_eq!(measure("one", 10, || boxes(10)), 10);
@@ -95,6 +97,6 @@ fn each_window_has_the_allocations_of_its_calls() {
     let report = recording.report();
     let process = report.only();
     assert_eq!(process.number("lost_events"), 0);
-    // Everything that was reported was taken back.
+    // Every reported block was freed.
     assert_eq!(process.under("client_rust::arena").leaked, 0);
 }

@@ -1,5 +1,5 @@
-//! Windows under `record --counts-only`, counted exactly: `programs/windows.c`,
-//! whose full recordings must say the same.
+//! Windows under `record --counts-only`: the counts of `programs/windows.c` are exact,
+//! and equal to those of a full recording.
 
 mod support;
 
@@ -61,7 +61,7 @@ fn expect(arguments: &[&str], expected: &[(&str, Counts)]) {
 
 #[test]
 fn nested_and_overlapping_windows() {
-    // Five of 1000 that are given back, two of 10; around them 3 of 100, 4 of 1.
+    // Inner: 5 of 1000 bytes that are freed, 2 of 10. Outer: also 3 of 100, 4 of 1.
     let inner = [5 + 2, 5 * 1000 + 2 * 10, 5, 0];
     let outer = [3 + 7 + 4, 3 * 100 + 5020 + 4, 5, 0];
     expect(&["nested"], &[("inner", inner), ("outer", outer)]);
@@ -73,7 +73,7 @@ fn nested_and_overlapping_windows() {
 fn threads_that_are_joined_inside() {
     let found = of_counted(&["joined"]);
     let of = |name: &str| found.iter().find(|it| it.0 == name).expect("it is there").1;
-    // Each of four threads: five of 64 that are given back, one of 8.
+    // Each of four threads: 5 of 64 bytes that are freed, 1 of 8.
     assert_eq!(of("joined"), [4 * 6, 4 * (5 * 64 + 8), 4 * 5, 0]);
     let full = record(compiled("windows.c"))
         .args(["joined"])
@@ -99,7 +99,7 @@ fn one_thread_or_the_whole_process() {
 }
 
 #[test]
-fn who_opted_out_is_in_no_window_but_in_the_total() {
+fn opted_out_allocations_are_in_no_window_but_in_the_total() {
     // 1, then 2 + 4 + 8 outside, then 16 + 32.
     let some = 1 + 16 + 32;
     let recording = counted(&["opted-out"]).expect_status(0);
@@ -111,7 +111,7 @@ fn who_opted_out_is_in_no_window_but_in_the_total() {
     let none = profile(&counted(&["misused"]).expect_status(0));
     let all = |profile: &Profile| profile.processes[0].totals.allocations;
     assert_eq!(all(&found) - (some + 2 + 4 + 8), all(&none) - (1 + 2 + 4));
-    // Whatever a thread does beside, it is in none of the windows.
+    // An opted-out thread allocates meanwhile: that is in none of the windows.
     let expected = [("beside", [100, 100 * 8, 100, 0]); 200];
     expect(&["beside"], &expected);
 }
@@ -123,7 +123,7 @@ fn children_have_windows_of_their_own() {
 }
 
 #[test]
-fn what_is_not_known_is_not_measured() {
+fn windows_with_unknown_counts_are_not_measured() {
     let killed = profile(&counted(&["killed"]));
     let [closed, open] = &killed.processes[0].windows[..] else {
         panic!("two windows")
@@ -131,7 +131,7 @@ fn what_is_not_known_is_not_measured() {
     assert_eq!(counts(closed), [2, 2 * 8, 0, 0]);
     assert!(closed.measured && closed.closed);
     assert!(!open.measured && !open.closed);
-    // A thread's own window that another closes: nobody read its counters then.
+    // Another thread closes this thread's window and cannot read its counters.
     let elsewhere = profile(&counted(&["closed-elsewhere"]).expect_status(0));
     let [run] = &elsewhere.processes[0].windows[..] else {
         panic!("one window")
@@ -148,7 +148,7 @@ fn handlers_count_with_the_thread_that_they_interrupt() {
 }
 
 #[test]
-fn stacks_of_windows_refuse() {
+fn commands_that_need_stacks_of_windows_refuse() {
     let recording = counted(&["nested"]).expect_status(0);
     let trace = recording.trace.to_str().expect("a plain path");
     for arguments in [
@@ -156,9 +156,12 @@ fn stacks_of_windows_refuse() {
         vec!["diff", "--window", "inner", trace, trace],
     ] {
         let output = allotrope(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("--counts-only"), "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(
+            printed.contains("--counts-only"),
+            "{arguments:?}: {printed}"
+        );
     }
 }
 
@@ -185,7 +188,7 @@ fn the_report_shows_what_is_known() {
             "window"
         ]
     );
-    // One run, 7 allocations, none told an iteration, 5020 bytes, 7 - 5 kept.
+    // 1 run, 7 allocations, no number of iterations, 5020 bytes, net 7 - 5.
     assert_eq!(words("  inner")[..2], ["1", "7"]);
     assert_eq!(
         words("  inner")[words("  inner").len() - 3..],

@@ -1,6 +1,7 @@
-//! `record --counts-only`: the counts are exact, what is not measured says so,
-//! and what needs call stacks refuses: `programs/counts.c`, and the programs of
-//! other tests, whose full recordings must say the same.
+//! `record --counts-only`: the counts are exact, values that are not measured are
+//! marked so, and commands that need call stacks refuse. The programs are
+//! `programs/counts.c` and those of other tests; full recordings must give the same
+//! counts.
 
 mod support;
 
@@ -41,7 +42,7 @@ fn totals(report: &Report) -> Vec<Counts> {
     all.collect()
 }
 
-/// What the only image did beyond what every case of the program does.
+/// The counts of a case without those of `nothing`, which are part of every case.
 fn beyond(totals: &Counts, nothing: &Counts) -> Counts {
     std::array::from_fn(|index| totals[index] - nothing[index])
 }
@@ -74,7 +75,7 @@ fn handlers_that_interrupt_a_count_lose_nothing() {
 }
 
 #[test]
-fn threads_that_follow_one_another_are_told_apart() {
+fn threads_that_follow_one_another_are_counted_apart() {
     let report = counted(case("reuse")).expect_status(0).report();
     let process = report.only();
     let threads = process.json["threads"].as_array().expect("it is counted");
@@ -97,8 +98,8 @@ fn threads_that_follow_one_another_are_told_apart() {
     assert_eq!(sum, process.total("allocations"));
 }
 
-/// The C library keeps what it allocated for a thread with the thread's stack,
-/// for the next one: the deallocations are the program's alone.
+/// The C library caches what it allocates for a thread together with the thread's
+/// stack. So deallocations are exact, and allocations may be a few more.
 #[test]
 fn forked_children_count_for_themselves() {
     let report = counted(case("forks")).expect_status(0).report();
@@ -116,7 +117,7 @@ fn forked_children_count_for_themselves() {
 }
 
 #[test]
-fn an_image_that_replaces_another_begins_anew() {
+fn counts_begin_at_zero_after_exec() {
     let report = counted(case("again")).expect_status(0).report();
     let all = totals(&report);
     assert_eq!(all.len(), 2, "{}", report.summary());
@@ -125,7 +126,7 @@ fn an_image_that_replaces_another_begins_anew() {
     }
 }
 
-/// Images in the order of what they did: concurrent ones start in any.
+/// The totals of all images in ascending order: concurrent images start in any.
 fn sorted(report: &Report) -> Vec<Counts> {
     let mut all = totals(report);
     all.sort_unstable();
@@ -154,7 +155,7 @@ fn every_entry_point_counts_as_it_is_recorded() {
 }
 
 #[test]
-fn families_count_as_they_are_recorded() {
+fn process_trees_count_as_they_are_recorded() {
     for case in ["inherited", "generations", "vfork", "spawn", "system"] {
         agree(|| record(compiled("processes.c")).arg(case), case);
     }
@@ -167,7 +168,7 @@ fn threads_count_as_they_are_recorded() {
     }
 }
 
-/// An allocator whose operators call its own `malloc` counts each call once.
+/// Operators of an allocator that call its own `malloc` count each call once.
 #[test]
 fn operators_of_an_allocator_count_once() {
     let library = Path::new("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");
@@ -183,7 +184,7 @@ fn operators_of_an_allocator_count_once() {
 }
 
 #[test]
-fn what_is_not_measured_is_null_and_said() {
+fn what_is_not_measured_is_null_in_json_and_marked_in_text() {
     let recording = counted(case("once")).expect_status(0);
     let report = recording.report();
     let totals = &report.only().json["totals"];
@@ -205,7 +206,7 @@ fn what_is_not_measured_is_null_and_said() {
 }
 
 #[test]
-fn what_needs_stacks_refuses() {
+fn commands_that_need_stacks_refuse() {
     let recording = counted(case("once")).expect_status(0);
     let trace = recording.trace.to_str().expect("a plain path");
     for arguments in [
@@ -215,9 +216,12 @@ fn what_needs_stacks_refuses() {
         vec!["report", "--site", "1", trace],
     ] {
         let output = allotrope(&arguments);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("--counts-only"), "{arguments:?}: {said}");
-        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {printed}");
+        assert!(
+            printed.contains("--counts-only"),
+            "{arguments:?}: {printed}"
+        );
+        assert_eq!(printed.lines().count(), 1, "{arguments:?}: {printed}");
     }
 }

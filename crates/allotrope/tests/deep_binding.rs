@@ -1,5 +1,5 @@
-//! Libraries opened with `RTLD_DEEPBIND` are recorded as all others, and bound as they
-//! are without a recording: `programs/deep_binding.c`.
+//! Libraries opened with `RTLD_DEEPBIND` are recorded like all others, and their symbols
+//! are bound to the same functions as without a recording: `programs/deep_binding.c`.
 
 mod support;
 
@@ -13,12 +13,12 @@ fn library() -> PathBuf {
 }
 
 fn program() -> PathBuf {
-    // Its `choice` is found by others.
+    // -rdynamic exports its function `choice`.
     compiled_with("deep_binding.c", &["-rdynamic", "-fno-builtin", "-ldl"])
 }
 
-fn expect_truth(process: &Process<'_>, said: &str) {
-    assert_eq!(process.number("lost_events"), 0, "{said}");
+fn expect_truth(process: &Process<'_>, printed: &str) {
+    assert_eq!(process.number("lost_events"), 0, "{printed}");
     for (function, allocations, size) in [
         ("constructed", 2, 10),
         ("library_makes", 600, 20),
@@ -26,21 +26,21 @@ fn expect_truth(process: &Process<'_>, said: &str) {
         ("library_clears", 600, 80),
         ("program_grows", 600, 50),
         ("library_grows", 600, 60),
-        ("library_places", 600, 70),
+        ("library_aligns", 600, 70),
     ] {
         let found = process.under(function);
         let seen = (found.allocations, found.bytes, found.leaked);
         assert_eq!(
             seen,
             (allocations, allocations * size, 0),
-            "{function}: {said}"
+            "{function}: {printed}"
         );
     }
-    // What the loader keeps for itself is all that is left, and nothing was given
-    // back that was never made.
+    // Only blocks that the loader keeps are left, and every deallocation has an
+    // allocation.
     let [made, given, left] =
         ["allocations", "deallocations", "leaked_allocations"].map(|it| process.total(it));
-    assert_eq!(made, given + left, "{said}");
+    assert_eq!(made, given + left, "{printed}");
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn they_are_counted_without_stacks() {
     assert_eq!(totals("-q"), totals("--counts-only"));
 }
 
-/// With another allocator the library still takes the C library's, as it does without a
-/// recording, and the report says that these are not seen.
+/// With another allocator preloaded, the library still calls that of the C library, as
+/// without a recording. The report says that those blocks are not recorded.
 #[test]
 fn beside_another_allocator() {
     let jemalloc = Path::new("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");
@@ -98,7 +98,7 @@ fn beside_another_allocator() {
     );
 }
 
-/// PHP opens its extensions so. This one gives back what PHP made for it.
+/// PHP opens its extensions with RTLD_DEEPBIND. This one frees blocks that PHP made.
 #[test]
 fn an_extension_of_php() {
     const CODE: &str =

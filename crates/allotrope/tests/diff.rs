@@ -1,5 +1,5 @@
-//! `allotrope diff` and `allotrope export` on recorded programs, whose sources
-//! say what the truth is, and on stacks of other tools, whose files do.
+//! `allotrope diff` and `allotrope export` on recordings of programs whose sources
+//! state the expected counts, and on files of other tools that contain them.
 
 mod support;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use support::{Recording, compiled, compiled_with, line_of, record};
 use tempfile::TempDir;
 
-/// From the head of `changed.c`.
+/// Stated at the head of `changed.c`.
 const STEADY: u64 = 500;
 const GROWN: [u64; 2] = [999, 1001];
 const PLANTED: u64 = 700;
@@ -24,7 +24,7 @@ static AFTER: LazyLock<Recording> = LazyLock::new(|| {
     record(program).run().expect_status(0)
 });
 
-/// The stacks of SwiftNIO's documents, shortened: the counts stand in the files.
+/// Stacks of SwiftNIO's documentation, shortened; the counts are in the files.
 fn swift(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/diff/stacks")
@@ -37,27 +37,28 @@ fn diff(before: &Path, after: &Path, options: &[&str]) -> Output {
     support::run(&mut command, b"")
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn complained(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[track_caller]
 fn text(before: &Path, after: &Path, options: &[&str]) -> String {
     let output = diff(before, after, options);
-    assert_eq!(output.status.code(), Some(0), "{}", complained(&output));
-    said(&output)
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
+    printed(&output)
 }
 
-/// The documented form: every key, none else, indexes in range, sums.
+/// The difference as JSON in the documented form: exactly its keys, indexes in
+/// range, sums that add up.
 #[track_caller]
 fn json(before: &Path, after: &Path, options: &[&str]) -> Value {
     let options = [options, &["--format", "json"]].concat();
-    let said = text(before, after, &options);
-    let value: Value = serde_json::from_str(&said).expect("JSON");
+    let printed = text(before, after, &options);
+    let value: Value = serde_json::from_str(&printed).expect("JSON");
     check(&value);
     value
 }
@@ -158,7 +159,7 @@ fn number(value: &Value) -> u64 {
     value.as_u64().expect("a number")
 }
 
-/// Kind, blamed function and difference of every entry that is not folded.
+/// Kind, blamed function and difference of every entry that is not folded (moved).
 fn entries(diff: &Value) -> Vec<(String, String, i64)> {
     let entries = array(&diff["entries"]).iter();
     entries
@@ -192,7 +193,7 @@ fn expected() -> [(String, String, i64); 2] {
 }
 
 #[test]
-fn the_planted_site_is_named_first_and_two_more_are_two_more() {
+fn the_planted_site_comes_first_and_a_change_of_two_is_exact() {
     let diff = json(&BEFORE.trace, &AFTER.trace, &[]);
     assert_eq!(entries(&diff), expected());
     let blame = &diff["frames"][number(&diff["entries"][0]["blame"]) as usize];
@@ -216,8 +217,8 @@ fn every_metric_adds_up() {
 }
 
 #[test]
-fn the_text_says_what_why_and_where() {
-    let said = text(&BEFORE.trace, &AFTER.trace, &["--per", "100"]);
+fn the_text_has_counts_functions_and_lines() {
+    let printed = text(&BEFORE.trace, &AFTER.trace, &["--per", "100"]);
     for part in [
         "new +700 (+7.00 each)  planted",
         "0 before, 700 after",
@@ -227,10 +228,10 @@ fn the_text_says_what_why_and_where() {
         "Noise is unknown with one run a side",
         "+702",
     ] {
-        assert!(said.contains(part), "{part} in\n{said}");
+        assert!(printed.contains(part), "{part} in\n{printed}");
     }
-    assert!(!said.contains('%'), "no ratio: {said}");
-    assert!(!said.contains('\u{1b}'), "no colour in a pipe");
+    assert!(!printed.contains('%'), "no ratio: {printed}");
+    assert!(!printed.contains('\u{1b}'), "no colour in a pipe");
     let whole = text(&BEFORE.trace, &AFTER.trace, &["--all-frames"]);
     for function in ["planted", "times", "main"] {
         assert!(whole.contains(function), "{function} in\n{whole}");
@@ -239,24 +240,27 @@ fn the_text_says_what_why_and_where() {
 
 #[test]
 fn thresholds_hide_and_do_not_change_sums() {
-    let said = text(&BEFORE.trace, &AFTER.trace, &["--min", "10"]);
-    assert!(!said.contains("  grown\n"), "{said}");
-    assert!(said.contains("1 more entry below 10 with +2"), "{said}");
-    assert!(said.contains("+702"), "{said}");
-    let said = text(&BEFORE.trace, &AFTER.trace, &["--top", "1"]);
-    assert!(said.contains("1 more entry with +2"), "{said}");
+    let printed = text(&BEFORE.trace, &AFTER.trace, &["--min", "10"]);
+    assert!(!printed.contains("  grown\n"), "{printed}");
+    assert!(
+        printed.contains("1 more entry below 10 with +2"),
+        "{printed}"
+    );
+    assert!(printed.contains("+702"), "{printed}");
+    let printed = text(&BEFORE.trace, &AFTER.trace, &["--top", "1"]);
+    assert!(printed.contains("1 more entry with +2"), "{printed}");
     let all = json(&BEFORE.trace, &AFTER.trace, &["--min", "10", "--top", "1"]);
     assert_eq!(entries(&all), expected());
 }
 
 #[test]
-fn one_stack_can_be_asked_about() {
+fn filter_selects_stacks() {
     let options = ["--filter", "grow"];
-    let said = text(&BEFORE.trace, &AFTER.trace, &options);
-    assert!(said.contains("with `grow` in the stack: 999 before, 1,001 after, +2 in 1 entry"));
-    assert!(!said.contains("planted"), "{said}");
+    let printed = text(&BEFORE.trace, &AFTER.trace, &options);
+    assert!(printed.contains("with `grow` in the stack: 999 before, 1,001 after, +2 in 1 entry"));
+    assert!(!printed.contains("planted"), "{printed}");
     let older_name = ["--stack", "grow"];
-    assert_eq!(said, text(&BEFORE.trace, &AFTER.trace, &older_name));
+    assert_eq!(printed, text(&BEFORE.trace, &AFTER.trace, &older_name));
     let some = json(&BEFORE.trace, &AFTER.trace, &options);
     assert_eq!(
         (number(&some["before"]), number(&some["after"])),
@@ -274,7 +278,7 @@ fn one_stack_can_be_asked_about() {
 }
 
 #[test]
-fn exit_statuses_are_for_scripts() {
+fn exit_statuses() {
     for (options, status) in [
         (&["--fail-on", "allocations>+0"][..], 3),
         (&["--fail-on", "allocations>+702"], 0),
@@ -298,7 +302,7 @@ fn exit_statuses_are_for_scripts() {
         (&["--flamegraph", "/no/such/folder/out.svg"], 1),
     ] {
         let output = diff(&BEFORE.trace, &AFTER.trace, options);
-        let words = complained(&output);
+        let words = stderr_of(&output);
         assert_eq!(output.status.code(), Some(status), "{options:?}: {words}");
         assert_eq!(words.contains("--fail-on '"), status == 3, "{words}");
     }
@@ -322,10 +326,10 @@ fn several_runs_a_side_measure_noise() {
         .arg(&again.trace);
     command.arg("--after").arg(&AFTER.trace);
     let output = support::run(&mut command, b"");
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(0), "{}", complained(&output));
-    assert!(said.contains("Noise: 2 runs before of"), "{said}");
-    assert!(said.contains("planted"), "{said}");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
+    assert!(printed.contains("Noise: 2 runs before of"), "{printed}");
+    assert!(printed.contains("planted"), "{printed}");
 }
 
 #[test]
@@ -343,14 +347,17 @@ fn jitter_is_no_regression() {
     command.args([run("d", 25), run("e", 15), run("f", 35)]);
     command.args(["--fail-on", "allocations>+0"]);
     let output = support::run(&mut command, b"");
-    let said = said(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    let said = said.replace('\n', " ");
+    let printed = printed(&output);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    let printed = printed.replace('\n', " ");
     // 20 and 25 are the runs in the middle.
-    assert!(said.contains("jitter +5  thread thread_main"), "{said}");
     assert!(
-        said.contains("stacks: 1 deterministic, 1 jittering"),
-        "{said}"
+        printed.contains("jitter +5  thread thread_main"),
+        "{printed}"
+    );
+    assert!(
+        printed.contains("stacks: 1 deterministic, 1 jittering"),
+        "{printed}"
     );
 }
 
@@ -366,7 +373,7 @@ fn the_golden_stacks() {
     let changed = ("changed", "doRequests(group:number:)", 10_000);
     let expected = [new, changed].map(|(k, f, d)| (k.to_owned(), f.to_owned(), d));
     assert_eq!(entries(&diff), expected);
-    let said = text(&before, &after, &[]);
+    let printed = text(&before, &after, &[]);
     for part in [
         "at +0x66",
         "at +0x1c4",
@@ -374,10 +381,10 @@ fn the_golden_stacks() {
         "→ specialized BaseStreamSocketChannel.readFromSocket()",
         "confidence 0.9",
     ] {
-        assert!(said.contains(part), "{part} in\n{said}");
+        assert!(printed.contains(part), "{part} in\n{printed}");
     }
-    let folded = said.split("Moved or renamed").nth(1).expect("a list");
-    assert_eq!(folded.matches("confidence").count(), 2, "{said}");
+    let folded = printed.split("Moved or renamed").nth(1).expect("a list");
+    assert_eq!(folded.matches("confidence").count(), 2, "{printed}");
     let unfolded = text(&before, &after, &["--expand"]);
     assert!(unfolded.contains("11,000 → 0"), "{unfolded}");
 }
@@ -385,10 +392,11 @@ fn the_golden_stacks() {
 #[test]
 fn sections_are_those_of_stackdiff() {
     let options = ["--format", "sections"];
-    let said = text(&swift("before.txt"), &swift("after.txt"), &options);
-    let place = |part: &str| {
-        said.find(part)
-            .unwrap_or_else(|| panic!("{part} in\n{said}"))
+    let printed = text(&swift("before.txt"), &swift("after.txt"), &options);
+    let position = |part: &str| {
+        printed
+            .find(part)
+            .unwrap_or_else(|| panic!("{part} in\n{printed}"))
     };
     let order = [
         "### only in AFTER\n22022\nlibsystem_malloc.dylib`malloc\n",
@@ -399,9 +407,9 @@ fn sections_are_those_of_stackdiff() {
         "  BEFORE\n    10000\n",
         "Total of _EVERYTHING_ BEFORE:  257000,  AFTER:  289022,  DIFFERENCE:  32022\n",
     ]
-    .map(place);
-    assert!(order.is_sorted(), "{said}");
-    assert!(!said.contains("TRTA.33"), "folded: {said}");
+    .map(position);
+    assert!(order.is_sorted(), "{printed}");
+    assert!(!printed.contains("TRTA.33"), "folded: {printed}");
 }
 
 #[test]
@@ -421,7 +429,7 @@ fn no_line_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn own_glue_moves_the_blame() {
+fn a_glue_list_moves_the_blame() {
     let folder = folder();
     let list = file(&folder, "glue", b"# ours\nplanted\n");
     let list = list.to_str().expect("a plain name");
@@ -432,9 +440,9 @@ fn own_glue_moves_the_blame() {
     let output = diff(&BEFORE.trace, &AFTER.trace, &["--glue", bad]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        complained(&output).contains("line 2"),
+        stderr_of(&output).contains("line 2"),
         "{}",
-        complained(&output)
+        stderr_of(&output)
     );
 }
 
@@ -447,7 +455,7 @@ fn the_flame_graph_shows_what_vanished() {
         &BEFORE.trace,
         &["--flamegraph", svg.to_str().expect("a plain name")],
     );
-    assert_eq!(output.status.code(), Some(0), "{}", complained(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_of(&output));
     let drawn = std::fs::read_to_string(&svg).expect("it was written");
     assert!(drawn.starts_with("<?xml") && drawn.trim_end().ends_with("</svg>"));
     for part in [
@@ -460,13 +468,13 @@ fn the_flame_graph_shows_what_vanished() {
 }
 
 #[test]
-fn what_is_read_is_not_overwritten() {
+fn an_input_file_is_not_overwritten() {
     let folder = folder();
     let words = b"main;f 5\n";
     let path = file(&folder, "folded", words);
     let same = path.to_str().expect("a plain name");
     let output = diff(&swift("before.txt"), &path, &["--flamegraph", same]);
-    assert_eq!(output.status.code(), Some(2), "{}", complained(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
     assert_eq!(std::fs::read(&path).expect("it is there"), words);
 }
 
@@ -479,16 +487,16 @@ fn stacks_may_come_through_a_pipe() {
         .arg(swift("before.txt"));
     let output = support::run(&mut shell, b"");
     assert!(
-        said(&output).contains("Nothing is different."),
+        printed(&output).contains("Nothing is different."),
         "{}",
-        complained(&output)
+        stderr_of(&output)
     );
 }
 
 #[track_caller]
 fn expect_refusal(before: &Path, after: &Path, parts: &[&str]) {
     let output = diff(before, after, &[]);
-    let words = complained(&output);
+    let words = stderr_of(&output);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(output.stdout.is_empty());
     assert_eq!(words.trim_end().lines().count(), 1, "one sentence: {words}");
@@ -527,16 +535,16 @@ fn bad_input_is_refused_in_one_sentence() {
     let output = diff(&only_bytes, &only_bytes, &[]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        complained(&output).contains("all files give: bytes"),
+        stderr_of(&output).contains("all files give: bytes"),
         "{}",
-        complained(&output)
+        stderr_of(&output)
     );
     let one = support::allotrope(["diff".as_ref(), good.as_os_str()]);
     assert_eq!(one.status.code(), Some(2), "one file is not two");
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     for command in [
         "diff \"$1\" \"$2\" --all-frames",
         "export \"$1\" --to stacks",
@@ -549,14 +557,14 @@ fn a_reader_that_leaves_early_is_no_error() {
             .arg(env!("CARGO_BIN_EXE_allotrope"));
         shell.arg(&BEFORE.trace).arg(&AFTER.trace);
         let output = support::run(&mut shell, b"");
-        assert!(output.stderr.is_empty(), "{}", complained(&output));
+        assert!(output.stderr.is_empty(), "{}", stderr_of(&output));
     }
 }
 
-/// What was exported is what was recorded, whatever the format: comparing them
-/// finds at most that frames say less.
+/// An export equals its recording, whatever the format: a diff of the two finds at
+/// most frames with less detail.
 #[test]
-fn exports_are_the_same_as_what_they_were_made_of() {
+fn exports_equal_their_recording() {
     let folder = folder();
     for format in ["folded", "stacks", "dhat", "pprof", "json"] {
         let path = folder.path().join(format);
@@ -572,7 +580,7 @@ fn exports_are_the_same_as_what_they_were_made_of() {
             output.status.code(),
             Some(0),
             "{format}: {}",
-            complained(&output)
+            stderr_of(&output)
         );
         let same = json(&AFTER.trace, &path, &[]);
         assert_eq!(entries(&same), [], "{format}");
@@ -590,7 +598,7 @@ fn exports_of_some_stacks() {
     let options = ["export", trace, "--to", "folded", "--filter", "grown"];
     let output = support::allotrope(options);
     let folded = String::from_utf8_lossy(&output.stdout);
-    assert!(folded.lines().count() > 0, "{}", complained(&output));
+    assert!(folded.lines().count() > 0, "{}", stderr_of(&output));
     let mut sum = 0;
     for line in folded.lines() {
         assert!(line.contains("grown"), "{line}");
@@ -601,7 +609,7 @@ fn exports_of_some_stacks() {
 }
 
 #[test]
-fn export_refuses_what_it_can_not_do() {
+fn export_refuses_bad_arguments() {
     let trace = AFTER.trace.to_str().expect("a plain name");
     let stacks = swift("before.txt");
     let stacks = stacks.to_str().expect("a plain name");
@@ -619,6 +627,6 @@ fn export_refuses_what_it_can_not_do() {
     let listed = support::allotrope(["export", "--list"]);
     assert_eq!(listed.status.code(), Some(0));
     for name in ["folded", "stacks", "dhat", "pprof", "json"] {
-        assert!(said(&listed).contains(name), "{}", said(&listed));
+        assert!(printed(&listed).contains(name), "{}", printed(&listed));
     }
 }

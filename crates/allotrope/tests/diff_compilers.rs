@@ -1,6 +1,6 @@
-//! Two versions of a C++ program that different compilers built: what one
-//! inlines, clones or orders otherwise is not taken for the regression that was
-//! planted in the second.
+//! `allotrope diff` of two versions of a C++ program that different compilers built:
+//! differences in inlining, cloning and order are not taken for the regression that
+//! is planted in the second version.
 
 mod support;
 
@@ -12,10 +12,10 @@ use support::{compile::source_path, record, skip};
 
 const SOURCE: &str = "recompiled.cc";
 
-/// Each such call allocates once more in the second version.
+/// The number of calls that allocate once more in the second version.
 const PLANTED: i64 = 200_000;
 
-/// A compiler and how much it optimises.
+/// A compiler and its optimisation level.
 #[derive(Clone, Copy)]
 struct Build {
     compiler: &'static str,
@@ -27,7 +27,7 @@ const fn build(compiler: &'static str, level: &'static str) -> Build {
 }
 
 impl Build {
-    /// The program, or why there is none.
+    /// The compiled program, or why the compiler cannot be started.
     fn compile(self, folder: &Path, more: &[&str]) -> Result<PathBuf, String> {
         let program = folder.join("recompiled");
         std::fs::create_dir_all(folder).expect("a folder");
@@ -62,7 +62,7 @@ fn compared(before: Build, after: Build) -> Result<Value, String> {
     Ok(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-/// The planted regression ranks first, and nothing else stands above 1 % of it.
+/// The planted regression ranks first, and no other entry exceeds 1 % of it.
 #[track_caller]
 fn check(before: Build, after: Build) {
     let diff = match compared(before, after) {

@@ -6,7 +6,7 @@ use std::process::Output;
 
 use support::{allotrope, compiled, compiled_with};
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -17,32 +17,32 @@ fn said(output: &Output) -> String {
 #[test]
 fn this_machine() {
     let output = allotrope(["doctor"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("glibc"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    assert!(printed(&output).contains("glibc"), "{}", printed(&output));
 }
 
 #[test]
 fn a_program_that_can_be_recorded() {
     let program = compiled("stream.c");
     let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
 }
 
 #[test]
 fn a_static_program() {
     let program = compiled_with("stream.c", &["-static"]);
     let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    assert_ne!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("static"), "{}", said(&output));
+    assert_ne!(output.status.code(), Some(0), "{}", printed(&output));
+    assert!(printed(&output).contains("static"), "{}", printed(&output));
 }
 
 #[test]
-fn a_program_that_is_not_there() {
+fn a_missing_program() {
     let output = allotrope(["doctor", "/no/such/program"]);
     assert_ne!(output.status.code(), Some(0));
     assert!(
-        said(&output).contains("/no/such/program"),
+        printed(&output).contains("/no/such/program"),
         "{}",
-        said(&output)
+        printed(&output)
     );
 }

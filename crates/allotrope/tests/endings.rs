@@ -19,7 +19,7 @@ fn expect(arguments: &[&str], status: i32, exit: &Value) -> Recording {
     let before = process.under("before");
     assert_eq!((before.allocations, before.bytes), (1_000, 20_000));
     assert_eq!(before.leaked, 1_000);
-    let last = process.under("last_words");
+    let last = process.under("last_allocation");
     assert_eq!(
         (last.allocations, last.leaked_bytes),
         (1, 30),
@@ -46,7 +46,7 @@ fn exits_that_skip_the_usual_end() {
     }
 }
 
-/// Killed before it has allocated anything: recorded all the same.
+/// A process that is killed before its first allocation is recorded, too.
 #[test]
 fn death_without_an_allocation() {
     let recording = record(compiled("killed_idle.c"))
@@ -58,7 +58,7 @@ fn death_without_an_allocation() {
     assert_eq!(process.total("allocations"), 0);
 }
 
-/// 128 and the signal's number, after everything is saved.
+/// `record` saves everything, then exits with 128 + the signal's number.
 #[test]
 fn deaths() {
     for (number, name) in [
@@ -85,10 +85,10 @@ fn crashes() {
 }
 
 #[test]
-fn the_summary_says_what_happened() {
+fn the_summary_has_counts_file_and_next_command() {
     let recording = expect(&["return", "0"], 0, &json!({"status": 0}));
-    let said = &recording.stderr;
+    let printed = &recording.stderr;
     for part in ["1,001", "allotrope report", "recorded.allotrope"] {
-        assert!(said.contains(part), "{part} in {said}");
+        assert!(printed.contains(part), "{part} in {printed}");
     }
 }

@@ -1,7 +1,7 @@
-//! Every call through which a block comes or goes, counted to the last event,
-//! with the program's own checks that nothing changed for it.
+//! Every function that allocates or frees, counted to the last event. The programs
+//! themselves check that the functions behave as without a recording.
 //!
-//! The truths stand in `programs/entry_points.c` and `programs/operators.cc`.
+//! `programs/entry_points.c` and `programs/operators.cc` state the expected counts.
 
 mod support;
 
@@ -41,10 +41,10 @@ mod c {
         realloc_zero realloc_fails realloc_fails_then_grows reallocarray posix_memalign
         aligned_alloc memalign valloc pvalloc free_null cfree strdup many_sizes large);
 
-    /// A C program that uses no stdio allocates nothing by itself: then the
-    /// truths above are totals, not differences.
+    /// A C program that uses no stdio allocates nothing by itself. So the counts above
+    /// are totals, not differences.
     #[test]
-    fn nothing_is_nothing() {
+    fn a_program_without_allocations_has_none() {
         let recording = record(compile::compiled("entry_points.c"))
             .arg("nothing")
             .run()
@@ -63,7 +63,7 @@ mod cxx {
         scalar array many_objects nothrow aligned aligned_array aligned_nothrow direct_sized
         direct_aligned delete_null constructor_throws containers);
 
-    /// What a failed `operator new` allocates is the exception, and small.
+    /// A failed `operator new` allocates only the exception, which is small.
     #[test]
     fn failures_are_not_counted() {
         let recording = record(compile::compiled("operators.cc"))
@@ -77,10 +77,10 @@ mod cxx {
     }
 }
 
-/// A program may ask whether a function exists (that is how jemalloc is
-/// detected): the answer is the same with us in the process.
+/// Programs ask whether a function exists (to detect jemalloc, for example). The
+/// answer must be the same with the recorder in the process.
 #[test]
-fn functions_that_exist_are_the_same() {
+fn the_recorder_does_not_change_which_functions_exist() {
     let run = record(compile::compiled("available.c"));
     let plain = run.plain();
     let recorded = run.run().expect_status(0);

@@ -1,5 +1,6 @@
-//! A program that stops, stops `record` with it, and both go on together: a
-//! shell sees one job. `programs/stopping.c`, on a terminal and without one.
+//! Job control: when the program stops, `record` stops with it, and both continue
+//! together, so a shell sees one job. `programs/stopping.c`, with and without a
+//! terminal.
 
 mod support;
 
@@ -37,7 +38,7 @@ fn start(run: &Record) -> Child {
         .expect("it starts")
 }
 
-/// Reads this from the recorded program.
+/// Reads eight bytes of the recorded program's output, which must be these.
 #[track_caller]
 fn expect_output(child: &mut Child, text: &[u8; 8]) {
     let mut bytes = [0; 8];
@@ -46,7 +47,7 @@ fn expect_output(child: &mut Child, text: &[u8; 8]) {
     assert_eq!(&bytes, text);
 }
 
-/// Waits for the next stop of `record`, as a shell does; gives the signal.
+/// Waits for the next stop of `record`, as a shell does; returns the signal.
 #[track_caller]
 fn wait_for_stop(child: &Child) -> i32 {
     let deadline = Instant::now() + TIME_LIMIT;
@@ -99,7 +100,7 @@ fn stops_by_itself(signal: Signal, go_on: fn(Pid)) {
 }
 
 #[test]
-fn the_front_alone_is_continued() {
+fn the_launcher_alone_is_continued() {
     for signal in STOP_SIGNALS {
         stops_by_itself(signal, |launcher| {
             kill_process(launcher, Signal::CONT).expect("it is our child");
@@ -116,8 +117,7 @@ fn the_whole_job_is_continued() {
     }
 }
 
-/// Nobody but the program's own child continues the program: `record` is to
-/// go on with it.
+/// Only the program is continued, by its own child: `record` must continue with it.
 #[test]
 fn the_program_alone_is_continued() {
     for signal in ["19", "20"] {
@@ -135,8 +135,8 @@ fn the_program_is_killed_while_it_is_stopped() {
     run.recorded(output).expect_status(128 + 9);
 }
 
-/// Of a signal to `record` alone the program learns, and `record` stops when
-/// the program does.
+/// When `record` alone gets SIGTSTP, it passes the signal on to the program, and stops
+/// when the program does.
 #[test]
 fn a_request_to_stop_is_passed_on() {
     let run = record(compiled("stopping.c")).arg("reads");
@@ -150,10 +150,10 @@ fn a_request_to_stop_is_passed_on() {
     run.recorded(output).expect_status(7);
 }
 
-/// SIGSTOP to `record` alone can not be caught: the program runs on meanwhile,
-/// and nothing of it is lost.
+/// `record` cannot catch SIGSTOP: the program runs on meanwhile, and no event is
+/// lost.
 #[test]
-fn the_front_alone_is_stopped_from_outside() {
+fn the_launcher_alone_is_stopped_from_outside() {
     let run = record(compiled("stopping.c")).arg("reads");
     let mut child = start(&run);
     let launcher = Pid::from_child(&child);
@@ -189,7 +189,7 @@ fn the_whole_job_is_stopped_from_outside() {
 struct Terminal {
     master: File,
     seen: Arc<(Mutex<String>, Condvar)>,
-    /// Bytes of `seen` that were expected already.
+    /// The number of bytes of `seen` that `expect` has consumed.
     used: usize,
     shell: Child,
 }
@@ -213,7 +213,7 @@ impl Terminal {
             .expect("it can be opened")
             .into();
         let mut modes = rustix::termios::tcgetattr(&slave).expect("it is a terminal");
-        // What is typed is not shown: what is shown was printed.
+        // No echo: the terminal shows only what programs print.
         modes.local_modes -= rustix::termios::LocalModes::ECHO;
         rustix::termios::tcsetattr(&slave, rustix::termios::OptionalActions::Now, &modes)
             .expect("it is a terminal");
@@ -268,8 +268,8 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).expect("it is open");
     }
 
-    /// Waits until this was printed, behind what was expected before; gives
-    /// what came before it.
+    /// Waits until this is printed after the text expected last; returns what is
+    /// between the two.
     #[track_caller]
     fn expect(&mut self, text: &str) -> String {
         let deadline = Instant::now() + TIME_LIMIT;
@@ -347,7 +347,7 @@ fn ctrl_z_stops_the_job() {
         for _ in 0..3 {
             terminal.keys("\u{1a}");
             let before = terminal.expect("Stopped");
-            // The shell has the terminal back when the program has done with it.
+            // The shell gets the terminal only after the program has cleaned up.
             assert_eq!(
                 before.contains("cleaned up\n"),
                 case == "reads-careful",
@@ -367,7 +367,7 @@ fn ctrl_z_stops_the_job() {
     }
 }
 
-/// A program that takes no notice of Ctrl-Z runs on, and so does the job.
+/// A program that ignores Ctrl-Z runs on, and so does the job.
 #[test]
 fn ctrl_z_that_the_program_ignores() {
     let run = record(compiled("stopping.c"))
@@ -388,14 +388,14 @@ fn ctrl_z_that_the_program_ignores() {
     terminal.end();
 }
 
-/// In the background: the kernel stops who reads from the terminal.
+/// The kernel stops a job in the background that reads from the terminal.
 #[test]
 fn a_job_in_the_background_reads() {
     let run = record(compiled("stopping.c")).option("-q").arg("reads");
     let mut terminal = Terminal::new(&run);
     terminal.line(&format!("{} &", typed(&run)));
     terminal.expect("reading\n");
-    // The shell says so before its next prompt once it knows.
+    // Waits until the shell knows that the job has stopped.
     terminal.line("until [ -n \"$(jobs -s)\" ]; do sleep 0.01; done; echo known");
     terminal.expect("known\n");
     terminal.line("fg");

@@ -1,8 +1,8 @@
 //! `allotrope record` and its collector: when one of the two is killed, at
 //! whatever moment, the other notices, and the program runs on to its end.
 //!
-//! The moments are found by waiting a little longer in each round; what is
-//! asserted holds at every one of them.
+//! Each round waits a little longer before it kills; the assertions hold for every
+//! moment.
 
 mod support;
 
@@ -20,7 +20,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_micros(700);
 const ROUNDS: u32 = 24;
 
-/// What `/proc/PID/stat` says behind the name: state and parent.
+/// State and parent of a process, from `/proc/PID/stat`.
 fn state(pid: u32) -> Option<(String, u32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = text.rsplit_once(") ")?.1.split(' ');
@@ -44,7 +44,7 @@ fn kill(pid: u32) {
     let _ = kill_process(pid.expect("ids are positive"), Signal::KILL);
 }
 
-/// Waits until the process has ended, although nobody may have reaped it.
+/// Waits until the process has ended, as a zombie has.
 #[track_caller]
 fn expect_end(pid: u32, what: &str) {
     let start = Instant::now();
@@ -54,7 +54,8 @@ fn expect_end(pid: u32, what: &str) {
     }
 }
 
-/// Starts a recording and waits for its collector; `None` if it was over first.
+/// Starts a recording and waits for its collector; `None` if the recording ended
+/// first.
 fn started(done: &Path) -> (support::Record, Child, Option<u32>) {
     let script = format!("\"$0\" 20000; echo done > '{}'", done.display());
     let run = record("sh").args(["-c", &script]).arg(compiled("stream.c"));
@@ -86,21 +87,21 @@ fn a_killed_collector_ends_the_recording_and_not_the_program() {
         }
         let output = support::record::finish(child, b"")
             .unwrap_or_else(|problem| panic!("round {round}: {problem}"));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         match output.status.code() {
-            // It came too late to be missed.
-            Some(0) => assert!(done.exists(), "round {round}: {said}"),
-            // Before the start: nothing ran. Later: it ran to its end.
-            Some(125) => assert!(!said.is_empty(), "round {round}"),
-            other => panic!("round {round}: {other:?}: {said}"),
+            // The collector had already done its work.
+            Some(0) => assert!(done.exists(), "round {round}: {printed}"),
+            // Killed before the program's start: it never runs. Later: it runs to its end.
+            Some(125) => assert!(!printed.is_empty(), "round {round}"),
+            other => panic!("round {round}: {other:?}: {printed}"),
         }
-        let was_started = !said.contains("could not be started");
-        assert_eq!(done.exists(), was_started, "round {round}: {said}");
+        let was_started = !printed.contains("could not be started");
+        assert_eq!(done.exists(), was_started, "round {round}: {printed}");
     }
 }
 
 #[test]
-fn a_killed_front_leaves_no_collector_behind() {
+fn a_killed_launcher_leaves_no_collector_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for round in 0..ROUNDS {
         let done = folder.path().join(format!("done.{round}"));

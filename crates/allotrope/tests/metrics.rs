@@ -63,7 +63,7 @@ fn freed_by_another_thread_is_not_temporary() {
     assert_eq!(process.under("second").temporary, 1);
 }
 
-/// Microseconds, and what a machine under load may make of 50 ms.
+/// Microseconds: a pause, and how long it may take on a machine under load.
 const PAUSE: f64 = 50_000.0;
 const FAR_ABOVE: f64 = 100.0 * PAUSE;
 
@@ -78,18 +78,18 @@ fn lifetimes() {
     let duration = process.number("duration_us") as f64;
     let first = mean("first");
     assert!((PAUSE..FAR_ABOVE).contains(&first), "first: {first} µs");
-    // From allocation to the end of the image, which the pause comes before.
+    // Never freed: it lives until the image ends, which is after the pause.
     let third = mean("third");
     assert!((PAUSE..FAR_ABOVE).contains(&third), "third: {third} µs");
     assert!(first + third <= duration + 2.0, "one after the other");
     assert!(mean("second") < duration - first - third + 1.0);
 }
 
-/// An event without others around is timed by the coarse clock alone, which a
-/// loaded machine moves on late: the pause is not to be split in two, but it
-/// may be short of some milliseconds.
+/// An event with no others near it gets its time from the coarse clock alone, which
+/// advances late on a loaded machine. So the lifetime may be some milliseconds too
+/// short, but it must not be half of the pause.
 #[test]
-fn the_lifetime_of_a_lone_block() {
+fn the_lifetime_of_a_block_far_from_other_events() {
     let report = recorded("lone").report();
     let process = report.only();
     let site = process.site_under("first");

@@ -1,6 +1,6 @@
-//! Programs in namespaces of their own, as containers and sandboxes start them:
-//! recorded whole, or named as not recorded, and never waited for in vain:
-//! `programs/namespaces.c`.
+//! Programs in namespaces of their own, as containers and sandboxes start them: each
+//! is recorded completely or reported as not recorded, and `record` never waits for
+//! one in vain: `programs/namespaces.c`.
 
 mod support;
 
@@ -13,7 +13,7 @@ use support::{Process, Record, Recording, Report, compiled, is_root, record, run
 const SOURCE: &str = "namespaces.c";
 /// The program's status where the kernel refuses.
 const REFUSED: i32 = 77;
-/// What is said of a program that its recorder could not speak for.
+/// The warning about a program whose recorder could not reach the collector.
 const ELSEWHERE: &str = "it runs in namespaces of its own";
 
 /// Records a container with these namespaces; `None`: the kernel refuses.
@@ -31,8 +31,8 @@ fn container(flags: &str, ending: &str) -> Option<Recording> {
     Some(recording)
 }
 
-/// The sets of namespaces, of which the last three are those of rootless podman,
-/// of podman as root, and of Bazel's sandbox.
+/// Sets of namespaces. The last three are those of rootless podman, of podman as
+/// root, and of Bazel's sandbox.
 const SETS: [&str; 9] = ["u", "p", "m", "n", "up", "upm", "upmrf", "pmrf", "upmnrf"];
 
 fn complete(report: &Report) {
@@ -42,7 +42,8 @@ fn complete(report: &Report) {
     }
 }
 
-/// The only image that allocated so often in `function`.
+/// The only image that allocated in `function`: exactly this number of blocks, with
+/// this sum of bytes.
 #[track_caller]
 fn image<'r>(report: &'r Report, function: &str, allocations: u64, bytes: u64) -> Process<'r> {
     let found: Vec<_> = report
@@ -69,17 +70,17 @@ fn expect_outer_and_inner(report: &Report, status: i32) {
     image(report, "inner_work", 7, 77);
 }
 
-/// How often something was said not to be recorded.
+/// The number of warnings about programs that were not recorded.
 fn unrecorded(recording: &Recording) -> usize {
     recording.stderr.matches("was not recorded").count()
 }
 
-/// `leaf 6 4` is an image with the right end, or it is named, once.
+/// The image of `leaf 6 4` has the right end, or one warning names the program.
 #[track_caller]
-fn expect_leaf_or_its_name(flags: &str, recording: &Recording, report: &Report) {
+fn expect_leaf_or_warning(flags: &str, recording: &Recording, report: &Report) {
     let mut images = report.processes().into_iter();
     if images.all(|image| image.under("leaf_work").allocations == 0) {
-        // It may be out of reach of the collector's socket only.
+        // Only a network namespace can hide the collector's socket from it.
         assert!(flags.contains('n'), "{flags}: {}", recording.stderr);
         assert_eq!(unrecorded(recording), 1, "{flags}: {}", recording.stderr);
         assert!(recording.stderr.contains(ELSEWHERE), "{}", recording.stderr);
@@ -106,7 +107,7 @@ fn a_forked_first_process() {
 }
 
 #[test]
-fn a_first_process_that_becomes_a_program() {
+fn a_first_process_that_calls_exec() {
     for flags in SETS {
         let Some(recording) = container(flags, "exec") else {
             continue;
@@ -116,11 +117,11 @@ fn a_first_process_that_becomes_a_program() {
         expect_outer_and_inner(&report, 4);
         let inner = image(&report, "inner_work", 7, 77);
         assert_eq!(*inner.exit(), json!({"exec": true}), "{}", report.summary());
-        expect_leaf_or_its_name(flags, &recording, &report);
+        expect_leaf_or_warning(flags, &recording, &report);
     }
 }
 
-/// The child that becomes the program has, with `bare`, done nothing yet.
+/// With `bare`, the first process has not allocated when it forks the child.
 #[test]
 fn a_program_that_the_first_process_starts() {
     for flags in SETS {
@@ -132,12 +133,13 @@ fn a_program_that_the_first_process_starts() {
             let report = recording.report();
             complete(&report);
             image(&report, "outer_work", 10, 1_000);
-            expect_leaf_or_its_name(flags, &recording, &report);
+            expect_leaf_or_warning(flags, &recording, &report);
         }
     }
 }
 
-/// A grandchild whose parent is gone is the first process's, and is ended with it.
+/// A grandchild whose parent is gone becomes a child of the namespace's first
+/// process, and the kernel kills it when that process ends.
 #[test]
 fn a_grandchild_that_outlives_its_parent() {
     for flags in SETS.into_iter().filter(|flags| flags.contains('p')) {
@@ -155,14 +157,14 @@ fn a_grandchild_that_outlives_its_parent() {
         let report = recording.expect_status(3).report();
         expect_outer_and_inner(&report, 3);
         let late = image(&report, "late_work", 5, 65);
-        // A process that is gone before the collector has looked for it has an
-        // unknown end.
+        // The end of a process that is gone before the collector scans for it is
+        // unknown.
         let ends = [json!({"signal": "SIGKILL"}), json!({"running": true})];
         assert!(ends.contains(late.exit()), "{}", report.summary());
     }
 }
 
-/// Their processes have the same ids in their namespaces.
+/// The processes of two containers have the same ids, each in its own namespace.
 #[test]
 fn two_containers_at_once() {
     for flags in ["up", "upmrf"] {
@@ -185,8 +187,8 @@ fn two_containers_at_once() {
             let exit = json!({ "status": status });
             assert_eq!(*leaf.exit(), exit, "{flags}: {}", report.summary());
         }
-        // One that is gone before the collector has looked for it is known by
-        // the pid that it had within.
+        // A process that is gone before the collector scans for it is recorded with
+        // the pid that it had in its namespace.
         let pids = [&leaves[0], &leaves[1]].map(|leaf| leaf.json["pid"].clone());
         assert!(pids[0] != pids[1] || pids[0] == 1, "{pids:?}");
     }
@@ -231,11 +233,11 @@ fn bubblewrap() {
         } else {
             ""
         };
-        expect_leaf_or_its_name(flags, &recording, &report);
+        expect_leaf_or_warning(flags, &recording, &report);
     }
 }
 
-/// Nothing of the environment is left: the program is named, and why.
+/// With an empty environment, the program is reported as not recorded, and why.
 #[test]
 fn bubblewrap_with_an_empty_environment() {
     if !has_bubblewrap() {
@@ -255,7 +257,7 @@ fn bubblewrap_with_an_empty_environment() {
     );
 }
 
-/// `PREFIX allotrope record …`.
+/// Runs `PREFIX allotrope record …`.
 fn record_within(prefix: &[&str], recording: Record) -> (Recording, Output) {
     let inner = recording.command();
     let mut command = Command::new(prefix[0]);
@@ -271,7 +273,7 @@ fn record_within(prefix: &[&str], recording: Record) -> (Recording, Output) {
     (recording.recorded(output.clone()), output)
 }
 
-/// Whether the command can do that here.
+/// Whether this command works here; skips if not.
 fn works(prefix: &[&str]) -> bool {
     let tried = Command::new(prefix[0])
         .args(&prefix[1..])
@@ -284,8 +286,8 @@ fn works(prefix: &[&str]) -> bool {
     works
 }
 
-/// In a container `record` may be process 1, and see the processes of a `/proc`
-/// that is another namespace's.
+/// In a container, `record` may be process 1, and its `/proc` may be that of another
+/// pid namespace.
 #[test]
 fn the_recording_itself_in_a_pid_namespace() {
     for prefix in [
@@ -325,7 +327,7 @@ fn the_recording_itself_in_a_pid_namespace() {
     }
 }
 
-/// A `/proc` that shows nothing of others' processes (`hidepid=2`), to a user.
+/// A user who is not root, with a `/proc` that hides other processes (`hidepid=2`).
 #[test]
 fn hidden_processes() {
     const USER: &str = "65534";
@@ -349,5 +351,5 @@ fn hidden_processes() {
     let recording = recording.expect_status(4);
     let report = recording.report();
     expect_outer_and_inner(&report, 4);
-    expect_leaf_or_its_name("upmrf", &recording, &report);
+    expect_leaf_or_warning("upmrf", &recording, &report);
 }

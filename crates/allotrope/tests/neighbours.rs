@@ -1,6 +1,6 @@
-//! Nobody is harmed: other users can not get at a recording, programs of the
-//! recording can not get at the collector or at one another, and the recorder
-//! takes nothing from whoever is not its collector. `programs/neighbours.c`.
+//! Isolation: other users cannot reach a recording, recorded programs cannot harm the
+//! collector or one another, and the recorder accepts descriptors only from its own
+//! collector. `programs/neighbours.c`.
 
 mod support;
 
@@ -45,7 +45,7 @@ fn location_in(environment: &[u8]) -> Location {
 }
 
 #[test]
-fn the_secret_is_in_no_name_and_no_argument() {
+fn the_secret_is_in_no_socket_name_and_no_argument() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = folder.path().join("strace");
     let mut traced = Command::new("strace");
@@ -62,7 +62,7 @@ fn the_secret_is_in_no_name_and_no_argument() {
     let output = run(&mut traced, b"");
     let location = location_in(&output.stdout);
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    // What `env` prints comes before what everybody may read.
+    // The output of `env`, which is private, comes before the public list of sockets.
     let (_, sockets) = shown
         .split_once("Num       RefCount")
         .expect("it is listed");
@@ -79,11 +79,11 @@ fn the_secret_is_in_no_name_and_no_argument() {
 }
 
 #[test]
-fn a_stranger_gets_no_answer() {
+fn another_user_gets_no_answer() {
     if !is_root() {
         return skip("only root can become two other users");
     }
-    // Where nobody may come, the programs can not be run.
+    // Copies, because other users may not be able to enter the build folder.
     let folder = tempfile::tempdir().expect("a folder");
     let copy = |path: &Path, name: &str| {
         let copy = folder.path().join(name);
@@ -125,16 +125,16 @@ fn a_stranger_gets_no_answer() {
 }
 
 #[test]
-fn a_program_that_writes_all_over_the_arena_harms_nobody() {
+fn a_program_that_overwrites_the_arena_harms_no_other() {
     let recording = record(compiled(SOURCE)).arg("besieged").run();
-    // The programs' own judgement; what is recorded of them is worth nothing.
+    // The status is the programs' own verdict; their recording is not evaluated.
     let recording = recording.expect_status(7);
     let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
     assert!(printed.contains("sealed"), "the control page: {printed}");
 }
 
 #[test]
-fn memory_is_locked_as_far_as_it_is_used() {
+fn only_memory_in_use_is_locked() {
     let described = record(compiled(SOURCE)).arg("locked");
     let plain = described.plain();
     if plain.status.code() == Some(96) {
@@ -162,7 +162,7 @@ fn a_program_that_limits_its_address_space_gets_its_memory() {
 /// A ring's memory is committed before it is used, 8,192 words at a time: where
 /// that fails events are lost, and the program does not get a SIGBUS.
 #[test]
-fn a_ring_whose_memory_can_not_be_committed_is_not_written_to() {
+fn a_ring_whose_memory_cannot_be_committed_is_not_written_to() {
     let recording = record(compiled(SOURCE)).arg("uncommitted").run();
     if recording.status.code() == Some(96) {
         return skip("this kernel does not commit memory on request, or has no seccomp");
@@ -173,7 +173,7 @@ fn a_ring_whose_memory_can_not_be_committed_is_not_written_to() {
     let recorded = process.under("refused_work").allocations;
     // An allocation takes two words, and the first words were committed before.
     assert!(recorded < 8192 / 2, "{recorded} recorded");
-    // Each of the others is lost once, and so is the note of the exit.
+    // Each of the others is lost once, and so is the event of the exit.
     let lost = process.number("lost_events");
     assert_eq!(recorded + lost, 20_000 + 1, "{recorded} recorded");
 }
@@ -186,39 +186,39 @@ fn an_environment_of_sixty_thousand_variables() {
             described = described.env(&format!("V{number}"), number.to_string());
         }
         if let Some(library) = preload {
-            // Then the order of the variables is handed on, too.
+            // The order of the variables must be preserved, too.
             described = described.env("LD_PRELOAD", library);
         }
         described.run().expect_status(0);
     }
 }
 
-/// A collector's place, as a stranger may take it: what the program finds
-/// listening under its recording's name.
+/// A false collector: it listens on the socket name that the program finds in its
+/// environment.
 struct Impostor {
     secret: u128,
     descriptors: [OwnedFd; 2],
 }
 
-/// How the impostor answers.
+/// How the impostor answers the recorder's nonce.
 #[derive(Clone, Copy, PartialEq)]
 enum Manner {
-    /// It knows the secret.
-    Knowing,
-    /// It does not.
-    Guessing,
-    /// It gives the descriptors at once.
-    Hasty,
-    /// It says nothing more.
+    /// With a proof by the right secret.
+    RightSecret,
+    /// With a proof by a wrong secret.
+    WrongSecret,
+    /// With the descriptors, at once.
+    WithoutProof,
+    /// Not at all.
     Silent,
 }
 
 impl Impostor {
-    /// Has `program` run with an environment that leads to this; gives whether
-    /// the descriptors were asked for, and how the program ended.
+    /// Runs `program` with an environment that leads to this socket. Returns whether the
+    /// recorder asked for the descriptors, and how the program ended.
     fn serve(&self, manner: Manner, program: &Path) -> (bool, std::process::Output) {
         let location = Location {
-            // No process has it: what remains is the socket.
+            // No process has this id, so the recorder must use the socket.
             process: i32::MAX as u32,
             arena: 3,
             control: 4,
@@ -259,13 +259,13 @@ impl Impostor {
         let own = [9; PART];
         match manner {
             Manner::Silent => return false,
-            Manner::Hasty => {
+            Manner::WithoutProof => {
                 self.send(peer);
                 return receive().is_some();
             }
-            Manner::Knowing | Manner::Guessing => {}
+            Manner::RightSecret | Manner::WrongSecret => {}
         }
-        let key = self.secret + u128::from(manner == Manner::Guessing);
+        let key = self.secret + u128::from(manner == Manner::WrongSecret);
         let message = [own, proof(key, Side::Collector, &recorder, &own)].concat();
         rustix::net::send(peer, &message, SendFlags::NOSIGNAL).expect("it listens");
         let Some(its) = receive() else {
@@ -282,7 +282,7 @@ impl Impostor {
         let mut rights = SendAncillaryBuffer::new(&mut space);
         rights.push(SendAncillaryMessage::ScmRights(&descriptors));
         let byte = [IoSlice::new(b"A")];
-        // One that asked for nothing may be gone.
+        // A recorder that asked for nothing may have closed its socket.
         let _ = rustix::net::sendmsg(peer, &byte, &mut rights, SendFlags::NOSIGNAL);
     }
 }
@@ -319,12 +319,12 @@ fn is_used(arena: &Arena) -> bool {
 }
 
 #[test]
-fn only_who_knows_the_secret_is_believed_to_be_the_collector() {
+fn only_a_collector_that_proves_the_secret_is_accepted() {
     let program = compiled(SOURCE);
     for (number, manner) in [
-        Manner::Knowing,
-        Manner::Guessing,
-        Manner::Hasty,
+        Manner::RightSecret,
+        Manner::WrongSecret,
+        Manner::WithoutProof,
         Manner::Silent,
     ]
     .into_iter()
@@ -340,12 +340,12 @@ fn only_who_knows_the_secret_is_believed_to_be_the_collector() {
         let (asked, output) = impostor.serve(manner, &program);
         assert!(output.status.success(), "{output:?}");
         assert!(output.stderr.is_empty(), "{output:?}");
-        let is_right = manner == Manner::Knowing;
+        let is_right = manner == Manner::RightSecret;
         assert_eq!((asked, is_used(&arena)), (is_right, is_right), "{number}");
     }
 }
 
-/// A file that looks like the arena's but can be made shorter at any time.
+/// A memory file of this size. Without the seal SHRINK, anyone can shorten it.
 fn file_of(bytes: usize, seals: SealFlags) -> File {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("allotrope", flags).expect("memory");
@@ -388,7 +388,7 @@ fn memory_that_can_shrink_is_not_mapped() {
             secret,
             descriptors: [arena.into(), control.into()],
         };
-        let (asked, output) = impostor.serve(Manner::Knowing, &program);
+        let (asked, output) = impostor.serve(Manner::RightSecret, &program);
         assert!(asked && output.status.success(), "{number}: {output:?}");
         let mut tables = vec![0; arena_bytes.min(1 << 20)];
         memory
@@ -400,13 +400,13 @@ fn memory_that_can_shrink_is_not_mapped() {
 }
 
 #[test]
-fn an_environment_that_leads_nowhere_changes_nothing() {
+fn a_malformed_location_changes_nothing() {
     for value in ["", "1:2:3", "99999999999:1:1:0:0", "\u{1b}[31m"] {
         let mut plain = command();
         plain
             .args(["record", "-q", "-o", "/dev/null", "true"])
             .env(ENVIRONMENT_VARIABLE, value);
-        // `record` itself takes no part in another recording.
+        // `record` itself is not recorded by another recording.
         let output = run(&mut plain, b"");
         assert!(
             !output.status.success(),

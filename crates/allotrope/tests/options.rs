@@ -60,7 +60,7 @@ fn an_earlier_recording_is_replaced() {
 }
 
 #[test]
-fn quiet_says_nothing() {
+fn quiet_prints_nothing() {
     let recording = stream("10").option("-q").run().expect_status(0);
     assert_eq!(recording.stderr, "");
     assert!(recording.stdout.is_empty());
@@ -84,9 +84,9 @@ fn blocking_loses_nothing() {
     }
 }
 
-/// Every event is recorded or counted as lost, none silently missing. A lost
-/// `free` may show as both: that its block was given back is known once the
-/// address is handed out again. Gaps are few and long, so that is rare.
+/// Every event is recorded or counted as lost. A lost `free` may count as both: once
+/// the address is allocated again, its block is known to be freed. Gaps are few and
+/// long, so that is rare.
 #[test]
 fn dropping_counts_what_it_drops() {
     const PAIRS: u64 = 3_000_000;

@@ -78,7 +78,7 @@ fn mimalloc() {
 
 /// jemalloc's `mallocx` and its relatives: `programs/mallocx.c`.
 #[test]
-fn calls_of_jemallocs_own() {
+fn functions_that_only_jemalloc_has() {
     let library = Path::new("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2");
     if !library.exists() {
         return println!("skipped: install Debian's libjemalloc2");
@@ -102,8 +102,8 @@ fn calls_of_jemallocs_own() {
     assert_eq!(process.total("reallocations"), 1);
 }
 
-/// An allocator that makes a function a call of another, as glibc 2.43 does with C23's:
-/// `programs/sized.c`.
+/// An allocator that implements a function by another one, as glibc 2.43 does with
+/// those of C23: `programs/sized.c`.
 fn expect_sized_truth(form: &str, option: &str) {
     let library = compiled_with("sized_library.c", &["-shared", "-fPIC", form]);
     let program = compiled_with("sized.c", &["-fno-builtin", "-ldl"]);
@@ -114,11 +114,11 @@ fn expect_sized_truth(form: &str, option: &str) {
         .expect_status(0)
         .report();
     let process = report.only();
-    let said = format!("{form} {option}: {}", report.summary());
-    assert_eq!(process.number("lost_events"), 0, "{said}");
+    let printed = format!("{form} {option}: {}", report.summary());
+    assert_eq!(process.number("lost_events"), 0, "{printed}");
     let found = ["allocations", "deallocations", "allocated_bytes"].map(|it| process.total(it));
     let bytes = 500_500 + 64_000 + 1600 + 12_800 + 300;
-    assert_eq!(found, [1802, 1802, bytes], "{said}");
+    assert_eq!(found, [1802, 1802, bytes], "{printed}");
 }
 
 #[test]
@@ -139,8 +139,8 @@ fn sized_deallocations_of_their_own() {
     expect_sized_truth("-DSEPARATE", "--counts-only");
 }
 
-/// What dlerror would have told the program is still there after the first calls
-/// of operators, which are looked up.
+/// The recorder looks operators up at their first call. An error that the program has
+/// not yet fetched with dlerror must survive this.
 #[test]
 fn an_error_of_dlsym_stays_the_programs_own() {
     for (library, package) in ALLOCATORS {

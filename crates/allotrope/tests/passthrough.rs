@@ -1,5 +1,5 @@
-//! A recorded program is given what a plain one is given, and gives what a
-//! plain one gives: streams, environment, descriptors, signals, folder.
+//! A recorded program gets and gives the same as without a recording: streams,
+//! environment, descriptors, signals, folder.
 
 mod support;
 
@@ -12,7 +12,7 @@ use support::{compiled, record, skip};
 
 const SOURCE: &str = "passthrough.c";
 
-/// Runs the case plain and recorded: the two must say the same.
+/// Runs the case plain and recorded: both must print the same.
 fn expect_same(case: &str) {
     let run = record(compiled(SOURCE)).args([case, "with", "arguments"]);
     let plain = run.plain();
@@ -43,7 +43,7 @@ fn streams_are_the_programs_own() {
 }
 
 #[test]
-fn our_words_follow_the_programs_on_stderr() {
+fn the_summary_is_on_stderr() {
     let recording = record(compiled(SOURCE))
         .arg("copy")
         .stdin(b"abc")
@@ -79,7 +79,7 @@ fn a_pipe_that_nobody_reads_ends_the_program() {
 }
 
 #[test]
-fn the_environment_but_for_the_preload() {
+fn the_environment_except_for_the_preload() {
     let ours = |name: &str| name == "LD_PRELOAD" || name.starts_with("ALLOTROPE_");
     let variables = |output: &[u8]| -> Vec<String> {
         String::from_utf8_lossy(output)
@@ -104,11 +104,11 @@ fn a_preload_list_of_the_users_stays_behind_ours() {
         .env("LD_PRELOAD", "libm.so.6")
         .run()
         .expect_status(0);
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned();
-    let list = said
+    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    let list = printed
         .lines()
         .find_map(|line| line.strip_prefix("LD_PRELOAD="))
-        .unwrap_or_else(|| panic!("no list in {said}"));
+        .unwrap_or_else(|| panic!("no list in {printed}"));
     let libraries: Vec<&str> = list.split([':', ' ']).collect();
     assert!(libraries.len() >= 2, "{list}");
     assert_eq!(libraries.last(), Some(&"libm.so.6"), "{list}");
@@ -116,7 +116,7 @@ fn a_preload_list_of_the_users_stays_behind_ours() {
 
 #[test]
 fn no_descriptor_is_left_open() {
-    // What the tests' own caller left open is there in both.
+    // Descriptors inherited from the tests' own caller are open in both.
     expect_same("descriptors");
 }
 
@@ -128,8 +128,8 @@ fn signals_limits_mask_and_arguments() {
 #[test]
 fn the_group_and_the_session() {
     let recorded = record(compiled(SOURCE)).arg("group").run().expect_status(0);
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned();
-    assert_eq!(said, "group of the parent\nsession of the parent\n");
+    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    assert_eq!(printed, "group of the parent\nsession of the parent\n");
 }
 
 #[test]
@@ -137,12 +137,12 @@ fn the_folder() {
     let run = record(compiled(SOURCE)).arg("folder");
     let expected = run.folder().canonicalize().expect("it exists");
     let recorded = run.run().expect_status(0);
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned();
-    assert_eq!(said.trim_end(), expected.to_string_lossy());
+    let printed = String::from_utf8_lossy(&recorded.stdout).into_owned();
+    assert_eq!(printed.trim_end(), expected.to_string_lossy());
 }
 
-/// Starts the case, waits until it says that it is ready, sends the signal to
-/// `allotrope record` and gives what it then left.
+/// Starts the case, waits until it prints that it is ready, sends the signal to
+/// `allotrope record` and returns the recording.
 fn signalled(case: &str, signal: Signal) -> support::Recording {
     let run = record(compiled(SOURCE)).arg(case);
     let mut child = run
@@ -161,7 +161,7 @@ fn signalled(case: &str, signal: Signal) -> support::Recording {
     let mut output = finish(child, b"").expect("the signal ends it");
     stdout
         .read_line(&mut line)
-        .expect("what it said after the signal");
+        .expect("what it printed after the signal");
     output.stdout = line.into_bytes();
     run.recorded(output)
 }
@@ -178,8 +178,8 @@ fn signals_are_forwarded_to_a_program_that_handles_them() {
         (Signal::WINCH, 28),
     ] {
         let recording = signalled("wait-handled", signal).expect_status(9);
-        let said = String::from_utf8_lossy(&recording.stdout).into_owned();
-        assert_eq!(said, format!("ready\n{number:02}\n"));
+        let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+        assert_eq!(printed, format!("ready\n{number:02}\n"));
         let report = recording.report();
         assert_eq!(report.only().total("allocations"), 1);
     }
@@ -200,8 +200,8 @@ fn signals_that_kill_are_the_programs_death() {
     }
 }
 
-/// `record` may be started with SIGINT ignored (`nohup`, `&` in a script): the
-/// program must find it so.
+/// `record` may be started with SIGINT ignored (`nohup`, `&` in a script): then it is
+/// ignored in the program, too.
 #[test]
 fn ignored_signals_stay_ignored() {
     let run = record(compiled(SOURCE)).arg("state");
@@ -216,14 +216,14 @@ fn ignored_signals_stay_ignored() {
         b"",
     );
     assert_eq!(output.status.code(), Some(0));
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(said.contains("signal 2: ignored\n"), "{said}");
-    assert!(said.contains("signal 3: ignored\n"), "{said}");
-    assert!(said.contains("signal 13: default\n"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(printed.contains("signal 2: ignored\n"), "{printed}");
+    assert!(printed.contains("signal 3: ignored\n"), "{printed}");
+    assert!(printed.contains("signal 13: default\n"), "{printed}");
 }
 
-/// The program finds closed what was closed when `record` started, and the file
-/// that it then opens has nobody else's words in it.
+/// Streams that are closed when `record` starts are closed in the program, and no
+/// other output gets into the file that the program then opens.
 #[test]
 fn closed_streams_stay_closed() {
     let program = compiled(SOURCE);
@@ -265,8 +265,8 @@ fn closed_streams_stay_closed() {
     }
 }
 
-/// The recorder's own look-ups leave no message behind, and nothing that makes
-/// the program's own cost less than in another thread.
+/// The recorder's own look-ups leave no error for dlerror, and no memory by which the
+/// program's first error would allocate less than one in another thread.
 #[test]
 fn errors_of_dlsym_are_the_programs_own() {
     expect_same("dl-errors");
@@ -308,9 +308,9 @@ fn an_exec_with_wrong_addresses_fails_as_it_would() {
     expect_same("wrong-addresses");
 }
 
-/// Without a terminal, without any standard stream at all.
+/// Without stdin and stderr.
 #[test]
-fn closed_streams() {
+fn a_program_without_stdin_and_stderr() {
     let run = record(compiled(SOURCE)).arg("folder");
     let command = run.command();
     let output = support::run(
@@ -323,7 +323,7 @@ fn closed_streams() {
         b"",
     );
     if output.status.code() == Some(127) {
-        return skip("this shell can not close streams");
+        return skip("this shell cannot close streams");
     }
     assert_eq!(output.status.code(), Some(0));
     assert!(!output.stdout.is_empty());

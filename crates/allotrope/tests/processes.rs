@@ -1,4 +1,4 @@
-//! Families of processes: who is an entry, what each allocated, what a child
+//! Process trees: which processes the report has, what each allocated, what a child
 //! inherits: `programs/processes.c`.
 
 mod support;
@@ -46,7 +46,7 @@ fn expect_leaf(report: &Report, leaf: &Process<'_>) {
 }
 
 #[test]
-fn a_child_knows_what_it_inherits() {
+fn a_child_inherits_its_parents_blocks() {
     let report = report(&["inherited"], 0);
     complete(&report);
     let processes = report.processes();
@@ -162,8 +162,8 @@ fn what_system_starts() {
     assert_eq!(report.processes()[0].under("starter_work").bytes, 9);
 }
 
-/// An image that gets an environment without us runs on, and is not silently
-/// missing: it is recorded, or the summary says that it is not.
+/// An image whose environment does not name the recorder runs on. It is recorded, or
+/// the summary says that it is not.
 #[test]
 fn an_empty_environment() {
     let recording = record(compiled(SOURCE)).arg("bare").run().expect_status(4);
@@ -206,8 +206,8 @@ fn a_pipeline_of_a_shell() {
     );
 }
 
-/// `record` ends with the last recorded process, not with the first, and then
-/// with the first one's status.
+/// `record` ends when the last recorded process has ended, with the status of the
+/// first.
 #[test]
 fn a_child_that_outlives_its_parent() {
     let report = report(&["orphan"], 0);
@@ -218,8 +218,8 @@ fn a_child_that_outlives_its_parent() {
     assert_eq!(*processes[1].exit(), json!({"status": 0}));
 }
 
-/// Once the first process has ended, `record` says for which it waits, and an
-/// interrupt ends the recording and none of them.
+/// Once the first process has ended, `record` prints for which it waits. An interrupt
+/// then ends the recording and none of them.
 #[test]
 fn an_interrupt_ends_the_recording_and_not_the_processes() {
     let run = record(compiled(SOURCE)).arg("lingering");
@@ -230,11 +230,11 @@ fn an_interrupt_ends_the_recording_and_not_the_processes() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut printed = BufReader::new(child.stderr.take().expect("it is piped"));
     let mut line = String::new();
     let waited_for = loop {
         line.clear();
-        let count = said.read_line(&mut line).expect("it can be read");
+        let count = printed.read_line(&mut line).expect("it can be read");
         assert_ne!(count, 0, "it ended and named no process");
         let numbers = line.split(|c: char| !c.is_ascii_digit());
         if let Some(pid) = numbers.filter_map(|n| n.parse().ok()).find(|n| *n > 1) {
@@ -243,7 +243,7 @@ fn an_interrupt_ends_the_recording_and_not_the_processes() {
     };
     kill_process(Pid::from_child(&child), Signal::INT).expect("it is our child");
     let mut rest = String::new();
-    said.read_to_string(&mut rest).expect("it can be read");
+    printed.read_to_string(&mut rest).expect("it can be read");
     let output = finish(child, b"").expect("the interrupt ends it");
     test_kill_process(waited_for).expect("the process lives on");
     kill_process(waited_for, Signal::KILL).expect("and ends now");

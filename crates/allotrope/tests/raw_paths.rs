@@ -59,8 +59,8 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
         .current_dir(&folder);
     // A hang fails here, after the limit of `run`.
     let output = support::run(&mut command, b"");
-    let said = String::from_utf8(output.stderr).expect("bytes that are no UTF-8 are escaped");
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = String::from_utf8(output.stderr).expect("bytes that are no UTF-8 are escaped");
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let entries = fs::read_dir(&folder).expect("it is ours");
     let mut paths = entries.map(|entry| entry.expect("it can be read").path());
     let trace = paths
@@ -103,18 +103,18 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
     let report = support::Report::of(&trace);
     assert_eq!(report.only().under("stream").allocations, 10);
     assert_eq!(report.only().json["command"][0], r"./str\xffeam");
-    // JSON keeps what is a character, in its own escapes.
+    // JSON keeps the control character, with an escape of its own.
     assert_eq!(report.only().json["command"][2], "\\xfe\u{1b}[2J");
     let text = support::allotrope(["report".as_ref(), trace.as_os_str()]);
     let text = String::from_utf8(text.stdout).expect("it is text");
     assert!(text.starts_with(r"./str\xffeam 10 \xfe\x1b[2J"), "{text}");
 
-    // What it proposes next can be pasted.
-    let next = said
+    // The command that it proposes next works when pasted.
+    let next = printed
         .lines()
         .find(|line| line.starts_with("allotrope: next"));
     let next = next
-        .expect("it says what next")
+        .expect("it prints what next")
         .trim_start_matches("allotrope: next")
         .trim();
     assert!(next.contains(r"$'str\377eam."), "{next}");
@@ -136,8 +136,8 @@ fn a_program_and_its_folder_are_recorded_whatever_they_are_called() {
         )
         .current_dir(&folder);
     let output = support::run(&mut pasted, b"");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(0), "{next}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{next}: {printed}");
     assert!(String::from_utf8_lossy(&output.stdout).contains("stream"));
 }
 

@@ -1,6 +1,6 @@
-//! Programs as they are installed, recorded: they print what they print
-//! without us and end as they end, no event is lost, and their stacks are
-//! whole. A program that is not installed is skipped with its name.
+//! Installed programs: with a recording their output and exit status are the same as
+//! without, no event is lost, and their stacks are whole. A program that is not
+//! installed is skipped by name.
 
 mod support;
 
@@ -24,7 +24,7 @@ const ROOTS: &[&str] = &[
     "__clone3",
 ];
 
-/// Where a program lies, or `None` with a word about it.
+/// The path of a program; `None`, reported as skipped, if it is not installed.
 fn installed(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let found = std::env::split_paths(&path)
@@ -36,18 +36,18 @@ fn installed(name: &str) -> Option<PathBuf> {
     found
 }
 
-/// The interpreter itself: what is found first may be a script around it.
+/// The interpreter itself: the first `python3` found may be a script around it.
 fn python() -> Option<PathBuf> {
     let output = Command::new(installed("python3")?)
         .args(["-c", "import sys; print(sys.executable)"])
         .output()
         .ok()?;
-    let said = String::from_utf8(output.stdout).ok()?;
-    Some(PathBuf::from(said.trim_end()))
+    let printed = String::from_utf8(output.stdout).ok()?;
+    Some(PathBuf::from(printed.trim_end()))
 }
 
-/// Runs it plain and recorded, and expects of every recorded image what the
-/// head of this file says.
+/// Runs a program plain and recorded, and checks for every recorded image what the
+/// head of this file promises.
 fn expect_unchanged(run: Record, stdin: &[u8]) -> Report {
     let run = run.stdin(stdin);
     let plain = run.plain();
@@ -71,7 +71,7 @@ fn expect_unchanged(run: Record, stdin: &[u8]) -> Report {
     report
 }
 
-/// At least 99 of 100 allocations have a stack that goes out to the start.
+/// At least 99 of 100 allocations have a stack that reaches the program's start.
 fn expect_whole_stacks(process: &Process<'_>) {
     let total = process.total("allocations");
     let whole = process.where_stack(|stack| {
@@ -191,7 +191,7 @@ fn git_log_and_status() {
     }
 }
 
-/// Settings of the machine and the user stay out of it.
+/// Without settings of the machine and the user.
 fn in_repository(run: Record, folder: &Path) -> Record {
     run.arg("-C")
         .arg(folder)

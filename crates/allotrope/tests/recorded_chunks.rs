@@ -1,6 +1,6 @@
-//! `Recorded` around an allocator that calls others: it hands large blocks on to
-//! `System` and carves the rest from chunks that it takes from there, the first
-//! of each at the chunk's own address. Each call is one event all the same.
+//! `Recorded` around an allocator that calls another one: `System` serves its large
+//! blocks, and the chunks from which it carves all others. The first block of a chunk
+//! has the chunk's own address. Each call is one event all the same.
 
 mod recorded;
 mod support;
@@ -15,7 +15,7 @@ const CHUNK: usize = 64 << 10;
 /// Larger blocks are `System`'s.
 const LARGE: usize = 4 << 10;
 
-/// Never gives a chunk back.
+/// Carves blocks from chunks, which it never frees.
 struct Chunks {
     /// Address of the free rest of the newest chunk, and its bytes.
     rest: Mutex<(usize, usize)>,
@@ -42,7 +42,7 @@ impl Chunks {
 unsafe impl GlobalAlloc for Chunks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > LARGE || layout.align() > 4096 {
-            // SAFETY: passed on.
+            // SAFETY: the caller's promise for the same layout.
             unsafe { System.alloc(layout) }
         } else {
             self.carve(layout)
@@ -51,7 +51,7 @@ unsafe impl GlobalAlloc for Chunks {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if layout.size() > LARGE || layout.align() > 4096 {
-            // SAFETY: it came from there.
+            // SAFETY: with this layout, `alloc` took the block from `System`.
             unsafe { System.dealloc(block, layout) };
         }
     }
@@ -73,8 +73,8 @@ fn every_call_is_recorded_once() {
     let process = recorded::profiled(&recording);
     let (allocations, _) = recorded::through(&process, EntryPoint::Reported);
     assert!(allocations >= recorded::allocations_of_workload());
-    // C's own calls are recorded as ever, those of the allocator are not: by its
-    // chunks and large blocks it asks for memory on borders, or for more than 4 KiB.
+    // Calls of C are recorded as usual, those of the allocator are not: its chunks
+    // would come through these entry points.
     assert_eq!(
         recorded::through(&process, EntryPoint::PosixMemalign),
         (0, 0)

@@ -1,5 +1,5 @@
 //! `Recorded` around an allocator that is linked into the program under names
-//! of its own, mimalloc: recorded to the last call.
+//! of its own, mimalloc: every call is recorded.
 
 mod recorded;
 mod support;
@@ -34,7 +34,7 @@ fn every_call_is_recorded() {
     );
 }
 
-/// Frames of the wrapper are not what a reader looks for.
+/// The wrapper's own frames are not shown.
 #[test]
 fn a_report_begins_with_the_allocations_caller() {
     let recording = recorded::expect_truth("the_workload");
@@ -55,6 +55,6 @@ fn a_report_begins_with_the_allocations_caller() {
 fn doctor_sees_that_the_blocks_are_reported() {
     let program = std::env::current_exe().expect("it runs");
     let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("which reports its blocks"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("which reports its blocks"), "{printed}");
 }

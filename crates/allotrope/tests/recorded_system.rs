@@ -1,5 +1,5 @@
-//! `Recorded` around `System`, whose blocks come from `malloc`: seen there, and
-//! counted once.
+//! `Recorded` around `System`, whose blocks come from `malloc`: the hooks there record
+//! them, and only once.
 
 mod recorded;
 mod support;

@@ -1,4 +1,4 @@
-//! What can not be recorded: one clear sentence, the documented status, no file.
+//! What cannot be recorded: a clear message, the documented status, no file.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use support::{Recording, compiled, compiled_with, is_root, record, skip};
 
-/// Exactly one sentence about `what`, and nothing left in the folder.
+/// At most three lines, with `what` in them, and nothing left in the folder.
 fn expect_refusal(recording: &Recording, status: i32, what: &str) {
     assert_eq!(
         recording.status.code(),
@@ -39,7 +39,7 @@ fn expect_refusal(recording: &Recording, status: i32, what: &str) {
 }
 
 #[test]
-fn a_program_that_is_not_there() {
+fn a_missing_program() {
     let recording = record("no-such-program-anywhere").run();
     expect_refusal(&recording, 127, "no-such-program-anywhere");
     let recording = record("/no/such/folder/program").run();
@@ -67,14 +67,14 @@ fn a_static_program() {
     expect_refusal(&recording, 125, "static");
 }
 
-/// `doctor` says the same about the program.
-fn expect_doctor_says(program: &Path, what: &str) {
+/// `doctor` reports the same about the program.
+fn expect_doctor_reports(program: &Path, what: &str) {
     let output = support::allotrope(["doctor".as_ref(), program.as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    let line = said.lines().find(|line| line.contains("  program  "));
-    let line = line.unwrap_or_else(|| panic!("no program in {said}"));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let line = printed.lines().find(|line| line.contains("  program  "));
+    let line = line.unwrap_or_else(|| panic!("no program in {printed}"));
     assert!(line.starts_with("problem"), "{line}");
-    assert!(said.contains(what), "{what} in {said}");
+    assert!(printed.contains(what), "{what} in {printed}");
 }
 
 const SANITIZED: &str = "sanitized.c";
@@ -84,10 +84,10 @@ fn address_sanitizers_shared_library() {
     let program = compiled_with(SANITIZED, &["-fsanitize=address"]);
     let why = "was built with AddressSanitizer";
     expect_refusal(&record(&program).run(), 125, why);
-    expect_doctor_says(&program, why);
+    expect_doctor_reports(&program, why);
 }
 
-/// Where the user has it not insist on being first, it is an allocator library
+/// With an option that lets it be loaded after others, it is an allocator library
 /// like others.
 #[test]
 fn address_sanitizers_shared_library_that_may_come_later() {
@@ -99,7 +99,7 @@ fn address_sanitizers_shared_library_that_may_come_later() {
     expect_sanitized(&recording);
 }
 
-/// What `sanitized.c` does.
+/// The counts of `sanitized.c`.
 fn expect_sanitized(recording: &Recording) {
     let report = recording.report();
     let made = report.only().under("make_blocks");
@@ -125,12 +125,12 @@ fn address_sanitizers_library_that_is_preloaded() {
     );
 }
 
-/// The other shared ones do not mind who comes first.
+/// The shared libraries of the other sanitizers may be loaded after others.
 #[test]
 fn other_sanitizers_shared_libraries() {
     for sanitizer in ["leak", "thread", "undefined"] {
         let program = compiled_with(SANITIZED, &[&format!("-fsanitize={sanitizer}")]);
-        // They may not work in a sandbox; that is not about the recording.
+        // They may not work in a sandbox, recorded or not.
         let run = record(&program).env("LSAN_OPTIONS", "detect_leaks=0");
         if run.plain().status.code() != Some(0) {
             skip(&format!("-fsanitize={sanitizer} does not work here"));
@@ -153,11 +153,11 @@ fn sanitizers_that_are_linked_in() {
         let program = compiled_with(SANITIZED, &flags);
         let why = format!("has {name} linked into it");
         expect_refusal(&record(&program).run(), 125, &why);
-        expect_doctor_says(&program, &why);
+        expect_doctor_reports(&program, &why);
     }
 }
 
-/// clang links its own in, unless it is told otherwise.
+/// clang links its own libraries into the program, unless an option says otherwise.
 #[test]
 fn clangs_sanitizers() {
     let folder = tempfile::tempdir().expect("there is room");
@@ -181,11 +181,11 @@ fn clangs_sanitizers() {
             .arg(&program)
             .output();
         if !made.is_ok_and(|made| made.status.success()) {
-            skip(&format!("clang can not link -fsanitize={}", flags[0]));
+            skip(&format!("clang cannot link -fsanitize={}", flags[0]));
             continue;
         }
         expect_refusal(&record(&program).run(), 125, why);
-        expect_doctor_says(&program, why);
+        expect_doctor_reports(&program, why);
     }
 }
 
@@ -193,7 +193,8 @@ fn clangs_sanitizers() {
 fn a_setuid_program() {
     let run = record("./kept");
     let program = run.folder().join("kept");
-    // By a child: no thread of ours holds it open for writing when it runs.
+    // By another process: a child of another test could inherit our descriptor, open
+    // for writing, and then the copy could not be executed.
     let copied = Command::new("cp")
         .arg(compiled("stream.c"))
         .arg(&program)
@@ -214,7 +215,7 @@ fn a_setuid_program() {
 }
 
 #[test]
-fn an_output_folder_that_is_not_there() {
+fn a_missing_output_folder() {
     let recording = record(compiled("stream.c"))
         .arg("10")
         .output(Path::new("/no/such/folder/x.allotrope"))
@@ -253,7 +254,7 @@ fn nothing_runs_before_the_output_is_there() {
 }
 
 #[test]
-fn a_command_line_that_is_wrong() {
+fn a_malformed_command_line() {
     for arguments in [
         &["record"][..],
         &["record", "--"],

@@ -24,13 +24,22 @@ fn report_json(path: &Path) -> Output {
 
 fn expect_refusal(path: &Path) -> String {
     let output = report(path);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{}: {said}", path.display());
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{}: {printed}",
+        path.display()
+    );
     assert!(output.stdout.is_empty(), "{}", path.display());
     let name = path.file_name().expect("tests name files");
-    assert!(said.contains(&*name.to_string_lossy()), "{said}");
-    assert_eq!(said.trim_end().lines().count(), 1, "one sentence: {said}");
-    said
+    assert!(printed.contains(&*name.to_string_lossy()), "{printed}");
+    assert_eq!(
+        printed.trim_end().lines().count(),
+        1,
+        "one sentence: {printed}"
+    );
+    printed
 }
 
 fn file(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
@@ -65,15 +74,18 @@ fn files_that_are_no_trace() {
     expect_refusal(&directory);
 }
 
-/// The major version stands in the header's bytes 8 and 9.
+/// The major version is in the header's bytes 8 and 9.
 #[test]
 fn a_trace_of_a_newer_version() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut bytes = trace();
     let major = u16::from_le_bytes([bytes[8], bytes[9]]);
     bytes[8..10].copy_from_slice(&(major + 1).to_le_bytes());
-    let said = expect_refusal(&file(&folder, "newer.allotrope", &bytes));
-    assert!(said.contains("newer") || said.contains("version"), "{said}");
+    let printed = expect_refusal(&file(&folder, "newer.allotrope", &bytes));
+    assert!(
+        printed.contains("newer") || printed.contains("version"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -103,8 +115,8 @@ fn a_cut_trace_yields_what_is_before_the_cut() {
     assert!(before > 0, "something lies before nine tenths");
 }
 
-/// No length makes it fail otherwise than documented; the ends of the file,
-/// where headers and the closing chunk lie, byte by byte.
+/// Cut at any length, a trace is read or refused as documented. Its ends, where the
+/// header and the closing chunk are, are cut byte by byte.
 #[test]
 fn a_trace_cut_anywhere() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -112,19 +124,19 @@ fn a_trace_cut_anywhere() {
     let ends = (0..48).chain(whole.len() - 24..whole.len());
     for length in ends.chain((48..whole.len()).step_by(whole.len() / 16)) {
         let output = report_json(&file(&folder, "cut.allotrope", &whole[..length]));
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code();
         assert!(
             code == Some(0) || code == Some(2),
-            "at {length}: {code:?} {said}"
+            "at {length}: {code:?} {printed}"
         );
-        assert!(!said.contains("panicked"), "at {length}: {said}");
-        assert!(!said.is_empty(), "at {length}: nothing said");
+        assert!(!printed.contains("panicked"), "at {length}: {printed}");
+        assert!(!printed.is_empty(), "at {length}: nothing printed");
         assert_eq!(code == Some(0), !output.stdout.is_empty(), "at {length}");
     }
 }
 
-/// Whoever reads a damaged trace gives what precedes the damage, and says so.
+/// Every command that reads a damaged trace shows what precedes the damage, and warns.
 #[test]
 fn damage_in_the_middle_is_noticed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -142,40 +154,43 @@ fn damage_in_the_middle_is_noticed() {
     };
     let (cut, total) = allocations(&report_json(&file(&folder, "whole", &whole)).stdout);
     assert_eq!((cut, total), (None, 300_000));
-    for place in [whole.len() / 3, whole.len() / 2, whole.len() * 3 / 4] {
+    for offset in [whole.len() / 3, whole.len() / 2, whole.len() * 3 / 4] {
         let mut damaged = whole.clone();
-        damaged[place] ^= 0x04;
+        damaged[offset] ^= 0x04;
         let path = file(&folder, "damaged.allotrope", &damaged);
-        let said_by = |arguments: &[&str]| {
+        let printed_by = |arguments: &[&str]| {
             let path = [path.as_os_str()];
             let arguments = arguments.iter().map(std::ffi::OsStr::new).chain(path);
             let output = support::allotrope(arguments);
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert_eq!(output.status.code(), Some(0), "{said}");
-            assert!(said.contains("damaged.allotrope is not whole"), "{said}");
-            (said, output.stdout)
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(0), "{printed}");
+            assert!(
+                printed.contains("damaged.allotrope is not whole"),
+                "{printed}"
+            );
+            (printed, output.stdout)
         };
-        let (said, json) = said_by(&["report", "--format", "json"]);
+        let (printed, json) = printed_by(&["report", "--format", "json"]);
         let (cut, found) = allocations(&json);
-        let cut = cut.expect("it says that something is missing");
+        let cut = cut.expect("it names what is missing");
         let from: usize = (cut.split("up to byte ").nth(1))
             .and_then(|rest| rest.split(':').next()?.parse().ok())
-            .expect("it says where");
+            .expect("it names the byte");
         // A chunk is smaller than this.
-        assert!(from <= place && place < from + (1 << 20), "{cut}");
+        assert!(from <= offset && offset < from + (1 << 20), "{cut}");
         let missing = format!("the {} bytes from there on", whole.len() - from);
-        assert!(cut.contains(&missing) && said.contains(&cut), "{cut}");
-        assert!(0 < found && found < total, "at {place}: {found}");
-        let (_, text) = said_by(&["report"]);
+        assert!(cut.contains(&missing) && printed.contains(&cut), "{cut}");
+        assert!(0 < found && found < total, "at {offset}: {found}");
+        let (_, text) = printed_by(&["report"]);
         let text = String::from_utf8_lossy(&text).into_owned();
         assert!(text.contains("Incomplete: "), "{text}");
-        said_by(&["export", "--to", "folded"]);
+        printed_by(&["export", "--to", "folded"]);
         let path = path.to_str().expect("UTF-8");
-        said_by(&["diff", path]);
+        printed_by(&["diff", path]);
     }
 }
 
-/// A trace explains itself: the program may be rebuilt or gone.
+/// A trace needs nothing else: the program may be rebuilt or gone.
 #[test]
 fn the_program_may_change_after_the_recording() {
     let run = record("./program");

@@ -22,7 +22,7 @@ fn text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// The line of the program that says `MARK name`, as it is shown.
+/// The line of the program marked `MARK name`, as it is shown.
 fn line(mark: &str) -> String {
     let source = source_text(C);
     let line = source.lines().nth(line_of(C, mark) as usize - 1);
@@ -86,7 +86,7 @@ fn moved() -> (Recording, std::path::PathBuf, std::path::PathBuf) {
 }
 
 #[test]
-fn source_that_was_moved_is_said_once_and_found_where_it_is_now() {
+fn moved_source_is_reported_once_and_found_by_source_path() {
     let (recording, built, now) = moved();
     let shown = text(&report(&recording.trace, &["--source"]));
     assert!(!shown.contains(&line("leaf")), "{shown}");

@@ -15,8 +15,7 @@ static CHAIN: LazyLock<Recording> = LazyLock::new(|| {
         .expect_status(0)
 });
 
-/// `metrics peak_in_between`: `second` is gone at the end, `first` and `third`
-/// are not.
+/// `metrics peak_in_between`: `second` is freed, `first` and `third` leak.
 static PEAK: LazyLock<Recording> = LazyLock::new(|| {
     record(compiled("metrics.c"))
         .arg("peak_in_between")
@@ -28,7 +27,7 @@ fn report(recording: &Recording, options: &[&str]) -> String {
     let mut arguments = vec!["report".into(), recording.trace.clone().into_os_string()];
     arguments.extend(options.iter().map(Into::into));
     let output = support::allotrope(arguments);
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(
         output.status.code(),
         Some(0),
@@ -36,21 +35,24 @@ fn report(recording: &Recording, options: &[&str]) -> String {
         String::from_utf8_lossy(&output.stderr)
     );
     assert!(output.stderr.is_empty(), "no warning about a whole trace");
-    assert!(!said.contains('\u{1b}'), "no colour in a pipe: {said}");
-    said
+    assert!(
+        !printed.contains('\u{1b}'),
+        "no colour in a pipe: {printed}"
+    );
+    printed
 }
 
 #[track_caller]
-fn expect_all(said: &str, parts: &[&str]) {
+fn expect_all(printed: &str, parts: &[&str]) {
     for part in parts {
-        assert!(said.contains(part), "{part} in\n{said}");
+        assert!(printed.contains(part), "{part} in\n{printed}");
     }
 }
 
 #[test]
 fn totals_and_sites() {
-    let said = report(&CHAIN, &[]);
-    expect_all(&said, &["attribution", "leaf", "attribution.c"]);
+    let printed = report(&CHAIN, &[]);
+    expect_all(&printed, &["attribution", "leaf", "attribution.c"]);
 }
 
 #[test]
@@ -60,8 +62,8 @@ fn every_order() {
     }
     let by_peak = report(&PEAK, &["--metric", "peak"]);
     assert_eq!(by_peak, report(&PEAK, &["--sort", "peak"]));
-    let place = |name: &str| by_peak.find(name).unwrap_or(usize::MAX);
-    assert!(place("second") < place("first"), "{by_peak}");
+    let position = |name: &str| by_peak.find(name).unwrap_or(usize::MAX);
+    assert!(position("second") < position("first"), "{by_peak}");
 }
 
 #[test]
@@ -124,8 +126,8 @@ fn filters_and_limits() {
 
 #[test]
 fn single_events() {
-    let said = report(&CHAIN, &["--site", "1", "--events"]);
-    assert!(said.lines().count() > 1, "{said}");
+    let printed = report(&CHAIN, &["--site", "1", "--events"]);
+    assert!(printed.lines().count() > 1, "{printed}");
     let unknown = support::allotrope([
         "report".as_ref(),
         CHAIN.trace.as_os_str(),
@@ -138,7 +140,7 @@ fn single_events() {
 
 /// `report … | head` ends quietly.
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let output = support::run(
         std::process::Command::new("sh")
             .arg("-c")
@@ -147,8 +149,8 @@ fn a_reader_that_leaves_early_is_no_error() {
             .arg(&CHAIN.trace),
         b"",
     );
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!said.contains("panicked"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!printed.contains("panicked"), "{printed}");
 }
 
 #[test]

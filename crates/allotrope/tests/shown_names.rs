@@ -1,7 +1,7 @@
-//! Text from elsewhere is shown, never obeyed: a program whose file, function,
-//! source file, thread, window and output hold escape sequences, newlines with
-//! forged lines behind them, C1 controls and bidirectional marks, through every
-//! command and format.
+//! Text of unknown origin is escaped before it is shown: the file, function, source
+//! file, thread, window and output of a program contain escape sequences, newlines
+//! followed by forged lines, C1 controls and bidirectional marks. Every command and
+//! format is tried.
 
 mod support;
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 /// As in `names.c`.
 const NASTY: &str = "\x1b[31m\nallotrope: FORGED\n::error::FORGED\u{9b}K\u{202e};x";
-/// The beginning of it as it is to be shown.
+/// Its beginning, as it must be shown.
 const SHOWN: &str = r"\x1b[31m\nallotrope: FORGED\n::error::FORGED\u{9b}K\u{202e}";
 
 /// Nothing in the text steers a terminal or reads backwards, and no line of it
@@ -43,14 +43,14 @@ fn allotrope(folder: &Path, words: &[&OsStr]) -> Output {
     )
 }
 
-/// Builds of the program in a folder, under a nasty name.
+/// Builds of `names.c` in a folder, under a file name with control characters.
 struct Programs {
     folder: TempDir,
     name: String,
 }
 
 impl Programs {
-    /// With this function and symbol, or with debug information.
+    /// A folder without a build yet.
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         Self {
@@ -63,8 +63,8 @@ impl Programs {
         self.folder.path().join(&self.name)
     }
 
-    /// Puts the program there, with its function called by its symbol or with
-    /// debug information.
+    /// Compiles the program with these flags and renames the symbol of its function,
+    /// which is the function's name if there is no debug information.
     fn build(&self, flags: &[&str]) {
         let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../allotrope-client/include");
         let include = format!("-I{}", include.display());
@@ -102,7 +102,7 @@ fn reports_comparisons_and_exports() {
         programs.record("after.allotrope");
         let report = support::Report::of(&before);
         let process = report.only();
-        // Compiled with names or without, the program is the same.
+        // Without debug information, the function has the symbol's name.
         let function = match flags {
             ["-g0"] => format!("evil{NASTY}"),
             _ => "evil".to_owned(),
@@ -182,7 +182,7 @@ fn reports_comparisons_and_exports() {
         }
         let graph = fs::read(folder.join("graph.svg")).expect("it was written");
         assert_harmless(&graph, "graph.svg");
-        // What is shown is the whole name, escaped.
+        // The whole name is shown, escaped.
         let text = allotrope(
             folder,
             &words(&["report", "before.allotrope", "--all-frames"]),
@@ -228,7 +228,7 @@ fn tests_and_their_logs() {
     let toml = |argument: &str| {
         let command = [&format!("./{}", programs.name), argument];
         let command: Vec<String> = command.iter().map(|word| format!("{word:?}")).collect();
-        // TOML escapes as Rust does, but for the form of a code point.
+        // TOML escapes as Rust does, except for code points.
         let command = command.join(", ").replace("\\u{1b}", "\\u001B");
         let command = command
             .replace("\\u{9b}", "\\u009B")
@@ -242,9 +242,9 @@ fn tests_and_their_logs() {
             .map(|word| OsStr::new(*word))
             .collect();
         let output = allotrope(folder, &words);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
         let code = output.status.code().unwrap_or(-1);
-        assert!(status.contains(&code), "{words:?}: {code}: {said}");
+        assert!(status.contains(&code), "{words:?}: {code}: {printed}");
         assert_harmless(&output.stderr, &format!("{words:?}"));
         output.stdout
     };
@@ -260,8 +260,8 @@ fn tests_and_their_logs() {
             let bytes = test(&["--format", format, "--samples"], &[3]);
             assert_harmless(&bytes, format);
         }
-        // Its annotations begin as commands do; those of names and of the
-        // program's output do not.
+        // Only the annotations themselves begin as commands do, not what names and the
+        // program's output contain.
         let bytes = test(&["--format", "github"], &[3]);
         let text = String::from_utf8(bytes).expect("it is text");
         assert_harmless(text.as_bytes(), "github");
@@ -275,7 +275,7 @@ fn tests_and_their_logs() {
 }
 
 #[test]
-fn sentences_about_files() {
+fn error_messages_about_files() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let name = format!("missing{NASTY}");
     let bad = format!("text{NASTY}");
@@ -305,9 +305,9 @@ fn sentences_about_files() {
     }
 }
 
-/// The report has colours; those of names are not among them.
+/// A coloured report has no escape sequence of a name.
 #[test]
-fn colours_are_only_our_own() {
+fn colours_come_only_from_the_report() {
     let programs = Programs::new();
     programs.build(&["-g0"]);
     programs.record("trace");

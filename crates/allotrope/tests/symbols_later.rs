@@ -45,7 +45,7 @@ fn symbolize(trace: &Path, options: &[&str]) -> Output {
     support::allotrope(["symbolize", trace].iter().chain(options))
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -74,7 +74,7 @@ fn names_are_added_to_a_recording_of_a_stripped_program() {
         other.to_str().expect("plain names"),
     ];
     let output = symbolize(trace, &options);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(
         !text(trace).contains("middle"),
         "the trace itself is as it was"
@@ -86,11 +86,11 @@ fn names_are_added_to_a_recording_of_a_stripped_program() {
     assert!(named.contains("attribution.c"), "{named}");
     assert_eq!(totals(&other), before);
 
-    // In place, with the file gone: what is known stays.
+    // In place, with the program gone: the names stay.
     std::fs::remove_file(&stripped.program).expect("it is ours");
     let known = report(&other);
     let output = symbolize(&other, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(report(&other), known);
     let names = std::fs::read_dir(stripped.recording.folder.path()).expect("it is ours");
     let partial = |name: &str| name.ends_with(".partial");
@@ -109,17 +109,17 @@ fn a_file_of_another_build_is_refused() {
     let before = std::fs::read(trace).expect("it was written");
     let output = symbolize(trace, &["--module", other.to_str().expect("plain names")]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("123456"), "{}", said(&output));
+    assert!(printed(&output).contains("123456"), "{}", printed(&output));
     assert_eq!(std::fs::read(trace).expect("it is there"), before);
 
-    // Lying where the program was, it is not used either.
+    // A program of another build at the old path is not used either.
     std::fs::copy(&other, &stripped.program).expect("the folder is ours");
     let output = symbolize(trace, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(
-        said(&output).contains("was rebuilt since"),
+        printed(&output).contains("was rebuilt since"),
         "{}",
-        said(&output)
+        printed(&output)
     );
     assert!(!text(trace).contains("middle"));
 }
@@ -134,30 +134,38 @@ fn without_a_build_id_only_on_request() {
     )
     .expect("the folder is ours");
     let output = symbolize(trace, &[]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("--unverified"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    assert!(
+        printed(&output).contains("--unverified"),
+        "{}",
+        printed(&output)
+    );
     assert!(!text(trace).contains("middle"));
     let output = symbolize(trace, &["--unverified"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert!(text(trace).contains("middle"));
 }
 
 #[test]
-fn a_cut_trace_stays_one() {
+fn a_cut_trace_stays_cut() {
     let stripped = stripped(&WITH_BUILD_ID);
     let whole = std::fs::read(&stripped.recording.trace).expect("it was written");
     let cut = stripped.recording.folder.path().join("cut.allotrope");
     std::fs::write(&cut, &whole[..whole.len() - 8]).expect("the folder is ours");
     let debug = stripped.debug.to_str().expect("plain names");
     let output = symbolize(&cut, &["--module", debug]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert!(said(&output).contains("is not whole"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
+    assert!(
+        printed(&output).contains("is not whole"),
+        "{}",
+        printed(&output)
+    );
     assert!(!Report::of(&cut).warnings.is_empty());
     assert!(text(&cut).contains("middle"));
 }
 
 #[test]
-fn what_can_not_be_used_is_said_in_one_sentence() {
+fn an_unusable_trace_is_an_error_of_one_line() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("no.allotrope");
     std::fs::write(&path, "no trace").expect("the folder is ours");
@@ -165,6 +173,6 @@ fn what_can_not_be_used_is_said_in_one_sentence() {
     for trace in [&path, &missing] {
         let output = symbolize(trace, &[]);
         assert_eq!(output.status.code(), Some(2));
-        assert_eq!(said(&output).trim_end().lines().count(), 1);
+        assert_eq!(printed(&output).trim_end().lines().count(), 1);
     }
 }

@@ -88,8 +88,8 @@ fn an_end_in_the_middle_of_other_threads() {
     assert!(forever.leaked <= 4, "one a thread at most: {forever:?}");
 }
 
-/// What the first thread did before there was a second is never put behind what
-/// that one did, although it marked the time seldom.
+/// Events of the first thread from before there was a second are never ordered after
+/// those of the second, although a single thread emits few timestamps.
 #[test]
 fn a_second_thread_that_comes_late() {
     for case in ["late", "late_child"] {
@@ -149,8 +149,8 @@ fn names_of_threads_are_shown() {
     assert!(shown.contains("spinner-two"), "{shown}");
 }
 
-/// What glibc allocates for a thread is as large as in a program without the
-/// recorder, whose own thread-local storage is one module's more.
+/// The recorder's thread-local storage is one module more. It must not make what glibc
+/// allocates for a thread larger.
 #[test]
 fn thread_vectors_are_as_large_as_without_the_recorder() {
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,6 +1,6 @@
-//! Programs that a recorded one starts and that cannot be recorded, however
-//! short they live, and parts of a program that are not seen: each is said,
-//! with why and what to do, in the report and not in the program's output.
+//! Programs that a recorded one starts and that cannot be recorded, however short-lived,
+//! and parts of a program that are not recorded: the report names each, with the reason
+//! and what to do; the program's output does not change.
 
 mod support;
 
@@ -26,14 +26,14 @@ const WAYS: [&str; 12] = [
     "posix_spawnp",
 ];
 
-/// The reservations of a recording, as one line of text.
-fn said(recording: &Recording) -> String {
+/// The text report of a recording, as one line.
+fn printed(recording: &Recording) -> String {
     let output = allotrope(["report".as_ref(), recording.trace.as_os_str()]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Starts `program` in this way, with nothing of ours in its output.
+/// Starts `program` in this way; `record -q` must print nothing.
 fn started(way: &str, program: &Path) -> Recording {
     let recording = record(compiled("starting.c"))
         .option("-q")
@@ -45,11 +45,11 @@ fn started(way: &str, program: &Path) -> Recording {
     recording
 }
 
-fn expect_said(way: &str, program: &Path, why: &str) {
-    let said = said(&started(way, program));
+fn expect_reported(way: &str, program: &Path, why: &str) {
+    let printed = printed(&started(way, program));
     assert!(
-        said.contains(&format!("({}) was not recorded: {why}", program.display())),
-        "{way}: {said}"
+        printed.contains(&format!("({}) was not recorded: {why}", program.display())),
+        "{way}: {printed}"
     );
 }
 
@@ -57,17 +57,17 @@ fn expect_said(way: &str, program: &Path, why: &str) {
 fn a_static_child() {
     let program = compiled_with("showing.c", &["-static"]);
     for way in WAYS.into_iter().filter(|way| *way != "fexecve") {
-        expect_said(way, &program, "it is statically linked");
+        expect_reported(way, &program, "it is statically linked");
     }
-    // Only its descriptor is known.
-    let said = said(&started("fexecve", &program));
-    assert!(said.contains("it is statically linked"), "{said}");
+    // With fexecve only a descriptor is known, not the path.
+    let printed = printed(&started("fexecve", &program));
+    assert!(printed.contains("it is statically linked"), "{printed}");
 }
 
 /// The command, the recorder and `doctor` have one answer: this program has the
 /// section by which a Go program is known.
 #[test]
-fn a_static_program_of_gos() {
+fn a_static_go_program() {
     let folder = tempfile::tempdir().expect("there is room");
     let program = folder.path().join("go");
     let section = folder.path().join("section");
@@ -82,7 +82,7 @@ fn a_static_program_of_gos() {
     let why = "it is a static Go program, whose memory does not come from malloc; use the Go \
                run-time system's own heap profile (runtime/pprof)";
     for way in ["execv", "vfork", "posix_spawn"] {
-        expect_said(way, &program, why);
+        expect_reported(way, &program, why);
     }
     let refused = record(&program).run();
     assert_eq!(refused.status.code(), Some(125));
@@ -92,11 +92,11 @@ fn a_static_program_of_gos() {
     assert!(doctor.contains("it is a static Go program"), "{doctor}");
 }
 
-/// A program that becomes a static one ends as an image, which is recorded.
+/// The image before the exec is recorded, that of the static program is not.
 #[test]
-fn a_program_that_becomes_a_static_one() {
+fn a_program_that_execs_a_static_one() {
     let program = compiled_with("showing.c", &["-static"]);
-    expect_said("replace", &program, "it is statically linked");
+    expect_reported("replace", &program, "it is statically linked");
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn a_32_bit_child() {
         return skip("this kernel runs no 32-bit programs");
     }
     for way in ["execv", "vfork", "posix_spawn"] {
-        expect_said(way, &program, "it is a 32-bit program");
+        expect_reported(way, &program, "it is a 32-bit program");
     }
 }
 
-/// It runs as it does without a recording.
+/// It runs as without a recording.
 #[test]
 fn a_child_with_address_sanitizers_shared_library() {
     let program = compiled_with("showing.c", &["-fsanitize=address"]);
@@ -134,13 +134,13 @@ fn a_child_with_address_sanitizers_shared_library() {
             .run()
             .expect_status(5);
         assert_eq!(recording.stderr, "", "{way}");
-        let said = said(&recording);
+        let printed = printed(&recording);
         let why = "was not recorded: it loads AddressSanitizer's library";
-        assert!(said.contains(why), "{way}: {said}");
+        assert!(printed.contains(why), "{way}: {printed}");
     }
 }
 
-/// Where it may come later, it is recorded.
+/// With an option that lets the library be loaded later, the child is recorded.
 #[test]
 fn a_child_with_address_sanitizers_library_that_may_come_later() {
     let program = compiled_with("showing.c", &["-fsanitize=address"]);
@@ -152,7 +152,7 @@ fn a_child_with_address_sanitizers_library_that_may_come_later() {
         .run()
         .expect_status(5);
     assert_eq!(recording.stderr, "");
-    assert!(!said(&recording).contains("not recorded"));
+    assert!(!printed(&recording).contains("not recorded"));
     assert_eq!(recording.report().processes().len(), 2);
 }
 
@@ -162,14 +162,14 @@ fn a_child_of_another_c_library() {
     if !Path::new(LOADER).exists() {
         return skip("musl's loader is not here (Debian package musl)");
     }
-    // What it needs of its C library is the same in both.
+    // The program needs only what both C libraries have.
     let program = compiled_with("showing.c", &[&format!("-Wl,--dynamic-linker={LOADER}")]);
     for way in ["execv", "vfork", "posix_spawn"] {
-        expect_said(way, &program, "its C library is not glibc");
+        expect_reported(way, &program, "its C library is not glibc");
     }
 }
 
-/// The recorder's library, in a file of its own.
+/// A copy of the recorder's library.
 fn own_recorder(folder: &Path) -> PathBuf {
     let shown = record("env").option("-q").run().expect_status(0);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
@@ -183,8 +183,8 @@ fn own_recorder(folder: &Path) -> PathBuf {
     library
 }
 
-/// As in a chroot: the program runs, its loader has nothing to complain of, and
-/// all else of its arguments and environment is as it was.
+/// As in a chroot: the program runs without an error of its loader, and its arguments
+/// and the rest of its environment are unchanged.
 #[test]
 fn a_child_that_cannot_read_the_recorder() {
     let program = compiled("showing.c");
@@ -218,10 +218,10 @@ fn a_child_that_cannot_read_the_recorder() {
             !variables.iter().any(|it| it.starts_with("LD_PRELOAD")),
             "{way}: {variables:?}"
         );
-        let said = said(&recording);
+        let printed = printed(&recording);
         assert!(
-            said.contains("the recorder's file cannot be read from where it runs"),
-            "{way}: {said}"
+            printed.contains("the recorder's file cannot be read from where it runs"),
+            "{way}: {printed}"
         );
     }
 }
@@ -255,10 +255,10 @@ fn only_the_recorder_is_taken_out_of_the_list() {
 fn a_child_with_a_malloc_of_its_own() {
     let program = compiled_with("own_malloc.c", &["-rdynamic"]);
     let recording = started("execv", &program);
-    let said = said(&recording);
+    let printed = printed(&recording);
     assert!(
-        said.contains("a malloc of its own") && said.contains("own_malloc"),
-        "{said}"
+        printed.contains("a malloc of its own") && printed.contains("own_malloc"),
+        "{printed}"
     );
 }
 
@@ -292,22 +292,22 @@ fn a_program_that_takes_the_address_of_malloc() {
         sums.map(|it| (it.allocations, it.bytes)),
         [(30, 300), (20, 400)]
     );
-    let said = said(&recording);
-    assert!(!said.contains("not recorded"), "{said}");
+    let printed = printed(&recording);
+    assert!(!printed.contains("not recorded"), "{printed}");
     let doctor = allotrope(["doctor".as_ref(), program.as_os_str()]);
     let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
     assert!(!doctor.contains("of its own"), "{doctor}");
 }
 
-/// The same of a program that does define it.
+/// Another program at a fixed address, which does define it.
 #[test]
 fn a_program_at_a_fixed_address_with_a_malloc_of_its_own() {
     let program = compiled_with("own_malloc.c", &["-rdynamic", "-fno-pie", "-no-pie"]);
-    let said = said(&started("execv", &program));
-    assert!(said.contains("a malloc of its own"), "{said}");
+    let printed = printed(&started("execv", &program));
+    assert!(printed.contains("a malloc of its own"), "{printed}");
 }
 
-/// Interpreters at fixed addresses that take it.
+/// Interpreters at fixed addresses that take the address of `malloc`.
 #[test]
 fn interpreters_have_no_malloc_of_their_own() {
     for (interpreter, option) in [("python3", "-c"), ("node", "-e")] {
@@ -338,10 +338,11 @@ fn a_child_whose_allocator_defines_the_operators() {
         .arg(compiled("showing.c"))
         .run()
         .expect_status(5);
-    let said = said(&recording);
+    let printed = printed(&recording);
     assert!(
-        said.contains("was recorded only in part: its allocator") && said.contains("libjemalloc"),
-        "{said}"
+        printed.contains("was recorded only in part: its allocator")
+            && printed.contains("libjemalloc"),
+        "{printed}"
     );
 }
 
@@ -362,37 +363,42 @@ fn a_program_under_valgrind() {
             recording.arg(out)
         };
         let recording = recording.arg(compiled("showing.c")).run().expect_status(5);
-        said(&recording)
+        printed(&recording)
     };
-    let said = run("--tool=memcheck");
+    let printed = run("--tool=memcheck");
     assert!(
-        said.contains("valgrind puts its own malloc before"),
-        "{said}"
+        printed.contains("valgrind puts its own malloc before"),
+        "{printed}"
     );
-    let said = run("--tool=callgrind");
+    let printed = run("--tool=callgrind");
     assert!(
-        !said.contains("valgrind puts its own malloc before"),
-        "{said}"
+        !printed.contains("valgrind puts its own malloc before"),
+        "{printed}"
     );
 }
 
 #[test]
 fn a_namespace_of_its_own() {
     let recording = record(compiled("namespace.c")).run().expect_status(0);
-    let said = said(&recording);
+    let printed = printed(&recording);
     assert!(
-        said.contains("was recorded only in part:") && said.contains("opened with dlmopen"),
-        "{said}"
+        printed.contains("was recorded only in part:") && printed.contains("opened with dlmopen"),
+        "{printed}"
     );
-    assert_eq!(said.matches("opened with dlmopen").count(), 2, "{said}");
+    assert_eq!(
+        printed.matches("opened with dlmopen").count(),
+        2,
+        "{printed}"
+    );
 }
 
-/// A copy of `trusted.c` that everybody may execute, with these capabilities.
+/// A copy of `trusted.c` with these capabilities, which every user may execute.
 fn capable(folder: &Path, capabilities: &str) -> Option<PathBuf> {
     let everybody = PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder, everybody).expect("the folder is ours");
     let program = folder.join("trusted");
-    // By a child: no thread of ours holds it open for writing when it runs.
+    // By another process: a child of another test could inherit our descriptor, open
+    // for writing, and then the copy could not be executed.
     let copied = Command::new("cp")
         .arg(compiled("trusted.c"))
         .arg(&program)
@@ -403,13 +409,13 @@ fn capable(folder: &Path, capabilities: &str) -> Option<PathBuf> {
         .arg(&program)
         .output();
     if !set.is_ok_and(|set| set.status.success()) {
-        skip("file capabilities can not be set here (root only; Debian package libcap2-bin)");
+        skip("file capabilities cannot be set here (root only; Debian package libcap2-bin)");
         return None;
     }
     Some(program)
 }
 
-/// What runs a command as nobody.
+/// Runs a command as nobody.
 const AS_NOBODY: [&str; 4] = [
     "setpriv",
     "--reuid=65534",
@@ -417,8 +423,8 @@ const AS_NOBODY: [&str; 4] = [
     "--clear-groups",
 ];
 
-/// A program that the loader distrusts is named, once, with `why`; one that it
-/// trusts is recorded. Which of them it is the program itself says.
+/// A program whose environment the loader distrusts (AT_SECURE) is reported, once,
+/// with `why`; any other is recorded. The program itself prints which of them it is.
 #[track_caller]
 fn expect_recorded_or_named(what: &str, command: &[&str], why: &str) -> bool {
     let recording = record(command[0]).args(&command[1..]).run();
@@ -478,7 +484,7 @@ fn a_child_with_file_capabilities() {
                 assert_eq!(distrusted, expected, "{what}");
             }
         }
-        // Root gains nothing.
+        // Root gains no rights by them, so the loader trusts the environment.
         let command = [starting, "execv", "-", program];
         assert!(!expect_recorded_or_named(capabilities, &command, why));
     }
@@ -497,15 +503,15 @@ fn a_first_program_with_file_capabilities() {
     command.args(&AS_NOBODY[1..]).arg(inner.get_program());
     command.args(inner.get_args()).current_dir("/");
     let output = support::run(&mut command, b"");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     if matches!(output.status.code(), Some(126 | 127)) {
         return skip("the command under test is not for others");
     }
-    assert_eq!(output.status.code(), Some(125), "{said}");
-    assert!(said.contains("has file capabilities"), "{said}");
+    assert_eq!(output.status.code(), Some(125), "{printed}");
+    assert!(printed.contains("has file capabilities"), "{printed}");
 }
 
-/// As a server of root's does that acts as a user.
+/// As in a server that runs as root and acts as a user.
 #[test]
 fn a_child_of_a_process_that_acts_as_another_user() {
     if !support::is_root() {
@@ -518,7 +524,7 @@ fn a_child_of_a_process_that_acts_as_another_user() {
     assert!(expect_recorded_or_named("seteuid", &command, why));
 }
 
-/// However short they live, by whatever call they are started.
+/// Each is reported, however short it lives and whatever call starts it.
 #[test]
 fn a_child_whose_environment_was_cleared() {
     let program = compiled("showing.c");
@@ -537,16 +543,16 @@ fn a_child_whose_environment_was_cleared() {
     for command in cases {
         let recording = record(command[0]).args(&command[1..]).run();
         let recording = recording.expect_status(5);
-        let said = said(&recording);
+        let printed = printed(&recording);
         let named = format!("({program}) was not recorded: it was started with an environment");
-        assert_eq!(said.matches(&named).count(), 1, "{command:?}: {said}");
-        assert_eq!(said.matches("was not recorded").count(), 1, "{said}");
+        assert_eq!(printed.matches(&named).count(), 1, "{command:?}: {printed}");
+        assert_eq!(printed.matches("was not recorded").count(), 1, "{printed}");
     }
 }
 
-/// A loader that is given a program is no static program.
+/// A loader with a program as its argument is not taken for a static program.
 #[test]
-fn a_program_that_a_loader_is_given() {
+fn a_program_that_a_loader_starts() {
     const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
     for way in ["execv", "vfork", "posix_spawn"] {
         let recording = record(compiled("starting.c"))

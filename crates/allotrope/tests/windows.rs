@@ -39,7 +39,7 @@ fn window<'p>(process: &'p Process, name: &str) -> &'p WindowRun {
     found
 }
 
-/// What keeps `count` blocks of `bytes` makes.
+/// The figures of a window in which `count` blocks of `bytes` are allocated and stay.
 fn kept(count: u64, bytes: u64) -> WindowFigures {
     WindowFigures {
         allocations: count,
@@ -76,7 +76,7 @@ fn nested_windows() {
         temporary_allocations: 5,
         remaining_allocations: 3 + 2 + 4,
         remaining_bytes: 300 + 20 + 4,
-        // Three of 100 lie below the 1000.
+        // Three of 100 are live beside the one of 1000.
         peak_bytes: 1300,
         peak_allocations: 4,
         ..WindowFigures::default()
@@ -94,8 +94,8 @@ fn overlapping_windows() {
     assert_eq!(window(&process, "b").figures, kept(2 + 4, 8));
 }
 
-/// By happens-before, not by time: thousands of times not one allocation of the
-/// other thread is on the wrong side, while others keep the machine busy.
+/// Windows are bounded by happens-before, not by time: in 2,000 windows no allocation
+/// of the other thread is on the wrong side, while other threads keep the machine busy.
 #[test]
 fn a_thread_that_the_opener_signals_is_exact() {
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -208,9 +208,9 @@ fn a_window_can_wait_for_quiet() {
         }
         other => panic!("{other:?}"),
     }
-    let said = String::from_utf8_lossy(&recording.stdout);
+    let printed = String::from_utf8_lossy(&recording.stdout);
     assert_eq!(
-        said, "1\n0\n",
+        printed, "1\n0\n",
         "alone it is quiet; a minute is not to be had"
     );
 }
@@ -246,14 +246,14 @@ fn file_name(path: &str) -> &str {
 }
 
 #[test]
-fn closing_twice_or_what_is_no_window_does_nothing() {
+fn closing_twice_or_an_unknown_window_does_nothing() {
     let process = process(&["misused"]);
     assert_eq!(window(&process, "twice").figures, kept(1, 8));
     assert_eq!(process.windows.len(), 1);
 }
 
 #[test]
-fn names_are_kept_as_they_are_and_cut_between_characters() {
+fn names_are_unchanged_and_cut_between_characters() {
     let process = process(&["named"]);
     let names: Vec<&str> = process.windows.iter().map(|run| &*run.name).collect();
     // 255 bytes hold 127 letters of two.
@@ -281,7 +281,7 @@ fn handlers_may_open_windows_at_any_time() {
     assert_eq!(window(process, "inside").figures, kept(2, 8));
 }
 
-/// What may drop events of a full ring does not drop a window's ends.
+/// `--on-full=drop` drops events, but not those that open and close a window.
 #[test]
 fn a_full_ring_that_drops_events_keeps_windows() {
     let recording = record(compiled("windows.c"))

@@ -22,7 +22,7 @@ fn run(words: &[&str], recordings: &[&Recording]) -> Output {
     allotrope(words.iter().copied().chain(traces))
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -38,7 +38,7 @@ fn json(output: &Output) -> serde_json::Value {
 #[test]
 fn a_report_lists_windows_and_shows_one() {
     let recording = measured(ROWS, 2);
-    let text = said(&run(&["report"], &[&recording]));
+    let text = printed(&run(&["report"], &[&recording]));
     let line = |name: &str| {
         let line = text.lines().find(|line| line.ends_with(name));
         line.unwrap_or_else(|| panic!("no {name} in\n{text}"))
@@ -72,7 +72,7 @@ fn a_report_lists_windows_and_shows_one() {
     }
     assert_eq!(windows[5]["closed"], false);
 
-    let one = said(&run(&["report", "--window", "encode"], &[&recording]));
+    let one = printed(&run(&["report", "--window", "encode"], &[&recording]));
     assert!(one.contains("window encode: run 1 of 5"), "{one}");
     assert!(one.contains("1,000 iterations"), "{one}");
     assert!(one.contains("2.00 allocations an iteration"), "{one}");
@@ -98,7 +98,7 @@ fn a_program_without_windows_has_none_in_its_report() {
     let recording = record("true").run().expect_status(0);
     let report = json(&run(&["report", "--format", "json"], &[&recording]));
     assert_eq!(report["processes"][0].get("windows"), None);
-    let text = said(&run(&["report"], &[&recording]));
+    let text = printed(&run(&["report"], &[&recording]));
     assert!(!text.contains("Windows"), "{text}");
     let asked = run(&["report", "--window", "x"], &[&recording]);
     assert_eq!(asked.status.code(), Some(2));
@@ -110,7 +110,7 @@ fn a_program_without_windows_has_none_in_its_report() {
 }
 
 #[test]
-fn what_is_not_there_is_said() {
+fn missing_windows_and_runs_are_errors() {
     let recording = measured(10, 1);
     for (words, expected) in [
         (
@@ -166,12 +166,12 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
     assert_eq!(entries[0]["difference"], 3 * ROWS);
     let blame = entries[0]["blame"].as_u64().expect("an index") as usize;
     assert_eq!(diff["frames"][blame]["function"], "row");
-    let text = said(&run(&["diff", "--window", "encode"], &[&before, &after]));
+    let text = printed(&run(&["diff", "--window", "encode"], &[&before, &after]));
     assert!(text.contains("(+3.00 each)"), "{text}");
     assert!(text.contains("5 runs of window encode"), "{text}");
     assert!(text.contains("5 runs before of 2,001"), "{text}");
     let told = ["diff", "--window", "encode", "--per", "500"];
-    let text = said(&run(&told, &[&before, &after]));
+    let text = printed(&run(&told, &[&before, &after]));
     assert!(text.contains("(+6.00 each)"), "{text}");
     let judged = [
         "diff",
@@ -184,7 +184,7 @@ fn a_diff_of_windows_names_the_stack_for_each_iteration() {
 }
 
 #[test]
-fn different_iterations_are_said() {
+fn different_numbers_of_iterations_are_reported() {
     let (before, after) = (measured(10, 1), measured(20, 1));
     let output = run(&["diff", "--window", "encode"], &[&before, &after]);
     assert_eq!(output.status.code(), Some(0));
@@ -193,5 +193,5 @@ fn different_iterations_are_said() {
         "{}",
         sentence(&output)
     );
-    assert!(!said(&output).contains("each"), "{}", said(&output));
+    assert!(!printed(&output).contains("each"), "{}", printed(&output));
 }

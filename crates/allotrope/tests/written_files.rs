@@ -1,6 +1,6 @@
-//! Files that commands write, in folders where others may have been before: no
-//! link is followed that somebody laid, nothing is replaced but regular files,
-//! and no trace but by a trace.
+//! Files that commands write, in folders that others can write to: links that others
+//! made are not followed, only regular files are replaced, and a trace replaces only a
+//! trace.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn recorded() -> Recording {
     stream("10").run().expect_status(0)
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -32,8 +32,8 @@ fn allotrope<'a>(words: impl IntoIterator<Item = &'a OsStr>) -> Output {
     support::allotrope(words)
 }
 
-/// The name that an earlier version began its trace under follows from its
-/// process id, which `exec` keeps.
+/// An earlier version began its trace under a name made of its process id, which
+/// `exec` keeps.
 #[test]
 fn a_link_under_the_name_of_an_unfinished_trace_is_not_followed() {
     let run = stream("10");
@@ -49,7 +49,7 @@ fn a_link_under_the_name_of_an_unfinished_trace_is_not_followed() {
         .args(recording.get_args())
         .current_dir(run.folder());
     let output = support::run(&mut command, b"");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
@@ -77,19 +77,19 @@ fn a_trace_is_its_owners_alone_until_it_is_complete() {
     stdout.read_line(&mut line).expect("it is text");
     assert_eq!(line, "started\n");
     let mode = |path: &Path| fs::metadata(path).map(|it| it.mode() & 0o7777);
-    // The program may be faster than the name.
+    // The trace may get its name after the program has started.
     while mode(&trace).is_err() {
         assert!(child.try_wait().expect("it is ours").is_none());
         std::thread::yield_now();
     }
     assert_eq!(mode(&trace).expect("it is there"), 0o600);
     let output = support::record::finish(child, b"\n").expect("it ends");
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(mode(&trace).expect("it is there"), 0o640);
 }
 
 #[test]
-fn what_is_no_trace_is_not_replaced_by_one() {
+fn a_trace_replaces_only_a_trace() {
     let trace = recorded();
     let precious = trace.folder.path().join("precious.c");
     fs::write(&precious, PRECIOUS).expect("the folder is ours");
@@ -110,15 +110,15 @@ fn what_is_no_trace_is_not_replaced_by_one() {
         )
     };
     let output = symbolize(&[]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-    assert!(said(&output).contains("--force"), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", printed(&output));
+    assert!(printed(&output).contains("--force"), "{}", printed(&output));
     assert_eq!(
         fs::read_to_string(&precious).expect("it is there"),
         PRECIOUS
     );
 
     let output = symbolize(&["--force"]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     assert_eq!(
         support::Report::of(&precious)
             .only()
@@ -132,8 +132,8 @@ fn what_is_no_trace_is_not_replaced_by_one() {
     assert_eq!(report.only().under("stream").allocations, 20);
 }
 
-/// What a command writes into a pipe that stands where its file should be, and
-/// that the pipe is still one.
+/// Runs a command whose output file is a named pipe; returns what it wrote. The pipe
+/// must not be replaced.
 fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
     let pipe = folder.join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).expect("the folder is ours");
@@ -161,11 +161,11 @@ fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
     let kind = fs::symlink_metadata(&pipe).map(|it| it.file_type());
     // One that was replaced is never opened for writing: the reader would wait.
     let is_pipe = kind.is_ok_and(|kind| kind.is_fifo());
-    assert!(is_pipe, "it was replaced: {}", said(&output));
+    assert!(is_pipe, "it was replaced: {}", printed(&output));
     assert!(
         matches!(output.status.code(), Some(0 | 1)),
         "{}",
-        said(&output)
+        printed(&output)
     );
     let bytes = reader.join().expect("it does not panic");
     fs::remove_file(pipe).expect("it is ours");
@@ -173,7 +173,7 @@ fn through_a_pipe(folder: &Path, words: &[&OsStr]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_regular_file_is_written_through() {
+fn pipes_and_devices_are_written_through() {
     let recording = recorded();
     let (trace, folder) = (recording.trace.as_os_str(), recording.folder.path());
     let written = |words: &[&str]| {
@@ -236,7 +236,12 @@ fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
         fs::write(&path, &bytes).expect("the folder is ours");
         let before = where_it_ends(&path);
         let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{name}: {}",
+            printed(&output)
+        );
         let after = fs::read(&path).expect("it is there");
         let unreadable = &bytes[before as usize..];
         assert!(
@@ -251,7 +256,12 @@ fn naming_a_damaged_trace_keeps_what_cannot_be_read() {
         );
         // Once more: nothing is added to it.
         let output = allotrope(["symbolize".as_ref(), path.as_os_str()]);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", said(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{name}: {}",
+            printed(&output)
+        );
         assert_eq!(fs::read(&path).expect("it is there"), after, "{name}");
     }
 }
@@ -275,21 +285,21 @@ fn manual_pages_and_headers_are_renamed_into_place() {
         "--output".as_ref(),
         folder.path().as_os_str(),
     ]);
-    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
     let after = fs::metadata(&page).expect("it is there");
     assert_ne!(after.ino(), before);
     assert_eq!(after.mode() & 0o777, 0o640);
     assert!(folder.path().join("allotrope-record.1").exists());
 }
 
-/// A header of somebody else's may be in any encoding.
+/// A header that another program wrote may be in any encoding.
 #[test]
 fn a_foreign_header_is_not_replaced() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let names: Vec<PathBuf> = {
         let words = ["client-header".as_ref(), folder.path().as_os_str()];
         let output = allotrope(words);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", printed(&output));
         let entries = fs::read_dir(folder.path()).expect("it is ours");
         entries
             .map(|entry| entry.expect("it can be read").path())
@@ -306,14 +316,14 @@ fn a_foreign_header_is_not_replaced() {
             output.status.code() == Some(2) && kept == foreign,
             "{}: {}",
             path.display(),
-            said(&output)
+            printed(&output)
         );
         fs::remove_file(path).expect("it is ours");
     }
 }
 
 #[test]
-fn a_link_of_ones_own_leads_to_the_trace() {
+fn a_users_own_link_is_followed() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let link = folder.path().join("latest");
     symlink("real.allotrope", &link).expect("the folder is ours");

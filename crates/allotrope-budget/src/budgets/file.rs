@@ -1,4 +1,4 @@
-//! Reads and writes the file `TEST.toml`: one number a line, so that a review
+//! Reads and writes the file `TEST.toml`: one number per line, so that a code review
 //! shows which one changed.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ impl Numbers {
         })?;
         if form.format.get_ref() != FORMAT {
             let problem = format!(
-                "this is {}, and {FORMAT} is understood",
+                "the format is {}, but this version reads {FORMAT}",
                 form.format.get_ref()
             );
             return Err(invalid(text, file, form.format.span().start, problem));
@@ -134,6 +134,7 @@ fn budget(
     Ok(budget)
 }
 
+/// An error at the byte `at` of `text`.
 pub(super) fn invalid(text: &str, file: &Path, at: usize, problem: String) -> BudgetError {
     let before = text.as_bytes().get(..at).unwrap_or_default();
     BudgetError::Invalid {

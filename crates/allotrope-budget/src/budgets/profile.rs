@@ -1,5 +1,5 @@
 //! Reads and writes accepted stacks: a call tree in text, readable in a code
-//! review. A line is a call, callers are above, callees are sorted by name.
+//! review. Each line is a call; the caller is above, callees are sorted by name.
 //!
 //! ```text
 //! case encode/small
@@ -22,22 +22,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::BudgetError;
 
-/// The function that represents all stacks beyond the limit.
+/// The function of the stack that sums up all stacks beyond the limit.
 const OTHER_STACKS: &str = "[other stacks]";
-/// Larger depths are written as numbers.
+/// Largest depth that is written as an indentation; larger ones are numbers.
 const MAX_INDENT: usize = 32;
 /// Upper bound on the depth of a stack, inlined frames included.
 const MAX_DEPTH: usize = 1 << 16;
-/// Upper bound on the frames of all stacks of a case, because a short file
-/// could demand any amount of memory.
+/// Upper bound on the frames of all stacks of a case, because a short file could demand
+/// any amount of memory: each stack repeats the frames of its callers.
 const MAX_FRAMES: usize = 1 << 26;
 
 const HEAD: &str = "\
-# Call stacks of the accepted numbers, callers above: what changed is told from them.
+# Call stacks of the accepted numbers, callers above. They show what changed a number.
 # `allotrope test --accept` writes this file.
 ";
 
-/// The metrics in the file, and their names.
+/// The metrics in the file, with their names there.
 const NAMES: [(Metric, &str); 7] = [
     (Metric::Allocations, "allocations"),
     (Metric::Bytes, "bytes"),
@@ -48,18 +48,21 @@ const NAMES: [(Metric, &str); 7] = [
     (Metric::PeakBytes, "bytes_at_peak"),
 ];
 
+/// A node of the call tree: the figures of the stacks that end here, and the callees in
+/// the order of the file.
 #[derive(Default)]
 struct Node<'a> {
     figures: MetricValues,
     callees: BTreeMap<&'a StackFrame, Node<'a>>,
 }
 
-/// The text of the file, with at most `most` stacks a case.
+/// The text of the file, with at most `most` stacks per case; the others are summed up
+/// as [`OTHER_STACKS`].
 pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
     let mut text = HEAD.to_owned();
     for (name, set) in cases {
         let _ = writeln!(text, "\ncase {}", one_line(name));
-        let others = others();
+        let others = other_stacks();
         let mut root = Node::default();
         for (index, stack) in by_size(set).into_iter().enumerate() {
             let mut node = &mut root;
@@ -78,7 +81,8 @@ pub(super) fn text(cases: &BTreeMap<String, StackSet>, most: usize) -> String {
     text
 }
 
-fn others() -> StackFrame {
+/// The only frame of the stack that sums up the others.
+fn other_stacks() -> StackFrame {
     StackFrame {
         function: OTHER_STACKS.to_owned(),
         ..StackFrame::default()
@@ -110,7 +114,8 @@ fn by_size(set: &StackSet) -> Vec<&CountedStack> {
     stacks
 }
 
-/// Iterative, because stacks may be thousands of calls deep.
+/// Writes the tree in depth-first order; iterative, because stacks may be thousands of
+/// calls deep.
 fn write_tree(root: &Node<'_>, text: &mut String) {
     let mut pending: Vec<(usize, &StackFrame, &str, &Node<'_>)> = Vec::new();
     let callees = root.callees.iter().rev();
@@ -161,7 +166,7 @@ fn one_line(name: &str) -> String {
         .collect();
     match name.trim() {
         "" => String::new(),
-        // Would be read as a comment, a depth or a case.
+        // The parser would take it for a comment, a depth or a case.
         trimmed if trimmed.starts_with(['#', '@']) || trimmed.starts_with("case ") => {
             format!("\u{200b}{trimmed}")
         }
@@ -189,7 +194,7 @@ pub(super) fn parse(text: &str, file: &Path) -> Result<BTreeMap<String, StackSet
         }
         let reading = current
             .as_mut()
-            .ok_or_else(|| wrong("a call stands before the first `case`"))?;
+            .ok_or_else(|| wrong("a call is before the first `case`"))?;
         reading.line(line).map_err(wrong)?;
     }
     cases.extend(current.map(CaseReader::finish));
@@ -237,7 +242,7 @@ impl CaseReader {
             }
         };
         if depth > self.calls.len() || depth >= MAX_DEPTH {
-            return Err("a call is deeper than its caller's callees can be");
+            return Err("a call is indented by more than one level below the line above");
         }
         self.calls.truncate(depth);
         let mut fields = call.split('\t');
@@ -253,7 +258,7 @@ impl CaseReader {
             let figures = read_figures(figures)?;
             self.frames += self.calls.len();
             if self.frames > MAX_FRAMES {
-                return Err("there are more stacks than memory is set aside for");
+                return Err("the stacks of a case have too many frames");
             }
             self.set.stacks.push(CountedStack {
                 frames: self.calls.iter().rev().copied().collect(),
@@ -298,15 +303,15 @@ fn read_figures(text: &str) -> Result<MetricValues, &'static str> {
         let (metric, _) = NAMES
             .iter()
             .find(|(_, known)| *known == name)
-            .ok_or("a figure has a name that is not known")?;
+            .ok_or("a figure has an unknown name")?;
         figures[*metric as usize] = figure.parse().map_err(|_| "a figure is no number")?;
     }
     Ok(figures)
 }
 
-/// Sums stacks into `OTHER_STACKS` as the accepted profile does; otherwise
-/// all small stacks would be listed as new. A small stack is kept if the
-/// accepted profile has it, or has one with the same functions at other lines.
+/// Sums up small stacks as `OTHER_STACKS`, like the accepted profile; otherwise all of
+/// them would be listed as new. A small stack is kept if the accepted profile has it, or
+/// has one with the same functions at other lines.
 pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
     let is_folded = |stack: &&CountedStack| functions(accepted, stack) == [OTHER_STACKS];
     if !accepted.stacks.iter().any(|stack| is_folded(&stack)) {
@@ -344,7 +349,7 @@ pub fn fold_like(now: &StackSet, accepted: &StackSet) -> StackSet {
             add(&mut rest, &stack.figures);
         }
     }
-    set.frames.push(others());
+    set.frames.push(other_stacks());
     set.stacks.push(CountedStack {
         frames: Box::new([u32::try_from(set.frames.len() - 1).unwrap_or(u32::MAX)]),
         figures: rest,

@@ -1,6 +1,6 @@
-//! Reads and writes the file `made-with.toml`: each toolchain once, under the
-//! fingerprint that budgets refer to, and each version of a dependency file
-//! once.
+//! Reads and writes the file `made-with.toml`: the toolchains by the fingerprint with
+//! which budgets refer to them, and the versions in dependency files by the file's
+//! hash. Each is stored once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -83,8 +83,8 @@ impl Toolchains {
     }
 
     pub(super) fn text(&self) -> String {
-        let mut text = "# What programs were built with when their numbers were accepted: a change is \
-                        named before the\n# code is suspected. `allotrope test --accept` writes this file.\n"
+        let mut text = "# What programs were built with when their numbers were accepted. If a number changes, \
+                        changes of this\n# are shown first. `allotrope test --accept` writes this file.\n"
             .to_owned();
         let mut states: BTreeMap<&str, &Dependencies> = BTreeMap::new();
         for (fingerprint, toolchain) in &self.0 {

@@ -221,6 +221,7 @@ impl<'a> Section<'a> {
         self.document.error(self.at.start, &self.name, problem)
     }
 
+    /// The full name of a key, like `tests.encode.runs`.
     fn full(&self, key: &str) -> String {
         match (self.name.as_str(), key) {
             ("", key) => key.to_owned(),
@@ -240,6 +241,7 @@ impl<'a> Section<'a> {
         self.table.iter().find(|(name, _)| &**name.get_ref() == key)
     }
 
+    /// Reads the value of a key with `read`; fails if `read` refuses it.
     fn with<T>(
         &self,
         key: &str,
@@ -256,7 +258,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// A path of the configuration; a relative one is in `folder`.
+/// A path in the configuration: relative to `folder`, unless it is absolute.
 pub(super) fn below(folder: &Path, path: &str) -> PathBuf {
     folder.join(path)
 }

@@ -10,6 +10,7 @@ use super::{Configuration, ConfigurationError, Protocol, ProtocolOverrides, Test
 use crate::tolerance::Tolerance;
 use allotrope_profile::Metric;
 
+/// Keys of the document.
 const ROOT: &[&str] = &[
     "build",
     "build-timeout",
@@ -32,7 +33,7 @@ const PROTOCOL: &[&str] = &[
 /// Keys of tests only.
 const TEST: &[&str] = &["command", "environment", "folder", "platforms"];
 
-/// The files that `dependencies` defaults to, as far as they exist.
+/// The files that `dependencies` defaults to, if they exist.
 const USUAL_DEPENDENCIES: &[&str] = &[
     "Cargo.lock",
     "conan.lock",
@@ -121,7 +122,8 @@ fn test(
     let known: Vec<&str> = TEST.iter().chain(PROTOCOL).copied().collect();
     section.reject_unknown_keys(&known)?;
     if !is_name(name) {
-        let problem = "a test's name is a file's name too: use letters, digits, `-`, `_` and `.`";
+        let problem =
+            "a test's name is part of a file's name: use letters, digits, `-`, `_` and `.`";
         return Err(section.table_error(problem));
     }
     let command = section
@@ -131,7 +133,7 @@ fn test(
     let own = changes(section)?;
     own.apply(&mut protocol);
     if protocol.counts_only && !gate_is_given && own.gate.is_none() {
-        // The default metrics that are recorded without stacks.
+        // Of the default metrics, only those that are recorded without stacks.
         protocol.gate.retain(|metric| metric.is_counted());
     }
     check(section, &own, &protocol)?;
@@ -208,7 +210,7 @@ fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError
         return Ok(None);
     };
     if names.is_empty() {
-        return Err(section.value_error("gate", "it names no metric: such a test can not fail"));
+        return Err(section.value_error("gate", "it names no metric: such a test cannot fail"));
     }
     let mut gate = Vec::new();
     for (name, at) in names {
@@ -218,7 +220,7 @@ fn gate(section: &Section<'_>) -> Result<Option<Vec<Metric>>, ConfigurationError
             section.error_at(at.clone(), "gate", problem)
         })?;
         if gate.contains(&metric) {
-            return Err(section.error_at(at, "gate", format!("\"{name}\" is there twice")));
+            return Err(section.error_at(at, "gate", format!("\"{name}\" is listed twice")));
         }
         gate.push(metric);
     }
@@ -243,8 +245,8 @@ fn tolerance(
     Ok(Some(tolerances))
 }
 
-/// Checks that the keys are consistent. Defaults may have tolerances for
-/// metrics that a test does not check.
+/// Checks that the keys of a test are consistent with each other. A tolerance in the
+/// defaults may be for a metric that the test does not check.
 fn check(
     section: &Section<'_>,
     own: &ProtocolOverrides,
@@ -257,7 +259,7 @@ fn check(
             .filter(|metric| metric.is_counted());
         let known: Vec<&str> = known.map(Metric::name).collect();
         let problem = format!(
-            "`counts-only` does not know {metric}; it knows {}",
+            "`counts-only` does not record {metric}; it records {}",
             known.join(", ")
         );
         return Err(section.value_error(
@@ -376,7 +378,8 @@ runs = 7
         let error = with("[defaults]\ncounts-only = true\ngate = [\"peak\"]");
         let error = error.expect_err("peak is not counted").to_string();
         assert!(
-            error.contains("`counts-only` does not know peak; it knows allocations, bytes, net"),
+            error
+                .contains("`counts-only` does not record peak; it records allocations, bytes, net"),
             "{error}"
         );
     }
@@ -399,7 +402,7 @@ runs = 7
                 "\"alocations\" is no metric; there are allocations",
             ),
             ("gate = []", "tests.a.gate: it names no metric"),
-            ("gate = [\"net\", \"net\"]", "\"net\" is there twice"),
+            ("gate = [\"net\", \"net\"]", "\"net\" is listed twice"),
             (
                 "tolerance = { peak = \"+0\" }",
                 "peak has a tolerance, but is not in `gate`",

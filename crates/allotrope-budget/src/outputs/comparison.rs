@@ -67,20 +67,20 @@ pub fn write_text(
 }
 
 fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<()> {
-    let mut say =
+    let mut print =
         |status: &str, name: &str, parts: &[String]| line(out, width, status, name, parts);
     for (index, word) in ["before", "after"].into_iter().enumerate() {
         if let Some(problem) = &test.problems[index] {
-            say("FAIL", &test.name, &[format!("{word}: {problem}")])?;
+            print("FAIL", &test.name, &[format!("{word}: {problem}")])?;
         }
         if !test.exists[index] {
-            say("-   ", &test.name, &[format!("not there {word}")])?;
+            print("-   ", &test.name, &[format!("not there {word}")])?;
         }
     }
     for case in &test.cases {
         for (index, word) in ["before", "after"].into_iter().enumerate() {
             if !case.exists[index] && test.problems[index].is_none() {
-                say("-   ", &case.name, &[format!("not there {word}")])?;
+                print("-   ", &case.name, &[format!("not there {word}")])?;
             }
         }
         if case.exists == [true, true] {
@@ -89,7 +89,7 @@ fn lines(test: &ComparedTest, width: usize, out: &mut dyn Write) -> io::Result<(
                 (false, false) => "same",
                 (false, true) => "less",
             };
-            say(status, &case.name, &numbers(case))?;
+            print(status, &case.name, &numbers(case))?;
         }
     }
     Ok(())
@@ -119,7 +119,7 @@ fn suspects(test: &ComparedTest, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n{}: suspect before the code, for it differs too:",
+        "\n{}: these differ, too (suspect them before the code):",
         test.name
     )?;
     for suspect in &test.suspects {

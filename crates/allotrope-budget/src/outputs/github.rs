@@ -23,13 +23,13 @@ pub fn write(report: &Report, options: &TextOptions, out: &mut dyn Write) -> io:
             annotation(out, "error", None, &test.name, &trouble)?;
         }
         for case in &test.cases {
-            of_case(test, case, out)?;
+            annotate_case(test, case, out)?;
         }
     }
     Ok(())
 }
 
-fn of_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Result<()> {
+fn annotate_case(test: &TestResult, case: &CaseResult, out: &mut dyn Write) -> io::Result<()> {
     let level = match case.outcome() {
         Outcome::Passed => return Ok(()),
         Outcome::Improved => "notice",

@@ -55,12 +55,12 @@ fn suite<W: Write>(xml: &mut Writer<W>, test: &TestResult) -> io::Result<()> {
             if troubles.is_empty() {
                 return Ok(());
             }
-            let said = format!("{}\n\n{}", troubles.join("\n"), test.output);
+            let log = format!("{}\n\n{}", troubles.join("\n"), test.output);
             element(
                 xml,
                 test,
                 &test.name,
-                Some(("error", troubles.join("; "), said)),
+                Some(("error", troubles.join("; "), log)),
             )
         })?;
     Ok(())

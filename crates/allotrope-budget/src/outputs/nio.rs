@@ -1,5 +1,5 @@
-//! Writes the log format of SwiftNIO's allocation counter tests, in both
-//! versions, for scripts that read such logs.
+//! Writes the log of SwiftNIO's allocation counter tests, in both versions of its
+//! format, for scripts that read such logs.
 //!
 //! ```text
 //! - /path/of/the/program
@@ -58,8 +58,8 @@ fn executable(test: &TestResult) -> String {
         path.canonicalize().unwrap_or(path)
     } else {
         let folders = std::env::var_os("PATH").unwrap_or_default();
-        let mut places = std::env::split_paths(&folders).map(|folder| folder.join(word));
-        places
+        let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(word));
+        candidates
             .find(|path| path.is_file())
             .unwrap_or_else(|| Path::new(word).to_owned())
     };

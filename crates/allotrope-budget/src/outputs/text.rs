@@ -108,8 +108,8 @@ impl Text<'_> {
 
     /// Writes a sentence, wrapped with a hanging indent.
     fn sentence(&mut self, indent: usize, sentence: &str) -> io::Result<()> {
-        let room = self.width().saturating_sub(indent + 2);
-        for (index, line) in wrap(sentence, room).iter().enumerate() {
+        let width = self.width().saturating_sub(indent + 2);
+        for (index, line) in wrap(sentence, width).iter().enumerate() {
             let hang = indent + if index > 0 { 2 } else { 0 };
             writeln!(self.out, "{:hang$}{line}", "")?;
         }
@@ -176,7 +176,7 @@ impl Text<'_> {
             self.explanations(case)?;
         }
         if outcome != Outcome::Passed && test.counts_only && test.problem.is_none() {
-            let what = "Counted without stacks (`counts-only`); the next line shows who it was.";
+            let what = "Counted without stacks (`counts-only`); the next command records them.";
             self.sentence(2, what)?;
         }
         if outcome == Outcome::Failed {
@@ -211,7 +211,7 @@ impl Text<'_> {
         if test.suspects.is_empty() {
             return Ok(());
         }
-        let head = "Suspect before the code, for it has changed since the numbers were accepted:";
+        let head = "Changed since the numbers were accepted (suspect these before the code):";
         let head = self.paint("33", head);
         self.sentence(2, &head)?;
         for suspect in &test.suspects {
@@ -444,8 +444,8 @@ pub(super) fn line(
     write!(out, "{status}  {head}")?;
     let mut at = 6 + columns(&head);
     for part in parts {
-        let room = width.saturating_sub(COLUMN + 2);
-        for (index, piece) in wrap(part, room).into_iter().enumerate() {
+        let width_of_part = width.saturating_sub(COLUMN + 2);
+        for (index, piece) in wrap(part, width_of_part).into_iter().enumerate() {
             if index > 0 || at + 2 + columns(&piece) > width {
                 write!(out, "\n{:COLUMN$}", "")?;
                 at = COLUMN;
@@ -461,15 +461,15 @@ fn columns(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Breaks a text into lines of at most `room` columns. Only blanks are broken,
-/// so that long words can be copied.
-fn wrap(text: &str, room: usize) -> Vec<String> {
+/// Breaks a text into lines of at most `width` columns. It is broken at blanks only, so
+/// that long words can be copied.
+fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut line = String::new();
     // The output of a program may contain tabs.
     let text: Vec<_> = text.split('\t').map(shown).collect();
     for word in text.join("\t").split(' ') {
-        if !line.is_empty() && columns(&line) + 1 + columns(word) > room {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
             lines.push(std::mem::take(&mut line));
         } else if !line.is_empty() {
             line.push(' ');

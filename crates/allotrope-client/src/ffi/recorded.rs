@@ -1,5 +1,6 @@
-//! A wrapper around a global allocator that reports its blocks to the recorder. The
-//! recorder cannot intercept calls within the program.
+//! [`Recorded`], a wrapper around a global allocator that reports the allocator's blocks
+//! to the recorder. The recorder intercepts calls of shared libraries, but not calls of an
+//! allocator that is linked into the program.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::any::TypeId;
@@ -9,8 +10,8 @@ use std::alloc::System;
 
 use super::{Function, address};
 
-/// Alignment of every block of `malloc`. Requests of at most this alignment are reported
-/// as requests without alignment.
+/// The alignment, in bytes, that every block of `malloc` has. Requests of at most this
+/// alignment are reported as requests without alignment.
 const USUAL_ALIGNMENT: usize = 16;
 
 /// Wraps the program's global allocator so that Allotrope records its blocks.
@@ -30,9 +31,12 @@ const USUAL_ALIGNMENT: usize = 16;
 ///
 /// No block is counted twice. Around [`System`] the wrapper does nothing, because the
 /// recorder intercepts the `malloc` that `System` calls. Around any other allocator each
-/// call is one allocation, reallocation or deallocation. Calls that the allocator makes
-/// on the same thread in the meantime, of `malloc`, `System` or this wrapper, are part of
-/// that call and are not recorded again.
+/// call is one allocation, reallocation or deallocation. While the allocator's call runs,
+/// calls of `malloc`, `System` or this wrapper on the same thread are part of it and are
+/// not recorded again. A failed allocation is not recorded.
+///
+/// The wrapper adds no requirements of its own on threads: it may be called wherever the
+/// wrapped allocator may.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Recorded<A>(A);
 
@@ -48,8 +52,8 @@ impl<A> Recorded<A> {
     }
 }
 
-/// Whether calls of this allocator are reported: the recorder cannot intercept them, and
-/// the process has a recorder.
+/// Whether calls of this allocator are reported: the process has a recorder, which cannot
+/// intercept them.
 #[inline(always)]
 fn is_reported<A: 'static>() -> bool {
     TypeId::of::<A>() != TypeId::of::<System>() && address(Function::AllocatorEnter).is_some()
@@ -73,7 +77,8 @@ macro_rules! report {
     };
 }
 
-/// Makes a call that allocates, between its two reports.
+/// Evaluates `$call`, a call that allocates a block of `$layout`, and reports it: one call
+/// of the recorder before and one after it. Evaluates to the block.
 macro_rules! report_allocation {
     ($layout:expr, $call:expr) => {{
         let token = report!(AllocatorEnter as unsafe extern "C" fn() -> u64, (), 0);

@@ -1,5 +1,5 @@
-/* Calls everything in the header once and says what came back. The lines that
- * a recorder must have seen are in tests/header.rs, as CALLS. */
+/* Calls everything in the header at least once and prints the results. The calls
+ * that the recorder's stand-in must log are in tests/header.rs, as CALLS. */
 #include "allotrope.h"
 
 #include <stdio.h>

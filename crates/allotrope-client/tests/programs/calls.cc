@@ -1,5 +1,5 @@
-// What the header has for C++, in a function that calls.c calls too. The lines
-// that a recorder must have seen are in tests/header.rs, as CXX_CALLS.
+// Uses the header's C++ functions and classes. The calls that the recorder's
+// stand-in must log are in tests/header.rs, as CXX_CALLS.
 #include "allotrope.h"
 
 #include <cstdio>
@@ -12,7 +12,7 @@ int main()
 {
     int calls = 0;
     // A result that can only be moved.
-    std::unique_ptr<int> made = allotrope::measure("one", 5, [&] {
+    std::unique_ptr<int> result = allotrope::measure("one", 5, [&] {
         calls++;
         return std::unique_ptr<int>(new int(calls));
     });
@@ -30,6 +30,6 @@ int main()
     } catch (const std::runtime_error &) {
         calls += 100;
     }
-    bool dlsym_is_there = dlsym(nullptr, "printf") != nullptr;
-    std::printf("called %d times, made %d, dlsym %d\n", calls, *made, dlsym_is_there);
+    bool dlsym_works = dlsym(nullptr, "printf") != nullptr;
+    std::printf("called %d times, result %d, dlsym %d\n", calls, *result, dlsym_works);
 }

@@ -1,4 +1,4 @@
-/* Compiled with ALLOTROPE_DISABLE, as on systems that are not supported. */
+/* Compiled with ALLOTROPE_DISABLE; the same code as on unsupported systems. */
 #include "allotrope.h"
 
 #include <stdio.h>

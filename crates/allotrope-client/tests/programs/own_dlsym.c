@@ -1,5 +1,5 @@
-/* The program's own, strong, reference to dlsym is none of the header's
- * business: a statically linked program must still get it. */
+/* The program refers to dlsym itself. This reference must stay strong although the
+ * header's is weak: a statically linked program must still get dlsym. */
 #include "allotrope.h"
 
 #include <dlfcn.h>

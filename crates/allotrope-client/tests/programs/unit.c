@@ -1,4 +1,4 @@
-/* A second unit that includes the header. */
+/* A second translation unit that includes the header. */
 #include "allotrope.h"
 
 void calls_of_another_unit(void);

@@ -1,6 +1,6 @@
-//! Compiles programs that use the header, and runs them with or without the
-//! stand-in for a recorder.
-#![allow(dead_code)] // each test file uses its own part
+//! Compiles programs that use the header, and runs them with or without the stand-in for
+//! the recorder.
+#![allow(dead_code)] // each test program uses its own part
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,21 +9,21 @@ use std::{env, fs};
 
 use tempfile::TempDir;
 
-/// A program, and the folder in which it lives as long as this does.
+/// A program in a temporary folder, which is deleted when this is dropped.
 #[derive(Debug)]
 pub struct Program {
     pub path: PathBuf,
-    /// For a failure's message.
-    command: Vec<String>,
+    /// The compiler's flags, for the message of a failed assertion.
+    flags: Vec<String>,
     _folder: TempDir,
 }
 
-/// What a run gave.
+/// The output of a run.
 #[derive(Debug)]
 pub struct Seen {
-    /// On standard output.
+    /// The standard output.
     pub text: String,
-    /// The calls that the stand-in noted.
+    /// The calls that the stand-in logged, one a line.
     pub log: String,
 }
 
@@ -35,7 +35,8 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Why this compiler can not link with these flags here, by an empty program.
+/// Returns why this compiler cannot link an empty program with these flags on this
+/// machine; `None` if it can.
 pub fn unavailable(compiler: &str, flags: &[&str]) -> Option<String> {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let (language, flags) = match compiler.ends_with("++") {
@@ -43,7 +44,7 @@ pub fn unavailable(compiler: &str, flags: &[&str]) -> Option<String> {
         false => ("c", flags),
     };
     let source = folder.path().join("empty");
-    fs::write(&source, "int main(void) { return 0; }\n").expect("just made");
+    fs::write(&source, "int main(void) { return 0; }\n").expect("the folder is writable");
     let output = Command::new(compiler)
         .args(["-x", language])
         .arg(&source)
@@ -62,7 +63,7 @@ pub fn unavailable(compiler: &str, flags: &[&str]) -> Option<String> {
     }
 }
 
-/// Compiles files of `tests/programs`. A message of the compiler fails.
+/// Compiles files of `tests/programs`. Fails if the compiler prints anything.
 #[track_caller]
 pub fn compile(compiler: &str, names: &[&str], flags: &[&str]) -> Program {
     let paths: Vec<PathBuf> = names.iter().map(|name| sources().join(name)).collect();
@@ -70,12 +71,12 @@ pub fn compile(compiler: &str, names: &[&str], flags: &[&str]) -> Program {
     link(compiler, &paths, flags, folder)
 }
 
-/// Compiles a text.
+/// Compiles a source text. Fails if the compiler prints anything.
 #[track_caller]
 pub fn compile_text(compiler: &str, name: &str, text: &str, flags: &[&str]) -> Program {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let path = folder.path().join(name);
-    fs::write(&path, text).expect("just made");
+    fs::write(&path, text).expect("the folder is writable");
     link(compiler, &[path], flags, folder)
 }
 
@@ -90,7 +91,7 @@ fn link(compiler: &str, sources: &[PathBuf], flags: &[&str], folder: TempDir) ->
         .arg(include_folder())
         .arg("-o")
         .arg(&path);
-    // A module cache in the user's home is none of a test's business.
+    // Otherwise clang would write its module cache to the user's home.
     command.env("CLANG_MODULE_CACHE_PATH", folder.path());
     let output = command.output().expect("the compiler can be started");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -99,12 +100,12 @@ fn link(compiler: &str, sources: &[PathBuf], flags: &[&str], folder: TempDir) ->
     assert!(text.is_empty() || linker_warns, "{command:?}:\n{text}");
     Program {
         path,
-        command: flags.iter().map(|&flag| flag.to_owned()).collect(),
+        flags: flags.iter().map(|&flag| flag.to_owned()).collect(),
         _folder: folder,
     }
 }
 
-/// The stand-in for a recorder, as a library to preload.
+/// The stand-in for the recorder, a library to preload.
 pub fn stub() -> &'static Path {
     static STUB: LazyLock<Program> =
         LazyLock::new(|| compile("cc", &["stub.c"], &["-shared", "-fPIC", "-O1"]));
@@ -116,7 +117,8 @@ pub fn run(program: &Program, preload: Option<&Path>) -> Seen {
     run_with(program, preload, &[])
 }
 
-/// With more variables in the environment; none of Allotrope's is inherited.
+/// Runs a program with additional environment variables. The variables of a measurement
+/// are not inherited.
 #[track_caller]
 pub fn run_with(program: &Program, preload: Option<&Path>, variables: &[(&str, &str)]) -> Seen {
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
@@ -136,24 +138,24 @@ pub fn run_with(program: &Program, preload: Option<&Path>, variables: &[(&str, &
         command.env("LD_PRELOAD", preload);
     }
     let output = command.output().expect("the program can be started");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program:?}: {complaint}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program:?}: {errors}");
     Seen {
         text: String::from_utf8_lossy(&output.stdout).into_owned(),
         log: fs::read_to_string(&log).unwrap_or_default(),
     }
 }
 
-/// A text that an interpreter runs.
+/// Writes a script whose first line names its interpreter.
 pub fn script(name: &str, text: &str) -> Program {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("the temporary folder is writable");
     let path = folder.path().join(name);
-    fs::write(&path, text).expect("just made");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(&path, text).expect("the folder is writable");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("the script is writable");
     Program {
         path,
-        command: Vec::new(),
+        flags: Vec::new(),
         _folder: folder,
     }
 }

@@ -1,5 +1,6 @@
-//! The JIT code of one process: which of its addresses were requested, what its
-//! files hold on them, and what was sent for the trace.
+//! The JIT code of one process: the addresses whose names were requested, what the
+//! process's perf map and jitdumps contain about them, and which names were sent to the
+//! trace already. `reader` calls it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,20 +19,20 @@ use crate::process::rooted;
 
 /// Most requested addresses of a process.
 const MOST_ADDRESSES: usize = 1 << 20;
-/// Most dumps of a process: one for each runtime in it.
+/// Most dumps of a process; each runtime in it writes one.
 const MOST_DUMPS: usize = 4;
 /// Reads between two searches of the process's mappings for new dumps.
 const READS_BETWEEN_SEARCHES: u32 = 50;
 /// Bytes of `/proc/PID/maps` that are read.
 const MOST_MAPS_BYTES: u64 = 16 << 20;
 
-/// What the records depend on beside the process itself.
+/// What naming a process's addresses needs besides the process.
 pub(super) struct Sources<'a> {
     pub(super) clock: &'a Conversion,
     pub(super) parent: Option<&'a Process>,
 }
 
-/// One process.
+/// The files and requested addresses of one process image.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) image: ImageId,
@@ -40,19 +41,24 @@ pub(super) struct Process {
     is_living: bool,
     map: PerfMap,
     dumps: Vec<Dump>,
+    /// Number of calls of [`Self::refresh`].
     reads: u32,
-    /// The requested addresses, by the address that is looked up.
+    /// The requested addresses by the address that is looked up: one less than a return
+    /// address.
     requested: BTreeMap<u64, Vec<Requested>>,
     requested_count: usize,
+    /// Look-up addresses requested since the last records.
     unnamed: Vec<u64>,
     /// Ranges of the map that changed since the last records.
     changes: Vec<Range<u64>>,
-    /// When the map changed: between the read before the last one and its
-    /// modification time.
+    /// Tick of the map's last change: its modification time, limited to the time
+    /// between the last two reads.
     changed_at: u64,
+    /// Tick of the last read.
     last_read: u64,
 }
 
+/// A jitdump of the process.
 #[derive(Debug)]
 struct Dump {
     path: String,
@@ -60,14 +66,14 @@ struct Dump {
     has_grown: bool,
 }
 
-/// A requested address, as stacks contain it, and what was sent on it.
+/// A requested address as stacks contain it, and which of its names were sent.
 #[derive(Debug)]
 struct Requested {
     address: u64,
     exact: bool,
-    /// The start and name of the code that was last sent from a map.
+    /// Start and name of the code that was last sent from a map.
     sent: Option<(u64, std::sync::Arc<str>)>,
-    /// Pieces of code sent from each dump: the process's own, then the parent's.
+    /// Number of names sent from each dump: the process's own dumps, then the parent's.
     sent_from_dumps: [u32; 2 * MOST_DUMPS],
 }
 
@@ -76,13 +82,13 @@ impl Process {
         let mut process = Self::parent(begin.image, begin.pid);
         process.map = PerfMap::of_process(begin.pid).written_since(since);
         process.parent = begin.parent.map(|(image, _)| image);
-        // Its end is reported later.
+        // Not from /proc: `Request::End` reports the end of a recorded process.
         process.is_living = true;
         process
     }
 
-    /// A process that is known only as another's parent. It may have ended
-    /// already.
+    /// A process of which only a forked child has requested addresses so far. It may
+    /// have ended already.
     pub(super) fn parent(image: ImageId, pid: u32) -> Self {
         Self {
             image,
@@ -113,20 +119,20 @@ impl Process {
         self.parent
     }
 
-    /// The process has ended: its code does not change any more.
+    /// The process has ended: its code no longer changes.
     pub(super) fn end(&mut self) {
         self.is_living = false;
         self.requested = BTreeMap::new();
     }
 
-    /// The number of pieces of code that were read.
+    /// Number of pieces of code (functions) read from the map and the dumps.
     pub(super) fn pieces(&self) -> usize {
         let dumps = self.dumps.iter().map(|dump| dump.dump.len());
         self.map.len() + dumps.sum::<usize>()
     }
 
-    /// Requests an address that a stack contains.
-    pub(super) fn ask(&mut self, address: u64, exact: bool) {
+    /// Requests the name of an address in a stack.
+    pub(super) fn request(&mut self, address: u64, exact: bool) {
         let lookup = address.wrapping_sub(u64::from(!exact));
         let requested = self.requested.entry(lookup).or_default();
         if self.requested_count >= MOST_ADDRESSES || requested.iter().any(|it| it.exact == exact) {
@@ -146,7 +152,7 @@ impl Process {
     pub(super) fn refresh(&mut self, clock: &Conversion) {
         let before = self.last_read;
         self.last_read = Conversion::now();
-        // A map that cannot be read names nothing.
+        // A map that cannot be read provides no names.
         let _ = self.map.refresh();
         self.changes.extend(self.map.take_changes());
         let written = self.map.written().map_or(0, |time| clock.tick_of(time));
@@ -198,7 +204,8 @@ impl Process {
         }
     }
 
-    /// Records for what is new on the requested addresses.
+    /// Records with the new names of requested addresses. `is_last`: the process has
+    /// ended, so the dumps are complete.
     pub(super) fn records(&mut self, sources: &Sources<'_>, is_last: bool) -> Vec<JitSymbols> {
         let unnamed = std::mem::take(&mut self.unnamed);
         let changes = std::mem::take(&mut self.changes);
@@ -214,8 +221,8 @@ impl Process {
         let mut records = RecordBuilder::new(self.image);
         for lookup in lookups {
             self.name_by_dumps(lookup, sources, &mut records);
-            // A dump holds more than a map, but may be later: programs write it in
-            // large pieces.
+            // A dump contains more than a map, but may lag behind it: programs write it
+            // in large pieces.
             if self.dumps.is_empty() || is_last {
                 self.name_by_map(lookup, sources, &mut records);
             }
@@ -265,8 +272,8 @@ impl Process {
             if requested.sent.as_ref().is_some_and(is_same) {
                 continue;
             }
-            // The first name counts from the beginning: nothing shows that the
-            // address had another one before.
+            // The first name is valid from the beginning (tick 0): nothing shows that
+            // the address had another one before.
             let tick = requested.sent.as_ref().map_or(0, |_| self.changed_at);
             requested.sent = Some((code.start, code.name.clone()));
             records.add(tick, requested, &code);
@@ -274,7 +281,7 @@ impl Process {
     }
 }
 
-/// Names by the time from which on they are valid.
+/// Collects names by the tick from which on they are valid; each tick becomes a record.
 struct RecordBuilder {
     image: ImageId,
     by_tick: BTreeMap<u64, (Vec<Location>, FrameTable)>,

@@ -1,6 +1,7 @@
 //! The thread that reads the files in which runtimes describe their JIT code. It
-//! receives requests in order and reads the files again at most every 10 ms, and
-//! when an image ends. It may block on files; no other thread waits for it.
+//! receives requests in order, and reads the files of all images at most every 10 ms,
+//! those of one image also at its end. It may block on files; until the end of the
+//! recording no other thread waits for it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
@@ -12,18 +13,18 @@ use super::process::{Process, Sources};
 use super::{Begin, Request};
 use crate::clock::Conversion;
 
-/// How often files are read: new code has a name after this time.
+/// Interval at which files are read, and so the delay with which new code gets a name.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Most images whose code is named at one time.
 const MOST_IMAGES: usize = 256;
 /// Most pieces of code of all images together: about 500 MiB with names of the
 /// usual length.
 const MOST_PIECES: usize = 4 << 20;
-/// Requests that are received before files are read again.
+/// Most requests that are received between two checks whether files are due.
 const REQUESTS_AT_ONCE: usize = 4096;
 
-/// Serves requests until the other end is closed and the files of every image were
-/// read for the last time.
+/// Serves requests until the draining thread closes the queue, then reads the files of
+/// every image for the last time.
 pub(super) fn read(requests: &Receiver<Request>, records: &SyncSender<Record>) {
     let mut reader = Reader {
         records,
@@ -32,7 +33,7 @@ pub(super) fn read(requests: &Receiver<Request>, records: &SyncSender<Record>) {
         next_read: Instant::now(),
     };
     loop {
-        // With living images, until their files are due.
+        // If images live, until their files are due.
         let wait = if reader.processes.values().any(Process::is_living) {
             reader.next_read.saturating_duration_since(Instant::now())
         } else {
@@ -76,7 +77,7 @@ impl Reader<'_> {
                 exact,
             } => {
                 if let Some(process) = self.processes.get_mut(&image) {
-                    process.ask(address, exact);
+                    process.request(address, exact);
                 }
             }
             Request::End(image) => self.end(image),
@@ -128,7 +129,7 @@ impl Reader<'_> {
             parent,
         };
         for record in process.records(&sources, is_last) {
-            // Fails when the recording has failed: then no request follows either.
+            // Fails if the recording has failed: then no request follows either.
             if self.records.send(Record::JitSymbols(record)).is_err() {
                 break;
             }
@@ -136,8 +137,8 @@ impl Reader<'_> {
         self.processes.insert(image, process);
     }
 
-    /// Reads the image's files once more and removes it, unless a forked child
-    /// still runs with its code.
+    /// Reads the image's files once more, then removes all ended images whose code no
+    /// living forked child needs.
     fn end(&mut self, image: ImageId) {
         self.read_image(image, true);
         if let Some(process) = self.processes.get_mut(&image) {

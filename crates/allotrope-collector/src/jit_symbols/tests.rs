@@ -8,7 +8,7 @@ use allotrope_trace::{Entry, TraceReader};
 
 use super::*;
 
-/// The map of this very process, removed in the end.
+/// The perf map of this test process; removes its file when dropped.
 struct Map(fs::File, String);
 
 impl Map {
@@ -48,7 +48,7 @@ fn written(path: &Path) -> Vec<JitSymbols> {
         .collect()
 }
 
-/// (image, address, function, its first time) of every name.
+/// (image, address, function, whether valid from the beginning) of every name.
 fn sent(records: &[JitSymbols]) -> Vec<(ImageId, u64, String, bool)> {
     let mut all = Vec::new();
     for record in records {
@@ -62,7 +62,7 @@ fn sent(records: &[JitSymbols]) -> Vec<(ImageId, u64, String, bool)> {
     all
 }
 
-/// One test, for the process has one map.
+/// All of this is one test, since a process has only one map.
 #[test]
 fn names_are_sent_once_and_again_when_other_code_replaces_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -70,16 +70,16 @@ fn names_are_sent_once_and_again_when_other_code_replaces_it() {
     let mut trace = TraceFile::create(&path, None).unwrap();
     let mut names = JitSymbolizer::default();
     names.round(&mut trace);
-    assert!(names.thread.is_none(), "nobody needs it");
+    assert!(names.thread.is_none(), "no request yet");
 
     let mut map = Map::new();
     map.add("1000 100 first");
     names.begin(begin(0, None));
-    names.ask(0, 0x1010, false);
-    names.ask(0, 0x9001, false);
+    names.request(0, 0x1010, false);
+    names.request(0, 0x9001, false);
     // A child has its parent's code.
     names.begin(begin(1, Some((0, std::process::id()))));
-    names.ask(1, 0x1020, true);
+    names.request(1, 0x1020, true);
     let mut records = 0;
     let mut wait_for = |names: &mut JitSymbolizer, count| {
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -96,7 +96,7 @@ fn names_are_sent_once_and_again_when_other_code_replaces_it() {
     wait_for(&mut names, 2);
     map.add("1000 80 second");
     wait_for(&mut names, 4);
-    // Known at the end only.
+    // Only the last read at the image's end finds this line.
     map.add("9000 10 at the end");
     names.end(0);
     names.end(1);
@@ -116,7 +116,7 @@ fn names_are_sent_once_and_again_when_other_code_replaces_it() {
 }
 
 #[test]
-fn what_the_queue_has_no_room_for_waits_its_turn() {
+fn requests_that_do_not_fit_the_queue_wait_and_stay_in_order() {
     let (requests, asked) = sync_channel(2);
     let (_record, records) = sync_channel(1);
     let mut names = JitSymbolizer {
@@ -126,7 +126,7 @@ fn what_the_queue_has_no_room_for_waits_its_turn() {
     let folder = tempfile::tempdir().unwrap();
     let mut trace = TraceFile::create(&folder.path().join("trace"), None).unwrap();
     for address in 0..5 {
-        names.ask(0, address, true);
+        names.request(0, address, true);
     }
     assert_eq!(names.unsent.len(), 3);
     let mut seen = Vec::new();

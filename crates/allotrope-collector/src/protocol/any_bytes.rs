@@ -1,8 +1,8 @@
-//! How a line of JSON carries a path or an argument, which may hold any bytes:
-//! as a string where it is UTF-8, else as an array of its bytes.
+//! JSON encoding of paths and arguments, which may contain any bytes: a string if the
+//! bytes are UTF-8, otherwise an array of the bytes.
 //!
-//! For `#[serde(with = …)]`: this module for one value, [`optional`] and
-//! [`many`] for an `Option` and a `Vec`.
+//! For `#[serde(with = …)]` in `protocol`: this module for one value, [`optional`] for
+//! an `Option`, [`many`] for a `Vec`.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -1,5 +1,6 @@
-//! Whole recordings: a simulated recorder in a process of its own writes what
-//! is known here, and the trace must say the same.
+//! Whole recordings: simulated recorders in processes of their own write known events
+//! (`program`), the collector records them (`session`), and the trace must contain the
+//! same events.
 
 mod program;
 mod session;
@@ -65,7 +66,7 @@ fn nodes(recorded: &Recorded) -> Vec<StackNode> {
 }
 
 #[test]
-fn everything_written_through_many_laps_of_a_ring_is_in_the_trace() {
+fn all_events_of_many_laps_of_a_ring_are_in_the_trace() {
     let recorded = Session::record("pairs");
     let counted = recorded.counted(0);
     assert_eq!(counted.len(), 1);
@@ -104,14 +105,14 @@ fn everything_written_through_many_laps_of_a_ring_is_in_the_trace() {
 }
 
 #[test]
-fn threads_rings_and_all_kinds_of_events_are_told_apart() {
+fn threads_nested_rings_and_all_kinds_of_events_are_in_the_trace() {
     let recorded = Session::record("threads");
     let starts = recorded.records.iter().filter_map(|record| match record {
         Record::ThreadStart(start) => Some((start.tid, start.thread)),
         _ => None,
     });
     let starts: Vec<_> = starts.collect();
-    assert_eq!(starts.len(), 3, "the nested ring is nobody new");
+    assert_eq!(starts.len(), 3, "a nested ring is no new thread");
     let thread = |tid| starts.iter().find(|start| start.0 == tid).unwrap().1;
     let main = thread(recorded.images()[0].pid);
 
@@ -121,7 +122,7 @@ fn threads_rings_and_all_kinds_of_events_are_told_apart() {
         ..allocated(address, size, stack)
     };
     let start = |address| realloc(EventKind::ReallocationStart, address, 0, 0);
-    let answer = |kind| Event {
+    let without_block = |kind| Event {
         kind,
         ..allocated(0, 0, 0)
     };
@@ -141,22 +142,22 @@ fn threads_rings_and_all_kinds_of_events_are_told_apart() {
     let other = [
         aligned(exact_id),
         start(HEAP),
-        answer(EventKind::ReallocationFailed),
+        without_block(EventKind::ReallocationFailed),
         start(HEAP),
         realloc(end, HEAP + 64, 5, stack_end::NOT_RECORDED),
         start(HEAP + 64),
         realloc(end, HEAP, (1 << 45) + 1, stack_end::NOT_RECORDED),
         start(HEAP),
-        answer(EventKind::ReallocationFreed),
+        without_block(EventKind::ReallocationFreed),
         freed(HEAP),
     ];
-    // Whose events a stream's are, by the marks in it.
+    // The `Thread` events in a stream show whose events it has.
     let mut seen = 0;
     for events in recorded.events.values() {
-        let marks = events
+        let markers = events
             .iter()
             .filter(|event| event.kind == EventKind::Thread);
-        let threads: Vec<u64> = marks.map(|event| event.address).collect();
+        let threads: Vec<u64> = markers.map(|event| event.address).collect();
         let counted: Vec<Event> = events
             .iter()
             .filter(|it| it.is_counted())
@@ -181,7 +182,8 @@ fn threads_rings_and_all_kinds_of_events_are_told_apart() {
     let ends = recorded.records.iter();
     let ends = ends.filter(|record| matches!(record, Record::ThreadEnd(_)));
     assert_eq!(ends.count(), 3);
-    // The stack forgotten (3: corrupt) and what the recorder counted.
+    // One for the stack id that was reset (3: corrupt), the others from the recorder's
+    // counters.
     let mut losses = recorded.losses(0);
     losses.sort_unstable();
     assert_eq!(losses, [(0, 5), (3, 1), (4, 6)]);
@@ -200,7 +202,7 @@ fn threads_rings_and_all_kinds_of_events_are_told_apart() {
 }
 
 #[test]
-fn windows_are_in_the_trace_and_strange_ones_are_harmless() {
+fn windows_are_in_the_trace_and_invalid_ones_are_harmless() {
     let recorded = Session::record("windows");
     let windows: Vec<&Window> = recorded
         .records
@@ -234,24 +236,24 @@ fn windows_are_in_the_trace_and_strange_ones_are_harmless() {
         "there is no such outcome"
     );
     assert_eq!(ends, [(1, 2), (77, 3), (u64::MAX, 0)]);
-    let marks: Vec<EpochChange> = recorded
+    let markers: Vec<EpochChange> = recorded
         .events
         .values()
         .flatten()
         .filter(|event| event.kind == EventKind::Epoch)
         .map(|event| EpochChange::from_word(event.address))
         .collect();
-    let mark = |opted_out| EpochChange {
+    let change = |opted_out| EpochChange {
         epoch: 1,
         opted_out,
     };
-    assert_eq!(marks, [mark(false), mark(true)]);
-    // The ring whose window had an impossible name.
+    assert_eq!(markers, [change(false), change(true)]);
+    // The ring with a window whose name is too long.
     assert_eq!(recorded.losses(0), [(3, 1)]);
 }
 
 #[test]
-fn a_corrupt_ring_loses_its_rest_and_holds_nobody_up() {
+fn the_rest_of_a_corrupt_ring_is_lost_and_blocks_nothing() {
     let recorded = Session::record("corrupt");
     assert_eq!(recorded.exits(), [(0, Exit::Status(STATUS))]);
     let counted: Vec<_> = recorded.counted(0).into_iter().map(|it| it.1).collect();
@@ -262,14 +264,15 @@ fn a_corrupt_ring_loses_its_rest_and_holds_nobody_up() {
 }
 
 #[test]
-fn a_position_that_can_not_be_is_corrupt() {
+fn an_impossible_position_is_corrupt() {
     let recorded = Session::record("forged");
     assert_eq!(recorded.losses(0), [(3, 1)]);
     assert_eq!(recorded.done.events, 0);
 }
 
-/// What a program can write to, it may fill with anything: the collector goes
-/// on, within its memory, and loses nothing of a ring that was left alone.
+/// A hostile program writes anything into all memory that it can write. The collector
+/// continues, stays within its memory limits, and loses nothing of a ring that the
+/// program leaves alone.
 ///
 /// `ALLOTROPE_HOSTILE_ROUNDS` and `ALLOTROPE_HOSTILE_SEED` change the numbers
 /// (scripts/hostile).
@@ -282,7 +285,7 @@ fn a_hostile_program_spoils_nothing_but_what_it_writes_to() {
     let rounds: u64 = number("ALLOTROPE_HOSTILE_ROUNDS", 20_000);
     let seed: u64 = number("ALLOTROPE_HOSTILE_SEED", 1);
     println!("{rounds} rounds, seed {seed}");
-    let mut session = Session::start_apart();
+    let mut session = Session::start_in_process();
     let child = session.spawn(&format!("besieged {rounds} {seed}"));
     session.wait_for(child);
     let recorded = session.finish();
@@ -290,14 +293,14 @@ fn a_hostile_program_spoils_nothing_but_what_it_writes_to() {
     let pairs = pairs();
     let streams = recorded.counted(image);
     assert!(streams.iter().any(|(_, events)| *events == pairs), "lost");
-    // The sum of the collector's limits, as its documentation has it, is more.
+    // Less than the sum of the limits in the collector's documentation.
     let peak = recorded.peak_kilobytes.unwrap() / 1024;
     println!("the collector took {peak} MiB");
     assert!(peak < 1024, "{peak} MiB");
 }
 
 #[test]
-fn an_image_that_does_not_introduce_itself_is_unrecorded() {
+fn an_image_that_does_not_begin_with_an_image_event_is_unrecorded() {
     let recorded = Session::record("stranger");
     assert_eq!((recorded.done.images, recorded.done.events), (0, 0));
     let reasons: Vec<&str> = recorded
@@ -307,7 +310,7 @@ fn an_image_that_does_not_introduce_itself_is_unrecorded() {
         .map(|image| image.reason.as_str())
         .collect();
     assert_eq!(reasons.len(), 1);
-    assert!(reasons[0].contains("introduction"), "{reasons:?}");
+    assert!(reasons[0].contains("first event"), "{reasons:?}");
 }
 
 #[test]
@@ -319,7 +322,7 @@ fn a_killed_program_loses_nothing() {
 }
 
 #[test]
-fn a_forked_child_names_its_parent_and_the_point_of_the_fork() {
+fn a_forked_child_has_its_parent_and_the_points_of_the_fork() {
     let recorded = Session::record("fork");
     let child = recorded.images()[1];
     assert_eq!((child.origin, child.forked_from), (Origin::Fork, Some(0)));
@@ -331,7 +334,7 @@ fn a_forked_child_names_its_parent_and_the_point_of_the_fork() {
 }
 
 #[test]
-fn an_exec_ends_one_image_and_begins_another() {
+fn an_exec_ends_one_image_and_begins_the_next() {
     let recorded = Session::record("exec");
     let images = recorded.images();
     assert_eq!(images[0].pid, images[1].pid);
@@ -346,7 +349,7 @@ fn an_exec_ends_one_image_and_begins_another() {
 }
 
 #[test]
-fn an_exec_of_what_has_no_recorder_is_named() {
+fn an_exec_of_a_program_without_recorder_is_listed() {
     let recorded = Session::record("exec-unrecorded");
     assert_eq!(recorded.exits(), [(0, Exit::Exec)]);
     assert_eq!(recorded.done.unrecorded.len(), 1);
@@ -356,7 +359,7 @@ fn an_exec_of_what_has_no_recorder_is_named() {
     assert!(recorded.records.iter().any(written));
 }
 
-/// Opened, it would wait for somebody to write to it.
+/// Opening the pipe would block until some process writes to it.
 #[test]
 fn an_exec_of_a_pipe_holds_nobody_up() {
     let folder = tempfile::tempdir().unwrap();
@@ -384,14 +387,14 @@ fn addresses_get_the_names_of_their_functions() {
     let [location] = &symbols.locations[..] else {
         panic!("one address: {symbols:?}")
     };
-    // What it calls may be inlined into it.
+    // Functions inlined into it come before it.
     let outermost = *location.frames.last().unwrap() as usize;
     let name = &symbols.frames[outermost].function;
     assert!(name.ends_with("program::known_function"), "{symbols:?}");
 }
 
 #[test]
-fn the_file_of_a_recording_under_way_can_be_read() {
+fn the_trace_of_a_running_recording_can_be_read() {
     let mut session = Session::start();
     let mut child = stay(&mut session);
     let begin = Instant::now();
@@ -424,7 +427,7 @@ fn a_recording_can_be_stopped_while_the_program_runs() {
     let recorded = session.finish();
     assert_eq!(recorded.exits(), [(0, Exit::Running)]);
     assert_eq!(recorded.done.events, 1);
-    assert!(child.try_wait().unwrap().is_none(), "it runs on");
+    assert!(child.try_wait().unwrap().is_none(), "it still runs");
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -438,25 +441,25 @@ fn stay(session: &mut Session) -> std::process::Child {
         .spawn()
         .unwrap();
     session.send(&FromLauncher::FirstStarted { pid: child.id() });
-    // It says hello on its output once it is known.
-    let mut hello = [0];
+    // It writes a `!` once it has attached.
+    let mut byte = [0];
     let output = child.stdout.as_mut().unwrap();
-    while hello != *b"!" {
-        std::io::Read::read_exact(output, &mut hello).unwrap();
+    while byte != *b"!" {
+        std::io::Read::read_exact(output, &mut byte).unwrap();
     }
     child
 }
 
 #[test]
-fn the_front_hears_which_processes_are_waited_for() {
+fn the_launcher_learns_which_processes_still_run() {
     let mut session = Session::start();
     let mut command = program(session.arena(), "orphan");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     session.send(&FromLauncher::FirstStarted { pid: child.id() });
     let mut input = child.stdin.take().unwrap();
     session.wait_for(child);
-    let ToLauncher::Waiting { pids } = session.hear() else {
-        panic!("nobody is waited for");
+    let ToLauncher::Waiting { pids } = session.receive() else {
+        panic!("no process still runs");
     };
     assert_eq!(pids.len(), 1);
     input.write_all(b"go").unwrap();
@@ -468,7 +471,7 @@ fn the_front_hears_which_processes_are_waited_for() {
 }
 
 #[test]
-fn a_front_that_is_gone_does_not_end_the_recording() {
+fn the_end_of_the_launcher_does_not_end_the_recording() {
     let mut session = Session::start();
     let mut child = stay(&mut session);
     let session = session.hang_up();
@@ -481,7 +484,7 @@ fn a_front_that_is_gone_does_not_end_the_recording() {
 }
 
 #[test]
-fn a_program_that_never_reports_leaves_no_image() {
+fn a_program_that_never_attaches_leaves_no_image() {
     let mut session = Session::start();
     session.send(&FromLauncher::FirstEnded(FirstExit::Status(0)));
     let begin = Instant::now();
@@ -491,7 +494,7 @@ fn a_program_that_never_reports_leaves_no_image() {
 }
 
 #[test]
-fn a_trace_that_can_not_be_begun_is_said() {
+fn a_trace_that_cannot_be_begun_is_an_error() {
     let (input, mut to) = std::io::pipe().unwrap();
     let start = allotrope_collector::protocol::Start::new("/dev/full", vec![]);
     let mut line = serde_json::to_vec(&FromLauncher::Start(start)).unwrap();
@@ -509,14 +512,13 @@ fn a_trace_that_can_not_be_begun_is_said() {
 }
 
 #[test]
-fn a_trace_that_can_not_be_written_further_is_said_and_the_program_runs_on() {
+fn a_trace_that_cannot_be_continued_is_an_error_and_the_program_continues() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fifo");
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     let fifo = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, &path, fifo, mode, 0).unwrap();
-    // What is written to a FIFO that nobody reads any more fails, as on a
-    // full disk.
+    // Writing to a FIFO without a reader fails, as on a full disk.
     let reader = std::fs::File::options()
         .read(true)
         .write(true)
@@ -524,8 +526,8 @@ fn a_trace_that_can_not_be_written_further_is_said_and_the_program_runs_on() {
         .unwrap();
     let mut session = Session::start_with(|start| start.output.clone_from(&path));
     drop(reader);
-    // More than a ring holds: it would wait for ever for a collector that
-    // neither drains nor has said that it stops.
+    // It writes more than a ring holds: it would wait forever for a collector that
+    // neither drains nor announces that it has stopped.
     let mut child = program(session.arena(), "pairs-until-stopped")
         .spawn()
         .unwrap();

@@ -1,5 +1,5 @@
-//! What the recorded programs do: each script writes to the arena what a
-//! recorder would, and leaves as a program does.
+//! The simulated recorded programs. A script is a method of [`Program`]: it writes to
+//! the arena what a recorder would, and returns the program's exit status.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -23,17 +23,18 @@ use crate::session::program;
 pub const ARENA_VARIABLE: &str = "ALLOTROPE_TEST_ARENA";
 pub const SCRIPT_VARIABLE: &str = "ALLOTROPE_TEST_SCRIPT";
 
-/// Allocations and deallocations of [`pairs`]: with 3 words each, many laps.
+/// Pairs of allocation and deallocation in the script `pairs`: with 3 words for each,
+/// many laps of a ring.
 pub const PAIRS: u64 = 150_000;
-/// Status with which scripts leave.
+/// Exit status of most scripts.
 pub const STATUS: i32 = 7;
-/// RootProcess of the addresses handed out.
+/// The first address of the blocks.
 pub const HEAP: u64 = 0x5555_0000_0000;
 /// Start of the only mapping, and its bias.
 pub const CODE: u64 = 0x7f00_0000_0000;
 /// The two nodes of the only stack: `main` and what it calls.
 pub const STACK: [u64; 2] = [CODE + 0x1000, CODE + 0x2000];
-/// What the mapping is a mapping of.
+/// The file of the mapping.
 pub const MODULE: &str = "/nonexistent/libmodule.so";
 pub const BUILD_ID: &[u8] = b"\x01\x02\x03\x04\x05";
 
@@ -42,7 +43,7 @@ const FREE: u8 = EntryPoint::Free as u8;
 const MAIN: u32 = 8;
 const CALLEE: u32 = 9;
 
-/// Not a test: what the recorded process runs.
+/// Not a test: the entry point of a recorded process.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn simulated_program() {
@@ -60,7 +61,7 @@ pub fn known_function(number: u64) -> u64 {
     std::hint::black_box(number)
 }
 
-/// Rings, from the first, into which a hostile program writes.
+/// A hostile program writes into this many rings, from the first on.
 const RINGS_HIT: usize = 12;
 
 /// A mapping of the range `start..end` with bias `start`.
@@ -109,8 +110,7 @@ fn node(parent: u32, id: u32, mapping: u16) -> u64 {
     })[1]
 }
 
-/// Numbers without pattern (SplitMix64 by Steele, Lea and Flood, 2014), from a
-/// seed.
+/// Pseudo-random numbers from a seed (SplitMix64 by Steele, Lea and Flood, 2014).
 struct Random(u64);
 
 impl Random {
@@ -126,7 +126,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// An event of the right length, with anything in it.
+    /// An event of the right length with arbitrary contents.
     fn event(&mut self) -> Vec<u64> {
         let text: Vec<u8> = (0..self.below(40)).map(|_| self.next() as u8).collect();
         let (small, any) = (self.below(4096), self.next());
@@ -155,8 +155,8 @@ impl Random {
         }
     }
 
-    /// A word as it may do harm: any, a small one, two small ones, or the first
-    /// of an event.
+    /// A word that may do harm: any number, a small or a very large one, two small ones,
+    /// or the first word of an event.
     fn word(&mut self) -> u64 {
         let any = self.next();
         match self.below(8) {
@@ -178,7 +178,7 @@ struct Program {
     arena: String,
 }
 
-/// One word after another of a script is what it does.
+/// The words of a script: the name of a method and its arguments.
 impl Program {
     fn new(arena: String) -> Self {
         let location = Location::parse(arena.as_bytes()).unwrap();
@@ -213,7 +213,7 @@ impl Program {
         }
     }
 
-    fn introduce(&self) -> (usize, usize) {
+    fn attach(&self) -> (usize, usize) {
         let claimed = self.claim(origin::EXEC, None, &[]);
         self.thread(claimed.1, std::process::id(), false);
         claimed
@@ -263,9 +263,9 @@ impl Program {
         self.producer.event(ring, kind::EXIT, 0, status as u64, &[]);
     }
 
-    /// Many events on one ring, the mapping defined after the stack.
+    /// Many events in one ring; the mapping is defined after the stack.
     fn pairs(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         self.stack(ring);
         let mapping = mapping(3, CODE, CODE + 0x10_0000, BUILD_ID, MODULE);
         self.producer.write_event(ring, &mapping);
@@ -278,22 +278,22 @@ impl Program {
         STATUS
     }
 
-    /// Events without end, until the collector says that it has stopped.
+    /// Events until the collector announces that it has stopped.
     fn pairs_until_stopped(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         let stopped = &self.producer.control().stopped;
         while stopped.load(std::sync::atomic::Ordering::Acquire) == 0 {
-            if self.producer.has_room(ring, 1) {
+            if self.producer.has_space(ring, 1) {
                 self.free(ring, HEAP);
             }
         }
         0
     }
 
-    /// A second thread, a nested ring, a takeover, events of every kind,
-    /// losses that the recorder counted.
+    /// A second thread, a nested ring, a ring taken over by another thread, events of
+    /// every kind, losses counted by the recorder.
     fn threads(&self) -> i32 {
-        let (slot, first) = self.introduce();
+        let (slot, first) = self.attach();
         let other = self.producer.claim_ring(slot, 1_000_001);
         self.thread(other, 1_000_001, false);
         let nested = self.producer.claim_ring(slot, std::process::id());
@@ -330,7 +330,7 @@ impl Program {
             kind::REALLOCATION_END_LONG,
             realloc,
             HEAP,
-            // Forgotten: not recorded.
+            // The id was reset, so the stack is not recorded.
             &[stack_and_size(MAIN, 0), huge + 1],
         );
         event(kind::REALLOCATION_START, realloc, HEAP, &[]);
@@ -345,10 +345,9 @@ impl Program {
         0
     }
 
-    /// Windows as a recorder writes them and as none does, and a ring with one
-    /// whose name is longer than any.
+    /// Valid and invalid windows, and a ring with a window whose name is too long.
     fn windows(&self) -> i32 {
-        let (slot, ring) = self.introduce();
+        let (slot, ring) = self.attach();
         let event = |kind, extra, more: &[u64]| self.producer.event(ring, kind, extra, 0, more);
         let own = window_flag::THIS_THREAD_ONLY | 1 << window_flag::QUIET_SHIFT;
         self.producer
@@ -359,7 +358,7 @@ impl Program {
         event(kind::EPOCH, 1, &[tick_now(), 1]);
         self.free(ring, HEAP);
         event(kind::WINDOW_END, 0, &[1, 2, tick_now()]);
-        // Ends of what never opened, the end before the beginning, all flags.
+        // The end of a window that never opened, an end before the start, all flags.
         event(kind::WINDOW_END, 0xff, &[77, 3, 0]);
         for _ in 0..3 {
             event(kind::DESCRIPTORS, 0xff, &[]);
@@ -375,14 +374,13 @@ impl Program {
         0
     }
 
-    /// An allocation in [`known_function`] of this very binary.
+    /// An allocation in [`known_function`] of this binary.
     fn names(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let executable = std::env::current_exe().unwrap();
         let executable = executable.to_str().unwrap();
-        // The first mapping of a position-independent executable is where its
-        // address 0 lies.
+        // A position-independent executable has its address 0 at its first mapping.
         let first = maps
             .lines()
             .find(|line| line.ends_with(executable))
@@ -399,9 +397,9 @@ impl Program {
         0
     }
 
-    /// Good events, then nonsense; the program can not hang on it.
+    /// Valid events, then invalid words; the program must not wait forever.
     fn corrupt(&self) -> i32 {
-        let (slot, ring) = self.introduce();
+        let (slot, ring) = self.attach();
         let sound = self.producer.claim_ring(slot, 5);
         self.free(ring, HEAP);
         self.producer.write(ring, &[0]);
@@ -413,15 +411,15 @@ impl Program {
         STATUS
     }
 
-    /// More words claimed than a ring has.
+    /// A published position with more words than a ring has.
     fn forged(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         self.producer.forge_position(ring, u64::MAX - 5);
         STATUS
     }
 
-    /// An image that registers with an event that is none, and waits
-    /// until the collector has read what it writes further.
+    /// An image whose first event is no `Image` event. It waits until the collector has
+    /// released the words that it writes after that.
     fn stranger(&self) -> i32 {
         let own = std::process::id();
         let slot = self.producer.claim_slot();
@@ -434,9 +432,9 @@ impl Program {
         STATUS
     }
 
-    /// As `pairs`, while another process of the recording does its worst.
+    /// As `pairs`, while another process of the recording runs `hostile`.
     fn besieged(&self, numbers: Vec<&str>) -> i32 {
-        let (slot, ring) = self.introduce();
+        let (slot, ring) = self.attach();
         let script = format!("hostile {} {slot} {ring}", numbers.join(" "));
         let mut hostile = program(&self.arena, &script).spawn().unwrap();
         self.stack(ring);
@@ -456,8 +454,8 @@ impl Program {
         STATUS
     }
 
-    /// So many times writes random words somewhere into the arena, but not what
-    /// belongs to one image and ring: rounds, seed, slot, ring.
+    /// Writes random words anywhere into the arena, except into one image slot, one ring
+    /// and its header. The numbers: rounds, seed, slot, ring.
     fn hostile(&self, numbers: Vec<u64>) -> i32 {
         let [rounds, seed, slot, ring] = numbers[..] else {
             panic!("four numbers");
@@ -480,7 +478,7 @@ impl Program {
                 .any(|&(start, length)| (start..start + length).contains(&offset))
         };
         let mut random = Random(seed);
-        let (own_slot, own) = self.introduce();
+        let (own_slot, own) = self.attach();
         for _ in 0..rounds {
             // A page of the tables, or of a region.
             let pages = match random.below(4) {
@@ -495,8 +493,8 @@ impl Program {
                     self.producer.overwrite(offset, random.word());
                 }
             }
-            // Events that look like some, in a ring that counts as its own again
-            // after it was found to be corrupt.
+            // Well-formed events in its own ring. From time to time it claims the ring
+            // anew, since the collector discards a ring that it found to be corrupt.
             if random.below(64) == 0 {
                 let ring = &self.producer.rings()[own];
                 ring.owner.store(own_slot as u32 + 1, Relaxed);
@@ -506,7 +504,7 @@ impl Program {
             }
             for _ in 0..random.below(16) {
                 let event = random.event();
-                if self.producer.has_room(own, event.len()) {
+                if self.producer.has_space(own, event.len()) {
                     self.producer.write(own, &event);
                 }
             }
@@ -515,7 +513,7 @@ impl Program {
     }
 
     fn killed(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         for number in 0..1000 {
             self.free(ring, HEAP + number);
         }
@@ -527,9 +525,9 @@ impl Program {
         unreachable!("it was killed");
     }
 
-    /// A child that says it was forked, with three events before the fork.
+    /// Starts a child that claims to have been forked after three events.
     fn fork(&self) -> i32 {
-        let (slot, ring) = self.introduce();
+        let (slot, ring) = self.attach();
         for number in 0..3 {
             self.free(ring, HEAP + number);
         }
@@ -552,15 +550,15 @@ impl Program {
 
     /// Becomes `pairs` by exec.
     fn exec(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         self.free(ring, HEAP);
         let error = program(&self.arena, "pairs").exec();
         panic!("{error}");
     }
 
-    /// Says that it is about to become the program at `path`, and ends.
+    /// Announces an exec of `path`, then ends.
     fn exec_of(&self, path: &str) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         let path = path.as_bytes();
         self.producer.write_event(ring, &Exec { path });
         0
@@ -568,15 +566,15 @@ impl Program {
 
     /// Becomes a program without recorder that lives for a while.
     fn exec_unrecorded(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         self.free(ring, HEAP);
         let error = Command::new("sleep").arg("1").exec();
         panic!("{error}");
     }
 
-    /// Says something and lives until its input ends.
+    /// Writes a `!` and lives until its input ends.
     fn stay(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         self.free(ring, HEAP);
         println!("!");
         std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
@@ -584,11 +582,11 @@ impl Program {
         0
     }
 
-    /// Leaves a child behind that ends when its input does.
+    /// Ends before its child, which ends when its input does.
     fn orphan(&self) -> i32 {
-        let (_, ring) = self.introduce();
+        let (_, ring) = self.attach();
         let mut child = program(&self.arena, "stay").spawn().unwrap();
-        // The child has its own image before this process ends.
+        // The child has attached before this process ends.
         std::thread::sleep(std::time::Duration::from_millis(200));
         self.free(ring, HEAP);
         assert!(child.try_wait().unwrap().is_none());

@@ -1,5 +1,5 @@
-//! A collector in this process, recording a program that is this test binary
-//! once more; and what it wrote, read back.
+//! [`Session`]: a collector that records programs, which are further processes of this
+//! test binary. [`Recorded`]: the trace that it wrote, read back.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use crate::program::{ARENA_VARIABLE, SCRIPT_VARIABLE};
 
 pub struct Session {
-    /// `None` once the launcher has hung up.
+    /// `None` after [`Self::hang_up`].
     to: Option<PipeWriter>,
     from: BufReader<PipeReader>,
     collector: Collector,
@@ -28,15 +28,16 @@ pub struct Session {
 
 enum Collector {
     Thread(JoinHandle<Result<(), CollectorError>>),
-    /// This test binary once more, see [`simulated_collector`].
+    /// A process of this test binary, see [`simulated_collector`].
     Process(Child),
 }
 
-/// In a collector's environment: where it says how much memory it took at most.
+/// Name of an environment variable: the file into which a collector in a process of its
+/// own writes its peak memory.
 const PEAK_VARIABLE: &str = "ALLOTROPE_TEST_PEAK";
 
-/// Not a test: a collector in a process of its own. What it sends comes on its
-/// standard error, for the standard output belongs to the test harness.
+/// Not a test: a collector in a process of its own. It sends its messages on its
+/// standard error, because the test harness writes to the standard output.
 #[test]
 #[ignore = "run by the other tests, in a process of its own"]
 fn simulated_collector() {
@@ -55,7 +56,7 @@ pub struct Recorded {
     pub done: Done,
     pub records: Vec<Record>,
     pub events: HashMap<(ImageId, StreamId), Vec<Event>>,
-    /// Memory that a collector in a process of its own had at most.
+    /// Peak memory of the collector, if it ran in a process of its own.
     pub peak_kilobytes: Option<u64>,
 }
 
@@ -65,7 +66,7 @@ fn send(to: &mut PipeWriter, message: &FromLauncher) {
     to.write_all(line.as_bytes()).unwrap();
 }
 
-fn hear(from: &mut impl BufRead) -> ToLauncher {
+fn receive(from: &mut impl BufRead) -> ToLauncher {
     let mut line = String::new();
     from.read_line(&mut line).unwrap();
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"))
@@ -99,8 +100,8 @@ impl Session {
         })
     }
 
-    /// With a collector in a process of its own, whose memory can be measured.
-    pub fn start_apart() -> Self {
+    /// Starts a collector in a process of its own, so that its memory can be measured.
+    pub fn start_in_process() -> Self {
         let no_change = |_: &mut Start| ();
         Self::start_as(no_change, |input, answers, folder| {
             let mut collector = Command::new(std::env::current_exe().unwrap());
@@ -128,7 +129,7 @@ impl Session {
         let collector = collect(input, answers, folder.path());
         send(&mut to, &FromLauncher::Start(start));
         let mut from = BufReader::new(from);
-        let arena = match hear(&mut from) {
+        let arena = match receive(&mut from) {
             ToLauncher::Ready { arena } => arena,
             other => panic!("{other:?}"),
         };
@@ -146,7 +147,7 @@ impl Session {
         send(self.to.as_mut().unwrap(), message);
     }
 
-    /// Where recorders find the arena.
+    /// The location of the arena, for recorders.
     pub fn arena(&self) -> &str {
         &self.arena
     }
@@ -162,8 +163,8 @@ impl Session {
         self
     }
 
-    pub fn hear(&mut self) -> ToLauncher {
-        hear(&mut self.from)
+    pub fn receive(&mut self) -> ToLauncher {
+        receive(&mut self.from)
     }
 
     pub fn spawn(&mut self, script: &str) -> Child {
@@ -172,7 +173,7 @@ impl Session {
         child
     }
 
-    /// Waits for the first process, as the launcher does, and says how it ended.
+    /// Waits for the first process, as the launcher does, and sends how it ended.
     pub fn wait_for(&mut self, mut child: Child) {
         let status = child.wait().unwrap();
         let exit = match (status.code(), status.signal()) {
@@ -190,13 +191,13 @@ impl Session {
         session.finish()
     }
 
-    /// Hears until the collector fails; its sentence.
+    /// Receives messages until the collector fails; returns its error.
     pub fn failure(mut self) -> String {
         loop {
-            match self.hear() {
+            match self.receive() {
                 ToLauncher::Failed { message } => {
                     let Collector::Thread(collector) = self.collector else {
-                        panic!("a thread can be asked why");
+                        panic!("only for a collector in a thread");
                     };
                     let error = collector.join().unwrap().unwrap_err();
                     assert_eq!(error.to_string(), message);
@@ -208,10 +209,10 @@ impl Session {
         }
     }
 
-    /// Hears all that is left and reads the trace.
+    /// Receives all remaining messages and reads the trace.
     pub fn finish(mut self) -> Recorded {
         let done = loop {
-            match self.hear() {
+            match self.receive() {
                 ToLauncher::Done(done) => break done,
                 ToLauncher::Failed { message } => panic!("{message}"),
                 _ => {}
@@ -233,7 +234,7 @@ impl Session {
         assert_eq!(reader.readable_bytes(), done.bytes);
         let mut records = Vec::new();
         let mut events: HashMap<_, Vec<Event>> = HashMap::new();
-        let mut run = Vec::new();
+        let mut chunk = Vec::new();
         for entry in reader.entries() {
             match entry.unwrap() {
                 Entry::Record(record) => records.push(record),
@@ -241,8 +242,8 @@ impl Session {
                     let stream = events.entry((at.image, at.stream)).or_default();
                     let counted = stream.iter().filter(|event| event.is_counted()).count();
                     assert_eq!(at.first_ordinal, counted as u64);
-                    reader.read_events(&at, &mut run).unwrap();
-                    stream.append(&mut run);
+                    reader.read_events(&at, &mut chunk).unwrap();
+                    stream.append(&mut chunk);
                 }
             }
         }
@@ -256,7 +257,7 @@ impl Session {
 }
 
 impl Recorded {
-    /// How the images ended, by their ids.
+    /// How each image ended, sorted by image id.
     pub fn exits(&self) -> Vec<(ImageId, Exit)> {
         let end = |record: &Record| match record {
             Record::ImageEnd(end) => Some((end.image, end.exit)),
@@ -267,7 +268,7 @@ impl Recorded {
         exits
     }
 
-    /// The images' beginnings, in order.
+    /// The starts of the images, in order.
     pub fn images(&self) -> Vec<&allotrope_trace::model::ImageStart> {
         self.records
             .iter()
@@ -278,7 +279,7 @@ impl Recorded {
             .collect()
     }
 
-    /// Counted events of an image's streams, by stream.
+    /// The counted events of each of an image's streams, sorted by stream id.
     pub fn counted(&self, image: ImageId) -> Vec<(StreamId, Vec<Event>)> {
         let of_image = self.events.iter().filter(|((of, _), _)| *of == image);
         let mut streams: Vec<_> = of_image
@@ -291,7 +292,7 @@ impl Recorded {
         streams
     }
 
-    /// Losses of an image, by the number of their reason.
+    /// The losses of an image: number of the reason, lost events.
     pub fn losses(&self, image: ImageId) -> Vec<(u8, u64)> {
         let loss = |record: &Record| match record {
             Record::Loss(loss) if loss.image == image => Some((loss.reason as u8, loss.events)),

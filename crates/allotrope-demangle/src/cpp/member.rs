@@ -1,26 +1,26 @@
-//! A form of names that gcc makes and the demangler's grammar lacks: a member
-//! of a type that is written out, `sr <type> <name>`, as in the conditions of
-//! `std::enable_if`. `std::swap` and `std::make_shared` have it.
+//! A form of names that gcc writes and the demangler's grammar lacks: a member of a
+//! named type, `sr <type> <name>`, as in the conditions of `std::enable_if`. The names of
+//! `std::swap` and `std::make_shared` contain it.
 //!
-//! Such a name is rewritten into an expression of the same meaning and the
-//! same substitutions, "the member of the type's `typeid`", and the text that
-//! this gives is turned into the member again.
+//! [`rewrite`] replaces it by an expression with the same substitutions that the
+//! demangler can read: a member of `typeid (type)`. [`restore`] changes the demangled
+//! text back to the member of the type.
 
 const SCOPED: &str = "sr";
 const MEMBER_OF_TYPEID: &str = "dtti";
 
-/// `name` in the form that the demangler can read; `None` if there is nothing
-/// to rewrite.
+/// Returns `name` in the form that the demangler can read; `None` if it has no such
+/// member.
 pub(super) fn rewrite(name: &str) -> Option<String> {
     let mut rewritten = String::with_capacity(name.len() + 16);
     let mut rest = name;
     while !rest.is_empty() {
-        let kept = length_of_name_or_literal(rest);
-        if kept > 0 {
-            let (token, after) = rest.split_at_checked(kept)?;
+        let length = length_of_name_or_literal(rest);
+        if length > 0 {
+            let (token, after) = rest.split_at_checked(length)?;
             rewritten.push_str(token);
             rest = after;
-        } else if let Some(after) = rest.strip_prefix(SCOPED).filter(|r| is_written_out(r)) {
+        } else if let Some(after) = rest.strip_prefix(SCOPED).filter(|r| is_named_type(r)) {
             rewritten.push_str(MEMBER_OF_TYPEID);
             rest = after;
         } else {
@@ -32,14 +32,14 @@ pub(super) fn rewrite(name: &str) -> Option<String> {
     (rewritten != name).then_some(rewritten)
 }
 
-/// Bytes of the identifier (`5value`) or literal (`Lm256E`) at the start of
-/// `text`, within which letters are no codes; 0 if there is none.
+/// Bytes of the identifier (`5value`) or literal (`Lm256E`) at the start of `text`, whose
+/// letters have no meaning in the grammar; 0 if there is none.
 fn length_of_name_or_literal(text: &str) -> usize {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     let count = digits(text);
     if count > 0 {
         let length: usize = text[..count].parse().unwrap_or(0);
-        // Digits of something else, like a lambda's number, are no length.
+        // The digits may be something else than a length, such as the number of a lambda.
         let fits = text
             .as_bytes()
             .get(count)
@@ -61,19 +61,19 @@ fn length_of_name_or_literal(text: &str) -> usize {
     }
 }
 
-/// A type by name; the demangler knows the other forms.
-fn is_written_out(text: &str) -> bool {
+/// Whether a type begins that is written by its name. The demangler knows the other forms.
+fn is_named_type(text: &str) -> bool {
     text.starts_with("St")
         || text.starts_with('N')
         || text.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Text of a rewritten name as it would have been: `(typeid (T)).m` is `T::m`.
+/// Restores the text of a rewritten name: `(typeid (T)).m` becomes `T::m`.
 pub(super) fn restore(text: &str) -> String {
     const OPEN: &str = "(typeid (";
     const CLOSE: &str = ")).";
     let mut restored = text.to_owned();
-    // The last one holds no other; what it held was restored before.
+    // The last one contains no other: those inside of it were restored before.
     while let Some(start) = restored.rfind(OPEN) {
         let inside = start + OPEN.len();
         let Some(end) = closing(&restored[inside..]).map(|end| inside + end) else {
@@ -85,11 +85,11 @@ pub(super) fn restore(text: &str) -> String {
         restored.replace_range(end..end + CLOSE.len(), "::");
         restored.replace_range(start..inside, "");
     }
-    // `!(x)` around what needs no parentheses any more stays: it says the same.
+    // Parentheses that are no longer needed, as in `!(x)`, stay: the meaning is the same.
     restored
 }
 
-/// Where the parenthesis that is open before `text` is closed.
+/// The index at which the parenthesis that was opened before `text` is closed.
 fn closing(text: &str) -> Option<usize> {
     let mut open = 1usize;
     text.bytes().position(|byte| {

@@ -1,5 +1,5 @@
-//! C++ names. The expected signatures are what GNU c++filt gives, with the
-//! spacing of this crate's demangler; functions are those without parameters.
+//! C++ names. The expected signatures are those of GNU c++filt, with the spacing of this
+//! crate's demangler. The expected functions are the same without parameters.
 
 use crate::demangle;
 
@@ -29,7 +29,7 @@ fn plain_functions_and_members() {
 }
 
 #[test]
-fn constructors_and_destructors_of_every_kind_read_the_same() {
+fn constructors_and_destructors_of_every_kind_have_the_same_names() {
     for kind in ["C1", "C2", "C3", "C4"] {
         assert_eq!(demangle(&format!("_ZN3Foo{kind}Ei")).function, "Foo::Foo");
     }
@@ -114,7 +114,7 @@ fn template_functions_lose_their_return_type() {
 }
 
 #[test]
-fn template_arguments_stay_whatever_they_hold() {
+fn template_arguments_of_all_kinds_stay() {
     check(&[
         (
             "_ZNSt6vectorIiSaIiEE9push_backEOi",
@@ -151,7 +151,7 @@ fn template_arguments_stay_whatever_they_hold() {
 }
 
 #[test]
-fn empty_packs_leave_nothing() {
+fn empty_parameter_packs_leave_no_commas() {
     check(&[
         ("_Z1fIiJEEvv", "f<int>", "void f<int>()"),
         ("_Z1fIiJEJEEvv", "f<int>", "void f<int>()"),
@@ -189,7 +189,7 @@ fn lambdas_and_local_functions() {
             "A::B()::{unnamed type#1}::g()",
         ),
     ]);
-    // The return type of an enclosing template is none of the function's.
+    // The return type of an enclosing template does not belong to the function.
     assert_eq!(
         demangle("_ZZ3fooIiEvT_ENKUlvE_clEv").function,
         "foo<int>(int)::{lambda()#1}::operator()"
@@ -197,7 +197,7 @@ fn lambdas_and_local_functions() {
 }
 
 #[test]
-fn thunks_lead_to_their_function() {
+fn thunks_are_named_after_their_target() {
     check(&[
         (
             "_ZThn8_N1A1fEv",
@@ -221,7 +221,7 @@ fn thunks_lead_to_their_function() {
 }
 
 #[test]
-fn members_of_written_out_types() {
+fn members_of_named_types() {
     check(&[(
         "_Z1fI1AENSt9enable_ifIXsrSt8is_classIT_E5valueEvE4typeES0_",
         "f<A>",
@@ -267,8 +267,8 @@ fn deep_nesting_is_demangled() {
 }
 
 #[test]
-fn output_that_explodes_leaves_the_name_raw() {
-    // Each parameter is a template of two of the one before: doubles each time.
+fn a_name_with_exponential_output_stays_raw() {
+    // Each parameter is a template of two of the previous one, so the text doubles.
     let mut raw = String::from("_Z1f1AIiiE");
     for last in 0..60 {
         // Substitutions are numbered in base 36 from S_, S0_, on.
@@ -294,14 +294,14 @@ fn base36(mut number: usize) -> String {
 }
 
 #[test]
-fn hostile_names_end() {
+fn demangling_hostile_names_ends() {
     for part in [
         "N", "I", "P", "T_", "S_", "X", "Z", "dt", "sr", "srSt", "Ul", "J", "D", "L",
     ] {
         let raw = format!("_Z{}", part.repeat(30_000));
         assert!(demangle(&raw).function == raw, "{part}");
     }
-    // This one is a function with many parameters.
+    // This is a valid function with many parameters.
     assert_eq!(
         demangle(&format!("_Z{}", "1A".repeat(30_000))).function,
         "A"

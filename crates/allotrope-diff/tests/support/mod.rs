@@ -38,7 +38,7 @@ impl Stacks {
 }
 
 fn frame(text: &str) -> StackFrame {
-    let (text, place) = text
+    let (text, location) = text
         .split_once('@')
         .filter(|_| text.contains(".c:"))
         .unwrap_or((text, ""));
@@ -47,7 +47,7 @@ fn frame(text: &str) -> StackFrame {
         Some((function, digits)) => (function, u64::from_str_radix(digits, 16).ok()),
         None => (text, None),
     };
-    let (file, line) = place.split_once(':').unwrap_or(("", "0"));
+    let (file, line) = location.split_once(':').unwrap_or(("", "0"));
     StackFrame {
         function: function.to_owned(),
         module: module.to_owned(),

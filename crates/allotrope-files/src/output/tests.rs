@@ -1,5 +1,6 @@
-//! Who may be harmed by writing a file, case by case, in folders of the test's
-//! own. What needs a second user is skipped unless root runs it.
+//! Modes, links, pipes and devices: what writing a file may change and what it must
+//! not, in temporary folders. Tests that need a second user are skipped unless root
+//! runs them.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +10,7 @@ use std::path::Path;
 use super::*;
 use crate::FileId;
 
-const STRANGER: u32 = 12345;
+const OTHER_USER: u32 = 12345;
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
@@ -24,7 +25,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// What the kernel makes of 0666 in this process.
+/// The mode of a file that this process creates with 0666.
 fn usual_mode(folder: &Path) -> u32 {
     let path = folder.join("usual");
     fs::File::create_new(&path).unwrap();
@@ -33,7 +34,7 @@ fn usual_mode(folder: &Path) -> u32 {
     usual
 }
 
-/// A folder like `/tmp`; `None` where this user cannot make files of another.
+/// A folder like `/tmp`; `None` if this user cannot create files of another user.
 fn shared_folder() -> Option<tempfile::TempDir> {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
@@ -45,7 +46,7 @@ fn shared_folder() -> Option<tempfile::TempDir> {
 }
 
 #[test]
-fn a_file_is_its_owners_alone_until_it_is_whole() {
+fn only_the_owner_can_read_a_file_until_it_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     let mut output = Output::create(&path).unwrap();
@@ -60,7 +61,7 @@ fn a_file_is_its_owners_alone_until_it_is_whole() {
 }
 
 #[test]
-fn an_unfinished_file_leaves_what_was_there() {
+fn an_unfinished_output_leaves_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "before").unwrap();
@@ -72,7 +73,7 @@ fn an_unfinished_file_leaves_what_was_there() {
 }
 
 #[test]
-fn a_file_of_ones_own_keeps_its_mode() {
+fn a_replaced_file_of_the_same_user_keeps_its_mode() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     fs::write(&path, "before").unwrap();
@@ -83,7 +84,7 @@ fn a_file_of_ones_own_keeps_its_mode() {
 }
 
 #[test]
-fn a_link_of_ones_own_stays_one() {
+fn a_link_of_the_same_user_stays_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (link, path) = (folder.path().join("link"), folder.path().join("file"));
     fs::write(&path, "before").unwrap();
@@ -95,7 +96,7 @@ fn a_link_of_ones_own_stays_one() {
 }
 
 #[test]
-fn what_a_stranger_put_into_a_shared_folder_is_refused() {
+fn a_link_or_pipe_of_another_user_in_a_shared_folder_is_refused() {
     let Some(shared) = shared_folder() else {
         return;
     };
@@ -104,7 +105,7 @@ fn what_a_stranger_put_into_a_shared_folder_is_refused() {
     fs::write(&precious, "before").unwrap();
     let link = shared.path().join("link");
     symlink(&precious, &link).unwrap();
-    lchown(&link, Some(STRANGER), None).unwrap();
+    lchown(&link, Some(OTHER_USER), None).unwrap();
     let error = write(&link, "after").unwrap_err();
     assert!(error.to_string().contains("another user"), "{error}");
     assert_eq!(fs::read(&precious).unwrap(), b"before");
@@ -118,7 +119,7 @@ fn what_a_stranger_put_into_a_shared_folder_is_refused() {
         0,
     )
     .unwrap();
-    lchown(&pipe, Some(STRANGER), None).unwrap();
+    lchown(&pipe, Some(OTHER_USER), None).unwrap();
     assert!(write(&pipe, "after").is_err());
 }
 

@@ -85,7 +85,7 @@ mod tests {
     use allotrope_profile::CountedStack;
 
     #[test]
-    fn stacks_that_read_alike_become_one() {
+    fn stacks_with_equal_texts_are_merged() {
         let frame = |function: &str, line| StackFrame {
             function: function.into(),
             line,

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_without_function_is_a_place_in_its_module() {
+    fn a_frame_without_function_is_an_offset_in_its_module() {
         let mut frame = StackFrame::default();
         assert_eq!(name(&frame), "??");
         frame.module = "lib.so".into();

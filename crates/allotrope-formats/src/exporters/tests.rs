@@ -1,5 +1,5 @@
-//! Round trips: our readers read the output of every exporter, as far as the
-//! format has the information.
+//! Round trips: the readers read the output of every exporter, and get the same
+//! information back as far as the format contains it.
 
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn function() -> impl Strategy<Value = String> {
 }
 
 fn frame() -> impl Strategy<Value = StackFrame> {
-    let place = prop_oneof![
+    let location = prop_oneof![
         Just((String::new(), 0, 0)),
         ("[a-z]{1,2}\\.rs", 1..99_u32, 0..9_u32)
     ];
@@ -72,7 +72,7 @@ fn frame() -> impl Strategy<Value = StackFrame> {
     (
         function(),
         module,
-        place,
+        location,
         proptest::option::of(0..99_u64),
         any::<bool>(),
     )
@@ -86,6 +86,7 @@ fn frame() -> impl Strategy<Value = StackFrame> {
                 column,
                 offset,
                 inlined,
+                ..StackFrame::default()
             },
         )
 }
@@ -186,11 +187,18 @@ proptest! {
     }
 
     #[test]
-    fn dhat_gives_places_and_figures_back(set in set()) {
+    fn dhat_gives_locations_and_figures_back(set in set()) {
         let read = read_back("dhat", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Dhat);
-        let metrics: Vec<Metric> =
-            Metric::OF_STACKS.into_iter().filter(|metric| *metric != Metric::Temporary).collect();
+        let metrics = [
+            Metric::Allocations,
+            Metric::Bytes,
+            Metric::LeakedAllocations,
+            Metric::LeakedBytes,
+            Metric::PeakAllocations,
+            Metric::PeakBytes,
+            Metric::Lifetime,
+        ];
         // The file of a frame, or its module if there is none.
         let show = |frame: &StackFrame| StackFrame {
             module: if frame.file.is_empty() { frame.module.clone() } else { String::new() },
@@ -226,7 +234,16 @@ proptest! {
     }
 }
 
-/// A stack of which only the allocations are known.
+/// Values of some metrics; those of the others are 0.
+fn values(known: &[(Metric, u64)]) -> MetricValues {
+    let mut values = MetricValues::default();
+    for &(metric, value) in known {
+        values[metric as usize] = value;
+    }
+    values
+}
+
+/// A set with one stack, of which only the number of allocations is known.
 fn counted() -> StackSet {
     let mut set = StackSet {
         known: MetricSet::of(&[Metric::Allocations]),
@@ -236,12 +253,16 @@ fn counted() -> StackSet {
         function: function.into(),
         ..StackFrame::default()
     });
-    add(&mut set, frames.into(), [17, 0, 0, 0, 0, 0, 0, 0]);
+    add(
+        &mut set,
+        frames.into(),
+        values(&[(Metric::Allocations, 17)]),
+    );
     set
 }
 
 #[test]
-fn what_is_not_known_is_not_written() {
+fn unknown_metrics_are_not_written() {
     let set = counted();
     for name in ["dhat", "pprof", "json"] {
         let read = read_back(name, &set, Metric::Allocations);
@@ -272,36 +293,41 @@ fn what_is_not_known_is_not_written() {
 }
 
 #[test]
-fn dhat_says_how_long_the_run_took_at_least() {
+fn dhat_has_a_lower_bound_of_the_duration() {
     let mut set = counted();
     set.known = MetricSet::OF_STACKS;
     // Five blocks with lifetimes of 21 microseconds in total, so one of at
     // least 5.
-    set.stacks[0].figures = [5, 50, 0, 0, 0, 0, 0, 21];
+    set.stacks[0].figures = values(&[
+        (Metric::Allocations, 5),
+        (Metric::Bytes, 50),
+        (Metric::Lifetime, 21),
+    ]);
     let text = written("dhat", &set, Metric::Allocations);
     let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
     assert_eq!(json["te"], 5);
 }
 
 #[test]
-fn dhat_keeps_what_was_live_where_lifetimes_are_not_known() {
+fn dhat_has_live_blocks_also_without_lifetimes() {
     let mut set = counted();
-    set.known = MetricSet::of(&[
-        Metric::Allocations,
-        Metric::Bytes,
-        Metric::LeakedAllocations,
-        Metric::LeakedBytes,
-        Metric::PeakAllocations,
-        Metric::PeakBytes,
-    ]);
-    set.stacks[0].figures = [17, 170, 0, 3, 30, 5, 50, 0];
+    let known = [
+        (Metric::Allocations, 17),
+        (Metric::Bytes, 170),
+        (Metric::LeakedAllocations, 3),
+        (Metric::LeakedBytes, 30),
+        (Metric::PeakAllocations, 5),
+        (Metric::PeakBytes, 50),
+    ];
+    set.known = MetricSet::of(&known.map(|(metric, _)| metric));
+    set.stacks[0].figures = values(&known);
     let read = read_back("dhat", &set, Metric::Allocations).set;
     assert_eq!(read.known, set.known);
     assert_eq!(read.stacks[0].figures, set.stacks[0].figures);
 }
 
 #[test]
-fn a_stack_without_frames_is_written_as_such() {
+fn a_stack_without_frames_is_written_as_no_stack() {
     let mut set = counted();
     set.stacks[0].frames = Box::default();
     for name in ["stacks", "dhat"] {
@@ -315,7 +341,7 @@ fn a_stack_without_frames_is_written_as_such() {
 }
 
 #[test]
-fn the_dtrace_form_is_dtraces() {
+fn stacks_are_written_in_the_format_of_dtrace() {
     let mut set = counted();
     set.frames[0].module = "libsystem_malloc.dylib".into();
     set.frames[1].offset = Some(0x19);

@@ -53,10 +53,10 @@ fn closing(line: &str) -> Option<&str> {
 
 /// The metric of a map's values.
 fn metric(name: &str) -> Option<Metric> {
-    let says = |word: &str| name.to_ascii_lowercase().contains(word);
-    if says("free") || says("dealloc") {
+    let contains = |word: &str| name.to_ascii_lowercase().contains(word);
+    if contains("free") || contains("dealloc") {
         None
-    } else if says("byte") || says("size") {
+    } else if contains("byte") || contains("size") {
         Some(Metric::Bytes)
     } else {
         Some(Metric::Allocations)
@@ -68,10 +68,11 @@ struct Reader {
     builder: StackSetBuilder,
     known: BTreeSet<Metric>,
     ignored: BTreeSet<String>,
-    /// The map whose key is being read.
+    /// The name of the map whose key is being read.
     map: Option<String>,
     stack: Vec<u32>,
-    no_number: u64,
+    /// Number of stacks whose value is not a single number.
+    not_numbers: u64,
 }
 
 /// Reads the whole file.
@@ -115,7 +116,7 @@ impl Reader {
 
     fn value(&mut self, metric: Metric, value: &str) -> Result<(), Problem> {
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
-            self.no_number += 1;
+            self.not_numbers += 1;
             return Ok(());
         }
         let value = value.parse().map_err(|_| Problem::Malformed {
@@ -133,10 +134,10 @@ impl Reader {
                 "the map @{map} counts what is freed and is left out"
             ));
         }
-        if self.no_number > 0 {
+        if self.not_numbers > 0 {
             notes.push(format!(
                 "{} stacks have a value that is no single number and are left out; use count() or sum()",
-                self.no_number
+                self.not_numbers
             ));
         }
         if self.map.is_some() {
@@ -209,7 +210,7 @@ hello from the program
     }
 
     #[test]
-    fn names_of_maps_say_what_they_count() {
+    fn names_of_maps_determine_the_metric() {
         let text = "@bytes[\n    f+1\n]: 640\n@[\n    f+1\n]: 10\n@free_calls[\n    g+1\n]: 5\n";
         let parsed = parse(text, read);
         let [stack] = &parsed.set.stacks[..] else {
@@ -231,7 +232,7 @@ hello from the program
     }
 
     #[test]
-    fn a_histogram_and_a_cut_stack_are_told() {
+    fn a_histogram_and_an_incomplete_stack_are_in_the_notes() {
         let parsed = parse("@h[\n    f+1\n]: \n[1]  5 |@@@|\n@c[\n    g\n", read);
         assert!(parsed.set.stacks.is_empty());
         assert_eq!(parsed.notes.len(), 2);

@@ -130,8 +130,8 @@ impl Document {
         }
         let live = [point.gb, point.gbk, point.eb, point.ebk];
         self.without_live |= live.contains(&None);
-        let kept = size_of::<(MetricValues, usize)>() + size_of_val(&*point.fs);
-        self.builder.budget.take(kept)?;
+        let size = size_of::<(MetricValues, usize)>() + size_of_val(&*point.fs);
+        self.builder.budget.take(size)?;
         self.indexes.extend(point.fs);
         self.points.push((figures, self.indexes.len()));
         Ok(())
@@ -139,7 +139,7 @@ impl Document {
 
     fn frame(&mut self, text: &str) -> Result<(), Problem> {
         let text = frame::parse(text);
-        self.builder.budget.take(text.kept())?;
+        self.builder.budget.take(text.size())?;
         self.frames.push(text);
         Ok(())
     }

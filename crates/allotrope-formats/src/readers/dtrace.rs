@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_indented_and_end_in_their_count() {
+    fn stacks_are_indented_and_end_with_their_count() {
         let text = "dtrace: script matched 4 probes
 [...]
               libsystem_malloc.dylib`malloc
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_are_names_and_swift_names_stay() {
+    fn operators_and_swift_names_stay_unchanged() {
         let text = "
    app`operator+
    app`vec::operator+=
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_stack_is_left_out_and_told() {
+    fn an_incomplete_stack_is_left_out_with_a_note() {
         let parsed = parse("   a`f\n   1\n   a`g\n\n   a`h\n", read);
         assert_eq!(describe(&parsed.set), ["a`f = 1"]);
         assert!(parsed.notes[0].starts_with("2 stacks have no count"));

@@ -26,12 +26,12 @@ use crate::stack_set_builder::StackSetBuilder;
 
 /// The number of lines that are inspected; all lines of a folded file have the
 /// same form.
-const JUDGED: usize = 1000;
+const INSPECTED_LINES: usize = 1000;
 
 /// Whether all lines are stacks with a count, and at least one has two frames.
 /// The last line may be cut off unless `complete` is set.
 pub(crate) fn begins<'a>(lines: impl Iterator<Item = &'a str>, complete: bool) -> bool {
-    let mut lines = lines.take(JUDGED).peekable();
+    let mut lines = lines.take(INSPECTED_LINES).peekable();
     let mut deep = false;
     while let Some(line) = lines.next() {
         if is_ignored(line) {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn heaptracks_files_and_inferno_marks_are_understood() {
+    fn heaptracks_file_names_and_infernos_suffixes_are_read() {
         let parsed = parse("_start;main (p.c);in1_[i];a (b) c; 5\n", read);
         assert_eq!(describe(&parsed.set), ["`a (b) c `in1 `main `_start = 5"]);
         let by_name = |name: &str| {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_another_kind_is_an_error_with_its_number() {
+    fn a_line_without_a_count_is_an_error_with_its_number() {
         for (text, line) in [("a;b 1\na;b\n", 2), ("a;b 99999999999999999999\n", 1)] {
             let mut input = text.as_bytes();
             let fault = read(&mut Lines::new(&mut input)).unwrap_err();
@@ -175,11 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_not_folded() {
-        let judged = |text: &str| begins(text.lines(), true);
-        assert!(judged("a;b 1\nc 2\n"));
-        assert!(!judged("a;b 1\nfor (;;) {\n"));
-        assert!(!judged("count 5\n"));
+    fn other_text_is_not_recognised() {
+        let is_folded = |text: &str| begins(text.lines(), true);
+        assert!(is_folded("a;b 1\nc 2\n"));
+        assert!(!is_folded("a;b 1\nfor (;;) {\n"));
+        assert!(!is_folded("count 5\n"));
         assert!(begins("a;b 1\na;b".lines(), false));
     }
 }

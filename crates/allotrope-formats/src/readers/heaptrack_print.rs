@@ -73,11 +73,13 @@ struct Reader {
     stacks: FxHashMap<Box<[u32]>, [MetricValues; List::ALL.len()]>,
     order: Vec<Box<[u32]>>,
     seen: [bool; List::ALL.len()],
-    place: Block,
-    place_label: Option<Label>,
+    /// The merged location: the frames below a label without a colon.
+    location: Block,
+    location_label: Option<Label>,
     stack: Block,
     stack_label: Option<Label>,
     under: Under,
+    /// The text states that it omits stacks.
     hidden: bool,
     title: String,
     total_allocations: Option<u64>,
@@ -90,8 +92,8 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
         stacks: FxHashMap::default(),
         order: Vec::new(),
         seen: Default::default(),
-        place: Block::default(),
-        place_label: None,
+        location: Block::default(),
+        location_label: None,
         stack: Block::default(),
         stack_label: None,
         under: Under::Nothing,
@@ -102,14 +104,16 @@ pub(crate) fn read(lines: &mut Lines<'_>) -> Result<Parsed, Fault> {
     while let Some(line) = lines.next_text()? {
         reader.line(&line).map_err(|problem| lines.fault(problem))?;
     }
-    reader.end_place().map_err(|problem| lines.fault(problem))?;
+    reader
+        .end_location()
+        .map_err(|problem| lines.fault(problem))?;
     reader.finish().map_err(Fault::whole)
 }
 
 impl Reader {
     fn line(&mut self, line: &str) -> Result<(), Problem> {
         if line.trim().is_empty() {
-            return self.end_place();
+            return self.end_location();
         }
         if let Some(label) = label::parse(line)? {
             return self.label(label);
@@ -128,9 +132,9 @@ impl Reader {
 
     fn label(&mut self, label: Label) -> Result<(), Problem> {
         self.seen[label.list as usize] = true;
-        if label.of_place {
-            self.end_place()?;
-            self.place_label = Some(label);
+        if label.is_of_location {
+            self.end_location()?;
+            self.location_label = Some(label);
             self.under = Under::Location;
         } else {
             self.end_stack()?;
@@ -140,7 +144,7 @@ impl Reader {
         Ok(())
     }
 
-    /// `  and N from K other places`.
+    /// Whether a line is `  and N from K other places`.
     fn is_remainder(&self, line: &str) -> bool {
         self.under != Under::Nothing
             && line.starts_with("  and ")
@@ -151,7 +155,7 @@ impl Reader {
     fn frame_line(&mut self, line: &str) -> Result<bool, Problem> {
         let block = match self.under {
             Under::Nothing => return Ok(false),
-            Under::Location => &mut self.place,
+            Under::Location => &mut self.location,
             Under::Stack => &mut self.stack,
         };
         let text = line.trim_start_matches(' ');
@@ -165,8 +169,8 @@ impl Reader {
         let Some(frame) = block.frames.last_mut().filter(|_| indent == base + 2) else {
             return Ok(false);
         };
-        if let Some(place) = text.strip_prefix("at ") {
-            set_place(frame, place);
+        if let Some(location) = text.strip_prefix("at ") {
+            set_location(frame, location);
         } else if let Some(module) = text.strip_prefix("in ") {
             frame.module = file_name(module).to_owned();
         }
@@ -186,21 +190,21 @@ impl Reader {
     fn end_stack(&mut self) -> Result<(), Problem> {
         if let Some(label) = self.stack_label.take() {
             let block = std::mem::take(&mut self.stack);
-            let frames = [&*self.place.frames, &block.frames];
+            let frames = [&*self.location.frames, &block.frames];
             let frames = indexes(&mut self.builder, frames)?;
             self.add(frames, label)?;
             // The figures of the location's label are the sum of its stacks.
-            self.place_label = None;
+            self.location_label = None;
         }
         self.under = Under::Nothing;
         Ok(())
     }
 
     /// Completes the current location. One without stacks is a stack itself.
-    fn end_place(&mut self) -> Result<(), Problem> {
+    fn end_location(&mut self) -> Result<(), Problem> {
         self.end_stack()?;
-        let block = std::mem::take(&mut self.place);
-        match self.place_label.take() {
+        let block = std::mem::take(&mut self.location);
+        match self.location_label.take() {
             Some(label) => {
                 let frames = indexes(&mut self.builder, [&block.frames, &[]])?;
                 self.add(frames, label)
@@ -294,8 +298,11 @@ fn function(text: &str) -> StackFrame {
     }
 }
 
-fn set_place(frame: &mut StackFrame, place: &str) {
-    let (file, line) = place.trim_end().rsplit_once(':').unwrap_or((place, ""));
+fn set_location(frame: &mut StackFrame, location: &str) {
+    let (file, line) = location
+        .trim_end()
+        .rsplit_once(':')
+        .unwrap_or((location, ""));
     frame.file = file.to_owned();
     frame.line = line.parse().unwrap_or(0);
 }

@@ -108,8 +108,9 @@ impl Document {
     /// known.
     fn stack(&mut self, form: StackForm) -> Result<(), Problem> {
         let mut figures = MetricValues::default();
-        for ((kept, total), figure) in figures.iter_mut().zip(&mut self.totals).zip(form.figures) {
-            *kept = figure;
+        for ((stored, total), figure) in figures.iter_mut().zip(&mut self.totals).zip(form.figures)
+        {
+            *stored = figure;
             *total = total.checked_add(figure).ok_or(Problem::CountsOverflow)?;
         }
         self.budget
@@ -154,7 +155,7 @@ mod tests {
 "column":0,"offset":null,"inlined":false,"later":1}"#;
 
     #[test]
-    fn fields_come_in_any_order() {
+    fn fields_may_be_in_any_order() {
         let text = format!(
             r#"{{"stacks":[{{"figures":[640,10],"stack":[0]}}],"new":[1],"frames":[{FRAME}],
 "metrics":["allocated_bytes","allocations"],"title":"t","format":"allotrope-stacks/1"}}"#
@@ -166,13 +167,18 @@ mod tests {
     }
 
     #[test]
-    fn what_breaks_the_rules_is_an_error() {
+    fn invalid_documents_are_errors() {
+        // One figure more than there are metrics.
+        let figures = ["1"; Metric::OF_STACKS.len() + 1].join(",");
+        let too_many = format!(
+            r#"{{"format":"allotrope-stacks/1","stacks":[{{"stack":[],"figures":[{figures}]}}]}}"#
+        );
         for text in [
             r#"{"format":"allotrope-stacks/2"}"#,
             r#"{"format":"allotrope-stacks/1","metrics":["weight"]}"#,
             r#"{"format":"allotrope-stacks/1","metrics":["allocations","allocations"]}"#,
             r#"{"format":"allotrope-stacks/1","stacks":[{"stack":[0],"figures":[1]}]}"#,
-            r#"{"format":"allotrope-stacks/1","stacks":[{"stack":[],"figures":[1,2,3,4,5,6,7,8,9]}]}"#,
+            too_many.as_str(),
         ] {
             assert!(parse(text).is_err(), "{text}");
         }

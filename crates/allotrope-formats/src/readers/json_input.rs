@@ -13,17 +13,18 @@ use crate::error::{Fault, Location, Problem};
 use crate::lines::MAX_LINE;
 use crate::recognise::Format;
 
-/// Passes bytes on, and fails at a string that is too long, which serde_json
-/// would store completely.
-struct Guarded<'a> {
+/// A reader that fails at a string that is too long. serde_json would store such a string
+/// completely.
+struct BoundedStrings<'a> {
     input: &'a mut dyn BufRead,
     /// The length of the current string; `None` outside of strings.
     string: Option<usize>,
     escaped: bool,
 }
 
-impl Guarded<'_> {
-    fn watch(&mut self, byte: u8) -> io::Result<()> {
+impl BoundedStrings<'_> {
+    /// Updates the state by a byte; an error if the current string is too long.
+    fn check(&mut self, byte: u8) -> io::Result<()> {
         let Some(length) = self.string else {
             if byte == b'"' {
                 self.string = Some(0);
@@ -46,11 +47,11 @@ impl Guarded<'_> {
     }
 }
 
-impl Read for Guarded<'_> {
+impl Read for BoundedStrings<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
         for byte in &buffer[..read] {
-            self.watch(*byte)?;
+            self.check(*byte)?;
         }
         Ok(read)
     }
@@ -65,12 +66,12 @@ pub(super) fn read_object<V>(
 where
     V: for<'de> Visitor<'de, Value = ()>,
 {
-    let guarded = Guarded {
+    let bounded = BoundedStrings {
         input,
         string: None,
         escaped: false,
     };
-    let buffered = io::BufReader::with_capacity(256 << 10, guarded);
+    let buffered = io::BufReader::with_capacity(256 << 10, bounded);
     let mut json = serde_json::Deserializer::from_reader(buffered);
     let value = (&mut json)
         .deserialize_map(visitor)
@@ -83,13 +84,13 @@ where
         },
         problem: Problem::Malformed {
             format,
-            what: without_place(&error),
+            what: without_location(&error),
         },
     })
 }
 
 /// The message without serde_json's " at line 3 column 5".
-fn without_place(error: &serde_json::Error) -> String {
+fn without_location(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let own = format!(" at line {} column {}", error.line(), error.column());
     let what = text.strip_suffix(&own).unwrap_or(&text);

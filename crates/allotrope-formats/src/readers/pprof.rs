@@ -121,10 +121,10 @@ impl Reader {
 
     fn sample(&mut self, sample: Sample) -> Result<(), Problem> {
         check_depth(sample.location_id.len())?;
-        let kept = size_of_val(&*sample.location_id) + size_of_val(&*sample.value);
+        let size = size_of_val(&*sample.location_id) + size_of_val(&*sample.value);
         self.builder
             .budget
-            .take(kept + size_of::<(usize, usize)>())?;
+            .take(size + size_of::<(usize, usize)>())?;
         self.locations.extend(sample.location_id);
         self.values.extend(sample.value);
         self.ends.push((self.locations.len(), self.values.len()));

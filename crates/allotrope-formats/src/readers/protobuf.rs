@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_fields_are_errors_with_their_place() {
+    fn hostile_fields_are_errors_with_their_offset() {
         for bytes in [
             &[0x08, 0x01, 0x12, 0xff, 0xff, 0xff, 0xff, 0x7f][..],
             &[0x08, 0x01, 0x12, 5, b'x'],

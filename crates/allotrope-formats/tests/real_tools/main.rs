@@ -1,9 +1,8 @@
-//! The readers and writers against the tools themselves: files that heaptrack,
-//! valgrind, bpftrace and Go write now are read, files of ours are opened by
-//! `go tool pprof` and by DHAT's viewer. A tool that is not installed is
-//! skipped with a reason.
+//! Tests the readers and writers with the tools themselves: reads files that heaptrack,
+//! valgrind, bpftrace and Go write, and opens exported files with `go tool pprof` and
+//! DHAT's viewer. Tests of tools that are not installed are skipped with a reason.
 //!
-//! Each program's source says what it allocates where; that is the truth.
+//! The expected figures are derived from the sources of the recorded programs.
 
 mod program;
 mod tool;
@@ -27,7 +26,7 @@ fn figure(set: &StackSet, function: &str, metric: Metric) -> u64 {
     stacks.map(|stack| stack.figures[metric as usize]).sum()
 }
 
-/// What every tool that knows these metrics must say of the program.
+/// Checks these metrics of the C program, which are the same from every tool.
 fn check_truth(set: &StackSet, metrics: &[Metric]) {
     for (function, metric, expected) in [
         ("make_temporary", Metric::Allocations, TEMPORARY),
@@ -82,7 +81,18 @@ fn heaptrack_data_is_read() {
     };
     assert_eq!(read.format, Format::Heaptrack);
     assert!(read.notes.is_empty(), "{:?}", read.notes);
-    check_truth(&read.set, &Metric::OF_STACKS[..7]);
+    check_truth(
+        &read.set,
+        &[
+            Metric::Allocations,
+            Metric::Bytes,
+            Metric::Temporary,
+            Metric::LeakedAllocations,
+            Metric::LeakedBytes,
+            Metric::PeakAllocations,
+            Metric::PeakBytes,
+        ],
+    );
     let leaf = read
         .set
         .frames
@@ -113,7 +123,7 @@ fn heaptrack_print_is_read() {
         fs::write(&path, &text).unwrap();
         let printed = read(&path).unwrap();
         assert_eq!(printed.format, Format::HeaptrackPrint);
-        // The program's sizes are whole in the digits that are printed.
+        // The printed digits suffice for the program's sizes.
         check_truth(
             &printed.set,
             &[Metric::Allocations, Metric::LeakedBytes, Metric::PeakBytes],
@@ -206,8 +216,8 @@ fn bpftrace_is_read() {
     fs::write(&path, &text).unwrap();
     let read = read(&path).unwrap();
     assert_eq!(read.format, Format::Bpftrace);
-    // Its stacks need frame pointers and its names a running process: only
-    // the number of calls is sure.
+    // bpftrace's stacks need frame pointers, and its names need a running process. So
+    // only the number of calls is certain.
     assert!(
         read.set.total(Metric::Allocations) >= TEMPORARY + LEAKS + PEAKS,
         "{text}"
@@ -245,7 +255,8 @@ fn export(set: &StackSet, name: &str, path: &Path) {
         .unwrap();
 }
 
-/// A set to export: the real one where heaptrack is there, else one by hand.
+/// A set to export: the one that heaptrack records, or if it is not installed, one
+/// written by hand.
 fn exported_set(folder: &Path) -> StackSet {
     heaptrack_read(folder).map_or_else(program::as_set, |(read, _)| read.set)
 }

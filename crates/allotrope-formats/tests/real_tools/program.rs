@@ -1,5 +1,5 @@
-//! The programs that the tools look at. What they allocate is written here
-//! once: sizes are whole in the three digits that heaptrack_print shows.
+//! The programs that the tools record, and constants for what they allocate. The
+//! three digits that heaptrack_print prints suffice for all sizes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ pub const TEMPORARY_SIZE: u64 = 16;
 pub const LEAKS: u64 = 7;
 pub const LEAK_SIZE: u64 = 1000;
 pub const PEAKS: u64 = 10;
-/// Large, so that these make the peak and nothing that a runtime allocates.
+/// Large, so that these blocks determine the peak, not those of a runtime.
 pub const PEAK_SIZE: u64 = 500_000;
 
 pub const NAME: &str = "truth";
 pub const SOURCE: &str = "truth.c";
 
-/// A line a function, so that attribution to lines can be told.
+/// Most functions are on one line, so that the lines of frames can be checked.
 fn c_source() -> String {
     format!(
         "#include <stdlib.h>
@@ -38,7 +38,7 @@ int main(void) {{ make_temporary(); leak(); hold(); inlined_one(); return 0; }}
     )
 }
 
-/// The line that holds a text, from 1.
+/// The line that contains a text, from 1.
 pub fn line_of(text: &str) -> u32 {
     let line = c_source()
         .lines()
@@ -60,7 +60,7 @@ pub fn compiled(folder: &Path) -> Option<PathBuf> {
 pub const GO_KEPT: u64 = 50;
 pub const GO_SIZE: u64 = 4096;
 
-/// Writes its own heap profile, every allocation sampled.
+/// A Go program that writes its own heap profile, with every allocation sampled.
 pub const GO: &str = r#"package main
 
 import (
@@ -96,7 +96,7 @@ func main() {
 }
 "#;
 
-/// The C program's stacks by hand.
+/// The C program's stacks, written by hand.
 pub fn as_set() -> StackSet {
     let mut set = StackSet {
         title: format!("./{NAME}"),
@@ -115,7 +115,7 @@ pub fn as_set() -> StackSet {
     let held = (PEAKS, PEAKS * PEAK_SIZE);
     let leaked = (LEAKS, LEAKS * LEAK_SIZE);
     let none = (0, 0);
-    for (frame, made, temporary, end, peak) in [
+    for (frame, allocated, temporary, end, peak) in [
         (
             2,
             (TEMPORARY, TEMPORARY * TEMPORARY_SIZE),
@@ -127,14 +127,14 @@ pub fn as_set() -> StackSet {
         (4, held, 0, none, held),
     ] {
         let mut figures = MetricValues::default();
-        figures[Metric::Allocations as usize] = made.0;
-        figures[Metric::Bytes as usize] = made.1;
+        figures[Metric::Allocations as usize] = allocated.0;
+        figures[Metric::Bytes as usize] = allocated.1;
         figures[Metric::Temporary as usize] = temporary;
         figures[Metric::LeakedAllocations as usize] = end.0;
         figures[Metric::LeakedBytes as usize] = end.1;
         figures[Metric::PeakAllocations as usize] = peak.0;
         figures[Metric::PeakBytes as usize] = peak.1;
-        figures[Metric::Lifetime as usize] = made.0 * 3;
+        figures[Metric::Lifetime as usize] = allocated.0 * 3;
         set.stacks.push(CountedStack {
             frames: [0, frame, 1].into(),
             figures,
@@ -143,7 +143,7 @@ pub fn as_set() -> StackSet {
     set
 }
 
-/// The same, of which only allocations are known.
+/// The same set with only the numbers of allocations.
 pub fn counted_set() -> StackSet {
     let mut set = as_set();
     set.known = MetricSet::of(&[Metric::Allocations]);
@@ -153,10 +153,10 @@ pub fn counted_set() -> StackSet {
     set
 }
 
-/// A page that has DHAT's viewer load `data` the way a person would.
+/// A page with DHAT's viewer that loads `data` as if a user had opened it.
 pub fn viewer_page(viewer: &Path, data: &str) -> String {
     let script = fs::read_to_string(viewer.join("dh_view.js")).unwrap();
-    // Inside a script element nothing else ends the text.
+    // In a script element only `</` could end the text.
     let data = serde_json::to_string(data).unwrap().replace("</", "<\\/");
     format!(
         "<!DOCTYPE html><html><head><meta charset=\"UTF-8\"><script>{script}</script></head><body><script>

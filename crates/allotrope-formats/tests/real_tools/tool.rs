@@ -1,9 +1,9 @@
-//! Finding and running the tools, with a printed reason where that fails.
+//! Finds and runs the tools; prints a reason if that fails.
 
 use std::env;
 use std::process::Command;
 
-/// Says why a test ends early; `None`, to be returned.
+/// Prints why a test is skipped. Returns `None`, which the caller returns.
 pub fn skip<T>(reason: &str) -> Option<T> {
     eprintln!("skipped: {reason}");
     None
@@ -21,16 +21,16 @@ pub fn tool(name: &str) -> Option<Command> {
     }
 }
 
-/// The standard output of a command that must succeed, or the test is skipped:
-/// a tool that is broken on this machine says nothing of ours.
+/// The standard output of a command. If it fails, the test is skipped: a tool that does
+/// not work on this machine is no fault of ours.
 pub fn output(command: &mut Command) -> Option<String> {
     let run = command.output().ok()?;
     if run.status.success() {
         return Some(String::from_utf8_lossy(&run.stdout).into_owned());
     }
-    let words = String::from_utf8_lossy(&run.stderr);
+    let errors = String::from_utf8_lossy(&run.stderr);
     skip(&format!(
-        "{:?} ended with {}: {words}",
+        "{:?} ended with {}: {errors}",
         command.get_program(),
         run.status
     ))

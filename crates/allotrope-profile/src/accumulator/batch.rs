@@ -1,10 +1,10 @@
-//! Accumulates a batch: events of one thread whose order is certain and which belong
-//! to no window. Gives exactly what [`Accumulator::take`] gives for one event after
-//! the other.
+//! Accumulates a batch: events of one thread whose order is certain, in an image without
+//! windows. The result is exactly that of [`Accumulator::take`] for one event after the
+//! other.
 //!
-//! Nearly all events of nearly all programs come this way. What each of them changes
-//! is held in local variables until the batch ends, and the block of an allocation
-//! that the next event frees never enters the live blocks.
+//! Nearly all events of nearly all programs take this path. So the sums of a batch are
+//! local variables until the batch ends, and an allocation that the next event frees is
+//! never added to the live blocks.
 
 use allotrope_trace::model::{Event, EventKind};
 
@@ -14,8 +14,8 @@ use crate::cursor::EventBatch;
 use crate::live::{BlockId, INHERITED, LiveBlock, LiveBlocks, NO_BLOCK};
 
 impl Accumulator<'_> {
-    /// Accumulates the first events of the batch, up to one that is illegal or has to
-    /// be looked at by itself, and gives their number.
+    /// Accumulates the first events of the batch, up to one that is illegal or needs
+    /// [`Self::take`]. Returns their number.
     pub(crate) fn take_batch(&mut self, events: &EventBatch<'_>, live: &mut LiveBlocks) -> usize {
         if self.sequences.is_some() {
             return 0;
@@ -30,9 +30,9 @@ impl Accumulator<'_> {
     }
 }
 
-/// Accumulates the event at this index of the batch, and the next one too if both
-/// belong together: a block that is freed at once, a reallocation and its result.
-/// Gives how many; `None` at the end and at an event for [`Accumulator::take`].
+/// Accumulates the event at this index of the batch, together with the next one if that
+/// frees the block at once or is the result of the reallocation. Returns how many it
+/// accumulated; `None` at the end and at an event for [`Accumulator::take`].
 #[inline(always)]
 fn take_next(
     sums: &mut BatchSums<'_, '_>,
@@ -84,33 +84,34 @@ fn frees(event: &Event, allocation: &Event) -> bool {
     event.kind == EventKind::Deallocation && block_key(event) == block_key(allocation)
 }
 
-/// What the batch has changed so far and the accumulator does not have yet.
-// The compiler keeps the fields in registers as far as these suffice, because no
-// function that is not inlined gets a reference to this.
+/// The sums of the batch so far, not yet added to the accumulator.
+// Every function that gets a reference to this is inlined, so the compiler can keep the
+// fields in registers.
 struct BatchSums<'l, 'a> {
     totals: &'l mut Accumulator<'a>,
+    /// The thread whose events these are.
     by: u32,
-    /// The block that the thread allocated last, [`NO_BLOCK`] if that is gone.
+    /// The block that the thread allocated last; [`NO_BLOCK`] if it was freed at once.
     latest: BlockId,
     level: Level,
-    /// From this level on [`Accumulator::note_level`] has something to note.
-    noteworthy: u64,
-    /// When [`Accumulator::open_bucket`] is due.
+    /// See [`Accumulator::note_threshold`].
+    note_threshold: u64,
+    /// From this time on [`Accumulator::open_bucket`] must be called.
     until: u64,
-    /// What the thread did, as far as it does not follow from the level.
+    /// Sums of the thread. Its other figures follow from the level.
     allocated_bytes: u64,
     temporary: u64,
 }
 
 impl<'l, 'a> BatchSums<'l, 'a> {
-    /// Begins with the events of a thread.
+    /// For events of this thread.
     #[inline(always)]
     fn new(totals: &'l mut Accumulator<'a>, by: u32) -> Self {
         Self {
             by,
             latest: thread(&mut totals.threads, by).latest,
             level: totals.level,
-            noteworthy: totals.noteworthy(),
+            note_threshold: totals.note_threshold(),
             until: totals.series.until(),
             allocated_bytes: 0,
             temporary: 0,
@@ -118,7 +119,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         }
     }
 
-    /// Adds the sums to the accumulator; the batch had this many events.
+    /// Adds the sums to the accumulator; `events` is how many were accumulated.
     #[inline(always)]
     fn finish(self, events: usize) {
         let thread = thread(&mut self.totals.threads, self.by);
@@ -129,35 +130,36 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         thread.temporary += self.temporary;
         thread.latest = self.latest;
         self.totals.level = self.level;
-        if self.level.bytes >= self.noteworthy {
+        if self.level.bytes >= self.note_threshold {
             self.totals.note_level(self.level);
         }
     }
 
-    /// Advances to the time of the next event. While nothing is freed the level only
-    /// rises, so that only the last one before a deallocation can be a peak.
+    /// Advances to the time of the next event, an allocation. The peak is not updated:
+    /// the level only rises until the next deallocation, so that only the last level
+    /// before that can be a peak.
     #[inline(always)]
     fn advance(&mut self, time: u64) {
         let now = self.level.now.max(time);
         if now >= self.until {
             self.totals.open_bucket(self.level, now);
             self.until = self.totals.series.until();
-            self.noteworthy = self.totals.noteworthy();
+            self.note_threshold = self.totals.note_threshold();
         }
         self.level.now = now;
     }
 
-    /// Advances to a deallocation.
+    /// Advances to the time of the next event, a deallocation.
     #[inline(always)]
     fn advance_to_deallocation(&mut self, time: u64) {
-        if self.level.bytes >= self.noteworthy {
+        if self.level.bytes >= self.note_threshold {
             self.totals.note_level(self.level);
-            self.noteworthy = self.totals.noteworthy();
+            self.note_threshold = self.totals.note_threshold();
         }
         self.advance(time);
     }
 
-    /// Counts an allocation, and gives what is known of its block.
+    /// Counts an allocation, and returns the record of its block.
     #[inline(always)]
     fn allocate(&mut self, event: &Event, reallocation: bool) -> LiveBlock {
         let site = self.count_allocation(event, reallocation);
@@ -181,8 +183,8 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         self.release(block.site, block.size, block.allocated_ns, temporary);
     }
 
-    /// Counts an allocation, after [`Self::advance`] to it, and the deallocation of its
-    /// block that follows at once and needs no entry among the live blocks.
+    /// Counts an allocation, to which [`Self::advance`] has been called, and the
+    /// deallocation of its block that follows at once, at `time`.
     #[inline(always)]
     fn take_pair(&mut self, allocation: &Event, deallocation: &Event, time: u64) {
         let site = self.count_allocation(allocation, false);
@@ -193,7 +195,7 @@ impl<'l, 'a> BatchSums<'l, 'a> {
         self.release(site, allocation.size, allocated_ns, true);
     }
 
-    /// Counts an allocation in all sums but that of the block; gives its site.
+    /// Adds an allocation to all sums, and returns its site.
     #[inline(always)]
     fn count_allocation(&mut self, event: &Event, reallocation: bool) -> u32 {
         let size = event.size;

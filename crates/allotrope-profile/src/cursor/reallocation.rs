@@ -1,10 +1,11 @@
-//! Finds out what became of reallocations, which are two events: a start, before the
-//! program's allocator is called, and a result.
+//! Turns reallocations into a deallocation and an allocation. A reallocation is two
+//! events: a start, recorded before the program's allocator is called, and a result.
 //!
 //! A failed reallocation changes nothing. So its start must not be taken for a
-//! deallocation and undone later: that would change the peak and what is temporary.
-//! The cursor looks ahead for the result, which nearly always is the next event. Where
-//! it is far away, the deallocation is held back until the result is read.
+//! deallocation and undone later: that would change the peak and which blocks are
+//! temporary. The cursor looks ahead for the result, which nearly always is the next
+//! event. If it is more than [`LOOK_AHEAD`] events away, the deallocation is held back
+//! until the result is read.
 
 use allotrope_trace::model::{EntryPoint, EventKind};
 
@@ -13,29 +14,30 @@ use crate::error::ReplayError;
 use crate::source::TraceSource;
 use crate::window_table::Rank;
 
-/// How many open starts are remembered; a start that a handler jumped out of
-/// stays open for ever.
+/// How many open starts are stored. A start stays open for ever if a signal handler
+/// jumped out of the call.
 pub(super) const OPEN_LIMIT: usize = 1 << 12;
 
-/// A reallocation that began and is not answered yet.
+/// A reallocation whose result has not been read.
 pub(super) struct OpenStart {
     key: u64,
     thread: u32,
     rank: Rank,
     opted_out: bool,
     entry: EntryPoint,
-    /// The deallocation was given out already.
-    pub shown: bool,
+    /// The cursor has returned the deallocation already.
+    pub emitted: bool,
 }
 
-enum Answer {
+enum ReallocationResult {
     Moved,
     Failed,
     Unknown,
 }
 
 impl<S: TraceSource> Cursor<'_, S> {
-    /// Takes an event of a reallocation; `None` if nothing comes of it yet.
+    /// The step that an event of a reallocation leads to, if any. A held-back
+    /// deallocation is returned before the allocation, which is then queued.
     pub(super) fn reallocate(
         &mut self,
         kind: EventKind,
@@ -43,7 +45,7 @@ impl<S: TraceSource> Cursor<'_, S> {
     ) -> Result<Option<Step>, ReplayError> {
         match kind {
             EventKind::ReallocationStart => {
-                let shown = matches!(self.answer()?, Answer::Moved);
+                let emitted = matches!(self.find_result()?, ReallocationResult::Moved);
                 if self.open.len() >= OPEN_LIMIT {
                     self.open.remove(0);
                 }
@@ -53,9 +55,9 @@ impl<S: TraceSource> Cursor<'_, S> {
                     rank: step.rank,
                     opted_out: step.opted_out,
                     entry: step.entry,
-                    shown,
+                    emitted,
                 });
-                Ok(shown.then_some(step))
+                Ok(emitted.then_some(step))
             }
             EventKind::ReallocationEnd => {
                 let moved = Step {
@@ -78,10 +80,11 @@ impl<S: TraceSource> Cursor<'_, S> {
         }
     }
 
-    /// The deallocation of the innermost open start, if it was held.
-    fn late_deallocation(&mut self, answer: &Step) -> Option<Step> {
+    /// Removes the innermost open start. Returns its deallocation, at the time of the
+    /// result, if it was held back.
+    fn late_deallocation(&mut self, result: &Step) -> Option<Step> {
         let start = self.open.pop()?;
-        (!start.shown).then_some(Step {
+        (!start.emitted).then_some(Step {
             key: start.key,
             thread: start.thread,
             rank: start.rank,
@@ -89,19 +92,19 @@ impl<S: TraceSource> Cursor<'_, S> {
             entry: start.entry,
             size: 0,
             allocates: false,
-            ..*answer
+            ..*result
         })
     }
 
-    /// What answers the start that was just read. Calls nest: a signal handler
-    /// may reallocate while a reallocation is open.
-    fn answer(&mut self) -> Result<Answer, ReplayError> {
+    /// Looks ahead for the result of the start that was just read. Calls nest: a signal
+    /// handler may reallocate while a reallocation is open.
+    fn find_result(&mut self) -> Result<ReallocationResult, ReplayError> {
         let mut depth = 0_usize;
         for ahead in 0..LOOK_AHEAD {
             while self.position + ahead >= self.buffer.len() {
                 if !self.extend()? {
-                    // The call never completed: its block stays as it was.
-                    return Ok(Answer::Failed);
+                    // The stream ends: the call never completed, its block stays live.
+                    return Ok(ReallocationResult::Failed);
                 }
             }
             match self.buffer[self.position + ahead].kind {
@@ -114,12 +117,12 @@ impl<S: TraceSource> Cursor<'_, S> {
                     depth -= 1;
                 }
                 EventKind::ReallocationEnd | EventKind::ReallocationFreed => {
-                    return Ok(Answer::Moved);
+                    return Ok(ReallocationResult::Moved);
                 }
-                EventKind::ReallocationFailed => return Ok(Answer::Failed),
+                EventKind::ReallocationFailed => return Ok(ReallocationResult::Failed),
                 _ => {}
             }
         }
-        Ok(Answer::Unknown)
+        Ok(ReallocationResult::Unknown)
     }
 }

@@ -5,42 +5,48 @@ use allotrope_trace::model::Event;
 
 use super::Step;
 
-/// Longest time in nanoseconds between two events without a timestamp: threads record
-/// one every microsecond or two and after every break.
+/// Largest estimate in nanoseconds of the time between two events without a timestamp
+/// between them: threads record one every microsecond or two, and after interruptions.
 const LONGEST_STEP_NS: f64 = 1000.0;
-/// Shortest: less is the clock's granularity.
+/// The step of the last segment counts as at least this many nanoseconds: smaller
+/// differences are below the clock's granularity.
 const SHORTEST_STEP_NS: f64 = 10.0;
-/// How much slower a thread may become than between the last two timestamps.
+/// The step may grow at most by this factor from one segment to the next.
 const SLOWER: f64 = 2.0;
 
-/// Where the cursor is between two anchors.
+/// The segment in which the cursor is: the events between two timestamps. The estimated
+/// time of an event is `from` + `passed` × `step`.
 #[derive(Default)]
 pub(super) struct Segment {
+    /// Its events happened between `lower` and `upper` (nanoseconds).
     pub lower: u64,
     pub upper: u64,
-    /// Estimates run from here, `step` nanoseconds an event.
+    /// Nanoseconds.
     pub from: u64,
+    /// Nanoseconds an event.
     pub step: f64,
+    /// Events since `from`.
     pub passed: u32,
     /// Counted events until the end of the segment.
     pub remaining: u64,
-    /// Position of the anchor that ends it, or of the end of the buffer.
+    /// Position in the buffer after the timestamp that ends it, or of the buffer's end.
     pub end: usize,
 }
 
 impl Segment {
-    /// Estimates run on from where they are, but not from before this time.
+    /// Continues the estimates from the present one, but from no earlier than `lower`.
     pub(super) fn start_from(&mut self, lower: u64) {
-        self.from = self.reached().clamp(lower, self.upper);
+        self.from = self.next_estimate().clamp(lower, self.upper);
         self.passed = 0;
     }
 
-    /// Spreads the remaining events evenly, but hardly wider than those before them: a
-    /// thread that waits or computes for long does so mostly between two of its events,
-    /// and the events that other threads depend on are the earlier ones.
+    /// Spreads the remaining events evenly, but with steps at most [`SLOWER`] times those
+    /// of the last segment: a thread that waits or computes for long does so mostly
+    /// between two of its events, and the events that other threads depend on are the
+    /// earlier ones.
     pub(super) fn set_step(&mut self) {
-        let room = self.upper.saturating_sub(self.from) as f64;
-        let even = room / self.remaining.max(1) as f64;
+        let left = self.upper.saturating_sub(self.from) as f64;
+        let even = left / self.remaining.max(1) as f64;
         let widest = if self.step > 0.0 {
             (self.step.max(SHORTEST_STEP_NS) * SLOWER).min(LONGEST_STEP_NS)
         } else {
@@ -49,9 +55,9 @@ impl Segment {
         self.step = even.min(widest);
     }
 
-    /// Estimated time of the last event that was passed.
+    /// Estimated time of the next event.
     #[inline]
-    pub(super) fn reached(&self) -> u64 {
+    pub(super) fn next_estimate(&self) -> u64 {
         estimate(self.from, self.passed, self.step)
     }
 
@@ -70,23 +76,23 @@ impl Segment {
 /// The time of the event after `passed` others of `step` nanoseconds each.
 #[inline]
 fn estimate(from: u64, passed: u32, step: f64) -> u64 {
-    // x86-64 has an instruction for signed numbers only.
+    // x86-64 has a conversion instruction for signed numbers only.
     let offset = (f64::from(passed) * step) as i64;
     from.saturating_add(offset.cast_unsigned())
 }
 
-/// Interpolated times of the events between two timestamps.
+/// Interpolated times of the next events of a segment, by index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TimeInterpolation {
     from: u64,
     step: f64,
     passed: u32,
-    /// None of them happened later.
+    /// No event of the segment happened later.
     pub upper: u64,
 }
 
 impl TimeInterpolation {
-    /// That of a single event with this estimated time.
+    /// For a single event with this estimated time.
     pub(crate) fn of_one(time: u64) -> Self {
         Self {
             from: time,
@@ -96,18 +102,18 @@ impl TimeInterpolation {
         }
     }
 
-    /// That of the events from this index on.
-    pub(crate) fn after(self, place: usize) -> Self {
+    /// For the events from this index on.
+    pub(crate) fn after(self, index: usize) -> Self {
         Self {
-            passed: self.passed.wrapping_add(place as u32),
+            passed: self.passed.wrapping_add(index as u32),
             ..self
         }
     }
 
     /// Interpolated time of the event at this index.
     #[inline]
-    pub(crate) fn time(&self, place: usize) -> u64 {
-        estimate(self.from, self.passed.wrapping_add(place as u32), self.step).min(self.upper)
+    pub(crate) fn time(&self, index: usize) -> u64 {
+        estimate(self.from, self.passed.wrapping_add(index as u32), self.step).min(self.upper)
     }
 
     /// How many of the first `events` events are not later than `latest`.
@@ -116,9 +122,9 @@ impl TimeInterpolation {
         if latest >= self.upper {
             return events;
         }
-        // The next whole nanosecond is too late.
-        let room = latest.saturating_sub(self.from).saturating_add(1) as f64;
-        let guess = (room / self.step) as usize;
+        // Events before the next whole nanosecond are rounded down to `latest`.
+        let end = latest.saturating_sub(self.from).saturating_add(1) as f64;
+        let guess = (end / self.step) as usize;
         let mut count = guess.saturating_sub(self.passed as usize).min(events);
         while count < events && self.time(count) <= latest {
             count += 1;
@@ -133,22 +139,22 @@ impl TimeInterpolation {
 /// The next events of a stream, up to the next timestamp at most: all by one thread, at
 /// times that follow from their index.
 pub(crate) struct EventBatch<'a> {
-    /// The first one is an allocation or deallocation; the last one may be a mark.
+    /// The first one is counted. Whoever takes them must stop at a control event.
     pub events: &'a [Event],
     pub thread: u32,
-    /// Whether a reallocation that is answered at once may be taken for a
+    /// Whether a reallocation whose result is the next event may be taken as a
     /// deallocation and an allocation.
     pub moves: bool,
     pub times: TimeInterpolation,
-    /// The step that the first event is, without what the event itself holds; the
-    /// following ones differ from it by ordinal and time.
+    /// The step of the first event, without the fields that the event itself holds. The
+    /// following steps differ from it by ordinal and time.
     pub first: Step,
 }
 
 impl EventBatch<'_> {
     /// Interpolated time of the event at this index.
     #[inline]
-    pub(crate) fn time(&self, place: usize) -> u64 {
-        self.times.time(place)
+    pub(crate) fn time(&self, index: usize) -> u64 {
+        self.times.time(index)
     }
 }

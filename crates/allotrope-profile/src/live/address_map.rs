@@ -1,18 +1,18 @@
-//! A map from [`BlockKey`](crate::block_key) to block id: a page table of two
-//! levels, with a hash map behind it for programs whose blocks lie far apart.
+//! A map from [block key](crate::block_key) to block id: a two-level page table, and a
+//! hash map for programs whose blocks lie far apart.
 //!
 //! ```text
 //! key ──▶ regions: hash table ─▶ first cell ─┐   one cell for every 16 bytes of
 //!  │      (64 KiB of addresses)             ▼   the program's memory
 //!  │                              cells: [0][7+1][0][0][9+1] …
-//!  └────▶ sparse: hash map of single keys, once the cells would take too much
+//!  └────▶ sparse: hash map of single keys, once cells would take too much memory
 //! ```
 //!
-//! A program's blocks begin at multiples of 16 bytes and lie close together, and
-//! the next event is nearly always about a block near one of the last. So the cells
-//! that are looked up lie in few cache lines, unlike the slots of one large hash
-//! table. A region costs 16 KiB however few blocks begin in it; therefore the map
-//! adds regions only while they take no more than a hash map would.
+//! A program's blocks begin at multiples of 16 bytes and lie close together, and the
+//! next event is nearly always about a block near one of the last. So the cells that
+//! are looked up lie in few cache lines, unlike the slots of one large hash table. A
+//! region takes 16 KiB however few blocks begin in it; so the map adds regions only
+//! while they take no more memory than a hash map would.
 
 use rustc_hash::FxHashMap;
 
@@ -24,14 +24,14 @@ const ALIGNMENT_BITS: u32 = 4;
 /// Cells of a region: 4096, for 64 KiB of addresses.
 const CELL_BITS: u32 = 12;
 const CELLS: usize = 1 << CELL_BITS;
-/// Bytes of cells that any program may have.
+/// Limit for the bytes of cells, whatever the number of blocks.
 const FREE_BYTES: usize = 1 << 20;
-/// Further bytes of cells for each block that was live at once: about what an entry
-/// of a hash map takes while the map grows.
+/// The limit grows by this for each block that was live at once: about what an entry of a
+/// hash map takes while the map grows.
 const BYTES_A_BLOCK: usize = 48;
 const FEWEST_SLOTS: usize = 1 << 6;
 
-/// Index of a key's cell.
+/// Index of a key's cell in [`AddressMap::cells`], or [`Cell::NONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cell(u32);
 
@@ -43,12 +43,13 @@ impl Cell {
 /// A slot of the table of regions.
 #[derive(Clone, Copy)]
 struct Region {
-    /// What [`split`] gives; [`NO_REGION`] in an empty slot.
+    /// From [`split`]; [`NO_REGION`] in an empty slot.
     number: u64,
+    /// Index of its first cell.
     first: u32,
 }
 
-/// No key's region: they have fewer bits.
+/// Not the number of any region: those have fewer bits.
 const NO_REGION: u64 = u64::MAX;
 const EMPTY: Region = Region {
     number: NO_REGION,
@@ -57,16 +58,16 @@ const EMPTY: Region = Region {
 
 /// See the [module](self).
 pub(super) struct AddressMap {
-    /// An open-addressing hash table with linear probing, at most half full. Nothing
-    /// is ever removed. Its own, for every event looks a region up, which takes a
-    /// quarter of the time that it takes in the standard map.
+    /// An open-addressing hash table with linear probing, at most half full. Nothing is
+    /// ever removed. Every event looks up a region; that takes a quarter of the time it
+    /// takes in the standard library's map.
     regions: Vec<Region>,
-    /// The id plus one; 0 where no block is live.
+    /// Id + 1; 0 where no block is live.
     cells: Vec<u32>,
     /// Ids of keys whose region is not in `regions`.
     sparse: FxHashMap<u64, u32>,
-    /// The first key for which there was no room for a region ended the adding of
-    /// regions, so that no key is both in a region and in `sparse`.
+    /// No region is added any more, since the first one that would have exceeded the
+    /// limit. So no key is both in a region and in `sparse`.
     is_full: bool,
 }
 
@@ -82,7 +83,7 @@ impl Default for AddressMap {
 }
 
 impl AddressMap {
-    /// The cell of a key; none if the key lies in no region.
+    /// The cell of a key; [`Cell::NONE`] if the key lies in no region.
     #[inline]
     pub(super) fn cell(&self, key: u64) -> Cell {
         let (number, within) = split(key);
@@ -94,7 +95,7 @@ impl AddressMap {
         }
     }
 
-    /// The slot of a region, or the empty one where it belongs.
+    /// Index of a region's slot, or of the empty slot for it.
     #[inline]
     fn slot(&self, number: u64) -> usize {
         let mask = self.regions.len() - 1;
@@ -120,8 +121,8 @@ impl AddressMap {
         }
     }
 
-    /// Sets the id at a key, whose cell this is. `blocks` is the largest number of
-    /// blocks so far, which limits the memory for regions.
+    /// Sets the id at a key, whose cell this is. `blocks` is the largest number of blocks
+    /// that were live at once so far; it sets the limit for the memory of cells.
     #[inline]
     pub(super) fn set(&mut self, key: u64, cell: Cell, id: u32, blocks: usize) {
         match self.cells.get_mut(cell.0 as usize) {
@@ -130,6 +131,8 @@ impl AddressMap {
         }
     }
 
+    /// Sets the id at a key that lies in no region: adds its region, or an entry in
+    /// `sparse`.
     #[cold]
     #[inline(never)]
     fn set_outside(&mut self, key: u64, id: u32, blocks: usize) {
@@ -200,15 +203,16 @@ impl AddressMap {
     }
 }
 
-/// The number of a key's region, and which of the region's cells is the key's.
+/// The number of a key's region, and the index of the key's cell in the region.
 #[inline]
 fn split(key: u64) -> (u64, u32) {
-    // The lowest bits become the highest, so that unaligned keys are other regions.
+    // The lowest bits become the highest, so that unaligned keys get regions of their
+    // own.
     let key = key.rotate_right(ALIGNMENT_BITS);
     (key >> CELL_BITS, key as u32 % CELLS as u32)
 }
 
-/// The key of a region's cell.
+/// The inverse of [`split`].
 fn join(region: u64, within: u32) -> u64 {
     (region << CELL_BITS | u64::from(within)).rotate_left(ALIGNMENT_BITS)
 }
@@ -222,16 +226,16 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Also of keys without alignment, and of keys so far apart that the map
-        /// has no region for each of them.
+        /// Includes keys that are not aligned, and keys so far apart that not all of them
+        /// get a region.
         #[test]
-        fn it_is_a_map(
-            deeds in prop::collection::vec((0..3_u8, 0..500_u64), 0..2_000),
+        fn it_behaves_like_a_map(
+            operations in prop::collection::vec((0..3_u8, 0..500_u64), 0..2_000),
             distance in prop::sample::select(vec![1_u64, 16, 1 << 10, 1 << 20, 1 << 50]),
         ) {
             let mut map = AddressMap::default();
             let mut model = BTreeMap::new();
-            for (id, (kind, at)) in (0..).zip(deeds) {
+            for (id, (kind, at)) in (0..).zip(operations) {
                 let key = at.wrapping_mul(distance);
                 let cell = map.cell(key);
                 prop_assert_eq!(map.get(key, cell), model.get(&key).copied());

@@ -1,6 +1,6 @@
-//! The short cut for events of one stream that lie before everything that the other
-//! streams still hold, and for images with a single stream: these have one order and
-//! go to the sink at once.
+//! The fast path for events of one stream that precede all remaining events of the other
+//! streams, and for images with a single stream. Their order is certain, so the merge
+//! commits them at once.
 
 use std::cmp::Reverse;
 
@@ -9,8 +9,8 @@ use crate::error::ReplayError;
 use crate::source::TraceSource;
 
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
-    /// Passes the earliest stream's events as long as no other can come before them, if
-    /// nothing waits and no other stream has speculative steps.
+    /// Commits events of the earliest stream while no other stream can precede them.
+    /// Does nothing if a stream waits, or if another stream has speculative steps.
     pub(super) fn follow_alone(&mut self) -> Result<(), ReplayError> {
         if !self.waiting.is_empty() || !self.constraints.is_empty() {
             return Ok(());
@@ -38,23 +38,23 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         }
     }
 
-    /// Gives the sink the stream's events before `others`, the earliest time of an event
-    /// of another stream (`None` if these have all ended), unless another one has
-    /// speculative steps. Afterwards the stream may have no head, although it has not
-    /// ended.
+    /// Commits the stream's events that certainly precede `others`, the earliest time
+    /// that an event of another stream can have (`None` if these have all ended). Does
+    /// nothing if another stream has speculative steps. Afterwards the stream may have no
+    /// head although it has not ended.
     pub(super) fn pass_alone(
         &mut self,
         stream: usize,
         others: Option<u64>,
     ) -> Result<(), ReplayError> {
-        let apart = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
-        // The oldest is the likeliest to hold the others up.
+        let precedes = |upper: u64| others.is_none_or(|at| upper.saturating_add(SLACK_NS) < at);
+        // The oldest is the likeliest not to be certain.
         let mut oldest_first = self.speculative.uppers();
-        let committed = oldest_first.all(|(of, upper)| of == stream && apart(upper));
+        let certain = oldest_first.all(|(of, upper)| of == stream && precedes(upper));
         drop(oldest_first);
         let at = &self.streams[stream];
         let next = at.head.map_or(at.cursor.upper(), |head| head.upper);
-        if !committed || !apart(next) {
+        if !certain || !precedes(next) {
             return Ok(());
         }
         self.commit_all();
@@ -64,17 +64,17 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let at = &mut self.streams[stream];
         loop {
             if let Some(head) = &mut at.head {
-                let next = apart(head.upper) && head.ordinal < until;
-                if !next || !self.speculative.pass(head, self.sink) {
+                let next = precedes(head.upper) && head.ordinal < until;
+                if !next || !self.speculative.commit_directly(head, self.sink) {
                     break;
                 }
                 at.head = None;
                 steps += 1;
             }
             while let Some(batch) = at.cursor.batch(until, self.speculative.live())?
-                && apart(batch.times.upper)
+                && precedes(batch.times.upper)
             {
-                let taken = self.speculative.pass_batch(&batch, self.sink);
+                let taken = self.speculative.commit_batch_directly(&batch, self.sink);
                 at.cursor.pass(taken);
                 steps += taken as u64;
                 if taken == 0 {
@@ -91,7 +91,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Ok(())
     }
 
-    /// Before when no event of another stream happened; `None` if they have all ended.
+    /// The earliest time that an event of another stream can have; `None` if these have
+    /// all ended.
     fn earliest_of_others(&self, stream: usize) -> Option<u64> {
         let streams = self.streams.iter().enumerate();
         let others = streams.filter(|&(other, _)| other != stream);

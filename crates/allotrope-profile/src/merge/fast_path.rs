@@ -1,52 +1,54 @@
-//! The short cut for several streams whose events are all legal: a k-way merge by
-//! estimated time. Nothing waits and nothing is rolled back; at the first illegal
-//! event the general way goes on from there. The order is the same.
+//! The fast path for several streams whose events are all legal: a k-way merge by
+//! estimated time, over a sorted list of the streams. Nothing waits and nothing is
+//! rolled back; at the first illegal event the general merge continues from there. The
+//! order is the same.
 //!
-//! A thread's turn is some fifteen events long even if four threads are busy. A turn is
-//! placed as a whole and kept as a batch. Without this, four busy threads take 2.2
-//! times as long to read.
+//! Even if four threads are busy, some fifteen events of one stream come before the next
+//! event of another. They are placed together, as one batch. Without this, four busy
+//! threads take 2.2 times as long to read.
 
 use super::{Merge, Sink};
 use crate::cursor::Step;
 use crate::error::ReplayError;
 use crate::source::TraceSource;
 
-/// With more streams a sorted list is too slow to find the earliest.
+/// With more streams, inserting into the sorted list takes too long.
 const MOST_STREAMS: usize = 64;
-/// Turns in the general way before the fast path is tried again.
-const TURNS_BETWEEN: u32 = 32;
+/// Iterations of the general merge before the fast path is tried again.
+const STEPS_BETWEEN: u32 = 32;
 
-/// What became of a stream's turn.
-enum Turn {
-    /// Its next event has this time.
+/// Why [`Merge::place_until_rival`] stopped.
+enum Stop {
+    /// Another stream, or a commit, comes first. The next event has this time.
     Until(u64),
-    /// It has no more events.
+    /// The stream has no more events.
     Ended,
-    /// Its head needs a closer look.
+    /// This next step is illegal or lies behind a fork: for the general merge.
     Stuck(Step),
 }
 
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
-    /// Merges as long as every event is legal, if it is time to try that again.
+    /// Merges as long as every event is legal, if it is time to try that again and no
+    /// stream waits or has steps to repeat after a rollback.
     pub(super) fn fast_path(&mut self) -> Result<(), ReplayError> {
-        self.turns_left = self.turns_left.saturating_sub(1);
+        self.steps_until_fast_path = self.steps_until_fast_path.saturating_sub(1);
         let nothing_open = self.waiting.is_empty() && self.constraints.is_empty();
-        if self.turns_left > 0 || !nothing_open {
+        if self.steps_until_fast_path > 0 || !nothing_open {
             return Ok(());
         }
-        self.turns_left = TURNS_BETWEEN;
+        self.steps_until_fast_path = STEPS_BETWEEN;
         let returned = self.streams.iter().any(|at| !at.returned.is_empty());
         if returned || self.streams.len() > MOST_STREAMS {
             return Ok(());
         }
-        self.turn = None;
+        self.last_read = None;
         self.ready.clear();
         let heads = self.streams.iter().enumerate();
         let times = heads.filter_map(|(stream, at)| Some((at.head?.time, stream)));
-        // The earliest last.
+        // The earliest last, where it can be popped.
         let mut order: Vec<(u64, usize)> = times.collect();
         order.sort_unstable_by(|a, b| b.cmp(a));
-        let ended = self.take_turns(&mut order)?;
+        let ended = self.merge_streams(&mut order)?;
         self.speculative.split_batches();
         self.read_heads(&order)?;
         if ended {
@@ -55,9 +57,10 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Ok(())
     }
 
-    /// Lets each of the streams go on in its turn; `true` if one ended where forks
-    /// may wait for that.
-    fn take_turns(&mut self, order: &mut Vec<(u64, usize)>) -> Result<bool, ReplayError> {
+    /// Places events of the earliest stream until another one is earliest, again and
+    /// again; `order` is sorted by time, the earliest last. `true` if a stream ended in
+    /// an image with forks: a fork may have waited for that.
+    fn merge_streams(&mut self, order: &mut Vec<(u64, usize)>) -> Result<bool, ReplayError> {
         while let Some((time, stream)) = order.pop() {
             if self.speculative.len() >= self.commit_at {
                 let earliest = order.iter().map(|&(_, other)| self.earliest(other));
@@ -72,11 +75,11 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 continue;
             }
             let rival = order.last().copied().unwrap_or((u64::MAX, usize::MAX));
-            match self.take_turn(stream, rival)? {
-                Turn::Until(time) => insert(order, (time, stream)),
-                Turn::Ended if self.forks.is_empty() => {}
-                Turn::Ended => return Ok(true),
-                Turn::Stuck(step) => {
+            match self.place_until_rival(stream, rival)? {
+                Stop::Until(time) => insert(order, (time, stream)),
+                Stop::Ended if self.forks.is_empty() => {}
+                Stop::Ended => return Ok(true),
+                Stop::Stuck(step) => {
                     self.streams[stream].head = Some(step);
                     order.push((time, stream));
                     return Ok(false);
@@ -86,24 +89,29 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Ok(false)
     }
 
-    /// Places a stream's events as long as they come before the rival's.
+    /// Places a stream's events up to the time of the rival: (time, stream) of the
+    /// earliest event of the other streams.
     #[inline]
-    fn take_turn(&mut self, stream: usize, rival: (u64, usize)) -> Result<Turn, ReplayError> {
+    fn place_until_rival(
+        &mut self,
+        stream: usize,
+        rival: (u64, usize),
+    ) -> Result<Stop, ReplayError> {
         loop {
             if let Some(stuck) = self.place_next(stream, rival)? {
-                return Ok(Turn::Stuck(stuck));
+                return Ok(Stop::Stuck(stuck));
             }
             let Some(time) = self.time_ahead(stream)? else {
-                return Ok(Turn::Ended);
+                return Ok(Stop::Ended);
             };
             if (time, stream) > rival || self.speculative.len() >= self.commit_at {
-                return Ok(Turn::Until(time));
+                return Ok(Stop::Until(time));
             }
         }
     }
 
-    /// Places a stream's head or, where it has none, the simple events that come next
-    /// and before the rival's. Gives the next step if it can not be placed.
+    /// Places a stream's head or, if it has none, the simple events that precede the
+    /// rival. Returns the next step if it cannot be placed.
     #[inline]
     fn place_next(
         &mut self,
@@ -132,8 +140,8 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         })
     }
 
-    /// The time of a stream's next event; one that is no simple event is taken for
-    /// its head. `None` at the stream's end.
+    /// The time of a stream's next event; `None` at its end. An event that is not simple
+    /// becomes the stream's head.
     #[inline]
     fn time_ahead(&mut self, stream: usize) -> Result<Option<u64>, ReplayError> {
         let at = &mut self.streams[stream];
@@ -147,13 +155,13 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         Ok(at.head.map(|head| head.time))
     }
 
-    /// Before when nothing of the stream happened that is not placed.
+    /// A lower bound for the time of the stream's next event.
     fn earliest(&self, stream: usize) -> u64 {
         let at = &self.streams[stream];
         at.head.map_or(at.cursor.lower(), |head| head.lower)
     }
 
-    /// Reads the head of each of the streams again, for the general way.
+    /// Reads the heads of these streams and rebuilds the queue, for the general merge.
     fn read_heads(&mut self, order: &[(u64, usize)]) -> Result<(), ReplayError> {
         for &(_, stream) in order {
             let at = &mut self.streams[stream];
@@ -161,12 +169,12 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 at.head = at.cursor.next()?;
             }
         }
-        self.start_over();
+        self.requeue_all();
         Ok(())
     }
 }
 
-/// Puts a stream back to where its next event belongs.
+/// Inserts a stream into the list, which is sorted by falling (time, stream).
 #[inline]
 fn insert(order: &mut Vec<(u64, usize)>, entry: (u64, usize)) {
     let mut at = order.len();

@@ -1,15 +1,17 @@
-//! The forks that the merge has not passed yet, by the streams that they cut.
+//! The forks that the merge has not passed yet: for each stream a queue of its fork
+//! points. The merge asks before each event whether a fork comes first.
 
 use std::collections::VecDeque;
 
 use super::Fork;
 
-/// Forks in the order in which each stream comes to them.
+/// The fork points of each stream, in stream order. A fork is open until it is passed.
 #[derive(Debug)]
 pub(super) struct OpenForks {
+    /// By fork (index into the forks of the image).
     is_open: Vec<bool>,
-    /// For each stream the ordinals at which it is cut, with the fork; the first
-    /// one is open.
+    /// By stream: (ordinal of the first event after the fork, fork), ascending. The
+    /// first entry's fork is open; later entries may be of forks that were passed.
     by_stream: Vec<VecDeque<(u64, usize)>>,
 }
 
@@ -33,18 +35,18 @@ impl OpenForks {
         }
     }
 
-    /// The first fork that comes before this event of the stream.
+    /// The next open fork of the stream, if it comes before this event.
     pub(super) fn before(&self, stream: usize, ordinal: u64) -> Option<usize> {
         let (point, fork) = self.next(stream)?;
         (point <= ordinal).then_some(fork)
     }
 
-    /// The next fork of a stream: where, and which.
+    /// The next open fork of a stream: (ordinal of the first event after it, fork).
     pub(super) fn next(&self, stream: usize) -> Option<(u64, usize)> {
         self.by_stream.get(stream)?.front().copied()
     }
 
-    /// The fork with this number has been passed.
+    /// Notes that a fork has been passed.
     pub(super) fn close(&mut self, number: usize, fork: &Fork) {
         self.is_open[number] = false;
         for &(stream, _) in &fork.points {
@@ -63,7 +65,7 @@ impl OpenForks {
         self.is_open[number]
     }
 
-    /// All that have not been passed, in their order.
+    /// Closes all open forks, and returns them in order.
     pub(super) fn take_all(&mut self) -> Vec<usize> {
         let all = (0..self.is_open.len()).filter(|&fork| self.is_open[fork]);
         let all = all.collect();
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_comes_to_its_forks_in_order() {
+    fn a_stream_reaches_its_forks_in_order() {
         let forks = [fork(&[(0, 9), (1, 4)]), fork(&[(0, 5)]), fork(&[])];
         let mut open = OpenForks::new(&forks, 2);
         assert_eq!(open.before(0, 4), None);
@@ -98,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn points_of_streams_that_are_not_there_mean_nothing() {
+    fn points_in_unknown_streams_are_ignored() {
         let mut open = OpenForks::new(&[fork(&[(7, 1)])], 1);
         assert_eq!(open.next(0), None);
         assert_eq!(open.next(7), None);

@@ -1,9 +1,10 @@
-//! The last resort before an event is taken for lost: a depth-first search that rolls
-//! back step by step and tries every other order, until one gets past the dead end.
+//! The last resort before an event is taken for lost: a depth-first search with
+//! backtracking. It rolls back step by step and tries every other order, until one gets
+//! past the dead end.
 //!
-//! What is live depends only on how far each stream has come, not on the order
-//! in which they did. So the search remembers, as a hash, each combination of
-//! positions that led nowhere, and does not enter it again.
+//! Which keys are live depends only on the position of each stream, not on the order in
+//! which the streams got there. So the search stores a hash of each combination of
+//! positions that led to a dead end, and does not enter it again.
 
 use rustc_hash::FxHashSet;
 
@@ -11,13 +12,15 @@ use super::{Merge, SLACK_NS, Sink};
 use crate::error::ReplayError;
 use crate::source::TraceSource;
 
-/// Most steps placed in one search.
+/// Most steps placed or rolled back in one search.
 const LIMIT: u64 = 1 << 14;
 
-/// Where each stream stood at the dead end; the stuck one must get further.
+/// What the search must reach: every stream at least at its position at the dead end, and
+/// the stuck stream one step further.
 struct Goal {
-    /// By stream, the number of its steps that are not placed yet.
+    /// By stream, how many steps are missing to that position; negative beyond it.
     missing: Vec<i64>,
+    /// Number of streams that miss steps.
     unmet: usize,
 }
 
@@ -40,11 +43,13 @@ impl Goal {
 }
 
 impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
-    /// Whether an order was found that gets the stuck stream past its head and
-    /// no other stream less far than it was. If not, everything is as before.
+    /// Searches an order that places the head of the stuck stream and leaves no other
+    /// stream behind its present position. `false` if none was found; then the log is
+    /// as before.
     pub(super) fn search(&mut self, stuck: usize) -> Result<bool, ReplayError> {
         let mut goal = Goal::new(self.streams.len(), stuck);
         let mut dead = FxHashSet::default();
+        // Streams of the steps that were in the log before, the newest first.
         let mut before: Vec<usize> = Vec::new();
         let mut depth = self.speculative.len();
         let mut shallowest = depth;
@@ -52,7 +57,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
         let mut spent = 0;
         while goal.unmet > 0 && spent < budget {
             if let Some(stream) = self.next_untried(&goal, &dead) {
-                self.place_for_now(stream)?;
+                self.place_head(stream)?;
                 goal.placed(stream);
                 depth += 1;
             } else {
@@ -75,14 +80,15 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
                 self.undo_one();
             }
             for stream in before.into_iter().rev() {
-                self.place_for_now(stream)?;
+                self.place_head(stream)?;
             }
         }
-        self.start_over();
+        self.requeue_all();
         Ok(goal.unmet == 0)
     }
 
-    /// The earliest stream that may go next and leads to an untried position.
+    /// The stream with the earliest head that may be placed next and does not lead to a
+    /// known dead end.
     fn next_untried(&self, goal: &Goal, dead: &FxHashSet<u64>) -> Option<usize> {
         let heads = || self.streams.iter().enumerate();
         let uppers = heads().filter_map(|(_, at)| at.head.map(|head| head.upper));
@@ -100,7 +106,7 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
             .map(|(_, stream)| stream)
     }
 
-    fn place_for_now(&mut self, stream: usize) -> Result<(), ReplayError> {
+    fn place_head(&mut self, stream: usize) -> Result<(), ReplayError> {
         if let Some(head) = self.streams[stream].head {
             self.speculative.place(stream, head, head.upper);
             self.read_head(stream)?;
@@ -110,23 +116,24 @@ impl<S: TraceSource, K: Sink> Merge<'_, '_, S, K> {
 
     fn undo_one(&mut self) -> Option<usize> {
         let placed = self.speculative.undo()?;
-        self.take_back(&placed, true);
+        self.return_to_stream(&placed, true);
         Some(placed.stream)
     }
 }
 
-/// A number for a combination of positions.
+/// Hash of a combination of positions: the parts of all streams combined by exclusive or
+/// (Zobrist hashing), so that [`moved`] can update it.
 fn key(missing: &[i64]) -> u64 {
-    let places = missing.iter().enumerate();
-    places.fold(0, |sum, (stream, &steps)| sum ^ part(stream, steps))
+    let positions = missing.iter().enumerate();
+    positions.fold(0, |sum, (stream, &steps)| sum ^ part(stream, steps))
 }
 
-/// The number after the stream went one step on.
+/// The hash after this stream has advanced by one step.
 fn moved(key: u64, stream: usize, missing: i64) -> u64 {
     key ^ part(stream, missing) ^ part(stream, missing - 1)
 }
 
-/// splitmix64 of a stream's position.
+/// Hash of one stream's position, by splitmix64.
 fn part(stream: usize, steps: i64) -> u64 {
     let mut x = (stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ steps.cast_unsigned();
     x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,5 +1,5 @@
-//! One stream in the merge: its cursor, its head (the step that comes next), and the
-//! steps that were placed and rolled back.
+//! One stream in the merge: its cursor, its head (the step that comes next), and a stack
+//! of steps that the merge placed and rolled back. These come again before the cursor's.
 
 use crate::cursor::{Cursor, LOOK_AHEAD, Lookahead, Step};
 use crate::error::ReplayError;
@@ -9,7 +9,7 @@ use crate::source::TraceSource;
 pub(super) struct Stream<'a, S: TraceSource> {
     pub cursor: Cursor<'a, S>,
     pub head: Option<Step>,
-    /// Steps that were undone, the next one last.
+    /// Steps that were rolled back, the next one last.
     pub returned: Vec<Step>,
 }
 
@@ -22,7 +22,7 @@ impl<'a, S: TraceSource> Stream<'a, S> {
         }
     }
 
-    /// Takes the next step for the head.
+    /// Makes the next step the head.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<(), ReplayError> {
         self.head = match self.returned.pop() {
@@ -32,8 +32,8 @@ impl<'a, S: TraceSource> Stream<'a, S> {
         Ok(())
     }
 
-    /// Whether an allocation (or deallocation) at the key follows the head
-    /// before `until`.
+    /// Whether an allocation (`allocates`) or deallocation at the key follows the head
+    /// before the time `until`.
     pub(super) fn look_ahead(&self, key: u64, allocates: bool, until: u64) -> Lookahead {
         for step in self.returned.iter().rev().take(LOOK_AHEAD) {
             if step.lower > until {

@@ -1,6 +1,7 @@
-//! The newest speculative steps as they came: batches of one stream's events between
-//! two timestamps. What the steps of a batch have in common is stored once, and 32
-//! bytes for each: tens of thousands of them may wait to be committed.
+//! Storage for the newest speculative steps, in batches: events of one stream between
+//! the same two timestamps, placed one after another. What the steps of a batch have in
+//! common is stored once; each step then takes 32 bytes more. Tens of thousands of
+//! steps may wait to be committed.
 
 use std::collections::VecDeque;
 
@@ -9,12 +10,12 @@ use allotrope_trace::model::{EntryPoint, Event, EventKind, StackId};
 use crate::cursor::{Step, TimeInterpolation};
 use crate::live::{BlockId, Blocks, NO_BLOCK};
 
-/// Steps of one stream that follow each other in the order and lie between the same two
+/// The common part of a batch: consecutive steps of one stream between the same two
 /// timestamps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PlacedBatch {
     pub stream: usize,
-    /// Its first step, without what is in the events.
+    /// Its first step, without the fields that each [`BatchedEvent`] has.
     pub first: Step,
     pub times: TimeInterpolation,
     length: usize,
@@ -32,12 +33,12 @@ impl PlacedBatch {
 
     /// The step at this index, at its interpolated time.
     #[inline]
-    pub(crate) fn step(&self, place: usize, event: &BatchedEvent) -> Step {
+    pub(crate) fn step(&self, index: usize, event: &BatchedEvent) -> Step {
         Step {
             key: event.key,
             size: event.size,
-            time: self.times.time(place),
-            ordinal: self.first.ordinal + place as u64,
+            time: self.times.time(index),
+            ordinal: self.first.ordinal + index as u64,
             stack: event.stack,
             entry: event.entry,
             allocates: event.allocates,
@@ -45,7 +46,7 @@ impl PlacedBatch {
         }
     }
 
-    /// Takes its first steps away.
+    /// Removes its first steps.
     fn cut(&mut self, steps: usize) {
         self.first.ordinal += steps as u64;
         self.times = self.times.after(steps);
@@ -53,7 +54,8 @@ impl PlacedBatch {
     }
 }
 
-/// What is a step's own: half a cache line, and aligned so.
+/// What differs between the steps of a batch. 32 bytes and aligned to 32, so that two fit
+/// a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
 pub(crate) struct BatchedEvent {
@@ -77,7 +79,7 @@ impl BatchedEvent {
         allocates: false,
     };
 
-    /// That of a simple event.
+    /// Makes one from a simple event.
     #[inline]
     pub(super) fn new(event: &Event, key: u64, block: BlockId) -> Self {
         Self {
@@ -90,7 +92,7 @@ impl BatchedEvent {
         }
     }
 
-    /// That of a step.
+    /// Makes one from a step.
     pub(super) fn of(step: &Step, block: BlockId) -> Self {
         Self {
             key: step.key,
@@ -102,7 +104,7 @@ impl BatchedEvent {
         }
     }
 
-    /// What the step, which is legal, did to the live blocks.
+    /// The effect of the step, which is legal, on the live blocks.
     #[inline]
     pub(crate) fn blocks(&self) -> Blocks {
         Blocks {
@@ -112,12 +114,15 @@ impl BatchedEvent {
     }
 }
 
-/// PlacedBatches, the oldest first.
+/// A queue of batches, the oldest first.
 pub(super) struct PlacedBatches {
     order: VecDeque<PlacedBatch>,
-    /// A ring buffer of a power of two. No batch wraps around its end.
+    /// The events of all batches: a ring buffer whose size is a power of two. No batch
+    /// wraps around its end.
     events: Vec<BatchedEvent>,
+    /// Index of the oldest event.
     first: usize,
+    /// Number of events in use.
     length: usize,
 }
 
@@ -137,9 +142,9 @@ impl PlacedBatches {
         self.length
     }
 
-    /// Where the next batch's events go; there is room for at least one.
+    /// The free part of the buffer, for the next batch's events: at least one event.
     #[inline]
-    pub(super) fn room(&mut self) -> &mut [BatchedEvent] {
+    pub(super) fn free_space(&mut self) -> &mut [BatchedEvent] {
         if self.length == self.events.len() {
             self.grow();
         }
@@ -154,11 +159,11 @@ impl PlacedBatches {
     fn grow(&mut self) {
         self.events.rotate_left(self.first);
         self.first = 0;
-        let room = (self.events.len() * 2).max(1 << 6);
-        self.events.resize(room, BatchedEvent::NONE);
+        let length = (self.events.len() * 2).max(1 << 6);
+        self.events.resize(length, BatchedEvent::NONE);
     }
 
-    /// Adds a batch whose events were put where there was [room](Self::room).
+    /// Adds a batch whose events were written to [`Self::free_space`].
     #[inline]
     pub(super) fn push(&mut self, batch: PlacedBatch) {
         self.length += batch.length;
@@ -185,7 +190,7 @@ impl PlacedBatches {
 
     /// Removes the first steps of the oldest batch.
     #[inline]
-    pub(super) fn pass(&mut self, steps: usize) {
+    pub(super) fn remove_first(&mut self, steps: usize) {
         let Some(batch) = self.order.front_mut() else {
             return;
         };
@@ -197,7 +202,7 @@ impl PlacedBatches {
         self.length -= steps;
         self.first = (self.first + steps) & (self.events.len() - 1);
         if self.length == 0 {
-            // What was used last is nearest.
+            // The beginning was used last and is still in the processor's cache.
             self.first = 0;
         }
     }

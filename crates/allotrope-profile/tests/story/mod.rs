@@ -1,5 +1,5 @@
-//! Writes small traces by hand. A tick is a nanosecond.
-#![allow(dead_code)] // each test file uses its own part
+//! Builds small traces by hand, for all tests of the replay. A tick is a nanosecond.
+#![allow(dead_code)] // each test file uses some of it
 
 use allotrope_profile::{MemoryTrace, Options, Process, Profile, Site, replay};
 use allotrope_trace::model::{
@@ -8,9 +8,10 @@ use allotrope_trace::model::{
     ThreadStart, Window, WindowEnd,
 };
 
-/// Outermost nodes 8 to 27, each a stack of one frame.
+/// Number of stacks of one frame that every image has: those with ids 8 to 27.
 const STACKS: u32 = 20;
 
+/// A trace under construction.
 #[derive(Default)]
 pub struct Story {
     pub trace: MemoryTrace,
@@ -77,7 +78,7 @@ pub fn realloc_freed() -> Event {
     }
 }
 
-pub fn anchor(tick: u64) -> Event {
+pub fn timestamp(tick: u64) -> Event {
     Event {
         kind: EventKind::Timestamp,
         address: tick,
@@ -94,10 +95,10 @@ pub fn thread(id: ThreadId) -> Event {
 }
 
 pub fn epoch(epoch: u64) -> Event {
-    epoch_mark(epoch, false)
+    epoch_change(epoch, false)
 }
 
-pub fn epoch_mark(epoch: u64, opted_out: bool) -> Event {
+pub fn epoch_change(epoch: u64, opted_out: bool) -> Event {
     Event {
         kind: EventKind::Epoch,
         address: EpochChange { epoch, opted_out }.to_word(),
@@ -137,7 +138,7 @@ impl Story {
         story
     }
 
-    /// One image from tick 0 on, with threads 1 to 8.
+    /// One image that begins at tick 0, with threads 1 to 8.
     pub fn one_image() -> Self {
         let mut story = Self::new();
         story.image(0, None, &[]);
@@ -149,6 +150,7 @@ impl Story {
         self
     }
 
+    /// Starts an image at tick 0. `cut` are the fork points: (stream, ordinal).
     pub fn image(&mut self, image: ImageId, parent: Option<ImageId>, cut: &[(StreamId, u64)]) {
         self.push(Record::ImageStart(ImageStart {
             image,
@@ -186,10 +188,11 @@ impl Story {
         }
     }
 
+    /// Adds a chunk of events.
     pub fn events(&mut self, image: ImageId, stream: StreamId, events: &[Event]) -> &mut Self {
         let before = self.trace.records.iter().filter_map(|record| match record {
-            Record::Events(run) if run.stream == stream => {
-                Some(run.events.iter().filter(|e| e.is_counted()).count() as u64)
+            Record::Events(chunk) if chunk.stream == stream => {
+                Some(chunk.events.iter().filter(|e| e.is_counted()).count() as u64)
             }
             _ => None,
         });
@@ -223,19 +226,19 @@ impl Story {
         replay(&self.trace, &options).expect("a story can be replayed")
     }
 
-    /// The first image of the profile, ended at `tick`.
+    /// Ends image 0 at `tick`, and returns it from the profile.
     pub fn process(mut self, tick: u64) -> Process {
         self.end(0, tick);
         self.profile().processes.remove(0)
     }
 }
 
-/// One thread's events, from tick 0 to 1 ms.
+/// The process of an image with these events of one thread, from tick 0 to 1 ms.
 pub fn of_one_thread(events: &[Event]) -> Process {
     let mut story = Story::one_image();
     let mut all = vec![thread(1)];
     all.extend_from_slice(events);
-    all.push(anchor(1_000_000));
+    all.push(timestamp(1_000_000));
     story.events(0, 0, &all);
     story.process(1_000_000)
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use allotrope_diff::{Diff, Entry, EntryStack, Kind};
+use allotrope_diff::{Diff, Entry, EntryStack, Kind, Origin};
 use allotrope_profile::StackFrame;
 
 use super::text::DiffTextOptions;
@@ -16,7 +16,7 @@ use crate::style::Role;
 
 /// Indentation of all lines of an entry but the first.
 const INDENT: usize = 6;
-/// Most abbreviated stacks of an entry.
+/// The most groups of stacks that are written for an entry.
 const MOST: usize = 3;
 
 /// Writes the entry with its stacks.
@@ -56,13 +56,13 @@ pub(super) fn write(
         }
         return Ok(());
     }
-    let alike = alike(diff, entry, options);
-    for alike in alike.iter().take(MOST) {
-        write_alike(alike, options, out)?;
+    let groups = group_stacks(diff, entry, options);
+    for group in groups.iter().take(MOST) {
+        write_group(group, options, out)?;
     }
-    let rest = alike.get(MOST..).unwrap_or_default();
+    let rest = groups.get(MOST..).unwrap_or_default();
     if !rest.is_empty() {
-        let sum: i64 = rest.iter().map(Alike::difference).sum();
+        let sum: i64 = rest.iter().map(StackGroup::difference).sum();
         let text = format!(
             "… {} more with {} (--all-frames shows all)",
             count(rest.len() as u64),
@@ -73,23 +73,23 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Stacks of an entry that read the same once abbreviated: they differ inside
-/// libraries, or in callers' lines.
-struct Alike {
+/// Stacks of an entry that have the same abbreviated form: they differ inside libraries,
+/// or in callers' lines.
+struct StackGroup {
     /// The line in the blamed function; empty if it is unknown or printed above.
     location: String,
-    /// The functions outwards, from the user's innermost one or the caller of the
-    /// blamed one.
+    /// The functions, innermost first, from the user's innermost one or the caller of
+    /// the blamed one.
     names: Vec<String>,
-    /// Whether the first function is the blamed one's caller.
+    /// Whether the first function is the caller of the blamed one.
     below_blamed: bool,
     before: u64,
     after: u64,
-    /// The list is complete.
-    only: bool,
+    /// It is the only group of its entry, so its figures are those of the entry.
+    is_only: bool,
 }
 
-impl Alike {
+impl StackGroup {
     fn difference(&self) -> i64 {
         self.after as i64 - self.before as i64
     }
@@ -97,10 +97,10 @@ impl Alike {
 
 /// Groups the stacks of an entry by their abbreviated form; the largest difference
 /// comes first.
-fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
+fn group_stacks(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<StackGroup> {
     let blamed = function(frame(diff, entry.blame));
     let mut numbers: HashMap<(String, Vec<String>), usize> = HashMap::new();
-    let mut all: Vec<Alike> = Vec::new();
+    let mut all: Vec<StackGroup> = Vec::new();
     for stack in &entry.stacks {
         let location = locations(diff, entry, stack, &blamed);
         let mut names: Vec<String> = own_frames(diff, entry, stack, options)
@@ -115,20 +115,20 @@ fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
             .entry((location.clone(), names.clone()))
             .or_insert(all.len());
         if number == all.len() {
-            all.push(Alike {
+            all.push(StackGroup {
                 location,
                 names,
                 below_blamed,
                 before: 0,
                 after: 0,
-                only: false,
+                is_only: false,
             });
         }
         all[number].before += stack.before;
         all[number].after += stack.after;
     }
     if let [only] = &mut all[..] {
-        only.only = true;
+        only.is_only = true;
         if entry
             .stacks
             .iter()
@@ -137,29 +137,33 @@ fn alike(diff: &Diff, entry: &Entry, options: &DiffTextOptions) -> Vec<Alike> {
             only.location.clear();
         }
     }
-    all.sort_by_key(|alike| Reverse(alike.difference().unsigned_abs()));
+    all.sort_by_key(|group| Reverse(group.difference().unsigned_abs()));
     all
 }
 
-/// One line: figures unless they are the entry's, where in the blamed
-/// function, then who called whom.
-fn write_alike(alike: &Alike, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
+/// Writes one line: the figures unless they are the entry's, the location in the blamed
+/// function, then the callers.
+fn write_group(
+    group: &StackGroup,
+    options: &DiffTextOptions,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let style = options.style;
     let room = style.columns() - INDENT;
     let mut head = String::new();
-    if !alike.only {
-        head = format!("{} → {}", count(alike.before), count(alike.after));
+    if !group.is_only {
+        head = format!("{} → {}", count(group.before), count(group.after));
     }
-    if !alike.location.is_empty() {
-        head = format!("{head} at {}", alike.location)
+    if !group.location.is_empty() {
+        head = format!("{head} at {}", group.location)
             .trim_start()
             .to_owned();
     }
     let head = middle(&head, room / 2);
     let gap = if head.is_empty() { "" } else { "  " };
     let room = room.saturating_sub(columns(&head) + columns(gap));
-    let names: Vec<&str> = alike.names.iter().map(String::as_str).collect();
-    let calls = if alike.below_blamed {
+    let names: Vec<&str> = group.names.iter().map(String::as_str).collect();
+    let calls = if group.below_blamed {
         callers(&names, room)
     } else {
         // The arrow before the innermost frame has nothing to its left.
@@ -228,7 +232,7 @@ fn facts(diff: &Diff, entry: &Entry, room: usize) -> String {
     facts.join(" · ")
 }
 
-/// What differs between the stacks of a moved entry, in a sentence.
+/// A sentence about the difference between the stacks of a moved entry.
 fn differing(diff: &Diff, entry: &Entry) -> Option<String> {
     entry.differs?;
     let (was, is) = differing_parts(diff, entry);
@@ -268,21 +272,24 @@ fn differing_parts(diff: &Diff, entry: &Entry) -> (Option<String>, Option<String
     }
 }
 
-/// The frames from the blamed one or the user's innermost on.
+/// The frames from the blamed one, or from the user's innermost one, outwards.
 fn own_frames<'a>(
     diff: &Diff,
     entry: &Entry,
     stack: &'a EntryStack,
     options: &DiffTextOptions,
 ) -> &'a [u32] {
+    let origin = |index: u32| options.glue.origin_of(frame(diff, index));
+    let best = Origin::best(stack.frames.iter().map(|&index| origin(index)));
+    let is_own = |index: u32| best != Origin::Glue && origin(index) >= best;
     let own = stack
         .frames
         .iter()
-        .position(|&index| index == entry.blame || !options.glue.has(frame(diff, index)));
+        .position(|&index| index == entry.blame || is_own(index));
     &stack.frames[own.unwrap_or(0)..]
 }
 
-/// Everything, a frame a line.
+/// Writes a whole stack, a frame a line.
 fn write_whole(
     diff: &Diff,
     entry: &Entry,
@@ -326,8 +333,8 @@ fn stack_head(diff: &Diff, entry: &Entry, stack: &EntryStack, room: usize) -> St
     middle(&head, room)
 }
 
-/// Where in the blamed function a stack is, and where it was if elsewhere;
-/// empty if that is unknown or the entry's only location.
+/// The location of a stack in the blamed function, and the location before if it
+/// differs. Empty if it is unknown or the entry's only location.
 fn locations(diff: &Diff, entry: &Entry, stack: &EntryStack, blamed: &str) -> String {
     let is_blamed = |index: &&u32| function(frame(diff, **index)) == blamed;
     match &stack.frames_before {
@@ -340,8 +347,8 @@ fn locations(diff: &Diff, entry: &Entry, stack: &EntryStack, blamed: &str) -> St
     }
 }
 
-/// Where a stack that reads alike is at another location: in the blamed function
-/// if it is there, else in the innermost that differs.
+/// The difference between the locations of a stack before and after: in the blamed
+/// function if it differs there, otherwise in the innermost frame that differs.
 fn elsewhere(diff: &Diff, before: &[u32], after: &[u32], blamed: &str) -> Option<String> {
     let pairs = || {
         let pairs = before.iter().zip(after).filter(|(was, is)| was != is);

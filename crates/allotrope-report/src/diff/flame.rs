@@ -1,10 +1,10 @@
 //! A differential flame graph as SVG.
 //!
-//! The usual ones draw the stacks after the change, so that a vanished stack has
-//! no width and cannot be seen. Here the larger of its two figures is the width
-//! of a stack; every frame is labelled with both, and coloured by the direction of
-//! the change. A stack that was only moved or renamed is drawn once, under its
-//! name after the change.
+//! Usual differential flame graphs draw the stacks after the change, so a stack that is
+//! gone has no width and is invisible. Here the width of a stack is the larger of its
+//! two figures. Every frame is labelled with both, and coloured by the direction of the
+//! change. A stack that was only moved or renamed is drawn once, under its name after
+//! the change.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::wording::{function, signed};
 use crate::numbers::count;
 
-/// Narrower frames than one in this many are not drawn: no screen shows them.
+/// Frames narrower than the whole divided by this are not drawn: no screen shows them.
 const FINEST: u64 = 4000;
 /// Deeper frames are not drawn.
 const DEEPEST: usize = 1000;
@@ -30,7 +30,7 @@ struct Line {
     after: u64,
 }
 
-/// Numbers names.
+/// Numbers distinct names.
 #[derive(Default)]
 struct Names {
     numbers: HashMap<String, u32>,
@@ -58,10 +58,10 @@ impl Names {
 pub fn write(diff: &Diff, after: &[StackSet], out: &mut dyn Write) -> io::Result<()> {
     let mut names = Names::default();
     let mut lines = changed(diff, &mut names);
-    let stands = after
+    let representative = after
         .iter()
         .find(|run| run.total(diff.metric) == diff.after);
-    if let Some(run) = stands {
+    if let Some(run) = representative {
         unchanged(diff, run, &mut names, &mut lines);
     }
     let lines = merged(lines);
@@ -145,11 +145,11 @@ fn unchanged(diff: &Diff, run: &StackSet, names: &mut Names, lines: &mut Vec<Lin
 /// frames are neighbours.
 fn merged(mut lines: Vec<Line>) -> Vec<Line> {
     lines.sort_by(|a, b| a.names.cmp(&b.names));
-    lines.dedup_by(|line, kept| {
-        let same = line.names == kept.names;
+    lines.dedup_by(|line, first| {
+        let same = line.names == first.names;
         if same {
-            kept.before += line.before;
-            kept.after += line.after;
+            first.before += line.before;
+            first.after += line.after;
         }
         same
     });
@@ -236,7 +236,7 @@ fn width(line: &Line) -> u64 {
     line.before.max(line.after)
 }
 
-/// From nearly white to red for more, to blue for less.
+/// From nearly white to red for an increase, to blue for a decrease.
 fn color(difference: i64, largest: u64) -> Color {
     let share = difference.unsigned_abs() as f64 / largest.max(1) as f64;
     let faded = (70.0 + 150.0 * (1.0 - share.min(1.0).sqrt())) as u8;

@@ -1,11 +1,10 @@
 //! The comparison as JSON, format `allotrope-diff/1`.
 //!
 //! A stable contract: no field is renamed, removed or given another meaning
-//! without a new number. The differences of the entries sum to `difference`,
-//! so that no threshold applies here; with a filter, the totals are those of the
-//! entries that match. An `offset` of 0 may be an
-//! unknown one. A stack that is at other offsets or lines after is given twice,
-//! once a side. Entries are written one by one.
+//! without a new number. No threshold applies here, so the differences of the entries
+//! sum to `difference`. With a filter, the totals are those of the matching entries. An
+//! `offset` of 0 may mean unknown. A stack whose offsets or lines differ between the
+//! sides is written twice, once for each side.
 
 use std::io::{self, Write};
 

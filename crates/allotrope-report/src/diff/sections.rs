@@ -1,7 +1,7 @@
 //! The comparison in the sections that `stackdiff` scripts print: `### only in
-//! AFTER`, `### only in BEFORE`, `### different numbers`, a closing total. A
-//! headline (the sum and the innermost frames that its stacks share) stands
-//! above the stacks, each with its own number.
+//! AFTER`, `### only in BEFORE`, `### different numbers`, a closing total. Each entry
+//! begins with a headline: its sum and the innermost frames that its stacks share. The
+//! stacks follow, each with its own number.
 
 use std::io::{self, Write};
 
@@ -18,9 +18,9 @@ const HEADLINE: usize = 8;
 pub fn write(diff: &Diff, selection: &Selection, out: &mut dyn Write) -> io::Result<()> {
     let mut out = io::BufWriter::new(out);
     let out: &mut dyn Write = &mut out;
-    let asked_for = selection.matching(diff);
+    let matching = selection.matching(diff);
     let of = |kind| {
-        let entries = asked_for.iter().copied();
+        let entries = matching.iter().copied();
         entries.filter(move |entry| entry.kind == kind && selection.shows(entry))
     };
     writeln!(out, "### only in AFTER")?;

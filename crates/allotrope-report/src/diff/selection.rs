@@ -67,15 +67,16 @@ impl Selection {
             .sum()
     }
 
-    /// The figure before the change of all matching stacks, changed or not.
+    /// The sum of the figures before the change of all matching stacks, changed or not.
+    /// `runs` are those before the change; 0 if none of them has the total of the diff.
     pub fn before(&self, diff: &Diff, runs: &[StackSet]) -> u64 {
         let Some(pattern) = &self.filter else {
             return diff.before;
         };
-        let stands = runs
+        let representative = runs
             .iter()
             .find(|run| run.total(diff.metric) == diff.before);
-        let Some(run) = stands else {
+        let Some(run) = representative else {
             return 0;
         };
         let wanted = run.frames.iter().map(|frame| frame.matches(pattern));

@@ -16,12 +16,12 @@ use crate::style::Role;
 struct Row {
     name: &'static str,
     figures: [String; 3],
-    remark: String,
+    note: String,
 }
 
 pub(super) fn write(
     diff: &Diff,
-    asked_for: &[&Entry],
+    matching: &[&Entry],
     options: &DiffTextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
@@ -39,7 +39,7 @@ pub(super) fn write(
     table(diff, options, out)?;
     noise(diff, options, out)?;
     if let Some(pattern) = &options.selection.filter {
-        let sum = sum(asked_for.iter().copied());
+        let sum = sum(matching.iter().copied());
         let text = format!(
             "with `{}` in the stack: {} before, {} after, {}{} in {}",
             clean(pattern),
@@ -47,7 +47,7 @@ pub(super) fn write(
             count(sum.after),
             signed(sum.difference()),
             each(diff, sum.difference()),
-            plural(asked_for.len(), "entry", "entries"),
+            plural(matching.len(), "entry", "entries"),
         );
         writeln!(out)?;
         for text in wrap(&text, options.style.columns()) {
@@ -85,7 +85,7 @@ fn table(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Res
         for (cell, width) in row.figures.iter().zip(widths) {
             text.push_str(&format!("  {cell:>width$}"));
         }
-        text.push_str(&format!("  {}", row.remark));
+        text.push_str(&format!("  {}", row.note));
         if row.name == "total" {
             line(text.trim_end(), Role::Title, options, out)?;
         } else {
@@ -96,13 +96,13 @@ fn table(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Res
     Ok(())
 }
 
-/// The rows add up to the last one, column by column.
+/// The rows of the table. In each column, the last one is the sum of the others.
 fn rows(diff: &Diff) -> Vec<Row> {
     let entries: Vec<&Entry> = diff.entries.iter().collect();
     let mut rows = vec![Row {
         name: "",
         figures: ["before", "after", "difference"].map(str::to_owned),
-        remark: String::new(),
+        note: String::new(),
     }];
     for kind in [
         Kind::New,
@@ -114,7 +114,7 @@ fn rows(diff: &Diff) -> Vec<Row> {
         let sum = sum_of(&entries, kind);
         let always = matches!(kind, Kind::New | Kind::Gone | Kind::Changed);
         if always || sum.entries > 0 {
-            let remark = match sum.entries {
+            let note = match sum.entries {
                 0 => String::new(),
                 many => plural(
                     usize::try_from(many).unwrap_or(usize::MAX),
@@ -122,7 +122,7 @@ fn rows(diff: &Diff) -> Vec<Row> {
                     "entries",
                 ),
             };
-            rows.push(row(diff, kind_word(kind), sum, remark));
+            rows.push(row(diff, kind_word(kind), sum, note));
         }
     }
     let all = sum(entries.iter().copied());
@@ -141,13 +141,13 @@ fn rows(diff: &Diff) -> Vec<Row> {
     rows
 }
 
-fn row(diff: &Diff, name: &'static str, sum: Sum, remark: String) -> Row {
+fn row(diff: &Diff, name: &'static str, sum: Sum, note: String) -> Row {
     let difference = sum.difference();
     let each = each(diff, difference);
     Row {
         name,
         figures: [count(sum.before), count(sum.after), signed(difference)],
-        remark: format!("{remark}{each}").trim_start().to_owned(),
+        note: format!("{note}{each}").trim_start().to_owned(),
     }
 }
 

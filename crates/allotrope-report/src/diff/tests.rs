@@ -1,4 +1,4 @@
-//! What people read of a comparison, and that all forms say the same.
+//! The forms of a comparison for people, and that all forms have the same figures.
 
 use allotrope_diff::{Diff, DiffOptions, Kind, compare};
 use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
@@ -129,7 +129,7 @@ fn text_of_several_runs_with_whole_stacks() {
 }
 
 #[test]
-fn any_width_will_do() {
+fn lines_fit_every_width() {
     let (diff, _) = compared(&[10, 30, 20], &[25, 15, 35]);
     for width in [0, 40, 50, 79, 200] {
         for all_frames in [false, true] {
@@ -212,7 +212,7 @@ fn the_flame_graph_is_as_wide_as_both_sides() {
 }
 
 #[test]
-fn chance_is_no_rise() {
+fn jitter_is_no_rise() {
     let (diff, after) = compared(&[10, 30, 20], &[25, 15, 35]);
     assert!(diff.entries.iter().any(|entry| entry.kind == Kind::Jitter));
     let all = Selection::default();
@@ -225,7 +225,7 @@ fn chance_is_no_rise() {
     assert_eq!(
         accepts.before(&diff, &after),
         0,
-        "no run has the total of before"
+        "no run has the total of the diff"
     );
     assert_eq!(accepts.before(&diff, &runs(false, &[20])), 999);
 }

@@ -1,7 +1,7 @@
-//! The comparison as text for people: first what adds up, then the entries,
-//! the largest difference first, what only moved last.
+//! The comparison as text for people: first the totals, then the entries that changed,
+//! the largest difference first, then the entries that only moved.
 //!
-//! Lines are never longer than the width that [`Style`] gives. All numbers are
+//! Lines are never longer than the width in [`Style`]. All numbers are
 //! exact, so that they can be added up; ratios of differences are not shown.
 
 use std::io::{self, Write};
@@ -18,9 +18,9 @@ use crate::style::{Role, Style};
 /// What a text shows.
 #[derive(Debug, Clone)]
 pub struct DiffTextOptions {
-    /// How it may look.
+    /// Width and colours.
     pub style: Style,
-    /// Which entries.
+    /// Which entries are shown.
     pub selection: Selection,
     /// Most entries that changed, and most that moved.
     pub top: usize,
@@ -28,7 +28,7 @@ pub struct DiffTextOptions {
     pub all_frames: bool,
     /// Frames left out at the inner end of abbreviated stacks.
     pub glue: Glue,
-    /// What the runs before are called, and those after.
+    /// The names of the runs before, and of those after.
     pub titles: [Vec<String>; 2],
 }
 
@@ -49,11 +49,11 @@ impl Default for DiffTextOptions {
 pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io::Result<()> {
     let mut out = TextWriter::new(io::BufWriter::new(out), options.style.color);
     let out: &mut dyn Write = &mut out;
-    let asked_for = options.selection.matching(diff);
-    summary::write(diff, &asked_for, options, out)?;
+    let matching = options.selection.matching(diff);
+    summary::write(diff, &matching, options, out)?;
     let large = |entry: &&Entry| options.selection.shows(entry);
     let is_moved = |entry: &&Entry| entry.kind == Kind::Moved;
-    let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = asked_for.into_iter().partition(is_moved);
+    let (moved, changed): (Vec<&Entry>, Vec<&Entry>) = matching.into_iter().partition(is_moved);
     if changed.is_empty() {
         let what = match &options.selection.filter {
             Some(_) => "Nothing that was asked for is different.",
@@ -73,16 +73,16 @@ pub fn write(diff: &Diff, options: &DiffTextOptions, out: &mut dyn Write) -> io:
     out.flush()
 }
 
-/// Writes what changed, the largest first, without totals and without what only
-/// moved: for a text that has said before what is compared.
+/// Writes the entries that changed, the largest first, without the totals and the entries
+/// that only moved. For callers that have already printed what is compared.
 pub fn write_entries(
     diff: &Diff,
     options: &DiffTextOptions,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let asked_for = options.selection.matching(diff);
+    let matching = options.selection.matching(diff);
     let is_changed = |entry: &&Entry| entry.kind != Kind::Moved;
-    let changed: Vec<&Entry> = asked_for.into_iter().filter(is_changed).collect();
+    let changed: Vec<&Entry> = matching.into_iter().filter(is_changed).collect();
     let large = |entry: &&Entry| options.selection.shows(entry);
     let shown = changed.iter().copied().filter(large).take(options.top);
     for (index, shown) in shown.enumerate() {
@@ -91,7 +91,8 @@ pub fn write_entries(
     write_rest(&changed, large, options, out)
 }
 
-/// What of the changed entries is not shown, and what it adds up to.
+/// Writes the number of changed entries that are not shown, and the sum of their
+/// differences.
 fn write_rest(
     changed: &[&Entry],
     large: impl Fn(&&Entry) -> bool,

@@ -11,7 +11,7 @@ use crate::shorten::{clean, columns, middle, wrap};
 use crate::style::{Role, Style};
 use crate::text::TextOptions;
 
-/// What is missing, and how to record it.
+/// Explains which figures are missing, and how to record them.
 const WHY: &str = "Recorded with --counts-only: what is temporary, leaked or at the peak and the call stacks were not measured; record without it to see them.";
 
 /// A name and its counts.

@@ -1,4 +1,4 @@
-//! What was recorded: the command, when, for how long.
+//! The first lines of a report: the command, when it was recorded, and for how long.
 
 use std::io::{self, Write};
 

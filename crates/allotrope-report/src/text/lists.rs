@@ -83,7 +83,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The lines of code of a row's stack, outwards, as far as they are at hand.
+/// Writes the lines of code of a row's stack, innermost first, if they were found.
 fn write_source(
     profile: &Profile,
     row: &Row<'_>,
@@ -115,14 +115,14 @@ fn write_source(
 fn title(metric: Metric, whole: &Figures, sites: usize, options: &TextOptions) -> String {
     let what = describe(metric, options);
     let value = amount(metric, whole.value(metric));
-    let places = if sites == 1 { "site" } else { "sites" };
+    let noun = if sites == 1 { "site" } else { "sites" };
     if sites == 0 {
         return format!("By {what}: none");
     }
-    format!("By {what}: {value} at {} {places}", count(sites as u64))
+    format!("By {what}: {value} at {} {noun}", count(sites as u64))
 }
 
-/// Number, value, share, and what else tells.
+/// The number, the value, its share, and a second figure that explains the value.
 fn cells(row: &Row<'_>, metric: Metric, whole: &Figures) -> [String; 4] {
     let figures = &row.figures;
     let value = figures.value(metric);
@@ -159,13 +159,15 @@ fn second_line(profile: &Profile, row: &Row<'_>, many_processes: bool, room: usi
     middle(&parts.join(" "), room)
 }
 
-/// Where a frame is: file and line, or its module.
+/// The location of a frame: file and line, or its module. `None` if the frame's name
+/// contains the module already.
 pub(super) fn location(profile: &Profile, frame: &Frame, room: usize) -> Option<String> {
     if frame.file.is_empty() {
         let module = profile.module_name(frame);
-        // `module+0x1f` has said it.
-        let said = module.is_empty() || frame.function.starts_with(&*module);
-        return (!said).then(|| middle(&crate::shorten::clean(&format!("in {module}")), room));
+        // A name such as `module+0x1f` contains the module.
+        let is_in_name = module.is_empty() || frame.function.starts_with(&*module);
+        return (!is_in_name)
+            .then(|| middle(&crate::shorten::clean(&format!("in {module}")), room));
     }
     let line = match frame.line {
         0 => String::new(),

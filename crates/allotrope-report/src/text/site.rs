@@ -10,11 +10,11 @@ use crate::shorten::{columns, end, middle, name};
 use crate::style::Role;
 use crate::text::{TextOptions, lists};
 
-/// Most stacks of sites that read alike.
+/// The most stacks of a row that are written.
 const MOST: usize = 5;
 
-/// Writes the site of this number, together with those that read alike;
-/// `false` if there is none.
+/// Writes the site with this number, together with the sites of the same row. Returns
+/// `false` if there is no such site.
 pub fn write_site(
     profile: &Profile,
     number: u32,

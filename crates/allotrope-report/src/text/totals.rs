@@ -1,4 +1,4 @@
-//! The totals: a table for a single process, a line each for several.
+//! The totals: a table for a single process; for several processes, a line for each.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::shorten::{clean, columns, middle, start};
 use crate::style::Role;
 use crate::text::{TextOptions, header};
 
-/// Shown for a figure that a recording does not have.
+/// Printed in place of a figure that a recording does not have.
 const NOT_MEASURED: &str = "not measured";
 
 /// Most processes in the table.
@@ -77,7 +77,7 @@ struct Line {
 }
 
 impl Line {
-    /// For a recording that only counted.
+    /// Replaces figures that a recording which only counted does not have.
     fn mark_if_not_measured(&mut self) {
         if matches!(self.word, "temporary" | "leaked" | "peak") {
             *self = Self {
@@ -122,7 +122,7 @@ fn lines(process: &Process, is_window: bool) -> Vec<Line> {
             ..Line::default()
         },
         Line {
-            // What is live when a window closes is not lost yet.
+            // Blocks that are live when a window closes are not leaked yet.
             word: if is_window { "remaining" } else { "leaked" },
             count: count(totals.leaked_allocations),
             share: of_all(totals.leaked_allocations),

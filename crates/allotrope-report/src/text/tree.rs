@@ -1,5 +1,5 @@
-//! The call tree: all shown stacks laid over each other, weighed by one metric,
-//! without the branches that hardly matter.
+//! The call tree: a trie of all shown stacks, weighted by one metric, without the
+//! branches whose share is small.
 
 use std::cmp::Reverse;
 use std::io::{self, Write};
@@ -23,11 +23,11 @@ struct Tree {
 }
 
 struct Node {
-    /// A frame that stands for all of its function here.
+    /// The first frame of the function at this node.
     frame: Option<u32>,
     value: u64,
     children: Vec<usize>,
-    /// The only row that ends here.
+    /// The number of the row that ends here, if there is only one.
     site: Option<u32>,
     ends: u32,
 }
@@ -60,7 +60,7 @@ pub(super) fn write(
     let amounts = lines.iter().map(|line| columns(&amount(line.value)));
     let width = amounts.max().unwrap_or(0);
     for line in lines {
-        // Frames that only carry on what is above them repeat no numbers.
+        // A frame with all of the value of the frame above it repeats no numbers.
         let numbers = match line.carries_on {
             true => " ".repeat(width + 9),
             false => format!(
@@ -71,7 +71,7 @@ pub(super) fn write(
         };
         let mark = if line.carries_on { "    " } else { "  • " };
         let used = columns(&numbers) + columns(mark);
-        // Deep branches stop moving to the right: half a line is for names.
+        // The indentation of deep branches is limited: half a line is for names.
         let most = style.columns().saturating_sub(used) / 2;
         let indent = (line.depth * STEP).min(most);
         let room = style.columns().saturating_sub(used + indent);
@@ -85,12 +85,12 @@ pub(super) fn write(
 struct Line {
     depth: usize,
     value: u64,
-    /// It is the only branch of the line above, with all of its value.
+    /// It is the only branch of the line above, and has all of its value.
     carries_on: bool,
     what: What,
 }
 
-/// A line whose branches are still to be written.
+/// A line that is still to be written, with its branches.
 struct Pending {
     line: Line,
     node: usize,
@@ -101,7 +101,7 @@ enum What {
         frame: Option<u32>,
         site: Option<u32>,
     },
-    /// So many branches that are not shown.
+    /// The number of branches that are not shown.
     Rest(usize),
 }
 
@@ -169,8 +169,8 @@ impl Tree {
         at
     }
 
-    /// The lines of the tree, from its root, most first. A single branch that
-    /// carries all of its parent is not indented further.
+    /// The lines of the tree, depth first from its root, the largest branch first. A
+    /// single branch with all of the value of its parent is not indented further.
     fn lines(&self, whole: u64, options: &TextOptions) -> Vec<Line> {
         let least = (whole as f64 * options.least_share).ceil() as u64;
         let mut lines = Vec::new();
@@ -187,7 +187,7 @@ impl Tree {
         lines
     }
 
-    /// Puts a node's branches on the stack of what is still to be written.
+    /// Pushes a node's branches on the stack of pending lines.
     fn branch(
         &self,
         node: usize,
@@ -244,7 +244,7 @@ impl Node {
     }
 }
 
-/// A number for each frame's function.
+/// Numbers the functions; the result has the number of each frame's function.
 fn functions(profile: &Profile) -> Vec<u32> {
     let mut numbers = FxHashMap::default();
     let frames = profile.frames.iter();

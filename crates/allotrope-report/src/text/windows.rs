@@ -1,4 +1,4 @@
-//! The windows of the program: a line for each name, whatever its number of runs.
+//! The windows of the program: a line for each name, with the ranges over its runs.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ const TITLES: [&str; 6] = [
     "peak",
 ];
 
-/// Where calls were only counted, which gives the last three of the others.
+/// The titles if calls were only counted: other figures in the last three columns.
 const TITLES_COUNTED: [&str; 6] = [
     "runs",
     "allocations",
@@ -86,7 +86,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The line of a name.
+/// The line of all windows with one name.
 struct Named {
     label: String,
     cells: [String; 6],
@@ -131,8 +131,8 @@ fn notes(runs: &[&WindowRun], counts_only: bool) -> Vec<String> {
         (how_many(&|run| !run.measured), unmeasured),
         (how_many(&|run| run.thread.is_some()), "of one thread only"),
     ];
-    let told = facts.iter().filter(|(number, _)| *number > 0);
-    let mut notes: Vec<String> = told
+    let applicable = facts.iter().filter(|(number, _)| *number > 0);
+    let mut notes: Vec<String> = applicable
         .map(|(number, what)| match number {
             all if *all == runs.len() => (*what).to_owned(),
             some => format!("{} {what}", count(*some as u64)),

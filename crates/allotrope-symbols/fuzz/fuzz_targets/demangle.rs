@@ -1,4 +1,4 @@
-//! Any text as a name: demangling ends and gives something for something.
+//! Any text as a name: demangling ends, and only the empty name becomes empty.
 
 #![no_main]
 

@@ -1,9 +1,9 @@
-//! An index says of a hostile module what its debug information says; a
-//! hostile index is refused or read to an end.
+//! Hostile modules with an index cache, and hostile indexes: loading and resolving end,
+//! with one answer for each address.
 //!
-//! Input: a byte (0: the rest is a module; else: an index for the build id
+//! Input: a byte (0: the rest is a module; otherwise: an index for the build id
 //! 01020304), then the file. Good seeds are a small program linked with
-//! `-Wl,--build-id=0x01020304`, and the index made of it.
+//! `-Wl,--build-id=0x01020304`, and its index.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Hostile perf maps and jitdumps. Input: the file, read as both.
+//! Hostile perf maps and jitdumps: reading ends, and only code that contains the address
+//! is found. Input: the file, read as both.
 
 #![no_main]
 

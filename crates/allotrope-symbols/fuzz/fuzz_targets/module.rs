@@ -1,11 +1,10 @@
 //! An ELF file and addresses in it, both hostile: loading and resolving end,
 //! with one answer for each address.
 //!
-//! Input: a byte that says how many addresses follow, eight bytes for each
-//! (the highest bit: a return address), the file. Without a seed the fuzzer
-//! does not find out what an ELF file is; a good one is a byte 1, the address
-//! of a function, and a small program built with
-//! `cc -O1 -g -nostdlib -static`.
+//! Input: the number of addresses (one byte), eight bytes for each address (the highest
+//! bit: it is a return address), the file. The fuzzer needs a seed, because it does not
+//! discover the ELF format by itself. A good one is the byte 1, the address of a
+//! function, and a small program built with `cc -O1 -g -nostdlib -static`.
 
 #![no_main]
 

@@ -1,10 +1,10 @@
-//! A hostile debug file beside a module: whatever stands in a `.dwo`, a `.dwp`
-//! or a file named by `.gnu_debuglink` or `.gnu_debugdata`, resolving ends.
+//! A hostile module, also with a `.gnu_debugdata` section, and a hostile debug file
+//! (`.dwo`, `.dwp`, or the file named by `.gnu_debuglink`): resolving ends.
 //!
-//! Input: two bytes of length, the module, and the file that is put beside it
-//! as `a.dwo`, `module.dwp` and `module.debug`. A good seed is a small program
-//! built with `cc -g -gsplit-dwarf -fdebug-prefix-map=$PWD=. -nostdlib -static`
-//! and its `.dwo` file.
+//! Input: the length of the module (two bytes, little-endian), the module, and the file
+//! that is stored beside it as `a.dwo`, `module.dwp` and `module.debug`. A good seed is
+//! a small program built with
+//! `cc -g -gsplit-dwarf -fdebug-prefix-map=$PWD=. -nostdlib -static`, and its `.dwo` file.
 
 #![no_main]
 

@@ -7,10 +7,11 @@
 
 use std::cell::Cell;
 
-/// Steps a byte of debug information may cost. Measured: resolving every fifth
-/// instruction of glibc takes 0.7, every third of an optimised C++ program 0.5.
+/// The most steps for each byte of debug information. Measured: resolving every fifth
+/// instruction of glibc takes 0.7 steps a byte, every third of an optimised C++ program
+/// 0.5.
 const STEPS_PER_BYTE: u64 = 32;
-/// So that tiny files are never short.
+/// The least budget in steps, which suffices for tiny files.
 const FLOOR: u64 = 1 << 16;
 
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl Budget {
         }
     }
 
-    /// Takes `steps`; `None` once there are not enough left.
+    /// Takes `steps`; `None` if fewer are left. The budget is then used up.
     pub(super) fn spend(&self, steps: usize) -> Option<()> {
         let left = self.left.get().checked_sub(steps as u64);
         self.left.set(left.unwrap_or(0));
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends() {
+    fn it_is_used_up_once_too_many_steps_are_taken() {
         let budget = Budget::for_bytes(0);
         assert_eq!(budget.spend(FLOOR as usize), Some(()));
         assert_eq!(budget.spend(1), None);

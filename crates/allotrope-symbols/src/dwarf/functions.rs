@@ -9,8 +9,8 @@ use super::ranges::RangeAttributes;
 use super::units::{Slice, UnitRef};
 use crate::intervals::Intervals;
 
-/// Frames inlined into one another at one address beyond which the innermost
-/// are left out; compilers stop far earlier.
+/// The most frames inlined into one another at one address; more, the innermost, are
+/// left out. Compilers stop far earlier.
 const MAX_INLINED: usize = 512;
 
 /// A function with code of its own.
@@ -26,8 +26,8 @@ pub(super) struct Function {
 /// A call that was inlined.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Inlined {
-    /// The entry in the unit that names it: that of the function inlined, the
-    /// same for all of its calls, or the call's own.
+    /// The entry in the unit that has its name: that of the inlined function, which all
+    /// its calls share, or the call's own.
     pub(super) entry: UnitOffset,
     /// The call's source file, in the unit's file table.
     pub(super) call_file: Option<u64>,
@@ -60,7 +60,7 @@ fn scan_functions(
         }
         let mut ranges = RangeAttributes::default();
         for specification in abbreviation.attributes() {
-            ranges.note(unit, &entries.read_attribute(*specification).ok()?);
+            ranges.add(unit, &entries.read_attribute(*specification).ok()?);
         }
         // A damaged range list costs this function only.
         let _ = ranges.each(unit, budget, |range| {
@@ -80,7 +80,7 @@ pub(super) struct InlinedRange {
     inlined: Inlined,
 }
 
-/// The calls inlined into the function whose entry is given, each before those
+/// The calls inlined into the function with this entry. Each comes before the calls
 /// inlined into it.
 pub(super) fn inlined_ranges(
     unit: UnitRef<'_, '_>,
@@ -129,7 +129,7 @@ impl<'a> InlineWalk<'_, 'a> {
         let top = entries.next_depth();
         let abbreviation = entries.read_abbreviation().ok()??;
         entries.skip_attributes(abbreviation.attributes()).ok()?;
-        // Depth of a function nested in this one, whose entries are not ours.
+        // Depth of a function nested in this one. Its entries are skipped.
         let mut nested: Option<isize> = None;
         while !entries.is_empty() && entries.next_depth() > top {
             let entry = entries.next_offset();
@@ -183,7 +183,7 @@ impl<'a> InlineWalk<'_, 'a> {
                 gimli::DW_AT_call_file => inlined.call_file = self.file_index(attribute.value()),
                 gimli::DW_AT_call_line => inlined.call_line = number().unwrap_or(0),
                 gimli::DW_AT_call_column => inlined.call_column = number().unwrap_or(0),
-                _ => ranges.note(self.unit, &attribute),
+                _ => ranges.add(self.unit, &attribute),
             }
         }
         let (unit, budget) = (self.unit, self.budget);
@@ -200,7 +200,7 @@ impl<'a> InlineWalk<'_, 'a> {
         Some(())
     }
 
-    /// Until DWARF 5, index 0 means no file; from then on it is the first.
+    /// Before DWARF 5, index 0 means no file; since then it is the first file.
     fn file_index(&self, value: AttributeValue<Slice<'a>>) -> Option<u64> {
         match value {
             AttributeValue::FileIndex(0) if self.unit.header.version() < 5 => None,

@@ -24,7 +24,7 @@ pub(super) fn positions(
     budget: &Budget,
 ) -> Vec<Option<Position>> {
     let mut found = vec![None; addresses.len()];
-    // Sequences before a damaged one are used.
+    // If a sequence is damaged, those before it are used.
     let _ = run_program(unit, addresses, budget, &mut found);
     found
 }
@@ -89,14 +89,15 @@ fn position(row: &LineRow) -> Position {
     }
 }
 
-/// Rows of one sequence go up in address; `end` is behind the last of them.
+/// Finds positions in one sequence, whose rows are sorted by address. `end` is the first
+/// address after it.
 fn take_sequence(
     rows: &[(u64, Position)],
     end: u64,
     addresses: &[u64],
     found: &mut [Option<Position>],
 ) {
-    // As with functions: what the linker dropped starts at 0.
+    // Like the functions, sequences of code that the linker dropped start at 0.
     let Some(start) = rows.first().map(|row| row.0).filter(|start| *start != 0) else {
         return;
     };
@@ -112,8 +113,8 @@ fn take_sequence(
     }
 }
 
-/// The path of a file of the unit's table, joined with its directory and the
-/// unit's; not cleaned of `..`.
+/// The path of a file in the unit's table, joined with its directory and the unit's.
+/// `..` stays in it.
 pub(super) fn file_path(unit: UnitRef<'_, '_>, index: u64) -> Option<String> {
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(index)?;
@@ -162,19 +163,19 @@ mod tests {
     }
 
     #[test]
-    fn a_row_reaches_to_the_next() {
+    fn a_row_extends_to_the_next() {
         let rows = [(10, line(1)), (20, line(2))];
         let found = lines(&rows, 30, &[9, 10, 19, 20, 29, 30]);
         assert_eq!(found, [None, Some(1), Some(1), Some(2), Some(2), None]);
     }
 
     #[test]
-    fn a_sequence_at_zero_was_dropped_by_the_linker() {
+    fn a_sequence_at_zero_is_ignored() {
         assert_eq!(lines(&[(0, line(1))], 30, &[10]), [None]);
     }
 
     #[test]
-    fn an_absolute_part_starts_the_path_anew() {
+    fn an_absolute_part_replaces_the_path() {
         let mut path = String::from("/build");
         push_path(&mut path, "src");
         push_path(&mut path, "a.c");

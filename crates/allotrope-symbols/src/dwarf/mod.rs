@@ -48,11 +48,11 @@ pub(crate) struct DebugInformation {
     size: u64,
 }
 
-/// What DWARF holds on an address.
+/// The information that DWARF has about an address.
 #[derive(Debug, Clone)]
 pub(crate) struct Location<'a> {
     /// Innermost first; all but the last are inlined into the next. The last
-    /// is the function's own, with no name where only the line is known.
+    /// is the function's own, without a name if only the line is known.
     pub(crate) frames: Vec<LocationFrame<'a>>,
     /// Start of the function, or of that part of it.
     pub(crate) start: Option<u64>,
@@ -190,7 +190,7 @@ impl<'a> Search<'_, '_, 'a> {
         }
         let total = by_unit.len() as u64;
         for (done, (unit, wanted)) in (0..).zip(by_unit) {
-            progress.tell(Work::Reading, done, total);
+            progress.report(Work::Reading, done, total);
             let _ = self.search_unit(unit, &wanted);
         }
         // Some assemblers write no ranges for a unit.
@@ -228,13 +228,14 @@ impl<'a> Search<'_, '_, 'a> {
             describe.all(&addresses, self.budget)
         });
         for (index, location) in wanted.iter().zip(locations) {
-            self.keep(*index, location);
+            self.add(*index, location);
         }
         Some(())
     }
 
-    /// A location with a function replaces one with only a line.
-    fn keep(&mut self, index: usize, location: Option<Location<'a>>) {
+    /// Adds a location unless a better one is known: one with a function is better than
+    /// one with only a line.
+    fn add(&mut self, index: usize, location: Option<Location<'a>>) {
         let known = &mut self.found[index];
         let better = match (&known, &location) {
             (Some(known), Some(new)) => known.start.is_none() && new.start.is_some(),

@@ -13,10 +13,11 @@ use super::budget::Budget;
 use super::scopes::{Scope, ScopeTable};
 use super::units::{Slice, UnitRef, Units};
 
-/// References from entry to entry that are followed; compilers make two.
+/// The most references from entry to entry that are followed. Compilers write up to
+/// two.
 const MAX_REFERENCES: usize = 16;
 
-/// Functions around a function that are followed for its name.
+/// The most enclosing functions that are read for the name of a function.
 const MAX_ENCLOSING: usize = 8;
 
 /// A function's name.
@@ -28,7 +29,7 @@ pub(crate) struct Name<'a> {
 }
 
 impl Name<'_> {
-    /// The name, independent of what it was read from.
+    /// The name with its own copy of the text.
     pub(super) fn into_owned(self) -> Name<'static> {
         Name {
             text: Cow::Owned(self.text.into_owned()),
@@ -37,9 +38,9 @@ impl Name<'_> {
     }
 }
 
-/// Where an entry is.
+/// Identifies an entry: its file and its offset in `.debug_info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Place {
+struct EntryId {
     supplementary: bool,
     offset: usize,
 }
@@ -49,7 +50,7 @@ pub(super) struct Names<'d, 'a> {
     primary: &'d Units<'d, 'a>,
     supplementary: Option<&'d Units<'d, 'a>>,
     budget: &'d Budget,
-    known: RefCell<FxHashMap<Place, Option<Name<'a>>>>,
+    known: RefCell<FxHashMap<EntryId, Option<Name<'a>>>>,
     /// By supplementary or not, and index of the unit.
     scopes: RefCell<FxHashMap<(bool, usize), Rc<ScopeTable>>>,
 }
@@ -72,7 +73,7 @@ impl<'d, 'a> Names<'d, 'a> {
     /// The name of the entry at `offset` in `unit` of the primary file, which
     /// `unit` belongs to.
     pub(super) fn name(&self, unit: UnitRef<'_, 'a>, offset: UnitOffset) -> Option<Name<'a>> {
-        let start = Place {
+        let start = EntryId {
             supplementary: false,
             offset: offset.to_debug_info_offset(&unit.header)?.0,
         };
@@ -84,26 +85,26 @@ impl<'d, 'a> Names<'d, 'a> {
         name
     }
 
-    fn follow(&self, start: Place, enclosing: usize) -> Option<Name<'a>> {
-        let mut place = start;
+    fn follow(&self, start: EntryId, enclosing: usize) -> Option<Name<'a>> {
+        let mut id = start;
         let mut in_source = None;
         for _ in 0..MAX_REFERENCES {
-            let entry = self.read(place);
+            let entry = self.read(id);
             if let Some(text) = entry.linkage_name {
                 return Some(Name {
                     text: Cow::Borrowed(text),
                     is_linkage: true,
                 });
             }
-            // The reference leads to the declaration, which is in its scope.
-            in_source = entry.name.map(|name| (name, place)).or(in_source);
+            // The referenced entry is the declaration, whose scope is the right one.
+            in_source = entry.name.map(|name| (name, id)).or(in_source);
             match entry.origin {
-                Some(origin) => place = origin,
+                Some(origin) => id = origin,
                 None => break,
             }
         }
-        let (name, place) = in_source?;
-        let text = match self.scope(place, enclosing) {
+        let (name, id) = in_source?;
+        let text = match self.scope(id, enclosing) {
             Some(scope) => Cow::Owned([scope.as_bytes(), b"::", name].concat()),
             None => Cow::Borrowed(name),
         };
@@ -116,27 +117,27 @@ impl<'d, 'a> Names<'d, 'a> {
     /// The scope of an entry without a linkage name, spelled as in one:
     /// compilers leave it out for what no other unit can name, such as the
     /// lambdas of functions that are not exported.
-    fn scope(&self, place: Place, enclosing: usize) -> Option<String> {
+    fn scope(&self, id: EntryId, enclosing: usize) -> Option<String> {
         let enclosing = enclosing.checked_sub(1)?;
-        let units = self.units(place)?;
-        let offset = DebugInfoOffset(place.offset);
+        let units = self.units(id)?;
+        let offset = DebugInfoOffset(id.offset);
         let index = units.holding(offset)?;
         let unit = units.unit(index)?;
         let unit = UnitRef::new(units.dwarf(), &unit);
-        let table = self.scope_table(unit, (place.supplementary, index));
+        let table = self.scope_table(unit, (id.supplementary, index));
         let scopes = table.around(unit, offset.to_unit_offset(&unit.header)?)?;
         let mut path: Vec<String> = Vec::new();
         for scope in scopes {
             match scope {
                 Scope::Named(name) => path.push(name),
                 Scope::Function(offset) => {
-                    let place = Place {
+                    let id = EntryId {
                         offset: offset.to_debug_info_offset(&unit.header)?.0,
-                        ..place
+                        ..id
                     };
-                    // It has the scopes around it in its own name.
+                    // Its name already contains the scopes around it.
                     path.clear();
-                    let name = self.follow(place, enclosing)?;
+                    let name = self.follow(id, enclosing)?;
                     let text = String::from_utf8_lossy(&name.text);
                     path.push(match name.is_linkage {
                         true => demangle(&text).function,
@@ -154,24 +155,24 @@ impl<'d, 'a> Names<'d, 'a> {
         tables.entry(key).or_insert_with(read).clone()
     }
 
-    fn units(&self, place: Place) -> Option<&'d Units<'d, 'a>> {
-        if place.supplementary {
+    fn units(&self, id: EntryId) -> Option<&'d Units<'d, 'a>> {
+        if id.supplementary {
             self.supplementary
         } else {
             Some(self.primary)
         }
     }
 
-    fn read(&self, place: Place) -> Entry<'a> {
+    fn read(&self, id: EntryId) -> Entry<'a> {
         let mut entry = Entry::default();
-        // A damaged entry has the attributes before the damage.
-        let _ = self.read_into(place, &mut entry);
+        // Of a damaged entry, the attributes before the damage are used.
+        let _ = self.read_into(id, &mut entry);
         entry
     }
 
-    fn read_into(&self, place: Place, entry: &mut Entry<'a>) -> Option<()> {
-        let units = self.units(place)?;
-        let offset = DebugInfoOffset(place.offset);
+    fn read_into(&self, id: EntryId, entry: &mut Entry<'a>) -> Option<()> {
+        let units = self.units(id)?;
+        let offset = DebugInfoOffset(id.offset);
         let unit = units.unit(units.holding(offset)?)?;
         let unit = UnitRef::new(units.dwarf(), &unit);
         let offset = offset.to_unit_offset(&unit.header)?;
@@ -186,7 +187,7 @@ impl<'d, 'a> Names<'d, 'a> {
                 }
                 gimli::DW_AT_name => entry.name = text(),
                 gimli::DW_AT_abstract_origin | gimli::DW_AT_specification => {
-                    entry.origin = referred(unit, place, attribute.value());
+                    entry.origin = referred(unit, id, attribute.value());
                 }
                 _ => {}
             }
@@ -200,14 +201,14 @@ impl<'d, 'a> Names<'d, 'a> {
 struct Entry<'a> {
     linkage_name: Option<&'a [u8]>,
     name: Option<&'a [u8]>,
-    origin: Option<Place>,
+    origin: Option<EntryId>,
 }
 
 fn referred<'a>(
     unit: UnitRef<'_, 'a>,
-    from: Place,
+    from: EntryId,
     value: AttributeValue<Slice<'a>>,
-) -> Option<Place> {
+) -> Option<EntryId> {
     let (supplementary, offset) = match value {
         AttributeValue::UnitRef(offset) => (
             from.supplementary,
@@ -217,7 +218,7 @@ fn referred<'a>(
         AttributeValue::DebugInfoRefSup(offset) => (true, offset),
         _ => return None,
     };
-    Some(Place {
+    Some(EntryId {
         supplementary,
         offset: offset.0,
     })

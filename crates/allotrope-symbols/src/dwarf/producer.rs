@@ -8,7 +8,7 @@ use super::units::{Root, UnitRef, Units, read_root};
 /// DWARF 5, 7.12. Assembly has no optimisation, so its units are not counted.
 const ASSEMBLER: gimli::DwLang = gimli::DW_LANG_Mips_Assembler;
 
-/// Split files that are opened only to learn this.
+/// The most split files that are opened only to read the producer.
 const MAX_OPENED: usize = 256;
 
 /// Whether units with more than half of the code were compiled without
@@ -30,7 +30,7 @@ pub(super) fn unoptimised(
         let code = root.ranges.iter().map(|range| range.end - range.start);
         let code = code.fold(0, u64::saturating_add);
         all = all.saturating_add(code);
-        let word = match root.is_skeleton {
+        let unoptimised = match root.is_skeleton {
             true if split.is_packaged() || opened < MAX_OPENED => {
                 opened += 1;
                 let unit = units.unit(index);
@@ -40,7 +40,7 @@ pub(super) fn unoptimised(
             }
             _ => unit_is_unoptimised(&root),
         };
-        match word {
+        match unoptimised {
             Some(true) => without = without.saturating_add(code),
             Some(false) => with = with.saturating_add(code),
             None => {}
@@ -70,16 +70,17 @@ fn is_assembly(root: &Root<'_>) -> bool {
 }
 
 fn unit_is_unoptimised(root: &Root<'_>) -> Option<bool> {
-    if root.says_optimised {
+    if root.is_optimised {
         return Some(false);
     }
-    says_unoptimised(std::str::from_utf8(root.producer?).ok()?)
+    options_unoptimised(std::str::from_utf8(root.producer?).ok()?)
 }
 
-/// gcc writes its options behind its name and version
+/// Whether the options in a producer disable optimisation; `None` if it has no options.
+/// gcc writes its options after its name and version
 /// (`GNU C17 12.2.0 -mtune=generic -march=x86-64 -g -O2`), clang only with
 /// `-grecord-command-line`, rustc never.
-fn says_unoptimised(producer: &str) -> Option<bool> {
+fn options_unoptimised(producer: &str) -> Option<bool> {
     let mut options = producer
         .split_ascii_whitespace()
         .filter(|word| word.starts_with('-'));
@@ -97,7 +98,7 @@ fn says_unoptimised(producer: &str) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::says_unoptimised;
+    use super::options_unoptimised;
 
     #[test]
     fn the_last_optimisation_option_counts() {
@@ -120,7 +121,7 @@ mod tests {
             ("GNU C17 12.2.0", None),
             ("", None),
         ] {
-            assert_eq!(says_unoptimised(producer), expected, "{producer}");
+            assert_eq!(options_unoptimised(producer), expected, "{producer}");
         }
     }
 }

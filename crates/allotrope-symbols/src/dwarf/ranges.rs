@@ -18,7 +18,7 @@ pub(super) struct RangeAttributes<'a> {
 
 impl<'a> RangeAttributes<'a> {
     /// Stores an attribute if it is one of these.
-    pub(super) fn note(&mut self, unit: UnitRef<'_, 'a>, attribute: &Attribute<Slice<'a>>) {
+    pub(super) fn add(&mut self, unit: UnitRef<'_, 'a>, attribute: &Attribute<Slice<'a>>) {
         let address = |value| unit.attr_address(value).ok().flatten();
         match attribute.name() {
             gimli::DW_AT_low_pc => self.low = address(attribute.value()),

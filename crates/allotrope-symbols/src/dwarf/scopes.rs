@@ -18,7 +18,7 @@ pub(super) enum Scope {
     Function(UnitOffset),
 }
 
-/// The scopes of a unit and the functions that stand in them.
+/// The scopes of a unit and the functions in them.
 #[derive(Debug, Default)]
 pub(super) struct ScopeTable {
     scopes: Vec<ScopeEntry>,
@@ -35,7 +35,7 @@ struct ScopeEntry {
 }
 
 impl ScopeTable {
-    /// Reads a unit, up to the damage in a damaged one.
+    /// Reads a unit up to the first damaged entry.
     pub(super) fn read(unit: UnitRef<'_, '_>, budget: &Budget) -> Self {
         let mut table = Self::default();
         let _ = table.scan(unit, budget);
@@ -58,7 +58,7 @@ impl ScopeTable {
                 open.pop();
             }
             let parent = open.last().map(|scope| scope.1);
-            // What stands right in another function has a plain name.
+            // A function directly in another function has a plain name.
             if tag == gimli::DW_TAG_subprogram
                 && let Some(parent) = parent
                 && self.scopes[parent].tag != gimli::DW_TAG_subprogram
@@ -73,8 +73,8 @@ impl ScopeTable {
         Some(())
     }
 
-    /// The scopes around a function, outermost first. `None` unless it stands
-    /// in a namespace or a class.
+    /// The scopes around a function, outermost first. `None` unless it is in a namespace
+    /// or a class.
     pub(super) fn around(&self, unit: UnitRef<'_, '_>, function: UnitOffset) -> Option<Vec<Scope>> {
         let nearest = *self.members.get(&function)?;
         let parent = |index: &usize| self.scopes[*index].parent;
@@ -133,7 +133,7 @@ mod tests {
     use super::without_angles;
 
     #[test]
-    fn a_lambda_of_gcc_reads_like_any_other() {
+    fn gccs_lambdas_are_spelled_as_by_demanglers() {
         assert_eq!(without_angles("<lambda(int)>"), "{lambda(int)}");
         assert_eq!(without_angles("Shelf<int>"), "Shelf<int>");
     }

@@ -19,7 +19,7 @@ use super::{DebugInformation, by_function, ranges_of_units};
 use crate::intervals::Intervals;
 use crate::progress::{Progress, Work};
 
-/// "None" in place of an index.
+/// An index that means "none".
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// Most overlapping segments that are examined at one address. Every unit that
@@ -38,7 +38,7 @@ pub(crate) struct Node {
     pub(crate) column: u32,
     /// The node this one is inlined into.
     pub(crate) parent: u32,
-    /// Of a node without parent: start of the function, if that is known.
+    /// For a node without parent: the start of the function, if known.
     pub(crate) start: Option<u64>,
 }
 
@@ -58,8 +58,8 @@ pub(crate) struct SegmentTable {
 struct Piece {
     start: u64,
     end: u64,
-    /// Of several at one address the lowest counts: first a unit that knows the
-    /// function, then one that knows a line, then those without ranges.
+    /// Of several pieces at one address the one of lowest rank counts: 0, the unit has
+    /// the function; 1, it has a line; 2, it is a unit without ranges.
     rank: u8,
     unit: u32,
     node: u32,
@@ -87,7 +87,7 @@ impl DebugInformation {
             by_unit.entry(unit).or_default().push(range);
         }
         for index in 0..units.len() {
-            progress.tell(Work::Reading, index as u64, units.len() as u64);
+            progress.report(Work::Reading, index as u64, units.len() as u64);
             let ranges = by_unit.remove(&index);
             if ranges.is_none() && !without_ranges.contains(&index) {
                 continue;
@@ -118,7 +118,7 @@ struct Collector<'s, 'd, 'a> {
     known_files: FxHashMap<String, u32>,
 }
 
-/// What was found in a unit, by its own numbers.
+/// The names, files and nodes of a unit, from its own numbers to those of the table.
 #[derive(Default)]
 struct KnownOfUnit {
     nodes: FxHashMap<Node, u32>,
@@ -197,12 +197,12 @@ impl<'a> Collector<'_, '_, 'a> {
         let own = position.map_or((None, 0, 0), |it| (Some(it.file), it.line, it.column));
         let mut entry = function.map(|function| function.entry);
         let mut parent = NONE;
-        // Outermost first: each stands where the next one was called.
+        // Outermost first. The position of each is that of the call of the next one.
         let calls = chain
             .iter()
             .map(|it| (it.call_file, it.call_line, it.call_column));
-        let places = calls.chain([own]);
-        for (depth, (file, line, column)) in places.enumerate() {
+        let positions = calls.chain([own]);
+        for (depth, (file, line, column)) in positions.enumerate() {
             let node = Node {
                 name: entry.map_or(NONE, |entry| self.name(unit, known, entry)),
                 file: file.map_or(NONE, |file| self.file(unit, known, file)),
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_that_agree_hide_nothing_behind_them() {
+    fn many_overlapping_pieces_hide_nothing_after_them() {
         let many = MAX_OVERLAPPING as u32 * 2;
         let piece = |start, end, unit| Piece {
             start,
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn of_overlapping_pieces_the_better_counts() {
+    fn of_overlapping_pieces_the_one_of_lowest_rank_counts() {
         let piece = |start, end, rank, node| Piece {
             start,
             end,

@@ -1,6 +1,6 @@
 //! Split DWARF: units whose functions are in `.dwo` files or in a `.dwp` file
 //! (DWARF 5, 7.3.2, and GCC's extension to DWARF 4). Such a file is opened when
-//! an address of its unit is asked for, and closed again: a large program has
+//! an address of its unit is resolved, and then closed, because a large program has
 //! thousands of them.
 
 use std::cell::OnceCell;
@@ -51,11 +51,11 @@ impl SplitFiles {
         {
             return skeleton.complete(&dwarf, then);
         }
-        let places = self
+        let candidates = self
             .locator
             .dwo_files(skeleton.folder, skeleton.name, &self.files);
         let mut then = Some(then);
-        Locator::first_of(&places, |file| {
+        Locator::first_of(&candidates, |file| {
             let sections = load(&file)?;
             let mut dwarf = sections.borrow(|bytes| EndianSlice::new(bytes, LittleEndian));
             dwarf.make_dwo(&skeleton.parent());
@@ -65,20 +65,21 @@ impl SplitFiles {
         })
     }
 
-    /// Whether a unit's part is found without opening files.
+    /// Whether split parts are in a package, so that no file is opened for each unit.
     pub(super) fn is_packaged(&self) -> bool {
         let package = self.package.get_or_init(|| self.load_package());
         package.is_some()
     }
 
     fn load_package(&self) -> Option<Package> {
-        let places = self.locator.package_files(&self.build_id, &self.files);
-        Locator::first_of(&places, |file| Package::load(&file))
+        let candidates = self.locator.package_files(&self.build_id, &self.files);
+        Locator::first_of(&candidates, |file| Package::load(&file))
     }
 }
 
-/// The sections of a `.dwp` file that hold functions and their names, each
-/// that of many units one after another, and where which unit's is.
+/// The sections of a `.dwp` file with functions and their names, and the index. Each
+/// section contains the contributions of many units, one after another; the index has
+/// the range of each unit's contribution.
 #[derive(Debug)]
 struct Package {
     index: Vec<u8>,
@@ -145,8 +146,8 @@ impl<'x> Skeleton<'x> {
         }
     }
 
-    /// The unit's contributions to a package; gimli's own `find_cu` would want
-    /// those to sections that are not read here, too.
+    /// The unit's contributions to a package. gimli's `find_cu` would also require those
+    /// to sections that are not read here.
     fn in_package<'y>(&self, package: &'y Package) -> Option<Dwarf<'y>>
     where
         'x: 'y,
@@ -186,7 +187,7 @@ impl<'x> Skeleton<'x> {
         Some(dwarf)
     }
 
-    /// Index of the split part; type units may stand before it.
+    /// Index of the split part; type units may come before it.
     fn unit_in(&self, units: &Units<'_, '_>) -> Option<usize> {
         (0..units.len()).find(|index| {
             let unit = units.unit(*index);
@@ -194,8 +195,8 @@ impl<'x> Skeleton<'x> {
         })
     }
 
-    /// As gimli's `copy_relocated_attributes`, which would have the two files
-    /// live equally long.
+    /// Copies the skeleton's attributes to the split part and calls `then`. Like gimli's
+    /// `copy_relocated_attributes`, which would require equal lifetimes of the two files.
     fn complete<'y, T>(&self, dwarf: &Dwarf<'y>, then: impl WithUnit<T>) -> Option<T> {
         let units = Units::new(dwarf);
         let index = self.unit_in(&units)?;

@@ -33,12 +33,12 @@ pub(super) struct Root<'a> {
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) producer: Option<&'a [u8]>,
     pub(super) language: Option<gimli::DwLang>,
-    /// LLVM writes this attribute only where it is true, and only if asked to.
-    pub(super) says_optimised: bool,
+    /// `DW_AT_APPLE_optimized`, which LLVM writes only if it is true, and only on request.
+    pub(super) is_optimised: bool,
 }
 
 impl<'d, 'a> Units<'d, 'a> {
-    /// Finds the units; behind a damaged header there are none.
+    /// Finds the units up to the first damaged header.
     pub(super) fn new(dwarf: &'d Dwarf<'a>) -> Self {
         let mut units = dwarf.units();
         let headers = std::iter::from_fn(|| units.next().ok().flatten());
@@ -49,7 +49,7 @@ impl<'d, 'a> Units<'d, 'a> {
         }
     }
 
-    /// Parses a unit anew and keeps it as `amend` leaves it.
+    /// Parses a unit again, changes it by `amend` and caches the result.
     pub(super) fn amend(&self, index: usize, amend: impl FnOnce(&mut Unit<'a>)) {
         if let Some(mut unit) = self.parse(index) {
             amend(&mut unit);
@@ -77,7 +77,7 @@ impl<'d, 'a> Units<'d, 'a> {
         self.dwarf.unit(*self.headers.get(index)?).ok()
     }
 
-    /// Index of the unit that an offset lies in.
+    /// Index of the unit that contains an offset.
     pub(super) fn holding(&self, offset: DebugInfoOffset) -> Option<usize> {
         let starts_before = |header: &UnitHeader<_>| header.offset().0 <= offset.0;
         self.headers.partition_point(starts_before).checked_sub(1)
@@ -104,7 +104,7 @@ pub(super) fn read_root<'a>(unit: UnitRef<'_, 'a>, budget: &Budget) -> Option<Ro
         ranges: Vec::new(),
         producer: None,
         language: None,
-        says_optimised: false,
+        is_optimised: false,
     };
     for specification in abbreviation.attributes() {
         let attribute = entries.read_attribute(*specification).ok()?;
@@ -118,11 +118,11 @@ pub(super) fn read_root<'a>(unit: UnitRef<'_, 'a>, budget: &Budget) -> Option<Ro
                     root.language = Some(language);
                 }
             }
-            gimli::DW_AT_APPLE_optimized => root.says_optimised = true,
-            _ => ranges.note(unit, &attribute),
+            gimli::DW_AT_APPLE_optimized => root.is_optimised = true,
+            _ => ranges.add(unit, &attribute),
         }
     }
-    // What was read of a damaged list is as good as the rest of the unit.
+    // Of a damaged list, the ranges before the damage are used.
     let _ = ranges.each(unit, budget, |range| root.ranges.push(range));
     Some(root)
 }

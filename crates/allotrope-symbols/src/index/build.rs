@@ -1,4 +1,5 @@
-//! Writes an index.
+//! Writes the index of a module, from the segments of its debug information and its
+//! symbol table.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -8,7 +9,8 @@ use crate::dwarf::Name;
 use crate::dwarf::segments::{NONE, SegmentTable};
 use crate::symbol_table::SymbolTable;
 
-/// Writes the index of a module. `Ok(false)`: it does not fit the format.
+/// Writes the index of a module. Returns `Ok(false)` if the module exceeds the limits of
+/// the format.
 pub(crate) fn write(
     file: &File,
     build_id: &[u8],
@@ -49,13 +51,13 @@ pub(crate) fn write(
     let mut text = Text::default();
     for name in &table.names {
         let linkage = if name.is_linkage { LINKAGE } else { 0 };
-        let place = text.place(name.text.len());
-        output.words(&[place.0, place.1 | linkage])?;
+        let (offset, length) = text.add(name.text.len());
+        output.words(&[offset, length | linkage])?;
     }
     output.end_table();
     for path in &table.files {
-        let place = text.place(path.len());
-        output.words(&[place.0, place.1])?;
+        let (offset, length) = text.add(path.len());
+        output.words(&[offset, length])?;
     }
     output.end_table();
     let names = table.names.iter().map(|name| &name.text[..]);
@@ -77,11 +79,12 @@ struct Text {
 }
 
 impl Text {
-    fn place(&mut self, length: usize) -> (u32, u32) {
+    /// The offset and length of the next text.
+    fn add(&mut self, length: usize) -> (u32, u32) {
         // Whether all of it fits is checked once, at the end.
-        let place = (self.length as u32, length as u32 & !LINKAGE);
+        let range = (self.length as u32, length as u32 & !LINKAGE);
         self.length += length as u64;
-        place
+        range
     }
 }
 
@@ -106,7 +109,7 @@ fn symbol_segments(symbols: &SymbolTable, names: &mut Vec<Name<'static>>) -> Vec
     for cut in symbols.boundaries() {
         let segment = match symbols.containing(cut) {
             None => (cut, cut, NONE),
-            // A function continues behind one nested in it: its name exists.
+            // A function continues after a function nested in it; its name exists.
             Some(symbol) => {
                 let known = segments.iter().rev().take(8);
                 let mut known = known.filter(|it| it.1 == symbol.address && it.2 != NONE);
@@ -128,7 +131,7 @@ fn symbol_segments(symbols: &SymbolTable, names: &mut Vec<Name<'static>>) -> Vec
     segments
 }
 
-/// The tables, behind room for the header.
+/// Writes the tables after space for the header, then the header.
 struct Output<'f> {
     file: &'f File,
     writer: BufWriter<&'f File>,

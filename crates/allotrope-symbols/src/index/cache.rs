@@ -22,13 +22,13 @@ const ABANDONED: u64 = 3600;
 pub struct IndexCache {
     folder: PathBuf,
     limit: u64,
-    /// Modules with fewer bytes of debug information are read as they are.
+    /// Modules with fewer bytes of debug information get no index.
     worthwhile: u64,
 }
 
 impl IndexCache {
-    /// Below the user's cache folder (`$XDG_CACHE_HOME`, or `.cache` in the
-    /// home); `None` where there is no such folder to be known.
+    /// The cache in the user's cache folder (`$XDG_CACHE_HOME`, or `.cache` in the
+    /// home folder); `None` if the environment has neither.
     pub fn of_user() -> Option<Self> {
         let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let caches = match set("XDG_CACHE_HOME") {
@@ -84,9 +84,9 @@ impl IndexCache {
         index
     }
 
-    /// Stores what `write` writes as the index of a build, unless `write` returns
-    /// `false`.
-    pub(crate) fn keep(
+    /// Calls `write` with a new file and stores that as the index of a build, unless
+    /// `write` returns `false`. Returns the result of `write`.
+    pub(crate) fn store(
         &self,
         build_id: &[u8],
         write: impl FnOnce(&File) -> io::Result<bool>,
@@ -94,12 +94,12 @@ impl IndexCache {
         fs::create_dir_all(&self.folder)?;
         let path = self.path(build_id);
         let new = NewFile::in_folder(&self.folder)?;
-        let kept = match write(new.file()) {
+        let stored = match write(new.file()) {
             Ok(true) => new.finish(&path).map(|()| true),
             other => other,
         };
         self.shrink(&path);
-        kept
+        stored
     }
 
     fn path(&self, build_id: &[u8]) -> PathBuf {
@@ -143,9 +143,9 @@ mod tests {
     use std::io::Write;
     use std::time::Duration;
 
-    fn keep(cache: &IndexCache, build_id: &[u8], bytes: usize) -> bool {
+    fn store(cache: &IndexCache, build_id: &[u8], bytes: usize) -> bool {
         let write = |mut file: &File| file.write_all(&vec![0; bytes]).map(|()| true);
-        cache.keep(build_id, write).unwrap()
+        cache.store(build_id, write).unwrap()
     }
 
     fn count(cache: &IndexCache) -> usize {
@@ -153,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_longest_ago_goes_first() {
+    fn the_least_recently_used_index_is_deleted_first() {
         let folder = tempfile::tempdir().unwrap();
         let cache = IndexCache::at(folder.path().join("new/folder")).with_limit(250);
         for (age, id) in [(30, [1]), (10, [2])] {
-            assert!(keep(&cache, &id, 100));
+            assert!(store(&cache, &id, 100));
             let file = File::options().append(true).open(cache.path(&id)).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(age))
                 .unwrap();
         }
-        assert!(keep(&cache, &[3], 100));
+        assert!(store(&cache, &[3], 100));
         assert!(!cache.path(&[1]).exists());
         assert!(cache.path(&[2]).exists() && cache.path(&[3]).exists());
     }
@@ -172,16 +172,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = IndexCache::at(folder.path());
         let full = |_: &File| Err(io::ErrorKind::StorageFull.into());
-        assert!(cache.keep(&[1], full).is_err());
-        assert!(!cache.keep(&[1], |_| Ok(false)).unwrap());
+        assert!(cache.store(&[1], full).is_err());
+        assert!(!cache.store(&[1], |_| Ok(false)).unwrap());
         assert_eq!(count(&cache), 0);
     }
 
     #[test]
-    fn what_is_no_index_is_deleted() {
+    fn an_invalid_index_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let cache = IndexCache::at(folder.path());
-        assert!(keep(&cache, &[1], 1000));
+        assert!(store(&cache, &[1], 1000));
         assert!(cache.open(&[1]).is_none());
         assert_eq!(count(&cache), 0);
     }

@@ -1,6 +1,6 @@
-//! The index of a module: names and source positions of all its code, from its
-//! symbol tables and debug information, in a file in which a few addresses cost a
-//! few reads. Indexes lie in the user's cache by build id ([`IndexCache`]) and can
+//! The index of a module: a file with the names and source positions of all its code,
+//! from its symbol tables and debug information. Resolving a few addresses takes a few
+//! reads. Indexes are in the user's cache, named by build id ([`IndexCache`]), and can
 //! be deleted at any time.
 //!
 //! Layout, little-endian: a header (magic, version, checksums, build id, offsets
@@ -8,9 +8,9 @@
 //!
 //! | table | record | sorted by |
 //! | --- | --- | --- |
-//! | segments | start, node | start |
+//! | segments (of addresses with the same frames) | start, node | start |
 //! | nodes (a frame and the frame it is inlined into) | name, file, line, column, parent, start | |
-//! | symbol segments | start, symbol start, name | start |
+//! | symbol segments (of addresses in the same symbol) | start, symbol start, name | start |
 //! | names, files | offset and length in the text | |
 //! | text | bytes | |
 //!
@@ -27,8 +27,8 @@ pub use cache::IndexCache;
 pub(crate) use read::Index;
 
 const MAGIC: [u8; 8] = *b"ALTINDEX";
-/// Changes with the layout and with what is read from debug information, so that
-/// the index of an older version is not used.
+/// Must change with the layout and with the information that is read from DWARF, so
+/// that indexes of older versions are not used.
 const VERSION: u32 = 1;
 
 /// Magic, version, checksum of what follows in the header, checksum of the
@@ -57,7 +57,7 @@ const SEGMENT: usize = 8;
 const NODE: usize = 24;
 /// Start, start of the symbol, name.
 const SYMBOL: usize = 12;
-/// Offset in the text, length; the highest bit of a name's: see `LINKAGE`.
-const PLACE: usize = 8;
+/// Offset in the text table, length. The highest bit of a name's length is `LINKAGE`.
+const TEXT_RANGE: usize = 8;
 /// Flag in the length of a name: it is a linkage name.
 const LINKAGE: u32 = 1 << 31;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::pages::Pages;
-use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, PLACE, SEGMENT, SYMBOL};
+use super::{CHECKED, HEADER, LINKAGE, MAGIC, MAX_BUILD_ID, NODE, SEGMENT, SYMBOL, TEXT_RANGE};
 use super::{TABLES, Table, VERSION};
 use crate::dwarf::segments::NONE;
 use crate::dwarf::{Location, LocationFrame, Name};
@@ -17,7 +17,7 @@ use crate::elf::{u32_at, u64_at};
 use crate::shared_strings::SharedStrings;
 use crate::symbol_table::NamedSymbol;
 
-/// Nodes of one address; the debug information is read with the same bound.
+/// The most nodes of one address; reading the debug information has the same bound.
 const MAX_DEPTH: usize = 520;
 
 /// A verified index.
@@ -80,7 +80,7 @@ impl Index {
         self.unoptimised
     }
 
-    /// The symbol that holds an address.
+    /// The symbol that contains an address.
     pub(crate) fn symbol(&self, address: u64) -> Option<NamedSymbol> {
         let record: [u8; SYMBOL] = self.segment(Table::Symbols, address)?;
         let name = u32_at(&record, 8).filter(|name| *name != NONE)?;
@@ -154,10 +154,10 @@ impl Index {
         Some(record)
     }
 
-    /// A name's text, and whether it is the linker's.
+    /// A name's text, and whether it is a linkage name.
     fn name(&self, index: u32) -> Option<(Arc<[u8]>, bool)> {
-        let place: [u8; PLACE] = self.record(Table::Names, index)?;
-        let (offset, length) = (u32_at(&place, 0)?, u32_at(&place, 4)?);
+        let range: [u8; TEXT_RANGE] = self.record(Table::Names, index)?;
+        let (offset, length) = (u32_at(&range, 0)?, u32_at(&range, 4)?);
         let is_linkage = length & LINKAGE != 0;
         if let Some(known) = self.names.borrow().get(&index) {
             return Some((known.clone(), is_linkage));
@@ -174,8 +174,8 @@ impl Index {
         if let Some(known) = self.files.borrow().get(&index) {
             return Some(known.clone());
         }
-        let place: [u8; PLACE] = self.record(Table::Files, index)?;
-        let text = self.text(u32_at(&place, 0)?, u32_at(&place, 4)?)?;
+        let range: [u8; TEXT_RANGE] = self.record(Table::Files, index)?;
+        let text = self.text(u32_at(&range, 0)?, u32_at(&range, 4)?)?;
         let path = strings.share(&String::from_utf8_lossy(&text));
         self.files.borrow_mut().insert(index, path.clone());
         Some(path)
@@ -192,7 +192,7 @@ impl Index {
     }
 }
 
-/// The checksum of everything behind the header.
+/// The checksum of everything after the header.
 fn content_checksum(file: &File, length: u64) -> Option<u32> {
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 18];

@@ -22,11 +22,11 @@ const CODE_MOVE: u32 = 1;
 const DEBUG_INFO: u32 = 2;
 /// Times are the time stamp counter's, not the monotonic clock's.
 const ARCH_TIMESTAMP: u64 = 1;
-/// Bytes of a record that are read; the code itself, behind the name, is not.
+/// Bytes of a record that are read. The code itself, after the name, is not read.
 const MAX_READ: usize = 1 << 20;
 /// Most line entries of all code together.
 const MAX_LINES: usize = 16 << 20;
-/// Pieces of code that begin before an address and are examined for it.
+/// The most pieces of code before an address that a look-up examines.
 const MAX_EXAMINED: usize = 1024;
 
 /// The clock of a dump's times.
@@ -38,7 +38,7 @@ pub enum JitClock {
     TimeStampCounter,
 }
 
-/// The dump of one process, as far as it was read.
+/// The dump of one process, with the records read so far.
 #[derive(Debug)]
 pub struct JitDump {
     file: File,
@@ -86,7 +86,7 @@ impl JitDump {
     /// Opens a dump and reads what is there.
     ///
     /// # Errors
-    /// Where it cannot be read, is no dump, or is of another machine.
+    /// Fails if it cannot be read, is no dump, or is from another machine.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::new(allotrope_files::open_regular(path)?)
     }
@@ -131,10 +131,10 @@ impl JitDump {
         self.clock
     }
 
-    /// Reads the complete records that were added.
+    /// Reads the complete records that were added since the last call.
     ///
     /// # Errors
-    /// Where the file cannot be read; what was read before stays.
+    /// Fails if the file cannot be read. Records read before stay.
     pub fn refresh(&mut self) -> io::Result<()> {
         let length = self.file.metadata()?.len();
         while let Some(header) = self.header(length)? {
@@ -151,7 +151,7 @@ impl JitDump {
                 let mut record = vec![0; wanted];
                 self.file
                     .read_exact_at(&mut record, self.read + RECORD_HEADER as u64)?;
-                // A damaged record costs what it names.
+                // A damaged record loses only its own names.
                 let _ = match kind {
                     CODE_LOAD => self.load(&record, time),
                     CODE_MOVE => self.moved(&record, time),
@@ -163,7 +163,7 @@ impl JitDump {
         Ok(())
     }
 
-    /// Kind, size and time of the next record, if it has begun.
+    /// Kind, size and time of the next record, if its header was written.
     fn header(&self, length: u64) -> io::Result<Option<(u32, u32, u64)>> {
         let mut header = [0; RECORD_HEADER];
         if length.saturating_sub(self.read) < RECORD_HEADER as u64 {
@@ -177,11 +177,12 @@ impl JitDump {
                 u64_at(&header, 8)?,
             ))
         };
-        // A record without a size hides where the next one begins.
+        // Without the size of a record, the start of the next one is unknown.
         Ok(fields().filter(|fields| fields.1 as usize >= RECORD_HEADER))
     }
 
-    /// Process, thread, address twice, size, number of the code; name.
+    /// Adds code. The record has: process, thread, the address twice, size, number of
+    /// the code, name.
     fn load(&mut self, record: &[u8], time: u64) -> Option<()> {
         let start = u64_at(record, 16)?;
         let size = u64_at(record, 24)?;
@@ -200,7 +201,8 @@ impl JitDump {
         )
     }
 
-    /// Process, thread, address, old and new address, size, number of the code.
+    /// Adds code that moved. The record has: process, thread, address, old and new
+    /// address, size, number of the code.
     fn moved(&mut self, record: &[u8], time: u64) -> Option<()> {
         let start = u64_at(record, 24)?;
         let size = u64_at(record, 32)?;
@@ -229,8 +231,9 @@ impl JitDump {
         Some(())
     }
 
-    /// Address of the code, number of entries; for each its address, line,
-    /// discriminator, and file, which may be "the same as before".
+    /// Stores the lines of code that a later record will add. The record has: address of
+    /// the code, number of entries; for each entry its address, line, discriminator and
+    /// file, which may mean "the same as before".
     fn announce(&mut self, record: &[u8]) -> Option<()> {
         let code = u64_at(record, 0)?;
         let count = u64_at(record, 8)?;
@@ -247,7 +250,7 @@ impl JitDump {
             let line = u32_at(record, at + 8)?;
             let name = bytes_at(record, at + 16)?;
             at += 16 + name.len() + 1;
-            // This name means the file of the entry before.
+            // This name means the same file as in the previous entry.
             if name != b"\xff" {
                 let known = String::from_utf8_lossy(name);
                 if *file != *known {
@@ -301,7 +304,7 @@ impl JitDump {
         self.pieces.len()
     }
 
-    /// Whether there was no code so far.
+    /// Whether no code was added so far.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }

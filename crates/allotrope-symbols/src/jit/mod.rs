@@ -2,9 +2,9 @@
 //! a [`PerfMap`] or a [`JitDump`].
 //!
 //! JIT code is moved, freed and overwritten, so the name of an address depends on
-//! time. A map has no times: look an address up soon after it ran, as a collector
-//! can when it first reads a stack. A dump has the time at which each piece of code
-//! was added: look an address up with the time of the allocation.
+//! time. A map has no times: an address must be looked up soon after its code ran, as
+//! the collector does when it first reads a stack. A dump has the time at which each
+//! piece of code was added: an address is looked up with the time of the allocation.
 //!
 //! Both files grow while the process runs: [`PerfMap::refresh`] and
 //! [`JitDump::refresh`] read what was added since.
@@ -20,7 +20,7 @@ pub use perf_map::PerfMap;
 
 use crate::frame::Frame;
 
-/// Longest name in bytes; a longer one is cut.
+/// Longest name in bytes.
 const MAX_NAME: usize = 16 << 10;
 /// Most pieces of code of one process.
 const MAX_PIECES: usize = 1 << 20;
@@ -28,15 +28,15 @@ const MAX_PIECES: usize = 1 << 20;
 /// A piece of JIT code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JitCode {
-    /// Where it starts.
+    /// Its first address.
     pub start: u64,
-    /// Where it ends (exclusive).
+    /// The address after its last byte.
     pub end: u64,
     /// Its name as the runtime wrote it.
     pub name: Arc<str>,
-    /// Source file and line at the address asked for; empty and 0 if unknown.
+    /// Source file of the requested address; empty if unknown.
     pub file: Arc<str>,
-    /// Line from 1.
+    /// Source line of the requested address, from 1; 0 if unknown.
     pub line: u32,
 }
 
@@ -58,6 +58,7 @@ impl JitCode {
             column: if is_known { 0 } else { spelled.column },
             offset: address.saturating_sub(self.start),
             inlined: false,
+            generated: false,
         }
     }
 }

@@ -23,7 +23,7 @@ const MAX_CHANGES: usize = 1 << 16;
 /// `O_NOFOLLOW | O_NONBLOCK` of x86-64 Linux (`asm-generic/fcntl.h`).
 const NEITHER_LINK_NOR_FIFO: i32 = 0o400_000 | 0o4_000;
 
-/// The map of one process, as far as it was read.
+/// The map of one process, with the lines read so far.
 #[derive(Debug)]
 pub struct PerfMap {
     path: PathBuf,
@@ -31,7 +31,7 @@ pub struct PerfMap {
     /// By start; none overlaps another.
     pieces: BTreeMap<u64, (u64, Arc<str>)>,
     name_bytes: usize,
-    /// The process's root folder, and the map's path once that has gone.
+    /// The process's root folder, and the map's path after that folder is gone.
     after_end: Option<(PathBuf, PathBuf)>,
     /// The user that must own the file, if not root.
     owner: Option<u32>,
@@ -48,13 +48,13 @@ struct Open {
     read: u64,
     /// The beginning of a line whose end was not yet written.
     rest: Vec<u8>,
-    /// What follows up to the next end of a line is part of one too long.
+    /// The rest of the current line is skipped because the line is too long.
     skipping: bool,
 }
 
 impl PerfMap {
-    /// The map of a process that runs now, seen through its own root folder
-    /// and under the id that it has in its own namespace. Nothing is read yet.
+    /// The map of a running process. Its path is below the process's own root folder and
+    /// contains the process's id in its own namespace. Nothing is read yet.
     pub fn of_process(pid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let numbers = |name: &str| -> Vec<u32> {
@@ -85,7 +85,7 @@ impl PerfMap {
         self
     }
 
-    /// The map at this path, which need not be there yet.
+    /// The map at this path, which need not exist yet.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -104,7 +104,7 @@ impl PerfMap {
     /// or has become shorter. A missing map is no error.
     ///
     /// # Errors
-    /// Where a map that is there cannot be read; what was read before stays.
+    /// Fails if an existing map cannot be read. Lines read before stay.
     pub fn refresh(&mut self) -> io::Result<()> {
         let metadata = match fs::symlink_metadata(&self.path) {
             Ok(metadata) if self.is_its_own(&metadata) => metadata,
@@ -128,7 +128,7 @@ impl PerfMap {
             let mut options = OpenOptions::new();
             options.read(true).custom_flags(NEITHER_LINK_NOR_FIFO);
             let file = options.open(&self.path)?;
-            // Another file may be there by now.
+            // The path may name another file by now.
             let metadata = file.metadata()?;
             if !self.is_its_own(&metadata) {
                 return self.read_on();
@@ -178,8 +178,8 @@ impl PerfMap {
         result
     }
 
-    /// The address ranges that got names since the last call, unsorted. The code that
-    /// was in them before is gone.
+    /// The address ranges that got names since the last call, unsorted. Earlier code in
+    /// them no longer exists.
     pub fn take_changes(&mut self) -> Vec<Range<u64>> {
         std::mem::take(&mut self.changes)
     }
@@ -232,14 +232,14 @@ impl PerfMap {
                 self.name_bytes -= name.len();
             }
         }
-        self.note_change(start..end);
+        self.record_change(start..end);
         if self.pieces.len() < MAX_PIECES && self.name_bytes + name.len() <= MAX_NAME_BYTES {
             self.name_bytes += name.len();
             self.pieces.insert(start, (end, name));
         }
     }
 
-    fn note_change(&mut self, range: Range<u64>) {
+    fn record_change(&mut self, range: Range<u64>) {
         if self.changes.len() < MAX_CHANGES {
             self.changes.push(range);
         } else if let Some(last) = self.changes.last_mut() {
@@ -292,12 +292,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_read_and_covers_what_was_there() {
+    fn added_lines_are_read_and_replace_earlier_code() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         let mut map = PerfMap::at(&path);
         map.refresh().unwrap();
-        assert_eq!(name(&map, 0x1000), None, "there is no file yet");
+        assert_eq!(name(&map, 0x1000), None, "the file does not exist yet");
         let mut file = File::create(&path).unwrap();
         file.write_all(b"1000 10 first\n0x1010 0x20 with blanks (in it)\nnonsense\n1040 10 ha")
             .unwrap();
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(name(&map, 0x100f).as_deref(), Some("first"));
         assert_eq!(name(&map, 0x102f).as_deref(), Some("with blanks (in it)"));
         assert_eq!(name(&map, 0x1030), None);
-        assert_eq!(name(&map, 0x1040), None, "its line is not whole yet");
+        assert_eq!(name(&map, 0x1040), None, "its line is incomplete");
         file.write_all(b"lf\n1008 10 over both\n2000 0 empty\n")
             .unwrap();
         map.refresh().unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_map_is_not_read() {
+    fn maps_of_other_users_and_processes_are_not_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         fs::write(&path, "1000 10 name\n").unwrap();
@@ -334,7 +334,11 @@ mod tests {
         };
         let mut map = PerfMap::at(&path);
         map.owner = Some(own + 1);
-        assert_eq!(read(&mut map), usize::from(own == 0), "root may write any");
+        assert_eq!(
+            read(&mut map),
+            usize::from(own == 0),
+            "a map of root is accepted"
+        );
         let later = SystemTime::now() + std::time::Duration::from_secs(60);
         let mut stale = PerfMap::at(&path).written_since(later);
         assert_eq!(read(&mut stale), 0, "it was left by an earlier process");
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_written_anew_is_read_anew() {
+    fn a_replaced_map_is_read_from_its_start() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         fs::write(&path, "1000 10 old\n3000 10 dropped\n").unwrap();
@@ -365,11 +369,11 @@ mod tests {
         assert_eq!(name(&map, 0x3000), None);
         fs::remove_file(&path).unwrap();
         map.refresh().unwrap();
-        assert!(name(&map, 0x1000).is_some(), "what was read stays");
+        assert!(name(&map, 0x1000).is_some(), "lines that were read stay");
     }
 
     #[test]
-    fn lines_without_end_do_no_harm() {
+    fn overlong_and_damaged_lines_are_skipped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("perf-1.map");
         let mut bytes = b"1000 10 ".to_vec();

@@ -1,6 +1,7 @@
-//! What V8 packs into the names of its functions.
+//! Parses the names of functions that V8 writes: the name, the source position and the
+//! kind of compiled code in one string.
 
-/// A name taken apart.
+/// The parts of a name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Spelled<'a> {
     pub(super) function: &'a str,
@@ -9,7 +10,7 @@ pub(super) struct Spelled<'a> {
     pub(super) column: u32,
 }
 
-/// The kinds of code that V8 names with a source position behind
+/// The kinds of code whose names V8 writes with a source position
 /// (`CodeEventListener::LogEventsAndTags`).
 const KINDS: [&str; 6] = [
     "JS",
@@ -22,7 +23,7 @@ const KINDS: [&str; 6] = [
 
 /// `JS:*name /path/file.js:12:34`: the kind, how it was compiled (`*` and `+`
 /// optimised, `~` interpreted, `^` baseline), the name, the position. Names of
-/// other runtimes are left as they are.
+/// other runtimes are returned unchanged.
 pub(super) fn spell(name: &str) -> Spelled<'_> {
     let plain = Spelled {
         function: name,
@@ -37,7 +38,7 @@ pub(super) fn spell(name: &str) -> Spelled<'_> {
         return plain;
     }
     let rest = rest.trim_start_matches(['*', '~', '^', '+']);
-    let Some((function, place)) = rest.split_once(' ') else {
+    let Some((function, position)) = rest.split_once(' ') else {
         return Spelled {
             function: if rest.is_empty() { name } else { rest },
             ..plain
@@ -50,14 +51,14 @@ pub(super) fn spell(name: &str) -> Spelled<'_> {
     };
     let number = |text: &str| text.parse::<u32>().ok();
     // With or without a column.
-    let parts = place.rsplit_once(':').and_then(|(before, last)| {
+    let parts = position.rsplit_once(':').and_then(|(before, last)| {
         let last = number(last)?;
         let inner = before
             .rsplit_once(':')
             .and_then(|(file, line)| Some((file, number(line)?, last)));
         Some(inner.unwrap_or((before, last, 0)))
     });
-    let (file, line, column) = parts.unwrap_or((place, 0, 0));
+    let (file, line, column) = parts.unwrap_or((position, 0, 0));
     Spelled {
         function,
         file,
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn v8_names_are_taken_apart_and_others_left() {
+    fn v8_names_are_parsed_and_others_stay() {
         for (name, function, file, line, column) in [
             ("JS:*sum /srv/a.js:12:34", "sum", "/srv/a.js", 12, 34),
             (

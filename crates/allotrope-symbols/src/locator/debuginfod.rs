@@ -1,5 +1,5 @@
-//! Debug files by debuginfod (elfutils, debuginfod(8)): from its client's cache, and
-//! from servers, which fill that cache, so that other tools find the files too.
+//! Debug files from debuginfod (elfutils, debuginfod(8)): from its client's cache, and
+//! from servers. Fetched files are stored in the cache, where other tools find them, too.
 
 #[cfg(feature = "debuginfod")]
 mod http;
@@ -36,7 +36,7 @@ struct Log {
 }
 
 impl Debuginfod {
-    /// The client's default cache by the environment, and no server.
+    /// The client's default cache, according to the environment, and no server.
     pub(super) fn from_environment() -> Self {
         Self {
             cache: cache_folder(
@@ -55,12 +55,12 @@ impl Debuginfod {
         self.servers.extend(servers);
     }
 
-    /// What went wrong with servers since the last call.
+    /// Sentences about failures of servers since the last call.
     pub(super) fn take_complaints(&self) -> Vec<String> {
         std::mem::take(&mut self.log().complaints)
     }
 
-    /// The debug file of this build id, fetched if need be.
+    /// The debug file with this build id, fetched from a server if it is not cached.
     pub(super) fn debug_file(&self, build_id: &[u8], progress: &Progress) -> Option<ElfFile> {
         if build_id.len() < 2 || build_id.len() > MAX_BUILD_ID {
             return None;
@@ -117,7 +117,8 @@ impl Debuginfod {
     }
 }
 
-/// The client's rule: debuginfod_find_debuginfo(3), "CACHE".
+/// The folder of the client's cache, by its own rules: debuginfod_find_debuginfo(3),
+/// "CACHE".
 fn cache_folder(
     variable: impl Fn(&str) -> Option<PathBuf>,
     is_folder: impl Fn(&Path) -> bool,
@@ -137,7 +138,7 @@ fn cache_folder(
     Some(caches.join("debuginfod_client"))
 }
 
-/// What this build can do: nothing.
+/// This build cannot fetch files.
 #[cfg(not(feature = "debuginfod"))]
 fn fetch(_: &str, _: &Path, _: &Progress) -> Result<bool, String> {
     Err("this build of allotrope fetches nothing (feature `debuginfod`)".to_owned())
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_is_where_the_client_has_it() {
+    fn the_cache_is_that_of_the_client() {
         let all = [
             ("DEBUGINFOD_CACHE_PATH", "/given"),
             ("XDG_CACHE_HOME", "/xdg"),

@@ -1,6 +1,6 @@
-//! Finds the debug files of a module: where they may lie, and which candidate
-//! belongs to the module. Each kind of location is one function that returns
-//! candidates; their contents are read elsewhere.
+//! Finds the debug files of a module: lists the paths at which they may be, and
+//! chooses the candidate that belongs to the module. One function for each kind of
+//! location returns candidates. Other modules read their contents.
 
 mod debuginfod;
 mod split;
@@ -73,7 +73,7 @@ impl Locator {
     /// build id.
     ///
     /// # Errors
-    /// Where it cannot be read or has no build id.
+    /// Fails if it cannot be read or has no build id.
     pub fn with_file(mut self, path: impl Into<PathBuf>) -> Result<Self, SymbolError> {
         let path = path.into();
         let file = ElfFile::open(&path)?;
@@ -114,8 +114,8 @@ impl Locator {
         self
     }
 
-    /// Reports progress on a module to `listener`: the kind of work, how much is
-    /// done, of how much (0: unknown). Called often; it must be quick.
+    /// Reports progress on a module to `listener`: the kind of work, the amount done,
+    /// the whole amount (0: unknown). It is called often and must be fast.
     #[must_use]
     pub fn with_progress(
         mut self,
@@ -139,18 +139,20 @@ impl Locator {
         given.map(|(build_id, path)| (&build_id[..], path.as_path()))
     }
 
-    /// Sentences on what went wrong with debuginfod servers since the last call.
-    /// None of it is fatal.
+    /// Sentences about failures of debuginfod servers since the last call. None is
+    /// fatal.
     pub fn take_complaints(&self) -> Vec<String> {
         self.debuginfod.take_complaints()
     }
 
-    /// Where a module that the program's loader knew by `path` is to be read.
+    /// The path at which a module is read that had the path `path` in the recorded
+    /// process.
     pub(crate) fn module_path(&self, path: &Path) -> PathBuf {
         self.rooted(path).unwrap_or_else(|| path.to_owned())
     }
 
-    /// An absolute path below the sysroot, unless it is already.
+    /// An absolute path moved below the sysroot; `None` without a sysroot, and if the
+    /// path is below it already.
     fn rooted(&self, path: &Path) -> Option<PathBuf> {
         let root = self.sysroot.as_ref()?;
         let below = path.strip_prefix("/").ok()?;
@@ -163,14 +165,15 @@ impl Locator {
         own.into_iter().chain(self.debug_folders.iter().cloned())
     }
 
-    /// The debug file of a module: by build id, then by the module's link.
+    /// The debug file of a module: by build id, then by the module's debug link, then
+    /// from debuginfod.
     pub(crate) fn debug_file(&self, build_id: &[u8], module: Option<&ElfFile>) -> Option<ElfFile> {
         self.by_build_id(build_id)
             .or_else(|| self.by_debug_link(module?))
             .or_else(|| self.debuginfod.debug_file(build_id, &self.progress))
     }
 
-    /// Given by name, or `FOLDER/.build-id/xx/yyyy.debug`.
+    /// A file with this build id: given by the user, or `FOLDER/.build-id/xx/yyyy.debug`.
     pub(crate) fn by_build_id(&self, build_id: &[u8]) -> Option<ElfFile> {
         // One byte names the folder, at least one more the file.
         let (first, rest) = build_id
@@ -191,7 +194,8 @@ impl Locator {
         Some(found.find(ElfFile::has_dwarf).unwrap_or(first))
     }
 
-    /// Beside the module, in `.debug` beside it, in `FOLDER/DIRECTORY`.
+    /// The file of the module's debug link: in the module's folder, in `.debug` in it, or
+    /// in `DEBUG-FOLDER/FOLDER`.
     fn by_debug_link(&self, module: &ElfFile) -> Option<ElfFile> {
         let link = module.debug_link()?;
         module_folders(module.path())
@@ -259,7 +263,8 @@ fn module_folders(path: &Path) -> Vec<PathBuf> {
     folders
 }
 
-/// A debug link names a file, never a path out of the folders searched.
+/// The name in a debug link if it is a plain file name. A path could lead out of the
+/// folders that are searched.
 fn plain_file_name(name: &[u8]) -> Option<&OsStr> {
     let name = OsStr::from_bytes(name);
     let mut components = Path::new(name).components();
@@ -274,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_that_leaves_its_folder_is_no_link() {
+    fn a_link_that_leads_out_of_its_folder_is_ignored() {
         assert_eq!(plain_file_name(b"a.debug"), Some(OsStr::new("a.debug")));
         for name in [
             &b""[..],
@@ -290,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_beside_the_module_first_and_then_in_the_debug_folders() {
+    fn candidates_are_beside_the_module_and_then_in_the_debug_folders() {
         let locator = Locator::new().with_debug_folder("/extra");
         let link = DebugLink {
             name: b"p.debug".to_vec(),
@@ -311,7 +316,11 @@ mod tests {
         let locator = Locator::new().with_sysroot("/image");
         let module = locator.module_path(Path::new("/opt/bin/p"));
         assert_eq!(module, Path::new("/image/opt/bin/p"));
-        assert_eq!(locator.module_path(&module), module, "it is below already");
+        assert_eq!(
+            locator.module_path(&module),
+            module,
+            "it is already below the sysroot"
+        );
         let link = DebugLink {
             name: b"p.debug".to_vec(),
             crc: 0,

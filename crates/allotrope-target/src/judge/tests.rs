@@ -1,5 +1,5 @@
-//! Each case that once had different answers in the command, the recorder and the
-//! collector has one row here.
+//! Each kind of program file and its result, including all cases in which the command,
+//! the recorder and the collector once differed.
 
 use super::*;
 use crate::privileges::{self, Credentials};
@@ -7,7 +7,7 @@ use crate::privileges::{self, Credentials};
 const GLIBC: &[u8] = b"/lib64/ld-linux-x86-64.so.2\0";
 const MUSL: &[u8] = b"/lib/ld-musl-x86_64.so.1\0";
 
-/// A file in memory, and who executes it.
+/// A program file in memory.
 struct Memory {
     bytes: Vec<u8>,
     mode: u32,
@@ -53,7 +53,7 @@ impl ProgramFile for Memory {
 
 /// An ELF file with the loader, the dynamic strings and the sections given.
 #[derive(Clone, Copy)]
-struct Made<'a> {
+struct TestElf<'a> {
     class: u8,
     kind: u16,
     machine: u16,
@@ -64,7 +64,7 @@ struct Made<'a> {
     section: &'a str,
 }
 
-const PIE: Made<'_> = Made {
+const PIE: TestElf<'_> = TestElf {
     class: 2,
     kind: 3,
     machine: 62,
@@ -73,7 +73,7 @@ const PIE: Made<'_> = Made {
     section: ".text",
 };
 
-impl Made<'_> {
+impl TestElf<'_> {
     fn bytes(&self) -> Vec<u8> {
         const AT: usize = 0x1000;
         let mut bytes = vec![0; AT];
@@ -134,19 +134,19 @@ fn judged(file: &Memory) -> Option<NotRecordable> {
 #[test]
 fn programs_for_glibc_are_recordable_at_any_address() {
     assert_eq!(PIE.judge(), None);
-    assert_eq!(Made { kind: 2, ..PIE }.judge(), None);
+    assert_eq!(TestElf { kind: 2, ..PIE }.judge(), None);
     let loader = Some(&b"/nix/store/x/ld-linux-x86-64.so.2\0"[..]);
-    assert_eq!(Made { loader, ..PIE }.judge(), None);
-    // A loader that is not known may be glibc's under another name.
+    assert_eq!(TestElf { loader, ..PIE }.judge(), None);
+    // An unknown loader may be glibc's under another name.
     let loader = Some(&b"/opt/loader\0"[..]);
-    assert_eq!(Made { loader, ..PIE }.judge(), None);
+    assert_eq!(TestElf { loader, ..PIE }.judge(), None);
 }
 
 #[test]
 fn each_kind_of_file_has_its_reason() {
-    let of = |made: Made<'_>| made.judge();
+    let of = |made: TestElf<'_>| made.judge();
     assert_eq!(
-        of(Made {
+        of(TestElf {
             class: 1,
             machine: 3,
             ..PIE
@@ -155,39 +155,39 @@ fn each_kind_of_file_has_its_reason() {
     );
     // x32
     assert_eq!(
-        of(Made { class: 1, ..PIE }),
+        of(TestElf { class: 1, ..PIE }),
         Some(NotRecordable::ThirtyTwoBit)
     );
     assert_eq!(
-        of(Made {
+        of(TestElf {
             machine: 183,
             ..PIE
         }),
         Some(NotRecordable::OtherMachine)
     );
     assert_eq!(
-        of(Made {
+        of(TestElf {
             loader: Some(MUSL),
             ..PIE
         }),
         Some(NotRecordable::OtherLibc)
     );
     assert_eq!(
-        of(Made {
+        of(TestElf {
             loader: None,
             ..PIE
         }),
         Some(NotRecordable::Static)
     );
-    let go = Made {
+    let go = TestElf {
         loader: None,
         section: ".go.buildinfo",
         ..PIE
     };
     assert_eq!(of(go), Some(NotRecordable::StaticGo));
-    // With cgo a Go program is a dynamic one.
+    // With cgo a Go program is dynamically linked.
     assert_eq!(
-        of(Made {
+        of(TestElf {
             loader: Some(GLIBC),
             ..go
         }),
@@ -195,12 +195,12 @@ fn each_kind_of_file_has_its_reason() {
     );
 }
 
-/// A loader that is run as a program loads the recorder as ever.
+/// A loader that is run as a program loads the recorder as usual.
 #[test]
 fn a_loader_is_no_static_program() {
     let named = |name| {
         let dynamic = [(DT_SONAME, name)];
-        Made {
+        TestElf {
             loader: None,
             dynamic: &dynamic,
             ..PIE
@@ -213,7 +213,7 @@ fn a_loader_is_no_static_program() {
 }
 
 #[test]
-fn rights_count_where_the_program_gains_them() {
+fn set_id_bits_and_capabilities_count_if_the_program_gains_rights() {
     let program = || Memory::from(PIE.bytes());
     let privileged = Some(NotRecordable::Privileged);
     assert_eq!(
@@ -249,8 +249,8 @@ fn rights_count_where_the_program_gains_them() {
         }),
         None
     );
-    // What the file is comes first: a copy without rights would be refused too.
-    let small = Made {
+    // The kind of file takes precedence: a copy without rights cannot be recorded either.
+    let small = TestElf {
         loader: None,
         ..PIE
     }
@@ -260,7 +260,7 @@ fn rights_count_where_the_program_gains_them() {
         ..small.into()
     };
     assert_eq!(judged(&small), Some(NotRecordable::Static));
-    // Neither counts for a script.
+    // Set-id bits do not count for a script.
     let script = Memory {
         mode: 0o4755,
         ..b"#!/bin/sh".to_vec().into()
@@ -272,10 +272,10 @@ fn rights_count_where_the_program_gains_them() {
 }
 
 #[test]
-fn address_sanitizer_must_be_first_unless_told_otherwise() {
+fn address_sanitizer_must_be_first_unless_an_option_allows_otherwise() {
     let dynamic = [(DT_NEEDED, "libm.so.6"), (DT_NEEDED, "libasan.so.8")];
     let built = Memory::from(
-        Made {
+        TestElf {
             dynamic: &dynamic,
             ..PIE
         }
@@ -303,7 +303,7 @@ fn address_sanitizer_must_be_first_unless_told_otherwise() {
 }
 
 #[test]
-fn interpreter_lines_are_read_as_the_kernel_does() {
+fn interpreter_lines_are_parsed_as_the_kernel_does() {
     let path = |line: &[u8]| match judge(&Memory::from(line.to_vec()), &Start::default()) {
         Content::Script(interpreter) => interpreter.path().to_str().unwrap().to_owned(),
         other => panic!("{other:?}"),
@@ -312,7 +312,7 @@ fn interpreter_lines_are_read_as_the_kernel_does() {
     assert_eq!(path(b"#!/usr/bin/env python3"), "/usr/bin/env");
     assert_eq!(path(b"#!\n"), "");
     assert_eq!(path(b"#! \t"), "");
-    // The kernel does not find such an interpreter.
+    // The kernel keeps the carriage return and does not find the interpreter.
     assert_eq!(path(b"#!/bin/sh\r\n"), "/bin/sh\r");
     assert_eq!(
         path(&[b"#!", &[b'a'; 300][..]].concat()).len(),
@@ -333,11 +333,11 @@ fn other_files_are_texts_or_damaged() {
     assert_eq!(of(bytes), Content::Damaged);
 }
 
-/// Whatever a file holds, judging it ends and does not panic.
+/// Judging any file terminates and does not panic.
 #[test]
 fn hostile_files_do_no_harm() {
     let dynamic = [(DT_SONAME, "libx.so"), (DT_NEEDED, "libasan.so.8")];
-    let whole = Made {
+    let whole = TestElf {
         loader: None,
         dynamic: &dynamic,
         section: ".go.buildinfo",
@@ -358,7 +358,7 @@ fn hostile_files_do_no_harm() {
     for _ in 0..50_000 {
         let mut bytes = whole.clone();
         for _ in 0..1 + below(8) {
-            // The headers, or the tables behind.
+            // In the headers, or in the tables after them.
             let at = match below(2) {
                 0 => 4 + below(640),
                 _ => 0x1000 + below(whole.len() - 0x1000),

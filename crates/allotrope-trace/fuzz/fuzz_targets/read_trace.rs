@@ -1,5 +1,5 @@
 //! Opens arbitrary bytes as a trace and reads everything in it. Reads each input twice:
-//! unchanged, and with correct checksums, because a fuzzer cannot find them.
+//! unchanged, and with correct checksums, because a fuzzer never finds these.
 //! `tests/damage.rs` has a short form of this as a test.
 //!
 //! ```sh

@@ -407,7 +407,7 @@ fn jit_symbols(from: &mut Cursor<'_>) -> Result<JitSymbols, Malformed> {
 }
 
 fn frames_and_locations(from: &mut Cursor<'_>) -> Result<(Vec<Frame>, Vec<Location>), Malformed> {
-    let frames = list(from, frame)?;
+    let mut frames = list(from, frame)?;
     let mut last_address = 0;
     let mut last_frame = 0;
     let locations = list(from, |from| {
@@ -421,6 +421,13 @@ fn frames_and_locations(from: &mut Cursor<'_>) -> Result<(Vec<Frame>, Vec<Locati
             frames: frames.collect::<Result<_, _>>()?,
         })
     })?;
+    if from.left() > 0 {
+        for index in list(from, |from| from.varint_u32())? {
+            let frame = frames.get_mut(index as usize);
+            let frame = frame.ok_or(Malformed("a generated frame is not in the record"))?;
+            frame.generated = true;
+        }
+    }
     Ok((frames, locations))
 }
 
@@ -433,6 +440,8 @@ fn frame(from: &mut Cursor<'_>) -> Result<Frame, Malformed> {
         column: from.varint_u32()?,
         offset: from.varint()?,
         inlined: boolean(from)?,
+        // Listed at the end of the record.
+        generated: false,
     })
 }
 

@@ -295,6 +295,13 @@ fn frames_and_locations(frames: &[Frame], locations: &[Location], out: &mut Vec<
     for each in locations {
         location(each, &mut last, out);
     }
+    // An addition of minor version 1, at the end: left out where there is nothing.
+    let generated = (0..).zip(frames).filter(|(_, frame)| frame.generated);
+    let generated: Vec<u64> = generated.map(|(index, _)| index).collect();
+    if !generated.is_empty() {
+        put(out, generated.len() as u64);
+        numbers(out, &generated);
+    }
 }
 
 fn frame(it: &Frame, out: &mut Vec<u8>) {

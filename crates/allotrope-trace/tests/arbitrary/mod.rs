@@ -381,8 +381,8 @@ fn window_counts() -> impl Strategy<Value = Record> {
 
 fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> {
     let texts = (text(), text(), text());
-    let frame = (texts, id(), id(), number(), any::<bool>()).prop_map(
-        |((function, signature, file), line, column, offset, inlined)| Frame {
+    let frame = (texts, id(), id(), number(), any::<(bool, bool)>()).prop_map(
+        |((function, signature, file), line, column, offset, (inlined, generated))| Frame {
             function,
             signature,
             file,
@@ -390,6 +390,7 @@ fn frames_and_locations() -> impl Strategy<Value = (Vec<Frame>, Vec<Location>)> 
             column,
             offset,
             inlined,
+            generated,
         },
     );
     let location =

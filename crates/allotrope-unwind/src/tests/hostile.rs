@@ -1,6 +1,6 @@
-//! Hostile call frame information: that of real modules with random mutations, in
-//! memory that ends where nothing can be read. Whatever it holds, nothing panics,
-//! loops without end or reads outside of it.
+//! Hostile call frame information: that of real modules with random mutations, in memory
+//! that is followed by an inaccessible page. Whatever it contains, the unwinder must not
+//! panic, loop forever or read outside of it.
 //!
 //! For a long run: `ALLOTROPE_UNWIND_ROUNDS=10000000 cargo test --release
 //! -p allotrope-unwind hostile`, with `ALLOTROPE_UNWIND_SEED` for another sequence.
@@ -34,7 +34,7 @@ fn mutate(bytes: &mut [u8], random: &mut Random) -> Vec<(usize, u8)> {
     let table_end = (12 + 8 * pairs).min(bytes.len());
     (0..random.below(12) + 1)
         .map(|_| {
-            // Most of them among the entries, some in the header and its table.
+            // Most are in the entries, some in the header and its table.
             let at = match random.below(16) {
                 0 => random.below(12) as usize,
                 1 | 2 => random.below(table_end as u64) as usize,
@@ -75,7 +75,7 @@ fn hostile_call_frame_information_does_no_harm() {
         for _ in 0..rounds / modules.len() as u64 {
             let changes = mutate(fenced.bytes(), &mut random);
             for _ in 0..4 {
-                // An address near the beginning of a function, or anywhere.
+                // An address near the start of a function, or any address.
                 let at = 12 + 8 * random.below(pairs.max(1)) as usize;
                 let pair = original.get(at..at + 4).map_or(0, |first| {
                     i64::from(i32::from_le_bytes(first.try_into().unwrap()))

@@ -1,5 +1,5 @@
-//! What an independent unwinder finds: framehop, on each row of the call frame
-//! information of real modules, and on the stack of this process.
+//! Comparison with an independent unwinder, framehop: for each row of the call frame
+//! information of real modules, and for stacks of this process.
 
 use std::arch::naked_asm;
 use std::cell::Cell;
@@ -53,7 +53,7 @@ fn sections(module: &Module) -> (Bytes, Bytes) {
     let pairs = u64::from(memory.half_word(header + 8).unwrap());
     let bytes = |from: u64, to: u64| {
         assert!(memory.holds(from, to - from));
-        // SAFETY: it can be read, and modules stay loaded.
+        // SAFETY: the section is mapped readable, and modules stay loaded.
         Bytes(unsafe { std::slice::from_raw_parts(from as *const u8, (to - from) as usize) })
     };
     let mut bytes = bytes;
@@ -103,8 +103,8 @@ fn rows(module: &Module) -> Vec<u64> {
     addresses
 }
 
-/// A stack of which each word is the address of another one further out: whatever is
-/// read can be a stack pointer.
+/// A stack in which each word is the address of a word further out, so that every word
+/// that is read can be a stack pointer.
 fn stack() -> Vec<u64> {
     const WORDS: u64 = 1 << 17;
     let mut words = vec![0_u64; WORDS as usize];
@@ -153,7 +153,7 @@ fn each_row_of_real_modules_leads_where_framehop_goes() {
             let context = || format!("{name} {:#x} {rule:?} {found:?}", address - module.start);
             match ours {
                 Step::Caller(ours) => {
-                    // framehop does not read memory for a CFA, as these need.
+                    // These need a CFA from memory, which framehop does not read.
                     if rule.is_simple() {
                         let address = ours.code.address();
                         assert_eq!(found, Ok(Some(address)), "{}", context());
@@ -177,7 +177,7 @@ fn each_row_of_real_modules_leads_where_framehop_goes() {
     assert!(count(Kind::Outermost) > 0, "{compared:?}");
 }
 
-/// This process as a host: its modules, and the ids of a simulated one.
+/// The test process as a host, with the stack ids of a simulated one.
 #[derive(Clone, Copy)]
 struct Process<'w> {
     world: &'w World,
@@ -232,8 +232,7 @@ impl StackIds for Process<'_> {
     }
 }
 
-// SAFETY: a test's thread uses it alone; of its stack the page of the stack pointer is
-// known, which can be read.
+// SAFETY: only the test's thread uses it; `stack_of` returns pages that can be read.
 unsafe impl Host for Process<'_> {
     fn unwinder<'a>(self) -> &'a Unwinder
     where
@@ -251,7 +250,8 @@ unsafe impl Host for Process<'_> {
     }
 
     fn stack_of(self, stack_pointer: u64) -> Range<u64> {
-        // Threads of tests have 2 MiB; what is below their end has been touched.
+        // Threads of tests have 2 MiB; readable pages from the stack pointer on are the
+        // used part of the stack.
         let mut end = (stack_pointer & !4095) + 4096;
         while end - stack_pointer < 64 << 10 && page_is_readable(end) {
             end += 4096;
@@ -290,7 +290,7 @@ struct Comparison<'w> {
 
 extern "C" fn compare(comparison: &Comparison<'_>, stack_pointer: u64, frame_pointer: u64) {
     let mut cache = Cache::new_in();
-    // SAFETY: what unwind information of live frames names can be read.
+    // SAFETY: addresses in the unwind information of live frames can be read.
     let mut read = |address: u64| Ok(unsafe { (address as *const u64).read_volatile() });
     let first = read(stack_pointer).unwrap();
     let registers = UnwindRegsX86_64::new(first, stack_pointer + 8, frame_pointer);
@@ -302,12 +302,13 @@ extern "C" fn compare(comparison: &Comparison<'_>, stack_pointer: u64, frame_poi
     while let Ok(Some(frame)) = walk.next() {
         frames.push(frame.address());
     }
-    // SAFETY: the function that was called has not returned.
+    // SAFETY: `capture_here` has not returned.
     let entry = unsafe { Entry::new(stack_pointer, frame_pointer) };
     let id = crate::stack_id(comparison.host, entry).unwrap();
     let (end, ours) = comparison.host.world.stack_of_id(id);
     let ours: Vec<u64> = ours.iter().map(|frame| frame.address()).collect();
-    // The first address is no return address of framehop's, so nothing is subtracted.
+    // Framehop does not take the first address as a return address, so it subtracts
+    // nothing.
     assert_eq!(ours, frames);
     assert_eq!(end, StackEnd::Complete as u32);
     comparison.compared.set(comparison.compared.get() + 1);

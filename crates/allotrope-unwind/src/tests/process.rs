@@ -1,4 +1,4 @@
-//! What tests need of the process that they run in.
+//! Access to the process in which the tests run: its modules, its readable pages.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -7,11 +7,11 @@ use crate::Module;
 
 const PAGE: usize = 4096;
 
-/// Whether the page that begins at an address can be read: the kernel copies the new
-/// signal mask before it looks at the operation, which there is not.
+/// Whether the page that begins at an address can be read. The kernel copies the new
+/// signal mask from there before it checks the operation, which is invalid.
 pub fn page_is_readable(page: u64) -> bool {
     const NO_OPERATION: c_int = -1;
-    // SAFETY: the kernel reads the mask, with a copy that can not fault.
+    // SAFETY: the kernel reads the mask, with a copy that returns an error on a fault.
     let result = unsafe {
         libc::syscall(
             libc::SYS_rt_sigprocmask,
@@ -21,7 +21,7 @@ pub fn page_is_readable(page: u64) -> bool {
             8,
         )
     };
-    // For a null pointer there is no mask to copy, and no error.
+    // With a null pointer no mask is copied, and there is no error.
     result == -1 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
 }
 
@@ -32,7 +32,7 @@ pub fn loaded_modules() -> Vec<(String, Module)> {
         _: usize,
         modules: *mut c_void,
     ) -> c_int {
-        // SAFETY: `dl_iterate_phdr` hands out its own structure and our vector.
+        // SAFETY: `dl_iterate_phdr` passes its own structure and our vector.
         let (info, modules) = unsafe { (&*info, &mut *modules.cast::<Vec<(String, Module)>>()) };
         // SAFETY: the module's own headers.
         let headers =
@@ -65,27 +65,27 @@ pub fn loaded_modules() -> Vec<(String, Module)> {
     modules
 }
 
-/// Loads a C++ library, for its call frame information; `false`: there is none here.
+/// Loads a C++ library, for its call frame information; `false` if there is none.
 pub fn load_cxx_library() -> bool {
     // SAFETY: the library's initialisation is as for every C++ program.
     !unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW) }.is_null()
 }
 
-/// Memory that ends where nothing can be read, and begins behind such a place.
+/// Memory between two inaccessible pages.
 pub struct Fenced {
     mapping: *mut u8,
     mapped: usize,
-    /// Where the bytes lie.
+    /// Address of the bytes.
     pub start: u64,
     bytes: usize,
 }
 
 impl Fenced {
-    /// Room for so many bytes, at the end of the memory that can be read.
+    /// `bytes` bytes at the end of the readable memory, before the inaccessible page.
     pub fn new(bytes: usize) -> Self {
         let inner = bytes.next_multiple_of(PAGE);
         let mapped = inner + 2 * PAGE;
-        // SAFETY: new memory; the part within is made accessible.
+        // SAFETY: the memory is new; only its inner part is made accessible.
         let mapping = unsafe {
             let mapping = libc::mmap(
                 ptr::null_mut(),
@@ -110,20 +110,19 @@ impl Fenced {
     }
 
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: the mapping's own, which can be read and written.
+        // SAFETY: the bytes are in the accessible part of the mapping.
         unsafe { std::slice::from_raw_parts_mut(self.start as *mut u8, self.bytes) }
     }
 }
 
 impl Drop for Fenced {
     fn drop(&mut self) {
-        // SAFETY: nothing refers to it any more.
+        // SAFETY: nothing refers to the mapping any more.
         unsafe { libc::munmap(self.mapping.cast(), self.mapped) };
     }
 }
 
-/// A small generator of numbers for tests that must be repeatable (xorshift64*,
-/// Vigna 2016).
+/// A small pseudo-random generator for repeatable tests (xorshift64*, Vigna 2016).
 pub struct Random(pub u64);
 
 impl Random {
@@ -134,7 +133,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Below `end`.
+    /// A number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

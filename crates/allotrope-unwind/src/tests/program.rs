@@ -1,5 +1,5 @@
-//! A simulated program: functions with call frame information as compilers and
-//! linkers make it, a stack in memory, and the true stack at any time.
+//! A simulated program: functions with call frame information as compilers and linkers
+//! write it, and a stack in memory whose true frames are always known.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,12 +11,12 @@ use crate::{
     StackIds, Unwinder,
 };
 
-/// How a function's frame is laid out, which its call frame information describes.
+/// The layout of a function's frame, as its call frame information describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// CFA = rsp + 8 × words; rbp is not touched.
+    /// CFA = rsp + 8 × words; rbp is not used.
     Rsp { words: u64 },
-    /// The same; rbp is saved at the slot and then used for something else.
+    /// The same, but rbp is saved at the slot and then used for something else.
     RspSavesRbp { words: u64, slot: u64 },
     /// `push rbp; mov rbp, rsp; sub rsp, …`.
     Rbp { words: u64 },
@@ -26,16 +26,16 @@ pub enum Layout {
     Signal,
     /// The return address is undefined.
     Outermost,
-    /// CFA = rbx + 16: no rule of one word.
+    /// CFA = rbx + 16, which no rule of one word can describe.
     General,
-    /// Not described.
+    /// The function has no call frame information.
     Undescribed,
 }
 
 /// Bytes of a function's code.
 pub const FUNCTION_BYTES: u64 = 16;
 
-/// Where a function's code is, relative to its module's sections. Nothing is mapped
+/// Offset of the first function's code from its module's sections. Nothing is mapped
 /// there.
 const CODE_AT: u64 = 256 << 20;
 
@@ -64,7 +64,7 @@ impl Image {
             let mut body = vec![0, 0, 0, 0, 1];
             body.extend(augmentation);
             // Code and data alignment, return address register, one byte of
-            // augmentation data: addresses are relative to their place, in 32 bits.
+            // augmentation data: addresses are relative to their own position, 32 bits.
             body.extend([1, 0x78, 16, 1, 0x1b]);
             // DW_CFA_def_cfa rsp+8; DW_CFA_offset RA at CFA−8.
             body.extend([0x0c, 7, 8, 0x90, 1]);
@@ -112,7 +112,7 @@ impl Image {
     }
 }
 
-/// Writes an entry of `.eh_frame`, padded to whole words with DW_CFA_nop; gives its end.
+/// Writes an entry of `.eh_frame`, padded to whole words with DW_CFA_nop; returns its end.
 fn put_entry(bytes: &mut [u8], at: usize, body: &[u8]) -> usize {
     let length = (4 + body.len()).next_multiple_of(8) - 4;
     bytes[at..at + 4].copy_from_slice(&(length as u32).to_le_bytes());
@@ -150,7 +150,7 @@ fn instructions(layout: Layout) -> Option<Vec<u8>> {
             0x76,
             0,
         ],
-        // What the trampoline's entry holds besides is not looked at.
+        // Other contents of a trampoline's entry are not read.
         Layout::Signal => vec![],
         Layout::Outermost => vec![UNDEFINED, RA],
         Layout::General => vec![DEF_CFA, RBX, 16],
@@ -165,11 +165,11 @@ pub struct World {
     pub generation: Cell<u32>,
     pub depth_limit: Cell<usize>,
     pub follows_frame_pointers: Cell<bool>,
-    /// The unwinder is to find nothing but the page of the stack pointer.
+    /// Whether the host knows the whole stack; otherwise only the stack pointer's page.
     pub knows_stack: Cell<bool>,
     /// Whether modules have numbers.
     pub numbered: Cell<bool>,
-    /// Ids that can be given before all are forgotten.
+    /// Number of stack ids after which all are reset.
     pub id_limit: Cell<usize>,
     pub look_ups: Cell<usize>,
     known: RefCell<HashMap<(StackHash, u16, u32), u32>>,
@@ -177,12 +177,12 @@ pub struct World {
     memory: Box<[Cell<u64>]>,
 }
 
-/// Ids below say how a stack ends.
+/// The first id of a stack; those below are ends of stacks.
 const FIRST_ID: u32 = 8;
 
 impl World {
     pub fn new(functions: &[Layout], stack_words: usize) -> Self {
-        // SAFETY: all zero is a valid one that knows nothing, in memory of its layout.
+        // SAFETY: all zero is a valid empty unwinder; the memory has its layout.
         let unwinder = unsafe {
             let memory = std::alloc::alloc_zeroed(std::alloc::Layout::new::<Unwinder>());
             Box::from_raw(memory.cast::<Unwinder>())
@@ -220,7 +220,7 @@ impl World {
         &self.unwinder
     }
 
-    /// The stack of an id: how it ends, and its frames from the innermost one on.
+    /// The stack with this id: its end, and its frames from the innermost one outwards.
     pub fn stack_of_id(&self, mut id: u32) -> (u32, Vec<FrameAddress>) {
         let nodes = self.nodes.borrow();
         let mut frames = Vec::new();
@@ -299,8 +299,8 @@ impl StackIds for &World {
     }
 }
 
-// SAFETY: a world is used by one thread; it is the kernel that is asked for pages, and
-// the stack is the world's own memory.
+// SAFETY: a world is used by one thread; the kernel is asked whether pages are readable,
+// and the stack is the world's own memory.
 unsafe impl Host for &World {
     fn unwinder<'a>(self) -> &'a Unwinder
     where
@@ -341,7 +341,7 @@ struct Activation {
     /// The caller's registers after the return.
     stack_pointer: u64,
     frame_pointer: u64,
-    /// Where execution stands in the caller.
+    /// The code address in the caller.
     caller: FrameAddress,
 }
 
@@ -355,7 +355,7 @@ pub struct Thread<'w> {
 }
 
 impl<'w> Thread<'w> {
-    /// A thread in the function with this index, which has no caller: it returns to 0.
+    /// A thread in the function with this index, which has no caller and returns to 0.
     pub fn new(world: &'w World, function: usize) -> Self {
         let mut thread = Self {
             world,
@@ -373,7 +373,7 @@ impl<'w> Thread<'w> {
         self.activations.len()
     }
 
-    /// Whether there is room for more frames.
+    /// Whether the stack has space for more frames.
     pub fn has_room(&self) -> bool {
         self.stack_pointer > self.world.stack().start + 4096
     }
@@ -402,7 +402,7 @@ impl<'w> Thread<'w> {
         self.function = function;
         let cfa = self.stack_pointer + 8;
         match layout {
-            // What lies in the frame stays as an earlier call left it.
+            // The words in the frame keep the values of earlier calls.
             Layout::Rsp { words } => self.stack_pointer = cfa - 8 * words,
             Layout::RspSavesRbp { words, slot } => {
                 self.world.store(cfa - 8 * slot, self.frame_pointer);
@@ -428,7 +428,7 @@ impl<'w> Thread<'w> {
         }
     }
 
-    /// A function that uses rbp for something else puts another value there.
+    /// Changes rbp, if the current function uses it for something else.
     pub fn change_frame_pointer(&mut self, value: u64) {
         if matches!(
             self.world.image.functions[self.function],
@@ -448,8 +448,8 @@ impl<'w> Thread<'w> {
         }
     }
 
-    /// A signal interrupts the current function `offset` bytes into it; the handler
-    /// is `function`, which returns to the trampoline.
+    /// Interrupts the current function by a signal, `offset` bytes after its start; the
+    /// handler is `function`, which returns to the trampoline.
     pub fn interrupt(&mut self, trampoline: usize, function: usize, offset: u64) {
         assert_eq!(self.world.image.functions[trampoline], Layout::Signal);
         let at = self.world.image.address(self.function, offset);
@@ -469,8 +469,8 @@ impl<'w> Thread<'w> {
         self.call(function, 4);
     }
 
-    /// The true stack at a call of a hook that returns `offset` bytes into the current
-    /// function, from the innermost frame on.
+    /// The true stack, from the innermost frame outwards, at a call of a hook that
+    /// returns to `offset` bytes after the start of the current function.
     pub fn truth(&self, offset: u64) -> Vec<FrameAddress> {
         let mut frames = vec![FrameAddress::return_address(
             self.world.image.address(self.function, offset.max(1)),
@@ -485,7 +485,7 @@ impl<'w> Thread<'w> {
         frames
     }
 
-    /// What the unwinder finds at such a call: the id's end and frames.
+    /// The stack that the unwinder captures at such a call: its end and frames.
     pub fn capture(&self, offset: u64) -> (u32, Vec<FrameAddress>) {
         let return_address = self.world.image.address(self.function, offset.max(1));
         let at = self.stack_pointer - 8;

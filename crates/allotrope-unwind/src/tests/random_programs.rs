@@ -1,5 +1,5 @@
-//! Random sequences of calls, returns, signals and changes of rbp: what is captured
-//! must be the true stack, whether it was walked or replayed.
+//! Random sequences of calls, returns, signals and changes of rbp: each captured stack
+//! must be the true one, whether it was walked or replayed from the cache.
 
 use proptest::prelude::*;
 
@@ -21,7 +21,8 @@ const TRAMPOLINE: usize = 1;
 /// The first function that can be called.
 const FIRST: usize = 2;
 
-/// Several of a kind, so that one follows another with other return addresses.
+/// Several functions of the same layout, so that one can replace another in a stack with
+/// only the return addresses changed.
 const FUNCTIONS: [Layout; 12] = [
     Layout::Outermost,
     Layout::Signal,
@@ -37,7 +38,7 @@ const FUNCTIONS: [Layout; 12] = [
     Layout::Realigned,
 ];
 
-/// Functions of which walks need the stack pointer only.
+/// Functions whose rules need the stack pointer only.
 const SIMPLE: std::ops::Range<usize> = FIRST..FIRST + 4;
 
 fn operation(functions: std::ops::Range<usize>) -> impl Strategy<Value = Operation> {
@@ -81,7 +82,7 @@ fn run(world: &World, first: usize, operations: &[Operation]) {
             }
         }
     }
-    // A walk to the stack's end gives the same.
+    // A walk to the stack's end must have the same result.
     let replayed = thread.capture(2);
     world.unwinder().forget_stack();
     assert_eq!(thread.capture(2), replayed);
@@ -170,7 +171,7 @@ fn a_stack_of_as_many_frames_as_can_be_cached_is_complete() {
 
 #[test]
 fn a_changed_slot_of_a_saved_frame_pointer_is_noticed() {
-    // Frames by rsp in between do not touch rbp: only the slot shows the change.
+    // The frames in between do not use rbp, so only the slot shows the change.
     let world = World::new(&FUNCTIONS, STACK_WORDS);
     let capture = |values: [u64; 2]| {
         let mut thread = Thread::new(&world, OUTERMOST);

@@ -1,4 +1,4 @@
-//! The rule cache: hits, what is forgotten and when, and its limits.
+//! The rule cache: hits, invalidation, limits.
 
 use super::program::{FUNCTION_BYTES, Layout, World};
 use crate::arch::{FrameAddress, rule_from_cfi};
@@ -44,7 +44,8 @@ fn an_address_is_looked_up_once() {
 #[test]
 fn an_instruction_pointer_has_a_rule_of_its_own() {
     let world = World::new(&layouts(6), 8);
-    // The first address of a function: as a return address it is the one before.
+    // The first address of a function. As a return address it belongs to the function
+    // before.
     let at = world.image.address(1, 0);
     let returned = rule_of(&world, FrameAddress::return_address(at));
     let interrupted = rule_of(&world, FrameAddress::instruction_pointer(at));
@@ -87,7 +88,7 @@ fn code_ids_are_given_anew_before_they_are_used_up() {
         let rule = rule_of(&world, address(&world, index));
         assert_ne!(rule.code_id().0, 0);
         if world.unwinder().generation.get() == 1 {
-            // What the next capture does then.
+            // As the next capture does.
             forget_rules(&world);
             world.unwinder().set_generation(2);
             restarts += 1;
@@ -108,7 +109,7 @@ fn more_rules_than_are_distinct_in_the_cache_are_found_all_the_same() {
     for _ in 0..2 {
         assert!(rule_of(&world, code).needs_stack_pointer_only());
     }
-    // From its chain, not from the module.
+    // The second time it is found in its chain, not in the module.
     assert_eq!(world.look_ups.get(), 1);
 }
 

@@ -5,7 +5,7 @@ use super::program::{Image, Layout};
 use crate::arch::{Frame, FrameAddress, Rule, Step, rule_from_cfi, step};
 use crate::memory::Memory;
 
-/// Ten words; the word at an index is 0x1000 + the index, unless it was set.
+/// A stack of ten words, by default 0x1000 + index.
 struct Words([u64; 10]);
 
 impl Words {

@@ -1,7 +1,6 @@
-//! From call frame information to a [`Rule`]: what the rule cache is filled
-//! with. Reads the loaded module's own `.eh_frame` by way of its
-//! `.eh_frame_hdr`; allocates nothing (~10 KiB of stack). Whatever the sections
-//! hold, nothing outside of the module is read, and nothing that can not be.
+//! Makes a [`Rule`] from call frame information, for the rule cache. Reads the loaded
+//! module's `.eh_frame`, found through its `.eh_frame_hdr`; allocates nothing (~10 KiB of
+//! stack). Whatever the sections contain, only readable memory of the module is read.
 //!
 //! Sources: DWARF 5 §6.4, the LSB's description of `.eh_frame`, the System V
 //! ABI's AMD64 supplement for register numbers.
@@ -54,8 +53,8 @@ pub struct Found<'c> {
     pub signal: bool,
 }
 
-/// Finds the row for `address`, which lies inside the instruction (see
-/// `FrameAddress::for_lookup`). What is read of the module was asked for before.
+/// Finds the row for `address`, an address inside the instruction (see
+/// `FrameAddress::for_lookup`). All memory is checked with `memory` before it is read.
 pub fn find<'c>(
     module: &Module,
     address: u64,
@@ -67,8 +66,8 @@ pub fn find<'c>(
     if !(table.eh_frame..module.end).contains(&fde_at) {
         return None;
     }
-    // A row is made from an FDE and its CIE, which the FDE names by the distance
-    // back from the word that holds it. gimli reads within these two entries only.
+    // A row is made from an FDE and its CIE. The FDE contains the distance from that word
+    // back to the CIE. gimli reads only within these two entries.
     let fde = Entry::at(fde_at, module, memory)?;
     let distance = memory.half_word(fde.id_at)?;
     let cie_at = fde.id_at.checked_sub(u64::from(distance))?;
@@ -76,8 +75,8 @@ pub fn find<'c>(
         return None;
     }
     Entry::at(cie_at, module, memory)?;
-    // SAFETY: `eh_frame` lies in the module, and of the slice only the two entries
-    // are read, which can be.
+    // SAFETY: the slice lies in the module, and only the two entries in it are read,
+    // which were found to be readable.
     let bytes = unsafe {
         let length = (module.end - table.eh_frame) as usize;
         core::slice::from_raw_parts(table.eh_frame as *const u8, length)
@@ -101,14 +100,14 @@ pub fn find<'c>(
     })
 }
 
-/// An entry of `.eh_frame`: an FDE (of a function) or a CIE (what FDEs share).
+/// An entry of `.eh_frame`: an FDE (of a function) or a CIE (common to several FDEs).
 struct Entry {
-    /// Address of the word that tells the two apart and leads from FDE to CIE.
+    /// Address of the word that is 0 in a CIE, and in an FDE the distance to its CIE.
     id_at: u64,
 }
 
 impl Entry {
-    /// The entry at an address, if all of it lies in the module and can be read (LSB
+    /// The entry at an address, if the whole entry is in the module and can be read (LSB
     /// Core, "The .eh_frame section"; DWARF 5 §7.4 for the length).
     fn at(address: u64, module: &Module, memory: &mut Memory) -> Option<Self> {
         const EXTENDED: u32 = u32::MAX;
@@ -124,12 +123,12 @@ impl Entry {
 }
 
 /// The binary search table of `.eh_frame_hdr`: sorted pairs of a function's first
-/// address and the address of its FDE, both relative to the section, in 32 bits.
-/// No linker makes another one (LSB Core, "The .eh_frame_hdr section").
+/// address and the address of its FDE, both relative to the section, in 32 bits. Linkers
+/// use no other encoding (LSB Core, "The .eh_frame_hdr section").
 struct SearchTable {
     /// Address of `.eh_frame_hdr`.
     header: u64,
-    /// How many pairs there are.
+    /// Number of pairs.
     count: u64,
     /// Address of `.eh_frame`.
     eh_frame: u64,
@@ -159,7 +158,7 @@ impl SearchTable {
         (form == FORM && is_within).then_some(table)
     }
 
-    /// A pair, as addresses.
+    /// The pair at `index`, as absolute addresses.
     fn pair(&self, index: u64, memory: &mut Memory) -> Option<(u64, u64)> {
         let at = self.header + Self::HEAD_BYTES + index * Self::PAIR_BYTES;
         let absolute = |offset: u32| {
@@ -170,7 +169,8 @@ impl SearchTable {
         Some((absolute(first), absolute(fde)))
     }
 
-    /// The address of the FDE that `address` may be in, if there is one.
+    /// The address of the FDE of the last function that begins at or before `address`;
+    /// `None` if there is none.
     fn fde_of(&self, address: u64, memory: &mut Memory) -> Option<u64> {
         let (mut from, mut to) = (0, self.count);
         let mut fde = None;
@@ -198,7 +198,7 @@ pub fn rule(module: &Module, address: u64, memory: &mut Memory) -> Rule {
     }
 }
 
-/// The row as a compact rule, if it fits.
+/// The row as a rule of one word, if it fits.
 fn compact(found: &Found<'_>, address: u64) -> Option<Rule> {
     let row = found.row;
     match row.register(register::RA) {
@@ -227,6 +227,8 @@ fn compact(found: &Found<'_>, address: u64) -> Option<Rule> {
     }
 }
 
+/// The slot of the saved rbp in words below the CFA; 0 if rbp is unchanged. `None` if the
+/// rule does not fit.
 fn rbp_slot(rule: &RegisterRule<usize>) -> Option<u64> {
     match rule {
         RegisterRule::SameValue | RegisterRule::Undefined => Some(0),
@@ -246,6 +248,7 @@ const DEREF: u8 = 0x06;
 const PLT_HEAD: [u8; 6] = [BREG7, 8, 0x80, 0, 0x3f, 0x1a];
 const PLT_TAIL: [u8; 4] = [0x2a, 0x33, 0x24, 0x22];
 
+/// The rule for a CFA that is given by one of the two usual expressions.
 fn expression_rule(
     expression: &[u8],
     rbp: &RegisterRule<usize>,
@@ -274,7 +277,7 @@ fn expression_rule(
     }
 }
 
-/// A signed LEB128 number that fills `bytes` (DWARF 5 §7.6).
+/// Decodes a signed LEB128 number that consists of all `bytes` (DWARF 5 §7.6).
 fn signed_leb128(bytes: &[u8]) -> Option<i64> {
     let mut value = 0i64;
     for (index, byte) in bytes.iter().enumerate() {

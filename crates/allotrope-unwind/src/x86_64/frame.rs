@@ -1,5 +1,5 @@
-//! Frames on x86-64: where execution stands in a frame, the registers that a
-//! walk carries from frame to frame, and what the cache stores of each.
+//! Frames on x86-64: the code address of a frame, the registers that a walk carries from
+//! frame to frame, and the form in which frames are cached.
 
 use core::cell::Cell;
 
@@ -7,9 +7,9 @@ use super::rule::Rule;
 use crate::CodeId;
 use crate::stack::load;
 
-/// Where execution stands in a frame: at an instruction (a signal interrupted
-/// it there), or behind a call. The two differ in which unwind row applies
-/// (framehop: `FrameAddress::{InstructionPointer, ReturnAddress}`).
+/// The code address of a frame: that of an instruction which a signal interrupted, or a
+/// return address, after a call. The kind determines which unwind row applies (framehop:
+/// `FrameAddress::{InstructionPointer, ReturnAddress}`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct FrameAddress(u64);
@@ -17,26 +17,26 @@ pub struct FrameAddress(u64);
 impl FrameAddress {
     /// Bits that a value of [`FrameAddress::bits`] has.
     pub const BITS: u32 = 48;
-    /// Marks an instruction pointer. User space ends at 2^47, so the bit is free.
+    /// Set in an instruction pointer. User space ends at 2^47, so the bit is free.
     const INSTRUCTION_POINTER: u64 = 1 << (Self::BITS - 1);
 
-    /// A return address. Bits that no address has are dropped.
+    /// A return address. Bits beyond those of an address are cleared.
     #[inline(always)]
     pub const fn return_address(address: u64) -> Self {
         Self(address & (Self::INSTRUCTION_POINTER - 1))
     }
 
-    /// The address of an instruction that was executing.
+    /// The address of an instruction that was interrupted.
     pub const fn instruction_pointer(address: u64) -> Self {
         Self(address & (Self::INSTRUCTION_POINTER - 1) | Self::INSTRUCTION_POINTER)
     }
 
-    /// Whether it is the address of an instruction that was executing.
+    /// Whether this is the address of an instruction that was interrupted.
     pub const fn is_instruction_pointer(self) -> bool {
         self.0 & Self::INSTRUCTION_POINTER != 0
     }
 
-    /// Whether it is a return address of 0, which marks the outermost frame.
+    /// Whether this is a return address of 0, by which the outermost frame is recognised.
     #[inline(always)]
     pub const fn is_zero_return_address(self) -> bool {
         self.0 == 0
@@ -47,8 +47,8 @@ impl FrameAddress {
         self.0 & (Self::INSTRUCTION_POINTER - 1)
     }
 
-    /// An address inside the instruction whose unwind row applies: a return
-    /// address may be the first address of the next function.
+    /// An address inside the instruction whose unwind row applies. A return address may
+    /// be the first address of the next function, so it is the address before it.
     pub const fn for_lookup(self) -> u64 {
         if self.is_instruction_pointer() {
             self.address()
@@ -69,35 +69,36 @@ impl FrameAddress {
     }
 }
 
-/// The registers that a walk carries from frame to frame, as the frame sees
-/// them when its callee has returned.
+/// The registers that a walk carries from frame to frame, with the values that they have
+/// when the frame's callee has returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// rsp.
     pub stack_pointer: u64,
-    /// Where execution stands.
+    /// The code address.
     pub code: FrameAddress,
     /// rbp.
     pub frame_pointer: u64,
 }
 
 impl Frame {
-    /// Goes on to the caller, whose frame begins at `cfa`, except for its frame
-    /// pointer. `false`: the return address is 0, which ends the stack.
+    /// Becomes the caller's frame, which begins at `cfa`, except for its frame pointer.
+    /// Returns `false` if the return address is 0, which ends the stack.
     ///
     /// # Safety
-    /// The word below `cfa` lies on the known stack.
+    /// The word below `cfa` must be on the known stack.
     #[inline(always)]
     pub unsafe fn return_to(&mut self, cfa: u64) -> bool {
-        // SAFETY: passed on; a call pushes the return address right below the CFA.
+        // SAFETY: guaranteed by the caller; a call pushes the return address right below
+        // the CFA.
         self.code = FrameAddress::return_address(unsafe { load(cfa - 8) });
         self.stack_pointer = cfa;
         !self.code.is_zero_return_address()
     }
 }
 
-/// The registers of a function at its first instruction, before its prologue:
-/// what a hook gets of its caller.
+/// The registers of a function at its first instruction, before its prologue. A hook's
+/// entry stub passes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
     stack_pointer: u64,
@@ -105,10 +106,10 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// `stack_pointer`: rsp, which points at the return address. `frame_pointer`: rbp.
+    /// `stack_pointer`: rsp, which points to the return address. `frame_pointer`: rbp.
     ///
     /// # Safety
-    /// The function has not returned as long as the value is used.
+    /// The function must not have returned as long as the value is used.
     #[inline(always)]
     pub const unsafe fn new(stack_pointer: u64, frame_pointer: u64) -> Self {
         Self {
@@ -117,7 +118,7 @@ impl Entry {
         }
     }
 
-    /// Lowest address of the stack that the frames to walk occupy.
+    /// The lowest address of the part of the stack that contains the frames to walk.
     #[inline(always)]
     pub const fn stack_pointer(self) -> u64 {
         self.stack_pointer
@@ -141,10 +142,10 @@ impl Entry {
     }
 }
 
-/// A frame of the walk under way.
+/// A frame of the current walk.
 #[repr(C)]
 pub struct WalkedFrame {
-    /// See [`Frame`]; 0: no later walk is to resume here.
+    /// See [`Frame`]; 0 if no later walk may resume here.
     pub stack_pointer: Cell<u64>,
     /// See [`Frame`].
     pub code: Cell<FrameAddress>,
@@ -163,8 +164,8 @@ impl WalkedFrame {
         self.rule.set(rule);
     }
 
-    /// Stores a frame at which no later walk resumes: the stack outside of it may
-    /// not be readable then.
+    /// Stores a frame at which no later walk may resume, because the stack outside of it
+    /// may not be readable then.
     pub fn set_unresumable(&self, code: FrameAddress, rule: Rule) {
         self.stack_pointer.set(0);
         self.code.set(code);
@@ -182,8 +183,8 @@ impl WalkedFrame {
     }
 }
 
-/// A frame of the last stack, 32 bytes: its registers, the id of the stack from
-/// the outermost frame to it, and which stack slots the step to it read.
+/// A frame of the last stack, 32 bytes: its registers, the id of the stack from the
+/// outermost frame to it, and the stack slots that the step from its callee read.
 #[repr(C)]
 pub struct CachedFrame {
     /// See [`Frame`].
@@ -194,11 +195,11 @@ pub struct CachedFrame {
     pub frame_pointer: Cell<u64>,
     /// The id of the stack from the outermost frame to this one.
     pub id: Cell<u32>,
-    /// How it was reached from its callee, and what it is.
+    /// The code id, and how the frame was found from its callee.
     pub flags: Cell<FrameFlags>,
 }
 
-/// How a cached frame was reached from its callee, and what it is.
+/// The code id of a cached frame, and how the frame was found from its callee.
 ///
 /// ```text
 /// bit 31..16  code id of the frame          (from its own rule)
@@ -207,8 +208,8 @@ pub struct CachedFrame {
 /// bit 11..0   slot of the saved rbp, words below rsp; 0: none to check
 ///                                           (from the callee's rule)
 /// ```
-/// Slot, `REPEAT_STEP` and code id lie where the upper half of a [`Rule`] has
-/// them, so that one mask moves them.
+/// Slot, `REPEAT_STEP` and code id are the same bits as in the upper half of a [`Rule`],
+/// so that one mask copies them.
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct FrameFlags(u32);
@@ -220,7 +221,7 @@ impl FrameFlags {
     const CHECKED: u32 = Self::SLOT | Self::REPEAT_STEP;
     const CODE_ID_SHIFT: u32 = Rule::CODE_ID_SHIFT - 32;
 
-    /// Of a frame with `rule` whose callee has the rule `callee`.
+    /// The flags of a frame with `rule` whose callee has the rule `callee`.
     #[inline(always)]
     pub const fn new(rule: Rule, callee: Rule, needs_frame_pointer: bool) -> Self {
         let code_id = rule.upper_half() & u32::MAX << Self::CODE_ID_SHIFT;
@@ -232,7 +233,7 @@ impl FrameFlags {
         Self(code_id | needs).reached_by(callee)
     }
 
-    /// The same frame with another callee.
+    /// The flags of the same frame with another callee.
     #[inline(always)]
     pub const fn reached_by(self, callee: Rule) -> Self {
         let checked = if self.needs_frame_pointer() {
@@ -243,20 +244,20 @@ impl FrameFlags {
         Self(self.0 & !Self::CHECKED | callee.upper_half() & checked)
     }
 
-    /// The walk outwards from the frame depends on rbp.
+    /// Whether the walk from this frame outwards depends on rbp.
     #[inline(always)]
     pub const fn needs_frame_pointer(self) -> bool {
         self.0 & Self::NEEDS_FRAME_POINTER != 0
     }
 
-    /// The step to the frame read other slots than return address and saved rbp:
-    /// the step must be repeated to know whether it leads here still.
+    /// Whether the step to this frame read other slots than return address and saved rbp.
+    /// Then the check has to repeat the step.
     #[inline(always)]
     pub const fn must_repeat_step(self) -> bool {
         self.0 & Self::REPEAT_STEP != 0
     }
 
-    /// More than the return address is to be checked.
+    /// Whether more than the return address has to be checked.
     #[inline(always)]
     pub const fn is_nontrivial(self) -> bool {
         self.0 & Self::CHECKED != 0
@@ -279,14 +280,14 @@ const _: () = {
     const fn repeats(kind: Kind) -> bool {
         Rule::of_kind(kind).upper_half() & FrameFlags::REPEAT_STEP != 0
     }
-    // Of the rules that lead to a caller, those with more slots have this bit.
+    // Among the kinds that lead to a caller, those that read more slots have this bit.
     assert!(repeats(Kind::Realigned) && repeats(Kind::Signal));
     assert!(!repeats(Kind::Rsp) && !repeats(Kind::Rbp) && !repeats(Kind::AssumedRbp));
     assert!(Rule::NOTHING.upper_half() & FrameFlags::CHECKED == 0);
 };
 
 impl CachedFrame {
-    /// Its registers.
+    /// The frame's registers.
     pub fn frame(&self) -> Frame {
         Frame {
             stack_pointer: self.stack_pointer.get(),
@@ -295,44 +296,46 @@ impl CachedFrame {
         }
     }
 
-    /// Whether a walk that came to `frame` goes on as it did from here.
+    /// Whether `frame` equals this one as far as the walk outwards depends on it.
     #[inline(always)]
     pub fn resumes(&self, frame: &Frame) -> bool {
         self.is_at(frame)
             && (!self.needs_frame_pointer() || self.frame_pointer.get() == frame.frame_pointer)
     }
 
-    /// [`CachedFrame::resumes`] except for the frame pointer, which a walk by the
-    /// stack pointer alone does not know.
+    /// [`CachedFrame::resumes`] without comparing the frame pointer, which a walk by the
+    /// stack pointer only does not know.
     #[inline(always)]
     pub fn is_at(&self, frame: &Frame) -> bool {
         self.stack_pointer.get() == frame.stack_pointer && self.code.get() == frame.code
     }
 
-    /// Whether a walk that goes on from here depends on the frame pointer.
+    /// Whether the walk from this frame outwards depends on the frame pointer.
     #[inline(always)]
     pub fn needs_frame_pointer(&self) -> bool {
         self.flags.get().needs_frame_pointer()
     }
 
-    /// Whether the return address that leads to the frame still lies where it was.
+    /// Whether the return address to this frame is still in its slot.
     ///
     /// # Safety
-    /// The frame lies on the known stack, and no `REPEAT_STEP` led to it.
+    /// The frame must be on the known stack and not have `REPEAT_STEP`.
     #[inline(always)]
     pub unsafe fn return_address_holds(&self) -> bool {
-        // SAFETY: passed on; a call pushed it right below the frame.
+        // SAFETY: guaranteed by the caller; a call pushed the address right below the
+        // frame.
         unsafe { load(self.stack_pointer.get() - 8) == self.code.get().bits() }
     }
 
-    /// Whether the saved frame pointer, if the walk depends on it, does too.
+    /// Whether the saved frame pointer is still in its slot, if the walk depends on it.
     ///
     /// # Safety
     /// As [`CachedFrame::return_address_holds`].
     #[inline(always)]
     pub unsafe fn frame_pointer_holds(&self) -> bool {
         let slot = self.flags.get().slot();
-        // SAFETY: passed on; the slot lies in the callee's frame, below this one.
+        // SAFETY: guaranteed by the caller; the slot is in the callee's frame, below this
+        // one.
         slot == 0
             || unsafe { load(self.stack_pointer.get() - 8 * slot) } == self.frame_pointer.get()
     }

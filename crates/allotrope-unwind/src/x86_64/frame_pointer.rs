@@ -1,21 +1,20 @@
-//! Steps by the frame pointer, for code without unwind information, where the
-//! recording asks for it: JIT code (V8, .NET, the JVM with
-//! `PreserveFramePointer`) has none but keeps rbp as the System V ABI proposes
-//! it: the caller's rbp at rbp, the return address behind it.
+//! Steps by the frame pointer, for code without unwind information, if the recording
+//! requests it. JIT code (V8, .NET, the JVM with `PreserveFramePointer`) has no unwind
+//! information but uses rbp as the System V ABI proposes: the caller's rbp is at rbp, the
+//! return address after it.
 //!
-//! That rbp is one can not be proved: code that uses it for something else
-//! gives a stack that ends here, or that lacks frames. So nothing is read
-//! through it that is not known to be memory.
+//! Nothing shows whether rbp is a frame pointer. If code uses it for something else, the
+//! stack ends here, or lacks frames. So every read through it is checked.
 
 use super::frame::{Frame, FrameAddress};
 use super::rule::Step;
 use crate::memory::Memory;
 
-/// A frame that reaches further than this is none.
+/// Bytes from the stack pointer within which a frame pointer is accepted.
 const LONGEST_FRAME: u64 = 1 << 20;
-/// No code lies lower (`vm.mmap_min_addr`).
+/// The lowest possible address of code (`vm.mmap_min_addr`).
 const LOWEST_CODE: u64 = 1 << 16;
-/// User space ends there.
+/// The end of user space.
 const HIGHEST_CODE: u64 = 1 << 47;
 
 /// The step from `frame`, whose code has no unwind information.
@@ -38,7 +37,8 @@ pub fn step(frame: Frame, memory: &mut Memory) -> Step {
     })
 }
 
-/// The two words that a frame pointer points at; `None` if it is none.
+/// The caller's frame pointer and the return address, to which a frame pointer points;
+/// `None` if rbp is no frame pointer.
 fn read(frame: Frame, memory: &mut Memory) -> Option<(u64, u64)> {
     let rbp = frame.frame_pointer;
     let depth = rbp.checked_sub(frame.stack_pointer)?;

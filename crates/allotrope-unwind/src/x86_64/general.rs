@@ -1,10 +1,9 @@
-//! The general unwinder: all registers, every kind of rule. For stacks with
-//! frames that no compact rule describes (assembler that keeps its CFA in rbx,
-//! expressions); slow, and never wrong.
+//! The general unwinder: all registers, all kinds of unwind information. For stacks with
+//! frames that no rule of one word describes (assembly code with its CFA in rbx,
+//! expressions). Slow, but never wrong.
 //!
-//! It begins in itself: the registers at hand are its own, so it first unwinds
-//! through the recorder's frames, by their own unwind information, up to the
-//! hook's caller.
+//! It begins with its own registers, so it first unwinds through the recorder's frames,
+//! by their unwind information, up to the hook's caller.
 
 use core::arch::naked_asm;
 
@@ -24,7 +23,7 @@ use crate::modules::Modules;
 /// How a walk ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Walked {
-    /// Frames that were given out.
+    /// Number of frames passed to the callback.
     pub frames: usize,
     /// How the stack ends.
     pub end: StackEnd,
@@ -62,7 +61,7 @@ impl Registers {
     }
 }
 
-/// Stores the caller's registers.
+/// Stores the callee-saved registers, rsp and return address of its caller.
 #[unsafe(naked)]
 unsafe extern "C" fn store_registers(into: *mut Registers) {
     naked_asm!(
@@ -82,8 +81,9 @@ unsafe extern "C" fn store_registers(into: *mut Registers) {
     )
 }
 
-/// Walks the stack from `start`, the caller of a function that has not returned,
-/// and gives out each frame's code address, innermost first, `limit` at most.
+/// Walks the stack from `start`, the caller of a function that has not returned. Calls
+/// `out` with index and code address of each frame, innermost first, for at most `limit`
+/// frames.
 #[inline(never)]
 pub fn walk(
     modules: impl Modules,
@@ -98,7 +98,7 @@ pub fn walk(
         values: [0; 17],
         interrupted: false,
     };
-    // SAFETY: there is room for all that it stores.
+    // SAFETY: `Registers` has the layout that the function writes.
     unsafe { store_registers(&raw mut registers) };
     let mut frames = 0;
     let mut outside = false;
@@ -124,7 +124,7 @@ pub fn walk(
         }
     }
     if !outside {
-        // Our own unwind information failed: at least the caller is known.
+        // The recorder's own unwind information failed; only the caller is known.
         out(0, start.code);
         return Walked {
             frames: 1,
@@ -140,8 +140,8 @@ enum Next {
     Unknown,
 }
 
-/// `outside`: the frame is the program's, on one stack with its caller. The
-/// recorder's lie on its own.
+/// `outside`: the frame is one of the program's, whose caller must be further up on the
+/// same stack. The recorder's frames are on a stack of its own.
 fn step(modules: impl Modules, registers: &Registers, outside: bool, memory: &mut Memory) -> Next {
     let follows_frame_pointers = outside && modules.follows_frame_pointers();
     let address = registers.code().for_lookup();
@@ -166,7 +166,8 @@ fn step(modules: impl Modules, registers: &Registers, outside: bool, memory: &mu
     }
 }
 
-/// Other registers than rsp and rbp stay as they are: nothing is known of them.
+/// A step by the frame pointer. Other registers than rsp and rbp are unknown and stay
+/// unchanged.
 fn step_by_frame_pointer(registers: &Registers, is_wanted: bool, memory: &mut Memory) -> Next {
     if !is_wanted {
         return Next::Unknown;
@@ -185,7 +186,7 @@ fn step_by_frame_pointer(registers: &Registers, is_wanted: bool, memory: &mut Me
     }
 }
 
-/// A single step from `frame` by unwind information alone, all other registers 0.
+/// A single step from `frame` by unwind information only; all other registers are 0.
 #[cfg(test)]
 pub fn step_by_information(
     module: &crate::Module,
@@ -254,7 +255,7 @@ fn value(registers: &Registers, register: Register) -> Option<u64> {
     registers.values.get(usize::from(register.0)).copied()
 }
 
-/// A word where the unwind information says that a register was saved.
+/// Loads a saved register's word from the address that the unwind information gives.
 fn load(address: u64, memory: &mut Memory) -> Option<u64> {
     if address & 7 != 0 {
         return None;
@@ -262,7 +263,7 @@ fn load(address: u64, memory: &mut Memory) -> Option<u64> {
     memory.word(address)
 }
 
-/// Keeps gimli's evaluation stacks in place.
+/// Makes gimli store its evaluation stacks in arrays instead of on the heap.
 struct InPlace;
 
 impl<R: Reader> EvaluationStorage<R> for InPlace {

@@ -1,8 +1,8 @@
-//! Unwinding on x86-64: which registers a walk carries, how a rule is packed
-//! into a word, and how one is made from call frame information.
+//! Unwinding on x86-64: the registers of a walk, the format of rules, and how a rule is
+//! made from call frame information.
 //!
-//! Whatever names a register or relies on where a call leaves the return
-//! address is in this folder. The rest of the crate uses what is re-exported here.
+//! All code that names a register or depends on where a call stores the return address is
+//! in this folder. The rest of the crate uses the names that are re-exported here.
 
 mod cfi;
 mod frame;

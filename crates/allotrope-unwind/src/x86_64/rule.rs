@@ -1,15 +1,17 @@
-//! Unwind rules: how to find a frame's caller. Nearly all code fits in one word.
+//! Unwind rules: how to find a frame's caller. For nearly all code a rule fits into one
+//! word.
 //!
-//! A rule holds where the CFA (the caller's stack pointer after the return) is
-//! and where the caller's rbp was saved; the return address always lies at
-//! CFA − 8. Code that needs more is [`Kind::General`] and left to `general`.
+//! A rule contains how to compute the CFA (the caller's stack pointer after the return)
+//! and where the caller's rbp was saved; the return address is always at CFA − 8. Code
+//! that needs more has the kind [`Kind::General`] and is unwound by `general`.
 
 use super::frame::{Frame, FrameAddress};
 use super::frame_pointer;
 use crate::CodeId;
 use crate::memory::Memory;
 
-/// What a rule is. Two bits separate the two usual kinds from the others.
+/// The kind of a rule. One mask of two bits distinguishes the two usual kinds from the
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -47,19 +49,21 @@ pub struct Rule(u64);
 const KIND_SHIFT: u32 = 44;
 const LOADER: u64 = 1 << 47;
 
-/// Where the caller's rbp lies if rbp is a frame pointer, in words below the CFA.
+/// Slot of the caller's rbp if rbp is a frame pointer, in words below the CFA.
 const FRAME_POINTER_SLOT: u64 = 2;
 
 impl Rule {
-    /// Where a rule has its code id; the rule proper is the bits below.
+    /// Lowest bit of the code id in a rule; the bits below are the rule itself.
     pub const CODE_ID_SHIFT: u32 = 48;
     /// Bits of the number of a slot.
     pub const SLOT_BITS: u32 = 12;
-    /// The rule of no code: nothing but a return address is checked of what it leads to.
+    /// The rule of no code. For a frame whose callee has it, only the return address is
+    /// checked.
     pub const NOTHING: Self = Self(0);
 
-    /// A rule; `None` if the numbers do not fit. By [`Kind::Rsp`] the CFA lies above
-    /// the frame, and is aligned if rsp is.
+    /// A rule; `None` if the numbers do not fit. For [`Kind::Rsp`] the offset must be
+    /// positive and a multiple of 8, so that the CFA is above the frame and is aligned if
+    /// rsp is.
     pub const fn new(kind: Kind, cfa_offset: i64, rbp_slot: u64) -> Option<Self> {
         if matches!(kind, Kind::Rsp) && (cfa_offset <= 0 || cfa_offset & 7 != 0) {
             return None;
@@ -67,7 +71,8 @@ impl Rule {
         if cfa_offset as i32 as i64 != cfa_offset || rbp_slot >= 1 << Self::SLOT_BITS {
             return None;
         }
-        // What is read lies above the frame, or is the word below it, which led to it.
+        // Words that are read must be above the frame, or the word right below it: the
+        // return address by which the frame was found.
         let words = match kind {
             Kind::Rsp => cfa_offset / 8 + 1,
             _ => FRAME_POINTER_SLOT as i64,
@@ -109,7 +114,7 @@ impl Rule {
         Self(self.0 | LOADER)
     }
 
-    /// The code is the dynamic loader's.
+    /// Whether the code is the dynamic loader's.
     #[inline(always)]
     pub const fn is_in_loader(self) -> bool {
         self.0 & LOADER != 0
@@ -127,19 +132,19 @@ impl Rule {
         self.0
     }
 
-    /// What [`super::FrameFlags`] take over.
+    /// The half from which [`super::FrameFlags`] takes its fields.
     #[inline(always)]
     pub const fn upper_half(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The rule with a code id; it had none.
+    /// The rule with a code id; it must have none yet.
     #[inline(always)]
     pub const fn with_code_id(self, id: CodeId) -> Self {
         Self(self.0 | (id.0 as u64) << Self::CODE_ID_SHIFT)
     }
 
-    /// The id of the code that the rule belongs to.
+    /// The id of the code to which the rule belongs.
     #[inline(always)]
     pub const fn code_id(self) -> CodeId {
         CodeId((self.0 >> Self::CODE_ID_SHIFT) as u16)
@@ -150,7 +155,7 @@ impl Rule {
         self.0 as u32 as i32 as i64 as u64
     }
 
-    /// What the rule is.
+    /// The kind of the rule.
     pub const fn kind(self) -> Kind {
         match self.0 >> KIND_SHIFT & 7 {
             0 => Kind::Rsp,
@@ -164,7 +169,7 @@ impl Rule {
         }
     }
 
-    /// Whether the CFA follows from the stack pointer alone.
+    /// Whether the CFA depends on the stack pointer only.
     #[inline(always)]
     pub const fn needs_stack_pointer_only(self) -> bool {
         self.0 >> KIND_SHIFT & 7 == Kind::Rsp as u64
@@ -176,7 +181,7 @@ impl Rule {
         self.0 >> KIND_SHIFT & 6 == 0
     }
 
-    /// Whether a step by it reads the frame pointer.
+    /// Whether a step by this rule reads the frame pointer.
     #[inline(always)]
     pub const fn needs_frame_pointer(self) -> bool {
         const KINDS: u64 =
@@ -184,7 +189,7 @@ impl Rule {
         KINDS >> (self.0 >> KIND_SHIFT & 7) & 1 != 0
     }
 
-    /// Whether a step by it leaves the frame pointer as it is.
+    /// Whether a step by this rule leaves the frame pointer unchanged.
     #[inline(always)]
     pub const fn keeps_frame_pointer(self) -> bool {
         self.is_simple() && self.slot() == 0
@@ -195,7 +200,8 @@ impl Rule {
         self.0 >> 32 & ((1 << Self::SLOT_BITS) - 1)
     }
 
-    /// Where the caller's frame pointer is saved; `None`: it is unchanged.
+    /// The address at which the caller's frame pointer is saved; `None` if it is
+    /// unchanged.
     #[inline(always)]
     pub const fn frame_pointer_slot(self, cfa: u64) -> Option<u64> {
         match self.slot() {
@@ -204,9 +210,8 @@ impl Rule {
         }
     }
 
-    /// The CFA by a rule that [`Rule::is_simple`]. `None`: stacks grow down, so a CFA
-    /// that is not above the frame, or not aligned, comes from wrong unwind
-    /// information.
+    /// The CFA by a rule that [`Rule::is_simple`]. `None` if it is not above the frame or
+    /// not aligned: since stacks grow down, the unwind information is wrong then.
     #[inline(always)]
     pub const fn cfa(self, frame: &Frame) -> Option<u64> {
         let base = if self.needs_stack_pointer_only() {
@@ -221,37 +226,37 @@ impl Rule {
         Some(cfa)
     }
 
-    /// The CFA by a rule that [`Rule::needs_stack_pointer_only`], which is always
-    /// above the frame: no stack reaches to the end of all addresses, and an offset
-    /// has 31 bits.
+    /// The CFA by a rule that [`Rule::needs_stack_pointer_only`]. It is always above the
+    /// frame: an offset is positive and has 31 bits, and no stack is that close to the
+    /// end of the address space.
     #[inline(always)]
     pub const fn cfa_by_stack_pointer(self, frame: &Frame) -> u64 {
         frame.stack_pointer.wrapping_add(self.offset())
     }
 }
 
-/// What one step of a walk leads to.
+/// The result of one step of a walk.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
     /// The caller.
     Caller(Frame),
     /// The frame is the outermost one: the stack is complete.
     Outermost,
-    /// The same, because a return address of 0 was read, which may change.
+    /// The same, found by a return address of 0, which may change later.
     ZeroReturnAddress,
-    /// The stack can not be followed further.
+    /// The caller cannot be found.
     Unknown,
-    /// Only the general unwinder can follow it.
+    /// Only the general unwinder can find the caller.
     NeedsGeneral,
 }
 
-/// Offsets in the `ucontext` that lies at rsp in a signal trampoline
-/// (`sys/ucontext.h`: `uc_mcontext.gregs` begins at 40).
+/// Offsets in the `ucontext` that is at rsp in a signal trampoline (`sys/ucontext.h`:
+/// `uc_mcontext.gregs` begins at 40).
 const UCONTEXT_RBP: u64 = 120;
 const UCONTEXT_RSP: u64 = 160;
 const UCONTEXT_RIP: u64 = 168;
 
-/// Applies `rule` to `frame`; reads only what can be read.
+/// Applies `rule` to `frame`; reads only through `memory`.
 pub fn step(frame: Frame, rule: Rule, memory: &mut Memory) -> Step {
     let caller = match rule.kind() {
         Kind::Rsp | Kind::Rbp => simple(frame, rule, memory),
@@ -273,7 +278,7 @@ fn simple(frame: Frame, rule: Rule, memory: &mut Memory) -> Option<Frame> {
     let cfa = rule.cfa(&frame)?;
     let code = FrameAddress::return_address(memory.word(cfa - 8)?);
     let frame_pointer = match rule.frame_pointer_slot(cfa) {
-        // Behind a return address of 0 nothing is read.
+        // If the return address is 0, the slot is not read.
         Some(slot) if !code.is_zero_return_address() => memory.word(slot)?,
         _ => frame.frame_pointer,
     };
@@ -301,7 +306,7 @@ fn realigned(frame: Frame, rule: Rule, memory: &mut Memory) -> Option<Frame> {
     })
 }
 
-/// The interrupted frame, from the `ucontext` that the kernel put below it.
+/// The interrupted frame, from the `ucontext` that the kernel stored below it.
 fn interrupted(frame: Frame, memory: &mut Memory) -> Option<Frame> {
     let mut register = |offset| memory.word(frame.stack_pointer.checked_add(offset)?);
     Some(Frame {

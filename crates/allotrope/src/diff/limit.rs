@@ -1,4 +1,5 @@
-//! By how much a metric may rise: `allocations>+0`, `bytes>+2%`.
+//! The limits of `--fail-on`: by how much a metric may rise, as `allocations>+0` or
+//! `bytes>+2%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,14 +18,14 @@ pub struct Limit {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Rise {
-    /// This much.
+    /// By this number.
     By(u64),
-    /// This many hundredths of what was there before.
+    /// By this percentage of the number before.
     Percent(f64),
 }
 
 impl Limit {
-    /// What it limits.
+    /// The metric that it limits.
     pub fn metric(&self) -> Metric {
         self.metric
     }
@@ -94,12 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_one_of_what_was_there() {
+    fn a_percentage_is_of_the_number_before() {
         let two = limit("bytes > +2%");
         assert_eq!(two.metric(), Metric::Bytes);
         assert!(!two.is_exceeded(2, 100));
         assert!(two.is_exceeded(3, 100));
-        // Anything is more than a share of nothing.
+        // Any rise from 0 exceeds every percentage.
         assert!(two.is_exceeded(1, 0));
         assert!(!two.is_exceeded(0, 0));
         assert!(limit("peak>+0.5%").is_exceeded(6, 1000));

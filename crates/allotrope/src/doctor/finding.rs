@@ -1,4 +1,4 @@
-//! One thing that the doctor looked at, and how findings are laid out.
+//! A finding of `allotrope doctor`, and the layout of findings as text.
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// As it should be.
+    /// Nothing to do.
     Ok,
-    /// Recording works; this is worth to know.
+    /// Recording works, with a limitation.
     Note,
     /// Recording does not work.
     Problem,
@@ -22,7 +22,7 @@ pub enum Level {
 pub struct Finding {
     /// How bad it is.
     pub level: Level,
-    /// What was looked at, in a few words.
+    /// What was checked, in a few words.
     pub topic: &'static str,
     /// What was found.
     pub text: String,
@@ -32,7 +32,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// All is well.
+    /// A finding without a remedy.
     pub fn ok(topic: &'static str, text: impl Into<String>) -> Self {
         Self {
             level: Level::Ok,
@@ -42,7 +42,7 @@ impl Finding {
         }
     }
 
-    /// Worth to know.
+    /// A limitation.
     pub fn note(topic: &'static str, text: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             level: Level::Note,
@@ -51,7 +51,7 @@ impl Finding {
         }
     }
 
-    /// In the way.
+    /// A reason why recording does not work.
     pub fn problem(
         topic: &'static str,
         text: impl Into<String>,

@@ -1,5 +1,5 @@
-//! What the machine must have for a recording: each check tries the thing that
-//! the recording needs rather than asking for a version, where that is possible.
+//! Checks that the machine has what a recording needs. Where possible, a check tries
+//! the operation itself instead of comparing a version.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::recorder_library;
 /// The first glibc with `dlsym` in `libc.so.6`, which the recorder needs.
 const OLDEST_GLIBC: (u32, u32) = (2, 34);
 
-/// Looks at everything.
+/// Makes all checks.
 pub fn check() -> Vec<Finding> {
     let mut findings = vec![
         system(),
@@ -36,7 +36,7 @@ pub fn check() -> Vec<Finding> {
 
 fn system() -> Finding {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    // The command is built for no other system than one that can be recorded.
+    // The command can be built only for systems that can be recorded.
     let text = format!("Linux {} on {}", release.trim(), env::consts::ARCH);
     Finding::ok("system", text)
 }
@@ -64,13 +64,14 @@ fn c_library() -> Finding {
         ),
         None => Finding::note(
             topic,
-            format!("the version of {} could not be told", path.shown()),
+            format!("the version of {} is unknown", path.shown()),
             format!("the recorder needs glibc {major}.{minor} or newer"),
         ),
     }
 }
 
-/// The C library of this very process, else where distributions put it.
+/// The file of the C library: the one that this process has loaded, else the first of
+/// the paths where distributions put it.
 fn c_library_path() -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let own = maps
@@ -86,7 +87,7 @@ fn c_library_path() -> Option<PathBuf> {
     own.or_else(|| usual.iter().map(PathBuf::from).find(|path| path.exists()))
 }
 
-/// The newest symbol version `GLIBC_2.N` that a C library names.
+/// glibc's version: the newest symbol version `GLIBC_2.N` in the bytes of its file.
 fn glibc_version(library: &[u8]) -> Option<(u32, u32)> {
     const PREFIX: &[u8] = b"GLIBC_2.";
     let number = |start: usize| {
@@ -129,7 +130,7 @@ fn shared_memory() -> Finding {
     }
 }
 
-/// As the collector makes its arena, but without the memory.
+/// Creates a sealed memory file as the collector does for its arena, but an empty one.
 fn try_memfd() -> std::io::Result<()> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memory = rustix::fs::memfd_create("allotrope-doctor", flags)?;
@@ -137,12 +138,12 @@ fn try_memfd() -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a recorded thread takes of its program's address space, at most: its
-/// state and its ring.
+/// The most bytes of address space that recording takes for a thread of the program:
+/// the thread's state and its ring.
 const THREAD_BYTES: u64 = 4 << 20;
 
 fn address_space() -> Finding {
-    /// Room for a hundred threads, and for the collector.
+    /// Enough for a hundred threads, and for the collector.
     const MODEST: u64 = 100 * THREAD_BYTES;
     let topic = "address space";
     match getrlimit(Resource::As).current {
@@ -154,7 +155,7 @@ fn address_space() -> Finding {
                 BinaryBytes(THREAD_BYTES)
             ),
         ),
-        _ => Finding::ok(topic, "is not limited too much"),
+        _ => Finding::ok(topic, "has no limit that is too low"),
     }
 }
 
@@ -164,9 +165,9 @@ fn file_size() -> Finding {
         Some(limit) if limit < ARENA_BYTES as u64 => Finding::problem(
             topic,
             format!("is limited to {}", BinaryBytes(limit)),
-            "raise the limit (ulimit -f); it also holds for shared memory",
+            "raise the limit (ulimit -f); it applies to shared memory, too",
         ),
-        _ => Finding::ok(topic, "is not limited too much"),
+        _ => Finding::ok(topic, "has no limit that is too low"),
     }
 }
 
@@ -187,7 +188,7 @@ fn preloaded() -> Option<Finding> {
     if list.contains("vgpreload") {
         return Some(Finding::problem(
             "LD_PRELOAD",
-            "this is run by valgrind, which replaces the allocator itself",
+            "valgrind runs this process and replaces the allocator itself",
             "record without valgrind",
         ));
     }
@@ -204,7 +205,7 @@ fn tracer() -> Option<Finding> {
         Finding::note(
             "debugger",
             format!("process {tracer} traces this one"),
-            "the program will be slower, and stop where the tracer stops it",
+            "the program will be slower, and stops whenever the tracer stops it",
         )
     })
 }
@@ -214,7 +215,7 @@ fn seccomp() -> Option<Finding> {
         Finding::note(
             "seccomp",
             "a filter is active, as in most containers",
-            "what the recording needs was tried above; start program and allotrope in the same container",
+            "the checks above tried what a recording needs; start the program and allotrope in the same container",
         )
     })
 }
@@ -231,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_symbol_version_is_the_librarys() {
+    fn the_version_of_the_library_is_its_newest_symbol_version() {
         let names = b"\0GLIBC_2.2.5\0GLIBC_2.36\0GLIBC_PRIVATE\0GLIBC_2.4\0";
         assert_eq!(glibc_version(names), Some((2, 36)));
         assert_eq!(glibc_version(b"GLIBC_2."), None);

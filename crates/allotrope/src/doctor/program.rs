@@ -1,5 +1,5 @@
-//! The checks of a program before it is recorded: whether it can be, which
-//! allocator it uses, what its stacks will show.
+//! Checks a program before it is recorded: whether it can be recorded, which
+//! allocator it uses, how much its stacks will show.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
     let path = match record::search(name) {
         Ok(path) => path,
         Err(failure) => {
-            // The sentence says itself what to do.
+            // The error already contains what to do.
             let text = failure.error.to_string();
             let found = Finding::ok("program", text);
             return vec![Finding {
@@ -34,7 +34,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
             return vec![Finding::problem("program", text, remedy)];
         }
     };
-    let mut findings = vec![what_it_is(&executable)];
+    let mut findings = vec![recordability(&executable)];
     if let Kind::Program(program) = &executable.image().kind
         && executable.refusal().is_none()
     {
@@ -45,7 +45,7 @@ pub fn check(name: &OsStr) -> Vec<Finding> {
     findings
 }
 
-fn what_it_is(executable: &Executable) -> Finding {
+fn recordability(executable: &Executable) -> Finding {
     let path = executable.path.shown();
     if let Some(refusal) = executable.refusal() {
         let text = format!("{path}: {}", refusal.why);
@@ -61,7 +61,9 @@ fn what_it_is(executable: &Executable) -> Finding {
         }
         Kind::ShellText => Finding::ok(
             "program",
-            format!("{path} is a text; /bin/sh runs it and is recorded"),
+            format!(
+                "{path} is a text without an interpreter line; /bin/sh runs it and is recorded"
+            ),
         ),
         Kind::Program(program) if program.has_unknown_loader() => Finding::note(
             "program",
@@ -69,7 +71,7 @@ fn what_it_is(executable: &Executable) -> Finding {
                 "{path} is loaded by {}",
                 program.loader.as_deref().unwrap_or(Path::new("")).shown()
             ),
-            "this loader is not known; it must be glibc's for a recording",
+            "a recording needs glibc's loader, and this one is unknown",
         ),
         _ => Finding::ok("program", format!("{path} can be recorded")),
     }
@@ -85,18 +87,18 @@ fn allocator(path: &Path, program: &Program) -> Finding {
             topic,
             "linked into the program, which reports its blocks (allotrope-client's Recorded)",
         ),
-        // It may pass calls on to the next allocator, where they are seen; few do.
+        // Few such allocators forward calls to the next one, where they are recorded.
         Some(Allocator::Replacing(name)) => Finding::problem(
             topic,
             format!(
-                "{} is linked into the program, which calls it past the recorder",
+                "{} is linked into the program, whose calls to it bypass the recorder",
                 name.unwrap_or("an allocator of its own")
             ),
             OF_REPLACING,
         ),
         Some(Allocator::Private(name)) => Finding::note(
             topic,
-            format!("{name} is linked into the program, and what it hands out can not be seen"),
+            format!("{name} is linked into the program, and its blocks cannot be seen"),
             OF_PRIVATE,
         ),
     }
@@ -106,7 +108,7 @@ fn symbols(program: &Program) -> Finding {
     let topic = "names";
     let separate = program.build_id.as_deref().and_then(debug_file);
     if program.debug_information {
-        return Finding::ok(topic, "it carries debug information");
+        return Finding::ok(topic, "it contains debug information");
     }
     if let Some(path) = separate {
         return Finding::ok(
@@ -123,7 +125,7 @@ fn symbols(program: &Program) -> Finding {
     Finding::note(topic, text, remedy)
 }
 
-/// Where distributions put a separate debug file.
+/// The separate debug file with this build id, if it is where distributions install it.
 fn debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();

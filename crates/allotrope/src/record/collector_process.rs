@@ -1,5 +1,5 @@
-//! The collector's process, seen from the launcher: starting it, sending it
-//! messages, reading its messages. `allotrope_collector::protocol` defines the
+//! The launcher's side of the collector process: starts it, sends it messages and
+//! reads its messages. `allotrope_collector::protocol` defines the
 //! messages; `record` acts on them.
 
 use std::io::{BufRead, BufReader, Write};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 /// Name of the hidden subcommand that is the collector.
 pub const NAME: &str = "__collect";
 
-/// Longest line that is read from the collector.
+/// Longest line that is read from the collector, in bytes.
 const MAX_LINE: u64 = 1 << 24;
 
 /// A collector that is ready for the program.
@@ -23,7 +23,7 @@ pub struct CollectorProcess {
     arena: String,
 }
 
-/// The collector's messages, one a line.
+/// The stream of the collector's messages, one per line.
 #[derive(Debug)]
 pub struct Messages(BufReader<ChildStdout>);
 
@@ -52,7 +52,7 @@ impl CollectorProcess {
             .as_mut()
             .map_or(Ok(()), |input| send(input, &FromLauncher::Start(start)));
         if sent.is_err() {
-            // An open pipe would let the collector wait for the rest.
+            // The collector would wait for the rest of the message while the pipe is open.
             input = None;
         }
         // A collector that does not read may have sent the reason.
@@ -71,7 +71,7 @@ impl CollectorProcess {
                         bail!("the collector began with an unexpected message: {other:?}")
                     }
                     Ok(None) => bail!(
-                        "the collector ended before it was ready ({status}); `allotrope doctor` may say why"
+                        "the collector ended before it was ready ({status}); run `allotrope doctor` to find out why"
                     ),
                     Err(error) => return Err(error),
                 }
@@ -85,18 +85,18 @@ impl CollectorProcess {
         Ok((this, messages))
     }
 
-    /// Value of the environment variable that leads the program to its arena.
+    /// Value of the environment variable by which the recorder finds the arena.
     pub fn arena(&self) -> &str {
         &self.arena
     }
 
-    /// Sends a message. An error is ignored: it means that the collector has
-    /// ended, which its messages' end shows.
+    /// Sends a message. An error is ignored: it means that the collector has ended,
+    /// which [`Messages::read`] reports.
     pub fn send(&mut self, message: &FromLauncher) {
         let _ = send(&mut self.input, message);
     }
 
-    /// Waits for its end, which follows its last message.
+    /// Waits until the collector ends, which it does after its last message.
     pub fn wait(self) {
         let Self {
             mut process, input, ..
@@ -107,7 +107,7 @@ impl CollectorProcess {
 }
 
 impl Messages {
-    /// The next message; `None` if the collector is gone.
+    /// The next message; `None` if the collector has closed the stream.
     pub fn read(&mut self) -> Result<Option<ToLauncher>> {
         let mut line = String::new();
         let read = std::io::Read::take(&mut self.0, MAX_LINE)

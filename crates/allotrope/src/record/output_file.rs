@@ -1,4 +1,4 @@
-//! The trace file: its name, and when it gets it. The default name contains the
+//! Creates the trace file and names it. The default name contains the
 //! program's process id, which is unknown until the program runs, and the
 //! collector must be ready before that. So the file begins under a random hidden
 //! name (`.allotrope-….partial`) in its final folder and is renamed as soon as
@@ -21,7 +21,7 @@ use allotrope_trace::MAGIC;
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
 
-/// Where the trace is, and where it will be.
+/// The trace file, with its hidden and its final name.
 #[derive(Debug)]
 pub struct OutputFile {
     folder: PathBuf,
@@ -31,8 +31,9 @@ pub struct OutputFile {
     partial: PathBuf,
     /// The file, until it is renamed.
     file: Option<NewFile>,
+    /// The path that the user is shown, once the file was renamed (or could not be).
     published: Option<PathBuf>,
-    /// Any regular file may be replaced.
+    /// Replace any regular file, not only a trace.
     force: bool,
 }
 
@@ -85,7 +86,8 @@ impl OutputFile {
         }))
     }
 
-    /// Gives the file its name, now that the program runs.
+    /// Renames the file to its final name, now that the program runs as `pid`. If that
+    /// fails the file keeps its hidden name and the recording continues.
     pub fn publish(&mut self, program: &OsStr, pid: u32) -> Result<()> {
         let Some(file) = self.file.take() else {
             return Ok(());
@@ -98,14 +100,14 @@ impl OutputFile {
                 PathBuf::from(name)
             }
         };
-        let place = match path.file_name() {
+        let target = match path.file_name() {
             Some(name) => self.folder.join(name),
             None => path.clone(),
         };
         // Another file may have appeared there since the recording began.
-        let named = match replaceable(&place, self.force) {
+        let named = match replaceable(&target, self.force) {
             Ok(_) => file
-                .name(&place)
+                .name(&target)
                 .map(drop)
                 .map_err(|(error, file)| (anyhow::Error::new(error), file)),
             Err(error) => Err((error, file)),
@@ -158,7 +160,7 @@ pub fn replaceable(given: &Path, force: bool) -> Result<Target> {
     Ok(target)
 }
 
-/// Whether the file begins as traces do.
+/// Whether the file begins with the magic number of a trace.
 fn is_trace(path: &Path) -> bool {
     let mut start = [0; MAGIC.len()];
     OpenOptions::new()

@@ -1,5 +1,5 @@
-//! The program to record: found as the shell would find it, checked for what
-//! makes it impossible to record, started with the recorder preloaded.
+//! The program to record: finds it as execvp(3) would, checks whether it can be
+//! recorded and starts it with the recorder preloaded.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -27,7 +27,7 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 pub struct Program {
     path: PathBuf,
     command: Vec<OsString>,
-    /// What its file holds; `None` if that cannot be read.
+    /// Its file, parsed; `None` if it cannot be read.
     executable: Option<Executable>,
 }
 
@@ -38,7 +38,7 @@ impl Program {
         let path = search(&name)?;
         let executable = match Executable::inspect(&path) {
             Ok(executable) => executable,
-            // It may be executed although it cannot be read.
+            // Execute permission is enough to execute a file.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Ok(Self {
                     path,
@@ -65,12 +65,13 @@ impl Program {
         })
     }
 
-    /// The command as the user typed it, as it stands in the trace.
+    /// The command as the user typed it. The trace contains it.
     pub fn command(&self) -> Vec<OsString> {
         self.command.clone()
     }
 
-    /// Why little of what the program allocates may be recorded, if that is known.
+    /// A warning if an allocator is linked into the program, whose blocks are not
+    /// recorded.
     pub fn caveat(&self) -> Option<String> {
         let image = &self.executable.as_ref()?.image().path;
         let symbols = SymbolFacts::of(image).ok()?;
@@ -82,13 +83,13 @@ impl Program {
         };
         let name = symbols.name.unwrap_or("an allocator of its own");
         Some(format!(
-            "{} has {name} linked into it, whose blocks can not be seen; {remedy}",
+            "{} has {name} linked into it, whose blocks cannot be seen; {remedy}",
             image.shown()
         ))
     }
 
-    /// Whether the program will load an allocator that defines C++'s operators
-    /// too, so that calls of them do not pass through `malloc`.
+    /// Whether the program will load an allocator library that also defines C++'s
+    /// operators: calls of these do not pass through `malloc`.
     pub fn allocator_defines_operators(&self, preload: Option<&OsStr>) -> bool {
         let image = self.executable.as_ref().map(Executable::image);
         let Some((path, Kind::Program(program))) = image.map(|it| (&it.path, &it.kind)) else {
@@ -104,7 +105,8 @@ impl Program {
         })
     }
 
-    /// execve(2) refuses texts without an interpreter line; a shell runs them.
+    /// Whether the file is a text without an interpreter line, which execve(2) refuses
+    /// and a shell runs.
     fn needs_shell(&self) -> bool {
         let executable = self.executable.as_ref();
         executable.is_some_and(|it| it.kind == Kind::ShellText)
@@ -119,8 +121,8 @@ impl Program {
             .unwrap_or(OsStr::new("program"))
     }
 
-    /// Starts the program as this process's child, in its process group, with
-    /// its descriptors, its folder and its environment, `additions` aside.
+    /// Starts the program as this process's child, with the same process group,
+    /// descriptors and working directory, and with the same environment plus `additions`.
     pub fn start(&self, additions: &[(&str, OsString)]) -> Result<Child, Failure> {
         let mut arguments = self.command.clone();
         let mut path = self.path.as_path();
@@ -128,8 +130,8 @@ impl Program {
             path = Path::new("/bin/sh");
             arguments.splice(..1, ["sh".into(), self.path.clone().into_os_string()]);
         }
-        // The usual way resets the signals that this process was started with
-        // and sorts the environment; a process between puts them back.
+        // `Command` alone resets the signals that this process was started with and
+        // sorts the environment; `exec_program` restores both in an intermediate process.
         let started = if exec_program::is_possible() {
             exec_program::start(path, &arguments, additions)
         } else {
@@ -175,7 +177,7 @@ pub fn search(name: &OsStr) -> Result<PathBuf, Failure> {
     Err(refused.unwrap_or_else(missing))
 }
 
-/// No failure in the error means that there is no such file.
+/// Returns the path if it can be executed. `Err(None)` means that there is no such file.
 fn check(path: PathBuf) -> Result<PathBuf, Option<Failure>> {
     let refuse = |why: String| {
         let sentence = anyhow!("cannot execute {}: {why}", path.shown());
@@ -211,7 +213,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Failure {
 
 fn no_loader(path: &Path) -> Failure {
     let sentence = anyhow!(
-        "cannot execute {}: the loader that it names does not exist here",
+        "cannot execute {}: the loader that it names does not exist on this machine",
         path.shown()
     );
     Failure::new(NOT_FOUND, sentence)
@@ -219,7 +221,7 @@ fn no_loader(path: &Path) -> Failure {
 
 fn not_started(path: &Path, error: &io::Error) -> Failure {
     if is_missing(error) {
-        // The file is there: it is its loader that the kernel misses.
+        // The file exists: the kernel did not find its loader.
         return no_loader(path);
     }
     let sentence = anyhow!("cannot execute {}: {error}", path.shown());
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_interpreter_line_is_for_the_shell() {
+    fn a_text_without_interpreter_line_needs_the_shell() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("text");
         fs::write(&file, "exit 3\n").unwrap();

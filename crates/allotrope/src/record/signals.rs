@@ -7,7 +7,7 @@
 //! sees one job: a program may ignore Ctrl-Z, or clean up before it stops.
 //! `SIGTSTP`, `SIGTTIN` and `SIGTTOU` are therefore blocked in every thread and
 //! read from a signalfd(2) while the program lives; [`stop_like`] lets one
-//! through. `SIGSTOP` can not be caught: sent to the launcher alone, it stops the
+//! through. `SIGSTOP` cannot be caught: sent to the launcher alone, it stops the
 //! launcher alone.
 //!
 //! The launcher does not catch the signals of faults, nor those that were
@@ -93,8 +93,9 @@ pub struct Job {
 }
 
 impl Job {
-    /// From here on only the calling thread receives `SIGCONT`: when it runs on
-    /// after a stop it knows at once that somebody continued it.
+    /// From here on only the calling thread receives `SIGCONT`: its handler has run
+    /// before this thread continues after a stop, so that [`Self::was_continued`] is up
+    /// to date then.
     pub fn begin(&self) {
         // Fails for a bad argument only; likewise below.
         let _ = SigSet::from(nix::sys::signal::Signal::SIGCONT).thread_unblock();
@@ -261,8 +262,8 @@ pub fn go_on(program: u32) {
     }
 }
 
-/// rustix sends no signal without a name. The shell's builtin `kill` does; such
-/// signals are rare.
+/// Sends a real-time signal by the shell's builtin `kill`, because rustix sends no
+/// signal without a name. Such signals are rare.
 fn send_real_time(signal: i32, program: Pid) {
     let pid = program.as_raw_nonzero();
     let _ = Command::new("/bin/sh")

@@ -1,5 +1,5 @@
 //! The summary at the end of `record`: the totals of the trace, what is missing
-//! from it, and the command to run next. It goes to stderr, since stdout belongs
+//! from it, and the command to run next. It is printed to stderr, since stdout belongs
 //! to the program.
 
 use std::fmt::Display;
@@ -30,7 +30,7 @@ pub fn nothing_recorded(done: &Done) -> anyhow::Error {
             image.reason
         ),
         None => anyhow!(
-            "nothing was recorded: the program did not load the recorder; `allotrope doctor PROGRAM` may say why"
+            "nothing was recorded: the program did not load the recorder; run `allotrope doctor PROGRAM` to find out why"
         ),
     }
 }
@@ -42,7 +42,7 @@ pub fn print(path: &Path, done: &Done, progress: &Progress) {
     match profile {
         Ok(profile) => eprint!("{}", summary(path, done, &profile)),
         // The recording itself succeeded; only reading it back failed.
-        Err(failure) => message::say(format_args!(
+        Err(failure) => message::print(format_args!(
             "the trace was written, but cannot be summed up: {:#}",
             failure.error
         )),
@@ -99,7 +99,7 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     if allocations == 0 {
         line(
             "warning",
-            &"not one allocation was seen; if the program makes any, `allotrope doctor PROGRAM` may say why",
+            &"not one allocation was seen; if the program makes any, run `allotrope doctor PROGRAM` to find out why",
         );
     }
     for complaint in &done.complaints {
@@ -120,7 +120,7 @@ fn summary(path: &Path, done: &Done, profile: &Profile) -> String {
     text
 }
 
-/// The largest peak of a process and its time by that process's clock.
+/// The largest peak of any process, and its time since the start of that process.
 fn peak(profile: &Profile) -> Option<String> {
     let process = profile
         .processes
@@ -143,7 +143,7 @@ mod tests {
     use allotrope_collector::protocol::Unrecorded;
 
     #[test]
-    fn an_empty_recording_says_why() {
+    fn the_error_of_an_empty_recording_has_the_reason() {
         let mut done = Done::default();
         assert!(nothing_recorded(&done).to_string().contains("doctor"));
         done.unrecorded.push(Unrecorded {
@@ -152,7 +152,7 @@ mod tests {
             reason: "because".into(),
             partly: false,
         });
-        let said = nothing_recorded(&done).to_string();
-        assert!(said.contains("7 (/x): because"), "{said}");
+        let error = nothing_recorded(&done).to_string();
+        assert!(error.contains("7 (/x): because"), "{error}");
     }
 }

@@ -1,13 +1,14 @@
-//! Numbers against budgets: accepted, exceeded, improved, missing, fluctuating;
-//! and what is suspected before the code.
+//! How `allotrope test` judges numbers against their budgets: accepted, exceeded,
+//! improved, missing, fluctuating; and which changes it suspects before the code.
 
 use crate::project::Project;
 
 #[test]
 fn from_no_budget_to_green_to_red_with_the_stack() {
     let project = Project::with_cases(&["encode", "decode"]);
-    let said = project.test(&[]).expect(3);
-    said.has("No numbers were accepted yet.")
+    let printed = project.test(&[]).expect(3);
+    printed
+        .has("No numbers were accepted yet.")
         .has("To accept these first numbers: allotrope test --accept encode decode");
     project
         .test(&["--accept"])
@@ -16,7 +17,7 @@ fn from_no_budget_to_green_to_red_with_the_stack() {
         .has("decode: allocations none → 500");
     project.test(&[]).expect(0).has("2 tests: 2 passed");
     project.compile(&["-DWORSE"]);
-    // 50 more, in the function and the line that the program says.
+    // 50 more, in the function and line that bench.c marks.
     let line = project.line_of("worse");
     project
         .test(&[])
@@ -51,13 +52,13 @@ fn an_improvement_has_a_status_of_its_own_and_is_accepted_by_name() {
     project.test(&[]).expect(0);
     let budget = project.read("allotrope-budgets/decode.toml");
     assert!(budget.contains("\nallocations = 400\n"), "{budget}");
-    // What is worse matters more than what is better.
+    // One number that is worse decides the status, even if others are better.
     project.compile(&["-DWORSE"]);
     project.test(&[]).expect(3);
 }
 
 #[test]
-fn tolerances_allow_what_they_say() {
+fn numbers_within_their_tolerance_pass() {
     let project = Project::new(
         "[tests.encode]\ncommand = [\"./bench\", \"encode\"]\n\
          tolerance = { allocations = \"+5%\", remaining = \"±50\" }\n",
@@ -73,12 +74,12 @@ fn tolerances_allow_what_they_say() {
 #[test]
 fn tests_are_chosen_by_name() {
     let project = Project::with_cases(&["encode", "decode", "crash"]);
-    let said = project.test(&["*code", "--list"]).expect(0);
-    assert_eq!(said.stdout.lines().count(), 3);
-    let said = project.test(&["*code", "--accept"]).expect(0);
-    assert!(!said.stdout.contains("crash"), "{}", said.stdout);
-    let said = project.test(&["encod"]).expect(2);
-    said.says("there is no test `encod`; did you mean `encode`?");
+    let printed = project.test(&["*code", "--list"]).expect(0);
+    assert_eq!(printed.stdout.lines().count(), 3);
+    let printed = project.test(&["*code", "--accept"]).expect(0);
+    assert!(!printed.stdout.contains("crash"), "{}", printed.stdout);
+    let printed = project.test(&["encod"]).expect(2);
+    printed.stderr_has("there is no test `encod`; did you mean `encode`?");
 }
 
 #[test]
@@ -90,7 +91,7 @@ fn a_platform_can_have_numbers_of_its_own() {
     project.test(&here).expect(0).has("decode.here.stacks");
     project.test(&["--platform", "here"]).expect(0);
     project.test(&["--platform", "there"]).expect(4);
-    // Once a platform has its own, accepting keeps them apart.
+    // Once a platform has numbers of its own, `--accept` changes only those.
     project.compile(&[]);
     project.test(&["--accept", "--platform", "here"]).expect(0);
     let budget = project.read("allotrope-budgets/decode.toml");
@@ -110,7 +111,7 @@ fn measuring_nothing_fails() {
         .test(&[])
         .expect(3)
         .has("none were measured, accepted 1,000");
-    // Windows that are not opened any more.
+    // A budget for a window that is no longer opened.
     let budget = project.read("allotrope-budgets/encode.toml");
     let budget = budget.replace("cases.\"encode\"", "cases.\"encode/small\"");
     project.write("allotrope-budgets/encode.toml", &budget);
@@ -121,7 +122,7 @@ fn measuring_nothing_fails() {
 }
 
 #[test]
-fn a_number_that_the_test_does_not_give_fails_and_is_not_accepted() {
+fn a_gate_on_a_number_that_is_not_measured_fails_and_is_not_accepted() {
     let project = Project::new(
         "[tests.encode]\ncommand = [\"./bench\", \"encode\"]\ngate = [\"leaked_fds\"]\n",
     );
@@ -134,20 +135,20 @@ fn a_number_that_the_test_does_not_give_fails_and_is_not_accepted() {
 }
 
 #[test]
-fn what_fluctuates_and_what_one_run_left_behind_is_shown() {
+fn fluctuating_stacks_and_leaks_of_one_run_are_shown() {
     let project = Project::with_cases(&["fluctuate"]);
     // Starts: 1 is warm-up, 2 and 3 count: 20 and 30 in the thread, and one
     // allocation that the third start leaves.
-    let said = project.test(&["--samples"]).expect(3);
+    let printed = project.test(&["--samples"]).expect(3);
     let line = project.line_of("fluctuating");
-    let said = said
+    let printed = printed
         .has("20 to 30  fluctuating_thread")
         .has(&format!("bench.c:{line}"))
         .has("run 2 left ");
-    // libc itself keeps something of a thread.
+    // Differences only: libc itself allocates for a thread and keeps part of it.
     for (metric, difference) in [("allocations", 30 + 1 - 20), ("remaining", 1)] {
         let head = format!("every run's {metric}:");
-        let samples = said.stdout.lines().find(|line| line.contains(&head));
+        let samples = printed.stdout.lines().find(|line| line.contains(&head));
         let numbers: Vec<u64> = samples
             .expect("it was asked for")
             .split_whitespace()
@@ -156,8 +157,8 @@ fn what_fluctuates_and_what_one_run_left_behind_is_shown() {
         assert_eq!(numbers.len(), 2);
         assert_eq!(numbers[1] - numbers[0], difference, "{metric}");
     }
-    // The least is accepted, and a number that only one run exceeds is shown
-    // where all is green.
+    // The smallest number of the runs is accepted. What only one run leaves behind
+    // is shown although the test passes.
     std::fs::remove_file(project.folder().join("count")).expect("the program made it");
     project
         .test(&["--accept"])
@@ -190,18 +191,18 @@ fn a_change_of_compiler_library_or_dependency_is_suspected_first() {
         "    \"OtherCC: 1\",",
     );
     project.compile(&["-DWORSE"]);
-    let said = project.test(&[]).expect(3);
+    let printed = project.test(&[]).expect(3);
     let at = |text: &str| {
-        let found = said.stdout.find(text);
-        found.unwrap_or_else(|| panic!("{text:?} in {}", said.stdout))
+        let found = printed.stdout.find(text);
+        found.unwrap_or_else(|| panic!("{text:?} in {}", printed.stdout))
     };
-    assert!(at("Suspect before the code") < at("Stacks of allocations"));
+    assert!(at("Changed since the numbers were accepted") < at("Stacks of allocations"));
     assert!(at("was OtherCC: 1") < at("Stacks of allocations"));
     assert!(at("serde (Cargo.lock): 1.0.1, was 1.0.0") < at("Stacks of allocations"));
 }
 
 #[test]
-fn counting_alone_finds_the_number_and_says_how_to_find_the_stack() {
+fn counts_only_finds_the_number_and_prints_the_command_for_the_stack() {
     let project = Project::new(
         "counts-only = true\n[tests.encode]\ncommand = [\"./bench\", \"encode\"]\n\
          gate = [\"allocations\", \"bytes\", \"net\"]\n",
@@ -230,7 +231,7 @@ fn counting_alone_finds_the_number_and_says_how_to_find_the_stack() {
     project
         .test(&[])
         .expect(2)
-        .says("`counts-only` does not know peak");
+        .stderr_has("`counts-only` does not record peak");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::project::Project;
 use crate::support::{record, run};
 
-/// A repository whose tests are built by the configuration.
+/// A git repository whose `allotrope.toml` has a command that builds the program.
 fn repository() -> Project {
     let project = Project::with_cases(&["encode", "decode"]);
     let text = project.read("allotrope.toml");
@@ -30,8 +30,8 @@ fn git(project: &Project, words: &[&str]) -> String {
             .current_dir(project.folder()),
         b"",
     );
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "git {words:?}: {said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "git {words:?}: {printed}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -40,20 +40,21 @@ fn commit(project: &Project, message: &str) {
     git(project, &["commit", "--quiet", "-m", message]);
 }
 
-/// The change that makes `encode` allocate 50 times more.
+/// Makes `encode` allocate 50 blocks more.
 fn worsen(project: &Project) {
     project.replace("bench.c", "#ifdef WORSE", "#if 1");
 }
 
 #[test]
-fn two_revisions_and_what_is_not_committed() {
+fn two_revisions_and_uncommitted_changes() {
     let project = repository();
     worsen(&project);
     project.write("new.h", "/* not yet known to git */\n");
     let line = project.line_of("worse");
     let before = git(&project, &["status", "--porcelain"]);
-    let said = project.command("compare", &["main", "."]).expect(3);
-    said.has("more  encode                    allocations 1,000 → 1,050 (+50)")
+    let printed = project.command("compare", &["main", "."]).expect(3);
+    printed
+        .has("more  encode                    allocations 1,000 → 1,050 (+50)")
         .has("same  decode                    allocations 500  remaining 0")
         .has("1. new +50  encode\n")
         .has(&format!("bench.c:{line}"));
@@ -67,8 +68,8 @@ fn two_revisions_and_what_is_not_committed() {
         .command("compare", &["HEAD", "HEAD~1"])
         .expect(0)
         .has("less  encode");
-    let said = project.command("compare", &["HEAD~1", "HEAD", "encode", "--format", "json"]);
-    let json: Value = serde_json::from_str(&said.expect(3).stdout).expect("it is JSON");
+    let printed = project.command("compare", &["HEAD~1", "HEAD", "encode", "--format", "json"]);
+    let json: Value = serde_json::from_str(&printed.expect(3).stdout).expect("it is JSON");
     assert_eq!(json["format"], "allotrope-compare/1");
     let number = &json["tests"][0]["cases"][0]["numbers"][0];
     assert_eq!(
@@ -76,7 +77,7 @@ fn two_revisions_and_what_is_not_committed() {
         (&1000.into(), &1050.into())
     );
     assert_eq!(number["entries"][0]["function"], "encode");
-    // Worktrees are kept for the next time, and forgotten when asked to.
+    // Worktrees are kept for the next comparison, until `--forget` removes them.
     let kept = project.folder().join(".cache/allotrope/compare");
     assert!(kept.exists());
     project.command("compare", &["--forget"]).expect(0);
@@ -85,7 +86,7 @@ fn two_revisions_and_what_is_not_committed() {
 }
 
 #[test]
-fn a_revision_without_the_configuration_is_tested_by_the_one_that_is_there() {
+fn a_revision_without_a_configuration_uses_that_of_the_working_tree() {
     let project = repository();
     git(&project, &["rm", "--quiet", "--cached", "allotrope.toml"]);
     git(&project, &["commit", "--quiet", "--amend", "-m", "first"]);
@@ -97,24 +98,24 @@ fn a_revision_without_the_configuration_is_tested_by_the_one_that_is_there() {
 }
 
 #[test]
-fn what_can_not_be_compared_is_said() {
+fn what_cannot_be_compared_is_an_error() {
     let project = repository();
     let nonsense = project.command("compare", &["nonsense", "HEAD"]).expect(2);
-    nonsense.says("there is no revision `nonsense`");
+    nonsense.stderr_has("there is no revision `nonsense`");
     project
         .command("compare", &["main", ".", "nonsense"])
         .expect(2)
-        .says("there is no test that both revisions have");
+        .stderr_has("there is no test that both revisions have");
     project.replace("bench.c", "int main", "int nothing");
     project
         .command("compare", &["main", "."])
         .expect(3)
-        .says(".: the build failed: it ended with status 1");
+        .stderr_has(".: the build failed: it ended with status 1");
     let alone = Project::with_cases(&["encode"]);
     alone
         .command("compare", &["main", "."])
         .expect(2)
-        .says("is in no git repository");
+        .stderr_has("is not in a git repository");
 }
 
 #[test]
@@ -123,7 +124,7 @@ fn git_bisect_finds_the_commit() {
     git(&project, &["tag", "good"]);
     for number in 1..=6 {
         match number {
-            // One that does not build is skipped.
+            // A commit that does not build is skipped.
             2 => project.replace("bench.c", "int main", "int broken"),
             3 => project.replace("bench.c", "int broken", "int main"),
             4 => worsen(&project),
@@ -142,8 +143,8 @@ fn git_bisect_finds_the_commit() {
         .current_dir(project.folder())
         .env("XDG_CACHE_HOME", project.folder().join(".cache"));
     let output = run(&mut bisect, b"");
-    let said = String::from_utf8_lossy(&output.stdout);
+    let printed = String::from_utf8_lossy(&output.stdout);
     let worse = git(&project, &["rev-parse", "main~2"]);
     let found = format!("{} is the first bad commit", worse.trim());
-    assert!(said.contains(&found), "{said}");
+    assert!(printed.contains(&found), "{printed}");
 }

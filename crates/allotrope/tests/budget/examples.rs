@@ -1,5 +1,5 @@
-//! The projects in `examples`, as their users meet them: green as they are, and
-//! red with the stack once their `regression.patch` is applied.
+//! The projects in `examples`: `allotrope test` passes on them as they are, and
+//! fails with the right stack once their `regression.patch` is applied.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,14 +8,14 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::project::Said;
+use crate::project::Finished;
 use crate::support::{record, run, skip};
 
-/// A copy of an example in a repository of its own, so that its files have the
-/// paths that they have in ours.
+/// A copy of an example in a git repository of its own, at the path that it has
+/// in this repository.
 struct Example {
     root: TempDir,
-    /// For recordings, which are kept where a test of the example fails.
+    /// TMPDIR of the command: recordings of failed tests stay there.
     recordings: TempDir,
     name: &'static str,
 }
@@ -27,7 +27,7 @@ fn ours() -> PathBuf {
         .expect("it is there")
 }
 
-/// Copies files and folders, but not what builds leave.
+/// Copies a folder without the folders that builds create.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the folder is ours");
     for entry in fs::read_dir(from).expect("the examples are there") {
@@ -66,8 +66,8 @@ impl Example {
         self.root.path().join("examples").join(self.name)
     }
 
-    /// `allotrope test`, with itself in the PATH as an installed one is.
-    fn test(&self) -> Said {
+    /// Runs `allotrope test` with its own folder in PATH, as if it were installed.
+    fn test(&self) -> Finished {
         let command = record::command();
         let folder = Path::new(command.get_program())
             .parent()
@@ -95,18 +95,18 @@ impl Example {
             .arg(&patch)
             .current_dir(self.root.path());
         let output = run(&mut command, b"");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{printed}");
     }
 }
 
-/// The log without what is the machine's: where recordings are, what compiled
-/// and which libraries, and the callers of `main`.
-fn of_any_machine(log: &str) -> String {
+/// The log without what depends on the machine: paths of recordings, compiler and
+/// libraries, and the callers of `main`.
+fn without_machine_details(log: &str) -> String {
     let mut kept = String::new();
     let mut suspects = false;
     for line in log.lines() {
-        if line.starts_with("  Suspect before") {
+        if line.starts_with("  Changed since") {
             suspects = true;
         } else if !line.starts_with("    ") {
             suspects = false;
@@ -138,14 +138,14 @@ fn a_cpp_project_with_cmake() {
     example.plant_the_regression();
     // A copy of each of the 4 fields of 20 characters, with the zero behind
     // them 21 bytes, 1000 times; of the 100 fields; of the 50.
-    let said = example
+    let printed = example
         .test()
         .expect(3)
         .has("+4,000 (+4.00 each)")
         .has("+84,000 (+84.00 each)")
         .has("+100,000 (+100.00 each)")
         .has("new +50 ");
-    insta::assert_snapshot!("red_log_of_cpp", of_any_machine(&said.stdout));
+    insta::assert_snapshot!("red_log_of_cpp", without_machine_details(&printed.stdout));
 }
 
 #[test]
@@ -159,10 +159,10 @@ fn a_rust_crate_under_cargo_test_and_cargo_bench() {
     example.test().expect(0).has("2 tests: 3 passed");
     example.plant_the_regression();
     // An upper-case copy of each of 5 fields, 1000 times; of 8, 10,000 times.
-    let said = example
+    let printed = example
         .test()
         .expect(3)
         .has("+5,000 (+5.00 each)")
         .has("+80,000 (+8.00 each)");
-    insta::assert_snapshot!("red_log_of_rust", of_any_machine(&said.stdout));
+    insta::assert_snapshot!("red_log_of_rust", without_machine_details(&printed.stdout));
 }

@@ -1,4 +1,4 @@
-//! `allotrope test` and `allotrope compare`, as CI and people use them.
+//! `allotrope test` and `allotrope compare`, run as by CI and by hand.
 
 #[path = "../support/mod.rs"]
 mod support;

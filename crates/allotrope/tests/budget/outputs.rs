@@ -1,12 +1,13 @@
-//! What `allotrope test` writes for programs, and what it reads of SwiftNIO.
+//! The machine-readable output of `allotrope test` (JSON, JUnit, Markdown, GitHub,
+//! SwiftNIO's logs), SwiftNIO's logs and thresholds as budgets, and `--no-record`.
 
 use serde_json::Value;
 
 use crate::project::Project;
 use crate::support::run;
 
-/// A project with one test that is red, one that is better, one that crashes.
-fn colourful() -> Project {
+/// A project with three tests: one fails, one has improved, one crashes.
+fn with_three_outcomes() -> Project {
     let project = Project::with_cases(&["encode", "decode", "crash"]);
     project.test(&["--accept"]).expect(3);
     project.compile(&["-DWORSE", "-DBETTER"]);
@@ -15,9 +16,9 @@ fn colourful() -> Project {
 
 #[test]
 fn json_has_everything() {
-    let project = colourful();
-    let said = project.test(&["--format", "json"]).expect(3);
-    let json: Value = serde_json::from_str(&said.stdout).expect("it is JSON");
+    let project = with_three_outcomes();
+    let printed = project.test(&["--format", "json"]).expect(3);
+    let json: Value = serde_json::from_str(&printed.stdout).expect("it is JSON");
     assert_eq!(json["format"], "allotrope-test/1");
     assert_eq!(json["outcome"], "failed");
     let outcomes: Vec<&Value> = (0..3).map(|test| &json["tests"][test]["outcome"]).collect();
@@ -45,8 +46,8 @@ fn json_has_everything() {
 }
 
 #[test]
-fn junit_markdown_and_github_say_the_same() {
-    let project = colourful();
+fn junit_markdown_and_github_have_the_same_numbers() {
+    let project = with_three_outcomes();
     let files = [
         "--write",
         "junit=report.xml",
@@ -66,7 +67,7 @@ fn junit_markdown_and_github_say_the_same() {
     let markdown = project.read("report.md");
     assert!(markdown.contains("| ❌ | encode | allocations | 1,000 | 1,050 | +50 |  |"));
     assert!(markdown.contains("| 🔽 | decode | allocations | 500 | 400 | -100 |  |"));
-    // Another reader's eyes on the XML.
+    // Python's XML parser reads the file, too.
     let script = "import sys, xml.etree.ElementTree as e\n\
                   for s in e.parse('report.xml').getroot():\n\
                   \x20 print(s.get('name'), s.get('tests'), s.get('failures'), s.get('errors'), s.get('skipped'))\n\
@@ -109,8 +110,8 @@ fn the_log_of_the_swiftnio_harness() {
          encode.total_allocated_bytes: 16000\n\
          DEBUG: [{run}, {run}]\n"
     );
-    let said = project.test(&["--format", "nio"]).expect(0);
-    assert_eq!(said.stdout, older);
+    let printed = project.test(&["--format", "nio"]).expect(0);
+    assert_eq!(printed.stdout, older);
     let run = "Test_encode.Measurement(totalAllocations: 1000, totalAllocatedBytes: 16000, \
                remainingAllocations: 0, leakedFDs: [])";
     let newer = format!(
@@ -121,8 +122,8 @@ fn the_log_of_the_swiftnio_harness() {
          encode.leaked_fds: 0\n\
          DEBUG: [{run}, {run}]\n"
     );
-    let said = project.test(&["--format", "nio-newer"]).expect(0);
-    assert_eq!(said.stdout, newer);
+    let printed = project.test(&["--format", "nio-newer"]).expect(0);
+    assert_eq!(printed.stdout, newer);
 }
 
 #[test]
@@ -132,10 +133,11 @@ fn logs_and_thresholds_are_budgets() {
     project.write("before.log", &log);
     project.test(&["--from-log", "before.log"]).expect(0);
     project.compile(&["-DWORSE"]);
-    let said = project.test(&["--from-log", "before.log"]).expect(3);
-    said.has("allocations       1,000  1,050")
+    let printed = project.test(&["--from-log", "before.log"]).expect(3);
+    printed
+        .has("allocations       1,000  1,050")
         .has("net                   0     50");
-    // A thousand below the limit is allowed, one more is an improvement to know.
+    // Up to 1000 below the limit passes; 1001 below is reported as an improvement.
     project.compile(&[]);
     project.write("limits.json", "{\"encode\": 2000, \"test_decode\": 1501}");
     project
@@ -152,31 +154,31 @@ fn logs_and_thresholds_are_budgets() {
     project
         .test(&["--from-log", "limits.json"])
         .expect(2)
-        .says("neither a log");
+        .stderr_has("neither a log");
 }
 
 #[test]
-fn without_recording_there_are_zeros_and_a_command_to_type() {
+fn no_record_gives_zeros_and_a_command_to_run_by_hand() {
     let project = Project::with_cases(&["encode", "crash"]);
-    let said = project.test(&["--no-record"]).expect(3);
-    let said = said
+    let printed = project.test(&["--no-record"]).expect(3);
+    let printed = printed
         .has("ok    encode                    allocations 0  remaining 0")
         .has("FAIL  crash")
         .has("because of --no-record")
         .has("scratch folder: ");
-    // What it says to type works.
-    let by_hand = said
+    // It prints a command with which to run the program by hand.
+    let by_hand = printed
         .stdout
         .lines()
         .find_map(|line| line.trim().strip_prefix("by hand: "));
-    let by_hand = by_hand.expect("it says how").to_owned();
-    // The line may be continued.
+    let by_hand = by_hand.expect("it prints how").to_owned();
+    // Only its beginning is checked: the line may be continued.
     assert!(by_hand.starts_with("cd "), "{by_hand}");
     let zeros = project
         .test(&["encode", "--no-record", "--format", "nio"])
         .expect(0);
     zeros.has("encode.total_allocations: 0");
-    let folder = said
+    let folder = printed
         .stdout
         .lines()
         .find_map(|line| line.strip_prefix("scratch folder: "));
@@ -184,12 +186,12 @@ fn without_recording_there_are_zeros_and_a_command_to_type() {
 }
 
 #[test]
-fn recordings_stay_where_they_are_wanted() {
+fn scratch_keeps_the_recordings() {
     let project = Project::with_cases(&["encode"]);
     project.accept();
     project.test(&["--scratch", "kept"]).expect(0);
     let kept = std::fs::read_dir(project.folder().join("kept")).expect("it was made");
-    // The last of warm-up + 2 runs.
+    // The recording of the last of warm-up + 2 runs.
     let names: Vec<_> = kept
         .map(|entry| entry.expect("it can be read").file_name())
         .collect();

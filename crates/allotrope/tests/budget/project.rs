@@ -11,12 +11,12 @@ use crate::support::{record, run};
 /// A project under test.
 pub struct Project {
     folder: TempDir,
-    /// For recordings, which are kept where a test of the project fails.
+    /// TMPDIR of the commands: recordings of failed tests stay there.
     recordings: TempDir,
 }
 
-/// What `allotrope test` said.
-pub struct Said {
+/// Exit status and output of a finished command.
+pub struct Finished {
     pub status: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -48,7 +48,7 @@ impl Project {
         self.folder.path()
     }
 
-    /// Where recordings go that are kept.
+    /// TMPDIR of the commands: recordings of failed tests stay there.
     pub fn recordings(&self) -> &Path {
         self.recordings.path()
     }
@@ -94,7 +94,7 @@ impl Project {
         );
     }
 
-    /// The line that says `MARK name`.
+    /// The number of the line that ends in `MARK name`.
     #[track_caller]
     pub fn line_of(&self, mark: &str) -> usize {
         let text = self.read("bench.c");
@@ -106,12 +106,12 @@ impl Project {
     }
 
     /// `allotrope test` with these arguments.
-    pub fn test(&self, arguments: &[&str]) -> Said {
+    pub fn test(&self, arguments: &[&str]) -> Finished {
         self.command("test", arguments)
     }
 
     /// A subcommand with these arguments.
-    pub fn command(&self, subcommand: &str, arguments: &[&str]) -> Said {
+    pub fn command(&self, subcommand: &str, arguments: &[&str]) -> Finished {
         let mut command = record::command();
         command
             .arg(subcommand)
@@ -130,7 +130,7 @@ impl Project {
     }
 }
 
-impl From<Output> for Said {
+impl From<Output> for Finished {
     fn from(output: Output) -> Self {
         Self {
             status: output.status.code(),
@@ -140,8 +140,8 @@ impl From<Output> for Said {
     }
 }
 
-impl Said {
-    /// Fails with all that was said unless it ended with this status.
+impl Finished {
+    /// Fails, with all output, unless the command ended with this status.
     #[track_caller]
     pub fn expect(self, status: i32) -> Self {
         assert_eq!(
@@ -154,16 +154,16 @@ impl Said {
         self
     }
 
-    /// Fails unless the output has this.
+    /// Fails unless stdout has this text.
     #[track_caller]
     pub fn has(self, text: &str) -> Self {
         assert!(self.stdout.contains(text), "{text:?} in {}", self.stdout);
         self
     }
 
-    /// Fails unless the words on stderr have this.
+    /// Fails unless stderr has this text.
     #[track_caller]
-    pub fn says(self, text: &str) -> Self {
+    pub fn stderr_has(self, text: &str) -> Self {
         assert!(self.stderr.contains(text), "{text:?} in {}", self.stderr);
         self
     }

@@ -1,12 +1,12 @@
-//! A test in Python, whose windows are opened through ctypes as the client's
-//! README shows it.
+//! A test in Python that opens its windows through ctypes, with the code of the
+//! client's README.
 
 use std::process::Command;
 
 use crate::project::Project;
 use crate::support::skip;
 
-/// The README's block up to its use.
+/// The README's Python code without its example of use.
 fn client() -> String {
     let readme = include_str!("../../../allotrope-client/README.md");
     let (_, block) = readme.split_once("```python\n").expect("it is there");
@@ -23,8 +23,8 @@ fn windows_are_opened_through_ctypes() {
         "[tests.parse]\ncommand = [\"python3\", \"parse.py\"]\n\
          tolerance = { allocations = \"±20\" }\n",
     );
-    // What Python itself allocates in both windows comes from its own arenas,
-    // but for little; the blocks are malloc's: 1000 and 2000 of them.
+    // Python itself takes nearly all its memory from arenas of its own; the blocks
+    // that count are the 1000 and 2000 of malloc.
     let uses = "\
 malloc = recorder.malloc
 malloc.restype, malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]

@@ -1,15 +1,15 @@
-//! Tests that crash, hang or can not be run, configurations and budgets that
-//! can not be read: each is reported as itself, and the rest still runs.
+//! Tests that crash, hang or cannot be started, configurations and budgets that
+//! cannot be read: each is reported as what it is, and the other tests still run.
 
 use crate::project::Project;
 use crate::support::{record, run};
 
 #[test]
-fn what_goes_wrong_with_a_test_is_reported_as_itself() {
+fn each_way_to_fail_is_reported_as_what_it_is() {
     let cases = ["crash", "status", "hang", "pipe", "encode"];
     let project = Project::with_cases(&cases);
     project.replace("allotrope.toml", "\"hang\"]", "\"hang\"]\ntimeout = 2");
-    let said = project.test(&["--accept"]).expect(3);
+    let printed = project.test(&["--accept"]).expect(3);
     for (case, what) in [
         ("crash", "ended by SIGSEGV"),
         ("status", "ended with status 7"),
@@ -19,22 +19,22 @@ fn what_goes_wrong_with_a_test_is_reported_as_itself() {
             "ended by SIGPIPE: it wrote to a pipe that nobody reads any more",
         ),
     ] {
-        let lines: Vec<&str> = said.stdout.lines().collect();
+        let lines: Vec<&str> = printed.stdout.lines().collect();
         let line = lines.iter().find(|line| line.starts_with(case));
-        let line = line.unwrap_or_else(|| panic!("{case} in {}", said.stdout));
+        let line = line.unwrap_or_else(|| panic!("{case} in {}", printed.stdout));
         assert!(
             line.contains("not accepted") && line.contains(what),
             "{line}"
         );
     }
-    assert!(said.stdout.contains("encode: allocations none → 1,000"));
-    // The end of what it printed helps.
+    assert!(printed.stdout.contains("encode: allocations none → 1,000"));
+    // The report shows the end of what the test printed.
     project.test(&["crash"]).expect(3).has("| about to crash");
     project.test(&["encode"]).expect(0);
 }
 
 #[test]
-fn a_program_that_is_not_there_or_can_not_be_recorded_is_named() {
+fn a_missing_or_unrecordable_program_is_named() {
     let project = Project::new(
         "[tests.missing]\ncommand = [\"./no-such-program\"]\n\
          [tests.folder]\ncommand = [\"./bench\"]\nfolder = \"no/such\"\n\
@@ -44,29 +44,33 @@ fn a_program_that_is_not_there_or_can_not_be_recorded_is_named() {
     command.args(["-static", "-o", "static", "bench.c", "-w", "-pthread"]);
     let compiled = run(command.current_dir(project.folder()), b"");
     assert!(compiled.status.success(), "static libc is in libc6-dev");
-    let said = project.test(&[]).expect(3);
-    let said = said
+    let printed = project.test(&[]).expect(3);
+    let printed = printed
         .has("could not be started: the program ./no-such-program")
-        .has("its `folder` ./no/such is not there")
+        .has("its `folder` ./no/such does not exist")
         .has("was not recorded: cannot record ./static");
-    assert!(!said.stdout.contains("| allotrope"), "{}", said.stdout);
+    assert!(
+        !printed.stdout.contains("| allotrope"),
+        "{}",
+        printed.stdout
+    );
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_named_with_line_and_key() {
+fn an_error_in_the_configuration_is_reported_with_line_and_key() {
     let project = Project::with_cases(&["encode"]);
     project.replace("allotrope.toml", "command =", "comand =");
-    project.test(&[]).expect(2).says(
+    project.test(&[]).expect(2).stderr_has(
         "allotrope.toml:4: tests.encode.comand: there is no such key; did you mean `command`?",
     );
     project
         .test(&["--config", "none.toml"])
         .expect(2)
-        .says("cannot read none.toml");
+        .stderr_has("cannot read none.toml");
 }
 
 #[test]
-fn a_budget_that_is_wrong_is_named_before_the_tests_run() {
+fn a_malformed_budget_is_reported_before_the_tests_run() {
     let project = Project::with_cases(&["encode"]);
     project.accept();
     project.replace(
@@ -77,20 +81,20 @@ fn a_budget_that_is_wrong_is_named_before_the_tests_run() {
     project
         .test(&[])
         .expect(2)
-        .says("allotrope-budgets/encode.toml:8: ");
-    project.accept_over();
+        .stderr_has("allotrope-budgets/encode.toml:8: ");
+    project.accept_is_refused();
 }
 
 impl Project {
-    /// A broken file stands in the way of accepting, too: it may hold the
-    /// numbers of other platforms.
-    fn accept_over(&self) {
+    /// `--accept` does not overwrite a malformed file: it may hold the numbers of
+    /// other platforms.
+    fn accept_is_refused(&self) {
         self.test(&["--accept"]).expect(2);
     }
 }
 
 #[test]
-fn a_build_that_fails_ends_it_with_its_words() {
+fn a_failed_build_ends_the_command_and_shows_its_output() {
     let project = Project::with_cases(&["encode"]);
     let text = project.read("allotrope.toml");
     project.write(
@@ -100,13 +104,13 @@ fn a_build_that_fails_ends_it_with_its_words() {
     project
         .test(&[])
         .expect(3)
-        .says("the build failed: it ended with status 3")
-        .says("no compiler");
+        .stderr_has("the build failed: it ended with status 3")
+        .stderr_has("no compiler");
     project.test(&["--no-build", "--accept"]).expect(0);
 }
 
 #[test]
-fn a_reader_that_has_read_enough_is_no_trouble() {
+fn a_closed_stdout_is_no_error() {
     let project = Project::with_cases(&["encode"]);
     project.accept();
     let script = "\"$0\" test | head -c 1; exit ${PIPESTATUS[0]}";
@@ -126,7 +130,7 @@ fn a_reader_that_has_read_enough_is_no_trouble() {
 }
 
 #[test]
-fn a_starting_file_is_written_once() {
+fn init_does_not_overwrite_a_configuration() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let init = || {
         let mut command = record::command();
@@ -172,7 +176,10 @@ fn ctrl_c_ends_the_test_and_its_program() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("it runs");
     let output = record::finish(child, b"").expect("it ends");
     assert_eq!(output.status.code(), Some(128 + 2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("stopped; nothing was compared"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        printed.contains("stopped; nothing was compared"),
+        "{printed}"
+    );
     assert!(!running(), "the program runs on");
 }

@@ -1,10 +1,10 @@
-//! Windows as cases: how often a program is started, which allocations are in
-//! them, what they leave behind.
+//! Windows as cases of a test: how often the program is started, which allocations
+//! a window counts, what it leaves behind.
 
 use crate::project::Project;
 use crate::support::run;
 
-/// With the program `windows.c` and its client header.
+/// A project with the program `windows.c` and the client's header.
 fn project(tests: &str) -> Project {
     let project = Project::new(tests);
     project.write("windows.c", include_str!("programs/windows.c"));
@@ -43,26 +43,27 @@ fn a_program_that_does_the_protocol_is_started_once() {
     let budget = project.read("allotrope-budgets/runs.toml");
     assert!(budget.contains("\nallocations = 7\n"), "{budget}");
     // One of the four runs keeps a block, which the smallest number hides.
-    let said = project.test(&["--samples"]).expect(0);
-    said.has("every run's allocations: 7 8 7 7")
+    let printed = project.test(&["--samples"]).expect(0);
+    printed
+        .has("every run's allocations: 7 8 7 7")
         .has("run 2 left 1 allocation behind")
         .has("remaining fluctuate between runs, 0 to 1:");
 }
 
 #[test]
-fn counting_alone_measures_windows() {
+fn counts_only_measures_windows() {
     let project = project(&test(
         "runs",
         "runs = 4\ncounts-only = true\ngate = [\"allocations\", \"net\"]",
     ));
     project.accept();
     assert_eq!(project.read("starts"), "x");
-    // As with stacks: 7, and what one of the runs keeps is hidden.
+    // As with stacks: 7; the smallest number hides the block that one run keeps.
     let budget = project.read("allotrope-budgets/runs.toml");
     assert!(budget.contains("\nallocations = 7\n"), "{budget}");
     assert!(!budget.contains("remaining"), "{budget}");
-    let said = project.test(&["--samples"]).expect(0);
-    said.has("every run's allocations: 7 8 7 7");
+    let printed = project.test(&["--samples"]).expect(0);
+    printed.has("every run's allocations: 7 8 7 7");
     project.replace(
         "allotrope-budgets/runs.toml",
         "allocations = 7",
@@ -80,7 +81,7 @@ fn any_other_program_is_started_for_each_run() {
     let project = project(&test("guards", "runs = 3\nwarmup = 2"));
     project.accept();
     assert_eq!(project.read("starts"), "x".repeat(2 + 3));
-    // A name is printed without its control characters, and found again.
+    // Control characters of a name are escaped, and its budget is found again.
     project
         .test(&[])
         .expect(0)
@@ -98,8 +99,9 @@ fn descriptors_that_stay_open_are_named() {
         "leaked_fds = 1",
         "leaked_fds = 0",
     );
-    let said = project.test(&[]).expect(3);
-    said.has("run 1 left 1 file descriptor open: ")
+    let printed = project.test(&[]).expect(3);
+    printed
+        .has("run 1 left 1 file descriptor open: ")
         .has("/leaked");
 }
 

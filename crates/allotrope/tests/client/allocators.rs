@@ -15,12 +15,12 @@ fn a_call_within_a_call_is_part_of_it() {
 }
 
 #[test]
-fn a_call_that_a_jump_left_has_ended() {
+fn a_call_left_by_longjmp_has_ended() {
     truth::check(SOURCE, "left_by_a_jump");
 }
 
-/// The parent's totals are those that its source states; the child has the
-/// parent's blocks and none of its own, for it ends within the call.
+/// The parent's totals are those that its source states. The child ends within the
+/// call: it has the blocks inherited from the parent and none of its own.
 #[test]
 fn a_fork_within_a_call() {
     let recording = record(compiled(SOURCE)).arg("forked").run();

@@ -1,4 +1,4 @@
-//! `allotrope client-header`: the files by which a program uses all this.
+//! `allotrope client-header`, which writes the client's C header and module map.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +8,9 @@ use crate::support::allotrope;
 
 fn client_header(folder: &Path) -> (Option<i32>, String) {
     let output = allotrope(["client-header".as_ref(), folder.as_os_str()]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.stdout.is_empty());
-    (output.status.code(), said)
+    (output.status.code(), printed)
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn the_files_that_are_written_are_the_clients() {
     let printed = allotrope(["client-header", "--print"]).stdout;
     let header = fs::read(target.join("allotrope.h")).expect("it was written");
     assert_eq!(printed, header);
-    // Once more over what is there, an older version too.
+    // Files of an earlier run are overwritten, those of an older version too.
     fs::write(target.join("allotrope.h"), "/* allotrope.h, old */").expect("it is ours");
     assert_eq!(client_header(&target), (Some(0), String::new()));
     assert_eq!(fs::read(target.join("allotrope.h")).ok(), Some(header));
@@ -37,9 +37,12 @@ fn another_librarys_module_map_is_left_alone() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let map = folder.path().join("module.modulemap");
     fs::write(&map, "module Other {}").expect("it is ours");
-    let (status, said) = client_header(folder.path());
-    assert_eq!(status, Some(2), "{said}");
-    assert!(said.contains("another file of that name"), "{said}");
+    let (status, printed) = client_header(folder.path());
+    assert_eq!(status, Some(2), "{printed}");
+    assert!(
+        printed.contains("was not written by allotrope"),
+        "{printed}"
+    );
     assert!(!folder.path().join("allotrope.h").exists());
     assert_eq!(fs::read(map).ok(), Some(b"module Other {}".to_vec()));
 }
@@ -49,12 +52,12 @@ fn bad_usage() {
     assert_eq!(allotrope(["client-header"]).status.code(), Some(2));
     let both = allotrope(["client-header", "--print", "folder"]);
     assert_eq!(both.status.code(), Some(2));
-    let (status, said) = client_header(Path::new("/proc/no/such/folder"));
-    assert_eq!(status, Some(1), "{said}");
-    assert!(said.contains("/proc/no/such/folder"), "{said}");
+    let (status, printed) = client_header(Path::new("/proc/no/such/folder"));
+    assert_eq!(status, Some(1), "{printed}");
+    assert!(printed.contains("/proc/no/such/folder"), "{printed}");
 }
 
-/// The help's lines for CMake, as they stand there, in a project.
+/// A project builds with the lines for CMake as the help prints them.
 #[test]
 fn with_cmake() {
     if Command::new("cmake").arg("--version").output().is_err() {
@@ -91,8 +94,8 @@ fn with_cmake() {
             .current_dir(folder.path())
             .output()
             .expect("it can be started");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "cmake {arguments:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "cmake {arguments:?}: {printed}");
     };
     run(&["-B", "build", &format!("-DCMAKE_PROGRAM_PATH={ours}")]);
     run(&["--build", "build"]);

@@ -1,5 +1,5 @@
-//! What a program tells the recorder through `allotrope.h`: the events of
-//! `programs/client_*.c`, counted from their sources. (How the header compiles
+//! What a program reports to the recorder through `allotrope.h`. The expected
+//! events follow from the sources `programs/client_*.c`. (How the header compiles
 //! is tested beside it.)
 
 mod allocators;

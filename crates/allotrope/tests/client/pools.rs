@@ -43,7 +43,7 @@ fn through(process: &Process, entry: EntryPoint) -> (u64, u64, u64) {
 }
 
 #[test]
-fn pools_are_an_account_of_their_own() {
+fn pools_are_an_entry_point_of_their_own() {
     let recording = record(compiled(SOURCE)).arg("same_address").run();
     let process = profiled(&recording.expect_status(0));
     assert_eq!(through(&process, EntryPoint::Pool), (3, 180, 2));
@@ -66,7 +66,7 @@ fn arenas_that_go_from_thread_to_thread() {
     assert_eq!(carved.leaked, 0);
 }
 
-/// A pool's caller is what a reader wants to see, not the header.
+/// The stack begins at the caller of the pool, not at the header's function.
 #[test]
 fn a_report_begins_with_the_pools_caller() {
     let recording = record(compiled(SOURCE)).arg("same_address").run();

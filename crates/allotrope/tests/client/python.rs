@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::support::windows::windows;
 use crate::support::{record, skip};
 
-/// The system's own: one that starts others would make several images.
+/// The system's Python: one that starts another program would be several images.
 const PYTHON: &str = "/usr/bin/python3";
 
 #[test]
@@ -16,7 +16,7 @@ fn the_readmes_example_opens_a_window() {
     let readme = include_str!("../../../allotrope-client/README.md");
     let (_, block) = readme.split_once("```python\n").expect("it is there");
     let (block, _) = block.split_once("```").expect("it ends");
-    // Objects of this size come from malloc, each.
+    // Python allocates each object of this size with malloc.
     let parse = "kept = []\ndef parse():\n    for _ in range(7):\n        kept.append(bytearray(100_000))\n";
     let recording = record(PYTHON);
     let program = recording.folder().join("example.py");

@@ -1,19 +1,19 @@
-//! What is said about an allocator that is linked into a program: one sentence
-//! with what to do.
+//! Warnings about an allocator that is linked into a program: one sentence with
+//! the remedy.
 
 use crate::support::{allotrope, compiled, compiled_with, record};
 
 const MALLOC: &str = "-Dmi_malloc=malloc";
 
 #[test]
-fn record_says_what_to_do_about_a_private_allocator() {
+fn record_names_the_remedy_for_a_private_allocator() {
     let recording = record(compiled("private_allocator.c")).run();
     let recording = recording.expect_status(0);
     let warning = recording.stderr.lines().next().unwrap_or_default();
     assert!(warning.starts_with("allotrope: warning: "), "{warning}");
     assert!(
         warning.ends_with(
-            "has mimalloc linked into it, whose blocks can not be seen; \
+            "has mimalloc linked into it, whose blocks cannot be seen; \
              in Rust, wrap it in allotrope-client's Recorded; \
              in C and C++, report its blocks with allotrope.h"
         ),
@@ -22,14 +22,14 @@ fn record_says_what_to_do_about_a_private_allocator() {
 }
 
 #[test]
-fn record_says_what_to_do_about_a_program_with_its_own_malloc() {
+fn record_names_the_remedy_for_a_program_with_its_own_malloc() {
     // -fno-builtin and the like are in the usual flags.
     let recording = record(compiled_with("private_allocator.c", &[MALLOC])).run();
     let recording = recording.expect_status(0);
     let warning = recording.stderr.lines().next().unwrap_or_default();
     assert!(
         warning.ends_with(
-            "has an allocator of its own linked into it, whose blocks can not be seen; \
+            "has an allocator of its own linked into it, whose blocks cannot be seen; \
              link it as a shared library or leave it out of the recorded build; \
              in Rust, wrap it in allotrope-client's Recorded"
         ),
@@ -38,14 +38,14 @@ fn record_says_what_to_do_about_a_program_with_its_own_malloc() {
 }
 
 #[test]
-fn doctor_says_the_same() {
+fn doctor_names_the_same_remedies() {
     for (flags, what) in [
         (&[][..], "in C and C++, report its blocks with allotrope.h"),
         (&[MALLOC][..], "link it as a shared library"),
     ] {
         let program = compiled_with("private_allocator.c", flags);
         let output = allotrope(["doctor".as_ref(), program.as_os_str()]);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains(what), "{said}");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        assert!(printed.contains(what), "{printed}");
     }
 }

@@ -11,14 +11,14 @@ fn each_window_has_the_allocations_of_its_calls() {
         counted("protocol", 30, 30),
         counted("protocol", 30, 30),
         counted("lambda", 40, 40),
-        // Of 12 calls 7 are opted out.
+        // 7 of its 12 calls are opted out.
         counted("outer", 1, 5),
     ];
     assert_eq!(windows(&recording.expect_status(0)), expected);
 }
 
 #[test]
-fn the_configuration_asks_for_other_numbers() {
+fn the_environment_sets_other_numbers_of_runs_and_warm_up() {
     let recording = record(compiled("client_windows.cc"))
         .env("ALLOTROPE_RUNS", "1")
         .env("ALLOTROPE_WARMUP", "0")

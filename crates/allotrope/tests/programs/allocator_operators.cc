@@ -1,7 +1,7 @@
-/* C++ operators under allocators that define them themselves, all through one
- * function each, so that counts are those of its loop:
+/* C++ operators under allocators that define operators of their own. Each case is one
+ * function, whose loop gives the counts:
  *
- * truth single: new_int makes 100 allocations of 4 bytes and gives them back.
+ * truth single: new_int makes 100 allocations of 4 bytes and frees them.
  * truth aligned: new_aligned makes 50 of 64 bytes, aligned to 64.
  * truth array: new_array makes 20 of 30 bytes, nothrow.
  * truth failed: fail makes none: the request is refused by an exception.

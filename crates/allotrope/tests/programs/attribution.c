@@ -39,7 +39,7 @@ ALONE static void recurse(int depth) {
     __asm__ volatile("");
 }
 
-/* A frame that moves its stack pointer by what it is asked for, and one that
+/* A frame that moves its stack pointer by the argument, and one that
  * aligns its stack. One block of 19 bytes. */
 ALONE static void moving(size_t bytes) {
     volatile char *area = __builtin_alloca(bytes);

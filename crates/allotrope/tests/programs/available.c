@@ -1,5 +1,5 @@
-/* Says which allocation functions the process has, asked in the two ways in
- * which programs ask: a weak reference, and dlsym. */
+/* Prints which allocation functions the process has, looked up in the two ways that
+ * programs use: a weak reference, and dlsym. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

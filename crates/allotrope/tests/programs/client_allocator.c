@@ -1,5 +1,5 @@
 /* Reports an allocator of its own by the calls of docs/client-abi.md, found with
- * dlsym. What the allocator calls to serve a call is part of it. */
+ * dlsym. Calls of malloc and free inside a reported call are not recorded. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <setjmp.h>
@@ -18,8 +18,8 @@ static void (*leave)(uint64_t);
 static uint64_t (*reallocation_start)(const void *);
 static void (*reallocation_end)(uint64_t, const void *, const void *, size_t);
 
-/* An allocator that puts 16 bytes before each block of malloc's, and makes a
- * note that it throws away. */
+/* An allocator on top of malloc: 16 bytes before each block, and a scratch block in
+ * each call. */
 static void *own_malloc(size_t size)
 {
     uint64_t token = enter();
@@ -49,9 +49,9 @@ static char *own_realloc(char *block, size_t size)
 
 static void nothing(void) {}
 
-/* Three calls that succeed, two that fail, one block given back; then one of
- * malloc, recorded as ever. The block of 50 is resized at once, which is
- * temporary, and the one of 70 given back at once.
+/* Three calls that succeed (20, 50 and 70 bytes), two that fail, one block freed;
+ * then 25 bytes of malloc, recorded as usual. The block of 50 is resized at once
+ * and the one of 70 freed at once, so both are temporary.
  * truth counted: allocations=4 bytes=165 deallocations=2 reallocations=1 temporary=2 leaked=2 leaked_bytes=45 peak=2 peak_bytes=90
  */
 static void counted(void)
@@ -65,8 +65,8 @@ static void counted(void)
     malloc(25);
 }
 
-/* A call within a call, as of an allocator that uses itself, is part of it, its
- * deallocations too.
+/* A call within a call, as of an allocator that uses itself, is part of the outer
+ * one, deallocations too.
  * truth nested: allocations=1 bytes=10 leaked=1 leaked_bytes=10 peak=1 peak_bytes=10
  */
 static void nested(void)
@@ -101,7 +101,7 @@ static void left_by_a_jump(void)
     malloc(10);
 }
 
-/* A child that is made within a call is within it; the parent is, too.
+/* A child that is forked within a call is within it; the parent still is, too.
  * truth forked: allocations=2 bytes=17 leaked=2 leaked_bytes=17 peak=2 peak_bytes=17
  */
 static void forked(void)

@@ -1,5 +1,5 @@
-/* A pool in memory of malloc that reports its blocks. Block and arena may have
- * one address; both are live. */
+/* A pool that takes its arena from malloc and reports its blocks. A block may have
+ * the address of its arena; both are live. */
 #include "../../../allotrope-client/include/allotrope.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 static void nothing(void) {}
 
 /* The arena and blocks of 100, 50 and 30 bytes; the first and the last have the
- * arena's address. The last is not given back. The peak is the arena, 100, 50.
+ * arena's address. The last is not freed. The peak is the arena, 100, 50.
  * truth same_address: allocations=4 bytes=4276 deallocations=3 leaked=1 leaked_bytes=30 peak=3 peak_bytes=4246
  */
 static void same_address(void)
@@ -23,11 +23,11 @@ static void same_address(void)
     free(arena);
 }
 
-/* The pool resizes its block, for which the arena is resized, too; then it fails
- * to, which is nothing. Arena 4096, block 100; arena 1 MiB, block 200: four
- * allocations and four deallocations, two and two of them by reallocations.
- * Both blocks are gone before the thread allocates again; of the arenas that is
- * not so.
+/* The pool resizes its block together with the arena; a second resize fails and
+ * counts as nothing. Arena 4096, block 100; arena 1 MiB, block 200: four
+ * allocations and four deallocations, two and two of them by reallocations. Both
+ * blocks are freed before the thread's next allocation, so they are temporary; the
+ * arenas are not.
  * truth resized: allocations=4 bytes=1052972 deallocations=4 reallocations=2 temporary=2 peak=2 peak_bytes=1048776
  */
 static void resized(void)
@@ -43,7 +43,7 @@ static void resized(void)
     free(arena);
 }
 
-/* Of null blocks only the reallocation that succeeds is anything: an allocation.
+/* With null blocks, only the reallocation that succeeds counts: as an allocation.
  * truth null_blocks: allocations=1 bytes=24 leaked=1 leaked_bytes=24 peak=1 peak_bytes=24
  */
 static void null_blocks(void)

@@ -1,5 +1,5 @@
-/* Programs whose calls are counted: `counts CASE`. No stdio; what a case can
- * not know beforehand it writes to stdout as a decimal number. */
+/* Programs whose calls are counted: `counts CASE`. No stdio; a case whose count
+ * is not fixed writes it to stdout as a decimal number. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -24,9 +24,9 @@ ALONE static void pairs(long count, size_t size) {
 static void nothing(void) {
 }
 
-/* A handler that allocates 10 bytes and frees them comes between the
- * instructions of 3 million pairs of 100 bytes. Writes how often it came. Only
- * for an allocator that may be called in a handler. */
+/* A signal handler that allocates 10 bytes and frees them interrupts 3 million
+ * pairs of 100 bytes. Writes how often the handler ran. Only for an allocator that
+ * may be called in a handler. */
 static volatile sig_atomic_t handled;
 
 ALONE static void handler(int signal) {

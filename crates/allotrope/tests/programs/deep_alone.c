@@ -1,5 +1,5 @@
-/* Opens deep_library.c with RTLD_DEEPBIND; each makes 300 blocks, which nobody gives
- * back. */
+/* Opens deep_library.c with RTLD_DEEPBIND; program and library make 300 blocks each,
+ * which are never freed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>

@@ -1,14 +1,14 @@
-/* Opens a library (deep_library.c) with RTLD_DEEPBIND, twice, bound late or at once
- * ("lazy", "now"). Each time: its constructor makes a block of 10 bytes, which its
- * destructor gives back; 300 times each
- *   it makes a block of 20 bytes, the program frees it: library_makes;
- *   the program makes one of 30, it frees it: program_makes;
- *   it makes one of 2 times 40 bytes and frees it: library_clears;
- *   the program makes one of 50, it makes 60 of it, the program frees that:
+/* Opens a library (deep_library.c) with RTLD_DEEPBIND, twice, bound lazily or at once
+ * ("lazy", "now"). Each time, the library's constructor makes a block of 10 bytes,
+ * which its destructor frees; and 300 times each
+ *   the library makes a block of 20 bytes, the program frees it: library_makes;
+ *   the program makes one of 30, the library frees it: program_makes;
+ *   the library makes one of 2 times 40 bytes and frees it: library_clears;
+ *   the program makes one of 50, the library makes 60 of it, the program frees that:
  *   program_grows and library_grows;
- *   it makes one of 70 in a place of its own, the program frees it: library_places.
- * So 2 * 300 by each, and 2 by `constructed`; nothing is left. Its own `choice` is
- * what it calls: it was opened so for that. */
+ *   the library makes one of 70 by posix_memalign, the program frees it: library_aligns.
+ * So 2 * 300 by each, and 2 by `constructed`; nothing is left. The library must call
+ * its own `choice`, not the program's: that is the purpose of RTLD_DEEPBIND. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ int main(int count, char **arguments) {
         void *(*makes)(size_t) = dlsym(library, "library_makes");
         void *(*clears)(size_t) = dlsym(library, "library_clears");
         void *(*grows)(void *, size_t) = dlsym(library, "library_grows");
-        void *(*places)(size_t) = dlsym(library, "library_places");
+        void *(*aligns)(size_t) = dlsym(library, "library_aligns");
         void (*frees)(void *) = dlsym(library, "library_frees");
         if (chosen() != 2)
             return 4;
@@ -49,7 +49,7 @@ int main(int count, char **arguments) {
             frees(program_makes());
             frees(clears(40));
             free(grows(program_grows(), 60));
-            free(places(70));
+            free(aligns(70));
         }
         if (dlclose(library) != 0)
             return 5;

@@ -1,4 +1,4 @@
-/* What deep_binding.c opens. `choice` is the program's, too. */
+/* The library that deep_binding.c opens. The program has a `choice`, too. */
 #include <stdlib.h>
 
 static void *volatile block;
@@ -33,11 +33,11 @@ __attribute__((noinline)) void *library_grows(void *given, size_t size) {
     return block;
 }
 
-__attribute__((noinline)) void *library_places(size_t size) {
-    void *place = 0;
-    if (posix_memalign(&place, 64, size) != 0)
+__attribute__((noinline)) void *library_aligns(size_t size) {
+    void *aligned = 0;
+    if (posix_memalign(&aligned, 64, size) != 0)
         abort();
-    return place;
+    return aligned;
 }
 
 __attribute__((noinline)) void library_frees(void *given) { free(given); }

@@ -1,5 +1,5 @@
 /* Ways for a process to end: `endings CASE [NUMBER]`. Before the end come 1000
- * blocks of 20 bytes from `before` and one of 30 from `last_words`, nothing
+ * blocks of 20 bytes from `before` and one of 30 from `last_allocation`, nothing
  * freed; no call lies between the last allocation and the end but the one that
  * ends the process. No stdio. */
 #define _GNU_SOURCE
@@ -20,12 +20,12 @@ ALONE static void before(void) {
         sink = malloc(20);
 }
 
-ALONE static void last_words(void) {
+ALONE static void last_allocation(void) {
     sink = malloc(30);
 }
 
 static void *exits(void *status) {
-    last_words();
+    last_allocation();
     exit(*(int *)status);
 }
 
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
         pthread_create(&thread, NULL, exits, &number);
         pthread_join(thread, NULL);
     }
-    last_words();
+    last_allocation();
     if (strcmp(name, "return") == 0)
         return number;
     if (strcmp(name, "exit") == 0)

@@ -1,10 +1,10 @@
-/* Every entry point of the C library through which a block comes or goes.
+/* Every function of the C library that allocates or frees.
  *
- * `entry_points CASE` runs one case. It uses no stdio, so that a recording of
- * it holds the case and nothing else, and it checks for itself what the C
- * library promises: results, alignment, contents, errno. A broken promise is
- * status 99. Every case states its truth above itself; "temporary" follows
- * from the order of calls: a block freed before its thread allocates again. */
+ * `entry_points CASE` runs one case. It uses no stdio, so a recording has only the
+ * events of the case. It checks itself what the C library promises: results,
+ * alignment, contents, errno. A broken promise is status 99. The comment above a
+ * case derives its expected counts; "temporary" follows from the order of calls: a
+ * block freed before its thread allocates again. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <malloc.h>
@@ -64,7 +64,7 @@ CASE case_malloc(void) {
     free(r);
 }
 
-/* Requests that can not be met count as nothing, then one of 8 bytes.
+/* Requests that cannot be met count as nothing, then one of 8 bytes.
  * truth malloc_fails: allocations=1 bytes=8 deallocations=1 temporary=1 peak=1 peak_bytes=8 */
 CASE case_malloc_fails(void) {
     errno = 0;
@@ -91,7 +91,7 @@ CASE case_calloc(void) {
 }
 
 /* 16, then 4096 in its place, then 100000 in its place: three allocations of
- * 104112 bytes, two of them by reallocation. Each is given back before the
+ * 104112 bytes, two of them by reallocation. Each is freed before the
  * next allocation: three deallocations, three temporary, never two at once.
  * truth realloc_grow: allocations=3 bytes=104112 deallocations=3 reallocations=2 temporary=3 peak=1 peak_bytes=100000 */
 CASE case_realloc_grow(void) {
@@ -131,7 +131,7 @@ CASE case_realloc_null(void) {
     free(p);
 }
 
-/* The C library frees the block and gives none: a deallocation only.
+/* The C library frees the block and returns null: a deallocation only.
  * truth realloc_zero: allocations=1 bytes=64 deallocations=1 temporary=1 peak=1 peak_bytes=64 */
 CASE case_realloc_zero(void) {
     void *p = keep(malloc(64));
@@ -253,11 +253,10 @@ CASE case_strdup(void) {
     free(p);
 }
 
-/* 1 to 1000 bytes, 500500 together, each block freed two allocations after its
- * own, so that none but the last is temporary: when block i came, block i-2
- * goes; at the end block 999 goes, then block 1000, after no other allocation
- * either: both follow allocation 1000, 999 not at once after its own. At most
- * three blocks live: 998 + 999 + 1000 = 2997 bytes.
+/* 1 to 1000 bytes, 500500 together. Block i-2 is freed after block i came, so it is
+ * not temporary. At the end block 999 is freed, then block 1000: of the two only
+ * block 1000 is temporary, since it was allocated after block 999. At most three
+ * blocks live: 998 + 999 + 1000 = 2997 bytes.
  * truth many_sizes: allocations=1000 bytes=500500 deallocations=1000 temporary=1 peak=3 peak_bytes=2997 */
 CASE case_many_sizes(void) {
     void *blocks[1001];

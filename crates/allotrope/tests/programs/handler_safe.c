@@ -1,5 +1,5 @@
-/* An allocator that may be called in a signal handler that interrupts it: it
- * hands out new memory only. To be preloaded. */
+/* An allocator that may be called in a signal handler that interrupts it: it never
+ * reuses memory. To be preloaded. */
 #define _GNU_SOURCE
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-// Something for a compiler to chew on.
+// A source that takes a compiler some work.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -7,13 +7,13 @@
 #include <vector>
 
 int main() {
-    std::map<std::string, std::vector<int>> places;
+    std::map<std::string, std::vector<int>> positions;
     const std::regex word("[a-z]+");
     const std::string text = "one two three two one";
-    int place = 0;
+    int position = 0;
     for (std::sregex_iterator next(text.begin(), text.end(), word), end; next != end; ++next)
-        places[next->str()].push_back(place++);
-    for (const auto &[name, where] : places)
+        positions[next->str()].push_back(position++);
+    for (const auto &[name, where] : positions)
         std::cout << name << ' ' << where.size() << '\n';
     return 0;
 }

@@ -1,9 +1,9 @@
 /* jemalloc's own calls, found at run time; exits 77 where there are none.
  *
- * truth sized: sized makes 30 allocations of 24 bytes by mallocx and gives them
- * back, 10 by dallocx and 20 by sdallocx.
+ * truth sized: sized makes 30 allocations of 24 bytes by mallocx and frees
+ * them, 10 by dallocx and 20 by sdallocx.
  * truth grown: grown makes one of 100 bytes by mallocx, which rallocx replaces
- * by one of 5000 bytes (two allocations), and gives that back.
+ * by one of 5000 bytes (two allocations), and frees that.
  * truth aligned: aligned makes 5 of 48 bytes, aligned to 4096, that stay.
  */
 #define _GNU_SOURCE

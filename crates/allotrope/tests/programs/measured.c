@@ -1,6 +1,6 @@
-/* A benchmark whose version allocates so often a row: `measured ROWS PER_ROW`.
- * Five runs of a window `encode` of ROWS iterations; one thing remains of each.
- * Then a window `left` that nobody closes. */
+/* A benchmark that allocates PER_ROW times a row: `measured ROWS PER_ROW`. Five
+ * runs of a window `encode` of ROWS iterations, each of which leaks one block. Then
+ * a window `left` that is never closed. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>

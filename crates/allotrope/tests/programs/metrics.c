@@ -25,7 +25,7 @@ ALLOCATES(filler)
 /* truth nothing: */
 ALONE static void nothing(void) {}
 
-/* 100 alone; later 60 and 40 together: the same height, and the later counts.
+/* 100 alone; later 60 and 40 together: the same peak, and the later one counts.
  * truth peak_tie: allocations=3 bytes=200 deallocations=3 temporary=2 peak=2 peak_bytes=100 */
 ALONE static void peak_tie(void) {
     free(first(100));
@@ -65,8 +65,8 @@ ALONE static void temporary(void) {
     free(q);
 }
 
-/* Freed by another thread: not temporary, whatever the order. The thread's own
- * memory is the C library's affair, so this case has no exact totals. */
+/* Freed by another thread: not temporary, whatever the order. The C library
+ * allocates for the thread, so this case has no exact totals. */
 ALONE static void *release(void *block) {
     free(block);
     return NULL;
@@ -79,9 +79,9 @@ ALONE static void other_thread(void) {
     free(second(32));
 }
 
-/* One block lives for 50 ms, one for none of them, one to the end. The fillers
- * around give the clock's anchors something to stand on: they come with
- * events, not with time. */
+/* One block lives for 50 ms, one is freed at once, one lives to the end. The
+ * fillers between make the recorder write timestamps, which come with events, not
+ * at fixed times. */
 ALONE static void fill(void) {
     for (int i = 0; i < 1000; i++)
         free(filler(16));

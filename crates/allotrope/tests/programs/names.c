@@ -2,7 +2,7 @@
    wherever a program can have one: of a thread, of a window, of a source file.
    Compiled without debug information, the symbol `evil` is renamed by objcopy.
    `names`: in each of two windows of one name 5 blocks of 24 bytes from `evil`, 7
-   more with WORSE, never given back; 3 of 40 bytes from the thread, given back. */
+   more with WORSE, never freed; 3 of 40 bytes from the thread, freed. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

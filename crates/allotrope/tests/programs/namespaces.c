@@ -1,21 +1,21 @@
-/* Starts processes in namespaces of their own, as a container's engine does:
+/* Starts processes in namespaces of their own, as a container engine does:
  *
  *     namespaces FLAGS ENDING      the outer process and its container
  *     namespaces leaf N STATUS     N blocks of N bytes, all leaked
  *
  * FLAGS: u p m n, the namespaces to enter (user, pid, mount, network); r: with
- * another root folder (pivot_root), f: with a fresh /proc. A child of the outer
+ * another root folder (pivot_root), f: with a new /proc. A child of the outer
  * process enters them, the outer one maps its user ids, and the child's child,
  * which is process 1 of a new pid namespace, is the container's first. ENDING is
- * what that one does after its own work:
+ * what the first does after its own work:
  *
  *     exit       it ends with status 3
  *     exec       it becomes `leaf 6 4`
  *     spawn      it starts `leaf 6 4` by fork and exec, and ends with its status
- *     bare       as spawn, without the fork's child having allocated
- *     orphan     its grandchild is left to it, allocates, ends with status 5;
- *                it waits for it and ends with status 3
- *     dies       its grandchild waits for ever, and is ended with it
+ *     bare       as spawn, but without work of its own before
+ *     orphan     it adopts its grandchild, which allocates and ends with status 5;
+ *                it waits for the grandchild and ends with status 3
+ *     dies       its grandchild waits for ever, and is killed with it
  *     twice      (of the outer process) two containers at once, which become
  *                `leaf 6 4` and `leaf 9 5`; status 4
  *
@@ -158,7 +158,7 @@ static void container(const char *flags, const char *ending, const char *count,
     _exit(3);
 }
 
-/* Starts a container; gives the process that waits for it. */
+/* Starts a container; returns the process that waits for it. */
 static pid_t start(const char *flags, const char *ending, const char *count,
                    const char *status) {
     int entered[2], mapped[2];

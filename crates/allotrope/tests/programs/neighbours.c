@@ -1,18 +1,18 @@
-/* What a recorded program and strangers on the same machine can do to one
+/* What a recorded program and other users on the same machine could do to one
  * another: tests/neighbours.rs.
  *
  * besieged: starts `scribble` (its own program, recorded too), and meanwhile
  *   allocates and frees 2,000,000 blocks in besieged_work, each of which must
  *   hold what was written to it. Status 7 if all is well.
  * scribble ROUNDS SEED: maps the arena of its own recording from the collector's
- *   /proc/PID/fd and writes random words all over it; says "sealed" if the
- *   control page can not be mapped for writing. Status 0.
- * locked: mlockall, then says how much is locked, in KiB.
+ *   /proc/PID/fd and writes random words all over it; prints "sealed" if the
+ *   control page cannot be mapped for writing. Status 0.
+ * locked: mlockall, then prints how much is locked, in KiB.
  * limited: limits its address space to 64 MiB, then asks for 16 MiB.
  * uncommitted: has the kernel refuse to commit memory (MADV_POPULATE_WRITE fails
  *   with ENOMEM, by a seccomp filter), then allocates 20,000 blocks in
  *   refused_work. Status 7; 96: this kernel has no such request, or no filters.
- * connect NAME: connects to the abstract socket NAME, sends 16 bytes, and says
+ * connect NAME: connects to the abstract socket NAME, sends 16 bytes, and prints
  *   how many come back.
  */
 #define _GNU_SOURCE

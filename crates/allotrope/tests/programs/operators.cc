@@ -1,7 +1,7 @@
 // Every form of operator new and delete.
 //
-// `operators CASE` runs one case. Every case states its truth above itself, as
-// the difference to `nothing`: libstdc++ sets memory aside for exceptions
+// `operators CASE` runs one case. The comment above a case derives its expected
+// counts, without those of `nothing`: libstdc++ sets memory aside for exceptions
 // before main. A broken promise is status 99.
 #include <cstddef>
 #include <cstdint>
@@ -149,7 +149,7 @@ CASE case_containers() {
     sink = text.data();
 }
 
-// What can not be had: null or bad_alloc, from each form.
+// Requests that cannot be met: null or bad_alloc, from each form.
 CASE case_failures() {
     const std::size_t bytes = huge;
     CHECK(keep(static_cast<char *>(::operator new(bytes, std::nothrow))) == nullptr);

@@ -1,5 +1,5 @@
-/* Looks at what a process is given: `passthrough CASE`. Nothing but write(2)
- * and the calls that it is about. */
+/* Prints what a process inherits: `passthrough CASE`. It makes only the calls that
+ * a case is about, and write(2). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -37,8 +37,8 @@ static void say(const char *text) {
     put(1, "\n", 1);
 }
 
-/* What comes in goes out on stdout as it is, and on stderr with every byte
- * turned over. A block for every piece, so that there is something to record. */
+/* Copies stdin to stdout, and to stderr with all bits inverted. Allocates a block for
+ * every piece, to have something to record. */
 static int copy(void) {
     for (;;) {
         unsigned char *piece = malloc(3000);
@@ -61,7 +61,7 @@ static int environment(void) {
     return 0;
 }
 
-/* Every open descriptor but the one that looks. */
+/* Every open descriptor except that of the listing itself. */
 static int descriptors(void) {
     free(malloc(10));
     DIR *folder = opendir("/proc/self/fd");
@@ -125,7 +125,7 @@ static int group(void) {
     return 0;
 }
 
-/* Says "ready", waits for a signal, says which, ends with 9. */
+/* Prints "ready", waits for a signal, prints which, ends with 9. */
 static void handler(int number) {
     char digits[3] = {(char)('0' + number / 10), (char)('0' + number % 10), '\n'};
     put(1, digits, 3);
@@ -149,8 +149,8 @@ static int wait_unhandled(void) {
         pause();
 }
 
-/* Which of the standard streams are open, and which number the next file gets:
- * into the file PATH. */
+/* Writes into the file PATH which of the standard streams are open, and which number
+ * the next file gets. */
 static int streams(const char *path) {
     char line[] = "---0";
     free(malloc(10));
@@ -190,7 +190,7 @@ static void *dl_thread(void *unused) {
     return unused;
 }
 
-/* Errors of dlsym that were not asked for yet. */
+/* Errors of dlsym that are still pending. */
 static int dl_errors(void) {
     say_error("start");
     free(malloc(10));
@@ -235,8 +235,8 @@ static void *counter_thread(void *unused) {
 }
 
 /* Reading the time stamp counter is forbidden: before, in a thread, in a child,
- * after. 20,000 blocks, and 10,000 in the child. (A program that is exec'ed so
- * ends in its loader, which reads the counter.) */
+ * after. 20,000 blocks, and 10,000 in the child. (A program exec'ed in this state
+ * would end in its loader, which reads the counter.) */
 static int counter(void) {
     struct sigaction action = {.sa_handler = on_fault};
     sigaction(SIGSEGV, &action, NULL);

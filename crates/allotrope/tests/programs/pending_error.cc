@@ -1,4 +1,4 @@
-// Asks for the error of a failed look-up after the first calls of operators.
+// Prints the error of a failed look-up after the first calls of operators.
 #include <cstdio>
 #include <dlfcn.h>
 #include <new>

@@ -164,7 +164,7 @@ static int with_system(char *program) {
 }
 
 /* `bare`: the child of a fork execs with an empty environment: `leaf 6 4 1500`,
- * long enough to be noticed. */
+ * long enough for the collector to notice it. */
 static int bare(void) {
     char *nothing[] = {NULL};
     char *arguments[] = {"processes", "leaf", "6", "4", "1500", NULL};

@@ -1,6 +1,6 @@
 // A program of containers, templates, closures and recursion, which compilers
-// inline each in its own way. With -DPLANTED, Index::remember copies what it is
-// given: once for each of PLANTED_CALLS calls, one allocation more.
+// inline each in its own way. With -DPLANTED, Index::remember copies its argument:
+// once for each of PLANTED_CALLS calls, one allocation more.
 //
 // Whatever the compiler, allocations are those of the source: every block
 // escapes, so that none may be left out.

@@ -1,11 +1,11 @@
-/* Deallocations by all of their names, with an allocator in which one may be a call
- * of another (sized_library.c). The functions are looked up: a C library older than
- * C23 has not all of them.
+/* Deallocations by every function, with an allocator in which one may call another
+ * (sized_library.c). The functions are looked up: a C library older than C23 lacks
+ * some of them.
  *
  * 1,000 blocks of 1 to 1,000 bytes by `small`, 500 of 128 by `large`, 100 of 16 by
- * `old`, 200 of 64 by `placed`, and one of 100 that becomes 200 in `grown`. Each is
- * given back once, which of `grown`'s two its reallocation does: 1,802 allocations
- * and as many deallocations; freeing nothing is none. The bytes are 500,500 + 64,000
+ * `old`, 200 of 64 by `aligned`, and one of 100 that becomes 200 in `grown`. Each is
+ * freed once, the one of 100 by its reallocation: 1,802 allocations and as many
+ * deallocations; freeing null is none. The bytes are 500,500 + 64,000
  * + 1,600 + 12,800 + 300. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,11 +32,11 @@ __attribute__((noinline)) static void old(void) {
     other(block);
 }
 
-__attribute__((noinline)) static void placed(void) {
-    void *place;
-    if (posix_memalign(&place, 64, 64) != 0)
+__attribute__((noinline)) static void aligned(void) {
+    void *result;
+    if (posix_memalign(&result, 64, 64) != 0)
         abort();
-    block = place;
+    block = result;
     free(block);
 }
 
@@ -57,7 +57,7 @@ int main(void) {
     for (int i = 0; i < 100; i++)
         old();
     for (int i = 0; i < 200; i++)
-        placed();
+        aligned();
     grown();
     sized(0, 0);
     aligned_sized(0, 64, 0);

@@ -1,5 +1,6 @@
-/* C23's functions as allocators have them: as jumps to `free` (glibc 2.43), as calls
- * of it, or, with SEPARATE, without it. So are the relatives of aligned_alloc. */
+/* The functions of C23 as allocators have them: JUMPING: as jumps to `free` (glibc
+ * 2.43); SEPARATE: without `free`; otherwise as calls of it. The same for the
+ * relatives of aligned_alloc. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,7 +32,7 @@ static void *aligned(size_t alignment, size_t size) {
 #define aligned memalign
 #endif
 
-/* Not as its last act. */
+/* Keeps the call before it from becoming a jump. */
 #define AFTERWARDS __asm__ volatile("" ::: "memory")
 
 void free_sized(void *block, size_t size) {

@@ -1,4 +1,4 @@
-/* Starts a program in each way there is, in a child unless HOW says "replace":
+/* Starts a program in each way there is, in a child unless HOW is "replace":
  *
  *     starting HOW REMOVE PROGRAM ARGUMENT...
  *

@@ -43,13 +43,13 @@ static void by_itself(int signal) {
     }
 }
 
-/* A child continues it, and nobody else: one block. */
+/* Only its own child continues it: one block. */
 static void continued_by_its_child(int signal) {
     pid_t parent = getpid(), child = fork();
     if (child == 0) {
         while (!is_stopped(parent) || !is_stopped(getppid()))
             usleep(1000);
-        /* The parent of the parent has time to stop, too. */
+        /* Time for the parent's parent to stop, too. */
         usleep(300000);
         kill(parent, SIGCONT);
         _exit(0);

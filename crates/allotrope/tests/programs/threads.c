@@ -1,6 +1,6 @@
 /* Threads whose every allocation is known: `threads CASE`. What the C library
- * allocates for a thread (its table of thread-local memory) is told apart by
- * function: the counts below are those of the functions named. */
+ * allocates for a thread (its table of thread-local memory) is under other
+ * functions: the counts below are those of the functions named. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -41,9 +41,9 @@ static void exact(void) {
         pthread_join(threads[i], NULL);
 }
 
-/* 5000 blocks of 24 bytes from `produce`, each handed over under a lock and
- * freed by `consume`: none leaked, none temporary. The same memory is given
- * out again and again, so the order of the two threads' events matters. */
+/* 5000 blocks of 24 bytes from `produce`, each passed on under a lock and freed by
+ * `consume`: none leaked, none temporary. malloc returns the same addresses again and
+ * again, so the order of the two threads' events matters. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static void *handed;
@@ -106,8 +106,8 @@ static void many(void) {
     }
 }
 
-/* Two threads with names of their own, one block of 72 bytes each. They live on
- * for a second: names are looked at now and then, not when they change. */
+/* Two threads with names of their own, one block of 72 bytes each. They live for a
+ * second: the collector reads names from time to time, not when they change. */
 ALONE static void *named(void *name) {
     pthread_setname_np(pthread_self(), name);
     sink = malloc(72);

@@ -1,4 +1,4 @@
-/* Prints whether the kernel told its loader to distrust the environment. */
+/* Prints whether the kernel made its loader distrust the environment. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>

@@ -30,13 +30,13 @@ static uint64_t begin(const char *name, uint64_t iterations, uint32_t flags) {
     return window_open(name, strlen(name), iterations, flags);
 }
 
-/* So many blocks of so many bytes, never given back. */
+/* Makes `count` blocks of `bytes` bytes, which are never freed. */
 __attribute__((noinline)) static void keep(int count, size_t bytes) {
     for (int i = 0; i < count; i++)
         sink = malloc(bytes);
 }
 
-/* The same, given back at once. */
+/* The same, freed at once. */
 __attribute__((noinline)) static void churn(int count, size_t bytes) {
     for (int i = 0; i < count; i++) {
         void *volatile block = malloc(bytes); /* no other thread's or handler's */
@@ -67,8 +67,8 @@ static void overlapping(void) {
     keep(8, 8);
 }
 
-/* What a worker is told to do: a number that both sides only count up. */
-static atomic_int told, done;
+/* The round that the worker may begin, and the one that it has done; both count up. */
+static atomic_int requested, done;
 
 static void wait_for(atomic_int *number, int value) {
     int now;
@@ -83,7 +83,7 @@ static void set(atomic_int *number, int value) {
 
 static void *worker(void *rounds) {
     for (int i = 1; i <= *(int *)rounds; i++) {
-        wait_for(&told, i);
+        wait_for(&requested, i);
         churn(i % 2 ? 3 : 2, 64);
         set(&done, i);
     }
@@ -91,7 +91,7 @@ static void *worker(void *rounds) {
 }
 
 static void have_it_done(int round) {
-    set(&told, round);
+    set(&requested, round);
     wait_for(&done, round);
 }
 
@@ -134,7 +134,7 @@ static void *short_lived(void *unused) {
 }
 
 /* Threads that begin before the window and are joined in it; then others that
- * begin in it, one after the other, each in the place of the last. */
+ * begin in it, one after the other, each once the last has ended. */
 static void joined(void) {
     pthread_t threads[4];
     pthread_mutex_lock(&not_yet);
@@ -153,12 +153,12 @@ static void joined(void) {
     window_close(later, 0);
 }
 
-/* Opted out, it goes on while windows open and close. */
+/* Opted out, it allocates while windows open and close. */
 static void *outsider(void *unused) {
     (void)unused;
     opt_out(1);
     set(&done, 1);
-    while (!atomic_load(&told))
+    while (!atomic_load(&requested))
         churn(1, 8);
     opt_out(0);
     return NULL;
@@ -173,7 +173,7 @@ static void beside(void) {
         churn(100, 8);
         window_close(window, 0);
     }
-    set(&told, 1);
+    set(&requested, 1);
     pthread_join(other, NULL);
 }
 
@@ -288,7 +288,7 @@ static void quieted(void) {
     pthread_join(other, NULL);
     printf("%u\n", quiet(5, 10000));
     pthread_create(&other, NULL, busy, &endless);
-    /* Quieter than it ever is, the scheduler permitting. */
+    /* The other thread is never quiet for so long, unless the scheduler stops it. */
     printf("%u\n", quiet(60000, 100));
     enough = 1;
     pthread_join(other, NULL);

@@ -10,7 +10,7 @@ use super::numbers::Numbers;
 use super::supervise::{DEADLINE, MEMORY, keep, wanted};
 use super::{Mutant, Seeds};
 
-/// The arguments of a command that reads; MUTANT, WHOLE and OUTPUT stand for files.
+/// Arguments of commands that read traces; MUTANT, WHOLE and OUTPUT stand for files.
 const OF_TRACES: &[&str] = &[
     "report MUTANT",
     "report --format json MUTANT",
@@ -36,7 +36,8 @@ const OF_ALL: &[&str] = &[
     "export --to stacks MUTANT",
 ];
 
-/// Gives each mutant to a command; `otherwise` so many as are wanted at most.
+/// Runs a command on each wanted mutant, but on at most `otherwise` or a hundredth of
+/// them, whichever is more.
 pub fn run(otherwise: u64) {
     let (seed, from, until) = wanted(otherwise);
     let until = until.min(from + (until - from).min(otherwise.max((until - from) / 100)));
@@ -102,9 +103,9 @@ fn ends(arguments: &[std::ffi::OsString], folder: &Path) -> Result<(), String> {
         }
         thread::sleep(Duration::from_millis(2));
     };
-    let said = fs::read_to_string(folder.join("stderr")).unwrap_or_default();
+    let printed = fs::read_to_string(folder.join("stderr")).unwrap_or_default();
     match status.code() {
-        Some(0..=3) if !said.contains("panicked") => Ok(()),
-        _ => Err(format!("{status}: {said}")),
+        Some(0..=3) if !printed.contains("panicked") => Ok(()),
+        _ => Err(format!("{status}: {printed}")),
     }
 }

@@ -1,6 +1,6 @@
-//! Damaged and hostile files, the way users read them: whole commands, helper threads
-//! included, on mutants of traces of all kinds and of every format that is imported. No
-//! mutant may hang a reader, make it panic, or fill memory.
+//! Damaged and hostile files, read by whole commands, helper threads included: mutants
+//! of traces of all kinds and of every format that is imported. No mutant may hang a
+//! reader, make it panic, or fill memory.
 //!
 //! Each mutant follows from a seed and its number. The short form is among the ordinary
 //! tests, with a seed of its own each time, which it prints; `scripts/fuzz-reader` is the
@@ -8,7 +8,7 @@
 //!
 //! - `ALLOTROPE_FUZZ_SEED`, `ALLOTROPE_FUZZ_FROM`, `ALLOTROPE_FUZZ_MUTANTS`: which
 //!   mutants;
-//! - `ALLOTROPE_FUZZ_KEEP`: a folder that gets those that were not survived.
+//! - `ALLOTROPE_FUZZ_KEEP`: a folder for the mutants that a reader did not survive.
 
 mod command;
 mod mutate;
@@ -39,7 +39,7 @@ struct Seeds {
     before: StackSet,
 }
 
-/// A file that was made.
+/// A mutated file.
 enum Mutant {
     Trace(Vec<u8>),
     Foreign(Vec<u8>),
@@ -123,14 +123,14 @@ fn the_seeds_themselves_are_read_whole() {
     }
 }
 
-/// In a process of its own, whose memory is limited and which is watched: see
+/// Runs in a process of its own, which is supervised and has limited memory: see
 /// [`supervise`].
 #[test]
 fn mutants_are_read_to_an_end() {
     supervise::run(MUTANTS);
 }
 
-/// That process.
+/// The supervised process.
 #[test]
 #[ignore = "started by the test above it"]
 fn batch() {

@@ -238,8 +238,8 @@ fn events(events: &mut Vec<Event>, numbers: &mut Numbers) {
     }
 }
 
-/// Changes a trace's bytes and chunks; most often its checksums are then right again, so
-/// that the damage gets past them.
+/// Changes a trace's bytes and chunks. Most often it then repairs the checksums, so that
+/// the damage reaches the decoders.
 pub fn trace(file: &mut Vec<u8>, numbers: &mut Numbers) {
     if numbers.once_in(3) {
         chunks(file, numbers);
@@ -257,7 +257,7 @@ pub fn trace(file: &mut Vec<u8>, numbers: &mut Numbers) {
     }
 }
 
-/// Where the chunks begin and end, as their headers say.
+/// Start and end of each chunk, from the headers.
 fn boundaries(file: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut at = FILE_HEADER;

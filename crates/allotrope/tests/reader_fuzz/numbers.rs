@@ -4,7 +4,7 @@
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Those of one mutant of a seed; different mutants have unlike numbers (splitmix64).
+    /// The numbers of one mutant of a seed; splitmix64 makes those of two mutants unlike.
     pub fn of(seed: u64, mutant: u64) -> Self {
         let mut state = seed ^ mutant.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         state = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

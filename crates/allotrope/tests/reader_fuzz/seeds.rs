@@ -1,4 +1,5 @@
-//! Traces of all kinds, whole and small, and a file of every other format.
+//! Small whole traces of all kinds, and a file of every other format: what mutants are
+//! made of.
 
 use allotrope_formats::{EXPORTERS, ExportOptions, read_bytes};
 use allotrope_trace::model::*;
@@ -6,18 +7,18 @@ use allotrope_trace::{Compression, TraceWriter};
 
 use super::numbers::Numbers;
 
-/// A whole trace, by its records.
+/// A whole trace, as its records.
 pub struct Seed {
     pub name: &'static str,
     pub records: Vec<Record>,
 }
 
-/// What a thread does, on the way.
+/// Builds the records of a seed from what a simulated program does.
 struct Program {
     records: Vec<Record>,
     numbers: Numbers,
     tick: u64,
-    /// Counted events by image and stream.
+    /// The number of counted events so far, by image and stream.
     ordinals: std::collections::HashMap<(ImageId, StreamId), u64>,
     live: Vec<(u64, EntryPoint)>,
     next: u64,
@@ -46,6 +47,7 @@ fn frame(function: &str, line: u32) -> Frame {
         column: 3,
         offset: 4,
         inlined: line.is_multiple_of(3),
+        generated: line.is_multiple_of(5),
     }
 }
 
@@ -152,7 +154,7 @@ impl Program {
         }));
     }
 
-    /// A run of one stream's events.
+    /// A chunk of one stream's events: those of `before`, then `count` random steps.
     fn events(&mut self, image: ImageId, stream: StreamId, before: &[Event], count: usize) {
         use EventKind::*;
         let (plain, marks) = (EntryPoint::Malloc, EntryPoint::Malloc);
@@ -200,7 +202,7 @@ impl Program {
                     }
                 }
                 _ => {
-                    // Places are used again.
+                    // Addresses are used again.
                     if self.next > 0x20_000 {
                         self.next = 0x1000;
                     }
@@ -258,7 +260,7 @@ impl Program {
     }
 }
 
-fn mark(kind: EventKind, word: u64) -> Event {
+fn control(kind: EventKind, word: u64) -> Event {
     event(kind, EntryPoint::Malloc, 0, word, 0)
 }
 
@@ -266,7 +268,7 @@ fn one_thread() -> Seed {
     let mut program = Program::new(1, false);
     program.start(0, None, &[]);
     program.thread(0, 0);
-    program.events(0, 0, &[mark(EventKind::Thread, 0)], 60);
+    program.events(0, 0, &[control(EventKind::Thread, 0)], 60);
     for _ in 0..8 {
         program.events(0, 0, &[], 40);
     }
@@ -283,7 +285,7 @@ fn several_threads() -> Seed {
     for round in 0..3 {
         for thread in 0..4 {
             // The last two share a stream.
-            let marks = [mark(EventKind::Thread, thread)];
+            let marks = [control(EventKind::Thread, thread)];
             program.events(0, (thread as u32).min(2), &marks, 20 + round * 7);
         }
     }
@@ -313,12 +315,12 @@ fn forks() -> Seed {
     let mut program = Program::new(3, false);
     program.start(0, None, &[]);
     program.thread(0, 0);
-    program.events(0, 0, &[mark(EventKind::Thread, 0)], 40);
-    program.events(0, 1, &[mark(EventKind::Thread, 1)], 30);
+    program.events(0, 0, &[control(EventKind::Thread, 0)], 40);
+    program.events(0, 1, &[control(EventKind::Thread, 1)], 30);
     program.start(1, Some(0), &[0, 1]);
-    program.events(1, 2, &[mark(EventKind::Thread, 2)], 30);
+    program.events(1, 2, &[control(EventKind::Thread, 2)], 30);
     program.start(2, Some(1), &[2]);
-    program.events(2, 3, &[mark(EventKind::Thread, 3)], 30);
+    program.events(2, 3, &[control(EventKind::Thread, 3)], 30);
     program.events(0, 0, &[], 30);
     program.start(3, Some(0), &[0]);
     program.events(3, 4, &[], 20);
@@ -369,14 +371,19 @@ fn windows() -> Seed {
         })
     };
     let epoch = |epoch, opted_out| {
-        let mark = EpochChange { epoch, opted_out };
-        event(EventKind::Epoch, EntryPoint::Malloc, 0, mark.to_word(), 0)
+        let change = EpochChange { epoch, opted_out };
+        event(EventKind::Epoch, EntryPoint::Malloc, 0, change.to_word(), 0)
     };
     for (at, name) in [(1, "outer"), (2, "w"), (3, "w"), (4, "outer")] {
         let tick = program.tick;
         program.push(window(at, name, tick));
-        program.events(0, 0, &[mark(EventKind::Thread, 0), epoch(at, false)], 25);
-        program.events(0, 1, &[mark(EventKind::Thread, 1), epoch(at, at == 2)], 25);
+        program.events(0, 0, &[control(EventKind::Thread, 0), epoch(at, false)], 25);
+        program.events(
+            0,
+            1,
+            &[control(EventKind::Thread, 1), epoch(at, at == 2)],
+            25,
+        );
     }
     for (opened, closed) in [(3, 5), (2, 6), (1, 7)] {
         let tick = program.tick;
@@ -447,7 +454,7 @@ fn counts_only() -> Seed {
     program.symbols("counts only")
 }
 
-fn runtime_code() -> Seed {
+fn jit_code() -> Seed {
     let mut program = Program::new(6, false);
     program.start(0, None, &[]);
     program.thread(0, 0);
@@ -466,10 +473,10 @@ fn runtime_code() -> Seed {
                 .collect(),
         };
         program.push(Record::JitSymbols(names));
-        program.events(0, 0, &[mark(EventKind::Thread, 0)], 40);
+        program.events(0, 0, &[control(EventKind::Thread, 0)], 40);
     }
     program.end(0);
-    program.symbols("runtime code")
+    program.symbols("JIT code")
 }
 
 /// Traces of all kinds.
@@ -480,7 +487,7 @@ pub fn traces() -> Vec<Seed> {
         forks(),
         windows(),
         counts_only(),
-        runtime_code(),
+        jit_code(),
     ]
 }
 
@@ -489,7 +496,7 @@ pub fn written(records: &[Record], compression: Compression) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new()).expect("memory takes everything");
     writer.set_compression(compression);
     for (number, record) in records.iter().enumerate() {
-        // What contradicts itself is not written.
+        // The writer rejects records that contradict themselves.
         let _ = writer.write(record);
         if number % 4 == 0 {
             writer.flush().expect("memory takes everything");
@@ -506,8 +513,8 @@ const PRINTED: &str = "Debuggee command was: ./p\n\n3 calls to allocation functi
 const FOLDED: &str = "main;f;g 17\nmain;f (a.c) 3\n";
 const DHAT: &str = "{\"dhatFileVersion\":2,\"mode\":\"heap\",\"bklt\":true,\"tu\":\"us\",\"cmd\":\"p\",\"pps\":[{\"tb\":5,\"tbk\":1,\"tl\":3,\"gb\":5,\"gbk\":1,\"eb\":0,\"ebk\":0,\"fs\":[1,2]}],\"ftbl\":[\"[root]\",\"0x1: f (a.c:3:1)\",\"0x2: main (in /p)\"]}\n";
 
-/// A file of every format that is read and is no trace: those of other tools, and
-/// what every exporter makes of one of them, unpacked too.
+/// A file of every format that can be read and is not a trace: samples of other tools,
+/// and the output of every exporter for one of them, also unpacked.
 pub fn foreign() -> Vec<Vec<u8>> {
     let samples = [DTRACE, BPFTRACE, HEAPTRACK, PRINTED, FOLDED, DHAT];
     let mut samples: Vec<Vec<u8>> = samples.iter().map(|text| text.as_bytes().into()).collect();

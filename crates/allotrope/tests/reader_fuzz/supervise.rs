@@ -1,6 +1,6 @@
-//! Runs mutants in a child process: one that takes too much memory or overflows its stack
-//! ends that process, one that hangs is noticed because the child's numbers stand
-//! still. The child then starts again behind it.
+//! Runs mutants in a child process. A mutant that takes too much memory or overflows the
+//! stack ends only the child; one that hangs is noticed because the child makes no
+//! progress. A new child then continues with the next mutant.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,12 +15,12 @@ use rustix::process::{Resource, Rlimit, setrlimit};
 
 use super::Seeds;
 
-/// What the child may have of writable memory. A mutant has some 50 KiB, and its
-/// chunks may claim to hold 32 MiB each.
+/// Limit of the child's writable memory. A mutant has some 50 KiB, and its chunks may
+/// claim to hold 32 MiB each.
 pub const MEMORY: u64 = 1 << 30;
-/// No load keeps a mutant, which takes a millisecond, so long.
+/// A mutant takes a millisecond; after so long, even under load, it hangs.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// More are not looked for.
+/// After so many findings the run ends.
 const MOST_FINDINGS: usize = 20;
 
 const SEED: &str = "ALLOTROPE_FUZZ_SEED";
@@ -36,7 +36,8 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// The seed, the first mutant and the one behind the last.
+/// The seed, the first mutant and the one after the last; `otherwise` is the number of
+/// mutants if none is given.
 pub fn wanted(otherwise: u64) -> (u64, u64, u64) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seed = number(SEED).unwrap_or_else(|| now.map_or(1, |now| now.as_micros() as u64));
@@ -51,7 +52,7 @@ pub fn wanted(otherwise: u64) -> (u64, u64, u64) {
     (seed, from, from + mutants)
 }
 
-/// Keeps a mutant that was not survived, where that is wanted.
+/// Saves a mutant that a reader did not survive, if there is a folder for it.
 pub fn keep(name: &str, bytes: &[u8]) {
     let Some(folder) = env::var_os("ALLOTROPE_FUZZ_KEEP") else {
         return;
@@ -70,8 +71,8 @@ enum Ended {
     Badly(u64, String),
 }
 
-/// Has the mutants that are wanted read, `otherwise` so many; fails if one of them was
-/// not survived.
+/// Reads the wanted mutants, `otherwise` many if no number is given; fails if a reader
+/// did not survive one of them.
 pub fn run(otherwise: u64) {
     let (seed, from, until) = wanted(otherwise);
     let mut findings = Vec::new();
@@ -123,7 +124,8 @@ fn batch(seed: u64, from: u64, until: u64) -> Ended {
     }
 }
 
-/// Waits as long as the numbers change; gives whether the child then ended well.
+/// Waits while the child makes progress. Returns whether it ended well; `None` if it
+/// made none and was killed.
 fn wait(child: &mut Child, at: impl Fn() -> u64) -> Option<bool> {
     let (mut last, mut since) = (at(), Instant::now());
     loop {

@@ -18,7 +18,7 @@ use allotrope_trace::{Entry, ReadError, TraceReader, TraceWriter};
 
 use super::numbers::Numbers;
 
-/// Figures to compare and to write.
+/// Metrics to compare and to write.
 const METRICS: [Metric; 4] = [
     Metric::Allocations,
     Metric::Bytes,
@@ -33,8 +33,8 @@ fn options(helpers: Helpers) -> Options<'static> {
     }
 }
 
-/// Reads a trace and shows it in one of the ways there are. `before` is what a diff
-/// compares it to.
+/// Reads a trace and shows it as one of the commands does, chosen by `numbers`.
+/// `before` is what a diff compares it to.
 pub fn trace(file: &[u8], before: &StackSet, numbers: &mut Numbers) {
     let Ok(mut trace) = TraceReader::new(file) else {
         return;
@@ -48,7 +48,7 @@ pub fn trace(file: &[u8], before: &StackSet, numbers: &mut Numbers) {
     let profile = match profile {
         Ok(profile) => profile,
         Err(ReplayError::Read(ReadError::Nothing(_))) => return,
-        // Such a trace is read up to the damage.
+        // A damaged trace must be read up to the damage.
         Err(ReplayError::Read(error @ ReadError::Damaged { .. })) => panic!("{error}"),
         Err(error) => panic!("a mutant is no more than damaged: {error}"),
     };
@@ -228,7 +228,7 @@ fn symbolize(trace: &mut TraceReader<&[u8]>) -> Result<(), allotrope_trace::Writ
             Err(_) => return Ok(()),
             Ok(Entry::Record(Record::Symbols(_))) => {}
             Ok(Entry::Record(record)) => {
-                // What a reader gives, a writer takes, unless it is too large for a chunk.
+                // A writer takes what a reader returns, unless it is too large for a chunk.
                 let _ = writer.write(&record);
             }
             Ok(Entry::Events(run)) => {

@@ -1,6 +1,6 @@
-//! A workload whose allocations follow from its source, for the test programs
-//! that differ in their global allocator only: each is itself the program that
-//! it records.
+//! The workload of the tests `recorded_*.rs`, whose allocations follow from its
+//! source. Those test programs differ only in their global allocator, and each records
+//! itself.
 
 #![allow(dead_code)] // each test file uses its own part
 
@@ -13,7 +13,7 @@ use allotrope_trace::model::EntryPoint;
 
 use crate::support::{Recording, record};
 
-/// 100 blocks of 24 bytes, each gone before the next.
+/// 100 blocks of 24 bytes, each freed before the next.
 #[inline(never)]
 fn boxes() {
     for number in 0..100_u64 {
@@ -39,7 +39,7 @@ fn zeroed() {
     }
 }
 
-/// 5 blocks of 256 bytes on borders of 128, never given back.
+/// 5 blocks of 256 bytes, aligned to 128, never freed.
 #[inline(never)]
 fn aligned() {
     let layout = Layout::from_size_align(256, 128).expect("a power of two");
@@ -54,7 +54,7 @@ fn aligned() {
 #[inline(never)]
 fn large() {
     let layout = Layout::from_size_align(300_000, 8).expect("a power of two");
-    // SAFETY: the layout is not empty; the blocks are given back as they came.
+    // SAFETY: the layout is not empty; each block is freed with its own layout.
     unsafe {
         let blocks = [alloc(layout), alloc(layout)];
         black_box(&blocks);
@@ -62,7 +62,7 @@ fn large() {
     }
 }
 
-/// 1,000 blocks of 4 bytes that another thread gives back.
+/// 1,000 blocks of 4 bytes that another thread frees.
 #[inline(never)]
 #[allow(clippy::vec_box)] // single blocks are the point
 fn handed_over() -> Vec<Box<u32>> {
@@ -85,11 +85,10 @@ pub fn workload() {
         .expect("it only drops");
 }
 
-/// Function, allocations, bytes, temporary ones, leaked ones. Of `grown` the 32
-/// bytes and the 8,000 are temporary: nothing is allocated until they are given
-/// back. Of `large` it is the second that was allocated: the last allocation of
-/// its thread while both are given back. The vector of 1,000 pointers is one
-/// allocation more.
+/// Function, allocations, bytes, temporary ones, leaked ones. In `grown`, the 32
+/// bytes and the 8,000 are both temporary: nothing is allocated until they are freed.
+/// In `large`, the second block is: it is the last allocation of its thread when both
+/// are freed. In `handed_over`, the vector of 1,000 pointers is one allocation more.
 const TRUTH: [(&str, u64, u64, u64, u64); 6] = [
     ("boxes", 100, 2400, 100, 0),
     ("grown", 2, 8032, 2, 0),
@@ -99,8 +98,8 @@ const TRUTH: [(&str, u64, u64, u64, u64); 6] = [
     ("handed_over", 1001, 4000 + 8000, 0, 0),
 ];
 
-/// Records this very program, of which only the test `name` (which does the
-/// workload) runs, and compares.
+/// Records this test program with only the test `name`, which does the workload, and
+/// compares the counts.
 #[track_caller]
 pub fn expect_truth(name: &str) -> Recording {
     let program = std::env::current_exe().expect("it runs");
@@ -110,9 +109,9 @@ pub fn expect_truth(name: &str) -> Recording {
     let process = report.only();
     assert_eq!(process.number("lost_events"), 0);
     assert!(process.total("reallocations") >= 1);
-    let place = format!("{}::recorded::", env!("CARGO_CRATE_NAME"));
+    let module = format!("{}::recorded::", env!("CARGO_CRATE_NAME"));
     for (function, allocations, bytes, temporary, leaked) in TRUTH {
-        let found = process.under(&format!("{place}{function}"));
+        let found = process.under(&format!("{module}{function}"));
         let seen = (
             found.allocations,
             found.bytes,
@@ -125,7 +124,7 @@ pub fn expect_truth(name: &str) -> Recording {
     recording
 }
 
-/// The recording's image, with what came through which entry point.
+/// The recorded image, with its totals by entry point.
 pub fn profiled(recording: &Recording) -> Process {
     let reader = TraceReader::open(&recording.trace).expect("it was just written");
     let mut profile = replay(&reader, &Options::default()).expect("it is whole");

@@ -1,5 +1,5 @@
-//! What a program can observe is the same with and without a recording, to the
-//! byte: `programs/behaviour.c` says it.
+//! What a program can observe is the same with and without a recording:
+//! `programs/behaviour.c` prints it, and the outputs are equal to the byte.
 
 use std::process::{Command, Output};
 
@@ -9,11 +9,11 @@ use super::targets::{expect_complete, target};
 
 const GROUP: &str = "Behaviour";
 
-/// Runs the case plain and recorded, both in one folder; the recording keeps
-/// quiet, so that both streams are the program's own.
+/// Runs the case plain and recorded, both in one folder. With `-q`, `record` prints
+/// nothing, so both streams are the program's own.
 fn both(argument: &str) -> (Output, Output) {
     let program = target("behaviour.c");
-    // A variable set here makes both environments sorted ones.
+    // `Command` sorts an environment in which a variable is set: here both.
     let described = record(&program)
         .option("-q")
         .arg(argument)
@@ -62,17 +62,20 @@ fn errno() {
 
 #[test]
 fn signals() {
-    unchanged("signal mask, signal_state, alternate stack", "signals");
+    unchanged("signal mask, dispositions, alternate stack", "signals");
 }
 
 #[test]
 fn descriptors() {
-    unchanged("descriptors 0 to 99, the next one", "descriptors");
+    unchanged("descriptors 0 to 99, the next free one", "descriptors");
 }
 
 #[test]
 fn environment() {
-    unchanged("the environment but for the preload", "environment");
+    unchanged(
+        "the environment without the recorder's variables",
+        "environment",
+    );
 }
 
 #[test]

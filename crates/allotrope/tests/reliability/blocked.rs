@@ -1,5 +1,5 @@
-//! Nobody reads what `record` says: the program and its recording go on.
-//! `programs/own_failures.c`.
+//! Nobody reads what `record` prints (a full pipe, a stopped terminal): the program and
+//! its recording go on. `programs/own_failures.c`.
 
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use super::support::record::finish;
 use super::support::{Record, Report, record, run};
 use super::targets::{expect_complete, expect_work, script, target};
 
-const GROUP: &str = "Our own failures";
+const GROUP: &str = "Failures of Allotrope";
 
 fn described(pairs: u64) -> Record {
     record(target("own_failures.c"))
@@ -20,7 +20,7 @@ fn described(pairs: u64) -> Record {
         .stdin(b"g")
 }
 
-/// Everything of `own_failures PAIRS`.
+/// Fails unless all allocations of `own_failures PAIRS` are recorded.
 #[track_caller]
 fn expect_all(report: &Report, pairs: u64) {
     expect_complete(report);
@@ -30,7 +30,7 @@ fn expect_all(report: &Report, pairs: u64) {
     assert_eq!(*process.exit(), json!({"status": 7}));
 }
 
-/// A pipe into which no further byte goes.
+/// A full pipe.
 fn full_pipe() -> (PipeReader, PipeWriter) {
     let (reader, mut writer) = std::io::pipe().expect("two descriptors");
     rustix::io::ioctl_fionbio(&writer, true).expect("a pipe");
@@ -46,9 +46,9 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 }
 
 #[test]
-fn nobody_reads_our_words() {
+fn a_full_pipe_on_stderr() {
     let pairs = count(200_000, 5_000_000);
-    let expected = "the program runs to its end, the trace is complete; then we go on";
+    let expected = "the program runs to its end and the trace is complete; then `record` continues";
     case(GROUP, "a full pipe for standard error", expected, || {
         let (mut reader, writer) = full_pipe();
         let described = described(pairs);
@@ -61,9 +61,9 @@ fn nobody_reads_our_words() {
             .expect("it starts");
         let mut stdin = child.stdin.take().expect("it is piped");
         stdin.write_all(b"g").expect("it reads");
-        let mut said = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        assert_eq!(said.next().expect("a line").expect("text"), "ready");
-        assert_eq!(said.next().expect("a line").expect("text"), "done");
+        let mut printed = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        assert_eq!(printed.next().expect("a line").expect("text"), "ready");
+        assert_eq!(printed.next().expect("a line").expect("text"), "done");
         let trace = described.folder().join("recorded.allotrope");
         let start = Instant::now();
         let is_complete = || {
@@ -101,7 +101,7 @@ fn nobody_reads_our_words() {
 #[test]
 fn the_terminal_is_stopped() {
     let pairs = count(500_000, 5_000_000);
-    let expected = "the program runs to its end; everything";
+    let expected = "the program runs to its end; every allocation is recorded";
     case(
         GROUP,
         "a stopped terminal for standard error",

@@ -1,5 +1,5 @@
-//! Allocations that a program itself counted when they had returned to it: in a
-//! file that it maps, so that the numbers outlive whatever ends it.
+//! The number of allocations that returned to the program. The program counts them
+//! itself, in a file that it maps, so the numbers survive whatever ends it.
 
 use std::path::Path;
 
@@ -19,9 +19,9 @@ pub fn numbers(folder: &Path) -> Vec<u64> {
         .collect()
 }
 
-/// Fails unless the function's allocations are those that were completed. A
-/// thread may have been stopped between the return of its last allocation and
-/// its counting it: one more a thread is right too, one less never.
+/// Fails unless the function's allocations are those that were completed. A thread
+/// may have been stopped after the return of its last allocation and before it counted
+/// it: so one more for each thread is right too, one less never.
 #[track_caller]
 pub fn expect_all(process: &Process<'_>, function: &str, folder: &Path, threads: u64) -> String {
     let completed: u64 = numbers(folder).iter().sum();

@@ -1,4 +1,4 @@
-//! A recorded program dumps core as it does without us: `programs/core_dump.c`.
+//! A recorded program dumps core as without a recording: `programs/core_dump.c`.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -14,18 +14,18 @@ use super::targets::{expect_complete, expect_work, target};
 const GROUP: &str = "Core dumps";
 /// Limit of the limited case.
 const LIMIT: u64 = 64 << 10;
-/// More than the recorder's library, tables and the pages of its own that a
-/// core file may hold; the shared memory, 1 GiB, must not be in it.
+/// Upper bound of what a core file may hold of the recorder: its library, tables and
+/// private pages. The shared memory, 1 GiB, must not be in it.
 const OURS: u64 = 8 << 20;
 
-/// One run of `core_dump`, its words and its core file.
+/// One run of `core_dump`: its output and its core file.
 struct Dumped {
     output: Output,
     core: Option<(PathBuf, Metadata)>,
 }
 
 fn dumped(output: Output, folder: &Path) -> Dumped {
-    // `core`, or `core.PID` where the kernel is told so.
+    // `core` or `core.PID`, as the kernel is set up.
     let core = std::fs::read_dir(folder)
         .expect("it exists")
         .flatten()
@@ -34,7 +34,7 @@ fn dumped(output: Output, folder: &Path) -> Dumped {
     Dumped { output, core }
 }
 
-/// The same without a recording, in a folder of its own.
+/// Runs it without a recording, in a folder of its own.
 fn plain(limit: &str, folder: &Path) -> Dumped {
     let mut command = Command::new(target("core_dump.c"));
     let output = run(command.arg(limit).current_dir(folder), b"");
@@ -56,7 +56,7 @@ fn recorded(limit: &str) -> (Recording, Dumped) {
     (recording, dumped)
 }
 
-/// The child's last allocation is there, and how it ended.
+/// The child's last allocation is recorded, and how it ended.
 fn expect_the_child(recording: &Recording) {
     let report = recording.report();
     expect_complete(&report);
@@ -65,19 +65,19 @@ fn expect_the_child(recording: &Recording) {
     let aborted = json!({"signal": "SIGABRT"});
     let child = images.iter().find(|image| *image.exit() == aborted);
     let child = child.unwrap_or_else(|| panic!("{}", report.summary()));
-    expect_work(child, "last_words", 1, 100);
+    expect_work(child, "last_allocation", 1, 100);
 }
 
-/// Both runs, if the machine lets the plain one dump; `None` with the reason.
+/// Both runs, if the machine lets the plain one dump; otherwise the reason.
 fn both(limit: &str, folder: &Path) -> Result<(Dumped, Recording, Dumped), String> {
     let plain = plain(limit, folder);
     if plain.core.is_none() {
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
-        let said = String::from_utf8_lossy(&plain.output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&plain.output.stdout).into_owned();
         return Err(format!(
             "without a recording there is no core file either: core_pattern {}, {}",
             pattern.trim(),
-            said.trim()
+            printed.trim()
         ));
     }
     let (recording, dumped) = recorded(limit);
@@ -102,7 +102,7 @@ fn read_by_gdb(core: &Path) -> Option<String> {
 
 #[test]
 fn core_file() {
-    let expected = "status with WCOREDUMP, a readable core file, our shared memory not in it";
+    let expected = "status with WCOREDUMP; a readable core file without our shared memory";
     case(GROUP, "a child that aborts", expected, || {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (plain, _recording, dumped) = match both("all", folder.path()) {
@@ -122,7 +122,7 @@ fn core_file() {
         let read = match read_by_gdb(&path) {
             Some(read) => {
                 assert!(
-                    read.contains("last_words") && read.contains("kept in the core"),
+                    read.contains("last_allocation") && read.contains("kept in the core"),
                     "{read}"
                 );
                 "read by gdb"
@@ -146,7 +146,7 @@ fn limited_core_file() {
             Err(reason) => return Outcome::Skipped(reason),
         };
         let (_, core) = dumped.core.expect("a core file, as without us");
-        // The kernel counts what it writes; holes are beside it.
+        // The limit counts what the kernel writes, not the holes in the file.
         let written = core.blocks() * 512;
         assert!(written <= LIMIT, "{written} bytes");
         Outcome::Seen(format!("dumped, {} KiB", written >> 10))
@@ -164,7 +164,7 @@ fn no_core_file() {
         expect_the_child(&recording);
         let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
         if pattern.starts_with('|') {
-            // A program that is told of crashes ignores the limit.
+            // A crash handler gets the core instead of a file and ignores the limit.
             return Outcome::Seen("the same status".to_owned());
         }
         assert!(plain.core.is_none() && dumped.core.is_none());

@@ -16,7 +16,7 @@ use super::support::{Record, Recording, record, run};
 use super::targets::{expect_complete, expect_work, script, target};
 
 const GROUP: &str = "Endings";
-const ALONE: &str = "1,001 allocations, the last one right before the end";
+const ALONE: &str = "1,001 allocations, the last one immediately before the end";
 const BUSY: &str = "1,001 allocations and all that three other threads completed";
 /// Threads that allocate in a `busy` case.
 const THREADS: u64 = 3;
@@ -33,7 +33,7 @@ fn in_group(record: Record) -> Recording {
     record.recorded(output)
 }
 
-/// The image that ended has everything; gives what was seen.
+/// The image that ended has every allocation; returns what was seen.
 #[track_caller]
 fn everything(recording: &Recording, exit: &Value, busy: bool) -> String {
     let report = recording.report();
@@ -41,7 +41,7 @@ fn everything(recording: &Recording, exit: &Value, busy: bool) -> String {
     let process = report.processes()[0];
     assert_eq!(process.exit(), exit);
     expect_work(&process, "before", 1_000, 20_000);
-    expect_work(&process, "last_words", 1, 30);
+    expect_work(&process, "last_allocation", 1, 30);
     assert_eq!(process.under("before").leaked, 1_000);
     let mut seen = format!("1001 allocations, {exit}, lost 0");
     if busy {
@@ -54,7 +54,7 @@ fn everything(recording: &Recording, exit: &Value, busy: bool) -> String {
     seen
 }
 
-/// Both forms of an ending that needs nobody's help.
+/// An ending that the program brings about itself, alone and with busy threads.
 fn check(name: &str, way: &str, status: i32, exit: &Value) {
     for (busy, expected) in [(false, ALONE), (true, BUSY)] {
         let name = format!(
@@ -101,7 +101,7 @@ fn exit() {
 #[test]
 fn main_leaves_first() {
     check(
-        "main's thread leaves by pthread_exit",
+        "the main thread ends with pthread_exit",
         "leave",
         5,
         &json!({"status": 5}),
@@ -153,7 +153,7 @@ fn killed_from_outside(busy: bool) -> Recording {
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("it is piped"))
         .read_line(&mut line)
-        .expect("it says that it is ready");
+        .expect("it prints that it is ready");
     let pid = line
         .trim()
         .strip_prefix("ready ")
@@ -208,7 +208,7 @@ fn interrupt_on_a_terminal() {
     }
 }
 
-/// A memory cgroup of 48 MiB, if this machine lets us make one; its folder.
+/// A memory cgroup of 48 MiB, if one can be made here: its folder.
 struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
@@ -224,7 +224,7 @@ impl MemoryGroup {
         let made = std::fs::create_dir(&group.0)
             .and_then(|()| std::fs::write(group.0.join(limit), (48 << 20).to_string()));
         made.map_err(|error| format!("no memory cgroup can be made: {error}"))?;
-        // Without this the group swaps where there is swap, and never ends.
+        // Without this the group swaps where there is swap, and is never killed.
         for swap in ["memory.memsw.limit_in_bytes", "memory.swap.max"] {
             let value = if swap == "memory.swap.max" {
                 0

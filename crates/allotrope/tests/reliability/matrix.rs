@@ -1,5 +1,5 @@
 //! One row of the matrix for every case: what is expected, what was seen, the
-//! verdict. A failed check is a failed test; the row only tells of it too.
+//! verdict. A failed check also fails the test.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,9 +11,9 @@ use serde_json::json;
 /// line.
 const FILE: &str = "ALLOTROPE_MATRIX";
 
-/// What a case came to when nothing failed.
+/// The result of a case in which nothing failed.
 pub enum Outcome {
-    /// The expectation holds; in numbers, what was seen.
+    /// The expectation holds: what was seen, in numbers.
     Seen(String),
     /// The machine does not allow the case, and why.
     Skipped(String),

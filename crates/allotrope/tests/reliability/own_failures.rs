@@ -1,5 +1,5 @@
-//! What breaks on our side is said and survived: the program runs on, and what
-//! was recorded can be read. `programs/own_failures.c`.
+//! Failures of the recording itself are reported: the program runs on, and what was
+//! recorded can be read. `programs/own_failures.c`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,11 +16,11 @@ use super::support::record::{command, finish};
 use super::support::{Record, Recording, Report, is_root, record, run};
 use super::targets::{expect_complete, expect_work, target};
 
-const GROUP: &str = "Our own failures";
+const GROUP: &str = "Failures of Allotrope";
 /// User that owns nothing.
 const NOBODY: u32 = 65_534;
 
-/// A recorded program that has said "ready" and waits.
+/// A recorded program that has printed "ready" and waits.
 struct Waiting {
     record: Record,
     child: Child,
@@ -47,17 +47,17 @@ impl Waiting {
         }
     }
 
-    /// The collector of this recording: the launcher's child that says so.
+    /// The collector of this recording, a child of the launcher.
     fn collector(&self) -> Pid {
-        self.child_of_front(true)
+        self.child_of_launcher(true)
     }
 
     /// The launcher's other child.
     fn program(&self) -> Pid {
-        self.child_of_front(false)
+        self.child_of_launcher(false)
     }
 
-    fn child_of_front(&self, collects: bool) -> Pid {
+    fn child_of_launcher(&self, collects: bool) -> Pid {
         let found = std::fs::read_dir("/proc")
             .expect("it is mounted")
             .flatten()
@@ -66,8 +66,8 @@ impl Waiting {
         Pid::from_raw(found.expect("a recording has both")).expect("above 0")
     }
 
-    /// Waits until the program, which has nothing to wait for but the collector,
-    /// has gone to sleep some more times.
+    /// Waits until the program has gone to sleep three more times: it can wait for
+    /// nothing but the collector.
     fn wait_until_it_waits(&self) {
         let (program, start) = (self.program(), Instant::now());
         let before = sleeps(program);
@@ -80,7 +80,7 @@ impl Waiting {
         }
     }
 
-    /// Waits until the trace, which grows, shows what came before "ready".
+    /// Waits until the growing trace shows what came before "ready".
     fn wait_until_written(&self) {
         let start = Instant::now();
         let trace = self.record.folder().join("recorded.allotrope");
@@ -143,7 +143,7 @@ fn waiting(pairs: u64, bytes: u64) -> Waiting {
     )
 }
 
-/// Everything of `own_failures PAIRS`.
+/// Fails unless all allocations of `own_failures PAIRS` are recorded.
 #[track_caller]
 fn expect_all(report: &Report, pairs: u64) {
     expect_complete(report);
@@ -156,35 +156,40 @@ fn expect_all(report: &Report, pairs: u64) {
 #[test]
 fn collector_killed() {
     let pairs = count(2_000_000, 20_000_000);
-    let expected = "the program goes on at once and ends; what was recorded is readable";
+    let expected = "the program continues at once and ends; what was recorded is readable";
     case(GROUP, "the collector is killed", expected, || {
         let mut waiting = waiting(pairs, 0);
         waiting.wait_until_written();
         kill_process(waiting.collector(), Signal::KILL).expect("it lives");
         waiting.go();
         let start = Instant::now();
-        let mut said = String::new();
-        waiting.stdout.read_line(&mut said).expect("it can be read");
+        let mut printed = String::new();
+        waiting
+            .stdout
+            .read_line(&mut printed)
+            .expect("it can be read");
         let took = start.elapsed();
-        assert_eq!(said, "done\n", "the program ran to its end");
-        // Unrecorded it takes far below a second; a wait that nobody ends would
-        // take for ever.
+        assert_eq!(printed, "done\n", "the program ran to its end");
+        // Unrecorded it takes far below a second; waiting for the collector would take
+        // for ever.
         assert!(took < Duration::from_secs(200), "{took:?}");
         let recording = waiting.finish().expect_status(125);
-        let said = &recording.stderr;
-        assert!(said.contains("the recording failed"), "{said}");
+        let printed = &recording.stderr;
+        assert!(printed.contains("the recording failed"), "{printed}");
         let report = recording.report();
         assert_ne!(report.only().json["complete"], true, "{}", report.summary());
         let readable = allocations_in(&report);
         assert!((1_000..=1_000 + pairs).contains(&readable), "{readable}");
-        Outcome::Seen(format!("went on, status 125, said, {readable} readable"))
+        Outcome::Seen(format!(
+            "the program continued, status 125, failure reported, {readable} readable"
+        ))
     });
 }
 
 #[test]
 fn collector_stopped() {
     let pairs = count(2_000_000, 20_000_000);
-    let expected = "everything, nothing lost; that the program waited is said";
+    let expected = "every allocation is recorded; `record` reports that the program waited";
     case(
         GROUP,
         "the collector is stopped, and continued",
@@ -199,8 +204,8 @@ fn collector_stopped() {
             std::thread::sleep(waits_for);
             kill_process(collector, Signal::CONT).expect("it lives");
             let recording = waiting.finish().expect_status(7);
-            let said = &recording.stderr;
-            assert!(said.contains("allotrope: waited "), "{said}");
+            let printed = &recording.stderr;
+            assert!(printed.contains("allotrope: waited "), "{printed}");
             let report = recording.report();
             expect_all(&report, pairs);
             let process = report.only();
@@ -208,17 +213,17 @@ fn collector_stopped() {
             // It waited all that time; the two clocks may differ a little.
             let least = waits_for.as_micros() as u64 / 2;
             assert!(process.number("waited_us") > least);
-            Outcome::Seen(format!("{pairs} of {pairs}, lost 0; the wait is said"))
+            Outcome::Seen(format!("{pairs} of {pairs}, lost 0; the wait is reported"))
         },
     );
 }
 
-/// What fits into the ring can not fill it.
+/// So few events fit into the ring: the program never waits.
 #[test]
 fn nothing_waited() {
     let pairs = 10_000;
-    let expected = "everything; no wait is told of";
-    case(GROUP, "a program that makes little", expected, || {
+    let expected = "every allocation is recorded; no wait is reported";
+    case(GROUP, "a program with few allocations", expected, || {
         let mut waiting = waiting(pairs, 0);
         waiting.go();
         let recording = waiting.finish().expect_status(7);
@@ -234,10 +239,10 @@ fn nothing_waited() {
 #[test]
 fn output_blocked() {
     let pairs = count(100_000, 2_000_000);
-    let expected = "everything, once the pipe is read";
+    let expected = "every allocation is recorded, once the pipe is read";
     case(
         GROUP,
-        "nobody reads the program's output for a while",
+        "the program's output is not read for a while",
         expected,
         || {
             // More than a pipe holds.
@@ -286,7 +291,7 @@ impl Drop for Mounted {
 
 #[test]
 fn disk_full() {
-    let expected = "the program ends as always; said; what fitted is readable";
+    let expected = "the program ends as without recording; `record` reports the failure; what fitted is readable";
     case(GROUP, "the disk is full", expected, || {
         let elsewhere = tempfile::tempdir().expect("a temporary folder");
         let mounted = match Mounted::new(elsewhere.path(), "small", "size=256k") {
@@ -301,44 +306,46 @@ fn disk_full() {
             .output(&mounted.0.join("recorded.allotrope"));
         let recording = described.run().expect_status(125);
         assert_eq!(recording.stdout, b"ready\ndone\n", "it ran to its end");
-        let said = &recording.stderr;
-        assert!(said.contains("No space left on device"), "{said}");
+        let printed = &recording.stderr;
+        assert!(printed.contains("No space left on device"), "{printed}");
         let report = recording.report();
         let process = report.only();
-        // Names come last and do not fit: the totals tell.
+        // Names are written last and do not fit: only the totals are checked.
         let kept = process.total("allocations");
         assert!((1..1_000 + pairs).contains(&kept), "{kept} kept");
         assert_ne!(process.json["complete"], true, "{}", report.summary());
-        Outcome::Seen(format!("done, status 125, said, {kept} readable"))
+        Outcome::Seen(format!(
+            "the program ended, status 125, failure reported, {kept} readable"
+        ))
     });
 }
 
-/// Copies an executable in a process of its own: a descriptor of ours that is
-/// open for writing could be inherited by what another test starts, and the
-/// copy then be "busy".
+/// Copies an executable in a process of its own: a program that another test starts
+/// could inherit a descriptor of ours that is open for writing, and then the copy
+/// could not be executed (ETXTBSY).
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg(from).arg(to).status();
     assert!(status.expect("cp(1) starts").success());
 }
 
-/// As somebody without rights; `HOME` is the folder that is made unusable.
+/// Records as a user without rights, whose `HOME` is made unusable.
 fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted>, String>) {
-    let expected = "another private folder serves, or the reason is said; exact";
+    let expected = "another private folder is used, or the reason is reported; exact counts";
     case(GROUP, name, expected, || {
-        let place = tempfile::tempdir().expect("a temporary folder");
-        let home = place.path().join("home");
-        // Root goes on as nobody, who must reach the command and the program.
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let home = folder.path().join("home");
+        // Started by root, it runs as nobody, who must reach the command and the program.
         let free = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(place.path(), free).expect("it is ours");
-        let ours = place.path().join("allotrope");
+        std::fs::set_permissions(folder.path(), free).expect("it is ours");
+        let ours = folder.path().join("allotrope");
         copy(Path::new(command().get_program()), &ours);
-        let program = place.path().join("own_failures");
+        let program = folder.path().join("own_failures");
         copy(&target("own_failures.c"), &program);
         let _mounted = match prepare(&home) {
             Ok(mounted) => mounted,
             Err(reason) => return Outcome::Skipped(reason),
         };
-        let trace = place.path().join("recorded.allotrope");
+        let trace = folder.path().join("recorded.allotrope");
         let mut command = Command::new(&ours);
         command
             .args(["record", "-o"])
@@ -349,14 +356,14 @@ fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted
             .env("HOME", &home)
             .env_remove("XDG_CACHE_HOME")
             .env_remove("XDG_RUNTIME_DIR")
-            .current_dir(place.path());
+            .current_dir(folder.path());
         if is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         let output = run(&mut command, b"g");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(7), "{said}");
-        assert_eq!(output.stdout, b"ready\ndone\n", "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{printed}");
+        assert_eq!(output.stdout, b"ready\ndone\n", "{printed}");
         expect_all(&Report::of(&trace), 1_000);
         Outcome::Seen("2000 of 2000".to_owned())
     });
@@ -364,7 +371,7 @@ fn without_home(name: &str, prepare: impl FnOnce(&Path) -> Result<Option<Mounted
 
 #[test]
 fn cache_folder_missing() {
-    without_home("no cache folder can be made", |_| Ok(None));
+    without_home("no cache folder can be created", |_| Ok(None));
 }
 
 #[test]
@@ -392,7 +399,7 @@ fn two_recordings_at_once() {
     case(
         GROUP,
         "two recordings at once",
-        "each its own, exact",
+        "each recording has its own program, exactly",
         || {
             let mut both = [waiting(pairs, 0), waiting(pairs + 1, 0)];
             both.iter_mut().for_each(Waiting::go);
@@ -408,7 +415,7 @@ fn two_recordings_at_once() {
 #[test]
 fn recording_inside_a_recording() {
     let pairs = 1_000;
-    let expected = "the inner one has the program, exact; the outer one is whole";
+    let expected = "the inner recording has the program, exactly; the outer one is complete";
     case(GROUP, "a recording inside a recording", expected, || {
         let recording = record(command().get_program())
             .args(["record", "-o", "inner", "--"])

@@ -1,6 +1,6 @@
-//! Families of programs that people run: a build, nginx, redis. No source of
-//! ours tells their counts; a second library behind the recorder
-//! (`programs/counting.c`) counts beside it, process by process.
+//! Process trees of real programs: a build, nginx, redis. Their counts do not follow
+//! from a source of ours; a second library, preloaded after the recorder
+//! (`programs/counting.c`), counts independently, process by process.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,8 +17,8 @@ use super::support::record::finish;
 use super::support::{Record, Recording, Report, record};
 use super::targets::{expect_complete, target_with};
 
-const GROUP: &str = "Families";
-const EXPECTED: &str = "every image an entry; allocations as an independent count has them";
+const GROUP: &str = "Process trees";
+const EXPECTED: &str = "every image is in the trace; its allocations equal an independent count";
 /// Name of the file in which the counting library counts.
 const COUNTS: &str = "counts";
 /// Process ids that Linux knows.
@@ -29,7 +29,7 @@ fn is_installed(program: &str) -> bool {
         || Command::new(program).arg("-v").output().is_ok()
 }
 
-/// A recording in which the counting library stands behind the recorder.
+/// A recording in which the counting library is preloaded after the recorder.
 fn counted(program: &str) -> Record {
     let library = target_with("counting.c", &["-shared", "-fPIC"]);
     let described = record(program);
@@ -42,8 +42,8 @@ fn counted(program: &str) -> Record {
         .env("COUNTED_ALLOCATIONS", counts)
 }
 
-/// Fails unless the images of each process id have made what was counted for
-/// it; gives what was seen.
+/// Fails unless the images of each process id made as many allocations as were
+/// counted for it; returns what was seen.
 #[track_caller]
 fn expect_counted(report: &Report, folder: &Path) -> String {
     expect_complete(report);
@@ -116,7 +116,7 @@ fn build() {
         let report = recording.report();
         let seen = expect_counted(&report, folder);
         for (program, images) in [("make", 1), ("cc1plus", 4), ("as", 4), ("ld", 1)] {
-            // A forked make that execs g++ is an image of make's before that.
+            // A forked make is an image of make until it execs g++.
             assert!(
                 images_of(&report, program) >= images,
                 "{program}: {}",
@@ -142,8 +142,8 @@ fn started(record: &Record) -> Child {
         .expect("it starts")
 }
 
-/// Sends a request to a server that is about to listen, and reads until what
-/// it says contains `until`.
+/// Sends a request to a server that is about to listen, and reads until the answer
+/// contains `until`.
 fn ask(port: u16, request: &[u8], until: &str) -> String {
     let start = Instant::now();
     let mut stream = loop {
@@ -157,13 +157,13 @@ fn ask(port: u16, request: &[u8], until: &str) -> String {
         .set_read_timeout(Some(Duration::from_secs(60)))
         .expect("it is above 0");
     stream.write_all(request).expect("it reads");
-    let (mut said, mut piece) = (String::new(), [0; 4096]);
-    while !said.contains(until) {
+    let (mut printed, mut piece) = (String::new(), [0; 4096]);
+    while !printed.contains(until) {
         let count = stream.read(&mut piece).expect("it answers");
-        assert_ne!(count, 0, "it said {said}");
-        said += &String::from_utf8_lossy(&piece[..count]);
+        assert_ne!(count, 0, "it printed {printed}");
+        printed += &String::from_utf8_lossy(&piece[..count]);
     }
-    said
+    printed
 }
 
 fn ended(record: Record, child: Child) -> Recording {
@@ -180,12 +180,12 @@ fn nginx() {
         let port = free_port();
         let described = counted("nginx");
         let folder = described.folder().to_owned();
-        let place = folder.display();
+        let root = folder.display();
         let settings = format!(
-            "daemon off; worker_processes 2; pid {place}/pid; error_log {place}/errors;\n\
+            "daemon off; worker_processes 2; pid {root}/pid; error_log {root}/errors;\n\
              events {{ worker_connections 32; }}\n\
-             http {{ access_log off; client_body_temp_path {place}/1; proxy_temp_path {place}/2;\n\
-             fastcgi_temp_path {place}/3; uwsgi_temp_path {place}/4; scgi_temp_path {place}/5;\n\
+             http {{ access_log off; client_body_temp_path {root}/1; proxy_temp_path {root}/2;\n\
+             fastcgi_temp_path {root}/3; uwsgi_temp_path {root}/4; scgi_temp_path {root}/5;\n\
              server {{ listen 127.0.0.1:{port}; location / {{ return 200 \"fine\"; }} }} }}\n"
         );
         std::fs::write(folder.join("settings"), settings).expect("it is ours");
@@ -235,7 +235,7 @@ fn redis() {
             assert!(start.elapsed() < Duration::from_secs(60), "it does not end");
             std::thread::sleep(Duration::from_millis(20));
         }
-        // It closes the connection and says nothing.
+        // redis closes the connection without an answer.
         let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         stream.write_all(b"SHUTDOWN NOSAVE\r\n").expect("it reads");
         let recording = ended(described, child).expect_status(0);

@@ -13,7 +13,7 @@ pub fn target(source: &str) -> PathBuf {
 
 /// The same with more flags.
 pub fn target_with(source: &str, flags: &[&str]) -> PathBuf {
-    // Names the header's text too, for results are kept by text and flags.
+    // Compiled programs are cached by source and flags: a flag stands for the header.
     let mut hasher = DefaultHasher::new();
     include_str!("programs/completed.h").hash(&mut hasher);
     let header = format!("-DHEADER={}", hasher.finish());
@@ -39,8 +39,8 @@ pub fn expect_complete(report: &Report) {
     }
 }
 
-/// Fails unless the function made exactly so many allocations of so many bytes
-/// in all.
+/// Fails unless the function made exactly this number of allocations, with this sum
+/// of bytes.
 #[track_caller]
 pub fn expect_work(process: &Process<'_>, function: &str, allocations: u64, bytes: u64) {
     let sums = process.under(function);

@@ -1,4 +1,4 @@
-//! Threads that come, go, are cancelled and work while they go:
+//! Threads that start, end, are cancelled, and allocate while they end:
 //! `programs/threads.cc`, `programs/cancelled.c`.
 
 use super::completed;
@@ -21,7 +21,7 @@ fn recorded(name: &str, number: u64, status: i32) -> Recording {
 #[test]
 fn short_threads() {
     let threads = count(10_000, 100_000);
-    let expected = "3 allocations a thread, 1 leaked, 2 temporary";
+    let expected = "3 allocations per thread, 1 leaked, 2 temporary";
     let name = format!("{threads} short threads that use each other's freed blocks");
     case(GROUP, &name, expected, || {
         let report = recorded("short", threads, 0).report();
@@ -39,7 +39,7 @@ fn short_threads() {
 #[test]
 fn many_at_once() {
     let threads = count(200, 1_000);
-    let expected = "100 allocations a thread, none leaked";
+    let expected = "100 allocations per thread, none leaked";
     case(
         GROUP,
         &format!("{threads} threads at once"),
@@ -59,8 +59,8 @@ fn many_at_once() {
 #[test]
 fn peak_across_a_barrier() {
     let threads = count(200, 1_000);
-    let expected = "100 allocations a thread, all of them at the peak";
-    let name = format!("the peak of {threads} threads that wait for each other");
+    let expected = "100 allocations per thread, all of them live at the peak";
+    let name = format!("the peak of {threads} threads that meet at a barrier");
     case(GROUP, &name, expected, || {
         let report = recorded("together", threads, 0).report();
         let gathered = report.only().under("gathered");
@@ -86,7 +86,7 @@ fn freed_on_other_threads() {
 #[test]
 fn key_destructors() {
     let threads = count(100, 10_000);
-    let expected = "1 allocation a thread, 4 of its destructor, 1 of them leaked";
+    let expected = "1 allocation per thread; 4 of its destructor, 1 of them leaked";
     case(
         GROUP,
         "key destructors that set their key again",
@@ -106,7 +106,7 @@ fn key_destructors() {
 #[test]
 fn thread_locals() {
     let threads = count(100, 10_000);
-    let expected = "1 allocation a constructor, freed; 1 a destructor, leaked";
+    let expected = "1 allocation per constructor, freed; 1 per destructor, leaked";
     case(GROUP, "thread_local objects", expected, || {
         let report = recorded("locals", threads, 0).report();
         let process = report.only();
@@ -121,7 +121,7 @@ fn thread_locals() {
 #[test]
 fn cancellation() {
     let threads = count(200, 10_000);
-    let expected = "all completed allocations, those of the cleanup handlers too";
+    let expected = "all completed allocations, including those of the cleanup handlers";
     case(
         GROUP,
         &format!("{threads} threads cancelled"),
@@ -149,7 +149,7 @@ fn cancellation() {
 fn asynchronous_cancellation() {
     let threads = count(100, 2_000);
     let name = format!("{threads} threads cancelled asynchronously, while they allocate");
-    let expected = "all completed allocations, every cleanup handler runs";
+    let expected = "all completed allocations; every cleanup handler runs";
     case(GROUP, &name, expected, || {
         let recording = record(target("cancelled.c"))
             .arg(threads.to_string())

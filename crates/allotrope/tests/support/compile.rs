@@ -65,12 +65,12 @@ pub fn source_path(source: &str) -> PathBuf {
         .join(source)
 }
 
-/// The line on which a source says `MARK name`.
+/// The number of the line marked `MARK name` in a source.
 pub fn line_of(source: &str, mark: &str) -> u64 {
     marked_line(source, mark).0
 }
 
-/// The column at which `word` stands in the line that says `MARK name`.
+/// The column of `word` in the line marked `MARK name`.
 pub fn column_of(source: &str, mark: &str, word: &str) -> u64 {
     let (_, line) = marked_line(source, mark);
     let column = line
@@ -110,8 +110,8 @@ fn toolchain(source: &str) -> (String, &'static [&'static str]) {
     }
 }
 
-/// A folder named after everything that decides on the result, with the
-/// program in it under its own short name: reports name modules by it.
+/// The path of a program: in a folder named by a hash of everything that determines
+/// the result, under its short name, by which reports name the module.
 fn destination(source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     (source_path(source), source_text(source), compiler, flags).hash(&mut hasher);
@@ -121,7 +121,7 @@ fn destination(source: &str, compiler: &str, flags: &[&str]) -> PathBuf {
         .join(stem)
 }
 
-/// Compiles aside and renames: a test process beside this one may want the
+/// Compiles in a temporary folder and renames: another test process may compile the
 /// same program at the same time.
 fn compile(compiler: &str, source: &Path, flags: &[&str], program: &Path) {
     let folder = program.parent().expect("it was joined above");

@@ -1,5 +1,5 @@
-//! What the test files share: compiling the programs whose truth is known,
-//! recording them, and reading the report back. Expectations live in the test
+//! What the test files share: compiling the programs whose counts their sources
+//! state, recording them, and reading the report back. Expectations are in the test
 //! files and in the programs themselves, not here.
 
 #![allow(dead_code, unused_imports)] // every test file uses its own part of it
@@ -11,11 +11,12 @@ pub mod schema;
 pub mod truth;
 pub mod windows;
 
-pub use compile::{column_of, compiled, compiled_with, line_of, source_text};
+pub use compile::{column_of, compiled, compiled_with, line_of, source_path, source_text};
 pub use record::{Record, Recording, allotrope, record, run};
 pub use report::{Process, Report};
 
-/// Says on the test's output why a test found nothing to do here.
+/// Prints why a test has nothing to do here. (In continuous integration, the reason
+/// must be among `scripts/expected-skips`.)
 pub fn skip(reason: &str) {
     eprintln!("skipped: {reason}");
 }

@@ -1,5 +1,5 @@
-//! Runs `allotrope`, above all `allotrope record`, the way a shell would, with
-//! a limit on the time it may take, so that a hang fails and says what hung.
+//! Runs `allotrope`, above all `allotrope record`, as a shell would, with a time
+//! limit: a hang fails and names what hung.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ pub struct Recording {
     pub trace: PathBuf,
 }
 
-/// Begins the description of `allotrope record -o FILE -- PROGRAM`.
+/// Describes `allotrope record -o FILE -- PROGRAM`.
 pub fn record(program: impl AsRef<OsStr>) -> Record {
     let folder = tempfile::tempdir().expect("a temporary folder");
     Record {
@@ -51,7 +51,7 @@ pub fn record(program: impl AsRef<OsStr>) -> Record {
     }
 }
 
-/// `allotrope` with these arguments, to the end.
+/// Runs `allotrope` with these arguments to its end.
 pub fn allotrope<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     run(command().args(arguments), b"")
 }
@@ -88,7 +88,7 @@ impl Record {
         self
     }
 
-    /// Gives the program these bytes to read.
+    /// Sets what the program reads from its standard input.
     pub fn stdin(mut self, bytes: &[u8]) -> Self {
         self.stdin = bytes.to_vec();
         self
@@ -135,7 +135,7 @@ impl Record {
         self.recorded(output)
     }
 
-    /// What there is once the command has ended.
+    /// The recording that the command left when it ended.
     pub fn recorded(self, output: Output) -> Recording {
         Recording {
             status: output.status,
@@ -161,7 +161,7 @@ impl Record {
 }
 
 impl Recording {
-    /// Fails with all that is known unless `record` ended with this status.
+    /// Fails, with all output, unless `record` ended with this status.
     #[track_caller]
     pub fn expect_status(self, status: i32) -> Self {
         assert_eq!(

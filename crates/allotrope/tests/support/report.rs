@@ -1,5 +1,5 @@
-//! Reads `allotrope report --format json` and answers the questions that tests
-//! ask: who allocated what, as sums over sites chosen by their frames.
+//! Reads `allotrope report --format json`, and sums over sites selected by their
+//! frames.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::{record, schema};
 /// A report. Reading it checks its form and that its sites add up.
 pub struct Report {
     pub json: Value,
-    /// What `report` said on stderr.
+    /// The stderr of `report`.
     pub warnings: String,
 }
 
@@ -83,7 +83,7 @@ impl Report {
             .collect()
     }
 
-    /// One line an image, for messages.
+    /// One line for each image, for messages.
     pub fn summary(&self) -> String {
         self.processes()
             .iter()
@@ -103,7 +103,7 @@ impl Report {
 }
 
 impl<'a> Process<'a> {
-    /// A number beside the totals.
+    /// A number of the process that is not among its totals.
     #[track_caller]
     pub fn number(&self, name: &str) -> u64 {
         number(&self.json[name], name)
@@ -179,7 +179,7 @@ impl<'a> Process<'a> {
         }))
     }
 
-    /// Sums over the sites for whose stack this holds.
+    /// Sums over the sites whose stack fulfils `holds`.
     pub fn where_stack(&self, holds: impl Fn(&[&'a Value]) -> bool) -> Sums {
         sum(self.sites().iter().filter(|site| holds(&self.stack(site))))
     }

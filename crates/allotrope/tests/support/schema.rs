@@ -1,5 +1,5 @@
-//! The documented form of `allotrope report --format json`: every key that is
-//! there, none that is not, indexes in range, sites that add up to the totals.
+//! The documented form of `allotrope report --format json`: exactly the documented
+//! keys, indexes in range, sites that add up to the totals.
 
 use serde_json::Value;
 
@@ -29,9 +29,9 @@ const PROCESS: &[&str] = &[
     "totals",
     "sites",
 ];
-/// What a process of a recording that only counted has beside.
+/// Further keys of a process that was recorded with --counts-only.
 const COUNTED_PROCESS: &[&str] = &["threads", "entries"];
-/// The totals that such a recording has; the others are null.
+/// The totals that such a process has; the others are null.
 const COUNTED_TOTALS: &[&str] = &[
     "allocations",
     "allocated_bytes",
@@ -64,7 +64,7 @@ const SITE: &[&str] = &[
     "allocations_at_peak",
     "lifetime_mean_us",
 ];
-/// Only of a process that opened some.
+/// Only if the process opened some.
 const WINDOWS: &str = "windows";
 const WINDOW: &[&str] = &[
     "name",
@@ -88,7 +88,7 @@ const WINDOW: &[&str] = &[
     "peak_allocations",
     "descriptors",
 ];
-/// What a site's number adds up to.
+/// Numbers of a site, and the totals to which they add up.
 const ADDS_UP: &[(&str, &str)] = &[
     ("allocations", "allocations"),
     ("allocated_bytes", "allocated_bytes"),
@@ -99,11 +99,11 @@ const ADDS_UP: &[(&str, &str)] = &[
     ("allocations_at_peak", "peak_allocations"),
 ];
 
-/// Fails, naming the place, unless the report has the documented form.
+/// Fails, with the path of the value, unless the report has the documented form.
 #[track_caller]
 pub fn check(report: &Value) {
     let mut expected = REPORT.to_vec();
-    // Only of a trace that could not be read to its end.
+    // Only if the trace could not be read to its end.
     if !report["cut"].is_null() {
         assert!(report["cut"].is_string(), "report.cut");
         expected.push("cut");
@@ -115,47 +115,47 @@ pub fn check(report: &Value) {
         check_frame(frame, &format!("frames[{index}]"));
     }
     for (index, process) in array(&report["processes"], "processes").iter().enumerate() {
-        let place = format!("processes[{index}]");
-        assert_eq!(process["id"], index, "{place}: ids count from 0");
-        check_process(process, frames.len() as u64, &place);
+        let path = format!("processes[{index}]");
+        assert_eq!(process["id"], index, "{path}: ids count from 0");
+        check_process(process, frames.len() as u64, &path);
     }
 }
 
 #[track_caller]
-fn check_frame(frame: &Value, place: &str) {
-    // Only where it was asked for and is at hand.
+fn check_frame(frame: &Value, path: &str) {
+    // Only with `--source`, if the file is found.
     let mut expected = FRAME.to_vec();
     if let Some(source) = frame.get("source") {
-        assert!(source.is_string(), "{place}.source is no text");
+        assert!(source.is_string(), "{path}.source is no text");
         expected.push("source");
     }
-    keys(frame, &expected, place);
+    keys(frame, &expected, path);
     for name in ["function", "signature", "module", "file"] {
-        assert!(frame[name].is_string(), "{place}.{name} is no text");
+        assert!(frame[name].is_string(), "{path}.{name} is no text");
     }
     for name in ["line", "column", "offset"] {
-        count(&frame[name], place, name);
+        count(&frame[name], path, name);
     }
-    assert!(frame["inlined"].is_boolean(), "{place}.inlined");
-    assert_ne!(frame["function"], "", "{place}: a frame without a name");
+    assert!(frame["inlined"].is_boolean(), "{path}.inlined");
+    assert_ne!(frame["function"], "", "{path}: a frame without a name");
 }
 
 #[track_caller]
-fn check_process(process: &Value, frames: u64, place: &str) {
+fn check_process(process: &Value, frames: u64, path: &str) {
     let mut named = PROCESS.to_vec();
     if let Some(windows) = process.get(WINDOWS) {
         named.push(WINDOWS);
-        let windows = array(windows, place);
-        assert!(!windows.is_empty(), "{place}.windows is left out if empty");
+        let windows = array(windows, path);
+        assert!(!windows.is_empty(), "{path}.windows is left out if empty");
         for (index, window) in windows.iter().enumerate() {
-            keys(window, WINDOW, &format!("{place}.windows[{index}]"));
+            keys(window, WINDOW, &format!("{path}.windows[{index}]"));
         }
     }
     let counts_only = process["sites"].is_null();
     if counts_only {
         named.extend(COUNTED_PROCESS);
     }
-    keys(process, &named, place);
+    keys(process, &named, path);
     for name in [
         "id",
         "pid",
@@ -166,59 +166,59 @@ fn check_process(process: &Value, frames: u64, place: &str) {
         "waits",
         "waited_us",
     ] {
-        count(&process[name], place, name);
+        count(&process[name], path, name);
     }
-    assert!(process["complete"].is_boolean(), "{place}.complete");
-    let command = array(&process["command"], place);
-    assert!(command.iter().all(Value::is_string), "{place}.command");
-    check_exit(&process["exit"], place);
-    keys(&process["totals"], TOTALS, &format!("{place}.totals"));
+    assert!(process["complete"].is_boolean(), "{path}.complete");
+    let command = array(&process["command"], path);
+    assert!(command.iter().all(Value::is_string), "{path}.command");
+    check_exit(&process["exit"], path);
+    keys(&process["totals"], TOTALS, &format!("{path}.totals"));
     if counts_only {
-        return check_counted(process, place);
+        return check_counted(process, path);
     }
     for name in TOTALS {
-        count(&process["totals"][*name], place, name);
+        count(&process["totals"][*name], path, name);
     }
-    let sites = array(&process["sites"], place);
+    let sites = array(&process["sites"], path);
     for (index, site) in sites.iter().enumerate() {
-        check_site(site, frames, &format!("{place}.sites[{index}]"));
+        check_site(site, frames, &format!("{path}.sites[{index}]"));
     }
     for (part, whole) in ADDS_UP {
         let sum: u64 = sites
             .iter()
-            .map(|site| count(&site[*part], place, part))
+            .map(|site| count(&site[*part], path, part))
             .sum();
-        let total = count(&process["totals"][*whole], place, whole);
-        assert_eq!(sum, total, "{place}: sum of {part} over sites, and {whole}");
+        let total = count(&process["totals"][*whole], path, whole);
+        assert_eq!(sum, total, "{path}: sum of {part} over sites, and {whole}");
     }
 }
 
-/// A process of a recording that only counted: threads and entry points add up
-/// to the totals, and nothing else is known.
+/// A process recorded with --counts-only: threads and entry points add up to the
+/// totals, and nothing else is known.
 #[track_caller]
-fn check_counted(process: &Value, place: &str) {
+fn check_counted(process: &Value, path: &str) {
     for name in TOTALS {
         let total = &process["totals"][*name];
         if COUNTED_TOTALS.contains(name) {
-            count(total, place, name);
+            count(total, path, name);
         } else {
-            assert!(total.is_null(), "{place}.totals.{name} is not null");
+            assert!(total.is_null(), "{path}.totals.{name} is not null");
         }
     }
     for list in COUNTED_PROCESS {
-        let parts = array(&process[*list], place);
+        let parts = array(&process[*list], path);
         for name in ["allocations", "allocated_bytes", "deallocations"] {
-            let sum: u64 = parts.iter().map(|it| count(&it[name], place, name)).sum();
-            let total = count(&process["totals"][name], place, name);
-            assert_eq!(sum, total, "{place}: sum of {name} over {list}");
+            let sum: u64 = parts.iter().map(|it| count(&it[name], path, name)).sum();
+            let total = count(&process["totals"][name], path, name);
+            assert_eq!(sum, total, "{path}: sum of {name} over {list}");
         }
     }
 }
 
 #[track_caller]
-fn check_exit(exit: &Value, place: &str) {
-    let object = exit.as_object().unwrap_or_else(|| panic!("{place}.exit"));
-    assert_eq!(object.len(), 1, "{place}.exit: {exit}");
+fn check_exit(exit: &Value, path: &str) {
+    let object = exit.as_object().unwrap_or_else(|| panic!("{path}.exit"));
+    assert_eq!(object.len(), 1, "{path}.exit: {exit}");
     let (form, value) = object.iter().next().expect("it has one");
     let known = match form.as_str() {
         "status" => value.is_u64(),
@@ -226,12 +226,12 @@ fn check_exit(exit: &Value, place: &str) {
         "exec" | "running" => value == true,
         _ => false,
     };
-    assert!(known, "{place}.exit: {exit}");
+    assert!(known, "{path}.exit: {exit}");
 }
 
 #[track_caller]
-fn check_site(site: &Value, frames: u64, place: &str) {
-    keys(site, SITE, place);
+fn check_site(site: &Value, frames: u64, path: &str) {
+    keys(site, SITE, path);
     for name in SITE {
         match *name {
             "stack" => {}
@@ -239,48 +239,45 @@ fn check_site(site: &Value, frames: u64, place: &str) {
                 let mean = site[*name].as_f64();
                 assert!(
                     mean.is_some_and(|m| m >= 0.0),
-                    "{place}.{name}: {}",
+                    "{path}.{name}: {}",
                     site[*name]
                 );
             }
-            _ => drop(count(&site[*name], place, name)),
+            _ => drop(count(&site[*name], path, name)),
         }
     }
-    let stack = array(&site["stack"], place);
+    let stack = array(&site["stack"], path);
     for index in stack {
         assert!(
-            count(index, place, "stack") < frames,
-            "{place}.stack: {index}"
+            count(index, path, "stack") < frames,
+            "{path}.stack: {index}"
         );
     }
-    assert_ne!(
-        site["allocations"], 0,
-        "{place}: a site without allocations"
-    );
+    assert_ne!(site["allocations"], 0, "{path}: a site without allocations");
 }
 
 #[track_caller]
-fn keys(value: &Value, expected: &[&str], place: &str) {
+fn keys(value: &Value, expected: &[&str], path: &str) {
     let object = value
         .as_object()
-        .unwrap_or_else(|| panic!("{place} is no object: {value}"));
+        .unwrap_or_else(|| panic!("{path} is no object: {value}"));
     let mut found: Vec<&str> = object.keys().map(String::as_str).collect();
     let mut expected = expected.to_vec();
     found.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(found, expected, "keys of {place}");
+    assert_eq!(found, expected, "keys of {path}");
 }
 
 #[track_caller]
-fn array<'a>(value: &'a Value, place: &str) -> &'a [Value] {
+fn array<'a>(value: &'a Value, path: &str) -> &'a [Value] {
     value
         .as_array()
-        .unwrap_or_else(|| panic!("{place}: no list: {value}"))
+        .unwrap_or_else(|| panic!("{path}: no list: {value}"))
 }
 
 #[track_caller]
-fn count(value: &Value, place: &str, name: &str) -> u64 {
+fn count(value: &Value, path: &str, name: &str) -> u64 {
     value
         .as_u64()
-        .unwrap_or_else(|| panic!("{place}.{name}: no count: {value}"))
+        .unwrap_or_else(|| panic!("{path}.{name}: no count: {value}"))
 }

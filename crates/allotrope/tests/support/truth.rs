@@ -1,11 +1,11 @@
 //! Compares a recording's totals with the truth that a program's source states.
 //!
-//! A source says, in the comment that derives it,
-//! `truth CASE: allocations=3 bytes=30 …`; the program runs the case that its
-//! first argument names. What a truth does not name is 0. What the program
-//! does anyway (libstdc++ sets memory aside before `main`) is the case
-//! `nothing`, and is taken off; a peak is then exact because that memory is
-//! never given back.
+//! The comment that derives a case's truth has a line
+//! `truth CASE: allocations=3 bytes=30 …`; the program runs the case that its first
+//! argument names. Totals that a truth does not name are 0. What the program allocates
+//! in every case (libstdc++ sets memory aside before `main`) is recorded as the case
+//! `nothing` and subtracted; this is exact for a peak, too, because that memory is
+//! never freed.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex};
@@ -30,7 +30,7 @@ const NAMES: &[(&str, &str)] = &[
 
 type Totals = BTreeMap<&'static str, u64>;
 
-/// Records a case and compares its totals with its truth, to the last event.
+/// Records a case and compares its totals with its truth; they must be equal.
 #[track_caller]
 pub fn check(source: &str, case: &str) {
     let truth = stated(source, case);
@@ -49,7 +49,7 @@ pub fn check(source: &str, case: &str) {
     assert_eq!(found, truth, "{source} {case} (left: found, right: truth)");
 }
 
-/// What the source states about a case.
+/// The truth that the source states for a case.
 #[track_caller]
 pub fn stated(source: &str, case: &str) -> Totals {
     let text = compile::source_text(source);

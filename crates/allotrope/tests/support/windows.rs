@@ -1,4 +1,4 @@
-//! What a trace says of windows: which of a recording's allocations lie in each.
+//! Counts the allocations of each window from the events of a trace, without a replay.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,10 +15,10 @@ pub struct Counted {
     pub allocations: u64,
 }
 
-/// Where a stream has come to.
+/// The epoch and the thread of a stream's next event.
 #[derive(Default, Clone, Copy)]
-struct Place {
-    mark: EpochChange,
+struct StreamState {
+    change: EpochChange,
     thread: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ pub fn windows(recording: &Recording) -> Vec<Counted> {
     let reader = TraceReader::open(&recording.trace).expect("it was just written");
     let mut opened: Vec<Window> = Vec::new();
     let mut closed = BTreeMap::new();
-    let mut places: HashMap<u32, Place> = HashMap::new();
+    let mut streams: HashMap<u32, StreamState> = HashMap::new();
     let mut allocations = Vec::new();
     for entry in reader.entries() {
         match entry.expect("the trace is whole") {
@@ -39,17 +39,17 @@ pub fn windows(recording: &Recording) -> Vec<Counted> {
             }
             Entry::Record(_) => {}
             Entry::Events(at) => {
-                let place = places.entry(at.stream).or_default();
+                let state = streams.entry(at.stream).or_default();
                 let mut events = Vec::new();
                 reader.read_events(&at, &mut events).expect("it is whole");
                 for event in events {
                     match event.kind {
-                        EventKind::Epoch => place.mark = EpochChange::from_word(event.address),
-                        EventKind::Thread => place.thread = Some(event.address),
+                        EventKind::Epoch => state.change = EpochChange::from_word(event.address),
+                        EventKind::Thread => state.thread = Some(event.address),
                         EventKind::Allocation | EventKind::ReallocationEnd
-                            if !place.mark.opted_out =>
+                            if !state.change.opted_out =>
                         {
-                            allocations.push(*place);
+                            allocations.push(*state);
                         }
                         _ => {}
                     }
@@ -61,9 +61,9 @@ pub fn windows(recording: &Recording) -> Vec<Counted> {
     let inside = |window: &Window| {
         let end = closed[&window.opened];
         let thread = window.thread.map(u64::from);
-        let within = allocations.iter().filter(|place| {
-            let same_thread = !window.this_thread_only || place.thread == thread;
-            same_thread && (window.opened..end).contains(&place.mark.epoch)
+        let within = allocations.iter().filter(|state| {
+            let same_thread = !window.this_thread_only || state.thread == thread;
+            same_thread && (window.opened..end).contains(&state.change.epoch)
         });
         within.count() as u64
     };

@@ -60,7 +60,7 @@ pub fn folder() -> PathBuf {
 }
 
 impl Build {
-    /// More flags; those for the linker at the end.
+    /// More flags; libraries among them come after the source.
     pub fn flags<S: AsRef<str>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
         let flags = flags.into_iter().map(|flag| flag.as_ref().to_owned());
         self.flags.extend(flags);
@@ -79,7 +79,7 @@ impl Build {
         self.try_run().unwrap_or_else(|problem| panic!("{problem}"))
     }
 
-    /// The path of the result, or the compiler's words.
+    /// The path of the result, or the compiler's output.
     pub fn try_run(self) -> Result<PathBuf, String> {
         let result = self.destination();
         if result.exists() {
@@ -87,10 +87,10 @@ impl Build {
         }
         let folder = result.parent().expect("it was joined");
         std::fs::create_dir_all(folder).expect("cargo's folder for tests is writable");
-        // Aside, then renamed: another test may want the same at this moment.
+        // In a temporary folder, then renamed: another test may build the same now.
         let aside = tempfile::tempdir_in(folder).expect("cargo's folder for tests is writable");
         let made = aside.path().join(&self.name);
-        // Libraries are named behind the sources that need them.
+        // The linker needs libraries after the sources that use them.
         let (libraries, flags): (Vec<_>, Vec<_>) = self
             .flags
             .iter()
@@ -116,7 +116,7 @@ impl Build {
         Ok(result)
     }
 
-    /// In a folder named after everything that decides on the result.
+    /// In a folder named by a hash of everything that determines the result.
     fn destination(&self) -> PathBuf {
         let mut hasher = DefaultHasher::new();
         (&self.compiler, &self.flags, &self.name).hash(&mut hasher);

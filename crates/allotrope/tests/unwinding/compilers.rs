@@ -13,7 +13,7 @@ fn check(compiler: &str, flags: &[&str]) {
         Ok(program) => drop(truth::check(&program, "all")),
         // clang's link time optimisation needs a plugin of the linker's.
         Err(words) if flags.contains(&"-flto") && words.contains("LLVMgold") => {
-            skip(&format!("{compiler} can not link with {flags:?} here"));
+            skip(&format!("{compiler} cannot link with {flags:?} here"));
         }
         Err(words) => panic!("{words}"),
     }

@@ -1,5 +1,5 @@
-//! Frames that are left or reached other than by call and return, and code of
-//! the program's that others call.
+//! Frames that are left or reached other than by call and return, and functions of the
+//! program that the C library, the loader or the kernel calls.
 
 use crate::building::cxx;
 use crate::support::{record, report::text};
@@ -21,7 +21,7 @@ cases!("control_flow.cc": exceptions long_jumps made_contexts assembler_coroutin
 cases!("callbacks.cc": before_main sorting iterating registering signals small_alternate_stack
     small_threads timer);
 
-/// What lies beyond the limit is cut away visibly, and only that.
+/// Frames beyond the limit, and only those, are cut off, and the cut is shown.
 #[test]
 fn too_deep() {
     let recording = truth::check(&cxx("control_flow.cc"), "too_deep");
@@ -36,7 +36,7 @@ fn too_deep() {
     }
 }
 
-/// A limit of the user's is kept as exactly.
+/// A limit that the user chooses.
 #[test]
 fn a_chosen_limit() {
     let recording = record(cxx("control_flow.cc"))

@@ -1,10 +1,10 @@
-//! A signal at each single instruction of the recorder's: its handler
-//! allocates, and then returns, leaves by `siglongjmp`, or leaves as a thread
-//! does that is cancelled there.
+//! A signal at every single instruction of the recorder: its handler allocates, and
+//! then returns, leaves by `siglongjmp`, or unwinds as in a thread that is cancelled
+//! there.
 //!
-//! The tests `first_look_…` interrupt a call in which the recorder reads call
-//! frame information anew, some 30,000 instructions; every 997th of them, or
-//! as `ALLOTROPE_TEST_STRIDE` says (97 takes a minute).
+//! The tests `cold_call_…` interrupt a call in which the recorder reads call frame
+//! information again, some 30,000 instructions: every 997th of them, or every
+//! `ALLOTROPE_TEST_STRIDE`th (97 takes a minute).
 
 use crate::building::build;
 use crate::support::record;
@@ -21,15 +21,15 @@ fn check(handler: &str, call: &str, stride: &str) {
         .env("STRIDE", stride)
         .run()
         .expect_status(0);
-    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
     let count = |name: &str| {
-        let mut words = said.split_whitespace();
+        let mut words = printed.split_whitespace();
         words.find(|word| *word == name);
         let count = words.next().and_then(|word| word.parse::<u64>().ok());
-        count.unwrap_or_else(|| panic!("{name} in {said}"))
+        count.unwrap_or_else(|| panic!("{name} in {printed}"))
     };
-    // The shortest way through a hook has more instructions than this.
-    assert!(count("interrupted") > 20, "{said}");
+    // The shortest path through a hook has more instructions than this.
+    assert!(count("interrupted") > 20, "{printed}");
 
     let report = recording.report();
     let processes = report.processes();
@@ -40,8 +40,8 @@ fn check(handler: &str, call: &str, stride: &str) {
         .find(|process| process.total("allocations") > 0)
         .unwrap_or_else(|| panic!("{}", report.summary()));
     let (module, what) = (truth::module(&program), format!("{handler} {call}"));
-    truth::expect_sound(child, &said, &what);
-    truth::expect_stacks(child, module, &said, &what);
+    truth::expect_sound(child, &printed, &what);
+    truth::expect_stacks(child, module, &printed, &what);
     // No call is recorded twice, whether it was left or not.
     assert!(child.by(module, "calling").allocations <= count("calls"));
 }
@@ -62,8 +62,8 @@ macro_rules! cases {
 }
 
 cases!(returns: malloc_goes_on "malloc" "1", free_goes_on "free" "1",
-    realloc_goes_on "realloc" "1", first_look_goes_on "cold_malloc" &stride(),);
+    realloc_goes_on "realloc" "1", cold_call_goes_on "cold_malloc" &stride(),);
 cases!(jumps: malloc_is_left "malloc" "1", free_is_left "free" "1",
-    realloc_is_left "realloc" "1", first_look_is_left "cold_malloc" &stride(),);
+    realloc_is_left "realloc" "1", cold_call_is_left "cold_malloc" &stride(),);
 cases!(unwinds: malloc_is_cancelled "malloc" "1", free_is_cancelled "free" "1",
-    realloc_is_cancelled "realloc" "1", first_look_is_cancelled "cold_malloc" &stride(),);
+    realloc_is_cancelled "realloc" "1", cold_call_is_cancelled "cold_malloc" &stride(),);

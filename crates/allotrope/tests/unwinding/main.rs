@@ -1,19 +1,19 @@
-//! Whether every stack is the right one, whatever the program does with its
-//! control flow and its modules, and whether nothing is lost meanwhile.
+//! Every stack is right and no event is lost, whatever the program does with its
+//! control flow and its modules.
 //!
-//! The programs print the stacks that they allocate from, derived from their
-//! own loops ([`truth`]); what was recorded must be exactly that. [`verified`]
-//! asks libunwind besides, for each single allocation.
+//! The programs print the stacks that they allocate from, derived from their own loops
+//! ([`truth`]); the recording must have exactly those. [`verified`] also compares each
+//! single allocation's stack with libunwind's.
 
 #[path = "../support/mod.rs"]
 mod support;
 
 mod building;
+mod code_ids;
 mod compilers;
 mod control_flow;
 mod interruption;
 mod modules;
-mod places;
 mod small_stacks;
 mod truth;
 mod unknown_code;

@@ -1,4 +1,4 @@
-//! Modules that come and go: stacks lead through the right one, each time.
+//! Modules that are loaded and unloaded: stacks lead through the right one, each time.
 
 use std::path::PathBuf;
 
@@ -23,11 +23,11 @@ fn check(case: &str, plugins: &[PathBuf]) {
     truth::compare(&recording, &program, case);
 }
 
-/// Three libraries take turns at one address, 3,000 times.
+/// Three libraries are loaded at one address in turn, 3,000 times.
 #[test]
-fn libraries_at_the_same_place() {
+fn libraries_at_the_same_address() {
     check(
-        "same_place",
+        "same_address",
         &["plugin_a", "plugin_b", "plugin_c"].map(plugin),
     );
 }
@@ -38,8 +38,7 @@ fn a_cxx_plugin_in_a_c_program() {
     check("cxx_plugin", &[plugin]);
 }
 
-/// Nothing of its runtime is the program's or another plugin's: exceptions,
-/// `new` and their tables are all in the plugin.
+/// The plugin has the whole C++ runtime in it: exceptions, `new` and their tables.
 #[test]
 fn a_cxx_plugin_with_a_runtime_of_its_own() {
     let plugin = build("c++", "cxx_plugin.cc")
@@ -50,7 +49,7 @@ fn a_cxx_plugin_with_a_runtime_of_its_own() {
 }
 
 /// Character sets and name services, which the C library opens and closes
-/// without anybody's `dlopen`.
+/// without a `dlopen` of the program.
 #[test]
 fn modules_of_the_c_library() {
     check("library_modules", &["plugin_a", "plugin_b"].map(plugin));
@@ -67,7 +66,7 @@ fn a_library_is_unloaded_while_another_thread_uses_it() {
 }
 
 #[test]
-fn a_library_is_unloaded_beneath_a_thread() {
+fn a_library_is_unloaded_while_its_frames_are_on_a_stack() {
     check("unloaded_beneath", &[plugin("plugin_a")]);
 }
 

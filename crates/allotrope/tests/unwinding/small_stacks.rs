@@ -1,13 +1,13 @@
-//! How little of the program's stack the recorder takes.
+//! How much of the program's stack the recorder takes.
 
 use std::process::Command;
 
 use crate::building::build;
 use crate::support::record;
 
-/// An alternate stack of exactly `sysconf(_SC_MINSIGSTKSZ)` is enough for a
-/// handler that allocates, if it is enough by the 64 bytes, one step of the
-/// kernel's alignment, without us.
+/// With the recorder, an alternate stack of exactly `sysconf(_SC_MINSIGSTKSZ)` is
+/// enough for a handler that allocates, if without the recorder 64 bytes less (one
+/// step of the kernel's alignment) are enough.
 fn expect_no_need_for_more(thread: &str) {
     let program = build("cc", "smallest_stack.c").flags(["-Wl,-z,now"]).run();
     let number = |text: &[u8]| -> i64 {

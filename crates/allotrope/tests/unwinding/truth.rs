@@ -1,8 +1,8 @@
 //! Compares the stacks of a recording with those that the program printed.
 //!
-//! A program says `stack COUNT BYTES FRAME …` and `under COUNT NAME`, see
+//! A program prints `stack COUNT BYTES FRAME …` and `under COUNT NAME`, see
 //! `programs/truth.h`. The frames are all those of the program's own modules,
-//! innermost first; runs of one function are written `name*LENGTH`.
+//! innermost first; consecutive frames of one function are written `name*LENGTH`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::support::report::text;
 use crate::support::{Process, Recording, record};
 
-/// Allocations and bytes of each stack; bytes that nobody can know are `None`.
+/// Allocations and bytes of each stack; `None` if the bytes are not known.
 type Stacks = BTreeMap<String, (u64, Option<u64>)>;
 
 /// Records a case of a program and expects exactly the stacks that it prints.
@@ -27,30 +27,30 @@ pub fn check(program: &Path, case: &str) -> Recording {
     recording
 }
 
-/// Expects of the only image of a recording the stacks that it printed.
+/// Compares the only image of a recording with the stacks that the program printed.
 #[track_caller]
 pub fn compare(recording: &Recording, program: &Path, what: &str) {
     let report = recording.report();
     let process = report.only();
-    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
-    expect_sound(&process, &said, what);
-    expect_stacks(&process, module(program), &said, what);
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+    expect_sound(&process, &printed, what);
+    expect_stacks(&process, module(program), &printed, what);
 }
 
-/// Nothing was lost, and unless there were `threads` nothing guessed.
+/// No event is lost and, unless the program printed `threads`, none is ambiguous.
 #[track_caller]
-pub fn expect_sound(process: &Process<'_>, said: &str, what: &str) {
+pub fn expect_sound(process: &Process<'_>, printed: &str, what: &str) {
     assert_eq!(process.number("lost_events"), 0, "{what}: lost");
     let ambiguous = process.number("ambiguous_events");
     assert!(
-        has_threads(said) || ambiguous == 0,
+        has_threads(printed) || ambiguous == 0,
         "{what}: {ambiguous} ambiguous"
     );
     assert_eq!(process.json["complete"], true, "{what}");
 }
 
-fn has_threads(said: &str) -> bool {
-    said.lines().any(|line| line == "threads")
+fn has_threads(printed: &str) -> bool {
+    printed.lines().any(|line| line == "threads")
 }
 
 /// The name by which reports call a program.
@@ -59,14 +59,14 @@ pub fn module(program: &Path) -> &str {
     name.to_str().expect("their names are ASCII")
 }
 
-/// Compares all stacks with what the program said of them.
+/// Compares all stacks with those that the program printed.
 #[track_caller]
-pub fn expect_stacks(process: &Process<'_>, module: &str, said: &str, what: &str) {
-    let under = stated_sums(said);
+pub fn expect_stacks(process: &Process<'_>, module: &str, printed: &str, what: &str) {
+    let under = stated_sums(printed);
     for (name, count) in &under {
-        expect_sum(process, name, *count, has_threads(said), what);
+        expect_sum(process, name, *count, has_threads(printed), what);
     }
-    let stated = stated_stacks(said);
+    let stated = stated_stacks(printed);
     let mut found = Stacks::new();
     for site in process.sites() {
         let stack = process.stack(site);
@@ -122,8 +122,9 @@ fn expect_sum(
     }
 }
 
-fn stated_sums(said: &str) -> BTreeMap<&str, Option<u64>> {
-    said.lines()
+fn stated_sums(printed: &str) -> BTreeMap<&str, Option<u64>> {
+    printed
+        .lines()
         .filter_map(|line| line.strip_prefix("under "))
         .map(|line| {
             let (count, name) = line.split_once(' ').expect("a count, then a name");
@@ -133,11 +134,14 @@ fn stated_sums(said: &str) -> BTreeMap<&str, Option<u64>> {
         .collect()
 }
 
-fn stated_stacks(said: &str) -> Stacks {
+fn stated_stacks(printed: &str) -> Stacks {
     let mut stacks = Stacks::new();
-    for line in said.lines().filter_map(|line| line.strip_prefix("stack ")) {
+    for line in printed
+        .lines()
+        .filter_map(|line| line.strip_prefix("stack "))
+    {
         let mut words = line.splitn(3, ' ');
-        let mut next = || words.next().unwrap_or_else(|| panic!("said: {line}"));
+        let mut next = || words.next().unwrap_or_else(|| panic!("printed: {line}"));
         let count: u64 = next().parse().expect("a count");
         let bytes = match next() {
             "?" => None,
@@ -155,14 +159,14 @@ fn stated_stacks(said: &str) -> Stacks {
         sums.0 += count;
         sums.1 = sums.1.zip(bytes).map(|(sum, bytes)| sum + bytes);
     }
-    assert!(!stacks.is_empty(), "nothing was stated: {said}");
+    assert!(!stacks.is_empty(), "nothing was stated: {printed}");
     stacks
 }
 
-/// What a plugin that brings the C++ runtime along has for everybody else's.
+/// Functions of the C++ runtime, which are no plugin's own even if it brings them.
 const RUNTIME: &[&str] = &["operator new", "operator new[]", "__cxa_allocate_exception"];
 
-/// The frames of the program's own modules: its own and its plugins.
+/// The frames of the program itself and of its plugins.
 fn own_frames(stack: &[&Value], module: &str) -> String {
     written(stack.iter().filter_map(|frame| {
         let (of, function) = (text(frame, "module"), text(frame, "function"));
@@ -171,7 +175,7 @@ fn own_frames(stack: &[&Value], module: &str) -> String {
     }))
 }
 
-/// Frames with runs folded.
+/// Frames as text, with consecutive equal ones folded.
 fn written<'a>(frames: impl Iterator<Item = (&'a str, usize)>) -> String {
     let mut runs: Vec<(&str, usize)> = Vec::new();
     for (name, length) in frames {

@@ -1,5 +1,4 @@
-//! Code of which nothing says how to unwind it: the stack ends there, and is
-//! never continued wrongly.
+//! Code without unwind information: the stack ends there, and never goes on wrongly.
 
 use crate::building::c;
 use crate::truth;
@@ -20,10 +19,10 @@ fn the_general_unwinder_on_small_stacks() {
 }
 
 #[test]
-fn code_made_at_run_time() {
-    let recording = truth::check(&c("unknown_code.c"), "made_code");
+fn jit_code_without_unwind_information() {
+    let recording = truth::check(&c("unknown_code.c"), "jit_code");
     let report = recording.report();
-    // Allocated by the made code itself: 50 blocks of 7 bytes, one frame.
+    // Allocated by the JIT code itself: 50 blocks of 7 bytes, one frame.
     let found = report.only().where_stack(|stack| stack.len() == 1);
     assert_eq!((found.allocations, found.bytes), (50, 50 * 7));
 }

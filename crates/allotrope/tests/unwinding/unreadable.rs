@@ -1,5 +1,5 @@
-//! Stacks and tables of which a part cannot be read: a walk ends there, the program
-//! goes on, and nothing is lost.
+//! Stacks and tables that are partly unreadable: a walk ends there, the program goes
+//! on, and no event is lost.
 
 use std::ffi::OsStr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,11 +16,11 @@ fn check(case: &str, arguments: &[&OsStr]) {
         .args(arguments)
         .run()
         .expect_status(0);
-    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
-    let (count, body) = said.trim().split_once(' ').expect("a count and a name");
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let (count, body) = printed.trim().split_once(' ').expect("a count and a name");
     let report = recording.report();
     let process = report.only();
-    truth::expect_sound(&process, &said, case);
+    truth::expect_sound(&process, &printed, case);
     assert_eq!(process.under(body).allocations.to_string(), count, "{case}");
     let sites = process.sites_under(body);
     for site in &sites {
@@ -75,10 +75,10 @@ fn random_stacks() {
         .args(["random", &seed, rounds])
         .run()
         .expect_status(0);
-    let said = String::from_utf8_lossy(&recording.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&recording.stdout).into_owned();
     let report = recording.report();
     let process = report.only();
-    truth::expect_sound(&process, &said, &seed);
+    truth::expect_sound(&process, &printed, &seed);
     // Each caller is a function of its own, and the innermost frame.
     let found: u64 = process
         .sites()
@@ -86,5 +86,5 @@ fn random_stacks() {
         .filter(|site| process.functions(site)[0].starts_with("by_"))
         .map(|site| site["allocations"].as_u64().expect("checked"))
         .sum();
-    assert_eq!(found.to_string(), said.trim(), "seed {seed}");
+    assert_eq!(found.to_string(), printed.trim(), "seed {seed}");
 }

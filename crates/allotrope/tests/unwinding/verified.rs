@@ -1,17 +1,17 @@
-//! Each stack compared with libunwind's, allocation by allocation: the short
-//! form of `scripts/verify-stacks`, which see for the long one.
+//! Each stack compared with libunwind's, allocation by allocation: the short form of
+//! `scripts/verify-stacks`.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::{record, skip};
 
-/// The script's way to say that libunwind is not there (automake's for a
-/// skipped test).
+/// The script's exit status if libunwind is missing (automake's for a skipped
+/// test).
 const SKIPPED: i32 = 77;
 
 #[test]
-fn every_stack_is_libunwinds_too() {
+fn every_stack_equals_libunwinds() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/verify-stacks");
     let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verify-stacks");
     let mut command = Command::new(script);

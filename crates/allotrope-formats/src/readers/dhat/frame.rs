@@ -14,7 +14,7 @@ pub(super) struct Text {
 
 impl Text {
     /// Its approximate memory in bytes.
-    pub fn kept(&self) -> usize {
+    pub fn size(&self) -> usize {
         let frame = &self.frame;
         size_of::<Self>()
             + self.address.len()
@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Text {
         Some((address, rest)) if is_raw_address(address) => (address, rest),
         _ => ("", text),
     };
-    let (name, mut frame) = without_place(rest);
+    let (name, mut frame) = without_location(rest);
     let names = if name == "???" {
         parse_name(address, "")
     } else {
@@ -46,16 +46,16 @@ pub(super) fn parse(text: &str) -> Text {
 }
 
 /// Splits off the source location or module in brackets.
-fn without_place(text: &str) -> (&str, StackFrame) {
-    let place = || {
-        let (name, place) = text.strip_suffix(')')?.rsplit_once(" (")?;
-        let frame = match place.strip_prefix("in ") {
+fn without_location(text: &str) -> (&str, StackFrame) {
+    let location = || {
+        let (name, location) = text.strip_suffix(')')?.rsplit_once(" (")?;
+        let frame = match location.strip_prefix("in ") {
             Some(module) => in_module(module),
-            None => in_file(place)?,
+            None => in_file(location)?,
         };
         Some((name, frame))
     };
-    place().unwrap_or((text, StackFrame::default()))
+    location().unwrap_or((text, StackFrame::default()))
 }
 
 fn in_module(module: &str) -> StackFrame {
@@ -67,12 +67,12 @@ fn in_module(module: &str) -> StackFrame {
 }
 
 /// `file:line` or `file:line:column`.
-fn in_file(place: &str) -> Option<StackFrame> {
+fn in_file(location: &str) -> Option<StackFrame> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse().unwrap_or(0))
     };
-    let (before, last) = place.rsplit_once(':')?;
+    let (before, last) = location.rsplit_once(':')?;
     let last = number(last)?;
     let (file, line, column) = match before.rsplit_once(':') {
         Some((file, line)) if number(line).is_some() => (file, number(line)?, last),
@@ -109,19 +109,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_a_frame_is_read() {
-        let place = |file: &str, line, column| StackFrame {
+    fn all_forms_of_frames_are_read() {
+        let location = |file: &str, line, column| StackFrame {
             file: file.into(),
             line,
             column,
             ..StackFrame::default()
         };
         for (text, function, expected) in [
-            ("0x109151: leaf (p.c:3)", "leaf", place("p.c", 3, 0)),
+            ("0x109151: leaf (p.c:3)", "leaf", location("p.c", 3, 0)),
             (
                 "0x1: a::f (src/a b.rs:3:14)",
                 "a::f",
-                place("src/a b.rs", 3, 14),
+                location("src/a b.rs", 3, 14),
             ),
             ("0x1: g", "g", StackFrame::default()),
             ("0x1: ???", "0x1", StackFrame::default()),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_address_are_inlined() {
+    fn adjacent_frames_with_one_address_are_inlined() {
         let frames: Vec<Text> = ["0x1: a", "0x1: b", "0x2: c", "d"].map(parse).into();
         assert_eq!(
             inlined(&[0, 1, 2, 3, 3], &frames),

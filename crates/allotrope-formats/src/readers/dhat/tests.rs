@@ -23,16 +23,28 @@ fn figures_and_frames_are_read() {
     let set = parse(&document("µs", POINT)).unwrap().set;
     assert_eq!(describe(&set), ["v.so`malloc `leaf `main = 10"]);
     assert_eq!(set.title, "./p 1");
-    assert_eq!(set.stacks[0].figures, [10, 160, 0, 3, 48, 2, 32, 45]);
+    for (metric, figure) in [
+        (Metric::Allocations, 10),
+        (Metric::Bytes, 160),
+        (Metric::LeakedAllocations, 3),
+        (Metric::LeakedBytes, 48),
+        (Metric::PeakAllocations, 2),
+        (Metric::PeakBytes, 32),
+        (Metric::Lifetime, 45),
+    ] {
+        assert!(set.known.has(metric), "{metric}");
+        assert_eq!(set.stacks[0].figures[metric as usize], figure, "{metric}");
+    }
     assert!(set.frames[1].inlined && !set.frames[2].inlined);
     assert!(!set.known.has(Metric::Temporary));
+    assert_eq!(set.stacks[0].figures[Metric::Temporary as usize], 0);
 }
 
 #[test]
-fn lifetimes_in_instructions_are_no_times() {
+fn lifetimes_in_instructions_are_unknown() {
     let set = parse(&document("instrs", POINT)).unwrap().set;
     assert!(!set.known.has(Metric::Lifetime));
-    assert_eq!(set.stacks[0].figures[7], 0);
+    assert_eq!(set.stacks[0].figures[Metric::Lifetime as usize], 0);
 }
 
 #[test]
@@ -48,8 +60,8 @@ fn without_lifetimes_only_totals_are_known() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_an_error() {
-    for (text, place) in [
+fn invalid_documents_are_errors() {
+    for (text, location) in [
         (
             document("µs", r#"{"tb":1,"tbk":1,"fs":[9]}"#),
             Location::Whole,
@@ -71,12 +83,12 @@ fn what_breaks_the_rules_is_an_error() {
         (document("µs", "")[..50].to_owned(), Location::Line(1)),
         (format!("{}x", document("µs", "")), Location::Line(4)),
     ] {
-        assert_eq!(parse(&text).unwrap_err().location, place, "{text}");
+        assert_eq!(parse(&text).unwrap_err().location, location, "{text}");
     }
 }
 
 #[test]
-fn a_stack_without_end_is_refused() {
+fn an_endless_stack_is_refused() {
     let frames = "1,".repeat(crate::budget::MAX_DEPTH + 1);
     let text = document("µs", &format!(r#"{{"tb":1,"tbk":1,"fs":[{frames}1]}}"#));
     let problem = parse(&text).unwrap_err().problem.to_string();
@@ -84,7 +96,7 @@ fn a_stack_without_end_is_refused() {
 }
 
 #[test]
-fn a_string_without_end_is_refused() {
+fn an_endless_string_is_refused() {
     let text = format!(
         r#"{{"dhatFileVersion":2,"cmd":"{}"#,
         "x".repeat(crate::lines::MAX_LINE + 10)

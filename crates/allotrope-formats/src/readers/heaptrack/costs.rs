@@ -27,10 +27,10 @@ struct Cost {
 }
 
 impl Cost {
-    /// Called before a change. If there was a peak since the previous change,
-    /// the live figures are those at the peak; they are copied only now, so
-    /// that a new peak takes constant time.
-    fn settle(&mut self, peak: u64) {
+    /// Updates the figures at the peak; called before a change of the live figures. If
+    /// there was a peak since the previous change, the live figures are those at the
+    /// peak. They are copied only now, so that a new peak takes constant time.
+    fn update_peak(&mut self, peak: u64) {
         if self.peak != peak {
             self.peak = peak;
             self.at_peak = self.live;
@@ -45,9 +45,10 @@ pub(super) struct Costs {
     costs: Vec<Cost>,
     live_bytes: u64,
     peak_bytes: u64,
-    /// The number of the last peak; 0 is the start, when nothing is live.
+    /// The number of the last peak. 0 is the start, when no block is live.
     peak: u64,
     allocated_bytes: u64,
+    /// The info of the last event, if that was an allocation.
     last: Option<u32>,
     unmatched: u64,
 }
@@ -59,8 +60,8 @@ impl Costs {
             .checked_add(info.size)
             .ok_or(Problem::CountsOverflow)?;
         let peak = self.peak;
-        let cost = self.of(info.trace);
-        cost.settle(peak);
+        let cost = self.cost(info.trace);
+        cost.update_peak(peak);
         cost.allocations += 1;
         cost.bytes += info.size;
         cost.live.allocations += 1;
@@ -78,7 +79,7 @@ impl Costs {
     pub fn deallocate(&mut self, info: Info) -> Result<(), Problem> {
         let temporary = self.last.take() == Some(info.index);
         let peak = self.peak;
-        let cost = self.of(info.trace);
+        let cost = self.cost(info.trace);
         let rest = cost
             .live
             .allocations
@@ -88,14 +89,15 @@ impl Costs {
             self.unmatched += 1;
             return Ok(());
         };
-        cost.settle(peak);
+        cost.update_peak(peak);
         cost.temporary += u64::from(temporary);
         cost.live = Live { allocations, bytes };
         self.live_bytes -= info.size;
         Ok(())
     }
 
-    fn of(&mut self, trace: u32) -> &mut Cost {
+    /// The figures of a trace.
+    fn cost(&mut self, trace: u32) -> &mut Cost {
         let at = trace as usize;
         if at >= self.costs.len() {
             self.costs.resize(at + 1, Cost::default());
@@ -114,7 +116,7 @@ impl Costs {
         let traces = (0..).zip(self.costs);
         let used = traces.filter(|(_, cost)| cost.allocations > 0);
         used.map(move |(trace, mut cost)| {
-            cost.settle(peak);
+            cost.update_peak(peak);
             (trace, figures(&cost))
         })
     }

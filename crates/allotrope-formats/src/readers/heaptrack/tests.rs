@@ -2,7 +2,7 @@ use super::*;
 use crate::error::Location;
 use crate::readers::tests::{describe, parse};
 
-/// `main` calls `f` (which inlined `g`), and `h` of an unknown name.
+/// `main` calls `f`, into which `g` is inlined, and a function without a name.
 const TABLES: &str = "v 10400 3
 X ./p 1
 I 1000 5e2990
@@ -30,7 +30,7 @@ fn figures(set: &allotrope_profile::StackSet, stack: usize) -> Figures7 {
 type Figures7 = [u64; 7];
 
 #[test]
-fn frames_come_from_the_tables() {
+fn frames_are_read_from_the_tables() {
     let parsed = parse(&format!("{TABLES}+ 0\n+ 1\n"), read);
     assert_eq!(
         describe(&parsed.set),
@@ -46,7 +46,7 @@ fn frames_come_from_the_tables() {
 }
 
 #[test]
-fn figures_come_from_the_events() {
+fn figures_are_computed_from_the_events() {
     // Live bytes: 16, 116, 216 (the peak), 200, 100, 116, 216 (again), 200.
     let events = "+ 0\n+ 1\n+ 1\n- 0\n- 1\n+ 0\n+ 1\n- 0\n+ 0\n- 0\n";
     let parsed = parse(&format!("{TABLES}{events}"), read);
@@ -58,21 +58,21 @@ fn figures_come_from_the_events() {
 }
 
 #[test]
-fn a_change_after_the_peak_does_not_touch_it() {
+fn changes_after_the_peak_do_not_affect_it() {
     let parsed = parse(&format!("{TABLES}+ 0\n+ 1\n- 0\n- 1\n+ 0\n"), read);
     assert_eq!(figures(&parsed.set, 0), [2, 32, 0, 1, 16, 1, 16]);
     assert_eq!(figures(&parsed.set, 1), [1, 100, 0, 0, 0, 1, 100]);
 }
 
 #[test]
-fn only_the_allocation_just_made_is_temporary() {
+fn only_the_latest_allocation_is_temporary() {
     let parsed = parse(&format!("{TABLES}+ 0\n- 0\n- 0\n+ 0\n+ 1\n- 0\n"), read);
     assert_eq!(parsed.set.stacks[0].figures[2], 1);
     assert_eq!(parsed.notes.len(), 1, "a deallocation without allocation");
 }
 
 #[test]
-fn a_function_may_come_without_its_place() {
+fn a_function_may_have_no_location() {
     let text = format!("{TABLES}s 6 _start\ni 4000 1 6\nt 4 0\na 8 4\n+ 2\n");
     let set = parse(&text, read).set;
     assert_eq!(describe(&set), ["p`_start = 1"]);
@@ -86,7 +86,7 @@ fn strings_of_older_formats_have_no_length() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_an_error_with_its_line() {
+fn invalid_lines_are_errors_with_their_number() {
     for (text, line) in [
         ("v 20000 9\n", 1),
         ("v 10400\n", 1),

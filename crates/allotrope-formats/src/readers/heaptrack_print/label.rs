@@ -23,7 +23,7 @@ impl List {
 pub(super) struct Label {
     pub list: List,
     /// The label is of a merged location, not of a stack.
-    pub of_place: bool,
+    pub is_of_location: bool,
     pub figures: MetricValues,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn parse(line: &str) -> Result<Option<Label>, Problem> {
     }
     Ok(Some(Label {
         list,
-        of_place: !line.trim_end().ends_with(':'),
+        is_of_location: !line.trim_end().ends_with(':'),
         figures,
     }))
 }
@@ -134,11 +134,11 @@ fn bytes(text: &str) -> Result<u64, Problem> {
         .ok()
         .and_then(|whole| whole.checked_mul(unit))
         .ok_or_else(wrong)?;
-    let mut place = unit;
+    let mut unit_of_digit = unit;
     for digit in fraction.chars() {
-        place /= 10;
+        unit_of_digit /= 10;
         let digit = u64::from(digit.to_digit(10).ok_or_else(wrong)?);
-        bytes = bytes.checked_add(digit * place).ok_or_else(wrong)?;
+        bytes = bytes.checked_add(digit * unit_of_digit).ok_or_else(wrong)?;
     }
     Ok(bytes)
 }
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn every_label_is_known() {
-        for (line, list, of_place) in [
+    fn every_kind_of_label_is_parsed() {
+        for (line, list, is_of_location) in [
             (
                 "117 calls to allocation functions with 57.00K peak consumption from",
                 List::Calls,
@@ -196,7 +196,11 @@ mod tests {
             ),
         ] {
             let label = parse(line).unwrap().unwrap();
-            assert_eq!((label.list, label.of_place), (list, of_place), "{line}");
+            assert_eq!(
+                (label.list, label.is_of_location),
+                (list, is_of_location),
+                "{line}"
+            );
         }
         for line in [
             "calls to allocation functions: 119 (119000/s)",

@@ -54,7 +54,7 @@ temporary memory allocations: 101 (101000/s)
 ";
 
 #[test]
-fn stacks_stand_below_their_place() {
+fn stacks_follow_their_merged_location() {
     let parsed = parse(TEXT, read);
     assert_eq!(
         describe(&parsed.set),
@@ -73,7 +73,7 @@ fn stacks_stand_below_their_place() {
 }
 
 #[test]
-fn a_frame_without_module_is_where_the_one_above_was_inlined() {
+fn the_frame_above_one_without_module_is_inlined() {
     let parsed = parse(TEXT, read);
     let inlined: Vec<&str> = parsed
         .set
@@ -86,7 +86,7 @@ fn a_frame_without_module_is_where_the_one_above_was_inlined() {
 }
 
 #[test]
-fn what_is_not_printed_is_told() {
+fn a_note_states_what_is_not_printed() {
     let notes = parse(TEXT, read).notes;
     // 118 in total, 100 + 10 + 1 printed.
     assert!(
@@ -98,7 +98,7 @@ fn what_is_not_printed_is_told() {
 }
 
 #[test]
-fn unmerged_lists_have_their_stacks_under_the_first_label() {
+fn unmerged_lists_have_their_frames_below_the_label() {
     let text = "3 calls to allocation functions with 1.50K peak consumption from
   f(int)
     at a.cpp:3

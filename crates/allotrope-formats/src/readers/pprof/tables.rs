@@ -129,7 +129,7 @@ impl Tables {
         })
     }
 
-    /// The name, and the system's name where it says more.
+    /// The name, and the system's name if it contains more.
     fn names(&self, function: &Function, file: &str) -> Result<(String, String), Problem> {
         let name = self.text(function.name)?;
         let system = self.text(function.system_name)?;

@@ -115,9 +115,9 @@ fn samples_are_read_through_the_tables() {
     assert!(begins(&profile().0));
 }
 
-/// Protobuf leaves the order of a message's fields to its writer.
+/// In protobuf, the fields of a message may be in any order.
 #[test]
-fn samples_may_stand_before_and_between_their_types() {
+fn samples_may_precede_their_types() {
     let shuffled = Profile::default()
         .message(field::SAMPLE, &sample(&[1], &[3, 300]))
         .message(field::SAMPLE_TYPE, &kind(1, 2))
@@ -174,7 +174,7 @@ fn a_profile_of_time_is_refused() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_an_error() {
+fn invalid_profiles_are_errors() {
     for profile in [
         profile().message(field::SAMPLE, &sample(&[7], &[1, 1])),
         profile().message(field::SAMPLE, &sample(&[1], &[1])),

@@ -1,4 +1,4 @@
-//! Dumps written here record by record, as the specification lays them out.
+//! Reads dumps that the tests write record by record, according to the specification.
 
 use super::*;
 use std::io::Write;
@@ -25,7 +25,7 @@ fn record(kind: u32, time: u64, body: &[u8]) -> Vec<u8> {
 }
 
 fn load(time: u64, start: u64, size: u64, code: u64, name: &str) -> Vec<u8> {
-    // Process and thread share a word; the address stands twice.
+    // Process and thread share a word; the address occurs twice.
     let mut body = words(&[7 << 32 | 7, start, start, size, code]);
     body.extend(name.as_bytes());
     body.push(0);
@@ -65,7 +65,7 @@ fn name(dump: &JitDump, address: u64, time: u64) -> Option<String> {
 }
 
 #[test]
-fn the_history_of_an_address_is_in_order_of_time() {
+fn the_history_of_an_address_is_sorted_by_time() {
     let (_file, dump) = dump(&[
         header(0),
         load(30, 0x1000, 0x40, 1, "third"),
@@ -113,7 +113,7 @@ fn an_address_has_the_name_that_it_had_at_the_time() {
     assert_eq!(
         name(&dump, 0x1000, 60).as_deref(),
         Some("second"),
-        "not whole yet"
+        "the record is incomplete"
     );
     file.write_all(&added[added.len() - 1..]).unwrap();
     dump.refresh().unwrap();
@@ -148,7 +148,7 @@ fn lines_come_before_their_code() {
 }
 
 #[test]
-fn damage_costs_names_only() {
+fn damage_loses_names_only() {
     let whole = [
         header(0),
         lines(0x1000, &[(0x1000, 3, b"a.js")]),
@@ -176,7 +176,7 @@ fn damage_costs_names_only() {
 }
 
 #[test]
-fn the_mark_of_a_dump_is_known_by_its_name() {
+fn a_dump_is_recognised_by_its_name() {
     for (path, expected) in [
         ("/tmp/jit-17.dump", true),
         ("/home/u/.debug/jit/x/jit-1.dump", true),

@@ -16,8 +16,8 @@ const MAX_BYTES: u64 = 16 << 30;
 /// Default of `DEBUGINFOD_MAXTIME`: seconds for one file.
 const MAX_SECONDS: u64 = 300;
 
-/// Fetches to `path`, under another name until the file is complete. `false`: the
-/// server does not have it.
+/// Fetches a file to `path`; until it is complete it has another name. Returns
+/// `false` if the server does not have it.
 pub(super) fn fetch(url: &str, path: &Path, progress: &Progress) -> Result<bool, String> {
     let seconds = std::env::var("DEBUGINFOD_MAXTIME")
         .ok()
@@ -78,7 +78,7 @@ fn copy(
             return Err(io::Error::other("the file has more than 16 GiB"));
         }
         file.write_all(&buffer[..count])?;
-        progress.tell(Work::Fetching, length, expected.unwrap_or(0));
+        progress.report(Work::Fetching, length, expected.unwrap_or(0));
     }
     match expected {
         Some(expected) if expected != length => Err(io::Error::other(format!(
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_cut_off_on_the_way_is_not_kept() {
+    fn an_incomplete_file_is_deleted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("id/debuginfo");
         let error = save(&b"half"[..], Some(8), &path, &Progress::default()).unwrap_err();

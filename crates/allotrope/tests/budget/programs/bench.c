@@ -1,6 +1,5 @@
-// A program whose cases are tests of `allotrope test`: what each allocates
-// follows from its loop. Parts that a change of the code would bring are
-// compiled in by name.
+// Each case of this program is a test of `allotrope test`; what it allocates
+// follows from its loop. WORSE and BETTER compile in a change of the code.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@ static void encode(void) {
         free(take(16));
     }
 #ifdef WORSE
-    // 50 more, of which nothing is given back.
+    // 50 more, which are never freed.
     for (int i = 0; i < 50; i++) {
         kept = malloc(7); // MARK worse
     }
@@ -46,8 +45,8 @@ static void *fluctuating_thread(void *argument) {
     return NULL;
 }
 
-// How often it was started is in a file: 10 allocations of a thread more each
-// time.
+// The number of starts is in a file; with each start, the thread makes 10 more
+// allocations.
 static void fluctuate(void) {
     FILE *file = fopen("count", "a");
     fputc('x', file);

@@ -33,14 +33,14 @@ static void once_more(void *context) {
 
 int main(int count, char **words) {
     const char *name = count > 1 ? words[1] : "";
-    // What is before and behind a window is not in it.
+    // Allocations before and after a window are not counted in it.
     kept = malloc(1000);
     if (!strcmp(name, "leak")) {
         allotrope_measure("leak", 1, 10, 0, leak, NULL);
     } else if (!strcmp(name, "runs")) {
         allotrope_measure("runs", 1, 10, 0, once_more, NULL);
     } else if (!strcmp(name, "guards")) {
-        // No protocol of its own: the program is started several times.
+        // Windows without warm-up and runs: the program is started several times.
         uint64_t outer = allotrope_open("outer", 0, 0);
         kept = malloc(1);
         uint64_t inner = allotrope_open("in\nner", 0, 0);

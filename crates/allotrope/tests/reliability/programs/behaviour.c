@@ -1,7 +1,6 @@
-/* Says what a program can observe of its own state and of the allocator, line
- * by line: `behaviour CASE`. The same must be said with and without a
- * recording, to the byte. What differs between any two runs (addresses, pids)
- * is not said. */
+/* Prints what a program can observe of its own state and of the allocator, line by
+ * line: `behaviour CASE`. The output must be the same with and without a recording,
+ * to the byte. What differs between any two runs (addresses, pids) is not printed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +40,7 @@ static void say_errno(void) {
     }
 }
 
-/* Mask and dispositions, of the thread and after allocating in a handler. */
+/* Signal mask and dispositions, after a handler that allocates. */
 static volatile int handled;
 
 static void handler(int number) {
@@ -73,7 +72,7 @@ static void say_signals(void) {
     printf("alternate stack %d %zu\n", alternate.ss_flags, alternate.ss_size);
 }
 
-/* Descriptors 0 to 99, and which comes next. */
+/* Descriptors 0 to 99, and the number that the next file gets. */
 static void say_descriptors(void) {
     free(malloc(10));
     for (int number = 0; number < 100; number++)
@@ -108,10 +107,10 @@ static void say_executable(void) {
     puts(program_invocation_name);
 }
 
-/* Alignment and usable size of every kind of block. The sizes ascend, so that
- * every block comes fresh from the top of the heap. How much more than asked
- * for an aligned block has depends on where the heap begins, which differs
- * between any two runs: of those, only whether it is enough. */
+/* Alignment and usable size of every kind of block. The sizes ascend, so every block
+ * comes from the top of the heap. The usable size of an aligned block depends on where
+ * the heap begins, which differs between any two runs: of those, only whether it is
+ * enough. */
 static void say_block(const char *call, size_t size, size_t alignment, void *block) {
     printf("%s %zu: usable %zu, aligned %d\n", call, size, malloc_usable_size(block),
            (int)((uintptr_t)block % alignment));
@@ -142,7 +141,7 @@ static void say_blocks(void) {
     printf("free block's usable size %zu\n", malloc_usable_size(NULL));
 }
 
-/* Calls that fail or are asked for nothing. */
+/* Calls that fail, and calls for 0 bytes. */
 static void say_failures(void) {
     errno = 0;
     void *volatile block = malloc(PTRDIFF_MAX);
@@ -185,9 +184,9 @@ static void say_failures(void) {
     printf("malloc within the limit %d %d\n", block == NULL, errno);
 }
 
-/* 100 MiB more of address space than there is in use: blocks of 1 MiB, mapped
- * each with a page for its head, until there is no more, then every kind of
- * call. 100 MiB / (1 MiB + 4 KiB) = 99.6. */
+/* Limits the address space to 100 MiB more than is in use: blocks of 1 MiB, each
+ * mapped with a page for its header, until one fails, then every kind of call.
+ * 100 MiB / (1 MiB + 4 KiB) = 99.6. */
 static void say_address_space(void) {
     char *volatile kept = malloc(100);
     strcpy(kept, "kept");
@@ -221,7 +220,7 @@ static void say_address_space(void) {
     printf("malloc of 100 bytes %d %d\n", sink == NULL, errno);
 }
 
-/* The allocator's own interface: nothing of ours lies on the program's heap. */
+/* The allocator's own statistics: the recorder has nothing on the program's heap. */
 static void say_statistics(const char *when) {
     struct mallinfo2 info = mallinfo2();
     fprintf(stderr, "%s: arena %zu free chunks %zu mapped %zu %zu used %zu\n", when, info.arena,
@@ -282,8 +281,8 @@ static void say_statuses(void) {
     printf(" %d\n", errno);
 }
 
-/* Whom a daemon has for a parent once its own is gone: the same as anybody's
- * orphan here, init or the nearest subreaper. */
+/* The parent of a daemon whose own parent is gone: init or the nearest subreaper, as
+ * for any orphan. */
 static void say_parent(void) {
     int ends[2];
     if (pipe(ends) != 0)

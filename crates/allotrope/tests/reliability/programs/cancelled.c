@@ -1,13 +1,13 @@
 /* `cancelled N`: N threads, one after the other, that allocate and free without
- * end, each cancelled asynchronously: wherever it is, in the middle of the
+ * end. Each is cancelled asynchronously, wherever it is, in the middle of the
  * allocator or of the recorder too. Blocks of one size that come and go stay in
- * the thread's own cache of glibc's, without a lock that a cancelled thread
- * would take with it; the first of them is made before. A cleanup handler frees
- * the 200 bytes that the thread made first and makes 208 in `cleanup` that leak:
- * N of 200 in `prepare`, none leaked; N of 208, all leaked; in `anywhere` N and
- * what was completed, one more for each thread that was cancelled before it
- * could count, and its block leaked. In C: gcc's C++ ends a program in which
- * something is unwound that is no call. */
+ * glibc's cache of the thread, without a lock that a cancelled thread would never
+ * release; the first of them is made before. A cleanup handler frees the 200 bytes
+ * that the thread made first and makes 208 in `cleanup` that leak: N of 200 in
+ * `prepare`, none leaked; N of 208, all leaked; in `anywhere` N and what was
+ * completed, one more for each thread that was cancelled before it could count, and
+ * its block leaked. In C, because gcc's C++ ends a program that is unwound from an
+ * instruction that is not a call. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

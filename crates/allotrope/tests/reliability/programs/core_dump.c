@@ -1,7 +1,7 @@
 /* A child that dumps core: `core_dump BYTES`. The child has a block of 100 bytes
- * from `last_words`, a text in it, and aborts, in the working directory; its
+ * from `last_allocation`, a text in it, and aborts, in the working directory; its
  * limit for a core file is BYTES, or as much as it may with `all`. Its parent
- * says what waitpid told it and what the limit was: the same with and without a
+ * prints what waitpid returned and what the limit was: the same with and without a
  * recording. */
 #define _GNU_SOURCE
 #include <stdint.h>
@@ -14,7 +14,7 @@
 
 char *volatile kept;
 
-__attribute__((noipa)) static void last_words(void) {
+__attribute__((noipa)) static void last_allocation(void) {
     kept = malloc(100);
     strcpy(kept, "kept in the core");
     abort();
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
         return 96;
     pid_t child = fork();
     if (child == 0)
-        last_words();
+        last_allocation();
     int status = 0;
     if (waitpid(child, &status, 0) != child)
         return 95;

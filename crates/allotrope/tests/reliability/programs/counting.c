@@ -1,8 +1,8 @@
-/* A library that counts what a recording must show, preloaded behind the
- * recorder: every allocation that a process completes, by process id, in the
- * file named by `COUNTED_ALLOCATIONS`, an array of 64-bit numbers that all
- * processes of a family map. It serves programs whose counts no source tells.
- * A forked child counts under its own id. */
+/* A library, preloaded after the recorder, that counts every allocation that a
+ * process completes: by process id, in the file named by `COUNTED_ALLOCATIONS`, an
+ * array of 64-bit numbers that all processes of a recording map. For programs whose
+ * counts do not follow from a source of ours. A forked child counts under its own
+ * id. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #define IDS (1 << 22)
 
 static _Atomic uint64_t *counts;
-/* Calls that came before the file was there: all from one thread. */
+/* Calls from before the file was mapped: all from one thread. */
 static uint64_t early;
 
 __attribute__((constructor)) static void open_counts(void) {
@@ -44,8 +44,8 @@ static void *counted(void *block) {
     return block;
 }
 
-/* The next definition of the function that this stands in. It is looked up
- * once; dlsym(3) of glibc allocates nothing where it finds the symbol. */
+/* The next definition of the function in which this is used. It is looked up once;
+ * dlsym(3) of glibc allocates nothing if it finds the symbol. */
 #define NEXT(name)                                                                              \
     ({                                                                                          \
         static __typeof__(name) *next;                                                          \
@@ -66,7 +66,7 @@ void *realloc(void *block, size_t size) {
     return counted(NEXT(realloc)(block, size));
 }
 
-/* glibc's own would come back as `realloc`. */
+/* Not passed on: glibc's would call `realloc`, which counts. */
 void *reallocarray(void *block, size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) {

@@ -1,5 +1,5 @@
-/* More at once than the recording has room for: `crowd threads N` or `crowd
- * children N`. Each of N threads, or of N forked children, makes 10 blocks of 16
+/* More threads or processes at once than a recording has slots for: `crowd threads N`
+ * or `crowd children N`. Each of N threads, or of N forked children, makes 10 blocks of 16
  * bytes in `crowded` and keeps them until all have; nothing else allocates in
  * them. What the C library allocates to make them is not in `crowded`. */
 #define _GNU_SOURCE
@@ -39,8 +39,8 @@ static int threads(int count) {
     return 7;
 }
 
-/* A byte from each child that is ready; the end of the other pipe is the sign
- * for all to leave. */
+/* Each child writes a byte when it is ready; closing the other pipe lets all
+ * leave. */
 static int children(int count) {
     int ready[2], leave[2];
     char byte = 0;

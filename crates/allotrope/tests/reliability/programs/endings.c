@@ -1,5 +1,5 @@
 /* Ways for a process to end: `endings WAY [busy]`. Before the end come 1000
- * blocks of 20 bytes from `before` and one of 30 from `last_words`, none freed;
+ * blocks of 20 bytes from `before` and one of 30 from `last_allocation`, none freed;
  * no call lies between the last allocation and the end but the one that ends
  * the process. With `busy`, three threads allocate and free in `steady`
  * meanwhile and count what was completed (`completed.h`), at least 1000 each
@@ -23,7 +23,7 @@ ALONE static void before(void) {
         sink = malloc(20);
 }
 
-ALONE static void last_words(void) {
+ALONE static void last_allocation(void) {
     sink = malloc(30);
 }
 
@@ -60,7 +60,7 @@ static pthread_t main_thread;
 
 static void *successor(void *argument) {
     pthread_join(main_thread, NULL);
-    last_words();
+    last_allocation();
     _exit(5);
     return argument;
 }
@@ -90,7 +90,7 @@ static void out_of_memory(const char *group) {
     if (file < 0 || write(file, "0", 1) != 1)
         _exit(96);
     open_completed();
-    last_words();
+    last_allocation();
     hungry();
 }
 
@@ -116,7 +116,7 @@ int main(int argc, char **argv) {
         start_busy();
     if (strcmp(way, "leave") == 0)
         leave();
-    last_words();
+    last_allocation();
     if (strcmp(way, "kill") == 0)
         kill(getpid(), SIGKILL);
     if (strcmp(way, "segv") == 0)

@@ -1,7 +1,6 @@
-"""Runs a command whose standard error is a terminal that somebody has stopped
-(Ctrl-S): who writes there waits. Gives the command the byte it waits for, reads
-its output until `done`, says so, and only then lets the terminal go on. Ends
-with the command's status."""
+"""Runs a command whose standard error is a stopped terminal (Ctrl-S): writing to
+it blocks. Sends the command the byte it waits for, reads its output until `done`,
+prints that, and only then restarts the terminal. Ends with the command's status."""
 
 import os
 import subprocess

@@ -1,6 +1,6 @@
 """Runs a command on a terminal of its own, presses Ctrl-C when the command has
-said that it is ready, and ends with the command's status, or 128+N where a
-signal ended it."""
+printed that it is ready, and ends with the command's status, or 128+N if signal N
+ended it."""
 
 import os
 import pty
@@ -9,7 +9,7 @@ import sys
 child, terminal = pty.fork()
 if child == 0:
     os.execv(sys.argv[1], sys.argv[1:])
-said = b""
+output = b""
 pressed = False
 while True:
     try:
@@ -18,12 +18,12 @@ while True:
         break
     if not piece:
         break
-    said += piece
-    if not pressed and b"ready" in said and said.endswith(b"\n"):
+    output += piece
+    if not pressed and b"ready" in output and output.endswith(b"\n"):
         os.write(terminal, b"\x03")
         pressed = True
 _, status = os.waitpid(child, 0)
-sys.stdout.buffer.write(said)
+sys.stdout.buffer.write(output)
 sys.stdout.flush()
 code = os.waitstatus_to_exitcode(status)
 sys.exit(code if code >= 0 else 128 - code)

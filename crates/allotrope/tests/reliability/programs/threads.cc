@@ -1,6 +1,6 @@
-/* Threads, their beginnings and ends: `threads CASE [COUNT]`. What the C
- * library allocates for a thread is told apart by function: the counts are
- * those of the functions named. */
+/* Threads, their beginnings and ends: `threads CASE [COUNT]`. What the C library
+ * allocates for a thread is under other functions: the counts are those of the
+ * functions named. */
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -101,7 +101,7 @@ static void *take(void **slot) {
 
 static int blocks_each;
 
-/* Each makes 32 and takes 32 in turn, so that nobody waits for itself. */
+/* Each makes 32 and takes 32 in turn, so that no thread waits for itself. */
 ALONE void *produce(void *argument) {
     size_t mine = (size_t)argument, previous = (mine + 3) % 4;
     for (int round = 0; round < blocks_each / 32; round++) {

@@ -1,4 +1,4 @@
-// Code of the program's that others call: the C library, the loader, the
+// Functions of the program that others call: the C library, the loader, the
 // kernel. `callbacks CASE`; the truth is printed, see truth.h.
 #include "truth.h"
 
@@ -18,7 +18,7 @@ __attribute__((constructor)) ALONE static void constructing() {
     NO_TAIL_CALL;
 }
 
-// Below qsort. How often it compares is the C library's business.
+// Below qsort. How often it compares depends on the C library.
 static long comparisons;
 
 ALONE static int comparing(const void *left, const void *right) {
@@ -95,7 +95,7 @@ ALONE static void raising() {
     allocate(37);
 }
 
-// An alternate stack between pages that can not be touched.
+// An alternate stack between pages that cannot be accessed.
 static void use_alternate_stack(size_t bytes) {
     constexpr size_t PAGE = 4096;
     size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
@@ -103,7 +103,7 @@ static void use_alternate_stack(size_t bytes) {
                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     mprotect(area + PAGE, whole, PROT_READ | PROT_WRITE);
     stack_t alternate = {};
-    // What is left over of the last page is at the other end.
+    // The unused rest of the last page is at the upper end.
     alternate.ss_sp = area + PAGE;
     alternate.ss_size = bytes;
     if (sigaltstack(&alternate, nullptr) != 0)
@@ -126,8 +126,8 @@ ALONE static void signals() {
     EXPECT(all, all * 37, "allocate raising signals main _start");
 }
 
-// The smallest alternate stack on which the handler's own work has room: what
-// the kernel puts there, and HANDLER_BYTES for the handler, malloc and free.
+// The smallest alternate stack that is enough for the handler itself: what the
+// kernel puts there, and HANDLER_BYTES for the handler, malloc and free.
 ALONE static void small_handler(int) {
     allocate(41);
     NO_TAIL_CALL;
@@ -180,8 +180,8 @@ ALONE static void small_threads() {
 }
 
 // A timer that interrupts the program wherever it is, the recorder included.
-// The handler keeps away from an interrupted C library: its malloc may be at
-// work there.
+// The handler does nothing if it interrupted the C library, which may be in the
+// middle of malloc.
 static uintptr_t library_start, library_end;
 static volatile long ticks, spins;
 constexpr long TICKS = 2000, MOST_SPINS = 2000000;

@@ -122,7 +122,7 @@ ALONE static void made_contexts() {
            "allocate made_contexts main _start");
 }
 
-// Hand-made: the switch is assembler without a word about its frames, and a
+// Hand-made: the switch is assembler without call frame information, and a
 // coroutine's first frame returns to address 0.
 extern "C" void switch_stacks(void **save, void *load);
 __asm__(".text\n"
@@ -171,8 +171,8 @@ ALONE static void assembler_coroutines() {
            "allocate assembler_coroutines main _start");
 }
 
-// Recursion, twice over: the second time nearly all of it is replayed, except
-// where the way down has changed in the middle.
+// Recursion, twice over: the second time nearly all frames are those cached from the
+// first, except where the calls in the middle are others.
 ALONE static void descending(int depth) {
     if (depth == 0)
         allocate(8);
@@ -206,8 +206,8 @@ ALONE static void recursion() {
         EXPECT(2, 18, "allocate every_level*%d recursion main _start", level);
 }
 
-// Past the limit of 4,096 frames, and back below it. What is cut away are the
-// outermost frames.
+// Past the limit of 4,096 frames, and back below it. The outermost frames are
+// cut off.
 ALONE static void too_deep() {
     constexpr int LIMIT = 4096, LEVELS = 6000;
     for (int i = 0; i < 3; i++) {

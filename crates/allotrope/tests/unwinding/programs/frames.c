@@ -6,7 +6,7 @@
 
 #define TIMES 20
 
-/* A frame that moves its stack pointer by what it is asked for. */
+/* A frame that moves its stack pointer by the argument. */
 ALONE static void moving(size_t bytes) {
     volatile char *area = (volatile char *)__builtin_alloca(bytes);
     area[bytes - 1] = 1;
@@ -69,7 +69,7 @@ ALONE static long unlikely(int number) {
     return 1;
 }
 
-/* Two frames for one function: the recursion goes by way of another. */
+/* Mutual recursion: two frames for each turn. */
 static long odd(int number);
 ALONE static long even(int number) {
     return number == 0 ? unlikely(1) + 1 : odd(number - 1) + 2;

@@ -1,16 +1,16 @@
 /* A call of the allocator that a signal interrupts at each instruction of the
- * recorder's in turn. `interrupted HANDLER CALL`.
+ * recorder in turn. `interrupted HANDLER CALL`.
  *
- * A parent steps its child through the call, one instruction at a time, and
- * after k instructions of the recorder's sends the signal; with the next call
- * k is STRIDE more (1 unless the environment says otherwise), until a call has
- * ended before the kth.
+ * A parent steps its child through the call, one instruction at a time, and sends
+ * the signal after k instructions of the recorder; with the next call k is STRIDE
+ * more (1 unless the environment sets another), until a call has ended before the
+ * kth.
  *
  * HANDLER: `returns` (it allocates and comes back), `jumps` (it allocates and
- * leaves by siglongjmp) or `unwinds` (it allocates and leaves as a thread that
- * is cancelled asynchronously does: all frames are unwound, and the destructors
- * that they have would run; here up to the caller). CALL: `malloc`, `free`, `realloc`; with `cold_` before
- * it, the recorder has just forgotten what it knows of the code. */
+ * leaves by siglongjmp) or `unwinds` (it allocates and leaves as in a thread that
+ * is cancelled asynchronously: all frames are unwound, and the destructors that
+ * they have would run; here up to the caller). CALL: `malloc`, `free`, `realloc`;
+ * with `cold_` before it, the recorder has just dropped its cached unwind rules. */
 #include "truth.h"
 
 #include <dlfcn.h>
@@ -51,8 +51,8 @@ static int find_recorder(struct dl_phdr_info *info, size_t size, void *data) {
 static sigjmp_buf landing;
 static int jumps, unwinds;
 static volatile long handled;
-/* Unwindings that did not come as far as the caller. */
-static volatile long lost_its_way;
+/* Unwindings that ended before the caller. */
+static volatile long ended_early;
 
 static void one_call(const char *call, int cold);
 
@@ -65,7 +65,7 @@ static _Unwind_Reason_Code at_frame(int version, _Unwind_Action actions,
     if (_Unwind_GetRegionStart(context) == (uintptr_t)one_call)
         siglongjmp(landing, 1);
     if (actions & _UA_END_OF_STACK) {
-        lost_its_way++;
+        ended_early++;
         siglongjmp(landing, 1);
     }
     return _URC_NO_REASON;
@@ -79,8 +79,8 @@ ALONE static void handler(int number) {
         static struct _Unwind_Exception exception;
         memset(&exception, 0, sizeof exception);
         _Unwind_ForcedUnwind(&exception, at_frame, NULL);
-        /* It comes back only if it can not go on. */
-        lost_its_way++;
+        /* It comes back only if it cannot go on. */
+        ended_early++;
     }
     if (jumps)
         siglongjmp(landing, 1);
@@ -104,7 +104,7 @@ ALONE static void afterwards(void) {
     NO_TAIL_CALL;
 }
 
-/* After this the recorder looks all code up again. */
+/* Unloads a library: after this the recorder looks all code up again. */
 ALONE static void forgetting(void) {
     dlclose(dlopen(getenv("PLUGIN"), RTLD_NOW));
     NO_TAIL_CALL;
@@ -140,8 +140,8 @@ ALONE static int child(const char *call, int cold) {
         one_call(call, cold);
     if (handled != shared->interrupted)
         return 3;
-    if (lost_its_way != 0) {
-        truth_say("%ld of %ld unwindings ended too early\n", lost_its_way, (long)handled);
+    if (ended_early != 0) {
+        truth_say("%ld of %ld unwindings ended too early\n", ended_early, (long)handled);
         return 4;
     }
     /* The call that is stepped through without a signal ends the loop. */
@@ -170,7 +170,7 @@ static int in_recorder(pid_t pid) {
     return registers.rip - recorder_start < recorder_end - recorder_start;
 }
 
-/* Waits for the next stop; gives its signal, or -1 if the child has ended. */
+/* Waits for the next stop; returns its signal, or -1 if the child has ended. */
 static int next_stop(pid_t pid, int *status) {
     while (waitpid(pid, status, 0) < 0)
         if (errno != EINTR)
@@ -178,8 +178,8 @@ static int next_stop(pid_t pid, int *status) {
     return WIFSTOPPED(*status) ? WSTOPSIG(*status) : -1;
 }
 
-/* Steps through one call; interrupts it at the kth instruction of the
- * recorder's. Gives how many it met. */
+/* Steps through one call; interrupts it at the kth instruction of the recorder.
+ * Returns how many of these it stepped through. */
 static long step_through(pid_t pid, long k, int *status) {
     long met = 0;
     int entered = 0;

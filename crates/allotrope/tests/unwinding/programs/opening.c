@@ -1,4 +1,4 @@
-/* Modules that come and go. `opening CASE PLUGIN…`; the truth is printed. */
+/* Modules that are loaded and unloaded. `opening CASE PLUGIN…`; the truth is printed. */
 #include "truth.h"
 
 #include <dlfcn.h>
@@ -32,7 +32,7 @@ static void expect_loader(void) {
     EXPECT_OTHERS("close_plugin");
 }
 
-/* One plugin's turn: opened, called twice, closed. Gives where it lay. */
+/* Opens a plugin, calls it twice, closes it; returns its address. */
 ALONE static void *turn(const char *path) {
     void *plugin = open_plugin(path);
     entry enter = (entry)dlsym(plugin, "enter");
@@ -44,25 +44,25 @@ ALONE static void *turn(const char *path) {
 
 /* ROUNDS times each of them, all at the same address in turn. */
 #define ROUNDS 1000
-ALONE static int same_place(char **plugins) {
+ALONE static int same_address(char **plugins) {
     int count = 0;
     while (plugins[count])
         count++;
-    void *place = turn(plugins[0]);
+    void *address = turn(plugins[0]);
     for (int i = 1; i < ROUNDS * count; i++)
-        if (turn(plugins[i % count]) != place)
+        if (turn(plugins[i % count]) != address)
             return 3;
     for (int i = 0; i < count; i++) {
         char name[64];
         /* …/plugin_a.so has the function plugin_a. */
         snprintf(name, sizeof name, "%s", strrchr(plugins[i], '/') + 1);
         *strchr(name, '.') = 0;
-        EXPECT(2 * ROUNDS, 162 * ROUNDS, "%s enter turn same_place main _start", name);
+        EXPECT(2 * ROUNDS, 162 * ROUNDS, "%s enter turn same_address main _start", name);
     }
     return 0;
 }
 
-/* A plugin in C++, whose runtime comes with it: the program has none. */
+/* A plugin in C++ that brings the C++ runtime, which the program does not use. */
 ALONE static int cxx_plugin(char **plugins) {
     enum { TIMES = 50 };
     for (int i = 0; i < TIMES; i++) {
@@ -180,7 +180,7 @@ ALONE static int in_two_threads(char **plugins) {
 }
 
 /* A thread allocates below a library's function when the library is unloaded,
- * and never returns there. What lies further out is unknown from then on: the
+ * and never returns there. Frames further out cannot be found from then on: the
  * stack ends. */
 static volatile int stage;
 static void (*call_back)(void (*)(void));
@@ -231,7 +231,7 @@ int main(int argc, char **argv) {
         const char *name;
         int (*run)(char **);
     } cases[] = {
-        {"same_place", same_place},
+        {"same_address", same_address},
         {"cxx_plugin", cxx_plugin},
         {"library_modules", library_modules},
         {"beside_a_thread", beside_a_thread},

@@ -1,5 +1,5 @@
-/* A library of which several are made: NAME is the function, in modules of one
- * shape that come to lie at one place. */
+/* Compiled to several libraries that differ only in the name of the function NAME,
+ * so they can be loaded at the same address one after the other. */
 #include <stdlib.h>
 
 static void *volatile sink;

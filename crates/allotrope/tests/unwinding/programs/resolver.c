@@ -1,5 +1,5 @@
-/* A function of a library's whose implementation a resolver chooses that
- * allocates; it is bound when it is called. */
+/* A function of a library whose resolver (ifunc) allocates; it is bound when it is
+ * called. */
 #include "truth.h"
 
 extern int from_library(void);

@@ -19,7 +19,7 @@ int main(void) {
     int result = chosen() + from_library() - 7;
     free(block);
     free(library_block);
-    /* The loader calls them; nothing of the program's is outside. */
+    /* The loader calls them, so no frame of the program is outside of them. */
     EXPECT(1, 103, "resolving");
     EXPECT(1, 107, "plugin_resolving");
     return result;

@@ -1,7 +1,7 @@
 /* Prints how many bytes an alternate signal stack must have, beyond what
  * sysconf(_SC_MINSIGSTKSZ) says, for a handler that calls malloc and free: in
  * a thread that allocated before ("used") or in a new one ("new"). Each size
- * is tried in a child, at the edge of memory that can not be touched. */
+ * is tried in a child, at the edge of memory that cannot be accessed. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

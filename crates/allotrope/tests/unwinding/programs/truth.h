@@ -1,6 +1,6 @@
-/* How these programs state what must be found of them: each prints, on its
- * standard output, how often it allocated how many bytes from which stack, as
- * it derives that from its own loops. Needs no memory from the heap. */
+/* How these programs state the expected stacks: each prints, on its standard output,
+ * how often it allocated how many bytes from which stack, derived from its own loops.
+ * Needs no memory from the heap. */
 #ifndef TRUTH_H
 #define TRUTH_H
 
@@ -17,10 +17,10 @@
 #define ALONE __attribute__((noipa))
 #endif
 
-/* Behind a call that would otherwise be made by a jump. */
+/* After a call that would otherwise be made by a jump. */
 #define NO_TAIL_CALL __asm__ volatile("")
 
-/* printf without the memory that it takes for itself. */
+/* printf that takes no memory from the heap. */
 static void truth_say(const char *format, ...) {
     char line[512];
     va_list arguments;
@@ -44,17 +44,17 @@ static void truth_say(const char *format, ...) {
  * each leads on to the program's start. */
 #define EXPECT_UNDER(count, name) truth_say("under %ld %s\n", (long)(count), name)
 
-/* The same for what the C library and others do below NAME, as often as they
- * like. */
+/* The same for allocations of the C library and others below NAME, of which there may
+ * be any number. */
 #define EXPECT_OTHERS(name) truth_say("under ? %s\n", name)
 
-/* Threads hand addresses on to each other: now and then several orders of
- * events agree with all that is known, and the report says so. */
+/* Threads reuse each other's addresses: now and then several orders of events are
+ * possible, and the report counts those events as ambiguous. */
 #define EXPECT_THREADS() truth_say("threads\n")
 
 static void *volatile truth_sink;
 
-/* One block, given back at once. */
+/* One block, freed at once. */
 ALONE static void allocate(size_t bytes) {
     void *block = malloc(bytes);
     truth_sink = block;

@@ -1,5 +1,5 @@
-/* Code that nothing says how to unwind: the stack ends there, honestly.
- * `unknown_code CASE`; the truth is printed, see truth.h. */
+/* Code without unwind information, where the stack ends, and code with unusual
+ * information. `unknown_code CASE`; the truth is printed, see truth.h. */
 #include "truth.h"
 
 #include <pthread.h>
@@ -79,8 +79,8 @@ ALONE static void register_frames(void) {
     EXPECT(2 * TIMES, 10 * TIMES, "allocate register_frames main _start");
 }
 
-/* The same on the stacks that are usual where there is little room: a thread's
- * of 16 KiB, and half a page on top of what the kernel needs for a signal. */
+/* The same on small stacks: a thread's of 16 KiB, and half a page on top of what the
+ * kernel needs for a signal. */
 ALONE static void on_signal(int number) {
     (void)number;
     by_another_register(below);
@@ -95,7 +95,7 @@ ALONE static void *in_thread(void *nothing) {
 ALONE static void small_stacks(void) {
     allocate(5); /* binds malloc and free, which needs more stack */
     stack_t alternate = {.ss_size = sysconf(_SC_MINSIGSTKSZ) + 2048};
-    /* Behind a page that can not be touched. */
+    /* Behind a page that cannot be accessed. */
     char *area = (char *)mmap(NULL, alternate.ss_size + 4096, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(area, 4096, PROT_NONE);
@@ -120,8 +120,8 @@ ALONE static void small_stacks(void) {
     EXPECT_ANY_SIZE(1, "small_stacks main _start");
 }
 
-/* Code made at run time: jumps on to a function, or calls malloc itself. */
-ALONE static void made_code(void) {
+/* JIT code: calls a function of the program, or malloc itself. */
+ALONE static void jit_code(void) {
     unsigned char *code = (unsigned char *)mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC,
                                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     /* sub $8, %rsp; call *%rsi; add $8, %rsp; ret */
@@ -132,10 +132,10 @@ ALONE static void made_code(void) {
         free(((void *(*)(size_t, void *(*)(size_t)))code)(7, malloc));
         allocate(5);
     }
-    /* The calls of malloc by the made code itself show no function of the
-     * program's; the test looks for them. */
+    /* The calls of malloc by the JIT code itself have no frame of the program; the
+     * test looks for them. */
     EXPECT(TIMES, 3 * TIMES, "allocate below");
-    EXPECT(TIMES, 5 * TIMES, "allocate made_code main _start");
+    EXPECT(TIMES, 5 * TIMES, "allocate jit_code main _start");
 }
 
 int main(int argc, char **argv) {
@@ -146,8 +146,8 @@ int main(int argc, char **argv) {
         register_frames();
     else if (strcmp(name, "small_stacks") == 0)
         small_stacks();
-    else if (strcmp(name, "made_code") == 0)
-        made_code();
+    else if (strcmp(name, "jit_code") == 0)
+        jit_code();
     else
         return 98;
     return 0;

@@ -1,6 +1,5 @@
-/* Stacks and modules of which a part cannot be read, at the first look or later:
- * where the stack of a coroutine ends with its mapping, its last words are
- * whatever was there.
+/* Stacks and modules that are partly unreadable, from the start or later. Where a
+ * coroutine's stack ends with its mapping, its last words are whatever was there.
  *
  * unreadable CASE [LIBRARY]: ROUNDS allocations from `allocate`, called by BODY;
  * prints `ROUNDS BODY`.
@@ -98,7 +97,7 @@ ALONE static void last_word(void) {
     call_on(last, body, 10);
 }
 
-/* As before, with nothing behind. */
+/* As before, with nothing mapped behind it. */
 ALONE static void last_word_of_all(void) {
     char *stack = map(STACK + BEHIND);
     munmap(stack + STACK, BEHIND);
@@ -114,8 +113,8 @@ ALONE static void no_word(void) {
     call_above(stack + STACK, body, 11);
 }
 
-/* What lies above is another coroutine's stack, which goes away meanwhile: the
- * walk went on into it before. */
+/* Above is another coroutine's stack, which is unmapped meanwhile; walks before that
+ * went on into it. */
 static char *neighbour;
 
 ALONE static void outliving_body(long bytes) {
@@ -133,7 +132,7 @@ ALONE static void neighbour_goes(void) {
     call_above(neighbour, outliving_body, 12);
 }
 
-/* As before, and its words lead further, frame by frame. */
+/* As before, and the words of the other stack lead on, frame by frame. */
 ALONE static void neighbour_with_frames_goes(void) {
     char *stacks = map(2 * STACK);
     neighbour = stacks + STACK;
@@ -142,8 +141,8 @@ ALONE static void neighbour_with_frames_goes(void) {
     call_above(neighbour, outliving_body, 13);
 }
 
-/* A thread without a guard below its stack; and one whose stack is the program's
- * own memory, with a coroutine's next to it. */
+/* A thread whose stack is memory of the program without a guard page, with a
+ * coroutine's stack next to it. */
 static void *in_thread(void *run) {
     ((void (*)(void))run)();
     return 0;
@@ -161,8 +160,8 @@ ALONE static void on_a_thread(void (*run)(void)) {
 
 ALONE static void in_a_thread(void) { on_a_thread(last_word); }
 
-/* A stack is given back, and a new one that ends lower takes its place: where
- * frames lie as before, what was outside of them is gone. */
+/* A stack is unmapped, and one that ends lower is mapped at its address: the inner
+ * frames are where they were, and those outside of them are gone. */
 ALONE static void half_body(long bytes) {
     for (int i = 0; i < ROUNDS / 2; i++)
         allocate(bytes);
@@ -213,7 +212,7 @@ ALONE static void protected_tables(const char *path) {
     mprotect(page, PAGE, PROT_READ);
 }
 
-/* The first page too, in which the library's headers are. */
+/* The library's first page, which has its headers, cannot be read. */
 ALONE static void protected_headers(const char *path) {
     Calls call_back = dlsym(dlopen(path, RTLD_NOW), "call_back");
     Dl_info library;
@@ -249,11 +248,11 @@ ALONE static void cut_off(const char *path) {
     _exit(0);
 }
 
-/* Random words on random stacks: a call of malloc and one of free, of a caller with
- * any stack pointer, any rbp and rbx, and any of a few kinds of unwind
- * information. Most words are such that a walk goes on: addresses of code, and of
- * places on the stacks. Before, between and after the calls pages become
- * unreadable, or readable again. Nothing of this is ever returned to. */
+/* Random words on random stacks: malloc and free are called by a caller with any
+ * stack pointer, any rbp and rbx, and one of a few kinds of unwind information. Most
+ * words let a walk go on: addresses of code, and addresses on the stacks. Before,
+ * between and after the calls pages become unreadable, or readable again. Nothing ever
+ * returns through these words. */
 enum { AREA_PAGES = 64, AREAS = 4, CODES = 4096 };
 
 static char *areas[AREAS];
@@ -272,8 +271,8 @@ static uint64_t below(uint64_t bound) {
     return random_word() % bound;
 }
 
-/* As any_malloc: a caller's words are what they are; its registers are set, and
- * it comes back by what it keeps elsewhere. */
+/* A caller that switches to `stack`, sets the registers, calls malloc or free, and
+ * returns by the stack pointer that it saved in random_left. */
 #define CALLER(name, information)                                                           \
     void *name(void *stack, uintptr_t rbp, uintptr_t rbx, void *block);                     \
     __asm__(".pushsection .text\n.p2align 4\n.type " #name ", @function\n" #name ":\n"      \
@@ -341,13 +340,13 @@ static uintptr_t signal_return(void) {
     return action.restorer;
 }
 
-static uintptr_t random_place(void) {
+static uintptr_t random_address(void) {
     return (uintptr_t)areas[below(AREAS)] + below(AREA_PAGES * PAGE) / 8 * 8;
 }
 
 /* The last word of a page, or nearly. */
 static uintptr_t random_edge(void) {
-    return (random_place() & -PAGE) + PAGE - 8 * below(4);
+    return (random_address() & -PAGE) + PAGE - 8 * below(4);
 }
 
 static uint64_t any_word(uintptr_t own_stack) {
@@ -360,8 +359,8 @@ static uint64_t any_word(uintptr_t own_stack) {
     case 5: return own_stack + 8 * below(512);
     case 6: return signal_return();
     case 7: return random_edge();
-    case 8: return random_place() + below(8);
-    case 9: return random_place();
+    case 8: return random_address() + below(8);
+    case 9: return random_address();
     default: return codes[below(code_count)];
     }
 }
@@ -375,7 +374,7 @@ static void hide(int area, int page, int hidden) {
     is_hidden[area][page] = hidden;
 }
 
-/* `stack` has so many pages below it that a call finds enough of them. */
+/* Pages below `stack` that stay readable: enough for a call. */
 enum { BELOW = 8 };
 
 static void random_stacks(uint64_t seed, long rounds) {

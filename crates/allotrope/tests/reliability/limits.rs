@@ -1,5 +1,6 @@
-//! Less room than a recording needs, or more at once than there is room for:
-//! said, counted, and the program is as always. `programs/crowd.c`.
+//! Less address space than a recording needs, or more processes or threads at once than
+//! the shared memory has slots for: what is missing is counted and reported, and the
+//! program runs as always. `programs/crowd.c`.
 
 use std::process::Command;
 
@@ -9,7 +10,7 @@ use super::matrix::{Outcome, case};
 use super::support::{record, run};
 use super::targets::{expect_work, target};
 
-const GROUP: &str = "Our own failures";
+const GROUP: &str = "Failures of Allotrope";
 
 #[test]
 fn no_address_space() {
@@ -35,13 +36,13 @@ fn no_address_space() {
     });
 }
 
-/// Room for images in the shared memory (docs/architecture.md).
+/// Slots for process images in the shared memory (docs/architecture.md).
 const IMAGES: usize = 1_024;
 
 #[test]
-fn more_processes_than_there_is_room_for() {
+fn more_processes_than_slots() {
     let children = 1_100;
-    let expected = "1,024 images, the first and 1,023 of its children, each exact; the others counted, and all run";
+    let expected = "1,024 images are recorded exactly: the first and 1,023 of its children. All children run; the others are counted as missing";
     case(GROUP, "1,100 children at once", expected, || {
         let recording = record(target("crowd.c"))
             .args(["children", &children.to_string()])
@@ -49,7 +50,7 @@ fn more_processes_than_there_is_room_for() {
         if recording.status.code() == Some(96) {
             return Outcome::Skipped("so many processes are not allowed here".to_owned());
         }
-        // The program itself has seen each child end well.
+        // The program itself checks that each child ends well.
         let recording = recording.expect_status(7);
         let report = recording.report();
         let images = report.processes();
@@ -65,25 +66,25 @@ fn more_processes_than_there_is_room_for() {
         // The parent has an image too.
         assert_eq!(children_kept.count(), IMAGES - 1);
         let missing = children + 1 - IMAGES;
-        let said = &recording.stderr;
+        let printed = &recording.stderr;
         assert!(
-            said.contains(&format!("{missing} process images found no room")),
-            "{said}"
+            printed.contains(&format!("{missing} process images found no room")),
+            "{printed}"
         );
         Outcome::Seen(format!(
-            "{} images, {missing} said to be missing",
+            "{} images, {missing} reported as missing",
             images.len()
         ))
     });
 }
 
-/// Room for threads in the shared memory (docs/architecture.md).
+/// Rings in the shared memory, one for each thread (docs/architecture.md).
 const RINGS: u64 = 2_048;
 
 #[test]
-fn more_threads_than_there_is_room_for() {
+fn more_threads_than_rings() {
     let threads = 2_100;
-    let expected = "2,047 threads and main exact; the others' allocations counted as lost";
+    let expected = "2,047 threads and the main thread are recorded exactly; the allocations of the others are counted as lost";
     case(GROUP, "2,100 threads at once", expected, || {
         let recording = record(target("crowd.c"))
             .args(["threads", &threads.to_string()])
@@ -94,14 +95,14 @@ fn more_threads_than_there_is_room_for() {
         let recording = recording.expect_status(7);
         let report = recording.report();
         let process = report.only();
-        // Main has a ring; none of the threads leaves before all have come.
+        // Main has a ring, too; no thread ends before all have started.
         let missing = threads + 1 - RINGS;
         expect_work(&process, "crowded", 10 * (RINGS - 1), 160 * (RINGS - 1));
         assert_eq!(process.number("lost_events"), 10 * missing);
-        let said = format!("lost {} events", 10 * missing);
-        assert!(recording.stderr.contains(&said), "{}", recording.stderr);
+        let printed = format!("lost {} events", 10 * missing);
+        assert!(recording.stderr.contains(&printed), "{}", recording.stderr);
         Outcome::Seen(format!(
-            "{} threads, {} events lost, said",
+            "{} threads, {} events lost, reported",
             RINGS - 1,
             10 * missing
         ))

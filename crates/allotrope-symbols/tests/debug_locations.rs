@@ -1,7 +1,8 @@
-//! Where debug information may be beside the plain debug file: the same
-//! program, its debug information put into each of these places, must read
-//! as it does in one file, and be read by addr2line(1), llvm-symbolizer and gdb
-//! likewise where they are installed and know the place.
+//! Debug information in all the locations and encodings that compilers and linkers
+//! use: compressed, behind a debug link, in `.dwo` and `.dwp` files, in a
+//! supplementary file of dwz. A program must resolve to the same frames as with all
+//! its debug information in one file. addr2line(1), llvm-symbolizer and gdb must agree,
+//! if they are installed and support the location.
 
 mod fixture;
 
@@ -12,14 +13,14 @@ use fixture::{
     C_SOURCE, CPP_SOURCE, Program, RUST_SOURCE, compile, compile_in_parts, instructions, run,
 };
 
-/// One way to build a program and to put its debug information somewhere.
-struct Place {
+/// One way to build a program and to store its debug information.
+struct Variant {
     name: &'static str,
     compiler: &'static str,
     options: &'static [&'static str],
-    /// Done to the linked program, in its folder.
+    /// Commands that are run after linking, in the program's folder.
     after: &'static [&'static [&'static str]],
-    /// Which of the other tools know this place.
+    /// The other tools that support this location.
     peers: &'static [Peer],
 }
 
@@ -38,57 +39,57 @@ const SPLIT_OFF: &[&[&str]] = &[
 ];
 
 #[rustfmt::skip]
-const PLACES: &[Place] = &[
-    Place { name: "plain", compiler: "g++", options: &["-O2", "-g"], after: &[],
+const VARIANTS: &[Variant] = &[
+    Variant { name: "plain", compiler: "g++", options: &["-O2", "-g"], after: &[],
         peers: &[Addr2line, LlvmSymbolizer, Gdb] },
-    Place { name: "zlib", compiler: "g++", options: &["-O2", "-g", "-gz=zlib"], after: &[],
+    Variant { name: "zlib", compiler: "g++", options: &["-O2", "-g", "-gz=zlib"], after: &[],
         peers: &[Addr2line, LlvmSymbolizer, Gdb] },
-    Place { name: "zlib-gnu", compiler: "g++", options: &["-O2", "-g"],
+    Variant { name: "zlib-gnu", compiler: "g++", options: &["-O2", "-g"],
         after: &[&["objcopy", "--compress-debug-sections=zlib-gnu", "program"]],
         peers: &[Gdb] },
-    // objcopy writes zstd only where it was built with it.
-    Place { name: "zstd", compiler: "g++", options: &["-O2", "-g"],
+    // objcopy supports zstd only if it was built with it.
+    Variant { name: "zstd", compiler: "g++", options: &["-O2", "-g"],
         after: &[&["objcopy", "--compress-debug-sections=zstd", "program"]],
         peers: &[Addr2line] },
-    Place { name: "debug link", compiler: "g++", options: &["-O2", "-g"], after: SPLIT_OFF,
+    Variant { name: "debug link", compiler: "g++", options: &["-O2", "-g"], after: SPLIT_OFF,
         peers: &[Addr2line, Gdb] },
-    Place { name: "gcc, .dwo, DWARF 5", compiler: "g++", options: &["-O2", "-g", "-gsplit-dwarf"],
+    Variant { name: "gcc, .dwo, DWARF 5", compiler: "g++", options: &["-O2", "-g", "-gsplit-dwarf"],
         after: &[], peers: &[Gdb] },
-    Place { name: "gcc, .dwo, DWARF 4", compiler: "g++", options: &["-O2", "-gdwarf-4", "-gsplit-dwarf"],
+    Variant { name: "gcc, .dwo, DWARF 4", compiler: "g++", options: &["-O2", "-gdwarf-4", "-gsplit-dwarf"],
         after: &[], peers: &[Gdb] },
-    Place { name: "clang, .dwo, DWARF 5", compiler: "clang++",
+    Variant { name: "clang, .dwo, DWARF 5", compiler: "clang++",
         options: &["-O2", "-gdwarf-5", "-gsplit-dwarf", "-fno-split-dwarf-inlining"],
         after: &[], peers: &[LlvmSymbolizer] },
-    Place { name: "clang, .dwo, DWARF 4", compiler: "clang++",
+    Variant { name: "clang, .dwo, DWARF 4", compiler: "clang++",
         options: &["-O2", "-gdwarf-4", "-gsplit-dwarf", "-fno-split-dwarf-inlining"],
         after: &[], peers: &[LlvmSymbolizer] },
-    Place { name: "gcc, .dwp, DWARF 4", compiler: "g++", options: &["-O2", "-gdwarf-4", "-gsplit-dwarf"],
+    Variant { name: "gcc, .dwp, DWARF 4", compiler: "g++", options: &["-O2", "-gdwarf-4", "-gsplit-dwarf"],
         after: &[&["dwp", "-e", "program", "-o", "program.dwp"], &["find", ".", "-name", "*.dwo", "-delete"]],
         peers: &[Gdb] },
     // No .dwp of gcc 12 with DWARF 5: binutils' dwp 2.40 crashes on it, and
     // llvm-dwp 14, 19 and 22 do not end within two minutes.
-    Place { name: "clang, .dwp, DWARF 5", compiler: "clang++",
+    Variant { name: "clang, .dwp, DWARF 5", compiler: "clang++",
         options: &["-O2", "-gdwarf-5", "-gsplit-dwarf", "-fno-split-dwarf-inlining"],
         after: &[&["llvm-dwp", "-e", "program", "-o", "program.dwp"], &["find", ".", "-name", "*.dwo", "-delete"]],
         peers: &[LlvmSymbolizer] },
-    Place { name: "clang, .dwp, DWARF 4", compiler: "clang++",
+    Variant { name: "clang, .dwp, DWARF 4", compiler: "clang++",
         options: &["-O2", "-gdwarf-4", "-gsplit-dwarf", "-fno-split-dwarf-inlining"],
         after: &[&["llvm-dwp", "-e", "program", "-o", "program.dwp"], &["find", ".", "-name", "*.dwo", "-delete"]],
         peers: &[LlvmSymbolizer] },
-    Place { name: "dwz", compiler: "g++", options: &["-O2", "-gdwarf-4"],
+    Variant { name: "dwz", compiler: "g++", options: &["-O2", "-gdwarf-4"],
         after: &[&["dwz", "program"]],
         peers: &[Addr2line, Gdb] },
 ];
 
-fn build(place: &Place, source_name: &str, source: &'static str) -> Option<Program> {
-    let compiler = match (place.compiler, source_name.ends_with(".c")) {
+fn build(variant: &Variant, source_name: &str, source: &'static str) -> Option<Program> {
+    let compiler = match (variant.compiler, source_name.ends_with(".c")) {
         ("g++", true) => "gcc",
         ("clang++", true) => "clang",
         (compiler, _) => compiler,
     };
-    let options = [place.options, &["-Wl,--build-id=sha1"]].concat();
+    let options = [variant.options, &["-Wl,--build-id=sha1"]].concat();
     let program = compile_in_parts(compiler, &options, source_name, source)?;
-    for command in place.after {
+    for command in variant.after {
         let folder = program.path.parent()?;
         let output = std::process::Command::new(command[0])
             .args(&command[1..])
@@ -97,14 +98,14 @@ fn build(place: &Place, source_name: &str, source: &'static str) -> Option<Progr
         match output {
             Ok(output) if output.status.success() => {}
             Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                println!("skipped: {}: {command:?}: {said}", place.name);
+                let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+                println!("skipped: {}: {command:?}: {errors}", variant.name);
                 return None;
             }
             Err(error) => {
                 println!(
                     "skipped: {}: cannot run {}: {error}",
-                    place.name, command[0]
+                    variant.name, command[0]
                 );
                 return None;
             }
@@ -113,28 +114,28 @@ fn build(place: &Place, source_name: &str, source: &'static str) -> Option<Progr
     Some(program)
 }
 
-/// The options but those that say where debug information goes.
-fn in_one_file(place: &Place) -> Place {
-    let options = place.options.iter().copied();
+/// The variant without the options that determine where debug information is stored.
+fn in_one_file(variant: &Variant) -> Variant {
+    let options = variant.options.iter().copied();
     let kept =
         options.filter(|option| !option.contains("split-dwarf") && !option.starts_with("-gz"));
-    Place {
-        name: place.name,
-        compiler: place.compiler,
+    Variant {
+        name: variant.name,
+        compiler: variant.compiler,
         options: kept.collect::<Vec<_>>().leak(),
         after: &[],
         peers: &[],
     }
 }
 
-/// How the plain program reads is compared with three tools in `votes.rs`.
+/// `votes.rs` compares the results for the plain program with three tools.
 #[test]
-fn every_place_reads_as_the_plain_program_does() {
+fn every_location_gives_the_frames_of_the_plain_program() {
     let mut differing = Vec::new();
-    for place in PLACES {
+    for variant in VARIANTS {
         for (name, source) in [("truth.cpp", CPP_SOURCE), ("truth.c", C_SOURCE)] {
-            let whole = build(&in_one_file(place), name, source);
-            let (Some(program), Some(whole)) = (build(place, name, source), whole) else {
+            let whole = build(&in_one_file(variant), name, source);
+            let (Some(program), Some(whole)) = (build(variant, name, source), whole) else {
                 continue;
             };
             let Some(addresses) = instructions(&whole.path, 1) else {
@@ -143,32 +144,32 @@ fn every_place_reads_as_the_plain_program_does() {
             let expected = peer::ours(&whole.path, &addresses);
             let found = peer::ours(&program.path, &addresses);
             for ((address, found), expected) in addresses.iter().zip(&found).zip(&expected) {
-                assert_eq!(found, expected, "{} {name} {address:#x}", place.name);
+                assert_eq!(found, expected, "{} {name} {address:#x}", variant.name);
             }
             let mut compared = Vec::new();
-            // They take their time: a part of the addresses is enough here.
+            // The tools are slow, so only a part of the addresses is compared.
             let addresses: Vec<u64> = addresses.into_iter().step_by(5).collect();
             let found = peer::ours(&program.path, &addresses);
-            for tool in place.peers {
+            for tool in variant.peers {
                 let at = |program: &Program| peer::theirs(*tool, &program.path, &addresses);
                 let (Some(theirs), Some(of_whole)) = (at(&program), at(&whole)) else {
                     continue;
                 };
-                assert_eq!(theirs.len(), addresses.len(), "{} {tool:?}", place.name);
-                // A tool that reads the place has there our answer, or the one
-                // that it has on the plain program, too.
+                assert_eq!(theirs.len(), addresses.len(), "{} {tool:?}", variant.name);
+                // If a tool supports the location, it gives the same answer as ours,
+                // or the same as it gives for the plain program.
                 let rows = theirs.iter().zip(&of_whole).zip(&found);
                 let read = rows.filter(|((theirs, whole), ours)| theirs == whole || theirs == ours);
                 let others = addresses.len() - read.count();
                 if others > 0 {
-                    differing.push((place.name, name, *tool, others));
+                    differing.push((variant.name, name, *tool, others));
                     continue;
                 }
                 compared.push(*tool);
             }
             println!(
                 "{} {name}: {} addresses, as {compared:?}",
-                place.name,
+                variant.name,
                 addresses.len()
             );
         }
@@ -176,9 +177,8 @@ fn every_place_reads_as_the_plain_program_does() {
     assert!(differing.is_empty(), "{differing:?}");
 }
 
-/// What is split off must read as if it was not.
 #[test]
-fn split_debug_information_reads_as_the_same_in_one_file() {
+fn split_debug_information_gives_the_same_frames_as_one_file() {
     for (compiler, version) in [
         ("g++", "-gdwarf-5"),
         ("g++", "-gdwarf-4"),
@@ -251,7 +251,7 @@ fn without_its_split_file_a_unit_still_has_lines_and_symbols() {
 }
 
 #[test]
-fn a_split_file_of_another_build_is_not_taken() {
+fn a_split_file_of_another_build_is_ignored() {
     let options = ["-O2", "-g", "-gsplit-dwarf"];
     let other = ["-O2", "-g", "-gsplit-dwarf", "-DMARK2"];
     let program = compile_in_parts("gcc", &options, "truth.c", C_SOURCE);
@@ -280,7 +280,7 @@ fn stripped_symbols_are_found_in_gnu_debugdata() {
     };
     let mark = program.address("mark_hidden");
     let folder = program.path.parent().unwrap();
-    // As Fedora's find-debuginfo does it.
+    // The steps of Fedora's find-debuginfo.
     let steps: [&[&str]; 5] = [
         &["objcopy", "--only-keep-debug", "program", "mini"],
         &[
@@ -325,7 +325,7 @@ fn stripped_symbols_are_found_in_gnu_debugdata() {
     };
     let mini = folder.join("mini.xz");
     assert_eq!(functions(&add(&mini)), ["hidden"]);
-    // Damaged, it costs the names it has.
+    // A damaged section only loses names.
     let whole = std::fs::read(&mini).unwrap();
     for at in (0..whole.len()).step_by(whole.len() / 40) {
         let mut damaged = whole.clone();

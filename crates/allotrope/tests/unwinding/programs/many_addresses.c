@@ -1,5 +1,5 @@
-/* More return addresses than the recorder has numbers for, each met twice: what
- * it knew of them by number is forgotten in between. The truth is printed, see
+/* More return addresses than the unwinder has code ids for, each used twice: in
+ * between, it forgets what it cached by code id. The truth is printed, see
  * truth.h. */
 #include "truth.h"
 
@@ -10,7 +10,7 @@
 #define QUOTE_(text) #text
 #define QUOTE(text) QUOTE_(text)
 
-/* A function that allocates so often, from another address each time. */
+/* A function that allocates CALLS times, each time from another address. */
 #define FUNCTION(number)                                                                   \
     void calls_##number(void *(*allocate)(size_t), void (*release)(void *), int size);     \
     __asm__(".text\n"                                                                      \
@@ -56,9 +56,9 @@ ALL(FUNCTION)
 
 typedef void (*Function)(void *(*)(size_t), void (*)(void *), int);
 
-/* All are called from one place, so that nothing but their own return addresses
- * tells their stacks from each other. */
-ALONE static void many_places(void) {
+/* All are called from the same instruction, so only their own return addresses make
+ * their stacks differ. */
+ALONE static void many_addresses(void) {
 #define NAME(number) calls_##number,
     static const Function functions[] = {ALL(NAME)};
 #define SIZE(number) number,
@@ -69,12 +69,12 @@ ALONE static void many_places(void) {
         allocate(5);
     }
 #define TRUTH(number)                                                                      \
-    EXPECT(TIMES * CALLS, TIMES * CALLS * number, "calls_" #number " many_places main _start");
+    EXPECT(TIMES * CALLS, TIMES * CALLS * number, "calls_" #number " many_addresses main _start");
     ALL(TRUTH)
-    EXPECT(TIMES * count, 5 * TIMES * count, "allocate many_places main _start");
+    EXPECT(TIMES * count, 5 * TIMES * count, "allocate many_addresses main _start");
 }
 
 int main(void) {
-    many_places();
+    many_addresses();
     return 0;
 }

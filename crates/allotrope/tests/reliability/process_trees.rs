@@ -1,5 +1,5 @@
-//! Every image of a family is an entry of its own with exact counts, and what
-//! it inherits stands apart: `programs/families.c`.
+//! Process trees: every image is an entry of its own with exact counts, and blocks
+//! that it inherits are counted apart: `programs/process_trees.c`.
 
 use serde_json::json;
 
@@ -7,11 +7,11 @@ use super::matrix::{Outcome, case, count};
 use super::support::{Process, Recording, Report, is_root, record};
 use super::targets::{expect_complete, expect_work, target};
 
-const GROUP: &str = "Families";
+const GROUP: &str = "Process trees";
 const FORKED: &str = "parent 10 allocations, child 7 of its own and 10 inherited";
 
 fn recorded(arguments: &[&str], status: i32) -> Recording {
-    record(target("families.c"))
+    record(target("process_trees.c"))
         .args(arguments)
         .run()
         .expect_status(status)
@@ -24,7 +24,7 @@ fn images(report: &Report, expected: usize) -> Vec<Process<'_>> {
     images
 }
 
-/// The child of `programs/families.c`'s head comment.
+/// The child of `programs/process_trees.c`'s head comment.
 #[track_caller]
 fn expect_child(child: &Process<'_>) {
     assert_eq!(*child.exit(), json!({"status": 3}));
@@ -49,7 +49,7 @@ fn expect_parent(parent: &Process<'_>) {
     assert_eq!(parent.under("parent_work").leaked, 0);
 }
 
-/// The image that is `leaf 6`.
+/// The image of `leaf 6`.
 #[track_caller]
 fn expect_leaf(leaf: &Process<'_>) {
     assert_eq!(*leaf.exit(), json!({"status": 4}));
@@ -86,7 +86,7 @@ fn raw_clone() {
 
 #[test]
 fn clone_with_a_stack() {
-    forked("libc's clone on a stack of its own", &["clone"]);
+    forked("libc's `clone` with a stack of its own", &["clone"]);
 }
 
 fn forked_while_threads_allocate(call: &str, children: u64) {
@@ -94,7 +94,7 @@ fn forked_while_threads_allocate(call: &str, children: u64) {
     case(
         GROUP,
         &name,
-        "7 allocations a child, none of the threads'",
+        "7 allocations per child, none of the threads'",
         || {
             let count = children.to_string();
             let mut arguments = vec!["threaded", &count];
@@ -125,7 +125,7 @@ fn fork_without_handlers_while_threads_allocate() {
 
 #[test]
 fn vfork() {
-    let expected = "parent 10 + the child's 3 before exec; the image after it 6";
+    let expected = "parent 10 + the child's 3 before `exec`; the image after it 6";
     case(GROUP, "vfork", expected, || {
         let recording = recorded(&["vfork"], 4);
         let report = recording.report();
@@ -176,7 +176,7 @@ fn system() {
 fn pipeline() {
     let expected = "a shell, its three forks, and what they exec with 3, 4 and 5 allocations";
     case(GROUP, "a shell's pipeline", expected, || {
-        let program = target("families.c");
+        let program = target("process_trees.c");
         let line = format!(
             "{0} leaf 3 | {0} leaf 4 | {0} leaf 5; true",
             program.display()
@@ -224,7 +224,7 @@ fn chain_of_execs() {
 
 #[test]
 fn daemon() {
-    let expected = "3 images; the daemon 7 allocations after both others are gone";
+    let expected = "3 images; the daemon's 7 allocations happen after both others have ended";
     case(GROUP, "a daemon that double-forks", expected, || {
         let recording = recorded(&["daemon"], 0);
         let report = recording.report();

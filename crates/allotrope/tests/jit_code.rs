@@ -1,5 +1,5 @@
-//! Code that a program makes while it runs: named as it was when it allocated,
-//! and walked through by its frame pointers where that is asked for.
+//! JIT code: a frame has the name that its code had when it allocated, and with
+//! `--frame-pointers` stacks go on beyond it.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::process::Command;
 use support::report::Sums;
 use support::{Process, Record, compiled, record, skip};
 
-const C: &str = "made_code.c";
+const C: &str = "jit_code.c";
 
 fn sums(allocations: u64, bytes: u64) -> (u64, u64) {
     (allocations, bytes)
@@ -19,14 +19,14 @@ fn of(found: Sums) -> (u64, u64) {
     (found.allocations, found.bytes)
 }
 
-/// What a program leaves in /tmp.
+/// Removes the perf map that the program leaves in /tmp.
 fn remove_map(process: &Process<'_>) {
     let pid = process.number("pid");
     let _ = std::fs::remove_file(format!("/tmp/perf-{pid}.map"));
 }
 
-/// A map says no times: that the code changed is seen within some 10 ms, on a
-/// loaded machine later. The program waits as long as it takes.
+/// A perf map has no timestamps: the collector notices a change within some 10 ms,
+/// on a loaded machine later. The test retries with longer pauses of the program.
 #[test]
 fn a_map_names_code_as_it_was_when_it_allocated() {
     let mut pause = 200;
@@ -36,37 +36,37 @@ fn a_map_names_code_as_it_was_when_it_allocated() {
         let process = report.only();
         remove_map(&process);
         let found = (
-            of(process.under("first made")),
-            of(process.under("second made")),
+            of(process.under("first version")),
+            of(process.under("second version")),
         );
         if found == (sums(50, 50 * 7), sums(30, 30 * 9)) {
             return;
         }
         assert!(pause < 20_000, "{found:?}");
-        // Whenever it is seen, no allocation may be without a name.
+        // However late the change is noticed, every allocation has one of the names.
         assert_eq!(found.0.0 + found.1.0, 80, "{found:?}");
         pause *= 5;
     }
 }
 
-/// A dump says the times itself.
+/// A jitdump file has timestamps of its own.
 #[test]
 fn a_dump_names_code_as_it_was_when_it_allocated() {
     let run = record(compiled(C)).args(["dump", "20"]);
     let report = run.run().expect_status(0).report();
     let process = report.only();
-    assert_eq!(of(process.under("first made")), sums(50, 50 * 7));
-    assert_eq!(of(process.under("second made")), sums(30, 30 * 9));
+    assert_eq!(of(process.under("first version")), sums(50, 50 * 7));
+    assert_eq!(of(process.under("second version")), sums(30, 30 * 9));
 }
 
 #[test]
-fn made_code_ends_a_stack_unless_frame_pointers_are_followed() {
+fn jit_code_ends_a_stack_unless_frame_pointers_are_followed() {
     let plain = record(compiled(C)).arg("between").run().expect_status(0);
     let report = plain.report();
     let process = report.only();
     remove_map(&process);
     let site = process.site_under("allocates");
-    assert_eq!(process.functions(site), ["allocates", "made between"]);
+    assert_eq!(process.functions(site), ["allocates", "jit between"]);
 
     let run = record(compiled(C))
         .option("--frame-pointers")
@@ -76,14 +76,14 @@ fn made_code_ends_a_stack_unless_frame_pointers_are_followed() {
     remove_map(&process);
     let site = process.site_under("allocates");
     let functions = process.functions(site);
-    assert_eq!(functions[..3], ["allocates", "made between", "main"]);
+    assert_eq!(functions[..3], ["allocates", "jit between", "main"]);
     assert_eq!(functions.last(), Some(&"_start"));
     assert_eq!(of(process.under("allocates")), sums(20, 20 * 11));
 }
 
-/// The interpreter of a language, if it is there and takes these options.
+/// Whether an interpreter is installed and takes these options; skips if not.
 fn runtime(program: &str, options: &[&str], package: &str) -> bool {
-    // They leave files where they run.
+    // Interpreters leave files in their working folder.
     let folder = tempfile::tempdir().expect("a temporary folder");
     let output = Command::new(program)
         .args(options)
@@ -128,7 +128,7 @@ fn functions_of_node_are_on_the_stacks_of_what_they_allocate() {
     let process = report.only();
     remove_map(&process);
     let found = process.under("allocatesOften");
-    // Each buffer has a block of its own; the engine makes more.
+    // Each buffer is a block of its own; the engine allocates more.
     assert!(
         found.allocations >= 2000 && found.bytes >= 2000 * 20_000,
         "{found:?}"
@@ -148,7 +148,7 @@ fn functions_of_node_are_on_the_stacks_of_what_they_allocate() {
 
 #[test]
 fn functions_of_python_are_on_the_stacks_of_what_they_allocate() {
-    // Frame pointers: without them a trampoline can not be walked through.
+    // Without frame pointers, a trampoline of Python cannot be unwound.
     let probe = "import sys, sysconfig; \
         flags = sysconfig.get_config_var('PY_CORE_CFLAGS') or ''; \
         sys.exit(not ('-fno-omit-frame-pointer' in flags and sys.activate_stack_trampoline('perf') is None))";

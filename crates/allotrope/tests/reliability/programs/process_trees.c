@@ -1,4 +1,4 @@
-/* Families of processes: `families CASE…`. Unless said otherwise the parent has
+/* Process trees: `process_trees CASE…`. Unless stated otherwise the parent has
  * 10 blocks of 100 bytes (`parent_work`) when the child comes; the child frees
  * 4 of those, allocates 7 blocks of 11 bytes in `child_work`, frees the last,
  * and ends with 3:
@@ -60,7 +60,7 @@ static int child_main(void *argument) {
     return argument != NULL;
 }
 
-/* What the parent does once it has a child that does `child_main`. */
+/* The parent's part once it has a child that runs `child_main`. */
 static int finish(pid_t child) {
     int status = child < 0 ? 94 : status_of(child);
     if (status != 3)
@@ -142,7 +142,7 @@ ALONE static void leaf_work(size_t count) {
         sink = malloc(count);
 }
 
-static char *leaf_arguments[] = {"families", "leaf", "6", NULL};
+static char *leaf_arguments[] = {"process_trees", "leaf", "6", NULL};
 
 /* `vfork`: the child allocates 3 blocks of 33 bytes in `borrowed_work` before
  * it becomes `leaf 6`; they are its parent's, whose memory it still has. */
@@ -185,12 +185,12 @@ static int chain(int count) {
         return 4;
     char next[16];
     snprintf(next, sizeof next, "%d", count - 1);
-    execl(self, "families", "chain", next, NULL);
+    execl(self, "process_trees", "chain", next, NULL);
     return 97;
 }
 
 /* `daemon`: the child of a child, in a session of its own, works when both are
- * gone, and leaves in the file `parent` whether somebody else is its parent. */
+ * gone, and writes the pid of its new parent into the file `parent`. */
 static int make_daemon(void) {
     parent_work();
     pid_t starter = getpid();
@@ -212,14 +212,14 @@ static int make_daemon(void) {
     _exit(3);
 }
 
-/* Confinements. Each is imposed on a child (which works), and again before the
- * parent's second child comes into being (which works too). */
+/* Confinements. Each is imposed on a child, which then works, and on the parent
+ * before it forks a second child, which works, too. */
 static void refuse_everything(void) {
     static const int allowed[] = {
         /* What the program needs: memory, forking, waiting and ending. */
         SYS_brk, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_clone, SYS_set_robust_list, SYS_wait4,
         SYS_exit_group,
-        /* What the recorder asks for besides. */
+        /* What the recorder needs besides. */
         SYS_madvise, SYS_futex, SYS_getpid, SYS_gettid, SYS_rt_sigprocmask,
     };
     enum { COUNT = sizeof allowed / sizeof *allowed };

@@ -1,9 +1,9 @@
-/* Code made at run time that allocates, named in /tmp/perf-PID.map or in a
- * jitdump; other code comes to stand where the first was.
+/* JIT code that allocates, named in /tmp/perf-PID.map or in a jitdump; later other
+ * code is written to the same addresses.
  *
- *   made_code map PAUSE      perf map, PAUSE milliseconds after each part
- *   made_code dump PAUSE     jitdump in the current folder
- *   made_code between        a function of the program's, called by made code
+ *   jit_code map PAUSE      perf map, PAUSE milliseconds after each part
+ *   jit_code dump PAUSE     jitdump in the current folder
+ *   jit_code between        a function of the program's, called by JIT code
  *
  * The first code allocates 50 blocks of 7 bytes, the second at the same
  * addresses 30 blocks of 9. In "between" `allocates` gets 20 blocks of 11. */
@@ -19,7 +19,7 @@
 /* push %rbp; mov %rsp, %rbp; call *%rsi; pop %rbp; ret */
 static const unsigned char calls[] = {0x55, 0x48, 0x89, 0xe5, 0xff, 0xd6, 0x5d, 0xc3};
 
-typedef void *made(size_t, void *(*)(size_t));
+typedef void *jit_function(size_t, void *(*)(size_t));
 
 static uint64_t now(void) {
     struct timespec time;
@@ -50,7 +50,7 @@ static void open_dump(void) {
     } header = {0x4a695444, 1, sizeof header, 62, 0, getpid(), now(), 0};
     fwrite(&header, sizeof header, 1, dump);
     fflush(dump);
-    /* The mark by which the dump is found. */
+    /* The executable mapping by which profilers find the dump. */
     mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fileno(dump), 0);
 }
 
@@ -85,12 +85,12 @@ __attribute__((noinline)) static void *allocates(size_t size) {
 int main(int argc, char **argv) {
     if (argc < 2)
         return 2;
-    void *place = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    memcpy(place, calls, sizeof calls);
-    made *code = (made *)place;
+    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memcpy(page, calls, sizeof calls);
+    jit_function *code = (jit_function *)page;
     if (strcmp(argv[1], "between") == 0) {
         open_map();
-        name(place, "made between");
+        name(page, "jit between");
         for (int i = 0; i < 20; i++)
             free(code(11, allocates));
         return 0;
@@ -99,13 +99,13 @@ int main(int argc, char **argv) {
         open_map();
     else
         open_dump();
-    name(place, "first made");
+    name(page, "first version");
     for (int i = 0; i < 50; i++)
         free(code(7, malloc));
     pause_for(argv[2]);
-    memset(place, 0xcc, sizeof calls);
-    memcpy(place, calls, sizeof calls);
-    name(place, "second made");
+    memset(page, 0xcc, sizeof calls);
+    memcpy(page, calls, sizeof calls);
+    name(page, "second version");
     for (int i = 0; i < 30; i++)
         free(code(9, malloc));
     return 0;
