@@ -21,13 +21,16 @@ mod operators;
 mod recorder;
 mod sized;
 
-/// Looks everything up before the program runs: a look-up clears the error of the
-/// program's own last one, which `dlerror` would return.
+/// Looks everything up before the program runs: a look-up changes the error that
+/// `dlerror` would return to the program.
 extern "C" fn constructor() {
     for next in operators::ALL {
         next.prepare();
     }
     recorder::hook_api();
+    // Not every allocator has all of them: a look-up that succeeds clears the error of
+    // one that failed.
+    next::find(libc::RTLD_NEXT, c"malloc");
 }
 
 #[used]
