@@ -1,15 +1,10 @@
-//! The exported functions, in assembly. Each passes its three argument registers, used
-//! or not, to a Rust function, and in two more registers its stack pointer and rbp, with
-//! which the recorder unwinds the caller.
-//!
-//! Names as mangled by the Itanium C++ ABI (§5.1).
+//! The stubs: the functions that the program calls, in assembly. They take up to three
+//! arguments (unused ones included) and add a [`Caller`](allotrope_shm::hook_api::Caller):
+//! their own stack pointer and rbp, with which the walk begins in the caller.
 
-use core::arch::naked_asm;
-
-use crate::{operators, sized};
-
-macro_rules! entry {
-    ($name:ident => $module:ident :: $hook:ident) => {
+/// An exported function that does what the assembly does.
+macro_rules! export {
+    ($name:ident, $($assembly:tt)*) => {
         /// See the function of this name in the C++ standard or jemalloc's manual.
         ///
         /// # Safety
@@ -18,93 +13,70 @@ macro_rules! entry {
         #[unsafe(naked)]
         #[allow(non_snake_case)]
         pub unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "mov rcx, rsp",
-                "mov r8, rbp",
-                "jmp {}",
-                ".cfi_endproc",
-                sym $module::$hook,
-            )
+            core::arch::naked_asm!($($assembly)*)
         }
     };
 }
 
-/// `operator new` may throw, and then no Rust frame may be on the stack. So the next
-/// definition is called from this stub, whose frame has unwind information. One Rust
-/// function (`next`) returns the address of the next definition, another one (`record`)
-/// records the result.
-macro_rules! new {
-    ($name:ident) => {
-        /// See the function of this name in the C++ standard.
-        ///
-        /// # Safety
-        /// As the original.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        #[allow(non_snake_case)]
-        pub unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "push rbp",
-                ".cfi_def_cfa_offset 16",
-                ".cfi_offset rbp, -16",
-                "mov rbp, rsp",
-                ".cfi_def_cfa_register rbp",
-                "push rbx",
-                ".cfi_offset rbx, -24",
-                "sub rsp, 40",
-                "mov [rsp], rdi",
-                "mov [rsp + 8], rsi",
-                "mov [rsp + 16], rdx",
-                "lea rdi, [rbp + 8]",
-                "call {next}",
-                "mov rdi, [rsp]",
-                "mov rsi, [rsp + 8]",
-                "mov rdx, [rsp + 16]",
-                "call rax",
-                "mov rbx, rax",
-                "mov rdi, rax",
-                "mov rsi, [rsp]",
-                "mov rdx, [rsp + 8]",
-                "lea rcx, [rbp + 8]",
-                "mov r8, [rbp]",
-                "call {record}",
-                "mov rax, rbx",
-                "add rsp, 40",
-                "pop rbx",
-                "pop rbp",
-                ".cfi_def_cfa rsp, 8",
-                "ret",
-                ".cfi_endproc",
-                next = sym operators::$name::next,
-                record = sym operators::$name::record,
-            )
-        }
+/// Exports a function that jumps to its hook.
+macro_rules! jump {
+    ($name:ident, $hook:path) => {
+        $crate::entry::export!(
+            $name,
+            ".cfi_startproc",
+            "mov rcx, rsp",
+            "mov r8, rbp",
+            "jmp {}",
+            ".cfi_endproc",
+            sym $hook,
+        );
     };
 }
 
-new!(_Znwm);
-new!(_Znam);
-new!(_ZnwmRKSt9nothrow_t);
-new!(_ZnamRKSt9nothrow_t);
-new!(_ZnwmSt11align_val_t);
-new!(_ZnamSt11align_val_t);
-new!(_ZnwmSt11align_val_tRKSt9nothrow_t);
-new!(_ZnamSt11align_val_tRKSt9nothrow_t);
-entry!(_ZdlPv => operators::_ZdlPv);
-entry!(_ZdlPvRKSt9nothrow_t => operators::_ZdlPvRKSt9nothrow_t);
-entry!(_ZdlPvm => operators::_ZdlPvm);
-entry!(_ZdlPvSt11align_val_t => operators::_ZdlPvSt11align_val_t);
-entry!(_ZdlPvSt11align_val_tRKSt9nothrow_t => operators::_ZdlPvSt11align_val_tRKSt9nothrow_t);
-entry!(_ZdlPvmSt11align_val_t => operators::_ZdlPvmSt11align_val_t);
-entry!(_ZdaPv => operators::_ZdaPv);
-entry!(_ZdaPvRKSt9nothrow_t => operators::_ZdaPvRKSt9nothrow_t);
-entry!(_ZdaPvm => operators::_ZdaPvm);
-entry!(_ZdaPvSt11align_val_t => operators::_ZdaPvSt11align_val_t);
-entry!(_ZdaPvSt11align_val_tRKSt9nothrow_t => operators::_ZdaPvSt11align_val_tRKSt9nothrow_t);
-entry!(_ZdaPvmSt11align_val_t => operators::_ZdaPvmSt11align_val_t);
-entry!(mallocx => sized::mallocx);
-entry!(rallocx => sized::rallocx);
-entry!(dallocx => sized::dallocx);
-entry!(sdallocx => sized::sdallocx);
+/// Exports a form of `operator new`, which may throw: no Rust frame may be on the stack
+/// then. So the stub itself calls the next definition, whose address `$begin` returns,
+/// and then `$end`; its frame has unwind information.
+macro_rules! wrap {
+    ($name:ident, $begin:path, $end:path) => {
+        $crate::entry::export!(
+            $name,
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_def_cfa_offset 16",
+            ".cfi_offset rbp, -16",
+            "mov rbp, rsp",
+            ".cfi_def_cfa_register rbp",
+            "push rbx",
+            ".cfi_offset rbx, -24",
+            "sub rsp, 40",
+            "mov [rsp], rdi",
+            "mov [rsp + 8], rsi",
+            "mov [rsp + 16], rdx",
+            "lea rdi, [rbp + 8]",
+            "mov rsi, [rbp]",
+            "call {begin}",
+            "mov rdi, [rsp]",
+            "mov rsi, [rsp + 8]",
+            "mov rdx, [rsp + 16]",
+            "call rax",
+            "mov rbx, rax",
+            "mov rdi, rax",
+            "mov rsi, [rsp]",
+            "mov rdx, [rsp + 8]",
+            "lea rcx, [rbp + 8]",
+            "mov r8, [rbp]",
+            "call {end}",
+            "mov rax, rbx",
+            "add rsp, 40",
+            "pop rbx",
+            "pop rbp",
+            ".cfi_def_cfa rsp, 8",
+            "ret",
+            ".cfi_endproc",
+            begin = sym $begin,
+            end = sym $end,
+        );
+    };
+}
+
+pub(crate) use {export, jump, wrap};

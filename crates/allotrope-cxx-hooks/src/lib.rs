@@ -1,17 +1,17 @@
-//! The recorder's second library: hooks for C++ operators and for jemalloc's own
-//! functions.
+//! The recorder's second library: hooks for C++ operators and jemalloc's own
+//! calls.
 //!
-//! Allocators such as jemalloc, tcmalloc and mimalloc define `operator new` and its
-//! relatives themselves, and these do not call `malloc`. This library interposes them
-//! and calls the recorder through its `HookApi`. It is preloaded, after the recorder,
-//! only if such an allocator is in use. If it were always preloaded, a C++ plugin in a C
-//! program would find these operators first, with no next definition in their scope.
+//! Allocators like jemalloc, tcmalloc and mimalloc define `operator new` and
+//! its relatives themselves, and these do not call `malloc`. This library defines
+//! them too, records each call and calls the next definition. It is preloaded, after
+//! the recorder, only where such an allocator is in use: otherwise a C++ plugin in
+//! a C program would find these operators first, with no next definition in their
+//! scope.
 //!
-//! If the next definition of an operator is not the allocator's own (but libstdc++'s,
-//! which calls `malloc`), the call is passed on and not recorded here, since `malloc`
-//! is recorded.
+//! An operator whose next definition is not the allocator's own (libstdc++'s,
+//! which calls `malloc`) is passed on and not recorded here: `malloc` is.
 #![no_std]
-// Operators take raw pointers by definition.
+// A hook has the contract of the function that it stands for.
 #![allow(clippy::missing_safety_doc)]
 #![allow(rustdoc::private_intra_doc_links)]
 
@@ -21,13 +21,16 @@ mod operators;
 mod recorder;
 mod sized;
 
-/// Looks up all next definitions before the program runs: a later look-up would replace
-/// the error that `dlerror` returns to the program.
+/// Looks everything up before the program runs: a look-up changes the error that
+/// `dlerror` would return to the program.
 extern "C" fn constructor() {
     for next in operators::ALL {
         next.prepare();
     }
     recorder::hook_api();
+    // Not every allocator has all of them: a look-up that succeeds clears the error of
+    // one that failed.
+    next::find(libc::RTLD_NEXT, c"malloc");
 }
 
 #[used]
@@ -36,7 +39,7 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // No code here is meant to panic; after a bug it must not continue with wrong data.
+    // No code here is meant to panic; a bug must not go on with wrong data.
     // SAFETY: an instruction that always faults.
     unsafe { core::arch::asm!("ud2", options(noreturn)) }
 }

@@ -1,208 +1,105 @@
-//! The hooks of all forms of C++'s `operator new` and `operator delete`.
+//! C++ `operator new` and `operator delete`, all forms, with names as the Itanium C++
+//! ABI mangles them (§5.1), and the other functions that only free a block.
 
 use core::ffi::c_void;
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
-use crate::next::Next;
+use crate::entry::{jump, wrap};
+use crate::next::{Next, release};
 use crate::recorder;
 
-/// Every form takes at most three arguments, in registers; a form that takes fewer
-/// ignores the others.
-type Three = unsafe extern "C" fn(usize, usize, usize) -> *mut c_void;
-
-/// A form of `operator new`: the functions that its stub in `entry` calls before and
-/// after the next definition. `$aligned`: the second argument is the alignment.
-macro_rules! new {
-    ($name:ident, $symbol:literal, $entry:ident, $aligned:literal) => {
+/// One form: its next definition, its hook, and the exported function.
+macro_rules! form {
+    // The second argument of `new_aligned` is the alignment.
+    (new $name:ident $entry:ident) => { form!(@new $name $entry _ => 0); };
+    (new_aligned $name:ident $entry:ident) => { form!(@new $name $entry second => second); };
+    (@new $name:ident $entry:ident $second:pat => $alignment:expr) => {
         #[allow(non_snake_case)]
-        pub mod $name {
-            use super::{EntryPoint, Next, c_void, recorder};
+        mod $name {
+            use super::*;
 
-            pub static NEXT: Next = Next::new($symbol);
+            pub static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
 
-            pub unsafe extern "C" fn next(sp: *const u64) -> usize {
-                let (next, recorded) = NEXT.get();
-                if recorded && let Some(recorder) = recorder::hook_api() {
-                    // SAFETY: `record` calls `leave`, unless an exception passes it.
-                    unsafe { (recorder.enter)(sp, recorder::code()) };
+            /// Before the call; returns the address of the next definition.
+            pub extern "C" fn begin(caller: Caller<'_>) -> usize {
+                let next = NEXT.get();
+                if let Some(recorder) = next.recorder() {
+                    (recorder.enter)(caller, recorder::code());
                 }
-                next
+                next.address()
             }
 
-            pub unsafe extern "C" fn record(
+            /// After the call, unless it has thrown an exception.
+            pub extern "C" fn end(
                 block: *mut c_void,
                 size: usize,
-                second: usize,
-                sp: *const u64,
-                bp: u64,
+                $second: usize,
+                caller: Caller<'_>,
             ) {
-                if !NEXT.get().1 {
-                    return;
-                }
-                let Some(recorder) = recorder::hook_api() else {
-                    return;
-                };
-                let alignment = if $aligned { second } else { 0 };
-                // SAFETY: the block was just allocated; the entry stub passes its
-                // caller's registers.
-                unsafe {
+                if let Some(recorder) = NEXT.get().recorder() {
                     (recorder.leave)();
                     if !block.is_null() {
-                        (recorder.allocation)(
-                            EntryPoint::$entry as u8,
-                            block,
-                            size,
-                            alignment,
-                            sp,
-                            bp,
-                        );
+                        let entry = EntryPoint::$entry;
+                        (recorder.allocation)(entry, block, size, $alignment, caller);
                     }
                 }
             }
         }
+        wrap!($name, $name::begin, $name::end);
     };
-}
-
-/// A form of `operator delete`.
-macro_rules! delete {
-    ($name:ident, $symbol:literal, $entry:ident) => {
+    (release $name:ident $entry:ident) => {
         #[allow(non_snake_case)]
-        pub mod $name {
-            pub static NEXT: super::Next = super::Next::new($symbol);
-        }
+        mod $name {
+            use super::*;
 
-        #[allow(non_snake_case)]
-        pub unsafe extern "C" fn $name(
-            block: *mut c_void,
-            second: usize,
-            third: usize,
-            sp: *const u64,
-            _: u64,
-        ) {
-            let (next, recorded) = $name::NEXT.get();
-            // SAFETY: the address is the next definition of this function, which is
-            // called with the same arguments.
-            unsafe {
-                let next = core::mem::transmute::<usize, Three>(next);
-                let recorder = if recorded { recorder::hook_api() } else { None };
-                let Some(recorder) = recorder.filter(|_| !block.is_null()) else {
-                    next(block as usize, second, third);
-                    return;
-                };
-                (recorder.deallocation)(EntryPoint::$entry as u8, block, sp);
-                (recorder.enter)(sp, recorder::code());
-                next(block as usize, second, third);
-                (recorder.leave)();
+            pub static NEXT: Next = Next::new(concat!(stringify!($name), "\0"));
+
+            pub unsafe extern "C" fn hook(
+                block: *mut c_void,
+                second: usize,
+                third: usize,
+                caller: Caller<'_>,
+            ) {
+                // SAFETY: called as the exported function was.
+                unsafe { release(&NEXT, EntryPoint::$entry, block, second, third, caller) };
             }
         }
+        jump!($name, $name::hook);
     };
 }
 
-new!(_Znwm, c"_Znwm", OperatorNew, false);
-new!(_Znam, c"_Znam", OperatorNewArray, false);
-new!(
-    _ZnwmRKSt9nothrow_t,
-    c"_ZnwmRKSt9nothrow_t",
-    OperatorNew,
-    false
-);
-new!(
-    _ZnamRKSt9nothrow_t,
-    c"_ZnamRKSt9nothrow_t",
-    OperatorNewArray,
-    false
-);
-new!(
-    _ZnwmSt11align_val_t,
-    c"_ZnwmSt11align_val_t",
-    OperatorNew,
-    true
-);
-new!(
-    _ZnamSt11align_val_t,
-    c"_ZnamSt11align_val_t",
-    OperatorNewArray,
-    true
-);
-new!(
-    _ZnwmSt11align_val_tRKSt9nothrow_t,
-    c"_ZnwmSt11align_val_tRKSt9nothrow_t",
-    OperatorNew,
-    true
-);
-new!(
-    _ZnamSt11align_val_tRKSt9nothrow_t,
-    c"_ZnamSt11align_val_tRKSt9nothrow_t",
-    OperatorNewArray,
-    true
-);
+macro_rules! forms {
+    ($($form:ident $name:ident $entry:ident;)*) => {
+        $(form!($form $name $entry);)*
 
-delete!(_ZdlPv, c"_ZdlPv", OperatorDelete);
-delete!(
-    _ZdlPvRKSt9nothrow_t,
-    c"_ZdlPvRKSt9nothrow_t",
-    OperatorDelete
-);
-delete!(_ZdlPvm, c"_ZdlPvm", OperatorDelete);
-delete!(
-    _ZdlPvSt11align_val_t,
-    c"_ZdlPvSt11align_val_t",
-    OperatorDelete
-);
-delete!(
-    _ZdlPvSt11align_val_tRKSt9nothrow_t,
-    c"_ZdlPvSt11align_val_tRKSt9nothrow_t",
-    OperatorDelete
-);
-delete!(
-    _ZdlPvmSt11align_val_t,
-    c"_ZdlPvmSt11align_val_t",
-    OperatorDelete
-);
-delete!(_ZdaPv, c"_ZdaPv", OperatorDeleteArray);
-delete!(
-    _ZdaPvRKSt9nothrow_t,
-    c"_ZdaPvRKSt9nothrow_t",
-    OperatorDeleteArray
-);
-delete!(_ZdaPvm, c"_ZdaPvm", OperatorDeleteArray);
-delete!(
-    _ZdaPvSt11align_val_t,
-    c"_ZdaPvSt11align_val_t",
-    OperatorDeleteArray
-);
-delete!(
-    _ZdaPvSt11align_val_tRKSt9nothrow_t,
-    c"_ZdaPvSt11align_val_tRKSt9nothrow_t",
-    OperatorDeleteArray
-);
-delete!(
-    _ZdaPvmSt11align_val_t,
-    c"_ZdaPvmSt11align_val_t",
-    OperatorDeleteArray
-);
+        /// The next definitions of all forms.
+        pub static ALL: &[&Next] = &[$(&$name::NEXT),*];
+    };
+}
 
-/// The next definitions of all operators.
-pub static ALL: [&Next; 20] = [
-    &_Znwm::NEXT,
-    &_Znam::NEXT,
-    &_ZnwmRKSt9nothrow_t::NEXT,
-    &_ZnamRKSt9nothrow_t::NEXT,
-    &_ZnwmSt11align_val_t::NEXT,
-    &_ZnamSt11align_val_t::NEXT,
-    &_ZnwmSt11align_val_tRKSt9nothrow_t::NEXT,
-    &_ZnamSt11align_val_tRKSt9nothrow_t::NEXT,
-    &_ZdlPv::NEXT,
-    &_ZdlPvRKSt9nothrow_t::NEXT,
-    &_ZdlPvm::NEXT,
-    &_ZdlPvSt11align_val_t::NEXT,
-    &_ZdlPvSt11align_val_tRKSt9nothrow_t::NEXT,
-    &_ZdlPvmSt11align_val_t::NEXT,
-    &_ZdaPv::NEXT,
-    &_ZdaPvRKSt9nothrow_t::NEXT,
-    &_ZdaPvm::NEXT,
-    &_ZdaPvSt11align_val_t::NEXT,
-    &_ZdaPvSt11align_val_tRKSt9nothrow_t::NEXT,
-    &_ZdaPvmSt11align_val_t::NEXT,
-];
+forms! {
+    new _Znwm OperatorNew;
+    new _Znam OperatorNewArray;
+    new _ZnwmRKSt9nothrow_t OperatorNew;
+    new _ZnamRKSt9nothrow_t OperatorNewArray;
+    new_aligned _ZnwmSt11align_val_t OperatorNew;
+    new_aligned _ZnamSt11align_val_t OperatorNewArray;
+    new_aligned _ZnwmSt11align_val_tRKSt9nothrow_t OperatorNew;
+    new_aligned _ZnamSt11align_val_tRKSt9nothrow_t OperatorNewArray;
+    release _ZdlPv OperatorDelete;
+    release _ZdlPvRKSt9nothrow_t OperatorDelete;
+    release _ZdlPvm OperatorDelete;
+    release _ZdlPvSt11align_val_t OperatorDelete;
+    release _ZdlPvSt11align_val_tRKSt9nothrow_t OperatorDelete;
+    release _ZdlPvmSt11align_val_t OperatorDelete;
+    release _ZdaPv OperatorDeleteArray;
+    release _ZdaPvRKSt9nothrow_t OperatorDeleteArray;
+    release _ZdaPvm OperatorDeleteArray;
+    release _ZdaPvSt11align_val_t OperatorDeleteArray;
+    release _ZdaPvSt11align_val_tRKSt9nothrow_t OperatorDeleteArray;
+    release _ZdaPvmSt11align_val_t OperatorDeleteArray;
+    release dallocx Dallocx;
+    release sdallocx Sdallocx;
+}

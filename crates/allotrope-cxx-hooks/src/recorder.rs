@@ -1,39 +1,42 @@
-//! Finds the recorder's [`HookApi`] in the process.
+//! Finds the recorder.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 use allotrope_shm::hook_api::{Get, HookApi, SYMBOL, VERSION};
 
+use crate::next;
+
 static HOOK_API: AtomicPtr<HookApi> = AtomicPtr::new(core::ptr::null_mut());
 
-/// The recorder's functions; `None` if the recorder is not loaded or has another version
-/// of them.
+/// The recorder's functions; `None` if it is not there or has another version.
 #[inline]
 pub fn hook_api() -> Option<&'static HookApi> {
     let known = HOOK_API.load(Relaxed);
     if known.is_null() {
         return find();
     }
-    // SAFETY: the recorder returned a pointer to a static.
+    // SAFETY: `find` stored the recorder's static.
     Some(unsafe { &*known })
 }
 
 #[cold]
 fn find() -> Option<&'static HookApi> {
-    // SAFETY: the recorder's symbol has this type.
-    unsafe {
-        let address: *mut c_void = libc::dlsym(libc::RTLD_DEFAULT, SYMBOL.as_ptr());
-        if address.is_null() {
-            return None;
-        }
-        let interface = core::mem::transmute::<*mut c_void, Get>(address)();
-        if interface.is_null() || (*interface).version != VERSION {
-            return None;
-        }
-        HOOK_API.store(interface.cast_mut(), Relaxed);
-        Some(&*interface)
+    let address = next::find(libc::RTLD_DEFAULT, SYMBOL);
+    if address.is_null() {
+        return None;
     }
+    // SAFETY: the recorder's symbol has this type in every version. What it returns is
+    // null or begins with its version; of this version it is a `HookApi`, a static.
+    let found = unsafe {
+        let found = core::mem::transmute::<*mut c_void, Get>(address)();
+        if found.is_null() || (*found).version != VERSION {
+            return None;
+        }
+        &*found
+    };
+    HOOK_API.store(core::ptr::from_ref(found).cast_mut(), Relaxed);
+    Some(found)
 }
 
 /// An address in this library.

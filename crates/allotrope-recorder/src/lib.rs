@@ -1,10 +1,10 @@
 //! The library that is preloaded into a program and records its heap
 //! allocations.
 //!
-//! It lives in other people's processes, so it keeps to a few rules: it calls the
+//! It lives in other people's processes, so it follows a few rules: it calls the
 //! *next* definition of each function that it defines too and changes nothing about
 //! its result; it never calls the program's allocator and has no heap of its own, only
-//! fixed mappings; it needs nothing but `libc.so.6`; it starts no thread and keeps no
+//! fixed mappings; it needs nothing but `libc.so.6`; it starts no thread and leaves no
 //! descriptor open.
 //!
 //! # Layers
@@ -39,21 +39,37 @@
 //!
 //! # The way of one allocation
 //! [`hooks::x86_64::entry`] takes the call and the caller's registers and calls the
-//! next allocator; [`hooks::record`] takes the thread's state
-//! ([`lifecycle::enter`]) and prepares it for an event ([`lifecycle::ready`]);
-//! [`capture::unwind`] turns the stack into an id; [`emit::events`] puts one event into
+//! next allocator; [`hooks::record`] enters the thread's state
+//! ([`lifecycle::enter`]) and asks for space to write an event ([`lifecycle::ready`]);
+//! [`capture::unwind`] turns the stack into an id; [`emit::events`] writes one event to
 //! the thread's ring. What the program reports of blocks that no hook sees goes the same
 //! way ([`hooks::reported`]).
+//!
+//! What a recording does with the call, write an event or only count it, is the mode: one
+//! table of functions ([`emit::mode`]).
 //!
 //! # Safety
 //! Hooks run on any thread at any time, in signal handlers too. State is therefore per
 //! thread and only touched by its thread; a hook that finds its thread's state in use
 //! (it interrupted another hook) takes a second one. What threads share is atomic, or
 //! written under [`state::process::Lock`] with signals blocked.
+//!
+//! Three types stand for what a function may rely on, so that it need not be `unsafe`:
+//!
+//! | type | made by | shows that |
+//! |---|---|---|
+//! | [`Caller`] | the stubs | the hook has not returned: its caller's stack can be walked |
+//! | [`OwnThread`] | [`lifecycle::enter`], [`lifecycle::threads`] | the state is this thread's, and no other hook of it is at work |
+//! | [`Space`] | [`lifecycle::ready`], [`emit::events::reserve`] | the thread has a ring, with space for an event |
+//!
+//! `unsafe` is left where one of them is made, where the second stack is entered, and
+//! where memory is not the recorder's: the arena, the loader's tables, the program's
+//! blocks and strings, system calls.
+//!
+//! [`Caller`]: allotrope_shm::hook_api::Caller
+//! [`OwnThread`]: state::thread::OwnThread
+//! [`Space`]: emit::events::Space
 #![no_std]
-// Raw pointers are this crate's trade: the state of a thread is reached
-// through one because a signal handler may reach it at the same time.
-#![allow(clippy::missing_safety_doc)]
 // Nobody links to this library: its documentation is for those who work on it.
 #![allow(rustdoc::private_intra_doc_links)]
 

@@ -15,8 +15,8 @@ use rustix::thread::futex;
 
 use crate::layout::{
     self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, DIAGNOSTICS, Diagnostic, IMAGES,
-    ImageSlot, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared,
-    TABLES_BYTES,
+    ImageSlot, InSharedMemory, OnFull, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader,
+    Shared, TABLES_BYTES,
 };
 use crate::liveness::Liveness;
 #[cfg(feature = "test-support")]
@@ -81,13 +81,11 @@ impl Mapping {
         Ok(Self { base, bytes })
     }
 
-    /// # Safety
-    /// At `offset` lies a `T` in the file, which consists of atomics.
-    unsafe fn at<T>(&self, offset: usize) -> &T {
-        assert!(offset + size_of::<T>() <= self.bytes);
-        // SAFETY: within the mapping, by the above; aligned, for the structures
-        // of `layout` are; every bit pattern is valid for atomics, and shared
-        // writing by another process is sound.
+    /// What lies at `offset`.
+    fn at<T: InSharedMemory>(&self, offset: usize) -> &T {
+        assert!(offset + size_of::<T>() <= self.bytes && offset.is_multiple_of(align_of::<T>()));
+        // SAFETY: within the mapping, which begins with a page, and aligned; by its trait
+        // any bits are a `T`, whoever writes them and when.
         unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
     }
 }
@@ -213,32 +211,27 @@ impl Arena {
 
     /// The control page.
     pub fn control(&self) -> &Control {
-        // SAFETY: `layout` puts the `Control` at this offset of the control file.
-        unsafe { self.control.at(layout::CONTROL_OFFSET) }
+        self.control.at(layout::CONTROL_OFFSET)
     }
 
     /// The page that both sides write.
     pub fn shared(&self) -> &Shared {
-        // SAFETY: `layout` puts the `Shared` at this offset of the arena file.
-        unsafe { self.tables.at(layout::SHARED_OFFSET) }
+        self.tables.at(layout::SHARED_OFFSET)
     }
 
     /// The image slots.
     pub fn images(&self) -> &[ImageSlot; IMAGES] {
-        // SAFETY: `layout` puts this table at this offset of the arena file.
-        unsafe { self.tables.at(layout::IMAGES_OFFSET) }
+        self.tables.at(layout::IMAGES_OFFSET)
     }
 
     /// How far each ring was read.
     pub fn progress(&self) -> &[Progress; RINGS] {
-        // SAFETY: `layout` puts this table at this offset of the control file.
-        unsafe { self.control.at(layout::PROGRESS_OFFSET) }
+        self.control.at(layout::PROGRESS_OFFSET)
     }
 
     /// The rings' headers.
     pub fn rings(&self) -> &[RingHeader; RINGS] {
-        // SAFETY: `layout` puts this table at this offset of the arena file.
-        unsafe { self.tables.at(layout::RINGS_OFFSET) }
+        self.tables.at(layout::RINGS_OFFSET)
     }
 
     /// A ring's region, mapped when it is first needed.
@@ -256,13 +249,11 @@ impl Arena {
     /// # Errors
     /// If the ring's memory cannot be mapped.
     pub fn counters(&self, ring: usize) -> io::Result<&Counters> {
-        // SAFETY: `layout` puts the counters at the start of a region.
-        Ok(unsafe { self.region(ring)?.at(0) })
+        Ok(self.region(ring)?.at(0))
     }
 
     fn slots(&self, ring: usize) -> io::Result<&Slots> {
-        // SAFETY: `layout` puts the slots at this offset of a region.
-        Ok(unsafe { self.region(ring)?.at(RING_OFFSET) })
+        Ok(self.region(ring)?.at(RING_OFFSET))
     }
 
     /// Appends to `into` at most `most` of the words of `ring` between the reader and
@@ -297,14 +288,11 @@ impl Arena {
     pub(crate) fn word(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
         let offset = offset & !7;
         let Some(behind) = offset.checked_sub(TABLES_BYTES) else {
-            // SAFETY: the file consists of 32- and 64-bit atomics, so an aligned word
-            // is one or two of them; every bit pattern is valid.
-            return unsafe { self.tables.at(offset) };
+            return self.tables.at(offset);
         };
         let region = self.region(behind / REGION_BYTES);
         let region = region.expect("a ring's memory can be mapped");
-        // SAFETY: as above.
-        unsafe { region.at(behind % REGION_BYTES) }
+        region.at(behind % REGION_BYTES)
     }
 
     /// Advances the reader of a ring to position `to`: the producer may overwrite the
@@ -379,8 +367,7 @@ impl Arena {
 
     /// The diagnostics.
     pub fn diagnostics(&self) -> &[Diagnostic; DIAGNOSTICS] {
-        // SAFETY: `layout` puts this table at this offset of the arena file.
-        unsafe { self.tables.at(layout::DIAGNOSTICS_OFFSET) }
+        self.tables.at(layout::DIAGNOSTICS_OFFSET)
     }
 
     /// Sleeps until a recorded program rings the doorbell or `timeout` has passed.

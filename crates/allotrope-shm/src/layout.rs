@@ -18,7 +18,7 @@ use core::mem::{offset_of, size_of};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::numbers::LossReason;
-use crate::ring::{Atomics, Hardware};
+use crate::ring::{Atomics, Hardware, Slots};
 
 /// First word of an arena: `ALLOTROP` in ASCII, little-endian.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ALLOTROP");
@@ -93,6 +93,24 @@ pub enum OnFull {
     /// Drop the event and count it.
     Drop = 1,
 }
+
+/// What may lie in shared memory: a structure of atomics, for which any bits are a value
+/// and which another process may write at any time.
+///
+/// # Safety
+/// All fields but padding are atomics.
+pub unsafe trait InSharedMemory {}
+
+macro_rules! in_shared_memory {
+    ($($type:ty)*) => {$(
+        // SAFETY: see the type.
+        unsafe impl InSharedMemory for $type {}
+    )*};
+}
+in_shared_memory!(
+    AtomicU64 Slots Control Shared Counters
+    [Progress; RINGS] [ImageSlot; IMAGES] [Diagnostic; DIAGNOSTICS] [RingHeader; RINGS]
+);
 
 /// The settings and the state of the collector. Written by the collector; in the control
 /// file, which is sealed against writing by others (`arena.rs`).

@@ -395,9 +395,17 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// # Safety
     /// The writer must be attached.
     #[inline(always)]
-    unsafe fn slots(&self) -> &'r [U64<S>] {
+    unsafe fn publish(&self, put: impl FnOnce(&[U64<S>], u64) -> usize) {
         // SAFETY: `attach` stored a reference that is valid for `'r`.
-        unsafe { &*self.slots.load(Relaxed) }.as_ref()
+        let slots = unsafe { &*self.slots.load(Relaxed) }.as_ref();
+        let position = self.position();
+        let end = position + put(slots, position) as u64;
+        self.position.store(end, Relaxed);
+        // SAFETY: as above; only `detach` makes it null.
+        let header = unsafe { &*self.header.load(Relaxed) };
+        header.written.store(end, Release);
+        let ahead = (end + Self::PREFETCH_WORDS) & (S::CAPACITY - 1);
+        S::prefetch(&slots[ahead as usize]);
     }
 
     /// Stores the word `index` of the event at `position`. Only the event's position is
@@ -410,20 +418,6 @@ impl<'r, S: Shape> Writer<'r, S> {
         }
     }
 
-    /// Publishes all words below `position`.
-    ///
-    /// # Safety
-    /// The writer must be attached.
-    #[inline(always)]
-    unsafe fn publish(&self, slots: &[U64<S>], position: u64) {
-        self.position.store(position, Relaxed);
-        // SAFETY: `attach` stored a reference that is valid for `'r`.
-        let header = unsafe { &*self.header.load(Relaxed) };
-        header.written.store(position, Release);
-        let ahead = (position + Self::PREFETCH_WORDS) & (S::CAPACITY - 1);
-        S::prefetch(&slots[ahead as usize]);
-    }
-
     /// Writes and publishes an event of a fixed length.
     ///
     /// # Safety
@@ -431,14 +425,14 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// would overwrite unread events of the same ring.)
     #[inline(always)]
     pub unsafe fn write<const WORDS: usize>(&self, words: [u64; WORDS]) {
-        // SAFETY: the writer is attached.
-        let slots = unsafe { self.slots() };
-        let position = self.position();
-        for (index, word) in words.into_iter().enumerate() {
-            Self::put(slots, position, index, word);
-        }
-        // SAFETY: as above.
-        unsafe { self.publish(slots, position + WORDS as u64) };
+        let put = |slots: &[U64<S>], position| {
+            for (index, word) in words.into_iter().enumerate() {
+                Self::put(slots, position, index, word);
+            }
+            WORDS
+        };
+        // SAFETY: passed on.
+        unsafe { self.publish(put) };
     }
 
     /// Writes and publishes any event.
@@ -446,12 +440,11 @@ impl<'r, S: Shape> Writer<'r, S> {
     /// # Safety
     /// As [`write`](Self::write).
     pub unsafe fn write_long(&self, event: &impl Encode) {
-        // SAFETY: the writer is attached.
-        let slots = unsafe { self.slots() };
-        let position = self.position();
-        let length = event.encode(|index, word| Self::put(slots, position, index, word));
-        // SAFETY: as above.
-        unsafe { self.publish(slots, position + length as u64) };
+        let put = |slots: &[U64<S>], position| {
+            event.encode(|index, word| Self::put(slots, position, index, word))
+        };
+        // SAFETY: passed on.
+        unsafe { self.publish(put) };
     }
 
     /// Whether `words` and the margin fit into the space found by

@@ -302,6 +302,12 @@ fn a_program_that_may_not_read_the_time_stamp_counter() {
     assert_eq!(blocks, [10_000, 20_000], "the child's, the program's");
 }
 
+/// The kernel refuses them, and so the program goes on.
+#[test]
+fn an_exec_with_wrong_addresses_fails_as_it_would() {
+    expect_same("wrong-addresses");
+}
+
 /// Without stdin and stderr.
 #[test]
 fn a_program_without_stdin_and_stderr() {

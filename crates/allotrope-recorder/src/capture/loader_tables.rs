@@ -12,7 +12,7 @@
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::capture::modules;
-use crate::sys::next::{self, Function};
+use crate::sys::next;
 
 /// `sizeof (dtv_t)` (glibc, `sysdeps/generic/dl-dtv.h`).
 pub const SLOT_BYTES: usize = 16;
@@ -20,13 +20,11 @@ pub const SLOT_BYTES: usize = 16;
 /// Where the loader's code begins, and how long it is; 0: not known.
 pub static LOADER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// Learns where the loader is.
+/// Finds out where the loader is.
 pub fn begin() {
     // It is the loader that defines this variable.
-    let variable = next::address(Function::RDebug);
-    if variable != 0
-        && let Some(range) = modules::range_at(variable as u64)
-    {
+    let variable = next::loader_debug().map(|variable| &raw const *variable as u64);
+    if let Some(range) = variable.and_then(modules::range_at) {
         LOADER[0].store(range.start as usize, Relaxed);
         LOADER[1].store((range.end - range.start) as usize, Relaxed);
     }

@@ -1,12 +1,11 @@
 //! Which module an address lies in, and when that may have changed. The loader is
 //! asked; what it answered is in the image's table of modules.
 
-use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::state::module_table::{Change, Found, Module};
 use crate::state::process::{self, Lock};
-use crate::sys::definitions::LinkMap;
+use crate::sys::loader::{self, Debug, FindObject, LinkMap, Object};
 use crate::sys::next::{self, Function};
 use crate::sys::system::SignalsBlocked;
 
@@ -19,13 +18,9 @@ pub fn generation() -> u32 {
     GENERATION.load(Relaxed)
 }
 
-/// The loader's state as it tells debuggers (`r_state` in `link.h`): 0 while
-/// nothing changes.
+/// Whether the loader is mapping or unmapping a module.
 fn loader_is_at_work() -> bool {
-    const STATE_OFFSET: usize = 24;
-    let debug = next::address(Function::RDebug);
-    // SAFETY: `struct r_debug` of the loader, which lives as long as the process.
-    debug != 0 && unsafe { ((debug + STATE_OFFSET) as *const u32).read_volatile() } != 0
+    next::loader_debug().is_some_and(Debug::is_changing)
 }
 
 /// The loader allocated: if that was for a module, rules will be void when it
@@ -63,18 +58,15 @@ pub fn find(address: u64, emit: impl Fn(Change<'_>) -> bool) -> Found {
         return Found::Nothing;
     };
     let table = &process::fork_state().modules;
-    // SAFETY: entries below the count are complete; the lock keeps writers apart.
-    unsafe {
-        if let Some(found) = table.known(&seen) {
-            return found;
-        }
-        let _blocked = SignalsBlocked::new();
-        let _locked = Lock::take();
-        if let Some(found) = table.recheck(&seen, &emit) {
-            return found;
-        }
-        table.add(seen, &emit)
+    if let Some(found) = table.known(&seen) {
+        return found;
     }
+    let _blocked = SignalsBlocked::new();
+    let _locked = Lock::take();
+    if let Some(found) = table.recheck(&seen, &emit) {
+        return found;
+    }
+    table.add(seen, &emit)
 }
 
 /// Where the dynamic loader lies.
@@ -84,12 +76,11 @@ pub fn loader_start() -> u64 {
     if known != 0 {
         return known;
     }
-    let debug = next::address(Function::RDebug) as u64;
-    let start = if debug == 0 {
-        1
-    } else {
-        at_address(debug).map_or(1, |module| module.start)
-    };
+    // It is the loader that defines this variable.
+    let variable = next::loader_debug().map(|variable| &raw const *variable as u64);
+    let start = variable
+        .and_then(at_address)
+        .map_or(1, |module| module.start);
     START.store(start, Relaxed);
     start
 }
@@ -159,24 +150,8 @@ pub fn is_own_path(path: &[u8]) -> bool {
 }
 
 /// What the loader knows of the module at an address.
-pub fn link_map_at(address: u64) -> Option<*const LinkMap> {
-    let find = next::address(Function::DlFindObject);
-    if find == 0 {
-        return None;
-    }
-    let result = ask_loader(find, address)?;
-    Some(result.link_map)
-}
-
-/// `struct dl_find_object` (`dlfcn.h`).
-#[repr(C)]
-struct FindObject {
-    flags: u64,
-    map_start: u64,
-    map_end: u64,
-    link_map: *const LinkMap,
-    eh_frame: u64,
-    reserved: [u64; 7],
+pub fn link_map_at(address: u64) -> Option<&'static LinkMap> {
+    Object::find(next::dl_find_object()?, address).map(|(_, map)| map)
 }
 
 /// Where the module lies that lies at `address` now.
@@ -191,69 +166,32 @@ pub fn own_address() -> u64 {
 
 /// The module that lies at `address` now.
 pub fn at_address(address: u64) -> Option<Module> {
-    let find = next::address(Function::DlFindObject);
-    let module = if find == 0 {
-        iterate(address)?
-    } else {
-        find_object(find, address)?
+    let module = match next::dl_find_object() {
+        Some(find) => find_object(find, address)?,
+        None => iterate(address)?,
     };
     Some(module.identified(generation() & !1))
 }
 
-/// `_dl_find_object`, which lies at `find`.
-fn ask_loader(find: usize, address: u64) -> Option<FindObject> {
-    let mut result = FindObject {
-        flags: 0,
-        map_start: 0,
-        map_end: 0,
-        link_map: core::ptr::null(),
-        eh_frame: 0,
-        reserved: [0; 7],
-    };
-    // SAFETY: `_dl_find_object` takes no lock and may be called anywhere
-    // (glibc manual, "Dynamic Linker Introspection").
-    unsafe {
-        let find: unsafe extern "C" fn(u64, *mut FindObject) -> c_int = core::mem::transmute(find);
-        let is_found = find(address, &raw mut result) == 0 && !result.link_map.is_null();
-        is_found.then_some(result)
+fn find_object(find: FindObject, address: u64) -> Option<Module> {
+    let (object, map) = Object::find(find, address)?;
+    let range = object.start..object.end;
+    let mut module = Module::new(range, map.bias, object.eh_frame_hdr, map.name);
+    // Of a program whose segments leave gaps between them (Node is one) the
+    // loader returns the segment of the address alone. Libraries have none:
+    // the loader maps them in one piece.
+    if !(module.start..module.end).contains(&module.eh_frame_hdr)
+        && let Some((start, end)) = program_extent(module.bias, address)
+    {
+        (module.start, module.end) = (start, end);
     }
-}
-
-fn find_object(find: usize, address: u64) -> Option<Module> {
-    let result = ask_loader(find, address)?;
-    // SAFETY: the loader's own, alive while the module is mapped.
-    unsafe {
-        let mut module = Module::new(
-            result.map_start..result.map_end,
-            (*result.link_map).bias,
-            result.eh_frame,
-            (*result.link_map).name,
-        );
-        // Of a program whose segments leave gaps between them (Node is one) the
-        // loader gives the segment of the address alone. Libraries have none:
-        // the loader maps them in one piece.
-        if !(module.start..module.end).contains(&module.eh_frame_hdr)
-            && let Some((start, end)) = program_extent(module.bias, address)
-        {
-            (module.start, module.end) = (start, end);
-        }
-        Some(module)
-    }
+    Some(module)
 }
 
 /// From the lowest to the highest address of the program itself, if `address`
 /// lies in it.
 fn program_extent(bias: u64, address: u64) -> Option<(u64, u64)> {
-    // SAFETY: it reads what the kernel left for the process, takes no lock; the
-    // program's own headers stay mapped as long as it runs.
-    let headers = unsafe {
-        let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
-        if first.is_null() {
-            return None;
-        }
-        core::slice::from_raw_parts(first, libc::getauxval(libc::AT_PHNUM) as usize)
-    };
-    let (start, end, _) = extent(headers, bias);
+    let (start, end, _) = extent(loader::program_headers(), bias);
     (start..end).contains(&address).then_some((start, end))
 }
 
@@ -277,37 +215,9 @@ fn extent(headers: &[libc::Elf64_Phdr], bias: u64) -> (u64, u64, u64) {
 
 /// For glibc 2.34, which has no `_dl_find_object`.
 fn iterate(address: u64) -> Option<Module> {
-    struct Search {
-        address: u64,
-        found: Option<Module>,
-    }
-    unsafe extern "C" fn visit(
-        info: *mut libc::dl_phdr_info,
-        _: usize,
-        search: *mut c_void,
-    ) -> c_int {
-        // SAFETY: `dl_iterate_phdr` hands out its own structure and our search.
-        unsafe {
-            let (info, search) = (&*info, &mut *search.cast::<Search>());
-            let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize);
-            let (start, end, unwind) = extent(headers, info.dlpi_addr);
-            if !(start..end).contains(&search.address) {
-                return 0;
-            }
-            search.found = Some(Module::new(
-                start..end,
-                info.dlpi_addr,
-                unwind,
-                info.dlpi_name,
-            ));
-        }
-        1
-    }
-    let mut search = Search {
-        address,
-        found: None,
-    };
-    // SAFETY: the callback does not outlive the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
-    search.found
+    loader::find_module(|bias, headers, name| {
+        let (start, end, unwind) = extent(headers, bias);
+        let is_it = (start..end).contains(&address);
+        is_it.then(|| Module::new(start..end, bias, unwind, name))
+    })
 }

@@ -1,7 +1,8 @@
 //! Diagnostics on what keeps this program's allocations, or some of them, from being
-//! seen: another `malloc` before the recorder's, Valgrind, a namespace of the loader's.
+//! recorded: another `malloc` before the recorder's, Valgrind, a namespace of the loader's.
 
 use core::ffi::CStr;
+use core::iter;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use allotrope_target::NotRecordable;
@@ -9,7 +10,8 @@ use allotrope_target::NotRecordable;
 use crate::capture::modules;
 use crate::emit::diagnostics;
 use crate::state::image;
-use crate::sys::definitions::{self, LinkMap};
+use crate::sys::definitions;
+use crate::sys::loader::LinkMap;
 use crate::sys::namespaces;
 use crate::sys::next::{self, Function};
 use crate::sys::system;
@@ -48,12 +50,8 @@ pub fn diagnose() {
 
 /// Address of the function that the program's calls of `name` reach.
 fn first_definition(name: &CStr) -> Option<u64> {
-    let debug = next::address(Function::RDebug) as *const Namespace;
-    if debug.is_null() {
-        return None;
-    }
-    // SAFETY: the loader's own list, from the program on.
-    unsafe { definitions::first((&raw const (*debug).maps).read_volatile(), name) }
+    let program = next::loader_debug()?.first_module()?;
+    definitions::first(program.and_following(), name)
 }
 
 /// Valgrind preloads a library for its core, and one more for a tool that puts
@@ -67,47 +65,24 @@ fn runs_under_valgrind() -> bool {
         .any(|name| name.starts_with(b"vgpreload_") && !name.starts_with(CORE))
 }
 
-/// The loader's `struct r_debug_extended` (`link.h`): one for each namespace.
-#[repr(C)]
-struct Namespace {
-    version: u32,
-    maps: *const LinkMap,
-    breakpoint: u64,
-    state: u32,
-    loader: u64,
-    /// From version 2 on (glibc 2.35).
-    next: *const Self,
-}
-
 /// Diagnostics on namespaces that `dlmopen` has made: they have a C library of
-/// their own, whose `malloc` no preloaded library stands before.
+/// their own, whose calls of `malloc` no preloaded library receives.
 #[cold]
 pub fn diagnose_namespaces() {
     static DIAGNOSED: AtomicU32 = AtomicU32::new(0);
-    let first = next::address(Function::RDebug) as *const Namespace;
-    if first.is_null() {
+    let Some(first) = next::loader_debug() else {
         return;
-    }
-    // SAFETY: the loader's own list, whose members live as long as the process.
-    unsafe {
-        if (*first).version < 2 {
+    };
+    let namespaces = iter::successors(first.next_namespace(), |it| it.next_namespace());
+    for (number, namespace) in (1..).zip(namespaces) {
+        let path = namespace.first_module().map_or(&[][..], LinkMap::path);
+        if path.is_empty() {
+            // It is being made: the loader will allocate again.
             return;
         }
-        let mut namespace = (&raw const (*first).next).read_volatile();
-        let mut number = 0;
-        while !namespace.is_null() {
-            let maps = (&raw const (*namespace).maps).read_volatile();
-            if maps.is_null() || (*maps).name.is_null() || *(*maps).name == 0 {
-                // It is being made: the loader will allocate again.
-                return;
-            }
-            number += 1;
-            if number > DIAGNOSED.load(Relaxed) {
-                DIAGNOSED.store(number, Relaxed);
-                let path = CStr::from_ptr((*maps).name).to_bytes();
-                diagnostics::post(system::process_id(), NotRecordable::LinkMapNamespace, path);
-            }
-            namespace = (&raw const (*namespace).next).read_volatile();
+        if number > DIAGNOSED.load(Relaxed) {
+            DIAGNOSED.store(number, Relaxed);
+            diagnostics::post(system::process_id(), NotRecordable::LinkMapNamespace, path);
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The id of a hook's caller's stack: gives allotrope-unwind what it needs of the
-//! recorder, and emits what it finds.
+//! The id of the stack of a hook's caller: the host of allotrope-unwind, which emits
+//! what the walks find.
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::wire::{self, NO_MAPPING, Node};
 use allotrope_unwind::{
     CodeId, Entry, FoundModule, FrameAddress, Host, Modules, Reserved, StackHash, StackIds,
@@ -12,54 +13,49 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::capture::modules;
 use crate::capture::stack_ids;
 use crate::capture::unseen;
-use crate::emit::events;
+use crate::emit::events::{self, Space};
 use crate::state::module_table::{Change, Found, Module};
 use crate::state::process;
-use crate::state::thread::Thread;
 use crate::sys::arch;
 use crate::sys::arch::stack_switch;
 use crate::sys::readable;
 
-/// The id of the stack of a hook's caller; `None` if there is no room to emit it.
-/// `sp` is the hook's stack pointer, at which the return address lies; `bp` the
-/// caller's rbp.
+/// The id of the stack of a hook's caller; `None` if there is no space to emit it.
 #[inline(always)]
-pub unsafe fn stack_id(thread: *mut Thread, sp: *const u64, bp: u64) -> Option<u32> {
-    // SAFETY: the hook has not returned.
-    let entry = unsafe { Entry::new(sp as u64, bp) };
-    allotrope_unwind::stack_id(Capturing { thread }, entry)
+pub fn stack_id(space: Space, caller: Caller<'_>) -> Option<u32> {
+    // SAFETY: the hook has not returned, as long as there is its `Caller`.
+    let entry = unsafe { Entry::new(caller.stack_pointer(), caller.frame_pointer()) };
+    allotrope_unwind::stack_id(Capturing { space }, entry)
 }
 
 /// The id of a stack of which only the innermost frame is known, by its return
 /// address.
-pub unsafe fn id_of_lone_frame(thread: *mut Thread, return_address: u64) -> Option<u32> {
+pub fn id_of_lone_frame(space: Space, return_address: u64) -> Option<u32> {
     let frame = FrameAddress::return_address(return_address);
-    allotrope_unwind::id_of_lone_frame(Capturing { thread }, frame)
+    allotrope_unwind::id_of_lone_frame(Capturing { space }, frame)
 }
 
-/// The calling thread's own state, while its hook is at work.
+/// The calling thread's own state, while its hook is at work and may write events.
 #[derive(Clone, Copy)]
 struct Capturing {
-    thread: *mut Thread,
+    space: Space,
 }
 
-// SAFETY: the state is the calling thread's, and a hook that interrupts this one
-// takes another. `readable` asks the kernel; the loader's tables hold where modules
-// lie.
+// SAFETY: the state is an `OwnThread`: the calling thread's, and a hook that interrupts
+// this one uses another. `readable` asks the kernel; the loader's tables hold where
+// modules lie.
 unsafe impl Host for Capturing {
     #[inline(always)]
     fn unwinder<'a>(self) -> &'a Unwinder
     where
         Self: 'a,
     {
-        // SAFETY: states are never unmapped; all zero is a valid one.
-        unsafe { &(*Thread::fork_local(self.thread)).unwinder }
+        &self.space.fork_local().unwinder
     }
 
     #[inline(always)]
     fn depth_limit(self) -> usize {
-        // SAFETY: the thread's own state.
-        unsafe { (*self.thread).depth_limit as usize }
+        self.space.depth_limit.load(Relaxed) as usize
     }
 
     fn page_is_readable(page: u64) -> bool {
@@ -67,22 +63,20 @@ unsafe impl Host for Capturing {
     }
 
     fn stack_of(self, stack_pointer: u64) -> Range<u64> {
-        // SAFETY: the thread's own state.
-        let own = unsafe { &mut (*Thread::fork_local(self.thread)).own_stacks };
-        readable::stack_of(own, stack_pointer)
+        readable::stack_of(&self.space.fork_local().own_stacks, stack_pointer)
     }
 
     #[inline(always)]
     fn on_second_stack<R>(self, function: impl FnOnce() -> R) -> R {
         // SAFETY: hooks of this state do not nest, and none but one that is under way
         // uses this stack.
-        unsafe { stack_switch::on_stack(Thread::stack_top(self.thread), function) }
+        unsafe { stack_switch::on_stack(self.space.stack_top(), function) }
     }
 
     #[inline(always)]
     fn on_small_second_stack<R>(self, function: impl FnOnce() -> R) -> R {
         // SAFETY: as above, of the lower part of the same stack.
-        unsafe { stack_switch::on_stack(Thread::careful_stack_top(self.thread), function) }
+        unsafe { stack_switch::on_stack(self.space.careful_stack_top(), function) }
     }
 }
 
@@ -129,60 +123,44 @@ impl Modules for Capturing {
 impl StackIds for Capturing {
     #[inline(always)]
     fn known_id(self, hash: StackHash, code_id: CodeId, parent: u32) -> Option<u32> {
-        // SAFETY: the thread's own state.
-        unsafe { &(*Thread::fork_local(self.thread)).ids }.known(hash, code_id, parent)
+        self.space.fork_local().ids.known(hash, code_id, parent)
     }
 
     #[inline(always)]
     fn reserve_ids(self, count: usize) -> Reserved {
-        // SAFETY: the thread's own state.
-        unsafe { stack_ids::reserve(self.thread, count) }
+        stack_ids::reserve(*self.space, count)
     }
 
     #[inline(always)]
     fn define_id(self, hash: StackHash, parent: u32, code: FrameAddress, code_id: CodeId) -> u32 {
         let mapping = self.unwinder().mapping(code_id);
-        // SAFETY: the thread's own state, with room for it.
-        unsafe {
-            let id = stack_ids::take(self.thread);
-            let node = Node {
-                address: code.address(),
-                exact: code.is_instruction_pointer(),
-                parent,
-                id,
-                mapping,
-            };
-            events::node(self.thread, node);
-            (*Thread::fork_local(self.thread))
-                .ids
-                .add(hash, code_id, parent, id);
-            id
-        }
+        let id = stack_ids::take(*self.space);
+        self.space.write(wire::node(Node {
+            address: code.address(),
+            exact: code.is_instruction_pointer(),
+            parent,
+            id,
+            mapping,
+        }));
+        self.space.fork_local().ids.add(hash, code_id, parent, id);
+        id
     }
 
     fn forget_code_ids(self) {
-        // SAFETY: the thread's own state.
-        unsafe { &(*Thread::fork_local(self.thread)).ids }.forget();
+        self.space.fork_local().ids.forget();
     }
 }
 
 impl Capturing {
-    /// Emits a change of the mapped modules; `false`: there is no room.
+    /// Emits a change of the mapped modules; `false`: there is no space.
     fn emit(self, change: Change<'_>) -> bool {
-        // SAFETY: the thread's own state, free for this hook.
-        unsafe {
-            match change {
-                Change::Mapped(module, number) => {
-                    events::write_long(self.thread, &mapping(module, number))
-                }
-                Change::Unmapped(number) => {
-                    let has_room = events::reserve(self.thread, 1);
-                    if has_room {
-                        events::write(self.thread, wire::unmapped(number));
-                    }
-                    has_room
-                }
+        match change {
+            Change::Mapped(module, number) => {
+                events::write_long(*self.space, &mapping(module, number))
             }
+            Change::Unmapped(number) => events::reserve(*self.space, 1)
+                .map(|space| space.write(wire::unmapped(number)))
+                .is_some(),
         }
     }
 }

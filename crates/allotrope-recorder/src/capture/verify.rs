@@ -9,13 +9,13 @@
 //! libunwind runs on the thread's second stack: the program's may be too small
 //! for it. It finds its way back through `call_on_stack`'s frame.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use allotrope_unwind::{DEPTH, Unwinder};
 
 use crate::state::image;
-use crate::state::thread::{STACK_BYTES, Thread};
+use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch::stack_switch;
 use crate::sys::digits::Digits;
 use crate::sys::system;
@@ -38,26 +38,25 @@ const DESCRIBED: u64 = 5;
 /// Compares the stack that was captured last, whose innermost return address is
 /// `first`.
 #[inline(never)]
-pub unsafe fn compare(thread: *mut Thread, first: u64) {
+pub fn compare(thread: OwnThread, first: u64) {
     begin_process();
-    // SAFETY: the thread's own state; its second stack is free, for the capture
-    // is over.
+    let unwinder = &thread.fork_local().unwinder;
+    if unwinder.take_replayed() {
+        REPLAYED.fetch_add(1, Relaxed);
+    }
+    let frames = unwinder.take_frame_count();
+    if frames == 0 || interrupts_comparison(&thread) {
+        UNCHECKED.fetch_add(1, Relaxed);
+        return;
+    }
+    thread.is_comparing.store(true, Relaxed);
+    // SAFETY: the second stack is free, for the capture is over.
     unsafe {
-        let unwinder = &(*Thread::fork_local(thread)).unwinder;
-        if unwinder.take_replayed() {
-            REPLAYED.fetch_add(1, Relaxed);
-        }
-        let frames = unwinder.take_frame_count();
-        if frames == 0 || interrupts_comparison(thread) {
-            UNCHECKED.fetch_add(1, Relaxed);
-            return;
-        }
-        is_comparing(thread).write_volatile(1);
-        stack_switch::on_stack(Thread::stack_top(thread), || {
+        stack_switch::on_stack(thread.stack_top(), || {
             compare_with_libunwind(unwinder, first, frames);
         });
-        is_comparing(thread).write_volatile(0);
     }
+    thread.is_comparing.store(false, Relaxed);
 }
 
 fn begin_process() {
@@ -69,25 +68,18 @@ fn begin_process() {
     }
 }
 
-/// A word at the far end of the second stack: libunwind is at work there, and
-/// its caches are not to be used by a signal handler.
-fn is_comparing(thread: *mut Thread) -> *mut u64 {
-    Thread::stack_top(thread)
-        .wrapping_sub(STACK_BYTES)
-        .cast::<u64>()
-}
-
-/// Whether this hook runs in a handler that interrupted a comparison.
-unsafe fn interrupts_comparison(thread: *mut Thread) -> bool {
+/// Whether this hook runs in a handler that interrupted a comparison: libunwind's caches
+/// must not be used then.
+fn interrupts_comparison(thread: &Thread) -> bool {
+    // The states of this thread, from the outermost to the nested one.
     let mut outer = Thread::current();
-    // SAFETY: the states of this thread, from the outermost to the nested one.
-    unsafe {
-        while !outer.is_null() && outer != thread {
-            if is_comparing(outer).read_volatile() != 0 {
-                return true;
-            }
-            outer = (*outer).nested;
+    while let Some(state) = outer
+        && !state.is(thread)
+    {
+        if state.is_comparing.load(Relaxed) {
+            return true;
         }
+        outer = state.nested.get();
     }
     false
 }
@@ -189,6 +181,8 @@ fn append(text: &Digits<'_>) {
         let mut name = [0u8; 512];
         let length = path.len().min(name.len() - 1);
         name[..length].copy_from_slice(&path[..length]);
-        system::append_file(&name, &text.bytes[..text.used]);
+        if let Ok(name) = CStr::from_bytes_until_nul(&name) {
+            system::append_file(name, &text.bytes[..text.used]);
+        }
     }
 }

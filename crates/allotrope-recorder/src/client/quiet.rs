@@ -1,10 +1,10 @@
 //! Waits until no other thread of the image makes events, by polling what their rings
-//! have published or counted. A thread that allocates nothing can not be seen.
+//! have published or counted. A thread that allocates nothing cannot be seen.
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use crate::emit::counts;
+use crate::emit::mode;
 use crate::state::process;
 use crate::sys::system;
 
@@ -12,7 +12,7 @@ use crate::sys::system;
 const INTERVAL: u64 = 1;
 
 /// Waits until for `quiet` milliseconds no other thread has made an event, at
-/// most `timeout` milliseconds. `false`: that did not come to pass. An image
+/// most `timeout` milliseconds. `false`: there was no such time. An image
 /// that is not recorded has no events.
 pub fn wait(quiet: u32, timeout: u32) -> bool {
     let begin = system::milliseconds();
@@ -39,7 +39,7 @@ pub fn wait(quiet: u32, timeout: u32) -> bool {
 }
 
 /// How much other threads of this image have published, which only grows;
-/// `None` if one waits for room in the middle of an event.
+/// `None` if one waits for space in the middle of an event.
 fn activity_of_others() -> Option<u64> {
     if process::is_forked() {
         // A child that has made no event: it has one thread and no ring.
@@ -50,15 +50,14 @@ fn activity_of_others() -> Option<u64> {
         .iter()
         .enumerate()
         .filter(|(_, ring)| ring.owner.load(Acquire) == owner && ring.tid.load(Relaxed) != own);
+    let activity = mode::current().activity;
     let mut written = 0_u64;
     for (index, ring) in others {
         if ring.waiting.load(Relaxed) != 0 {
             return None;
         }
         written = written.wrapping_add(ring.written.load(Acquire));
-        if counts::is_on() {
-            written = written.wrapping_add(counts::activity_of(index as u32));
-        }
+        written = written.wrapping_add(activity(index as u32));
     }
     Some(written)
 }

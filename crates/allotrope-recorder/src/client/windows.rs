@@ -8,8 +8,8 @@
 //! least the one that the opening made and below the one that the closing made.
 //!
 //! That is exact without any fence: an event that the program's own
-//! synchronisation puts behind the opening can not load an older value than the
-//! opening stored (coherence), and one that it puts before the closing can not
+//! synchronisation puts behind the opening cannot load an older value than the
+//! opening stored (coherence), and one that it puts before the closing cannot
 //! load the value that the closing is yet to store.
 //!
 //! A window is known by the epoch of its opening. The word is copied by `fork`
@@ -25,17 +25,16 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use allotrope_shm::numbers::QuietWait;
-use allotrope_shm::wire::{
-    self, Encode, Sums, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, window_flag,
-};
+use allotrope_shm::wire::{self, Encode, WINDOW_COUNTS_WORDS, WINDOW_NAME_BYTES, window_flag};
 
 use crate::client::quiet;
-use crate::emit::counts;
-use crate::emit::events;
+use crate::emit::counts::UpToNow;
+use crate::emit::events::{self, Space};
+use crate::emit::mode;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
 use crate::state::epoch;
-use crate::state::thread::Thread;
+use crate::state::thread::OwnThread;
 use crate::sys::arch;
 
 /// Options of the client interface.
@@ -61,8 +60,8 @@ const COMPARES_DESCRIPTORS: u64 = 1 << 32;
 const QUIET_MILLISECONDS: u32 = 20;
 const QUIET_TIMEOUT_MILLISECONDS: u32 = 2000;
 
-/// Opens a window; gives its number, or 0 if that can not be recorded.
-pub unsafe fn open(name: &[u8], iterations: u64, options: u32) -> u64 {
+/// Opens a window; returns its number, or 0 if that cannot be recorded.
+pub fn open(name: &[u8], iterations: u64, options: u32) -> u64 {
     let quiet = wait_for_quiet(options);
     let compares = options & option::DESCRIPTORS != 0;
     let mut flags = quiet << window_flag::QUIET_SHIFT;
@@ -72,24 +71,21 @@ pub unsafe fn open(name: &[u8], iterations: u64, options: u32) -> u64 {
     if compares {
         flags |= window_flag::DESCRIPTORS;
     }
-    let opened = with_state(|thread| {
-        // SAFETY: `with_state` gives this thread's state, ready for an event.
-        unsafe {
-            if compares && !ask_for_descriptors(thread) {
-                return 0;
-            }
-            write_window(thread, cut(name), iterations, flags)
+    let opened = with_space(|space| {
+        if compares && !ask_for_descriptors(*space) {
+            return None;
         }
+        write_window(*space, cut(name), iterations, flags)
     });
     match opened {
-        0 => 0,
-        opened if compares => opened | COMPARES_DESCRIPTORS,
-        opened => opened,
+        None => 0,
+        Some(opened) if compares => opened | COMPARES_DESCRIPTORS,
+        Some(opened) => opened,
     }
 }
 
 /// Closes a window; nothing if it is none.
-pub unsafe fn close(window: u64, options: u32) {
+pub fn close(window: u64, options: u32) {
     let opened = window & (COMPARES_DESCRIPTORS - 1);
     if opened == 0 || window >= COMPARES_DESCRIPTORS << 1 || opened > epoch::word() >> 32 {
         return;
@@ -100,46 +96,36 @@ pub unsafe fn close(window: u64, options: u32) {
     if compares {
         flags |= window_flag::DESCRIPTORS;
     }
-    with_state(|thread| {
-        // SAFETY: as above.
-        unsafe {
-            write_window_end(thread, opened, flags);
-            if compares {
-                // The program must not close a descriptor before they are read.
-                events::wait_until_read(thread);
-            }
+    with_space(|space| {
+        write_window_end(*space, opened, flags);
+        if compares {
+            // The program must not close a descriptor before they are read.
+            events::wait_until_read(*space);
         }
-        0
+        None::<()>
     });
 }
 
 /// The calling thread's events belong to no window from here on, or do again.
-pub unsafe fn opt_out(on: bool) {
-    let here = 0usize;
-    // SAFETY: as any hook; the local's address stands for the stack pointer.
-    unsafe {
-        let thread = enter::enter(&raw const here as usize);
-        if thread.is_null() {
+pub fn opt_out(on: bool) {
+    enter::without_caller(|thread| {
+        let Some(root) = thread.root.get() else {
             return;
-        }
-        let root = (*thread).root;
-        let opted_out = &(*root).opted_out;
+        };
+        let opted_out = &root.opted_out;
         if on {
             opted_out.fetch_add(1, Relaxed);
         } else if opted_out.load(Relaxed) > 0 {
             opted_out.fetch_sub(1, Relaxed);
         }
-        // The next event looks, and writes the mark.
-        (&raw mut (*root).last_state).write_volatile(events::STATE_UNKNOWN);
-        if counts::is_ready(root) {
-            counts::attach(root);
-        }
-        enter::leave(thread);
-    }
+        // The next event finds that a timestamp is due, and writes it with the epoch.
+        root.last_state.store(events::STATE_UNKNOWN, Relaxed);
+        mode::attach(root);
+    });
 }
 
 /// Waits until the image's other threads make no events, if `options` ask for
-/// it; gives a [`QuietWait`] as a number.
+/// it; a [`QuietWait`] as a number.
 fn wait_for_quiet(options: u32) -> u8 {
     if options & option::QUIET == 0 {
         return QuietWait::NotRequested as u8;
@@ -150,40 +136,23 @@ fn wait_for_quiet(options: u32) -> u8 {
     }
 }
 
-/// Gives `write` this thread's state, ready for an event; 0 if there is none.
-fn with_state(write: impl FnOnce(*mut Thread) -> u64) -> u64 {
-    let here = 0usize;
-    // SAFETY: as any hook; the local's address stands for the stack pointer.
-    unsafe {
-        let thread = enter::enter(&raw const here as usize);
-        if thread.is_null() {
-            return 0;
-        }
-        let result = if ready::ready_must_succeed(thread) {
-            write(thread)
-        } else {
-            0
-        };
-        enter::leave(thread);
-        result
-    }
+/// Calls `write` with space for an event; `None` if there is none.
+fn with_space<R>(write: impl FnOnce(Space) -> Option<R>) -> Option<R> {
+    enter::without_caller(|thread| ready::ready_must_succeed(thread).and_then(write)).flatten()
 }
 
 /// Has the collector read which descriptors are open; waits for it.
-unsafe fn ask_for_descriptors(thread: *mut Thread) -> bool {
-    // SAFETY: the thread's own state.
-    unsafe {
-        if !events::reserve_must_succeed(thread, 1) {
-            return false;
-        }
-        events::write(thread, wire::descriptors());
-        events::wait_until_read(thread)
-    }
+fn ask_for_descriptors(thread: OwnThread) -> bool {
+    let Some(space) = events::reserve_must_succeed(thread, 1) else {
+        return false;
+    };
+    space.write(wire::descriptors());
+    events::wait_until_read(thread)
 }
 
-/// Writes the event of an opening; gives the epoch that it made. The epoch changes
+/// Writes the event of an opening; returns the epoch that it made. The epoch changes
 /// last, so that few events of other threads fall between it and the event.
-unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags: u8) -> u64 {
+fn write_window(thread: OwnThread, name: &[u8], iterations: u64, flags: u8) -> Option<u64> {
     let mut window = wire::Window {
         flags,
         opened: 0,
@@ -192,65 +161,39 @@ unsafe fn write_window(thread: *mut Thread, name: &[u8], iterations: u64, flags:
         name,
     };
     let words = (window.most_words() + WINDOW_COUNTS_WORDS) as u64;
-    // SAFETY: the thread's own state.
-    unsafe {
-        if epoch::word() >> 32 >= LAST_OPENING || !events::reserve_must_succeed(thread, words) {
-            return 0;
-        }
-        window.tick = arch::tick();
-        window.opened = epoch::advance();
-        events::write_long(thread, &window);
-        if counts::is_on() {
-            write_counts(thread, window.opened, Counted::now(thread));
-        }
+    if epoch::word() >> 32 >= LAST_OPENING {
+        return None;
     }
-    window.opened
-}
-
-/// What was counted up to a moment.
-struct Counted {
-    image: Sums,
-    thread: Sums,
-}
-
-impl Counted {
-    unsafe fn now(thread: *mut Thread) -> Self {
-        Self {
-            image: counts::of_image(),
-            // SAFETY: passed on.
-            thread: unsafe { counts::of_thread(thread) },
-        }
+    let space = events::reserve_must_succeed(thread, words)?;
+    window.tick = arch::tick();
+    window.opened = epoch::advance();
+    events::write_long(thread, &window);
+    if let Some(counted) = (mode::current().up_to_now)(thread.state()) {
+        write_counts(space, window.opened, counted);
     }
+    Some(window.opened)
 }
 
-/// Writes what was counted at the end of a window that made the epoch. The
-/// caller made room.
-unsafe fn write_counts(thread: *mut Thread, epoch: u64, counted: Counted) {
-    let words = wire::window_counts(epoch, counted.image, counted.thread);
-    // SAFETY: the thread's own state.
-    unsafe { events::write(thread, words) };
+/// Writes what was counted at the end of a window that made the epoch.
+fn write_counts(space: Space, epoch: u64, counted: UpToNow) {
+    space.write(wire::window_counts(epoch, counted.image, counted.thread));
 }
 
 /// Writes the event of a closing, the new epoch first of all.
-unsafe fn write_window_end(thread: *mut Thread, opened: u64, flags: u8) {
+fn write_window_end(thread: OwnThread, opened: u64, flags: u8) {
     const LENGTH: usize = 4;
     if epoch::word() >> 32 >= LAST_CLOSING {
         return;
     }
     let closed = epoch::advance();
-    // SAFETY: the thread's own state.
-    unsafe {
-        let counted = counts::is_on().then(|| Counted::now(thread));
-        if !events::reserve_must_succeed(thread, (LENGTH + WINDOW_COUNTS_WORDS) as u64) {
-            return;
-        }
-        events::write(
-            thread,
-            wire::window_end(flags, opened, closed, arch::tick()),
-        );
-        if let Some(counted) = counted {
-            write_counts(thread, closed, counted);
-        }
+    let counted = (mode::current().up_to_now)(thread.state());
+    let words = (LENGTH + WINDOW_COUNTS_WORDS) as u64;
+    let Some(space) = events::reserve_must_succeed(thread, words) else {
+        return;
+    };
+    space.write(wire::window_end(flags, opened, closed, arch::tick()));
+    if let Some(counted) = counted {
+        write_counts(space, closed, counted);
     }
 }
 

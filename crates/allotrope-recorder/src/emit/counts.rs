@@ -1,92 +1,73 @@
 //! Counting without stacks: each call adds to its thread's counters in shared
 //! memory, where they outlive the process, and writes no event.
 //!
-//! The usual case is `hooks::x86_64::counting`'s. It needs the thread's counters
-//! in thread-local storage and [`MODE`] set, and everything unusual — a
-//! thread's first call, a forked child, a call inside the allocator's own —
-//! is one of the two missing: then the call goes the way of an event, is
-//! refused there by `lifecycle::ready`, and comes here.
+//! The usual case is in `hooks::x86_64::counting`. It needs the thread's counters
+//! in thread-local storage and [`STUBS`] selected. Where one of the two is missing (a
+//! thread's first call, a forked child, a call inside the allocator's own), the call
+//! goes the way of an event, gets no space for one from `lifecycle::ready`, and comes
+//! here.
 //!
 //! What a thread does that has opted out of windows has counters of its own:
-//! the others' sums, taken at a window's ends, differ by what belongs to it.
+//! the others' sums at the two ends of a window differ by what belongs to it.
 //! A call that the program's own synchronisation puts before an end has been
 //! counted where that end can see it; one behind it has not.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use core::sync::atomic::{AtomicBool, AtomicU8};
 
 use allotrope_shm::layout::{COUNTED_ENTRIES, Counters, EntryCounters};
+use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::Sums;
 
 use crate::state::arena;
 use crate::state::process;
+use crate::state::stubs;
 use crate::state::thread::Thread;
 use crate::sys::arch;
 use crate::sys::arch::thread_slot;
-use crate::sys::system;
 
-/// A page of its own, which the kernel wipes in a forked child: until the
-/// child has counters of its own, nothing is counted in its parent's.
-#[repr(C, align(4096))]
-pub struct Mode {
-    /// Non-zero: a thread that has counters counts in them.
-    pub counts: AtomicU8,
-    _rest: [AtomicU8; 4095],
+/// The number of the stubs that count (`hooks::x86_64::counting`).
+pub const STUBS: u8 = 1;
+
+/// A call without an event.
+#[derive(Clone, Copy)]
+pub enum Call {
+    /// It allocated so many bytes.
+    Allocation(usize),
+    /// It frees a block.
+    Deallocation,
+    /// It replaced a block by one of so many bytes.
+    Reallocation(usize),
 }
 
-/// See [`Mode`].
-pub static MODE: Mode = Mode {
-    counts: AtomicU8::new(0),
-    _rest: [const { AtomicU8::new(0) }; 4095],
-};
-
-/// The recording counts only; a forked child knows it too.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-
-/// Whether calls are counted in place of being recorded.
-#[inline]
-pub fn is_on() -> bool {
-    IS_ON.load(Relaxed)
+/// Commits the page with a ring's counters.
+pub fn commit(ring: usize) -> bool {
+    arena::reserve_counters(ring)
 }
 
-/// Begins to count. `false` if a fork would go unnoticed.
-pub fn turn_on() -> bool {
-    let page = (&raw const MODE).cast_mut().cast::<u8>();
-    if !system::advise(page, size_of::<Mode>(), libc::MADV_WIPEONFORK) {
-        return false;
+/// Lets the thread count in the stubs from now on.
+pub fn attach(thread: &'static Thread) {
+    // A nested state's events are few, and the slot is the thread's own.
+    // Inside a call of the allocator's, the allocator's calls do not count.
+    if thread.is_nested.load(Relaxed) || thread.idle.load(Relaxed) != 0 || !is_ready(thread) {
+        return;
     }
-    IS_ON.store(true, Relaxed);
-    true
-}
-
-/// Lets the thread count on its own from now on.
-pub unsafe fn attach(thread: *mut Thread) {
-    // SAFETY: the thread's own state.
-    unsafe {
-        // A nested state's events are few, and the slot is the thread's own.
-        // Inside a call of the allocator's, the allocator's calls do not count.
-        if (*thread).is_nested || (*thread).idle != 0 {
-            return;
-        }
-        if process::is_forked() || !(*thread).writer.is_attached() {
-            return;
-        }
-        let Some(counters) = arena::counters((*thread).ring_index) else {
-            return;
-        };
-        loop {
-            let opted_out = Thread::is_opted_out(thread);
-            thread_slot::set_counters(half(counters, opted_out).as_ptr());
-            // A handler may have opted out or come back.
-            if Thread::is_opted_out(thread) == opted_out {
-                break;
-            }
+    let Some(counters) = arena::counters(thread.ring_index.load(Relaxed)) else {
+        return;
+    };
+    // It is no nested state: it is the root.
+    let is_opted_out = || thread.opted_out.load(Relaxed) != 0;
+    loop {
+        let opted_out = is_opted_out();
+        thread_slot::set_counters(half(counters, opted_out).as_ptr());
+        // A handler may have opted out or come back.
+        if is_opted_out() == opted_out {
+            break;
         }
     }
-    // The thread that forked may not have come forward: its slot still holds
+    // The thread that forked may not have had an event yet: its slot still holds
     // its parent's counters.
     if !process::has_inherited_states() {
-        MODE.counts.store(1, Relaxed);
+        stubs::select(STUBS);
     }
 }
 
@@ -99,59 +80,38 @@ fn half(counters: &Counters, opted_out: bool) -> &[EntryCounters; COUNTED_ENTRIE
     }
 }
 
-/// Whether this image counts, and the thread has where.
-pub unsafe fn is_ready(thread: *mut Thread) -> bool {
-    // SAFETY: the thread's own state.
-    is_on()
-        && process::is_recording()
-        && !process::is_forked()
-        && unsafe { (*thread).writer.is_attached() }
-}
-
-/// The thread is not to count on its own any more.
-pub fn detach() {
-    thread_slot::set_counters(core::ptr::null());
-}
-
-/// The thread's counters for one entry point; `None`: not to be counted.
-unsafe fn counters(thread: *mut Thread, entry: u8) -> Option<&'static EntryCounters> {
-    // SAFETY: the thread's own state.
-    unsafe {
-        if !is_ready(thread) {
-            return None;
-        }
-        let counters = arena::counters((*home(thread)).ring_index)?;
-        let half = half(counters, Thread::is_opted_out(thread));
-        Some(&half[usize::from(entry) % COUNTED_ENTRIES])
-    }
+/// Whether this image is recorded and the thread has a ring in it.
+pub fn is_ready(thread: &Thread) -> bool {
+    process::is_recording() && !process::is_forked() && thread.writer.is_attached()
 }
 
 /// The state in whose ring the thread counts: one thread, one ring, also in
 /// its signal handlers. A child that was forked by one has no other.
-unsafe fn home(thread: *mut Thread) -> *mut Thread {
-    // SAFETY: a state's root is a state, and states are never unmapped.
-    unsafe {
-        let root = (*thread).root;
-        if (*root).writer.is_attached() {
-            root
-        } else {
-            thread
+fn home(thread: &'static Thread) -> &'static Thread {
+    let root = thread.root.get();
+    root.filter(|root| root.writer.is_attached())
+        .unwrap_or(thread)
+}
+
+/// What was counted up to a moment, for the end of a window.
+pub struct UpToNow {
+    /// By all threads of the image, those too that have ended.
+    pub image: Sums,
+    /// By this thread.
+    pub thread: Sums,
+}
+
+impl UpToNow {
+    /// What was counted until now.
+    pub fn of(thread: &'static Thread) -> Self {
+        let owner = process::owner();
+        let rings = process::rings().iter().enumerate();
+        let own = rings.filter(|(_, ring)| ring.owner.load(Acquire) == owner);
+        Self {
+            image: own.fold([0; 4], |sums, (index, _)| plus(sums, of_ring(index as u32))),
+            thread: of_ring(home(thread).ring_index.load(Relaxed)),
         }
     }
-}
-
-/// What all threads of the image have counted, those too that are gone.
-pub fn of_image() -> Sums {
-    let owner = process::owner();
-    let rings = process::rings().iter().enumerate();
-    let own = rings.filter(|(_, ring)| ring.owner.load(Acquire) == owner);
-    own.fold([0; 4], |sums, (index, _)| plus(sums, of_ring(index as u32)))
-}
-
-/// What the ring of the state's thread has counted.
-pub unsafe fn of_thread(thread: *mut Thread) -> Sums {
-    // SAFETY: passed on.
-    of_ring(unsafe { (*home(thread)).ring_index })
 }
 
 fn of_ring(ring: u32) -> Sums {
@@ -183,40 +143,24 @@ fn plus(sums: Sums, more: Sums) -> Sums {
     core::array::from_fn(|at| sums[at].wrapping_add(more[at]))
 }
 
-/// Whether the thread's calls are counted.
+/// Counts a call, if the thread has counters.
 #[cold]
-pub unsafe fn are_kept(thread: *mut Thread) -> bool {
-    // SAFETY: passed on.
-    unsafe { counters(thread, 0).is_some() }
-}
-
-/// Counts an allocation, if calls are counted.
-#[cold]
-pub unsafe fn allocation(thread: *mut Thread, entry: u8, size: usize) {
-    // SAFETY: passed on.
-    if let Some(counters) = unsafe { counters(thread, entry) } {
+pub fn count(thread: &'static Thread, entry: EntryPoint, call: Call) {
+    if !is_ready(thread) {
+        return;
+    }
+    let Some(counters) = arena::counters(home(thread).ring_index.load(Relaxed)) else {
+        return;
+    };
+    let counters = &half(counters, thread.is_opted_out())[entry as usize % COUNTED_ENTRIES];
+    if let Call::Allocation(size) | Call::Reallocation(size) = call {
         arch::add(&counters.allocations, 1);
         arch::add(&counters.allocated_bytes, size as u64);
     }
-}
-
-/// Counts a deallocation, if calls are counted.
-#[cold]
-pub unsafe fn deallocation(thread: *mut Thread, entry: u8) {
-    // SAFETY: passed on.
-    if let Some(counters) = unsafe { counters(thread, entry) } {
+    if let Call::Deallocation | Call::Reallocation(_) = call {
         arch::add(&counters.deallocations, 1);
     }
-}
-
-/// Counts a reallocation that gave a block for a block, if calls are counted.
-#[cold]
-pub unsafe fn reallocation(thread: *mut Thread, entry: u8, size: usize) {
-    // SAFETY: passed on.
-    if let Some(counters) = unsafe { counters(thread, entry) } {
-        arch::add(&counters.allocations, 1);
-        arch::add(&counters.allocated_bytes, size as u64);
-        arch::add(&counters.deallocations, 1);
+    if let Call::Reallocation(_) = call {
         arch::add(&counters.reallocations, 1);
     }
 }

@@ -3,3 +3,4 @@
 pub mod counts;
 pub mod diagnostics;
 pub mod events;
+pub mod mode;

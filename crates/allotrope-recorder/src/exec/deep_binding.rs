@@ -3,13 +3,13 @@
 //! program, and so finds the C library's `malloc` and not the recorder's.
 //!
 //! Before the first one is opened, the C library's symbols of the functions that the
-//! recorder stands before are made to lead to the recorder, which goes on to the
-//! same functions. So the library's constructors, calls that are bound late and what
+//! recorder defines too are made to lead to the recorder, which then calls the same
+//! functions. So the library's constructors, calls that are bound late and what
 //! it looks up itself come to the recorder, and no other symbol is bound in another
 //! way. (To take the flag away, as others do, would bind all of them anew.)
 
 use core::ffi::{CStr, c_int};
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use allotrope_shm::layout;
 use allotrope_target::NotRecordable;
@@ -17,7 +17,8 @@ use allotrope_target::NotRecordable;
 use crate::capture::modules;
 use crate::emit::diagnostics;
 use crate::state::process::Lock;
-use crate::sys::definitions::{self, LinkMap};
+use crate::sys::definitions::{self, Symbol};
+use crate::sys::loader::LinkMap;
 use crate::sys::next::{self, Function};
 use crate::sys::system::{self, Protection, SignalsBlocked};
 
@@ -37,7 +38,7 @@ const ALLOCATOR: [Function; 12] = [
     Function::FreeAlignedSized,
 ];
 
-/// Others that the recorder stands before.
+/// Others that the recorder defines too.
 const OTHERS: [Function; 15] = [
     Function::Exit,
     Function::UnderscoreExit,
@@ -56,16 +57,14 @@ const OTHERS: [Function; 15] = [
     Function::PosixSpawnp,
 ];
 
-/// Prepares a call of `function`, which opens a library with these flags; gives the
+/// Prepares a call of `function`, which opens a library with these flags; returns the
 /// address of the next definition.
-pub unsafe extern "C" fn prepare(function: usize, flags: c_int) -> usize {
-    if next::address_at(function) == 0 {
-        next::resolve();
-    }
+pub extern "C" fn prepare(function: Function, flags: c_int) -> usize {
+    let next = next::resolved(function);
     if flags & libc::RTLD_DEEPBIND != 0 {
         lead_to_recorder();
     }
-    next::address_at(function)
+    next
 }
 
 /// Makes the C library's functions lead to the recorder, once.
@@ -80,13 +79,8 @@ fn lead_to_recorder() {
     if DONE.swap(1, Relaxed) != 0 {
         return;
     }
-    let module_at = |address: u64| {
-        let map = modules::link_map_at(address)?;
-        // SAFETY: the loader's own, of a module that stays mapped.
-        Some(unsafe { &*map })
-    };
-    let recorder = module_at(&raw const DONE as u64);
-    let library = module_at(next::address(Function::GlibcVersion) as u64);
+    let recorder = modules::link_map_at(&raw const DONE as u64);
+    let library = modules::link_map_at(next::address(Function::GlibcVersion) as u64);
     let (Some(recorder), Some(library)) = (recorder, library) else {
         return;
     };
@@ -114,34 +108,26 @@ fn lead(library: &LinkMap, recorder: &LinkMap, function: Function) -> bool {
     let Some(symbol) = find(library, name, Some(next)).filter(|_| next != 0) else {
         return true;
     };
-    // SAFETY: a symbol of the recorder's own table.
-    let own = recorder.bias.wrapping_add(unsafe { (*own).st_value });
+    let own = recorder.bias.wrapping_add(own.value.load(Relaxed));
     write(symbol, own.wrapping_sub(library.bias))
 }
 
 /// The symbol of this name that a module defines, at this address if one is given.
-fn find(map: &LinkMap, name: &CStr, address: Option<u64>) -> Option<*const libc::Elf64_Sym> {
-    let is_there = |symbol: &libc::Elf64_Sym| {
-        address.is_none_or(|it| it == map.bias.wrapping_add(symbol.st_value))
-    };
-    // SAFETY: the recorder and the C library stay mapped.
-    unsafe { definitions::find(map, name, is_there) }
+fn find<'m>(map: &'m LinkMap, name: &CStr, address: Option<u64>) -> Option<&'m Symbol> {
+    let is_there = |value| address.is_none_or(|it| it == map.bias.wrapping_add(value));
+    definitions::find(map, name, is_there)
 }
 
 /// Makes a symbol lead to another address, relative to its module's bias.
-fn write(symbol: *const libc::Elf64_Sym, value: u64) -> bool {
-    // SAFETY: within the symbol.
-    let place = unsafe { &raw const (*symbol).st_value }.cast_mut();
-    let page = place.cast::<u8>();
+fn write(symbol: &Symbol, value: u64) -> bool {
+    let page = symbol.value.as_ptr().cast::<u8>();
     let page = page.map_addr(|address| address & !(layout::PAGE - 1));
-    // SAFETY: the table's own page, which the loader maps for reading; what is
-    // written to it is the process's own. The word is aligned, and other threads
-    // may read it meanwhile.
-    unsafe {
-        if !system::protect(page, layout::PAGE, Protection::ReadWrite) {
-            return false;
-        }
-        AtomicU64::from_ptr(place).store(value, Relaxed);
-        system::protect(page, layout::PAGE, Protection::Read)
+    // SAFETY: the loader maps the symbols for reading, which stays possible; what is
+    // written to the page is the process's own.
+    let protect = |protection| unsafe { system::protect(page, layout::PAGE, protection) };
+    if !protect(Protection::ReadWrite) {
+        return false;
     }
+    symbol.value.store(value, Relaxed);
+    protect(Protection::Read)
 }

@@ -1,5 +1,5 @@
 //! Hooks of the functions that replace this program by another one (the exec
-//! family) or start one beside it (`posix_spawn`).
+//! family) or start one as a child (`posix_spawn`).
 //!
 //! If the new program cannot be recorded, a diagnostic is posted before it runs,
 //! because it may end before the collector finds the process. If its loader
@@ -8,7 +8,6 @@
 //! its environment is not touched.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr;
 
 use allotrope_shm::layout::ENVIRONMENT_VARIABLE;
 use allotrope_target::{NotRecordable, Start};
@@ -19,106 +18,93 @@ use crate::exec::program::{self, Path, Program};
 use crate::lifecycle::exit;
 use crate::state::image;
 use crate::sys::arch::exec_registers::ExecRegisters;
+use crate::sys::c_strings::{self, StringArray, c_string};
 use crate::sys::digits::Digits;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::namespaces;
 use crate::sys::next::{self, Function};
 use crate::sys::system;
-
-type Strings = *const *const c_char;
 
 /// Beginning of the file names of our libraries.
 const PREFIX: &[u8] = b"liballotrope_";
 const PRELOAD: &[u8] = b"LD_PRELOAD";
 const ASAN_OPTIONS: &[u8] = b"ASAN_OPTIONS";
 
+/// What an exec or spawn function is to run.
+enum File<'c> {
+    /// The file at this path, relative to an open folder.
+    At(c_int, &'c CStr),
+    /// The file that a search in the folders of `PATH` finds.
+    Named(&'c CStr),
+    /// An open file.
+    Open(c_int),
+}
+
 /// The arguments of an exec or spawn function that matter here.
-struct Call {
-    directory: c_int,
-    path: *const c_char,
-    /// The path is searched for in `PATH`.
-    searches: bool,
-    /// The program is this open file.
-    descriptor: Option<c_int>,
-    environment: Strings,
+struct Call<'c> {
+    file: File<'c>,
+    environment: StringArray<'c>,
 }
 
 /// Prepares an exec. `registers` are the caller's arguments, which this may
 /// change for the next function of the exec family; the result is that
 /// function's address.
-pub unsafe extern "C" fn prepare(registers: *mut ExecRegisters, function: usize) -> usize {
-    // SAFETY: the entry stub gives its own; the arguments are the caller's,
-    // who promises what the function asks for.
-    unsafe {
-        let call = read_call(registers, function);
-        let shown = if call.descriptor.is_some() {
-            ptr::null()
-        } else {
-            call.path
-        };
-        exit::note_exec(shown);
-        let mut target = function;
-        if let Some(refusal) = judge(&call) {
-            refusal.post(system::process_id());
-            if let Some(environment) = refusal.environment {
-                target = replace_environment(registers, function, environment);
-            }
-        }
-        match next::address_at(target) {
-            0 if next::resolve() => next::address_at(target),
-            address => address,
+pub extern "C" fn prepare(registers: &mut ExecRegisters, function: Function) -> usize {
+    // SAFETY: the program leaves the strings alone during its call of `function`.
+    let call = unsafe { Call::read(registers, function) };
+    let shown = match &call {
+        Some(Call {
+            file: File::At(_, path) | File::Named(path),
+            ..
+        }) => path.to_bytes(),
+        _ => &[],
+    };
+    exit::note_exec(shown);
+    let mut target = function;
+    if let Some(refusal) = call.as_ref().and_then(judge) {
+        refusal.post(system::process_id());
+        if let Some(environment) = refusal.environment {
+            // It ends with this program. If the exec fails, a few pages stay mapped.
+            target = replace_environment(registers, function, environment.leak() as u64);
         }
     }
+    next::resolved(target)
 }
 
-unsafe fn read_call(registers: *const ExecRegisters, function: usize) -> Call {
-    let is = |other: Function| function == other as usize;
-    // SAFETY: the stub's own; the variadic arguments end with a null pointer,
-    // behind which `execle` has the environment.
-    let (first, second, third, fourth, fifth, after_list) = unsafe {
-        let after_list = if is(Function::Execle) {
-            ExecRegisters::argument(registers, arguments(registers) + 1)
-        } else {
-            0
+impl<'c> Call<'c> {
+    /// The call of an exec function; `None` if a string of it cannot be read, so that
+    /// the exec will fail.
+    ///
+    /// # Safety
+    /// The strings stay and do not change during `'c`.
+    unsafe fn read(registers: &ExecRegisters, function: Function) -> Option<Self> {
+        let (file, environment) = match function {
+            Function::Execve | Function::Execvpe | Function::Fexecve => (0, Some(2)),
+            Function::Execle => (0, Some(registers.list_from(1).count() + 2)),
+            Function::Execveat => (1, Some(3)),
+            _ => (0, None),
         };
-        let it = &*registers;
-        (
-            it.first, it.second, it.third, it.fourth, it.fifth, after_list,
-        )
-    };
-    let path = first as *const c_char;
-    let mut call = Call {
-        directory: libc::AT_FDCWD,
-        path,
-        searches: is(Function::Execvp) || is(Function::Execvpe) || is(Function::Execlp),
-        descriptor: None,
-        environment: image::environment(),
-    };
-    if is(Function::Execve) || is(Function::Execvpe) || is(Function::Fexecve) {
-        call.environment = third as Strings;
+        let environment = match environment {
+            Some(number) => registers.argument(number) as *const *const c_char,
+            None => image::environment(),
+        };
+        // SAFETY: passed on.
+        let path = || unsafe { c_string(registers.argument(file) as *const c_char) };
+        let descriptor = registers.argument(0) as c_int;
+        let may_be_empty = registers.argument(4) as c_int & libc::AT_EMPTY_PATH != 0;
+        let file = match function {
+            Function::Fexecve => File::Open(descriptor),
+            Function::Execveat => match path()? {
+                path if path.is_empty() && may_be_empty => File::Open(descriptor),
+                path => File::At(descriptor, path),
+            },
+            Function::Execvp | Function::Execvpe | Function::Execlp => File::Named(path()?),
+            _ => File::At(libc::AT_FDCWD, path()?),
+        };
+        // SAFETY: passed on.
+        let environment = unsafe { StringArray::new(environment) }?;
+        Some(Self { file, environment })
     }
-    if is(Function::Fexecve) {
-        call.descriptor = Some(first as c_int);
-    } else if is(Function::Execveat) {
-        call.directory = first as c_int;
-        call.path = second as *const c_char;
-        call.environment = fourth as Strings;
-        if fifth as c_int & libc::AT_EMPTY_PATH != 0 {
-            call.descriptor = Some(call.directory);
-        }
-    } else if is(Function::Execle) {
-        call.environment = after_list as Strings;
-    }
-    call
-}
-
-/// The number of strings behind the path, up to the null pointer.
-unsafe fn arguments(registers: *const ExecRegisters) -> usize {
-    let mut count = 0;
-    // SAFETY: the caller ends them with a null pointer.
-    while unsafe { ExecRegisters::argument(registers, count) } != 0 {
-        count += 1;
-    }
-    count
 }
 
 /// A program that cannot be recorded.
@@ -127,7 +113,7 @@ struct Refusal {
     path: Path,
     /// A copy of its environment without the recorder, if its loader would
     /// complain about that.
-    environment: Option<Strings>,
+    environment: Option<PrivateMemory>,
 }
 
 impl Refusal {
@@ -137,43 +123,38 @@ impl Refusal {
 }
 
 /// Why the program cannot be recorded; `None` if it can be, or is not found.
-unsafe fn judge(call: &Call) -> Option<Refusal> {
-    // SAFETY: the caller's arguments, see `prepare`.
-    unsafe {
-        let preload = find_variable(call.environment, PRELOAD);
-        let list = preload.map_or(&b""[..], |entry| value(entry, PRELOAD));
-        let recorder = libraries(list).find(|library| is_ours(library));
-        let (directory, path) = match call.descriptor {
-            Some(descriptor) => (libc::AT_FDCWD, Path::of_descriptor(descriptor)?),
-            None if call.path.is_null() => return None,
-            None if call.searches => (libc::AT_FDCWD, Path::search(call.path)?),
-            None => (call.directory, Path::given(call.path)?),
-        };
-        let options = find_variable(call.environment, ASAN_OPTIONS);
-        let start = Start {
-            preload: behind_recorder(list),
-            asan_options: options.map(|entry| value(entry, ASAN_OPTIONS)),
-        };
-        let reason = match program::inspect(directory, path.as_c_str(), &start) {
-            Program::NotExecutable => return None,
-            Program::Executable(Some(reason)) => reason,
-            Program::Executable(None) => missing(call, recorder)?,
-        };
-        let complains = reason.breaks_with_recorder() && recorder.is_some();
-        let preload = preload.filter(|_| complains);
-        let environment = preload.and_then(|it| without_recorder(call.environment, it));
-        Some(Refusal {
-            reason,
-            path,
-            environment,
-        })
+fn judge(call: &Call<'_>) -> Option<Refusal> {
+    let preload = call.environment.variable(PRELOAD);
+    let list = preload.unwrap_or_default();
+    let recorder = libraries(list).find(|library| is_ours(library));
+    let (directory, path) = match call.file {
+        File::Open(descriptor) => (libc::AT_FDCWD, Path::of_descriptor(descriptor)?),
+        File::Named(name) => (libc::AT_FDCWD, Path::search(name)?),
+        File::At(directory, path) => (directory, Path::given(path)?),
+    };
+    let start = Start {
+        preload: behind_recorder(list),
+        asan_options: call.environment.variable(ASAN_OPTIONS),
+    };
+    let reason = match program::inspect(directory, path.as_c_str(), &start) {
+        Program::NotExecutable => return None,
+        Program::Executable(Some(reason)) => reason,
+        Program::Executable(None) => missing(call, recorder)?,
+    };
+    let mut environment = None;
+    if reason.breaks_with_recorder() && recorder.is_some() {
+        environment = without_recorder(call.environment, list);
     }
+    Some(Refusal {
+        reason,
+        path,
+        environment,
+    })
 }
 
 /// What a recordable program lacks in its environment or its surroundings.
-unsafe fn missing(call: &Call, recorder: Option<&[u8]>) -> Option<NotRecordable> {
-    // SAFETY: the caller's arguments, see `prepare`.
-    let arena = unsafe { find_variable(call.environment, ENVIRONMENT_VARIABLE.as_bytes()) };
+fn missing(call: &Call<'_>, recorder: Option<&[u8]>) -> Option<NotRecordable> {
+    let arena = call.environment.variable(ENVIRONMENT_VARIABLE.as_bytes());
     let (Some(recorder), Some(_)) = (recorder, arena) else {
         return Some(NotRecordable::EnvironmentCleared);
     };
@@ -188,76 +169,40 @@ unsafe fn missing(call: &Call, recorder: Option<&[u8]>) -> Option<NotRecordable>
 
 /// Changes the arguments so that the program gets `environment`, and returns the
 /// function of the exec family that takes one.
-unsafe fn replace_environment(
-    registers: *mut ExecRegisters,
-    function: usize,
-    environment: Strings,
-) -> usize {
-    let is = |other: Function| function == other as usize;
-    // SAFETY: the stub's own.
-    unsafe {
-        if is(Function::Execveat) {
-            (*registers).fourth = environment as u64;
-            return function;
-        }
-        if is(Function::Execl) || is(Function::Execlp) || is(Function::Execle) {
-            let Some(list) = argument_list(registers) else {
-                return function;
-            };
-            (*registers).second = list as u64;
-        }
-        (*registers).third = environment as u64;
+fn replace_environment(
+    registers: &mut ExecRegisters,
+    function: Function,
+    environment: u64,
+) -> Function {
+    if matches!(function, Function::Execveat) {
+        registers.set(3, environment);
+        return function;
     }
-    if is(Function::Execvp) || is(Function::Execlp) || is(Function::Execvpe) {
-        Function::Execvpe as usize
-    } else if is(Function::Fexecve) {
-        function
-    } else {
-        Function::Execve as usize
+    if matches!(
+        function,
+        Function::Execl | Function::Execlp | Function::Execle
+    ) {
+        let Some(list) = argument_list(registers) else {
+            return function;
+        };
+        registers.set(1, list.leak() as u64);
+    }
+    registers.set(2, environment);
+    match function {
+        Function::Execvp | Function::Execlp | Function::Execvpe => Function::Execvpe,
+        Function::Fexecve => Function::Fexecve,
+        _ => Function::Execve,
     }
 }
 
 /// The variadic arguments as an array.
-unsafe fn argument_list(registers: *const ExecRegisters) -> Option<Strings> {
-    // SAFETY: as `arguments`; the new mapping has room for all of them.
-    unsafe {
-        let count = arguments(registers);
-        let list = system::map_private((count + 1) * size_of::<usize>()).cast::<u64>();
-        if list.is_null() {
-            return None;
-        }
-        for index in 0..count {
-            list.add(index)
-                .write(ExecRegisters::argument(registers, index));
-        }
-        Some(list as Strings)
+fn argument_list(registers: &ExecRegisters) -> Option<PrivateMemory> {
+    let count = registers.list_from(1).count();
+    let mut list = PrivateMemory::new((count + 1) * size_of::<usize>())?;
+    for (to, argument) in list.words().iter_mut().zip(registers.list_from(1)) {
+        *to = argument;
     }
-}
-
-/// The entry of a variable in an environment.
-unsafe fn find_variable(environment: Strings, name: &[u8]) -> Option<Strings> {
-    if environment.is_null() {
-        return None;
-    }
-    let mut entry = environment;
-    // SAFETY: an array of C strings that ends with a null pointer.
-    unsafe {
-        while !(*entry).is_null() {
-            let text = CStr::from_ptr(*entry).to_bytes();
-            if text.starts_with(name) && text.get(name.len()) == Some(&b'=') {
-                return Some(entry);
-            }
-            entry = entry.add(1);
-        }
-    }
-    None
-}
-
-/// The value in an entry that [`find_variable`] returned for `name`.
-unsafe fn value<'a>(entry: Strings, name: &[u8]) -> &'a [u8] {
-    // SAFETY: the entry is a C string of the caller's environment; `find_variable`
-    // found the name and `=` at its beginning.
-    unsafe { &CStr::from_ptr(*entry).to_bytes()[name.len() + 1..] }
+    Some(list)
 }
 
 fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
@@ -279,67 +224,82 @@ fn behind_recorder(list: &[u8]) -> &[u8] {
     end.and_then(|end| list.get(end..)).unwrap_or_default()
 }
 
-/// A copy of the environment without our libraries in `LD_PRELOAD`. It is passed
-/// to the exec and ends with this program; if the exec fails, a few pages stay
-/// mapped.
-unsafe fn without_recorder(environment: Strings, preload: Strings) -> Option<Strings> {
-    // SAFETY: as `find_variable`; the mapping has room for the pointers, then
-    // for the variable, which becomes no longer.
-    unsafe {
-        let mut count = 0;
-        while !(*environment.add(count)).is_null() {
-            count += 1;
+/// A copy of the environment without our libraries in `LD_PRELOAD`, which is `list`: the
+/// addresses of its entries, then the one that changes.
+fn without_recorder(environment: StringArray<'_>, list: &[u8]) -> Option<PrivateMemory> {
+    let pointers = (environment.pointers().len() + 1) * size_of::<usize>();
+    let mut memory = PrivateMemory::new(pointers + PRELOAD.len() + list.len() + 2)?;
+    let mut text = Digits {
+        bytes: &mut memory.bytes()[pointers..],
+        used: 0,
+    };
+    text.text(PRELOAD);
+    text.text(b"=");
+    let empty = text.used;
+    for library in libraries(list).filter(|library| !is_ours(library)) {
+        if text.used > empty {
+            text.text(b":");
         }
-        let list = value(preload, PRELOAD);
-        let pointers = (count + 1) * size_of::<usize>();
-        let memory = system::map_private(pointers + PRELOAD.len() + list.len() + 2);
-        if memory.is_null() {
-            return None;
-        }
-        let copy = memory.cast::<*const c_char>();
-        let text =
-            core::slice::from_raw_parts_mut(memory.add(pointers), PRELOAD.len() + list.len() + 2);
-        let mut writer = Digits {
-            bytes: text,
-            used: 0,
-        };
-        writer.text(PRELOAD);
-        writer.text(b"=");
-        let empty = writer.used;
-        for library in libraries(list).filter(|library| !is_ours(library)) {
-            if writer.used > empty {
-                writer.text(b":");
-            }
-            writer.text(library);
-        }
-        let is_empty = writer.used == empty;
-        let mut copied = 0;
-        for index in 0..count {
-            let entry = environment.add(index);
-            if entry != preload {
-                copy.add(copied).write(*entry);
-            } else if is_empty {
-                continue;
-            } else {
-                copy.add(copied).write(memory.add(pointers).cast());
-            }
-            copied += 1;
-        }
-        Some(copy.cast_const())
+        text.text(library);
     }
+    let changed = (text.used > empty).then_some(memory.start() as u64 + pointers as u64);
+    let is_preload = |entry: &[u8]| c_strings::value(entry, PRELOAD).is_some();
+    let preload = environment.iter().position(is_preload);
+    let entries = environment.pointers().iter().enumerate();
+    let kept = entries.filter_map(|(index, entry)| {
+        if Some(index) == preload {
+            changed
+        } else {
+            Some(*entry as u64)
+        }
+    });
+    for (to, entry) in memory.words().iter_mut().zip(kept) {
+        *to = entry;
+    }
+    Some(memory)
 }
 
-type Spawn = unsafe extern "C" fn(
-    *mut libc::pid_t,
-    *const c_char,
-    *const c_void,
-    *const c_void,
-    Strings,
-    Strings,
-) -> c_int;
+/// Calls `start`, a `posix_spawn` with this process id and environment, for a call of
+/// it by the program.
+///
+/// # Safety
+/// The strings stay and do not change, and the process id can be written if it is not
+/// null.
+unsafe fn spawn(
+    searches: bool,
+    path: *const c_char,
+    pid: *mut libc::pid_t,
+    environment: *const *const c_char,
+    start: impl FnOnce(*mut libc::pid_t, *const *const c_char) -> c_int,
+) -> c_int {
+    // SAFETY: passed on.
+    let (path, strings) = unsafe { (c_string(path), StringArray::new(environment)) };
+    let refusal = path.zip(strings).and_then(|(path, environment)| {
+        let file = if searches {
+            File::Named(path)
+        } else {
+            File::At(libc::AT_FDCWD, path)
+        };
+        judge(&Call { file, environment })
+    });
+    let replaced = refusal.as_ref().and_then(|it| it.environment.as_ref());
+    let environment = replaced.map_or(environment, |it| it.start().cast_const().cast());
+    let mut child = 0;
+    let pid = if pid.is_null() { &raw mut child } else { pid };
+    let error = start(pid, environment);
+    // The process id is known only now. `OtherNamespaces` is only
+    // a suspicion, which must come before the program's image, and
+    // the image may have begun.
+    let refusal = refusal.filter(|it| it.reason != NotRecordable::OtherNamespaces);
+    if let Some(refusal) = refusal.filter(|_| error == 0) {
+        // SAFETY: the call that succeeded has written it.
+        refusal.post(unsafe { pid.read() } as u32);
+    }
+    error
+}
 
 macro_rules! spawn {
-    ($name:ident, $function:ident, $searches:literal) => {
+    ($name:ident, $searches:literal) => {
         /// See the function of this name in the C library's manual.
         ///
         /// # Safety
@@ -350,52 +310,21 @@ macro_rules! spawn {
             path: *const c_char,
             actions: *const c_void,
             attributes: *const c_void,
-            arguments: Strings,
-            environment: Strings,
+            arguments: *const *const c_char,
+            environment: *const *const c_char,
         ) -> c_int {
-            let mut address = next::address(Function::$function);
-            if address == 0 && next::resolve() {
-                address = next::address(Function::$function);
-            }
-            if address == 0 {
+            let Some(next) = next::$name() else {
                 return libc::ENOSYS;
-            }
-            let call = Call {
-                directory: libc::AT_FDCWD,
-                path,
-                searches: $searches,
-                descriptor: None,
-                environment,
             };
-            // SAFETY: `dlsym` found the function of this name; the arguments
-            // are the caller's.
+            // SAFETY: all are the arguments of the program's call.
             unsafe {
-                let next = core::mem::transmute::<usize, Spawn>(address);
-                let refusal = judge(&call);
-                let replaced = refusal.as_ref().and_then(|refusal| refusal.environment);
-                let mut child = 0;
-                let pid = if pid.is_null() { &raw mut child } else { pid };
-                let error = next(
-                    pid,
-                    path,
-                    actions,
-                    attributes,
-                    arguments,
-                    replaced.unwrap_or(environment),
-                );
-                // The process id is known only now. `OtherNamespaces` is only
-                // a suspicion, which must come before the program's image, and
-                // the image may have begun.
-                let refusal =
-                    refusal.filter(|it| error == 0 && it.reason != NotRecordable::OtherNamespaces);
-                if let Some(refusal) = refusal {
-                    refusal.post(pid.read() as u32);
-                }
-                error
+                spawn($searches, path, pid, environment, |pid, environment| {
+                    next(pid, path, actions, attributes, arguments, environment)
+                })
             }
         }
     };
 }
 
-spawn!(posix_spawn, PosixSpawn, false);
-spawn!(posix_spawnp, PosixSpawnp, true);
+spawn!(posix_spawn, false);
+spawn!(posix_spawnp, true);

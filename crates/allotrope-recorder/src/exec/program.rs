@@ -1,14 +1,14 @@
 //! Finds and opens the program that an exec is about to run, and asks
 //! `allotrope-target` whether it can be recorded.
 
-use core::ffi::{CStr, c_char};
+use core::ffi::CStr;
 
 use allotrope_target::privileges::{self, CAPABILITY_ATTRIBUTE, CAPABILITY_BYTES, Credentials};
 use allotrope_target::{Content, NotRecordable, ProgramFile, SCRIPT_DEPTH, Start, judge};
 
 use crate::state::image;
 use crate::sys::digits::Digits;
-use crate::sys::system;
+use crate::sys::system::{self, Descriptor};
 
 /// Longest path that is searched for.
 const PATH_BYTES: usize = 1024;
@@ -46,7 +46,6 @@ fn inspect_file(directory: i32, path: &CStr, start: &Start<'_>) -> Option<Conten
     if !system::may_execute(directory, path) {
         return None;
     }
-    let path = path.to_bytes_with_nul();
     if let Some(file) = OpenFile::open(directory, path, libc::O_RDONLY) {
         return Some(judge(&file, start));
     }
@@ -55,37 +54,31 @@ fn inspect_file(directory: i32, path: &CStr, start: &Start<'_>) -> Option<Conten
     Some(Content::Program(file.privileges()))
 }
 
-/// A file that is closed when this is dropped.
+/// A program's file.
 struct OpenFile {
-    descriptor: i32,
+    descriptor: Descriptor,
     is_readable: bool,
 }
 
 impl OpenFile {
-    fn open(directory: i32, path: &[u8], flags: i32) -> Option<Self> {
-        let descriptor = system::open_at(directory, path, flags);
-        (descriptor >= 0).then_some(Self {
-            descriptor,
+    fn open(directory: i32, path: &CStr, flags: i32) -> Option<Self> {
+        Some(Self {
+            descriptor: Descriptor::open_at(directory, path, flags)?,
             is_readable: flags & libc::O_PATH == 0,
         })
     }
 }
 
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        system::close(self.descriptor);
-    }
-}
-
 impl ProgramFile for OpenFile {
     fn read_at(&self, into: &mut [u8], offset: u64) -> usize {
-        system::read_at(self.descriptor, into, offset)
+        system::read_at(self.descriptor.number(), into, offset)
     }
 
     fn privileges(&self) -> Option<NotRecordable> {
-        let status = system::status_of(self.descriptor)?;
+        let descriptor = self.descriptor.number();
+        let status = system::status_of(descriptor)?;
         let mut text = [0; STATUS_BYTES];
-        let length = system::read_file(b"/proc/thread-self/status\0", &mut text);
+        let length = system::read_file(c"/proc/thread-self/status", &mut text);
         let Some(own) = Credentials::parse(&text[..length]) else {
             return privileges_by_mode(&status);
         };
@@ -95,14 +88,14 @@ impl ProgramFile for OpenFile {
         let mut capabilities = [0; CAPABILITY_BYTES];
         let mut length = 0;
         if may_ask && self.is_readable {
-            length = system::attribute(self.descriptor, CAPABILITY_ATTRIBUTE, &mut capabilities);
+            length = system::attribute(descriptor, CAPABILITY_ATTRIBUTE, &mut capabilities);
         }
         let file = privileges::File {
             mode: status.st_mode,
             user: status.st_uid,
             group: status.st_gid,
             capabilities: capabilities.get(..length).unwrap_or(&[]),
-            is_nosuid: may_ask && system::is_nosuid(self.descriptor),
+            is_nosuid: may_ask && system::is_nosuid(descriptor),
         };
         privileges::judge(&own, &file)
     }
@@ -125,13 +118,8 @@ impl Path {
     /// The program that `execvp` would find under this name: the first one in
     /// the folders of `PATH` that may be executed. `None`: there is none, or
     /// its path is very long.
-    ///
-    /// # Safety
-    /// `name` is a C string; nobody changes the environment meanwhile, as with
-    /// `execvp` itself.
-    pub unsafe fn search(name: *const c_char) -> Option<Self> {
-        // SAFETY: passed on.
-        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    pub fn search(name: &CStr) -> Option<Self> {
+        let name = name.to_bytes();
         if name.contains(&b'/') {
             return Self::joined(b"", name);
         }
@@ -143,12 +131,8 @@ impl Path {
     }
 
     /// A path as it is.
-    ///
-    /// # Safety
-    /// `path` is a C string.
-    pub unsafe fn given(path: *const c_char) -> Option<Self> {
-        // SAFETY: passed on.
-        Self::joined(b"", unsafe { CStr::from_ptr(path) }.to_bytes())
+    pub fn given(path: &CStr) -> Option<Self> {
+        Self::joined(b"", path.to_bytes())
     }
 
     /// The file that a descriptor stands for.

@@ -3,120 +3,74 @@
 use core::ffi::{c_int, c_void};
 use core::ptr;
 
+use allotrope_shm::hook_api::Caller;
+use allotrope_shm::layout::PAGE;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::allocation::early_allocation;
 use crate::hooks::record::record_aligned;
-use crate::hooks::{Allocate, AllocateTwo};
 use crate::lifecycle::enter;
+use crate::sys::next;
 
+/// # Safety
+/// As the original: a pointer can be written to `result`.
 pub unsafe extern "C" fn posix_memalign(
     result: *mut *mut c_void,
     alignment: usize,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) -> c_int {
-    type Next = unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
-    let next = next!(PosixMemalign as Next, libc::ENOMEM);
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let error = enter::call_allocator(sp, || next(result, alignment, size));
-        if error == 0 && !(*result).is_null() {
-            record_aligned(
-                EntryPoint::PosixMemalign as u8,
-                *result,
-                alignment,
-                size,
-                sp,
-                bp,
-            );
-        }
-        error
+    let Some(next) = next::posix_memalign() else {
+        return libc::ENOMEM;
+    };
+    // SAFETY: passed on; after a success the result was written.
+    let (error, block) = unsafe {
+        let error = enter::call_allocator(caller, || next(result, alignment, size));
+        (error, if error == 0 { *result } else { ptr::null_mut() })
+    };
+    record_aligned(EntryPoint::PosixMemalign, block, alignment, size, caller);
+    error
+}
+
+pub extern "C" fn aligned_alloc(alignment: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
+    let entry = EntryPoint::AlignedAlloc;
+    match next::aligned_alloc() {
+        Some(next) => allocate(entry, alignment, size, caller, || next(alignment, size)),
+        None => early_allocation(entry, size, alignment, caller),
     }
 }
 
-pub unsafe extern "C" fn aligned_alloc(
+pub extern "C" fn memalign(alignment: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
+    let entry = EntryPoint::Memalign;
+    match next::memalign() {
+        Some(next) => allocate(entry, alignment, size, caller, || next(alignment, size)),
+        None => early_allocation(entry, size, alignment, caller),
+    }
+}
+
+pub extern "C" fn valloc(size: usize, caller: Caller<'_>) -> *mut c_void {
+    match next::valloc() {
+        Some(next) => allocate(EntryPoint::Valloc, PAGE, size, caller, || next(size)),
+        None => ptr::null_mut(),
+    }
+}
+
+pub extern "C" fn pvalloc(size: usize, caller: Caller<'_>) -> *mut c_void {
+    match next::pvalloc() {
+        Some(next) => allocate(EntryPoint::Pvalloc, PAGE, size, caller, || next(size)),
+        None => ptr::null_mut(),
+    }
+}
+
+#[inline(always)]
+fn allocate(
+    entry: EntryPoint,
     alignment: usize,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
+    next: impl FnOnce() -> *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: the stub gives its caller's stack pointer.
-    let next = next!(AlignedAlloc as AllocateTwo, unsafe {
-        early_allocation(EntryPoint::AlignedAlloc as u8, size, alignment, sp)
-    });
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let block = enter::call_allocator(sp, || next(alignment, size));
-        if !block.is_null() {
-            record_aligned(
-                EntryPoint::AlignedAlloc as u8,
-                block,
-                alignment,
-                size,
-                sp,
-                bp,
-            );
-        }
-        block
-    }
-}
-
-pub unsafe extern "C" fn memalign(
-    alignment: usize,
-    size: usize,
-    sp: *const u64,
-    bp: u64,
-) -> *mut c_void {
-    // SAFETY: the stub gives its caller's stack pointer.
-    let next = next!(Memalign as AllocateTwo, unsafe {
-        early_allocation(EntryPoint::Memalign as u8, size, alignment, sp)
-    });
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let block = enter::call_allocator(sp, || next(alignment, size));
-        if !block.is_null() {
-            record_aligned(EntryPoint::Memalign as u8, block, alignment, size, sp, bp);
-        }
-        block
-    }
-}
-
-pub unsafe extern "C" fn valloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    let next = next!(Valloc as Allocate, ptr::null_mut());
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let block = enter::call_allocator(sp, || next(size));
-        if !block.is_null() {
-            record_aligned(
-                EntryPoint::Valloc as u8,
-                block,
-                allotrope_shm::layout::PAGE,
-                size,
-                sp,
-                bp,
-            );
-        }
-        block
-    }
-}
-
-pub unsafe extern "C" fn pvalloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    let next = next!(Pvalloc as Allocate, ptr::null_mut());
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let block = enter::call_allocator(sp, || next(size));
-        if !block.is_null() {
-            record_aligned(
-                EntryPoint::Pvalloc as u8,
-                block,
-                allotrope_shm::layout::PAGE,
-                size,
-                sp,
-                bp,
-            );
-        }
-        block
-    }
+    let block = enter::call_allocator(caller, next);
+    record_aligned(entry, block, alignment, size, caller);
+    block
 }

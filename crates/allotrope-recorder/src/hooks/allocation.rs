@@ -3,97 +3,71 @@
 use core::ffi::c_void;
 use core::ptr;
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 
 use crate::hooks::record::record_allocation;
-use crate::hooks::{Allocate, AllocateTwo};
 use crate::lifecycle::early;
 use crate::sys::next;
 
-/// The next `malloc` gave the program `block`.
-pub unsafe extern "C" fn malloc_allocated(
+/// The next `malloc` returned `block` to the program.
+pub extern "C" fn malloc_allocated(
     block: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) -> *mut c_void {
-    // SAFETY: the entry stub gives what it found.
-    unsafe { record_allocation(EntryPoint::Malloc as u8, block, size, 0, sp, bp) };
+    record_allocation(EntryPoint::Malloc, block, size, 0, caller);
     block
 }
 
-/// The next `calloc` gave the program `block` of `size` bytes in all.
-pub unsafe extern "C" fn calloc_allocated(
+/// The next `calloc` returned `block` of `size` bytes in all to the program.
+pub extern "C" fn calloc_allocated(
     block: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) -> *mut c_void {
-    // SAFETY: the entry stub gives what it found.
-    unsafe { record_allocation(EntryPoint::Calloc as u8, block, size, 0, sp, bp) };
+    record_allocation(EntryPoint::Calloc, block, size, 0, caller);
     block
 }
 
 /// `malloc` as long as the next one is not known.
 #[cold]
-pub unsafe extern "C" fn malloc(size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    // SAFETY: the stub gives its caller's stack pointer.
-    let next = next!(Malloc as Allocate, unsafe {
-        early_allocation(EntryPoint::Malloc as u8, size, 16, sp)
-    });
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let block = next(size);
-        if !block.is_null() {
-            record_allocation(EntryPoint::Malloc as u8, block, size, 0, sp, bp);
-        }
-        block
+pub extern "C" fn malloc(size: usize, caller: Caller<'_>) -> *mut c_void {
+    let Some(next) = next::malloc() else {
+        return early_allocation(EntryPoint::Malloc, size, 16, caller);
+    };
+    let block = next(size);
+    if block.is_null() {
+        return block;
     }
+    malloc_allocated(block, size, caller)
 }
 
 /// `calloc` as long as the next one is not known.
 #[cold]
-pub unsafe extern "C" fn calloc(count: usize, size: usize, sp: *const u64, bp: u64) -> *mut c_void {
-    // SAFETY: the caller's contract is the original's.
-    let next = next!(Calloc as AllocateTwo, unsafe {
-        early_calloc(count, size, sp)
-    });
-    // SAFETY: the caller's contract is the original's.
-    unsafe {
-        let block = next(count, size);
-        if !block.is_null() {
-            record_allocation(
-                EntryPoint::Calloc as u8,
-                block,
-                count.wrapping_mul(size),
-                0,
-                sp,
-                bp,
-            );
-        }
-        block
+pub extern "C" fn calloc(count: usize, size: usize, caller: Caller<'_>) -> *mut c_void {
+    let Some(next) = next::calloc() else {
+        return match count.checked_mul(size) {
+            Some(bytes) => early_allocation(EntryPoint::Calloc, bytes, 16, caller),
+            None => ptr::null_mut(),
+        };
+    };
+    let block = next(count, size);
+    if block.is_null() {
+        return block;
     }
+    calloc_allocated(block, count.wrapping_mul(size), caller)
 }
 
 /// An allocation while there is no next allocator yet.
 #[cold]
-pub unsafe fn early_allocation(
-    entry: u8,
+pub fn early_allocation(
+    entry: EntryPoint,
     size: usize,
     alignment: usize,
-    sp: *const u64,
+    caller: Caller<'_>,
 ) -> *mut c_void {
     let block = next::bump_allocate(size, alignment);
-    // SAFETY: the stub gives its caller's stack pointer.
-    unsafe { early::note(entry, block, size, alignment, ptr::null_mut(), sp) };
+    early::note(entry, block, size, alignment, ptr::null_mut(), caller);
     block
-}
-
-#[cold]
-unsafe fn early_calloc(count: usize, size: usize, sp: *const u64) -> *mut c_void {
-    match count.checked_mul(size) {
-        // SAFETY: passed on.
-        Some(bytes) => unsafe { early_allocation(EntryPoint::Calloc as u8, bytes, 16, sp) },
-        None => ptr::null_mut(),
-    }
 }

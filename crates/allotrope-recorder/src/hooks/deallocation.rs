@@ -2,19 +2,23 @@
 
 use core::ffi::c_void;
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::kind;
 
-use crate::hooks::Release;
 use crate::hooks::record::record_short;
 use crate::lifecycle::early;
 use crate::lifecycle::enter;
-use crate::sys::next::{self, Function};
+use crate::sys::next;
 
-pub unsafe extern "C" fn free(block: *mut c_void, sp: *const u64, _: u64) {
-    let next = next!(Free as Release, early_free(block));
-    // SAFETY: the caller's contract is the original's.
-    unsafe { release(EntryPoint::Free as u8, block, sp, |block| next(block)) }
+/// # Safety
+/// As the original: the block is null or was allocated and not freed.
+pub unsafe extern "C" fn free(block: *mut c_void, caller: Caller<'_>) {
+    let Some(next) = next::free() else {
+        return early_free(block);
+    };
+    // SAFETY: passed on.
+    release(EntryPoint::Free, block, caller, || unsafe { next(block) });
 }
 
 /// The bump area takes nothing back.
@@ -23,84 +27,51 @@ fn early_free(block: *mut c_void) {
     early::is_recorded(block);
 }
 
+/// Records the deallocation of a block, unless it is null, and lets the next allocator
+/// do it, unless the block is from the bump area.
 #[inline(always)]
-unsafe fn release(entry: u8, block: *mut c_void, sp: *const u64, call: impl FnOnce(*mut c_void)) {
+fn release(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>, next: impl FnOnce()) {
     if block.is_null() {
-        return call(block);
+        return next();
     }
     if next::is_bump(block) {
         if early::is_recorded(block) {
-            // SAFETY: the stub gives its caller's stack pointer.
-            unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
+            record_short(kind::DEALLOCATION, entry, block, caller);
         }
         return;
     }
-    // SAFETY: the stub gives its caller's stack pointer.
-    unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
-    call(block);
+    record_short(kind::DEALLOCATION, entry, block, caller);
+    next();
 }
 
-pub unsafe extern "C" fn cfree(block: *mut c_void, sp: *const u64, _: u64) {
-    // Old programs only; the C library keeps it as another name of `free`.
-    let cfree = next::address(Function::Cfree);
-    // SAFETY: the caller's contract is the original's; `dlsym` found a function of this type.
-    unsafe {
-        release_by::<Release>(EntryPoint::Cfree as u8, cfree, block, sp, |cfree| {
-            cfree(block)
-        })
-    }
-}
-
-pub unsafe extern "C" fn free_sized(block: *mut c_void, size: usize, sp: *const u64, _: u64) {
-    type Next = unsafe extern "C" fn(*mut c_void, usize);
-    let sized = next::address(Function::FreeSized);
-    // SAFETY: the caller's contract is the original's; `dlsym` found a function of this type.
-    unsafe {
-        release_by::<Next>(EntryPoint::FreeSized as u8, sized, block, sp, |sized| {
-            sized(block, size)
-        })
-    }
-}
-
-pub unsafe extern "C" fn free_aligned_sized(
-    block: *mut c_void,
-    alignment: usize,
-    size: usize,
-    sp: *const u64,
-    _: u64,
-) {
-    type Next = unsafe extern "C" fn(*mut c_void, usize, usize);
-    let sized = next::address(Function::FreeAlignedSized);
-    let call = |sized: Next| {
-        // SAFETY: the caller's contract is the original's.
-        unsafe { sized(block, alignment, size) }
+/// Another name of `free`, with what the program knows of the block. The allocator may
+/// make it a call of `free`, as glibc 2.43 does of C23's, which is no second
+/// deallocation. Without such a function it is `free` by definition.
+macro_rules! other_name {
+    ($name:ident, $entry:ident, $($argument:ident),*) => {
+        /// # Safety
+        /// As [`free`].
+        pub unsafe extern "C" fn $name(
+            block: *mut c_void,
+            $($argument: usize,)*
+            caller: Caller<'_>,
+        ) {
+            let Some(free) = next::free() else {
+                return;
+            };
+            release(EntryPoint::$entry, block, caller, || match next::$name() {
+                Some(next) => enter::call_allocator(caller, || {
+                    // SAFETY: passed on.
+                    unsafe { next(block, $($argument),*) }
+                }),
+                // SAFETY: passed on.
+                None => unsafe { free(block) },
+            });
+        }
     };
-    // SAFETY: `dlsym` found a function of this type.
-    unsafe { release_by::<Next>(EntryPoint::FreeAlignedSized as u8, sized, block, sp, call) }
 }
 
-/// By one of the other names of `free`, at `address`: the allocator may make it a
-/// call of `free`, as glibc 2.43 does of C23's, which is no second deallocation.
-/// Without such a function it is `free` by definition.
-#[inline(always)]
-unsafe fn release_by<F>(
-    entry: u8,
-    address: usize,
-    block: *mut c_void,
-    sp: *const u64,
-    call: impl FnOnce(F),
-) {
-    const { assert!(size_of::<F>() == size_of::<usize>()) };
-    let free = next!(Free as Release);
-    // SAFETY: the caller vouches for the type of what is at the address.
-    unsafe {
-        release(entry, block, sp, |block| {
-            if address == 0 {
-                free(block);
-            } else {
-                let function = core::mem::transmute_copy::<usize, F>(&address);
-                enter::call_allocator(sp, || call(function));
-            }
-        });
-    }
-}
+// Old programs only; the C library has it as another name of `free`.
+other_name!(cfree, Cfree,);
+other_name!(free_sized, FreeSized, size);
+other_name!(free_aligned_sized, FreeAlignedSized, alignment, size);

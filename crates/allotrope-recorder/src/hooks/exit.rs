@@ -6,7 +6,7 @@ use core::ptr;
 
 use crate::capture::modules;
 use crate::lifecycle::exit;
-use crate::sys::next::{self, Function};
+use crate::sys::next;
 use crate::sys::system;
 
 /// Unloading makes unwind rules void.
@@ -15,8 +15,9 @@ use crate::sys::system;
 /// As the original.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    type Next = unsafe extern "C" fn(*mut c_void) -> c_int;
-    let next = next!(Dlclose as Next, -1);
+    let Some(next) = next::dlclose() else {
+        return -1;
+    };
     // SAFETY: passed on.
     let result = unsafe { next(handle) };
     modules::unloaded();
@@ -25,30 +26,18 @@ pub unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
 
 macro_rules! exit {
     ($name:ident, $function:ident) => {
-        /// Notes the status, which nobody else can tell where the parent is
+        /// Notes the status, which nobody else knows where the parent is
         /// not the recording's.
-        ///
-        /// # Safety
-        /// As the original.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(status: c_int) -> ! {
+        pub extern "C" fn $name(status: c_int) -> ! {
             exit::note_exit(status, ptr::null_mut());
-            let address = next::address(Function::$function);
-            if address != 0 || next::resolve() {
-                let address = next::address(Function::$function);
-                if address != 0 {
-                    // SAFETY: `dlsym` found the function of this name.
-                    unsafe {
-                        core::mem::transmute::<usize, unsafe extern "C" fn(c_int) -> !>(address)(
-                            status,
-                        )
-                    }
-                }
+            match next::$function() {
+                Some(next) => next(status),
+                None => system::exit(status),
             }
-            system::exit(status)
         }
     };
 }
 
-exit!(_exit, UnderscoreExit);
-exit!(_Exit, Exit);
+exit!(_exit, underscore_exit);
+exit!(_Exit, exit);

@@ -1,7 +1,7 @@
-//! Offers the recorder's events to the library that stands before C++
-//! operators and jemalloc's own calls (`allotrope-cxx-hooks`).
+//! Offers the recorder's events to the library with hooks for C++ operators and
+//! jemalloc's own calls (`allotrope-cxx-hooks`).
 
-use allotrope_shm::hook_api::{HookApi, VERSION};
+use allotrope_shm::hook_api::{Caller, HookApi, VERSION};
 
 use crate::capture::modules;
 use crate::hooks::reported;
@@ -23,13 +23,11 @@ pub extern "C" fn allotrope_recorder_interface() -> *const HookApi {
     &raw const HOOK_API
 }
 
-unsafe extern "C" fn enter(sp: *const u64, code: usize) {
+extern "C" fn enter(caller: Caller<'_>, code: usize) {
     modules::note_hooks(code as u64);
-    // SAFETY: as any hook.
-    unsafe { enter::enter_allocator(sp as usize) };
+    enter::enter_allocator(caller);
 }
 
-unsafe extern "C" fn leave() {
-    // SAFETY: as any hook.
-    unsafe { enter::leave_allocator() };
+extern "C" fn leave() {
+    enter::leave_allocator();
 }

@@ -1,169 +1,156 @@
 //! Records a call of the allocator: enters the thread's state, captures the stack and
-//! writes the event; where calls are only counted, counts it.
+//! writes the event; where there is to be no event, counts it as the mode does.
 
 use core::ffi::c_void;
 use core::ptr;
 
+use allotrope_shm::hook_api::Caller;
+use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::kind;
 
 use crate::capture::unwind;
-use crate::emit::counts;
-use crate::emit::events;
+use crate::emit::counts::Call;
+use crate::emit::events::{self, Space};
+use crate::emit::mode;
 use crate::lifecycle::enter;
 use crate::lifecycle::ready;
 
+/// Records an allocation that did not fail.
 #[inline(always)]
-pub unsafe fn record_allocation(
-    entry: u8,
+pub fn record_allocation(
+    entry: EntryPoint,
     block: *mut c_void,
     size: usize,
     alignment_log2: u8,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: `enter` gives this thread's own state, free for this hook.
-    unsafe {
-        let thread = enter::enter(sp as usize);
-        if thread.is_null() {
-            return;
-        }
-        if ready::ready(thread) {
-            match unwind::stack_id(thread, sp, bp) {
-                Some(stack) => {
-                    #[cfg(feature = "verify")]
-                    crate::capture::verify::compare(thread, sp.read());
-                    events::allocation(
-                        thread,
-                        entry,
-                        block as u64,
-                        size as u64,
-                        alignment_log2,
-                        stack,
-                    );
-                }
-                None => events::count_lost(thread),
+    let Some(hook) = enter::enter(caller) else {
+        return;
+    };
+    match ready::ready(*hook) {
+        Some(space) => match captured(space, caller) {
+            Some(stack) => {
+                let (block, size) = (block as u64, size as u64);
+                events::allocation(space, entry, block, size, alignment_log2, stack);
             }
-        } else {
-            counts::allocation(thread, entry, size);
-        }
-        enter::leave(thread);
+            None => events::count_lost(*hook),
+        },
+        None => (mode::current().count)(hook.state(), entry, Call::Allocation(size)),
     }
 }
 
+/// Records an allocation with an alignment in bytes, unless it failed.
 #[inline(always)]
-pub unsafe fn record_short(kind: u8, entry: u8, block: *mut c_void, sp: *const u64) {
-    // SAFETY: `enter` gives this thread's own state, free for this hook.
-    unsafe {
-        let thread = enter::enter(sp as usize);
-        if thread.is_null() {
-            return;
-        }
-        if ready::ready(thread) {
-            events::block_event(thread, kind, entry, block as u64);
-        } else {
-            counts::deallocation(thread, entry);
-        }
-        enter::leave(thread);
+pub fn record_aligned(
+    entry: EntryPoint,
+    block: *mut c_void,
+    alignment: usize,
+    size: usize,
+    caller: Caller<'_>,
+) {
+    if block.is_null() {
+        return;
+    }
+    // The C library rounds an alignment that is no power of two up.
+    let log2 = alignment.max(1).next_power_of_two().trailing_zeros() as u8;
+    record_allocation(entry, block, size, log2, caller);
+}
+
+/// The id of the caller's stack.
+#[inline(always)]
+fn captured(space: Space, caller: Caller<'_>) -> Option<u32> {
+    let stack = unwind::stack_id(space, caller);
+    #[cfg(feature = "verify")]
+    if stack.is_some() {
+        crate::capture::verify::compare(*space, caller.return_address());
+    }
+    stack
+}
+
+/// Records a deallocation, or a part of a reallocation that is as short.
+#[inline(always)]
+pub fn record_short(kind: u8, entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
+    let Some(hook) = enter::enter(caller) else {
+        return;
+    };
+    match ready::ready(*hook) {
+        Some(space) => events::block_event(space, kind, entry, block as u64),
+        None => (mode::current().count)(hook.state(), entry, Call::Deallocation),
     }
 }
 
 /// Records that a block is about to be reallocated. `false`: the reallocation
-/// can not be recorded, and is not counted.
+/// cannot be recorded, and is not counted.
 #[inline(always)]
-pub unsafe fn start_reallocation(entry: u8, block: *mut c_void, sp: *const u64) -> bool {
-    // SAFETY: `enter` gives this thread's own state, free for this hook.
-    unsafe {
-        let thread = enter::enter(sp as usize);
-        if thread.is_null() {
-            return false;
+pub fn start_reallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) -> bool {
+    let Some(hook) = enter::enter(caller) else {
+        return false;
+    };
+    match ready::ready(*hook) {
+        Some(space) => {
+            events::block_event(space, kind::REALLOCATION_START, entry, block as u64);
+            true
         }
-        let recorded = ready::ready(thread);
-        if recorded {
-            events::block_event(thread, kind::REALLOCATION_START, entry, block as u64);
-        }
-        let counted = !recorded && counts::are_kept(thread);
-        enter::leave(thread);
-        recorded || counted
+        None => (mode::current().is_counting)(&hook),
     }
 }
 
 /// Writes the end of a reallocation whose start was recorded. A start without an end
-/// must not remain for a block that is alive, so an end that can not be written counts
+/// must not remain for a block that is alive, so an end that cannot be written counts
 /// as lost.
 #[inline(always)]
-pub unsafe fn finish_reallocation(
-    entry: u8,
+pub fn finish_reallocation(
+    entry: EntryPoint,
     block: *mut c_void,
     result: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: `enter` gives this thread's own state, free for this hook.
-    unsafe {
-        let thread = enter::enter(sp as usize);
-        if thread.is_null() {
-            return;
+    let Some(hook) = enter::enter(caller) else {
+        return;
+    };
+    match ready::ready(*hook) {
+        Some(space) if result.is_null() => {
+            let kind = match size {
+                0 => kind::REALLOCATION_FREED,
+                _ => kind::REALLOCATION_FAILED,
+            };
+            events::block_event(space, kind, entry, block as u64);
         }
-        if ready::ready(thread) {
-            if !result.is_null() {
-                match unwind::stack_id(thread, sp, bp) {
-                    Some(stack) => {
-                        #[cfg(feature = "verify")]
-                        crate::capture::verify::compare(thread, sp.read());
-                        events::reallocation_end(thread, entry, result as u64, size as u64, stack);
-                    }
-                    // The old block is gone all the same; `ready` left room for
-                    // one word.
-                    None => {
-                        events::block_event(thread, kind::REALLOCATION_FREED, entry, block as u64);
-                        events::count_lost(thread);
-                    }
-                }
-            } else if size == 0 {
-                events::block_event(thread, kind::REALLOCATION_FREED, entry, block as u64);
-            } else {
-                events::block_event(thread, kind::REALLOCATION_FAILED, entry, block as u64);
+        Some(space) => match captured(space, caller) {
+            Some(stack) => {
+                events::reallocation_end(space, entry, result as u64, size as u64, stack);
             }
-        } else if !result.is_null() {
-            counts::reallocation(thread, entry, size);
-        } else if size == 0 {
-            counts::deallocation(thread, entry);
+            // The old block does not exist any more all the same; `ready` reserved one
+            // word.
+            None => {
+                events::block_event(space, kind::REALLOCATION_FREED, entry, block as u64);
+                events::count_lost(*hook);
+            }
+        },
+        None => {
+            let call = match (result.is_null(), size) {
+                (false, _) => Call::Reallocation(size),
+                (true, 0) => Call::Deallocation,
+                (true, _) => return,
+            };
+            (mode::current().count)(hook.state(), entry, call);
         }
-        enter::leave(thread);
     }
-}
-
-#[inline(always)]
-pub unsafe fn record_aligned(
-    entry: u8,
-    block: *mut c_void,
-    alignment: usize,
-    size: usize,
-    sp: *const u64,
-    bp: u64,
-) {
-    // The C library rounds an alignment that is no power of two up.
-    let log2 = alignment.max(1).next_power_of_two().trailing_zeros() as u8;
-    // SAFETY: the caller vouches for `sp` and `bp`.
-    unsafe { record_allocation(entry, block, size, log2, sp, bp) };
 }
 
 /// Counts an allocation whose thread has no counters attached: it has none yet, or the
 /// call is perhaps one that the allocator makes of itself.
-pub unsafe extern "C" fn count_allocation(
-    entry: u8,
+pub extern "C" fn count_allocation(
+    entry: EntryPoint,
     block: *mut c_void,
     size: usize,
-    sp: *const u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: the stub gives its caller's stack pointer. `ready` refuses where calls are
-    // counted; the frame pointer is for events only.
-    unsafe { record_allocation(entry, block, size, 0, sp, 0) };
+    record_allocation(entry, block, size, 0, caller);
 }
 
 /// As [`count_allocation`].
-pub unsafe extern "C" fn count_deallocation(entry: u8, sp: *const u64) {
-    // SAFETY: the stub gives its caller's stack pointer.
-    unsafe { record_short(kind::DEALLOCATION, entry, ptr::null_mut(), sp) };
+pub extern "C" fn count_deallocation(entry: EntryPoint, caller: Caller<'_>) {
+    record_short(kind::DEALLOCATION, entry, ptr::null_mut(), caller);
 }

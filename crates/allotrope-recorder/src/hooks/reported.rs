@@ -12,6 +12,7 @@
 
 use core::ffi::c_void;
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::EntryPoint;
 use allotrope_shm::wire::kind;
 
@@ -19,203 +20,152 @@ use crate::hooks::record::{
     finish_reallocation, record_aligned, record_allocation, record_short, start_reallocation,
 };
 use crate::lifecycle::enter;
-use crate::state::thread::Thread;
 
-const POOL: u8 = EntryPoint::Pool as u8;
-const REPORTED: u8 = EntryPoint::Reported as u8;
+const POOL: EntryPoint = EntryPoint::Pool;
+const REPORTED: EntryPoint = EntryPoint::Reported;
 
 /// In a reallocation's token: its start was recorded. The rest is the block.
 const STARTED: u64 = 1 << 63;
 
-pub unsafe extern "C" fn pool_allocation(
+pub extern "C" fn pool_allocation(
     block: *mut c_void,
     size: usize,
     alignment: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
     if !block.is_null() {
-        // SAFETY: the entry stub gives its caller's registers.
-        unsafe { reported_allocation(POOL, block, size, alignment, sp, bp) };
+        reported_allocation(POOL, block, size, alignment, caller);
     }
 }
 
-pub unsafe extern "C" fn pool_deallocation(block: *mut c_void, sp: *const u64, _: u64) {
+pub extern "C" fn pool_deallocation(block: *mut c_void, caller: Caller<'_>) {
     if !block.is_null() {
-        // SAFETY: as above.
-        unsafe { reported_deallocation(POOL, block, sp) };
+        reported_deallocation(POOL, block, caller);
     }
 }
 
 /// Of a null block it is an allocation: there is nothing to start.
-pub unsafe extern "C" fn pool_reallocation_start(
-    block: *mut c_void,
-    sp: *const u64,
-    _: u64,
-) -> u64 {
-    // SAFETY: as above.
-    let started = block.is_null() || unsafe { reported_reallocation_start(POOL, block, sp) };
-    if started { block as u64 | STARTED } else { 0 }
+pub extern "C" fn pool_reallocation_start(block: *mut c_void, caller: Caller<'_>) -> u64 {
+    if block.is_null() || reported_reallocation_start(POOL, block, caller) {
+        block as u64 | STARTED
+    } else {
+        0
+    }
 }
 
-pub unsafe extern "C" fn pool_reallocation_end(
+pub extern "C" fn pool_reallocation_end(
     token: u64,
     result: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
     if token & STARTED == 0 {
         return;
     }
     let block = (token & !STARTED) as *mut c_void;
-    // SAFETY: as above.
-    unsafe {
-        if block.is_null() {
-            pool_allocation(result, size, 0, sp, bp);
-        } else {
-            end_reallocation(POOL, block, result, size, sp, bp);
-        }
+    if block.is_null() {
+        pool_allocation(result, size, 0, caller);
+    } else {
+        end_reallocation(POOL, block, result, size, caller);
     }
 }
 
-/// A reallocation without a result failed, also one to 0 bytes: who frees a
-/// block says so.
-unsafe fn end_reallocation(
-    entry: u8,
+/// A reallocation without a result failed, also one to 0 bytes: a program that frees a
+/// block reports a deallocation.
+fn end_reallocation(
+    entry: EntryPoint,
     block: *mut c_void,
     result: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
     let size = if result.is_null() { size.max(1) } else { size };
-    // SAFETY: the start was recorded on this thread.
-    unsafe { reported_reallocation_end(entry, block, result, size, sp, bp) };
+    reported_reallocation_end(entry, block, result, size, caller);
 }
 
-/// The token is the state that entered: the state of a signal handler's calls
-/// is another than that of the calls it interrupted.
-fn token(thread: *mut Thread) -> u64 {
-    thread as u64
+pub extern "C" fn allocator_enter(caller: Caller<'_>) -> u64 {
+    enter::enter_reported(caller)
 }
 
-unsafe fn leave(token: u64) {
+pub extern "C" fn allocator_leave(token: u64) {
     if token != 0 {
-        // SAFETY: states are never unmapped, and this thread entered with it.
-        unsafe { enter::leave_reported(token as *mut Thread) };
+        enter::leave_reported(token);
     }
 }
 
-pub unsafe extern "C" fn allocator_enter(sp: *const u64, _: u64) -> u64 {
-    // SAFETY: as any hook.
-    token(unsafe { enter::enter_reported(sp as usize) })
-}
-
-pub unsafe extern "C" fn allocator_leave(token: u64, _: *const u64, _: u64) {
-    // SAFETY: the caller entered with it.
-    unsafe { leave(token) };
-}
-
-pub unsafe extern "C" fn allocator_allocation(
+pub extern "C" fn allocator_allocation(
     token: u64,
     block: *mut c_void,
     size: usize,
     alignment: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: the caller entered with the token; the entry stub gives the
-    // caller's registers.
-    unsafe {
-        leave(token);
-        if token != 0 && !block.is_null() {
-            reported_allocation(REPORTED, block, size, alignment, sp, bp);
-        }
+    allocator_leave(token);
+    if token != 0 && !block.is_null() {
+        reported_allocation(REPORTED, block, size, alignment, caller);
     }
 }
 
 /// A call within another allocator's is recognised by its mark; the event
 /// itself is refused for the same reason.
-pub unsafe extern "C" fn allocator_deallocation(block: *mut c_void, sp: *const u64, _: u64) -> u64 {
-    // SAFETY: as above.
-    unsafe {
-        reported_deallocation(REPORTED, block, sp);
-        token(enter::enter_reported(sp as usize))
-    }
+pub extern "C" fn allocator_deallocation(block: *mut c_void, caller: Caller<'_>) -> u64 {
+    reported_deallocation(REPORTED, block, caller);
+    enter::enter_reported(caller)
 }
 
-pub unsafe extern "C" fn allocator_reallocation_start(
-    block: *mut c_void,
-    sp: *const u64,
-    _: u64,
-) -> u64 {
-    // SAFETY: as above.
-    unsafe {
-        if !reported_reallocation_start(REPORTED, block, sp) {
-            return 0;
-        }
-        token(enter::enter_reported(sp as usize))
+pub extern "C" fn allocator_reallocation_start(block: *mut c_void, caller: Caller<'_>) -> u64 {
+    if !reported_reallocation_start(REPORTED, block, caller) {
+        return 0;
     }
+    enter::enter_reported(caller)
 }
 
-pub unsafe extern "C" fn allocator_reallocation_end(
+/// With a token the start was recorded.
+pub extern "C" fn allocator_reallocation_end(
     token: u64,
     block: *mut c_void,
     result: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: as above; a token says that the start was recorded.
-    unsafe {
-        leave(token);
-        if token != 0 {
-            end_reallocation(REPORTED, block, result, size, sp, bp);
-        }
+    allocator_leave(token);
+    if token != 0 {
+        end_reallocation(REPORTED, block, result, size, caller);
     }
 }
 
-pub unsafe extern "C" fn reported_allocation(
-    entry: u8,
+pub extern "C" fn reported_allocation(
+    entry: EntryPoint,
     block: *mut c_void,
     size: usize,
     alignment: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: the caller of the interface gives its caller's registers.
-    unsafe {
-        if alignment <= 1 {
-            record_allocation(entry, block, size, 0, sp, bp);
-        } else {
-            record_aligned(entry, block, alignment, size, sp, bp);
-        }
+    if alignment <= 1 {
+        record_allocation(entry, block, size, 0, caller);
+    } else {
+        record_aligned(entry, block, alignment, size, caller);
     }
 }
 
-pub unsafe extern "C" fn reported_deallocation(entry: u8, block: *mut c_void, sp: *const u64) {
-    // SAFETY: as in `reported_allocation`.
-    unsafe { record_short(kind::DEALLOCATION, entry, block, sp) };
+pub extern "C" fn reported_deallocation(entry: EntryPoint, block: *mut c_void, caller: Caller<'_>) {
+    record_short(kind::DEALLOCATION, entry, block, caller);
 }
 
-pub unsafe extern "C" fn reported_reallocation_start(
-    entry: u8,
+pub extern "C" fn reported_reallocation_start(
+    entry: EntryPoint,
     block: *mut c_void,
-    sp: *const u64,
+    caller: Caller<'_>,
 ) -> bool {
-    // SAFETY: as in `reported_allocation`.
-    unsafe { start_reallocation(entry, block, sp) }
+    start_reallocation(entry, block, caller)
 }
 
-pub unsafe extern "C" fn reported_reallocation_end(
-    entry: u8,
+pub extern "C" fn reported_reallocation_end(
+    entry: EntryPoint,
     block: *mut c_void,
     result: *mut c_void,
     size: usize,
-    sp: *const u64,
-    bp: u64,
+    caller: Caller<'_>,
 ) {
-    // SAFETY: as in `reported_allocation`.
-    unsafe { finish_reallocation(entry, block, result, size, sp, bp) };
+    finish_reallocation(entry, block, result, size, caller);
 }

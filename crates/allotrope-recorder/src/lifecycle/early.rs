@@ -5,20 +5,21 @@
 //!
 //! The loader runs on a single thread, so the notes are taken by one, too.
 
-use core::cell::UnsafeCell;
 use core::ffi::c_void;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize};
 
+use allotrope_shm::hook_api::Caller;
 use allotrope_shm::numbers::{EntryPoint, LossReason};
 use allotrope_shm::wire::kind;
 
 use crate::capture::unwind;
-use crate::emit::counts;
+use crate::emit::counts::Call;
 use crate::emit::events;
+use crate::emit::mode;
 use crate::lifecycle::ready;
 use crate::state::process;
-use crate::state::thread::Thread;
+use crate::state::thread::OwnThread;
 use crate::sys::next;
 
 /// Most notes; further allocations are counted as lost.
@@ -26,87 +27,78 @@ const NOTES: usize = 256;
 /// There is no such block.
 const NONE: usize = usize::MAX;
 
-/// One allocation.
-#[derive(Clone, Copy)]
+/// One allocation. It is complete before it is counted; then only `freed` changes.
 struct Note {
-    entry: u8,
-    alignment_log2: u8,
-    block: u64,
-    size: u64,
+    entry: AtomicU8,
+    alignment_log2: AtomicU8,
+    block: AtomicU64,
+    size: AtomicU64,
     /// Where the call returns to.
-    pc: u64,
+    pc: AtomicU64,
     /// The note of the block that it replaced, as `realloc` does.
-    replaces: usize,
+    replaces: AtomicUsize,
     /// It was freed before it was written.
-    freed: bool,
+    freed: AtomicBool,
 }
 
-struct Notes(UnsafeCell<[Note; NOTES]>);
-// SAFETY: filled by the loader's only thread; written to a ring by whoever first sees
-// `STATE` change, once.
-unsafe impl Sync for Notes {}
+impl Note {
+    const fn empty() -> Self {
+        Self {
+            entry: AtomicU8::new(0),
+            alignment_log2: AtomicU8::new(0),
+            block: AtomicU64::new(0),
+            size: AtomicU64::new(0),
+            pc: AtomicU64::new(0),
+            replaces: AtomicUsize::new(NONE),
+            freed: AtomicBool::new(false),
+        }
+    }
+}
 
-static NOTED: Notes = Notes(UnsafeCell::new(
-    [Note {
-        entry: 0,
-        alignment_log2: 0,
-        block: 0,
-        size: 0,
-        pc: 0,
-        replaces: NONE,
-        freed: false,
-    }; NOTES],
-));
+static NOTED: [Note; NOTES] = [const { Note::empty() }; NOTES];
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static OVERFLOWED: AtomicUsize = AtomicUsize::new(0);
 /// Notes that have been written as events, from the first.
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The bump area handed out `block`, in the place of `replaces` if that is not
+/// `block` was allocated from the bump area, in the place of `replaces` if that is not
 /// null.
 #[cold]
-pub unsafe fn note(
-    entry: u8,
+pub fn note(
+    entry: EntryPoint,
     block: *mut c_void,
     size: usize,
     alignment: usize,
     replaces: *mut c_void,
-    sp: *const u64,
+    caller: Caller<'_>,
 ) {
     if block.is_null() || next::is_resolving() {
         return;
     }
     let index = COUNT.load(Relaxed);
-    if index == NOTES {
+    let Some(note) = NOTED.get(index) else {
         OVERFLOWED.fetch_add(1, Relaxed);
         return;
-    }
-    let alignment = alignment.max(1).next_power_of_two();
-    // SAFETY: see `Notes`; the entry stub gives the stack pointer as it was.
-    unsafe {
-        (*NOTED.0.get())[index] = Note {
-            entry,
-            alignment_log2: if alignment <= 16 {
-                0
-            } else {
-                alignment.trailing_zeros() as u8
-            },
-            block: block as u64,
-            size: size as u64,
-            pc: sp.read(),
-            replaces: find(replaces).unwrap_or(NONE),
-            freed: false,
-        };
-    }
+    };
+    let alignment_log2 = match alignment.max(1).next_power_of_two() {
+        ..=16 => 0,
+        alignment => alignment.trailing_zeros() as u8,
+    };
+    note.entry.store(entry as u8, Relaxed);
+    note.alignment_log2.store(alignment_log2, Relaxed);
+    note.block.store(block as u64, Relaxed);
+    note.size.store(size as u64, Relaxed);
+    note.pc.store(caller.return_address(), Relaxed);
+    let replaces = find(replaces).unwrap_or(NONE);
+    note.replaces.store(replaces, Relaxed);
     COUNT.store(index + 1, Release);
 }
 
 /// The latest note of a block.
 fn find(block: *mut c_void) -> Option<usize> {
-    let count = COUNT.load(Acquire);
-    // SAFETY: notes below the count are complete.
-    let notes = unsafe { &(&*NOTED.0.get())[..count] };
-    notes.iter().rposition(|note| note.block == block as u64)
+    let notes = &NOTED[..COUNT.load(Acquire)];
+    let is_it = |note: &Note| note.block.load(Relaxed) == block as u64;
+    notes.iter().rposition(is_it)
 }
 
 /// A block of the bump area is freed. `true`: its allocation has been written, so
@@ -116,8 +108,7 @@ pub fn is_recorded(block: *mut c_void) -> bool {
     match find(block) {
         Some(index) if index < WRITTEN.load(Acquire) => true,
         Some(index) => {
-            // SAFETY: nobody writes it yet, see `Notes`.
-            unsafe { (*NOTED.0.get())[index].freed = true };
+            NOTED[index].freed.store(true, Relaxed);
             false
         }
         None => false,
@@ -137,57 +128,59 @@ pub fn is_pending() -> bool {
 
 /// Writes the notes as the events that they stand for.
 #[cold]
-pub unsafe fn write(thread: *mut Thread) {
+pub fn write(thread: OwnThread) {
     let count = COUNT.load(Acquire);
     let first = WRITTEN.swap(count, Relaxed);
-    for index in first..count {
-        // SAFETY: below the count; the thread's own state.
-        unsafe {
-            let note = (*NOTED.0.get())[index];
-            if !write_one(thread, &note) {
-                process::lost(LossReason::TooEarly);
-            }
+    for note in &NOTED[first.min(count)..count] {
+        let is_done = if mode::current().writes_events {
+            write_one(thread, note).is_some()
+        } else {
+            count_one(thread, note);
+            true
+        };
+        if !is_done {
+            process::lost(LossReason::TooEarly);
         }
     }
 }
 
-unsafe fn write_one(thread: *mut Thread, note: &Note) -> bool {
-    // SAFETY: the thread's own state; `ready` leaves room for an event.
-    unsafe {
-        if counts::is_on() {
-            if note.replaces == NONE {
-                counts::allocation(thread, note.entry, note.size as usize);
-            } else {
-                counts::reallocation(thread, note.entry, note.size as usize);
-            }
-            if note.freed {
-                counts::deallocation(thread, EntryPoint::Free as u8);
-            }
-            return true;
-        }
-        if note.replaces != NONE {
-            if !ready::ready(thread) {
-                return false;
-            }
-            let old = (*NOTED.0.get())[note.replaces].block;
-            events::block_event(thread, kind::REALLOCATION_START, note.entry, old);
-        }
-        if !ready::ready(thread) {
-            return false;
-        }
-        let Some(stack) = unwind::id_of_lone_frame(thread, note.pc) else {
-            return false;
-        };
-        if note.replaces == NONE {
-            let alignment = note.alignment_log2;
-            events::allocation(thread, note.entry, note.block, note.size, alignment, stack);
-        } else {
-            events::reallocation_end(thread, note.entry, note.block, note.size, stack);
-        }
-        if note.freed && ready::ready(thread) {
-            let free = EntryPoint::Free as u8;
-            events::block_event(thread, kind::DEALLOCATION, free, note.block);
-        }
+fn count_one(thread: OwnThread, note: &Note) {
+    let size = note.size.load(Relaxed) as usize;
+    let call = match note.replaces.load(Relaxed) {
+        NONE => Call::Allocation(size),
+        _ => Call::Reallocation(size),
+    };
+    let count = mode::current().count;
+    count(thread.state(), entry(note), call);
+    if note.freed.load(Relaxed) {
+        count(thread.state(), EntryPoint::Free, Call::Deallocation);
     }
-    true
+}
+
+fn entry(note: &Note) -> EntryPoint {
+    EntryPoint::ALL[usize::from(note.entry.load(Relaxed))]
+}
+
+fn write_one(thread: OwnThread, note: &Note) -> Option<()> {
+    let (block, size) = (note.block.load(Relaxed), note.size.load(Relaxed));
+    let entry = entry(note);
+    let replaced = NOTED.get(note.replaces.load(Relaxed));
+    if let Some(old) = replaced {
+        let old = old.block.load(Relaxed);
+        events::block_event(ready::ready(thread)?, kind::REALLOCATION_START, entry, old);
+    }
+    let space = ready::ready(thread)?;
+    let stack = unwind::id_of_lone_frame(space, note.pc.load(Relaxed))?;
+    if replaced.is_none() {
+        let alignment_log2 = note.alignment_log2.load(Relaxed);
+        events::allocation(space, entry, block, size, alignment_log2, stack);
+    } else {
+        events::reallocation_end(space, entry, block, size, stack);
+    }
+    if note.freed.load(Relaxed)
+        && let Some(space) = ready::ready(thread)
+    {
+        events::block_event(space, kind::DEALLOCATION, EntryPoint::Free, block);
+    }
+    Some(())
 }

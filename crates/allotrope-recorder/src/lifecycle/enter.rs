@@ -1,44 +1,86 @@
-//! The beginning and end of a hook: takes the thread's state for it, and gives it back.
+//! The beginning and end of a hook: takes the thread's state for it, and releases it.
 //!
 //! A thread's first hook starts the recording if need be and claims a state and a ring.
 //! A hook that finds the state in use runs in a signal handler that interrupted another
 //! hook, and takes a nested state, or is a call that the allocator makes of itself.
+//!
+//! Nothing is remembered of a hook that a jump or an exception left: its mark, a stack
+//! pointer, shows to the next hook that its frame does not exist any more.
 
+use core::ops::Deref;
 use core::ptr;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, compiler_fence};
+
+use allotrope_shm::hook_api::Caller;
 
 use crate::capture::modules;
-use crate::emit::counts;
+use crate::emit::mode;
 use crate::lifecycle::early;
 use crate::lifecycle::start;
 use crate::lifecycle::threads;
 use crate::state::process;
-use crate::state::thread::Thread;
+use crate::state::thread::{OwnThread, Thread};
 use crate::sys::system::{self, SignalsBlocked};
 
-/// The state to record with for a hook whose stack pointer is `sp`; its `busy`
-/// is set. Null: this call can not be recorded.
-#[inline(always)]
-pub unsafe fn enter(sp: usize) -> *mut Thread {
-    let thread = Thread::current();
-    // SAFETY: the slot is null or this thread's live state.
-    unsafe {
-        if thread.is_null() {
-            return begin(sp);
-        }
-        if (*thread).busy != 0 {
-            return interrupted(thread, sp);
-        }
-        (&raw mut (*thread).busy).write_volatile(sp);
+/// A hook at work, with the state to record with; it ends when this is dropped.
+pub struct Hook(OwnThread);
+
+impl Deref for Hook {
+    type Target = OwnThread;
+
+    #[inline(always)]
+    fn deref(&self) -> &OwnThread {
+        &self.0
     }
-    thread
+}
+
+impl Drop for Hook {
+    #[inline(always)]
+    fn drop(&mut self) {
+        leave(&self.0);
+    }
+}
+
+/// Begins the hook that was called by `caller`. `None`: the call cannot be recorded.
+#[inline(always)]
+pub fn enter(caller: Caller<'_>) -> Option<Hook> {
+    let Some(thread) = Thread::current() else {
+        return begin(caller).map(Hook);
+    };
+    // SAFETY: `current` is the calling thread's.
+    if unsafe { thread.is_busy() } {
+        return interrupted(thread, caller).map(Hook);
+    }
+    Some(Hook(take(thread, caller)))
+}
+
+/// Runs `body` as a hook, for a function of the recorder's own which has no entry stub,
+/// so that there is no return address that matters. `None`: nothing can be recorded, and
+/// `body` was not run.
+pub fn without_caller<R>(body: impl FnOnce(OwnThread) -> R) -> Option<R> {
+    let here = 0;
+    // SAFETY: `here` stands for the stack pointer, and for a return address that lies in
+    // no module, as long as the hook is at work.
+    let hook = enter(unsafe { Caller::new(&here, 0) })?;
+    Some(body(*hook))
+}
+
+/// Marks a state as busy with the caller's hook. The state is the calling thread's, and
+/// no hook of it is at work that will go on.
+#[inline(always)]
+fn take(thread: &'static Thread, caller: Caller<'_>) -> OwnThread {
+    thread.busy.store(caller.stack_pointer() as usize, Relaxed);
+    // A signal handler that comes from here on takes another state.
+    compiler_fence(SeqCst);
+    // SAFETY: the callers in this file have found it so.
+    unsafe { OwnThread::new(thread) }
 }
 
 /// The hook is done.
 #[inline(always)]
-pub unsafe fn leave(thread: *mut Thread) {
-    // SAFETY: `enter` gave it.
-    unsafe { (&raw mut (*thread).busy).write_volatile((*thread).idle) };
+fn leave(thread: &Thread) {
+    compiler_fence(SeqCst);
+    thread.busy.store(thread.idle.load(Relaxed), Relaxed);
 }
 
 /// In `idle`: a call of the allocator is under way in which the allocator may
@@ -50,194 +92,175 @@ const IN_ALLOCATOR: usize = 1;
 /// allocator may be linked into the program.
 const IN_REPORTED: usize = 2;
 
-/// A call that the program reports begins. Gives the state that must leave it;
-/// null if it is not to be reported: nothing is recorded, or it is itself a
-/// part of such a call.
+/// A call that the program reports begins. Returns what [`leave_reported`] needs; 0 if
+/// the call is not to be reported: nothing is recorded, or it is itself a part of such a
+/// call.
+///
+/// The token is the state that entered: the state of a signal handler's calls is another
+/// than that of the calls that it interrupted.
 #[inline(always)]
-pub unsafe fn enter_reported(sp: usize) -> *mut Thread {
-    // SAFETY: `enter` gives this thread's own state.
-    unsafe {
-        let thread = enter(sp);
-        if !thread.is_null() {
-            (*thread).outer_idle = (*thread).idle;
-            (*thread).idle = sp | IN_REPORTED;
-            leave(thread);
-            if counts::is_on() {
-                counts::detach();
-            }
-        }
-        thread
-    }
+pub fn enter_reported(caller: Caller<'_>) -> u64 {
+    let Some(hook) = enter(caller) else {
+        return 0;
+    };
+    let thread = hook.state();
+    thread.outer_idle.store(thread.idle.load(Relaxed), Relaxed);
+    let mark = caller.stack_pointer() as usize | IN_REPORTED;
+    thread.idle.store(mark, Relaxed);
+    drop(hook);
+    mode::detach();
+    ptr::from_ref(thread) as u64
 }
 
-/// It ends. `thread` is what `enter_reported` gave.
+/// It ends. `token` is what `enter_reported` returned to this thread.
 #[inline(always)]
-pub unsafe fn leave_reported(thread: *mut Thread) {
-    // SAFETY: the state is this thread's, and no hook of it is at work.
-    unsafe {
-        // A jump may have left it, and a later call found that.
-        if (*thread).idle & IN_REPORTED != 0 {
-            (*thread).idle = (*thread).outer_idle;
-            leave(thread);
-            if counts::is_on() {
-                counts::attach(thread);
-            }
-        }
+pub fn leave_reported(token: u64) {
+    let mut state = Thread::current();
+    while let Some(thread) = state
+        && ptr::from_ref(thread) as u64 != token
+    {
+        state = thread.nested.get();
+    }
+    // A jump may have left it, and a later call found that.
+    if let Some(thread) = state
+        && thread.idle.load(Relaxed) & IN_REPORTED != 0
+    {
+        let outer = thread.outer_idle.load(Relaxed);
+        thread.idle.store(outer, Relaxed);
+        leave(thread);
+        mode::attach(thread);
     }
 }
 
 /// A call of the allocator begins whose inner calls are not to be recorded.
-pub unsafe fn enter_allocator(sp: usize) {
-    // SAFETY: `enter` gives this thread's own state.
-    unsafe {
-        let thread = enter(sp);
-        if !thread.is_null() {
-            (*thread).idle = sp | IN_ALLOCATOR;
-            leave(thread);
-            if counts::is_on() {
-                counts::detach();
-            }
-        }
-    }
-}
-
-/// Makes a call of the next allocator's in which the allocator may call another one
-/// of the functions that the recorder stands before: that is part of this call, and
-/// not recorded. `sp` is the hook's.
-#[inline(always)]
-pub unsafe fn call_allocator<T>(sp: *const u64, call: impl FnOnce() -> T) -> T {
-    // SAFETY: `enter` gives this thread's own state; at the end no hook of it is at
-    // work.
-    unsafe {
-        let mark = sp as usize | IN_ALLOCATOR;
-        let thread = enter(sp as usize);
-        if thread.is_null() {
-            // Nothing is recorded, or this is itself such an inner call.
-            return call();
-        }
-        let outer = (*thread).idle;
-        (*thread).idle = mark;
-        leave(thread);
-        if counts::is_on() {
-            counts::detach();
-        }
-        let result = call();
-        // A jump may have left it, and a later call found that.
-        if (*thread).idle == mark {
-            (*thread).idle = outer;
-            leave(thread);
-            if counts::is_on() && outer == 0 {
-                counts::attach(thread);
-            }
-        }
-        result
+pub fn enter_allocator(caller: Caller<'_>) {
+    if let Some(hook) = enter(caller) {
+        let mark = caller.stack_pointer() as usize | IN_ALLOCATOR;
+        hook.idle.store(mark, Relaxed);
+        drop(hook);
+        mode::detach();
     }
 }
 
 /// It ends.
-pub unsafe fn leave_allocator() {
-    let thread = Thread::current();
-    // SAFETY: the slot is null or this thread's state.
-    unsafe {
-        if !thread.is_null() && (*thread).busy & IN_ALLOCATOR != 0 {
-            (*thread).idle = 0;
-            leave(thread);
-            if counts::is_on() {
-                counts::attach(thread);
-            }
+pub fn leave_allocator() {
+    if let Some(thread) = Thread::current()
+        && thread.busy.load(Relaxed) & IN_ALLOCATOR != 0
+    {
+        thread.idle.store(0, Relaxed);
+        leave(thread);
+        mode::attach(thread);
+    }
+}
+
+/// Makes a call of the next allocator's in which the allocator may call another one
+/// of the functions that the recorder defines: that is part of this call, and not
+/// recorded. `caller` is the hook's.
+#[inline(always)]
+pub fn call_allocator<T>(caller: Caller<'_>, call: impl FnOnce() -> T) -> T {
+    let Some(hook) = enter(caller) else {
+        // Nothing is recorded, or this is itself such an inner call.
+        return call();
+    };
+    let thread = hook.state();
+    let outer = thread.idle.load(Relaxed);
+    let mark = caller.stack_pointer() as usize | IN_ALLOCATOR;
+    thread.idle.store(mark, Relaxed);
+    drop(hook);
+    mode::detach();
+    let result = call();
+    // A jump may have left it, and a later call found that.
+    if thread.idle.load(Relaxed) == mark {
+        thread.idle.store(outer, Relaxed);
+        leave(thread);
+        if outer == 0 {
+            mode::attach(thread);
         }
     }
+    result
 }
 
 /// A thread's first event.
 #[cold]
-unsafe fn begin(sp: usize) -> *mut Thread {
+fn begin(caller: Caller<'_>) -> Option<OwnThread> {
     if !process::is_recording() && !start::start() {
-        return ptr::null_mut();
+        return None;
     }
     let _blocked = SignalsBlocked::new();
-    // A handler may have come first.
-    let thread = Thread::current();
-    if !thread.is_null() {
-        // SAFETY: it is this thread's.
-        unsafe { (*thread).busy = sp };
-        return thread;
+    if let Some(thread) = Thread::current() {
+        // A handler has come before, and gone.
+        return Some(take(thread, caller));
     }
-    // SAFETY: signals are blocked.
-    let thread = unsafe { threads::claim(false) };
-    if !thread.is_null() {
-        // SAFETY: claimed for this thread.
-        unsafe {
-            (*Thread::fork_local(thread)).forget_stacks();
-            (*thread).busy = sp;
-        }
-        Thread::set_current(thread);
-        if early::is_pending() {
-            // SAFETY: as above.
-            unsafe { early::write(thread) };
-        }
+    let thread = threads::claim(false)?;
+    thread.fork_local().forget_stacks();
+    let thread = take(thread.state(), caller);
+    thread.state().set_current();
+    if early::is_pending() {
+        early::write(thread);
     }
-    thread
+    Some(thread)
 }
 
 /// The thread's state is in use: either this hook runs in a signal handler
 /// that interrupted another, or that other hook was left by a `siglongjmp`.
 #[cold]
-unsafe fn interrupted(mut thread: *mut Thread, sp: usize) -> *mut Thread {
-    // SAFETY: states are this thread's own; `nested` is null or another one.
-    unsafe {
-        loop {
-            let busy = (*thread).busy;
-            let in_allocator = busy & IN_ALLOCATOR != 0;
-            let in_reported = busy & IN_REPORTED != 0;
-            // A reported call's inner ones may be made from the frame that
-            // entered it: they begin at its stack pointer, not below.
-            let mark = busy & !(IN_ALLOCATOR | IN_REPORTED);
-            let mark = if in_reported { mark + 8 } else { mark };
-            let is_stale = busy != 0 && is_stale(thread, mark, sp);
-            if in_reported && !is_stale {
-                return ptr::null_mut();
-            }
-            if in_allocator && !is_stale && modules::is_allocator(*(sp as *const u64)) {
-                return ptr::null_mut();
-            }
-            if is_stale {
-                // An exception or a jump has left it.
-                (*thread).idle = 0;
-            }
-            if busy == 0 || is_stale || in_allocator {
-                (&raw mut (*thread).busy).write_volatile(sp);
-                return thread;
-            }
-            if (*thread).nested.is_null() {
-                let _blocked = SignalsBlocked::new();
-                if (*thread).nested.is_null() {
-                    let nested = threads::claim(true);
-                    if !nested.is_null() {
-                        (*Thread::fork_local(nested)).forget_stacks();
-                        (*nested).root = (*thread).root;
-                    }
-                    (*thread).nested = nested;
-                }
-            }
-            if (*thread).nested.is_null() {
-                return ptr::null_mut();
-            }
-            // Whatever the interrupted hook is about to write gets a time of
-            // its own, so that it can be ordered against what happens now.
-            Thread::limits(thread).check_at.store(0, Relaxed);
-            thread = (*thread).nested;
-            // Events in handlers are few: each marks the time.
-            Thread::limits(thread).check_at.store(0, Relaxed);
+fn interrupted(mut thread: &'static Thread, caller: Caller<'_>) -> Option<OwnThread> {
+    let sp = caller.stack_pointer() as usize;
+    loop {
+        let busy = thread.busy.load(Relaxed);
+        let in_allocator = busy & IN_ALLOCATOR != 0;
+        let in_reported = busy & IN_REPORTED != 0;
+        // A reported call's inner ones may be made from the frame that
+        // entered it: they begin at its stack pointer, not below.
+        let mark = busy & !(IN_ALLOCATOR | IN_REPORTED);
+        let mark = if in_reported { mark + 8 } else { mark };
+        let is_stale = busy != 0 && is_stale(thread, mark, sp);
+        if in_reported && !is_stale {
+            return None;
         }
+        if in_allocator && !is_stale && modules::is_allocator(caller.return_address()) {
+            return None;
+        }
+        if is_stale {
+            // An exception or a jump has left it.
+            thread.idle.store(0, Relaxed);
+        }
+        if busy == 0 || is_stale || in_allocator {
+            return Some(take(thread, caller));
+        }
+        let nested = match thread.nested.get() {
+            Some(nested) => nested,
+            None => claim_nested(thread)?,
+        };
+        // Whatever the interrupted hook is about to write gets a time of
+        // its own, so that it can be ordered against what happens now.
+        thread.limits().check_at.store(0, Relaxed);
+        thread = nested;
+        // Events in handlers are few: each marks the time.
+        thread.limits().check_at.store(0, Relaxed);
     }
+}
+
+/// Claims the state for hooks that interrupt those of `thread`.
+fn claim_nested(thread: &'static Thread) -> Option<&'static Thread> {
+    let _blocked = SignalsBlocked::new();
+    // A handler may have come before.
+    if thread.nested.get().is_none() {
+        let nested = threads::claim(true);
+        if let Some(nested) = nested {
+            nested.fork_local().forget_stacks();
+            nested.root.set(thread.root.get());
+        }
+        thread.nested.set(nested.map(OwnThread::state));
+    }
+    thread.nested.get()
 }
 
 /// The hook that marked the state busy is gone if the stack has been unwound
 /// past its frame. On another stack (an alternate signal stack, our own) the
 /// pointers do not compare: the hook below is still there.
-unsafe fn is_stale(thread: *mut Thread, busy: usize, sp: usize) -> bool {
-    if sp < busy || Thread::on_second_stack(thread, sp) {
+fn is_stale(thread: &Thread, busy: usize, sp: usize) -> bool {
+    if sp < busy || thread.on_second_stack(sp) {
         return false;
     }
     match system::alternate_stack_in_use() {

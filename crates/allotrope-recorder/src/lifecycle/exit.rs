@@ -1,7 +1,7 @@
 //! Writes how the image ends: with which status it exits, or that another program
 //! replaces it.
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{c_int, c_void};
 
 use allotrope_shm::wire;
 
@@ -16,63 +16,28 @@ pub extern "C" fn note_exit(status: c_int, _: *mut c_void) {
     crate::capture::verify::report();
     // A `vfork` child that gives up must not end its parent's image.
     if process::is_recording() && process::is_own_process() {
-        // SAFETY: it takes a state of its own, as any hook does.
-        unsafe { record_exit(status) };
+        enter::without_caller(|thread| {
+            if let Some(space) = ready::ready_for_note(thread) {
+                space.write(wire::exit(status));
+            }
+        });
     }
 }
 
-unsafe fn record_exit(status: c_int) {
-    let here = 0usize;
-    // SAFETY: `enter` gives this thread's own state, free for this hook; the local's address
-    // stands for the stack pointer.
-    unsafe {
-        let thread = enter::enter(&raw const here as usize);
-        if thread.is_null() {
-            return;
-        }
-        if ready::ready_for_note(thread) {
-            events::write(thread, wire::exit(status));
-        }
-        enter::leave(thread);
-    }
-}
-
-/// Writes that another program is about to replace this image. If that one is not
-/// recorded, only this event shows what became of this image.
-pub unsafe fn note_exec(path: *const c_char) {
+/// Writes that another program is about to replace this image; an empty path: it is not
+/// known which. If that program is not recorded, only this event shows what became of
+/// this image.
+pub fn note_exec(path: &[u8]) {
+    /// Longest part of a path that is written.
+    const PATH_BYTES: usize = 1024;
     // A `vfork` child must not end its parent's image, and a forked child without an
     // event is no image of its own.
     if process::is_recording() && !process::is_forked() && process::is_own_process() {
-        // SAFETY: as in `note_exit`; the path is the argument of the exec.
-        unsafe { record_exec(path) };
-    }
-}
-
-#[cold]
-unsafe fn record_exec(path: *const c_char) {
-    /// Longest part of a path that is written.
-    const PATH_BYTES: usize = 1024;
-    let here = 0usize;
-    // SAFETY: `enter` gives this thread's own state, free for this hook; the path is a
-    // C string or null.
-    unsafe {
-        let length = if path.is_null() {
-            0
-        } else {
-            libc::strnlen(path, PATH_BYTES)
-        };
-        let path = if length == 0 {
-            &[]
-        } else {
-            core::slice::from_raw_parts(path.cast::<u8>(), length)
-        };
-        let thread = enter::enter(&raw const here as usize);
-        if thread.is_null() {
-            return;
-        }
-        if ready::ready_for_note(thread) {
-            events::write_long(thread, &wire::Exec { path });
-        }
-        enter::leave(thread);
+        let path = &path[..path.len().min(PATH_BYTES)];
+        enter::without_caller(|thread| {
+            if ready::ready_for_note(thread).is_some() {
+                events::write_long(thread, &wire::Exec { path });
+            }
+        });
     }
 }

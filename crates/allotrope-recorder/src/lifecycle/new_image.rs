@@ -2,16 +2,16 @@
 //! forked child begins likewise, and adds where its parent's streams stood.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicUsize, fence};
 
-use allotrope_shm::layout::{self, ImageSlot, image_state};
+use allotrope_shm::layout::{self, image_state};
 use allotrope_shm::wire;
 
 use crate::emit::events;
 use crate::state::image;
 use crate::state::process;
-use crate::state::thread::Thread;
+use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch;
 use crate::sys::system;
 
@@ -24,7 +24,7 @@ struct ForkPoints {
     words: UnsafeCell<[u64; MAX_FORK_POINTS * 2]>,
     count: AtomicUsize,
 }
-// SAFETY: written under the process lock.
+// SAFETY: written and read under the process lock.
 unsafe impl Sync for ForkPoints {}
 static FORK_POINTS: ForkPoints = ForkPoints {
     words: UnsafeCell::new([0; MAX_FORK_POINTS * 2]),
@@ -42,14 +42,9 @@ pub fn begin(how: u32, parent: u32) -> bool {
         .map(|step| (hint + step) % layout::IMAGES)
         .find(|&index| {
             let state = &process::slots()[index].state;
-            state.load(Relaxed) == layout::image_state::FREE
+            state.load(Relaxed) == image_state::FREE
                 && state
-                    .compare_exchange(
-                        layout::image_state::FREE,
-                        layout::image_state::CLAIMED,
-                        Acquire,
-                        Relaxed,
-                    )
+                    .compare_exchange(image_state::FREE, image_state::CLAIMED, Acquire, Relaxed)
                     .is_ok()
         })
     else {
@@ -68,58 +63,57 @@ pub fn begin(how: u32, parent: u32) -> bool {
     true
 }
 
-/// Notes where the parent's streams stood, as this forked child's copy of the
-/// thread states tells.
-pub fn note_fork_points(first: *mut Thread, all: impl Iterator<Item = *mut Thread> + Clone) {
-    // SAFETY: under the process lock, in a child whose other states nobody uses.
-    unsafe {
-        let points = &mut *FORK_POINTS.words.get();
-        let mut count = 0;
-        let ordered = core::iter::once(first).chain(all.filter(|state| *state != first));
-        for state in ordered.filter(|state| !state.is_null() && (**state).writer.is_attached()) {
-            if count < MAX_FORK_POINTS {
-                points[count * 2] = u64::from((*state).ring_index);
-                points[count * 2 + 1] = (*state).events;
-                count += 1;
-            }
-        }
-        FORK_POINTS.count.store(count, Relaxed);
+/// Notes where the parent's streams stood, from this forked child's copy of the thread
+/// states: first that of the thread that forked, if it is known. The process lock is held.
+pub fn note_fork_points(forking: Option<&'static Thread>) {
+    // SAFETY: under the process lock, which `announce` holds, too.
+    let points = unsafe { &mut *FORK_POINTS.words.get() };
+    let is_forking = |state: &Thread| forking.is_some_and(|forking| state.is(forking));
+    let others = process::threads().filter(|state| !is_forking(state));
+    let mut count = 0;
+    for (pair, state) in points.chunks_exact_mut(2).zip(
+        forking
+            .into_iter()
+            .chain(others)
+            .filter(|state| state.writer.is_attached()),
+    ) {
+        pair[0] = u64::from(state.ring_index.load(Relaxed));
+        pair[1] = state.events.load(Relaxed);
+        count += 1;
     }
+    FORK_POINTS.count.store(count, Relaxed);
 }
 
 /// Writes the `Image` event as the first of `thread`'s ring and waits a moment
-/// for the collector to know the process, so that it can watch its end.
-pub unsafe fn announce(
-    thread: *mut Thread,
-    origin: u32,
-    parent_slot: u32,
-    slot: &'static ImageSlot,
-) -> bool {
+/// for the collector to know the process, so that it can watch its end. The process
+/// lock is held.
+pub fn announce(thread: OwnThread) -> bool {
+    let fork_state = process::fork_state();
+    let (slot, origin) = (process::slot(), fork_state.origin.load(Relaxed));
     let points = if origin == wire::origin::FORK {
         FORK_POINTS.count.load(Relaxed)
     } else {
         0
     };
-    // SAFETY: the ring was just claimed by this thread, under the process lock,
-    // which guards the fork points.
-    unsafe {
-        let event = wire::Image {
-            pid: system::process_id(),
-            parent_pid: process::parent_id(),
-            tick: arch::tick(),
-            origin,
-            parent_slot: parent_slot.checked_sub(1),
-            fork_points: &(&*FORK_POINTS.words.get())[..points * 2],
-            executable: image::executable(),
-            command: image::command(),
-        };
-        if !events::write_long(thread, &event) {
-            return false;
-        }
-        slot.first_ring.store((*thread).ring_index, Relaxed);
+    // SAFETY: under the process lock, as in `note_fork_points`.
+    let fork_points = unsafe { &(&*FORK_POINTS.words.get())[..points * 2] };
+    let event = wire::Image {
+        pid: system::process_id(),
+        parent_pid: process::parent_id(),
+        tick: arch::tick(),
+        origin,
+        parent_slot: fork_state.parent.load(Relaxed).checked_sub(1),
+        fork_points,
+        executable: image::executable(),
+        command: image::command(),
+    };
+    if !events::write_long(thread, &event) {
+        return false;
     }
+    let ring = thread.ring_index.load(Relaxed);
+    slot.first_ring.store(ring, Relaxed);
     slot.state.store(image_state::READY, Release);
-    fence(core::sync::atomic::Ordering::SeqCst);
+    fence(SeqCst);
     events::ring_doorbell();
     // The collector opens a descriptor of this process meanwhile, with which
     // it learns of its end and status; without one it learns less.

@@ -7,12 +7,12 @@ use core::sync::atomic::{AtomicU32, fence};
 use allotrope_shm::numbers::LossReason;
 
 use crate::capture::stack_ids;
-use crate::emit::counts;
 use crate::emit::events;
+use crate::emit::mode;
 use crate::lifecycle::new_image;
 use crate::state::arena;
 use crate::state::process;
-use crate::state::thread::Thread;
+use crate::state::thread::{OwnThread, Thread};
 use crate::sys::arch;
 use crate::sys::arch::stack_switch;
 use crate::sys::system;
@@ -24,19 +24,15 @@ pub static REFUSED: AtomicU32 = AtomicU32::new(0);
 /// Counts the claim of a ring by `thread`. The second claim ends the time in which the
 /// image is single-threaded (`allotrope_shm::ring::Claims`); its time is noted for the
 /// first thread. The lock is held.
-fn note_claim(thread: *mut Thread) {
-    // SAFETY: states are never unmapped; those without a ring belong to another image.
-    let attached = process::threads().filter(|&state| unsafe { (*state).writer.is_attached() });
-    // SAFETY: as above.
-    let limits = attached.map(|state| unsafe { Thread::limits(state) });
-    if !process::claims().add(limits) {
+fn note_claim(thread: &Thread) {
+    // States without a ring belong to another image.
+    let attached = process::threads().filter(|state| state.writer.is_attached());
+    if !process::claims().add(attached.map(Thread::limits)) {
         return;
     }
-    // SAFETY: the state is this thread's alone.
-    let is_nested = unsafe { (*thread).is_nested };
     // A signal handler that interrupted the recorder claims within an event of the
     // first ring; with a time, that event would count as an earlier one.
-    if !is_nested {
+    if !thread.is_nested.load(Relaxed) {
         fence(SeqCst);
         process::fork_state()
             .second_thread_tick
@@ -46,67 +42,66 @@ fn note_claim(thread: *mut Thread) {
 
 /// As [`attach`], on the second stack of the state, which is not in use yet: a thread's
 /// first event may be that of a signal handler on a small stack.
-pub unsafe fn attach_on_second_stack(thread: *mut Thread) -> bool {
-    // SAFETY: signals are blocked, so that no hook of this state is at work there; the
-    // lock is held.
-    unsafe { stack_switch::on_stack(Thread::stack_top(thread), || attach(thread)) }
+pub fn attach_on_second_stack(thread: OwnThread) -> bool {
+    // SAFETY: the state was just claimed, no walk is under way, and signals are blocked:
+    // nobody uses its second stack.
+    unsafe { stack_switch::on_stack(thread.stack_top(), || attach(thread)) }
 }
 
 /// Claims a ring for `thread`, announces the image if that has not happened,
 /// and the thread. The lock is held and signals are blocked.
-pub unsafe fn attach(thread: *mut Thread) -> bool {
-    let index = match arena::claim_ring(process::owner()) {
-        Ok(index) => index,
-        Err(arena::Refusal::NoRing) => {
+pub fn attach(thread: OwnThread) -> bool {
+    match attach_ring(thread) {
+        Ok(()) => announce(thread),
+        Err(reason) => {
+            process::lost(reason);
+            false
+        }
+    }
+}
+
+fn attach_ring(thread: OwnThread) -> Result<(), LossReason> {
+    let index = arena::claim_ring(process::owner()).map_err(|refusal| match refusal {
+        arena::Refusal::NoRing => {
             REFUSED.fetch_add(1, Relaxed);
-            process::lost(LossReason::NoRing);
-            return false;
+            LossReason::NoRing
         }
-        Err(arena::Refusal::NoMemory) => {
-            process::lost(LossReason::NoMemory);
-            return false;
-        }
-    };
-    let rings = process::rings();
+        arena::Refusal::NoMemory => LossReason::NoMemory,
+    })?;
     REFUSED.store(0, Relaxed);
-    let ring = &rings[index];
+    let ring = &process::rings()[index];
     let tid = system::thread_id();
     ring.tid.store(tid, Relaxed);
     ring.claims.fetch_add(1, Relaxed);
-    let Some(parts) = arena::ring(index) else {
-        process::lost(LossReason::NoMemory);
-        return false;
-    };
-    if counts::is_on() && !arena::reserve_counters(index) {
-        process::lost(LossReason::NoMemory);
-        return false;
+    let parts = arena::ring(index).ok_or(LossReason::NoMemory)?;
+    if !(mode::current().commit)(index) {
+        return Err(LossReason::NoMemory);
     }
-    // SAFETY: the state is this thread's alone, and so is the ring that it has claimed.
-    unsafe {
-        let fork_local = Thread::fork_local(thread);
-        (*thread).ring_index = index as u32;
-        (*thread).writer.attach(parts, &(*fork_local).limits);
-        let position = (*thread).writer.position();
-        (*thread).doorbell_position = position;
-        (*thread).was_single_threaded = false;
-        let depth_limit = process::control().depth_limit.load(Relaxed);
-        (*thread).depth_limit = depth_limit.clamp(1, allotrope_unwind::DEPTH as u32);
-        (*thread).measured_position = position;
-        (*thread).events = 0;
-        (*thread).next_id = 0;
-        (*thread).last_state = 0;
-        (*thread).stream_epoch = 0;
-        (*thread).tid.store(tid, Relaxed);
-        stack_ids::begin(thread);
-        note_claim(thread);
-        if process::fork_state().announced.load(Relaxed) == 0 {
-            let origin = process::fork_state().origin.load(Relaxed);
-            let parent = process::fork_state().parent.load(Relaxed);
-            if !new_image::announce(thread, origin, parent, process::slot()) {
-                return false;
-            }
-            process::fork_state().announced.store(1, Relaxed);
+    thread.ring_index.store(index as u32, Relaxed);
+    thread.writer.attach(parts, thread.limits());
+    let position = thread.writer.position();
+    thread.doorbell_position.store(position, Relaxed);
+    thread.measured_position.store(position, Relaxed);
+    thread.was_single_threaded.store(false, Relaxed);
+    let depth_limit = process::control().depth_limit.load(Relaxed);
+    let depth_limit = depth_limit.clamp(1, allotrope_unwind::DEPTH as u32);
+    thread.depth_limit.store(depth_limit, Relaxed);
+    thread.events.store(0, Relaxed);
+    thread.last_state.store(0, Relaxed);
+    thread.stream_epoch.store(0, Relaxed);
+    thread.tid.store(tid, Relaxed);
+    stack_ids::begin(thread);
+    note_claim(&thread);
+    Ok(())
+}
+
+fn announce(thread: OwnThread) -> bool {
+    let announced = &process::fork_state().announced;
+    if announced.load(Relaxed) == 0 {
+        if !new_image::announce(thread) {
+            return false;
         }
-        events::announce_thread(thread)
+        announced.store(1, Relaxed);
     }
+    events::announce_thread(thread)
 }

@@ -1,7 +1,6 @@
 //! Starts the recording of this process: finds the arena that the environment names and
 //! claims an image slot in it.
 
-use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use allotrope_shm::numbers::LossReason;
@@ -10,13 +9,13 @@ use allotrope_target::NotRecordable;
 
 use crate::capture::loader_tables;
 use crate::capture::unseen;
-use crate::emit::counts;
 use crate::emit::diagnostics;
+use crate::emit::mode;
 use crate::lifecycle::early;
 use crate::lifecycle::new_image;
 use crate::state::arena;
 use crate::state::image;
-use crate::state::process::{self, ForkState};
+use crate::state::process;
 use crate::sys::next::{self, Function};
 use crate::sys::system::{self, SignalsBlocked};
 
@@ -39,15 +38,11 @@ pub fn start() -> bool {
         process::STATE.store(process::UNTOUCHED, Relaxed);
         return false;
     };
-    let fork_state = match location {
-        Some(location) if arena::map(&location) => map_fork_state(),
-        _ => ptr::null_mut(),
-    };
-    if fork_state.is_null() {
+    let is_mapped = location.is_some_and(|location| arena::map(&location));
+    if !is_mapped || !process::map_fork_state() {
         process::turn_off();
         return false;
     }
-    process::FORK_STATE.store(fork_state, Relaxed);
     if next::address(Function::GlibcVersion) == 0 {
         // Nothing here was ever tried with another C library.
         image::remember_self();
@@ -63,7 +58,7 @@ pub fn start() -> bool {
         process::turn_off();
         return false;
     }
-    if process::control().counts_only.load(Relaxed) != 0 && !counts::turn_on() {
+    if !mode::choose(process::control().counts_only.load(Relaxed)) {
         process::turn_off();
         return false;
     }
@@ -77,12 +72,4 @@ pub fn start() -> bool {
     loader_tables::begin();
     unseen::diagnose();
     true
-}
-
-fn map_fork_state() -> *mut ForkState {
-    let memory = system::map_private(size_of::<ForkState>());
-    if memory.is_null() || !system::advise(memory, size_of::<ForkState>(), libc::MADV_WIPEONFORK) {
-        return ptr::null_mut();
-    }
-    memory.cast()
 }

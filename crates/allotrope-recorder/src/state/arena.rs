@@ -7,20 +7,23 @@
 //! `mremap(2)` with an old size of 0 makes a second mapping of shared memory
 //! that may reach further into the file.
 
+use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use allotrope_shm::layout::{
-    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, PAGE, Progress, REGION_BYTES, RING_OFFSET,
-    RINGS, RingHeader, Shared, TABLES_BYTES,
+    self, ARENA_BYTES, CONTROL_BYTES, Control, Counters, Diagnostic, ImageSlot, InSharedMemory,
+    PAGE, Progress, REGION_BYTES, RING_OFFSET, RINGS, RingHeader, Shared, TABLES_BYTES,
 };
 use allotrope_shm::location::Location;
 use allotrope_shm::ring::{ArenaRing, Ring, Slots};
 
 use crate::state::arena_client;
 use crate::sys::digits::Digits;
-use crate::sys::system::{self, Protection};
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::Mapping;
+use crate::sys::system::{self, Descriptor};
 
 /// The arena's tables, the control file before them; null until it is found.
 static TABLES: AtomicPtr<u8> = AtomicPtr::new(ptr::null_mut());
@@ -38,42 +41,72 @@ pub fn is_mapped() -> bool {
     !TABLES.load(Relaxed).is_null()
 }
 
-/// A structure among the tables.
-///
-/// # Safety
-/// The arena is mapped, and a structure of atomics of this type lies at
-/// `offset`, as `layout` says.
+/// A structure in a part of the arena: the tables or a region. `None` if the part, whose
+/// lowest address this is, is not mapped.
 #[inline(always)]
-pub unsafe fn table<T>(offset: usize) -> &'static T {
-    // SAFETY: by the above; the tables are never unmapped.
-    unsafe { &*TABLES.load(Relaxed).add(offset).cast::<T>() }
+fn within<T: InSharedMemory>(part: *const u8, offset: usize) -> Option<&'static T> {
+    // SAFETY: the callers are all in this file: `layout` places a structure of this type
+    // at this offset of the part. What is mapped stays so, but for the tables of another
+    // recording, which `map` uses no more after it has unmapped them.
+    (!part.is_null()).then(|| unsafe { &*part.add(offset).cast::<T>() })
+}
+
+/// A structure among the tables.
+#[inline(always)]
+fn at<T: InSharedMemory>(offset: usize) -> &'static T {
+    match within(TABLES.load(Relaxed), offset) {
+        Some(structure) => structure,
+        None => system::abort(),
+    }
+}
+
+/// The control page. This and what follows is only asked for once the arena is mapped.
+#[inline(always)]
+pub fn control() -> &'static Control {
+    at(layout::CONTROL_OFFSET)
+}
+
+/// The page that both sides write.
+pub fn shared() -> &'static Shared {
+    at(layout::SHARED_OFFSET)
+}
+
+/// All image slots.
+pub fn slots() -> &'static [ImageSlot; layout::IMAGES] {
+    at(layout::IMAGES_OFFSET)
+}
+
+/// The slots for diagnostics.
+pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
+    at(layout::DIAGNOSTICS_OFFSET)
+}
+
+/// All rings, those of other images too.
+pub fn rings() -> &'static [RingHeader; RINGS] {
+    at(layout::RINGS_OFFSET)
+}
+
+/// How far the collector has read a ring.
+fn progress(ring: usize) -> &'static Progress {
+    &at::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS]
 }
 
 /// A ring; `None` if its region is not mapped.
 pub fn ring(index: usize) -> Option<Ring<'static, ArenaRing>> {
-    let region = REGIONS[index % RINGS].load(Relaxed);
-    if region.is_null() {
-        return None;
-    }
-    // SAFETY: a mapped region contains a ring's slots, which are atomics, at this
-    // offset, and is never unmapped.
-    let slots = unsafe { &*region.add(RING_OFFSET).cast::<Slots>() };
     Some(Ring {
         header: &rings()[index % RINGS],
         progress: progress(index),
-        slots,
+        slots: within::<Slots>(REGIONS[index % RINGS].load(Relaxed), RING_OFFSET)?,
     })
 }
 
 /// What is counted in a ring; `None` if its region is not mapped.
 pub fn counters(ring: u32) -> Option<&'static Counters> {
-    let region = REGIONS[ring as usize % RINGS].load(Relaxed);
-    // SAFETY: null, or a region, which begins with them and is never unmapped.
-    unsafe { region.cast::<Counters>().as_ref() }
+    within(REGIONS[ring as usize % RINGS].load(Relaxed), 0)
 }
 
-/// Makes sure of the page with a ring's counters: memory that is short must
-/// show here. Gives `false` if it is, or if the region is not mapped.
+/// Commits the page with a ring's counters: memory that is short must show here.
+/// `false` if it is, or if the region is not mapped.
 pub fn reserve_counters(ring: usize) -> bool {
     let region = REGIONS[ring % RINGS].load(Relaxed);
     !region.is_null() && system::populate(region, RING_OFFSET)
@@ -88,37 +121,27 @@ pub fn map(location: &Location) -> bool {
     let Some(tables) = files.map_tables() else {
         return false;
     };
-    // SAFETY: the mapping begins with the control page and goes on with the
-    // shared page.
-    let (control, shared) = unsafe {
-        (
-            &*tables.add(layout::CONTROL_OFFSET).cast::<Control>(),
-            &*tables.add(layout::SHARED_OFFSET).cast::<Shared>(),
-        )
+    let control = within::<Control>(tables.start(), layout::CONTROL_OFFSET);
+    let shared = within::<Shared>(tables.start(), layout::SHARED_OFFSET);
+    let (Some(control), Some(shared)) = (control, shared) else {
+        return false;
     };
     if control.magic.load(Acquire) != layout::MAGIC
         || control.version.load(Relaxed) != layout::VERSION
         || control.key.load(Relaxed) != location.key()
     {
-        // SAFETY: nobody else knows the mapping.
-        unsafe { system::unmap(tables, TABLES_BYTES) };
         return false;
     }
-    system::advise(tables, TABLES_BYTES, libc::MADV_DONTDUMP);
-    TABLES.store(tables, Relaxed);
+    tables.advise(Advice::DontDump);
+    TABLES.store(tables.leak(), Relaxed);
     let hint = shared.ring_hint.fetch_add(BATCH as u32, Relaxed) as usize;
     let first = free_ring(hint).unwrap_or(0);
     let count = BATCH.min(RINGS - first);
     let offset = layout::region_offset(first);
-    let regions = system::map_shared(
-        files.memory.0,
-        offset,
-        count * REGION_BYTES,
-        Protection::ReadWrite,
-    );
-    if !regions.is_null() {
-        system::advise(regions, count * REGION_BYTES, libc::MADV_DONTDUMP);
-        note_regions(first, count, regions);
+    let memory = files.memory.number();
+    if let Some(regions) = Mapping::shared(memory, offset, count * REGION_BYTES) {
+        regions.advise(Advice::DontDump);
+        note_regions(first, count, regions.leak());
     }
     true
 }
@@ -129,15 +152,6 @@ struct Files {
     control: Descriptor,
 }
 
-/// An open descriptor of ours.
-struct Descriptor(i32);
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        system::close(self.0);
-    }
-}
-
 impl Files {
     /// From the collector's `/proc/PID/fd`, or if that is closed to us (another
     /// user id), or shows another process (another pid namespace), from its
@@ -145,7 +159,7 @@ impl Files {
     fn find(location: &Location) -> Option<Self> {
         Self::open(location).or_else(|| {
             let [memory, control] = arena_client::receive(location)?;
-            Self::check(Descriptor(memory), Descriptor(control))
+            Self::check(memory, control)
         })
     }
 
@@ -161,50 +175,32 @@ impl Files {
             writer.text(b"/fd/");
             writer.number(descriptor.into());
             // If it is something else by now, opening it does nothing to it.
-            let file = system::open(&path, flags | libc::O_NONBLOCK | libc::O_NOCTTY);
-            (file >= 0).then_some(Descriptor(file))
+            let path = CStr::from_bytes_until_nul(&path).ok()?;
+            Descriptor::open(path, flags | libc::O_NONBLOCK | libc::O_NOCTTY)
         };
         let control = open(location.control, libc::O_RDONLY)?;
         Self::check(open(location.arena, libc::O_RDWR)?, control)
     }
 
     /// Files that can shrink while they are mapped would end the program with
-    /// SIGBUS: whoever gives them, they must be sealed.
+    /// SIGBUS: wherever they come from, they must be sealed.
     fn check(memory: Descriptor, control: Descriptor) -> Option<Self> {
         let fits = |file: &Descriptor, bytes: usize| {
-            system::seals(file.0) & libc::F_SEAL_SHRINK != 0
-                && system::status_of(file.0).is_some_and(|it| it.st_size >= bytes as i64)
+            system::seals(file.number()) & libc::F_SEAL_SHRINK != 0
+                && system::status_of(file.number()).is_some_and(|it| it.st_size >= bytes as i64)
         };
         (fits(&memory, ARENA_BYTES) && fits(&control, CONTROL_BYTES))
             .then_some(Self { memory, control })
     }
 
     /// Maps the tables with the control file in their first pages' place.
-    fn map_tables(&self) -> Option<*mut u8> {
-        let tables = system::map_shared(self.memory.0, 0, TABLES_BYTES, Protection::ReadWrite);
-        if tables.is_null() {
-            return None;
-        }
-        // SAFETY: the first pages of a mapping that nobody knows yet.
-        unsafe {
-            if system::replace_by_shared(tables, self.control.0, CONTROL_BYTES) {
-                return Some(tables);
-            }
-            system::unmap(tables, TABLES_BYTES);
-        }
-        None
+    fn map_tables(&self) -> Option<Mapping> {
+        let mut tables = Mapping::shared(self.memory.number(), 0, TABLES_BYTES)?;
+        let control = self.control.number();
+        tables
+            .replace_start(control, CONTROL_BYTES)
+            .then_some(tables)
     }
-}
-
-fn rings() -> &'static [RingHeader; RINGS] {
-    // SAFETY: only called once the tables are mapped.
-    unsafe { table(layout::RINGS_OFFSET) }
-}
-
-/// How far the collector has read a ring.
-fn progress(ring: usize) -> &'static Progress {
-    // SAFETY: only called once the tables are mapped.
-    unsafe { &table::<[Progress; RINGS]>(layout::PROGRESS_OFFSET)[ring % RINGS] }
 }
 
 fn is_free(ring: usize) -> bool {
@@ -292,13 +288,10 @@ fn map_some_regions(first: usize, count: usize) -> bool {
         }
     };
     let skipped = PAGE + between * REGION_BYTES;
-    let mapped = system::map_again(page, skipped + count * REGION_BYTES);
-    if mapped.is_null() {
+    let Some(mapped) = Mapping::again(page, skipped + count * REGION_BYTES) else {
         return false;
-    }
-    // SAFETY: nobody knows the mapping yet.
-    unsafe { system::unmap(mapped, skipped) };
-    note_regions(first, count, mapped.wrapping_add(skipped));
+    };
+    note_regions(first, count, mapped.without_start(skipped).leak());
     true
 }
 

@@ -19,7 +19,7 @@ pub fn word() -> u64 {
     EPOCH.0.load(Relaxed)
 }
 
-/// One more window has been opened or closed; gives the new epoch.
+/// One more window has been opened or closed; returns the new epoch.
 pub fn advance() -> u64 {
     (EPOCH.0.fetch_add(STEP, Relaxed) >> 32) + 1
 }

@@ -2,38 +2,58 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicUsize};
 
 use allotrope_shm::layout;
 use allotrope_shm::location::Location;
 
+use crate::sys::c_strings::{self, StringArray};
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::system;
 
-/// Text that is written once, at start or in a child with one thread.
+/// Text that is written once.
 struct Text<const N: usize> {
     bytes: UnsafeCell<[u8; N]>,
+    state: AtomicU8,
     length: AtomicUsize,
 }
-// SAFETY: written before other threads can know of it, with signals blocked.
+// SAFETY: `bytes` is written by the one caller of `fill` that changes `state` from
+// `EMPTY`, and read once that is `FILLED`.
 unsafe impl<const N: usize> Sync for Text<N> {}
+
+/// Of [`Text::state`].
+const EMPTY: u8 = 0;
+const BEING_FILLED: u8 = 1;
+const FILLED: u8 = 2;
 
 impl<const N: usize> Text<N> {
     const fn new() -> Self {
         Self {
             bytes: UnsafeCell::new([0; N]),
+            state: AtomicU8::new(EMPTY),
             length: AtomicUsize::new(0),
         }
     }
 
     fn fill(&self, fill: impl FnOnce(&mut [u8]) -> usize) {
-        // SAFETY: see `Sync`.
-        let bytes = unsafe { &mut *self.bytes.get() };
-        let length = fill(bytes).min(N);
-        self.length.store(length, Relaxed);
+        let state = &self.state;
+        if state
+            .compare_exchange(EMPTY, BEING_FILLED, Relaxed, Relaxed)
+            .is_ok()
+        {
+            // SAFETY: see `Sync`.
+            let length = fill(unsafe { &mut *self.bytes.get() }).min(N);
+            self.length.store(length, Relaxed);
+            state.store(FILLED, Release);
+        }
     }
 
     fn get(&self) -> &[u8] {
-        // SAFETY: nobody writes once it is filled.
+        if self.state.load(Acquire) != FILLED {
+            return &[];
+        }
+        // SAFETY: see `Sync`.
         unsafe { &(&*self.bytes.get())[..self.length.load(Relaxed)] }
     }
 }
@@ -57,7 +77,7 @@ pub fn environment() -> *const *const c_char {
 }
 
 /// Where the arena is according to the environment. `Some(None)`: there is none;
-/// `None`: that can not be known yet.
+/// `None`: that cannot be known yet.
 pub fn arena_location() -> Option<Option<Location>> {
     let name = layout::ENVIRONMENT_VARIABLE.as_bytes();
     if environment_is_ready() {
@@ -68,26 +88,17 @@ pub fn arena_location() -> Option<Option<Location>> {
 }
 
 /// Where the arena is according to the environment that the kernel gave the
-/// process: a resolver may allocate before libc knows it. `None`: it can not
+/// process: a resolver may allocate before libc knows it. `None`: it cannot
 /// be read.
 fn location_before_libc(name: &[u8]) -> Option<Option<Location>> {
     // The kernel's limit for arguments and environment together is 6 MiB for
     // the usual stack limit (`execve(2)`).
     const MOST: usize = 8 << 20;
-    let memory = system::map_private(MOST);
-    if memory.is_null() {
-        return None;
-    }
-    // SAFETY: just mapped, zeroed, nobody else's.
-    let bytes = unsafe { core::slice::from_raw_parts_mut(memory, MOST) };
-    let length = system::read_file(b"/proc/self/environ\0", bytes);
+    let mut memory = PrivateMemory::new(MOST)?;
+    let bytes = memory.bytes();
+    let length = system::read_file(c"/proc/self/environ", bytes);
     let mut entries = bytes[..length].split(|byte| *byte == 0);
-    let location = entries.find_map(|entry| match entry.strip_prefix(name) {
-        Some([b'=', value @ ..]) => Some(Location::parse(value)),
-        _ => None,
-    });
-    // SAFETY: the slice is not used any more.
-    unsafe { system::unmap(memory, MOST) };
+    let location = entries.find_map(|entry| c_strings::value(entry, name).map(Location::parse));
     (length > 0).then_some(location.flatten())
 }
 
@@ -95,28 +106,15 @@ fn location_before_libc(name: &[u8]) -> Option<Option<Location>> {
 /// at it as well, and in the verifying build: a program may change its
 /// environment on another thread.
 pub fn environment_value(name: &[u8]) -> Option<&'static [u8]> {
-    // SAFETY: an array of C strings that ends with a null pointer; see above.
-    unsafe {
-        let mut entry = (&raw const environ).read_volatile();
-        if entry.is_null() {
-            return None;
-        }
-        while !(*entry).is_null() {
-            let text = core::ffi::CStr::from_ptr(*entry).to_bytes();
-            if let Some([b'=', value @ ..]) = text.strip_prefix(name) {
-                return Some(value);
-            }
-            entry = entry.add(1);
-        }
-    }
-    None
+    // SAFETY: see above.
+    unsafe { StringArray::new(environment()) }?.variable(name)
 }
 
 /// Notes what this image is called, once, before its first event; a forked
-/// child keeps the notes.
+/// child has its parent's.
 pub fn remember_self() {
-    EXECUTABLE.fill(|into| system::read_link(b"/proc/self/exe\0", into));
-    COMMAND.fill(|into| system::read_file(b"/proc/self/cmdline\0", into));
+    EXECUTABLE.fill(|into| system::read_link(c"/proc/self/exe", into));
+    COMMAND.fill(|into| system::read_file(c"/proc/self/cmdline", into));
 }
 
 /// Path of the executable.

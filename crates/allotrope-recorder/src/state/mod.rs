@@ -8,4 +8,5 @@ pub mod image;
 pub mod module_table;
 pub mod process;
 pub mod stack_id_cache;
+pub mod stubs;
 pub mod thread;

@@ -1,10 +1,10 @@
 //! The modules that this image has met: a table in the state that a fork wipes. The
 //! index of an entry is the number of its `Mapping` event.
 
-use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use allotrope_unwind::Memory;
 
@@ -19,7 +19,6 @@ const PATH_BYTES: usize = 2048;
 
 /// A mapped module.
 #[derive(Debug, Clone, Copy)]
-#[repr(C)]
 pub struct Module {
     /// Lowest mapped address.
     pub start: u64,
@@ -29,22 +28,35 @@ pub struct Module {
     pub bias: u64,
     /// Address of `.eh_frame_hdr`; 0 if there is none.
     pub eh_frame_hdr: u64,
-    /// A hash of path and build id, to tell a module from the one that was
-    /// mapped at the same place before.
+    /// A hash of path and build id: another module may have been mapped at the same
+    /// addresses before.
     identity: u64,
     /// The generation in which the identity was determined last.
     checked: u32,
-    /// 1: it is mapped no more.
-    gone: u32,
     name: *const c_char,
 }
 
-/// The modules met so far; entered under the process lock. An entry's index is
+/// The modules met so far; changed under the process lock. An entry's index is
 /// its mapping number.
 #[repr(C)]
 pub struct Table {
     count: AtomicU32,
-    modules: UnsafeCell<[Module; MODULES]>,
+    entries: [Entry; MODULES],
+}
+
+/// A module of the table. It is written before it is counted; of one that is counted
+/// only `checked` and `gone` change.
+#[repr(C)]
+struct Entry {
+    start: AtomicU64,
+    end: AtomicU64,
+    bias: AtomicU64,
+    eh_frame_hdr: AtomicU64,
+    identity: AtomicU64,
+    checked: AtomicU32,
+    /// It is mapped no more.
+    gone: AtomicBool,
+    name: AtomicPtr<c_char>,
 }
 
 /// The module of an address.
@@ -65,70 +77,78 @@ pub enum Change<'a> {
     Unmapped(u16),
 }
 
-impl Module {
-    /// Whether this entry is still mapped, and where `other` is.
-    pub fn is_at(&self, other: &Self) -> bool {
-        self.start == other.start
-            && self.end == other.end
-            && self.bias == other.bias
-            && self.gone == 0
+impl Entry {
+    fn set(&self, module: &Module) {
+        self.start.store(module.start, Relaxed);
+        self.end.store(module.end, Relaxed);
+        self.bias.store(module.bias, Relaxed);
+        self.eh_frame_hdr.store(module.eh_frame_hdr, Relaxed);
+        self.identity.store(module.identity, Relaxed);
+        self.checked.store(module.checked, Relaxed);
+        self.name.store(module.name.cast_mut(), Relaxed);
+    }
+
+    fn get(&self) -> Module {
+        Module {
+            start: self.start.load(Relaxed),
+            end: self.end.load(Relaxed),
+            bias: self.bias.load(Relaxed),
+            eh_frame_hdr: self.eh_frame_hdr.load(Relaxed),
+            identity: self.identity.load(Relaxed),
+            checked: self.checked.load(Relaxed),
+            name: self.name.load(Relaxed),
+        }
+    }
+
+    /// Whether the module is still mapped, and where `other` is.
+    fn is_at(&self, other: &Module) -> bool {
+        self.start.load(Relaxed) == other.start
+            && self.end.load(Relaxed) == other.end
+            && self.bias.load(Relaxed) == other.bias
+            && !self.gone.load(Relaxed)
     }
 }
 
 impl Table {
+    fn entries(&self) -> &[Entry] {
+        &self.entries[..(self.count.load(Acquire) as usize).min(MODULES)]
+    }
+
     /// The module `seen`, if it is entered and has been checked in this generation.
-    ///
-    /// # Safety
-    /// The table is this image's. An entry is written before it is counted; of one that
-    /// is counted only `checked` and `gone` change, aligned words, under the process lock.
-    pub unsafe fn known(&self, seen: &Module) -> Option<Found> {
-        let count = self.count.load(Acquire) as usize;
-        // SAFETY: entries below the count are complete.
-        let modules = unsafe { &(&*self.modules.get())[..count] };
-        let index = modules
+    pub fn known(&self, seen: &Module) -> Option<Found> {
+        let entries = self.entries();
+        let index = entries
             .iter()
-            .position(|module| module.is_at(seen) && module.checked == seen.checked)?;
-        Some(Found::Module(modules[index], index as u16))
+            .position(|entry| entry.is_at(seen) && entry.checked.load(Relaxed) == seen.checked)?;
+        Some(Found::Module(entries[index].get(), index as u16))
     }
 
     /// The module `seen`, if it is entered and what is mapped there has still the same
-    /// identity; else its entry ends.
-    ///
-    /// # Safety
-    /// The process lock is held.
-    pub unsafe fn recheck(
-        &self,
-        seen: &Module,
-        emit: &impl Fn(Change<'_>) -> bool,
-    ) -> Option<Found> {
-        let count = self.count.load(Relaxed) as usize;
-        // SAFETY: under the lock.
-        let modules = unsafe { &mut (&mut *self.modules.get())[..count] };
-        for (index, module) in modules.iter_mut().enumerate() {
-            if !module.is_at(seen) {
+    /// identity; else its entry ends. The process lock is held.
+    pub fn recheck(&self, seen: &Module, emit: &impl Fn(Change<'_>) -> bool) -> Option<Found> {
+        for (index, entry) in self.entries().iter().enumerate() {
+            if !entry.is_at(seen) {
                 continue;
             }
-            if module.identity == seen.identity {
-                module.checked = seen.checked;
-                return Some(Found::Module(*module, index as u16));
+            if entry.identity.load(Relaxed) == seen.identity {
+                entry.checked.store(seen.checked, Relaxed);
+                return Some(Found::Module(entry.get(), index as u16));
             }
-            module.gone = 1;
+            entry.gone.store(true, Relaxed);
             emit(Change::Unmapped(index as u16));
         }
         None
     }
 
-    /// Enters a module, unless the table is full or the change can not be emitted.
-    ///
-    /// # Safety
-    /// The process lock is held.
-    pub unsafe fn add(&self, seen: Module, emit: &impl Fn(Change<'_>) -> bool) -> Found {
+    /// Enters a module, unless the table is full or the change cannot be emitted. The
+    /// process lock is held.
+    pub fn add(&self, seen: Module, emit: &impl Fn(Change<'_>) -> bool) -> Found {
         let count = self.count.load(Relaxed) as usize;
-        if count == MODULES || !emit(Change::Mapped(&seen, count as u16)) {
+        if count >= MODULES || !emit(Change::Mapped(&seen, count as u16)) {
             return Found::Unnumbered(seen);
         }
-        // SAFETY: under the lock; nobody reads entries behind the count.
-        unsafe { (*self.modules.get())[count] = seen };
+        // Nobody reads entries that are not counted.
+        self.entries[count].set(&seen);
         self.count.store(count as u32 + 1, Release);
         Found::Module(seen, count as u16)
     }
@@ -144,9 +164,13 @@ impl Module {
             eh_frame_hdr,
             identity: 0,
             checked: 0,
-            gone: 0,
             name,
         }
+    }
+
+    /// Whether both have the same addresses.
+    pub fn is_at(&self, other: &Self) -> bool {
+        self.start == other.start && self.end == other.end && self.bias == other.bias
     }
 
     /// With its identity, determined in this generation.

@@ -5,13 +5,17 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
-use allotrope_shm::layout::{self, Control, Diagnostic, ImageSlot, RINGS, RingHeader, Shared};
+use allotrope_shm::layout::{self, ImageSlot, RINGS};
 use allotrope_shm::numbers::LossReason;
 use allotrope_shm::ring::Claims;
 
+pub use crate::state::arena::{control, diagnostics, rings, shared, slots};
+
 use crate::state::arena;
 use crate::state::module_table::Table;
-use crate::state::thread::Thread;
+use crate::state::thread::{Thread, ThreadRef};
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::system;
 
 /// Process state that a fork wipes (`MADV_WIPEONFORK`).
@@ -51,10 +55,10 @@ pub const OFF: u8 = 3;
 /// Whether this process is recorded.
 pub static STATE: AtomicU8 = AtomicU8::new(UNTOUCHED);
 /// See [`ForkState`]; null until the recording starts.
-pub static FORK_STATE: AtomicPtr<ForkState> = AtomicPtr::new(ptr::null_mut());
+static FORK_STATE: AtomicPtr<ForkState> = AtomicPtr::new(ptr::null_mut());
 /// The slot of the image that last was alive here: a forked child's parent.
 pub static LAST_SLOT: AtomicU32 = AtomicU32::new(0);
-/// The process id of the image, to tell a `vfork` child.
+/// The process id of the image, by which a `vfork` child is recognised.
 pub static PROCESS_ID: AtomicU32 = AtomicU32::new(0);
 /// The process id of the image that a forked child comes from.
 pub static PARENT_ID: AtomicU32 = AtomicU32::new(0);
@@ -62,7 +66,7 @@ pub static PARENT_ID: AtomicU32 = AtomicU32::new(0);
 /// among them, has not had an event yet.
 pub static HAS_INHERITED: AtomicBool = AtomicBool::new(false);
 /// Every thread state that this process and those it was forked from made.
-pub static THREADS: [AtomicPtr<Thread>; RINGS] = [const { AtomicPtr::new(ptr::null_mut()) }; RINGS];
+pub static THREADS: [ThreadRef; RINGS] = [const { ThreadRef::none() }; RINGS];
 /// How many [`THREADS`] there are.
 pub static THREAD_COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -93,43 +97,31 @@ pub fn parent_id() -> u32 {
     }
 }
 
-fn arena_at<T>(offset: usize) -> &'static T {
-    // SAFETY: only called while recording, when the arena is mapped for good;
-    // `layout` gives the offset of a structure of atomics.
-    unsafe { arena::table(offset) }
-}
-
-/// The control page.
-#[inline(always)]
-pub fn control() -> &'static Control {
-    arena_at(layout::CONTROL_OFFSET)
-}
-
-/// The page that both sides write.
-pub fn shared() -> &'static Shared {
-    arena_at(layout::SHARED_OFFSET)
-}
-
 /// Whether a state may yet turn out to be that of the thread that forked.
 pub fn has_inherited_states() -> bool {
     HAS_INHERITED.load(Relaxed)
 }
 
-/// The part that a fork wipes.
+/// Maps the part that a fork wipes, before the recording begins; `false` if that is not
+/// possible.
+pub fn map_fork_state() -> bool {
+    const BYTES: usize = size_of::<ForkState>();
+    let memory = PrivateMemory::new(BYTES).filter(|it| it.advise(Advice::WipeOnFork));
+    let Some(memory) = memory else {
+        return false;
+    };
+    FORK_STATE.store(memory.leak().cast(), Relaxed);
+    true
+}
+
+/// The part that a fork wipes. Only asked for while recording.
 #[inline]
 pub fn fork_state() -> &'static ForkState {
-    // SAFETY: set before recording begins, mapped for good.
-    unsafe { &*FORK_STATE.load(Relaxed) }
-}
-
-/// All image slots.
-pub fn slots() -> &'static [ImageSlot; layout::IMAGES] {
-    arena_at(layout::IMAGES_OFFSET)
-}
-
-/// All rings, those of other images too.
-pub fn rings() -> &'static [RingHeader; RINGS] {
-    arena_at(layout::RINGS_OFFSET)
+    // SAFETY: null, or a mapping for good by `map_fork_state`, for which zeroes are valid.
+    match unsafe { FORK_STATE.load(Relaxed).as_ref() } {
+        Some(state) => state,
+        None => system::abort(),
+    }
 }
 
 /// The claims of the image's rings.
@@ -146,11 +138,6 @@ pub fn second_thread_tick() -> Option<u64> {
 /// The owner of this image's rings.
 pub fn owner() -> u32 {
     fork_state().slot.load(Relaxed) + 1
-}
-
-/// The slots for diagnostics.
-pub fn diagnostics() -> &'static [Diagnostic; layout::DIAGNOSTICS] {
-    arena_at(layout::DIAGNOSTICS_OFFSET)
 }
 
 /// Whether the arena is mapped and its collector still records.
@@ -177,13 +164,10 @@ pub fn is_forked() -> bool {
     fork_state().alive.load(Relaxed) == 0
 }
 
-/// Every thread state, those of threads that are gone too.
-pub fn threads() -> impl Iterator<Item = *mut Thread> + Clone {
+/// Every thread state, those of threads that have ended too.
+pub fn threads() -> impl Iterator<Item = &'static Thread> + Clone {
     let count = (THREAD_COUNT.load(Acquire) as usize).min(RINGS);
-    THREADS[..count]
-        .iter()
-        .map(|state| state.load(Relaxed))
-        .filter(|state| !state.is_null())
+    THREADS[..count].iter().filter_map(ThreadRef::get)
 }
 
 /// The lock in [`ForkState`]. Its holder has signals blocked, so that only

@@ -1,4 +1,4 @@
-//! The stack ids that a thread's ring has given lately: a cache from (callers' id,
+//! The stack ids that a thread's ring has assigned lately: a cache from (callers' id,
 //! code id) to the stack's id.
 //!
 //! Ids belong to a ring. A stack that is not in the cache gets a new id and a `Node`
@@ -65,7 +65,7 @@ impl StackIds {
         promote(self.set(hash), WAYS - 1, entry);
     }
 
-    /// Forgets which ids stand for what. They stay given.
+    /// Forgets which ids stand for what. They are not assigned again.
     pub fn forget(&self) {
         for entry in self.0.as_flattened() {
             entry.store(0, Relaxed);

@@ -2,196 +2,308 @@
 //! begins and ends a hook is in `lifecycle`.
 //!
 //! ```text
-//! one mapping:  Thread │ ForkLocal: limits, unwinder, stack ids │ second stack
-//!               copied │ wiped by a fork                        │
+//! one mapping:  fields of Thread │ ForkLocal: limits, unwinder, ids │ second stack
+//!               copied by a fork │ wiped by a fork                  │
 //! ```
 //!
 //! The positions that the fast path compares with, and the caches, lie in memory that
 //! the kernel wipes in a forked child (`MADV_WIPEONFORK`), so that the first event of a
-//! child finds a limit of 0 and takes the slow path, which begins the child. The head of
-//! the mapping is copied: it holds where the parent's streams stood.
+//! child finds a limit of 0 and takes the slow path, which begins the child. The first
+//! page of the mapping is copied: it holds where the parent's streams stood.
 //!
-//! A new thread takes over the mapping and the ring of one that is gone; nothing has to
-//! happen at a thread's end.
+//! A new thread takes over the mapping and the ring of one that has ended; nothing has to
+//! happen at a thread's end. Mappings are never removed.
+//!
+//! # Who may do what
+//! Any thread, and any signal handler, may look at a [`Thread`]: its fields are atomic
+//! and accessed `Relaxed`, which costs what a plain field costs. What only its own thread
+//! may do, as writing to the ring and unwinding, takes an [`OwnThread`].
 
+use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
+use core::mem::offset_of;
+use core::ops::Deref;
 use core::ptr;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed,
+};
 
+use allotrope_shm::layout::PAGE;
 use allotrope_shm::numbers::LossReason;
 use allotrope_shm::ring::{ArenaRing, Limits, Writer};
 use allotrope_unwind::Unwinder;
 
 use crate::state::stack_id_cache::StackIds;
 use crate::sys::arch::thread_slot;
+use crate::sys::kernel::Advice;
+use crate::sys::mapping::PrivateMemory;
 use crate::sys::readable::OwnStacks;
 use crate::sys::system;
 
 /// Bytes of the stack on which call frame information is read.
 pub const STACK_BYTES: usize = 256 << 10;
 
-/// The head of a thread's mapping: survives a fork.
+/// The state of a thread. All zero, it is nobody's and has no ring.
 #[repr(C)]
 pub struct Thread {
     /// The stack pointer of the hook that is at work; else `idle`.
-    pub busy: usize,
+    pub busy: AtomicUsize,
     /// What `busy` is while no hook is at work: 0, or the stack pointer of a
     /// call of the allocator's that is under way, with `IN_ALLOCATOR` or
     /// `IN_REPORTED`.
-    pub idle: usize,
+    pub idle: AtomicUsize,
     /// Events with an ordinal that were written to the stream.
-    pub events: u64,
+    pub events: AtomicU64,
     /// Preemption word and epoch at the last timestamp, combined; see
     /// `events::current_state`.
-    pub last_state: u64,
-    /// The word in which it finds that a timestamp is due, see
-    /// `events::preemption_word`.
-    pub preemption_word: *const AtomicU64,
+    pub last_state: AtomicU64,
+    /// See [`OwnThread::preemption_word`].
+    preemption_word: AtomicPtr<AtomicU64>,
     /// The producer's end of the thread's ring.
     pub writer: Writer<'static, ArenaRing>,
-    /// The epoch that the stream's last `Epoch` event gave: twice its number, plus
+    /// The epoch of the stream's last `Epoch` event: twice its number, plus
     /// 1 if the thread had opted out.
-    pub stream_epoch: u64,
+    pub stream_epoch: AtomicU64,
     /// What `idle` was before a call that the program reports.
-    pub outer_idle: usize,
+    pub outer_idle: AtomicUsize,
     /// The thread's own state; of a nested one, that which it was made for.
-    pub root: *mut Thread,
+    pub root: ThreadRef,
     /// How often the thread opted out of windows and not in again; of a root.
     pub opted_out: AtomicU32,
-    /// The next stack id to give.
-    pub next_id: u32,
+    /// The next stack id that is not in use.
+    pub next_id: AtomicU32,
     /// Frames after which a stack is cut.
-    pub depth_limit: u32,
+    pub depth_limit: AtomicU32,
     /// The ring's number.
-    pub ring_index: u32,
+    pub ring_index: AtomicU32,
     /// The kernel's thread id; 0: nobody's, free to take over.
     pub tid: AtomicU32,
     /// State for hooks in signal handlers that interrupt this state's hook.
-    pub nested: *mut Thread,
+    pub nested: ThreadRef,
     /// It is the state of a thread of the parent, perhaps of the one that
-    /// forked: nobody may take it over until that one has come forward.
-    pub inherited: bool,
+    /// forked: nobody may take it over until that one has had an event.
+    pub inherited: AtomicBool,
     /// This is somebody's nested state.
-    pub is_nested: bool,
+    pub is_nested: AtomicBool,
+    /// The last distance between timestamps was that of an image with one ring.
+    pub was_single_threaded: AtomicBool,
     /// The last timestamp.
-    pub timestamp_tick: u64,
+    pub timestamp_tick: AtomicU64,
     /// Tick of the timestamp from which the distance to the next one was computed
     /// last.
-    pub measured_tick: u64,
+    pub measured_tick: AtomicU64,
     /// Position behind that timestamp.
-    pub measured_position: u64,
+    pub measured_position: AtomicU64,
     /// Position at which this thread rang the doorbell last.
-    pub doorbell_position: u64,
-    /// The last distance between timestamps was that of an image with one ring.
-    pub was_single_threaded: bool,
-    /// Why space was last refused.
-    pub loss_reason: LossReason,
+    pub doorbell_position: AtomicU64,
+    /// libunwind walks this state's stack.
+    #[cfg(feature = "verify")]
+    pub is_comparing: AtomicBool,
+    fork_local: Pages<ForkLocal>,
+    stack: UnsafeCell<[u8; STACK_BYTES]>,
 }
 
-/// The part that a fork wipes.
+// SAFETY: all fields are atomic but two. `fork_local` is reached by `OwnThread` alone,
+// except for its limits, which are atomic, too; of `stack` only the address is used.
+unsafe impl Sync for Thread {}
+
+/// Begins with a page.
+#[repr(C, align(4096))]
+struct Pages<T>(T);
+
+/// The part that a fork wipes. Only hooks of the thread itself use it, one at a time:
+/// a signal handler that interrupts one uses a nested state.
 #[repr(C)]
 pub struct ForkLocal {
     /// Positions with which the fast path compares. The slow path is taken for a
     /// timestamp, for space in the ring, when the recording has stopped, and (0)
     /// after a fork. The thread that claims the image's second ring also sets
     /// `check_at` to 0.
-    pub limits: Limits,
+    limits: Limits,
     /// The cached stack and the unwind rules.
     pub unwinder: Unwinder,
     /// Stack ids by callers and code.
     pub ids: StackIds,
     /// The stacks that stay while the thread runs on them.
     pub own_stacks: OwnStacks,
+    /// Why space was last refused.
+    pub loss_reason: Cell<LossReason>,
 }
 
 impl ForkLocal {
     /// No stack is known, and no frame cached: the thread is another one.
-    pub fn forget_stacks(&mut self) {
+    pub fn forget_stacks(&self) {
         self.unwinder.forget_known_stack();
         self.own_stacks.forget();
     }
 }
 
-const PAGE: usize = allotrope_shm::layout::PAGE;
-const FORK_LOCAL_OFFSET: usize = PAGE;
-const STACK_OFFSET: usize = (FORK_LOCAL_OFFSET + size_of::<ForkLocal>()).next_multiple_of(PAGE);
-const BYTES: usize = STACK_OFFSET + STACK_BYTES;
-const _: () = assert!(size_of::<Thread>() <= PAGE);
+const _: () = assert!(offset_of!(Thread, fork_local) == PAGE);
 
 impl Thread {
-    /// The wiped part.
+    /// The calling thread's own state; `None` before its first event.
     #[inline(always)]
-    pub fn fork_local(this: *mut Self) -> *mut ForkLocal {
-        (this as usize + FORK_LOCAL_OFFSET) as *mut ForkLocal
-    }
-
-    /// The calling thread's own state; null before its first event.
-    #[inline(always)]
-    pub fn current() -> *mut Self {
-        thread_slot::get().cast()
+    pub fn current() -> Option<&'static Self> {
+        // SAFETY: null, or what `set_current` stored; states are never unmapped.
+        unsafe { thread_slot::get().cast::<Self>().as_ref() }
     }
 
     /// Makes this the calling thread's own state.
     #[inline]
-    pub fn set_current(this: *mut Self) {
-        thread_slot::set(this.cast());
+    pub fn set_current(&'static self) {
+        thread_slot::set(ptr::from_ref(self).cast_mut().cast());
     }
 
-    /// The end of the thread's second stack.
-    pub fn stack_top(this: *mut Self) -> *mut u8 {
-        (this as usize + BYTES) as *mut u8
+    /// Whether a hook of the calling thread's own state is at work.
+    ///
+    /// A plain load, as in [`OwnThread::last_state`]: the compiler makes no atomic load
+    /// the operand of a comparison, and every event makes these two.
+    ///
+    /// # Safety
+    /// The state is the calling thread's.
+    #[inline(always)]
+    pub unsafe fn is_busy(&self) -> bool {
+        // SAFETY: only the state's own thread stores to `busy`, apart from the claim of
+        // a state whose thread has ended.
+        unsafe { *self.busy.as_ptr() != 0 }
     }
 
-    /// The end of the part of it on which walks off the known stack take place: they
-    /// call what takes the rest of it.
-    pub fn careful_stack_top(this: *mut Self) -> *mut u8 {
-        const BYTES: usize = STACK_BYTES / 4;
-        (this as usize + STACK_OFFSET + BYTES) as *mut u8
-    }
-
-    /// Whether `sp` points into the second stack.
-    pub fn on_second_stack(this: *mut Self, sp: usize) -> bool {
-        (this as usize + STACK_OFFSET..=this as usize + BYTES).contains(&sp)
-    }
-
-    /// Whether the events of the state's thread belong to no window.
-    pub unsafe fn is_opted_out(this: *mut Self) -> bool {
-        // SAFETY: a state's root is a state, and states are never unmapped.
-        unsafe { (*(*this).root).opted_out.load(Relaxed) != 0 }
+    /// Whether both are the same state.
+    #[inline(always)]
+    pub fn is(&self, other: &Self) -> bool {
+        ptr::eq(self, other)
     }
 
     /// The positions with which the fast path compares.
     #[inline(always)]
-    pub unsafe fn limits<'a>(this: *mut Self) -> &'a Limits {
-        // SAFETY: states are never unmapped.
-        unsafe { &(*Self::fork_local(this)).limits }
+    pub fn limits(&self) -> &Limits {
+        &self.fork_local.0.limits
+    }
+
+    /// The end of the thread's second stack.
+    pub fn stack_top(&self) -> *mut u8 {
+        self.stack.get().cast::<u8>().wrapping_add(STACK_BYTES)
+    }
+
+    /// The end of the part of it on which walks off the known stack take place: they
+    /// call what takes the rest of it.
+    pub fn careful_stack_top(&self) -> *mut u8 {
+        self.stack.get().cast::<u8>().wrapping_add(STACK_BYTES / 4)
+    }
+
+    /// Whether `sp` points into the second stack.
+    pub fn on_second_stack(&self, sp: usize) -> bool {
+        let start = self.stack.get() as usize;
+        (start..=start + STACK_BYTES).contains(&sp)
+    }
+
+    /// Whether the events of the state's thread belong to no window.
+    pub fn is_opted_out(&self) -> bool {
+        let root = self.root.get();
+        root.is_some_and(|root| root.opted_out.load(Relaxed) != 0)
+    }
+
+    /// Whether a state's thread has ended, so that another may take it over.
+    pub fn is_abandoned(&self) -> bool {
+        let tid = self.tid.load(Relaxed);
+        !self.inherited.load(Relaxed) && (tid == 0 || system::thread_is_gone(tid))
+    }
+
+    /// Sets the word of [`OwnThread::preemption_word`].
+    pub fn set_preemption_word(&self, word: *const AtomicU64) {
+        self.preemption_word.store(word.cast_mut(), Relaxed);
     }
 }
 
-/// A mapping for one thread, without a ring yet.
-pub fn create() -> *mut Thread {
-    let memory = system::map_private(BYTES);
-    if memory.is_null() {
-        return ptr::null_mut();
+/// The calling thread's own state, of which no other hook is at work now.
+///
+/// With it a hook may write to the thread's ring and use its [`ForkLocal`]. It cannot be
+/// sent to another thread. A hook in a signal handler does not find it, but gets another
+/// one, of the nested state.
+#[derive(Clone, Copy)]
+pub struct OwnThread(&'static Thread, PhantomData<*const ()>);
+
+impl OwnThread {
+    /// # Safety
+    /// The state was claimed for the calling thread, and no other hook of this state is
+    /// at work: `busy` was set by the caller, or signals are blocked.
+    #[inline(always)]
+    pub unsafe fn new(state: &'static Thread) -> Self {
+        Self(state, PhantomData)
     }
-    // SAFETY: within the mapping.
-    let fork_local = unsafe { memory.add(FORK_LOCAL_OFFSET) };
-    if !system::advise(
-        fork_local,
-        STACK_OFFSET - FORK_LOCAL_OFFSET,
-        libc::MADV_WIPEONFORK,
-    ) {
-        // Linux 4.14 and later know it. Without it a fork would go unnoticed.
-        // SAFETY: nobody knows the mapping.
-        unsafe { system::unmap(memory, BYTES) };
-        return ptr::null_mut();
+
+    /// The state, for others to look at.
+    #[inline(always)]
+    pub fn state(self) -> &'static Thread {
+        self.0
     }
-    system::advise(memory, BYTES, libc::MADV_DONTDUMP);
-    memory.cast()
+
+    /// The part that a fork wipes.
+    #[inline(always)]
+    pub fn fork_local(self) -> &'static ForkLocal {
+        &self.0.fork_local.0
+    }
+
+    /// See [`Thread::last_state`].
+    #[inline(always)]
+    pub fn last_state(self) -> u64 {
+        // SAFETY: only the state's own thread, the calling one, stores to it.
+        unsafe { *self.0.last_state.as_ptr() }
+    }
+
+    /// The word in which the thread finds that a timestamp is due, see
+    /// `events::preemption_word`.
+    #[inline(always)]
+    pub fn preemption_word(self) -> &'static AtomicU64 {
+        // SAFETY: set when the state was claimed: the thread's own word, or the
+        // collector's. Both live as long as the calling thread.
+        unsafe { &*self.0.preemption_word.load(Relaxed) }
+    }
 }
 
-/// Whether a state's thread has ended, so that another may take it over.
-pub fn is_abandoned(thread: *mut Thread) -> bool {
-    // SAFETY: states are never unmapped.
-    let (tid, inherited) = unsafe { ((*thread).tid.load(Relaxed), (*thread).inherited) };
-    !inherited && (tid == 0 || system::thread_is_gone(tid))
+impl Deref for OwnThread {
+    type Target = Thread;
+
+    #[inline(always)]
+    fn deref(&self) -> &Thread {
+        self.0
+    }
+}
+
+/// A shared reference to a state, or none.
+pub struct ThreadRef(AtomicPtr<Thread>);
+
+impl ThreadRef {
+    /// To no state.
+    pub const fn none() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// The state.
+    #[inline]
+    pub fn get(&self) -> Option<&'static Thread> {
+        // SAFETY: null, or what `set` stored.
+        unsafe { self.0.load(Relaxed).as_ref() }
+    }
+
+    /// Makes it refer to another state.
+    pub fn set(&self, state: Option<&'static Thread>) {
+        let state = state.map_or(ptr::null_mut(), |state| ptr::from_ref(state).cast_mut());
+        self.0.store(state, Relaxed);
+    }
+}
+
+/// A state for one thread, without a ring yet; `None` if memory is short.
+pub fn create() -> Option<&'static Thread> {
+    let memory = PrivateMemory::new(size_of::<Thread>())?;
+    let fork_local = memory.start().wrapping_add(offset_of!(Thread, fork_local));
+    let fork_local_bytes = size_of::<Pages<ForkLocal>>();
+    // Linux 4.14 and later know it. Without it a fork would go unnoticed.
+    if !system::advise(fork_local, fork_local_bytes, Advice::WipeOnFork) {
+        return None;
+    }
+    memory.advise(Advice::DontDump);
+    // SAFETY: mapped for good, begins with a page, is as large as a `Thread`, which may
+    // be all zero.
+    Some(unsafe { &*memory.leak().cast::<Thread>() })
 }

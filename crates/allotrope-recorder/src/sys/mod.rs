@@ -1,8 +1,12 @@
 //! The lowest layer: system calls, this architecture, the C library's and the loader's
 //! functions and tables. It has no state of the recording and knows nothing of it.
 
+pub mod c_strings;
 pub mod definitions;
 pub mod digits;
+pub mod kernel;
+pub mod loader;
+pub mod mapping;
 pub mod namespaces;
 pub mod next;
 pub mod readable;

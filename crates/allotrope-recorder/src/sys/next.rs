@@ -3,13 +3,15 @@
 //! ([`definitions`] finds out), and a small bump area that serves the calls that come
 //! before that.
 
-use core::ffi::{c_char, c_void};
+use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
-use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 use crate::sys::definitions;
+use crate::sys::loader::{Debug, FindObject};
 
-/// Functions that the recorder stands before, in the order of [`NAMES`].
+/// Functions that the recorder defines too, and what else it looks up, in the order of
+/// [`NAMES`].
 #[derive(Clone, Copy)]
 #[repr(usize)]
 #[allow(missing_docs)]
@@ -106,48 +108,113 @@ pub fn name(function: Function) -> &'static core::ffi::CStr {
     NAMES[function as usize]
 }
 
-/// As [`address`], by the function's number.
-pub fn address_at(function: usize) -> usize {
-    NEXT.get(function).map_or(0, |next| next.load(Relaxed))
+/// As [`address`]; looks all functions up if that has not been done.
+#[inline(always)]
+pub fn resolved(function: Function) -> usize {
+    #[cold]
+    fn after_resolving(function: Function) -> usize {
+        resolve();
+        address(function)
+    }
+    match address(function) {
+        0 => after_resolving(function),
+        address => address,
+    }
 }
 
-/// A pointer that the loader must relocate: before it did, calling anything
-/// outside this library is impossible (an ifunc resolver of another library
-/// may call `malloc` as early as that).
-#[repr(transparent)]
-struct SelfPointer(*const AtomicU8);
-// SAFETY: it is only compared.
-unsafe impl Sync for SelfPointer {}
-static SELF_POINTER: SelfPointer = SelfPointer(&raw const STATE);
+/// A typed accessor for each next definition that Rust code uses. `None`: there is none,
+/// or it cannot be known yet.
+macro_rules! accessors {
+    ($($accessor:ident: $function:ident as $type:ty;)*) => {$(
+        #[doc = concat!("See [`Function::", stringify!($function), "`].")]
+        #[inline(always)]
+        pub fn $accessor() -> Option<$type> {
+            let address = resolved(Function::$function) as *const ();
+            // SAFETY: null, which is `None`, or what `dlsym` found under this name: a
+            // function or a variable of this type, in a module that stays loaded.
+            unsafe { core::mem::transmute::<*const (), Option<$type>>(address) }
+        }
+    )*};
+}
+
+// A call is safe if the function works for any values of its arguments, as those that
+// only allocate do.
+accessors! {
+    malloc: Malloc as extern "C" fn(usize) -> *mut c_void;
+    calloc: Calloc as extern "C" fn(usize, usize) -> *mut c_void;
+    realloc: Realloc as unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
+    posix_memalign: PosixMemalign
+        as unsafe extern "C" fn(*mut *mut c_void, usize, usize) -> c_int;
+    aligned_alloc: AlignedAlloc as extern "C" fn(usize, usize) -> *mut c_void;
+    memalign: Memalign as extern "C" fn(usize, usize) -> *mut c_void;
+    valloc: Valloc as extern "C" fn(usize) -> *mut c_void;
+    pvalloc: Pvalloc as extern "C" fn(usize) -> *mut c_void;
+    free: Free as unsafe extern "C" fn(*mut c_void);
+    cfree: Cfree as unsafe extern "C" fn(*mut c_void);
+    free_sized: FreeSized as unsafe extern "C" fn(*mut c_void, usize);
+    free_aligned_sized: FreeAlignedSized as unsafe extern "C" fn(*mut c_void, usize, usize);
+    exit: Exit as extern "C" fn(c_int) -> !;
+    underscore_exit: UnderscoreExit as extern "C" fn(c_int) -> !;
+    dlclose: Dlclose as unsafe extern "C" fn(*mut c_void) -> c_int;
+    posix_spawn: PosixSpawn as Spawn;
+    posix_spawnp: PosixSpawnp as Spawn;
+    on_exit: OnExit as extern "C" fn(extern "C" fn(c_int, *mut c_void), *mut c_void) -> c_int;
+    dl_find_object: DlFindObject as FindObject;
+    loader_debug: RDebug as &'static Debug;
+    rseq_offset: RseqOffset as &'static AtomicI64;
+    rseq_size: RseqSize as &'static AtomicU32;
+}
+
+/// Type of `posix_spawn`: process id, path, actions, attributes, arguments, environment.
+pub type Spawn = unsafe extern "C" fn(
+    *mut libc::pid_t,
+    *const c_char,
+    *const c_void,
+    *const c_void,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+
+/// Holds an address that the loader must relocate. Before it did, nothing outside this
+/// library can be called (an ifunc resolver of another library may call `malloc` as
+/// early as that).
+static OWN_ADDRESS: &AtomicU8 = &STATE;
 
 fn is_relocated() -> bool {
-    let here = &raw const STATE;
-    // SAFETY: reading our own static; volatile, since the compiler knows the
-    // value that it will have only after relocation.
-    unsafe { (&raw const SELF_POINTER.0).read_volatile() == here }
+    // SAFETY: a static of this library; volatile, since the compiler knows the value
+    // that it has after relocation.
+    let stored = unsafe { (&raw const OWN_ADDRESS).cast::<usize>().read_volatile() };
+    stored == &raw const STATE as usize
 }
 
 /// Looks every function up. `false` while that is impossible or under way:
 /// then the bump area must serve.
 #[cold]
 pub fn resolve() -> bool {
+    if STATE.load(Relaxed) == 2 {
+        return true;
+    }
     if !is_relocated() {
         return false;
     }
     if let Err(state) = STATE.compare_exchange(0, 1, Relaxed, Relaxed) {
         return state == 2;
     }
-    let debug = look_up(NAMES[Function::RDebug as usize]);
-    // SAFETY: null, or the loader's symbol of this name; `dlsym` was called just
-    // now, too.
-    let behind = unsafe { definitions::behind(debug.cast(), (&raw const OWN_DYNAMIC).cast()) };
+    // A look-up that fails would leave its message for the program's next `dlerror()`:
+    // only what is defined in a module behind this library is looked up.
+    let variable = look_up(name(Function::RDebug)).cast_const().cast::<Debug>();
+    // SAFETY: null, or the loader's variable of this name.
+    let debug = unsafe { variable.as_ref() };
+    let own_section = &raw const OWN_DYNAMIC as usize;
+    let own = debug.and_then(Debug::first_module).and_then(|first| {
+        first
+            .and_following()
+            .find(|map| map.has_dynamic_section_at(own_section))
+    });
     let mut found = [0; NAMES.len()];
     for (address, name) in found.iter_mut().zip(&NAMES) {
-        // A look-up that fails would leave its message for the program's next
-        // `dlerror()`: only what is there is looked up.
-        // SAFETY: as above.
         let is_defined =
-            behind.is_none_or(|behind| unsafe { definitions::first(behind, name) }.is_some());
+            own.is_none_or(|own| definitions::first(own.and_following().skip(1), name).is_some());
         if is_defined {
             *address = look_up(name) as usize;
         }
@@ -184,7 +251,7 @@ pub const BUMP_BYTES: usize = 64 << 10;
 /// The bump area.
 #[repr(align(4096))]
 pub struct Bump(core::cell::UnsafeCell<[u8; BUMP_BYTES]>);
-// SAFETY: its bytes are handed out once each, by the atomic counter below.
+// SAFETY: the atomic counter below allocates each byte once.
 unsafe impl Sync for Bump {}
 /// See [`Bump`].
 pub static BUMP: Bump = Bump(core::cell::UnsafeCell::new([0; BUMP_BYTES]));
@@ -217,8 +284,8 @@ pub fn is_bump(block: *mut c_void) -> bool {
 /// Requested size of a block from the bump area.
 ///
 /// # Safety
-/// `is_bump(block)`, and `block` was handed out.
+/// `block` is what [`bump_allocate`] returned.
 pub unsafe fn bump_size(block: *mut c_void) -> usize {
-    // SAFETY: written when it was handed out.
+    // SAFETY: written when it was allocated.
     unsafe { ((block as usize - 16) as *const usize).read() }
 }

@@ -1,13 +1,15 @@
 //! Which memory can be read: whether a page can (the kernel is asked), and how far
 //! the stack reaches that the thread runs on.
 
+use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use allotrope_unwind::Memory;
 
 use crate::sys::arch;
-use crate::sys::arch::syscall::{call, number};
+use crate::sys::kernel;
+use crate::sys::system;
 
 const PAGE: u64 = 4096;
 
@@ -20,34 +22,25 @@ const fn page_of(address: u64) -> u64 {
 /// `EFAULT` if the mask could not be read and `EINVAL` if it could, and changes
 /// nothing. Every sandbox in which the recorder works allows the call.
 pub fn page_is_readable(page: u64) -> bool {
-    const NO_OPERATION: usize = u32::MAX as usize;
-    const MASK_BYTES: usize = 8;
-    // SAFETY: the kernel only reads the mask, with a copy that can not fault.
-    let result = unsafe {
-        call(
-            number::RT_SIGPROCMASK,
-            [NO_OPERATION, page as usize, 0, MASK_BYTES, 0, 0],
-        )
-    };
-    result == -(libc::EINVAL as isize)
+    kernel::read_signal_mask_only(page) == -(libc::EINVAL as isize)
 }
 
 /// The stacks that stay mapped while a thread runs on them, once they were found.
 #[repr(C)]
 pub struct OwnStacks {
     /// The thread pointer of the thread that the next two belong to.
-    thread_pointer: u64,
+    thread_pointer: Cell<u64>,
     /// The stack on which `pthread_create` started it.
-    start: u64,
-    end: u64,
+    start: Cell<u64>,
+    end: Cell<u64>,
     /// The lowest page known of the program's first stack; 0: none.
-    first_start: u64,
+    first_start: Cell<u64>,
 }
 
 impl OwnStacks {
     /// No stack is known: the thread is another one.
-    pub fn forget(&mut self) {
-        self.thread_pointer = 0;
+    pub fn forget(&self) {
+        self.thread_pointer.set(0);
     }
 }
 
@@ -56,21 +49,24 @@ impl OwnStacks {
 ///
 /// The stack that the thread was started with stays mapped as long as the thread
 /// lives. Of any other one only the page of `sp` is known.
-pub fn stack_of(own: &mut OwnStacks, sp: u64) -> Range<u64> {
+pub fn stack_of(own: &OwnStacks, sp: u64) -> Range<u64> {
     let (start, end) = own_stack(own, sp).unwrap_or((page_of(sp), page_of(sp).wrapping_add(PAGE)));
     start..end
 }
 
 /// The stack that `sp` is on, if it stays as long as the thread runs on it: from
 /// an address not above `sp` to the end.
-fn own_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
+fn own_stack(own: &OwnStacks, sp: u64) -> Option<(u64, u64)> {
     let thread_pointer = arch::thread_pointer();
-    if own.thread_pointer != thread_pointer {
-        (own.start, own.end) = pthread_stack(thread_pointer).unwrap_or((0, 0));
-        own.thread_pointer = thread_pointer;
+    if own.thread_pointer.get() != thread_pointer {
+        let (start, end) = pthread_stack(thread_pointer).unwrap_or((0, 0));
+        own.start.set(start);
+        own.end.set(end);
+        own.thread_pointer.set(thread_pointer);
     }
-    if (own.start..own.end).contains(&sp) {
-        return Some((own.start, own.end));
+    let (start, end) = (own.start.get(), own.end.get());
+    if (start..end).contains(&sp) {
+        return Some((start, end));
     }
     first_stack(own, sp)
 }
@@ -104,18 +100,15 @@ fn pthread_stack(thread_pointer: u64) -> Option<(u64, u64)> {
 
 /// The stack that the kernel made for the program. It is known by its end, and by
 /// that all between can be read: the kernel keeps a gap below it.
-fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
+fn first_stack(own: &OwnStacks, sp: u64) -> Option<(u64, u64)> {
     /// The kernel puts nothing nearer to the end of the stack (`arch/x86/mm/mmap.c`:
     /// the gap has at least 128 MiB).
     const NOTHING_ELSE: u64 = 64 << 20;
-    // SAFETY: it reads what the kernel left for the process, and takes no lock.
-    let random = unsafe { libc::getauxval(libc::AT_RANDOM) };
     // These sixteen bytes lie above the first frame, on the same stack.
-    let end = random & !7;
-    let known = if own.first_start == 0 {
-        end
-    } else {
-        own.first_start
+    let end = system::auxiliary_value(libc::AT_RANDOM) & !7;
+    let known = match own.first_start.get() {
+        0 => end,
+        known => known,
     };
     let limit = stack_limit();
     let depth = end.checked_sub(sp)?;
@@ -127,9 +120,9 @@ fn first_stack(own: &mut OwnStacks, sp: u64) -> Option<(u64, u64)> {
         if !Memory::unknown(page_is_readable).holds(start, known - start) {
             return None;
         }
-        own.first_start = start;
+        own.first_start.set(start);
     }
-    Some((own.first_start, end))
+    Some((own.first_start.get(), end))
 }
 
 /// How large the first stack can become, in bytes; 0: it cannot be known. The kernel is
@@ -141,17 +134,8 @@ fn stack_limit() -> u64 {
     if known != UNKNOWN {
         return known;
     }
-    let mut limit = [0_u64; 2];
-    let arguments = [
-        0,
-        libc::RLIMIT_STACK as usize,
-        0,
-        (&raw mut limit) as usize,
-        0,
-        0,
-    ];
-    // SAFETY: the kernel fills the structure of two words.
-    let is_known = unsafe { call(number::PRLIMIT64, arguments) } == 0;
+    let mut limit = [0; 2];
+    let is_known = kernel::get_stack_limit(&mut limit) == 0;
     let limit = if is_known { limit[0] } else { 0 };
     LIMIT.store(limit, Relaxed);
     limit

@@ -8,9 +8,11 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -261,6 +263,37 @@ static int counter(void) {
     return 0;
 }
 
+/* Calls of the exec family with addresses that the kernel refuses. */
+static int wrong_addresses(void) {
+    /* The lowest page, one that nobody may read, and the last one of the address space. */
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *mapped = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED || mprotect(mapped + page, page, PROT_NONE) != 0)
+        return 97;
+    /* An array without an end before the page that cannot be read. */
+    char **strings = (char **)(mapped + page) - 2;
+    strings[0] = strings[1] = "NAME=value";
+    void *wrong[] = {(void *)1, mapped + page, (void *)-1L, (void *)-16L, strings};
+    char *none[] = {NULL};
+    int file = open("/proc/self/exe", O_RDONLY);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        int results[6], errors[6], count = 0;
+#define TRY(call) (errno = 0, results[count] = (call), errors[count++] = errno)
+        TRY(execve(wrong[i], none, none));
+        TRY(execve("/proc/self/exe", none, wrong[i]));
+        TRY(fexecve(file, none, wrong[i]));
+        TRY(execveat(file, wrong[i], none, none, AT_EMPTY_PATH));
+        TRY(execle("/proc/self/exe", "1", "2", "3", "4", "5", "6", "7", NULL, wrong[i]));
+        TRY(posix_spawn(NULL, "/proc/self/exe", NULL, NULL, none, wrong[i]));
+        for (int call = 0; call < count; call++) {
+            char text[80];
+            snprintf(text, sizeof text, "%zu.%d: %d %d", i, call, results[call], errors[call]);
+            say(text);
+        }
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "copy") == 0)
@@ -285,5 +318,7 @@ int main(int argc, char **argv) {
         return dl_errors();
     if (strcmp(name, "counter") == 0)
         return counter();
+    if (strcmp(name, "wrong-addresses") == 0)
+        return wrong_addresses();
     return 98;
 }

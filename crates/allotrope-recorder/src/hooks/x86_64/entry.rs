@@ -1,39 +1,33 @@
-//! The exported functions. Each hands its arguments on to a Rust function of
-//! the same shape that also gets the caller's stack pointer and rbp, in the
-//! next two argument registers: with them and the return address at the stack
-//! pointer the walk begins in the caller, not in the recorder. Where calls are
-//! only counted, the frequent ones have a shorter way.
-
-use core::arch::naked_asm;
-use core::ffi::c_void;
+//! The exported functions. Each jumps to a Rust function, its hook, which has the same
+//! arguments and one more: a `Caller`, the caller's stack pointer and rbp, in the next
+//! two argument registers. With them and the return address at the stack pointer the
+//! walk begins in the caller, not in the recorder.
+//!
+//! `malloc`, `calloc` and `free` first jump to the stubs of the mode (`emit::mode`), if
+//! the number in `state::stubs` is not 0. Each compares it once; with a third mode the
+//! jump that follows becomes two, for "equal" and "above".
 
 use crate::capture::loader_tables;
-use crate::emit::counts;
 use crate::hooks::aligned;
 use crate::hooks::allocation;
 use crate::hooks::deallocation;
 use crate::hooks::reallocation;
 use crate::hooks::reported;
 use crate::hooks::x86_64::counting;
+use crate::state::stubs;
 
+/// Exports a function that jumps to its hook. The registers are those of the hook's
+/// `Caller`: behind the arguments that the function has.
 macro_rules! entry {
-    ($name:ident ( $($argument:ident : $type:ty),* ) $(-> $result:ty)?, $sp:literal, $bp:literal, $hook:path) => {
-        /// See the function of this name in the C library's manual, or in `allotrope.h`.
-        ///
-        /// # Safety
-        /// As the original.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? {
-            naked_asm!(
-                ".cfi_startproc",
-                concat!("mov ", $sp, ", rsp"),
-                concat!("mov ", $bp, ", rbp"),
-                "jmp {}",
-                ".cfi_endproc",
-                sym $hook,
-            )
-        }
+    ($name:ident, $sp:literal, $bp:literal, $hook:path) => {
+        exported!(
+            $name,
+            concat!("mov ", $sp, ", rsp"),
+            concat!("mov ", $bp, ", rbp"),
+            "jmp {}",
+            ".cfi_endproc",
+            sym $hook,
+        );
     };
 }
 
@@ -44,193 +38,214 @@ macro_rules! next_address {
     };
 }
 
-/// See the function of this name in the C library's manual.
-///
-/// The allocator is called with no more of the program's stack than two words
-/// taken: a handler may run on a stack that is just large enough for it.
-///
-/// # Safety
-/// As the original.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn malloc(size: usize) -> *mut c_void {
-    naked_asm!(
-        ".cfi_startproc",
-        // Not a pointer to jump through: that would have to be relocated
-        // before the first call.
-        "cmp byte ptr [rip + {mode}], 0",
-        "jne {counting}",
-        "mov rax, [rip + {table} + {next}]",
-        "test rax, rax",
-        "jz 2f",
-        "push rdi",
-        ".cfi_adjust_cfa_offset 8",
-        "call rax",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "test rax, rax",
-        "jz 3f",
-        "mov rdi, rax",
-        "mov rdx, rsp",
-        "mov rcx, rbp",
-        "jmp {allocated}",
-        "2:",
-        "mov rsi, rsp",
-        "mov rdx, rbp",
-        "jmp {early}",
-        "3:",
-        "ret",
-        ".cfi_endproc",
-        mode = sym counts::MODE,
-        counting = sym counting::malloc,
-        table = sym crate::sys::next::NEXT,
-        next = const next_address!(Malloc),
-        allocated = sym allocation::malloc_allocated,
-        early = sym allocation::malloc,
-    )
-}
+// The stub uses two words of the program's stack while it calls the allocator: a handler
+// may run on a stack that is just large enough for the allocator.
+exported!(
+    malloc,
+    // Not a pointer to jump through: that would have to be relocated
+    // before the first call.
+    "cmp byte ptr [rip + {stubs}], 0",
+    "jne {counting}",
+    "mov rax, [rip + {table} + {next}]",
+    "test rax, rax",
+    "jz 2f",
+    "push rdi",
+    ".cfi_adjust_cfa_offset 8",
+    "call rax",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
+    "test rax, rax",
+    "jz 3f",
+    "mov rdi, rax",
+    "mov rdx, rsp",
+    "mov rcx, rbp",
+    "jmp {allocated}",
+    "2:",
+    "mov rsi, rsp",
+    "mov rdx, rbp",
+    "jmp {early}",
+    "3:",
+    "ret",
+    ".cfi_endproc",
+    stubs = sym stubs::STUBS,
+    counting = sym counting::malloc,
+    table = sym crate::sys::next::NEXT,
+    next = const next_address!(Malloc),
+    allocated = sym allocation::malloc_allocated,
+    early = sym allocation::malloc,
+);
 
-/// See the function of this name in the C library's manual, and [`malloc`].
-///
-/// # Safety
-/// As the original.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
-    naked_asm!(
-        ".cfi_startproc",
-        "cmp byte ptr [rip + {mode}], 0",
-        "jne {counting}",
-        "mov rax, [rip + {table} + {next}]",
-        "test rax, rax",
-        "jz 2f",
-        "mov rdx, rdi",
-        // A product that is too large makes the call fail.
-        "imul rdx, rsi",
-        "cmp rsi, {slot}",
-        "je 4f",
-        "5:",
-        "push rdx",
-        ".cfi_adjust_cfa_offset 8",
-        "call rax",
-        "pop rsi",
-        ".cfi_adjust_cfa_offset -8",
-        "test rax, rax",
-        "jz 3f",
-        "mov rdi, rax",
-        "mov rdx, rsp",
-        "mov rcx, rbp",
-        "jmp {allocated}",
-        "2:",
-        "mov rdx, rsp",
-        "mov rcx, rbp",
-        "jmp {early}",
-        "3:",
-        "ret",
-        // Perhaps a table of the loader's, with a slot for this library.
-        "4:",
-        ".cfi_adjust_cfa_offset -8",
-        "mov rcx, [rsp]",
-        "sub rcx, [rip + {loader}]",
-        "cmp rcx, [rip + {loader} + 8]",
-        "jae 5b",
-        "sub rdx, {slot}",
-        "jmp 5b",
-        ".cfi_endproc",
-        slot = const loader_tables::SLOT_BYTES,
-        loader = sym loader_tables::LOADER,
-        mode = sym counts::MODE,
-        counting = sym counting::calloc,
-        table = sym crate::sys::next::NEXT,
-        next = const next_address!(Calloc),
-        allocated = sym allocation::calloc_allocated,
-        early = sym allocation::calloc,
-    )
-}
+exported!(
+    calloc,
+    "cmp byte ptr [rip + {stubs}], 0",
+    "jne {counting}",
+    "mov rax, [rip + {table} + {next}]",
+    "test rax, rax",
+    "jz 2f",
+    "mov rdx, rdi",
+    // A product that is too large makes the call fail.
+    "imul rdx, rsi",
+    "cmp rsi, {slot}",
+    "je 4f",
+    "5:",
+    "push rdx",
+    ".cfi_adjust_cfa_offset 8",
+    "call rax",
+    "pop rsi",
+    ".cfi_adjust_cfa_offset -8",
+    "test rax, rax",
+    "jz 3f",
+    "mov rdi, rax",
+    "mov rdx, rsp",
+    "mov rcx, rbp",
+    "jmp {allocated}",
+    "2:",
+    "mov rdx, rsp",
+    "mov rcx, rbp",
+    "jmp {early}",
+    "3:",
+    "ret",
+    // Perhaps a table of the loader's, with a slot for this library.
+    "4:",
+    "mov rcx, [rsp]",
+    "sub rcx, [rip + {loader}]",
+    "cmp rcx, [rip + {loader} + 8]",
+    "jae 5b",
+    "sub rdx, {slot}",
+    "jmp 5b",
+    ".cfi_endproc",
+    slot = const loader_tables::SLOT_BYTES,
+    loader = sym loader_tables::LOADER,
+    stubs = sym stubs::STUBS,
+    counting = sym counting::calloc,
+    table = sym crate::sys::next::NEXT,
+    next = const next_address!(Calloc),
+    allocated = sym allocation::calloc_allocated,
+    early = sym allocation::calloc,
+);
 
-/// See the function of this name in the C library's manual.
-///
-/// # Safety
-/// As the original.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub unsafe extern "C" fn free(block: *mut c_void) {
-    naked_asm!(
-        ".cfi_startproc",
-        "cmp byte ptr [rip + {mode}], 0",
-        "jne {counting}",
-        "mov rsi, rsp",
-        "mov rdx, rbp",
-        "jmp {hook}",
-        ".cfi_endproc",
-        mode = sym counts::MODE,
-        counting = sym counting::free,
-        hook = sym deallocation::free,
-    )
-}
+exported!(
+    free,
+    "cmp byte ptr [rip + {stubs}], 0",
+    "jne {counting}",
+    "mov rsi, rsp",
+    "mov rdx, rbp",
+    "jmp {hook}",
+    ".cfi_endproc",
+    stubs = sym stubs::STUBS,
+    counting = sym counting::free,
+    hook = sym deallocation::free,
+);
 
-entry!(realloc(block: *mut c_void, size: usize) -> *mut c_void, "rdx", "rcx", reallocation::realloc);
-entry!(reallocarray(block: *mut c_void, count: usize, size: usize) -> *mut c_void, "rcx", "r8", reallocation::reallocarray);
-entry!(posix_memalign(result: *mut *mut c_void, alignment: usize, size: usize) -> i32, "rcx", "r8", aligned::posix_memalign);
-entry!(aligned_alloc(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", aligned::aligned_alloc);
-entry!(memalign(alignment: usize, size: usize) -> *mut c_void, "rdx", "rcx", aligned::memalign);
-entry!(valloc(size: usize) -> *mut c_void, "rsi", "rdx", aligned::valloc);
-entry!(pvalloc(size: usize) -> *mut c_void, "rsi", "rdx", aligned::pvalloc);
-entry!(cfree(block: *mut c_void), "rsi", "rdx", deallocation::cfree);
-entry!(free_sized(block: *mut c_void, size: usize), "rdx", "rcx", deallocation::free_sized);
-entry!(free_aligned_sized(block: *mut c_void, alignment: usize, size: usize), "rcx", "r8", deallocation::free_aligned_sized);
+entry!(realloc, "rdx", "rcx", reallocation::realloc);
+entry!(reallocarray, "rcx", "r8", reallocation::reallocarray);
+entry!(posix_memalign, "rcx", "r8", aligned::posix_memalign);
+entry!(aligned_alloc, "rdx", "rcx", aligned::aligned_alloc);
+entry!(memalign, "rdx", "rcx", aligned::memalign);
+entry!(valloc, "rsi", "rdx", aligned::valloc);
+entry!(pvalloc, "rsi", "rdx", aligned::pvalloc);
+entry!(cfree, "rsi", "rdx", deallocation::cfree);
+entry!(free_sized, "rdx", "rcx", deallocation::free_sized);
+entry!(
+    free_aligned_sized,
+    "rcx",
+    "r8",
+    deallocation::free_aligned_sized
+);
 
 // What a program reports itself.
-entry!(allotrope_pool_allocation(block: *mut c_void, size: usize, alignment: usize), "rcx", "r8", reported::pool_allocation);
-entry!(allotrope_pool_deallocation(block: *mut c_void), "rsi", "rdx", reported::pool_deallocation);
-entry!(allotrope_pool_reallocation_start(block: *mut c_void) -> u64, "rsi", "rdx", reported::pool_reallocation_start);
-entry!(allotrope_pool_reallocation_end(token: u64, block: *mut c_void, size: usize), "rcx", "r8", reported::pool_reallocation_end);
-entry!(allotrope_allocator_enter() -> u64, "rdi", "rsi", reported::allocator_enter);
-entry!(allotrope_allocator_allocation(token: u64, block: *mut c_void, size: usize, alignment: usize), "r8", "r9", reported::allocator_allocation);
-entry!(allotrope_allocator_deallocation(block: *mut c_void) -> u64, "rsi", "rdx", reported::allocator_deallocation);
-entry!(allotrope_allocator_leave(token: u64), "rsi", "rdx", reported::allocator_leave);
-entry!(allotrope_allocator_reallocation_start(block: *mut c_void) -> u64, "rsi", "rdx", reported::allocator_reallocation_start);
-entry!(allotrope_allocator_reallocation_end(token: u64, block: *mut c_void, result: *mut c_void, size: usize), "r8", "r9", reported::allocator_reallocation_end);
+entry!(
+    allotrope_pool_allocation,
+    "rcx",
+    "r8",
+    reported::pool_allocation
+);
+entry!(
+    allotrope_pool_deallocation,
+    "rsi",
+    "rdx",
+    reported::pool_deallocation
+);
+entry!(
+    allotrope_pool_reallocation_start,
+    "rsi",
+    "rdx",
+    reported::pool_reallocation_start
+);
+entry!(
+    allotrope_pool_reallocation_end,
+    "rcx",
+    "r8",
+    reported::pool_reallocation_end
+);
+entry!(
+    allotrope_allocator_enter,
+    "rdi",
+    "rsi",
+    reported::allocator_enter
+);
+entry!(
+    allotrope_allocator_allocation,
+    "r8",
+    "r9",
+    reported::allocator_allocation
+);
+entry!(
+    allotrope_allocator_deallocation,
+    "rsi",
+    "rdx",
+    reported::allocator_deallocation
+);
+entry!(
+    allotrope_allocator_leave,
+    "rsi",
+    "rdx",
+    reported::allocator_leave
+);
+entry!(
+    allotrope_allocator_reallocation_start,
+    "rsi",
+    "rdx",
+    reported::allocator_reallocation_start
+);
+entry!(
+    allotrope_allocator_reallocation_end,
+    "r8",
+    "r9",
+    reported::allocator_reallocation_end
+);
 
-/// The exec family: `execution::prepare` may change the arguments, and gives
+/// The exec family: `execution::prepare` may change the arguments, and returns
 /// the function to which all, those on the stack too, go on.
 macro_rules! exec {
     ($name:ident, $function:ident) => {
-        /// See the function of this name in the C library's manual.
-        ///
-        /// # Safety
-        /// As the original.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                "push rcx",
-                "push r8",
-                "push r9",
-                "push rax",
-                ".cfi_def_cfa_offset 64",
-                "mov rdi, rsp",
-                "mov esi, {function}",
-                "call {prepare}",
-                "mov r11, rax",
-                "pop rax",
-                "pop r9",
-                "pop r8",
-                "pop rcx",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_def_cfa_offset 8",
-                "jmp r11",
-                ".cfi_endproc",
-                function = const crate::sys::next::Function::$function as usize,
-                prepare = sym crate::exec::execution::prepare,
-            )
-        }
+        exported!(
+            $name,
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            "push rcx",
+            "push r8",
+            "push r9",
+            "push rax",
+            ".cfi_def_cfa_offset 64",
+            "mov rdi, rsp",
+            "mov esi, {function}",
+            "call {prepare}",
+            "mov r11, rax",
+            "pop rax",
+            "pop r9",
+            "pop r8",
+            "pop rcx",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            ".cfi_def_cfa_offset 8",
+            "jmp r11",
+            ".cfi_endproc",
+            function = const crate::sys::next::Function::$function as usize,
+            prepare = sym crate::exec::execution::prepare,
+        );
     };
 }
 
@@ -248,32 +263,24 @@ exec!(execveat, Execveat);
 /// whose library calls it decides on where it looks.
 macro_rules! opening {
     ($name:ident, $function:ident, $flags:literal) => {
-        /// See the function of this name in the C library's manual.
-        ///
-        /// # Safety
-        /// As the original.
-        #[unsafe(no_mangle)]
-        #[unsafe(naked)]
-        pub unsafe extern "C" fn $name() {
-            naked_asm!(
-                ".cfi_startproc",
-                "push rdi",
-                "push rsi",
-                "push rdx",
-                ".cfi_def_cfa_offset 32",
-                concat!("mov esi, ", $flags),
-                "mov edi, {function}",
-                "call {prepare}",
-                "pop rdx",
-                "pop rsi",
-                "pop rdi",
-                ".cfi_def_cfa_offset 8",
-                "jmp rax",
-                ".cfi_endproc",
-                function = const crate::sys::next::Function::$function as usize,
-                prepare = sym crate::exec::deep_binding::prepare,
-            )
-        }
+        exported!(
+            $name,
+            "push rdi",
+            "push rsi",
+            "push rdx",
+            ".cfi_def_cfa_offset 32",
+            concat!("mov esi, ", $flags),
+            "mov edi, {function}",
+            "call {prepare}",
+            "pop rdx",
+            "pop rsi",
+            "pop rdi",
+            ".cfi_def_cfa_offset 8",
+            "jmp rax",
+            ".cfi_endproc",
+            function = const crate::sys::next::Function::$function as usize,
+            prepare = sym crate::exec::deep_binding::prepare,
+        );
     };
 }
 

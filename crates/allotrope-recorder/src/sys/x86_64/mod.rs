@@ -33,7 +33,7 @@ pub fn thread_pointer() -> u64 {
 #[inline(always)]
 pub fn add(counter: &AtomicU64, number: u64) {
     // SAFETY: the counter is live memory that no other thread writes; one
-    // instruction, so that a signal handler of this thread can not come
+    // instruction, so that a signal handler of this thread cannot come
     // between loading and storing.
     unsafe {
         core::arch::asm!(

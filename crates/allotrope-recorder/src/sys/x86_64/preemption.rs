@@ -12,15 +12,15 @@
 //! Programs with restartable sequences of their own store their descriptor before each
 //! one; the recorder then finds theirs, which only costs one more timestamp.
 
-use core::arch::{asm, global_asm};
-use core::ptr;
-use core::sync::atomic::AtomicU64;
+use core::arch::global_asm;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use crate::sys::next::{self, Function};
+use crate::sys::arch;
+use crate::sys::next;
 
 // `struct rseq_cs` (`linux/rseq.h`): version, flags, start, length, where to go
 // on. The kernel checks, too, that the signature that glibc registered (RSEQ_SIG
-// in its `bits/rseq.h`) stands before the last of these; nothing ever goes there.
+// in its `bits/rseq.h`) precedes the last of these; nothing ever jumps there.
 global_asm!(
     ".pushsection .text.allotrope_unbroken,\"ax\",@progbits",
     ".p2align 3",
@@ -54,30 +54,26 @@ pub fn unbroken() -> u64 {
     (&raw const allotrope_unbroken) as u64
 }
 
-/// The calling thread's word; null if there is none: an older glibc, a kernel
+/// The calling thread's word; `None` if there is none: an older glibc, a kernel
 /// without rseq, or a program that asked glibc not to (`glibc.pthread.rseq`).
-pub fn word() -> *const AtomicU64 {
-    const CPU_ID: u64 = 4;
-    const CRITICAL_SECTION: u64 = 8;
-    let size = next::address(Function::RseqSize) as *const u32;
-    let offset = next::address(Function::RseqOffset) as *const i64;
-    if size.is_null() || offset.is_null() {
-        return ptr::null();
+pub fn word() -> Option<&'static AtomicU64> {
+    let (size, offset) = (next::rseq_size()?, next::rseq_offset()?);
+    if size.load(Relaxed) == 0 {
+        return None;
     }
-    let thread_pointer: u64;
-    // SAFETY: glibc's variables of these names and types. The thread pointer's
-    // first word is its own address (x86-64 psABI, TLS); the area is part of
-    // what glibc allocated for the thread.
-    unsafe {
-        if size.read_volatile() == 0 {
-            return ptr::null();
-        }
-        asm!("mov {0}, qword ptr fs:[0]", out(reg) thread_pointer, options(nostack, readonly, preserves_flags));
-        let area = thread_pointer.wrapping_add_signed(offset.read_volatile());
-        // Negative: the thread could not be registered.
-        if ((area + CPU_ID) as *const i32).read_volatile() < 0 {
-            return ptr::null();
-        }
-        (area + CRITICAL_SECTION) as *const AtomicU64
-    }
+    let area = arch::thread_pointer().wrapping_add_signed(offset.load(Relaxed));
+    // SAFETY: glibc's area of this thread, a part of the thread's own data, which outlive
+    // every hook of the thread; the kernel writes to it only while the thread is in it.
+    let area = unsafe { &*(area as *const Area) };
+    // Negative: the thread could not be registered.
+    (area.cpu_id.load(Relaxed) as i32 >= 0).then_some(&area.critical_section)
+}
+
+/// `struct rseq` (`linux/rseq.h`), as far as it is used.
+#[repr(C)]
+struct Area {
+    cpu_id_start: AtomicU32,
+    cpu_id: AtomicU32,
+    /// The address of a descriptor.
+    critical_section: AtomicU64,
 }

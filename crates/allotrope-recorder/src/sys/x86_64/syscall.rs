@@ -1,5 +1,5 @@
-//! System calls without libc: they leave `errno` alone and can not be
-//! interposed. Each gives the kernel's answer, negative error numbers included.
+//! System calls without libc: they do not change `errno`, and no library can interpose
+//! them. They return what the kernel does, negative error numbers included.
 
 use core::arch::asm;
 
@@ -50,21 +50,23 @@ pub mod number {
 ///
 /// # Safety
 /// As the call's manual page says; memory it is given must be valid for it.
-#[inline]
-pub unsafe fn call(number: usize, arguments: [usize; 6]) -> isize {
+#[inline(always)]
+pub unsafe fn call<const N: usize>(number: usize, arguments: [usize; N]) -> isize {
+    const { assert!(N <= 6) };
+    let argument = |index: usize| arguments.get(index).copied().unwrap_or(0);
     let result: isize;
-    // SAFETY: the kernel changes rax, rcx and r11 only, and what the
-    // arguments point at, for which the caller vouches.
+    // SAFETY: the kernel changes rax, rcx and r11 only, and the memory that the
+    // arguments stand for, for which the caller vouches.
     unsafe {
         asm!(
             "syscall",
             inlateout("rax") number as isize => result,
-            in("rdi") arguments[0],
-            in("rsi") arguments[1],
-            in("rdx") arguments[2],
-            in("r10") arguments[3],
-            in("r8") arguments[4],
-            in("r9") arguments[5],
+            in("rdi") argument(0),
+            in("rsi") argument(1),
+            in("rdx") argument(2),
+            in("r10") argument(3),
+            in("r8") argument(4),
+            in("r9") argument(5),
             lateout("rcx") _,
             lateout("r11") _,
             options(nostack),

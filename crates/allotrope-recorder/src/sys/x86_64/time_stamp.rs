@@ -8,15 +8,12 @@
 use core::arch::naked_asm;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crate::sys::arch::syscall::{self, number};
+use crate::sys::kernel;
 use crate::sys::next::{self, Function};
 use crate::sys::system::SignalsBlocked;
 
 /// Whether a thread of this process may have forbidden it.
 static FORBIDDEN: AtomicBool = AtomicBool::new(false);
-
-const PERMIT: usize = libc::PR_TSC_ENABLE as usize;
-const FORBID: usize = libc::PR_TSC_SIGSEGV as usize;
 
 /// Reads the counter.
 #[inline]
@@ -32,33 +29,18 @@ pub fn tick() -> u64 {
 fn tick_with_permission() -> u64 {
     // A handler is to find the counter forbidden.
     let _blocked = SignalsBlocked::new();
-    let forbidden = is_forbidden();
-    // SAFETY: changes this thread's permission only; back again below.
-    unsafe {
-        if forbidden {
-            control(libc::PR_SET_TSC, PERMIT);
-        }
-        let tick = core::arch::x86_64::_rdtsc();
-        if forbidden {
-            control(libc::PR_SET_TSC, FORBID);
-        }
-        tick
+    let mut permission = libc::PR_TSC_ENABLE;
+    kernel::get_tsc(&mut permission);
+    let is_forbidden = permission == libc::PR_TSC_SIGSEGV;
+    if is_forbidden {
+        kernel::set_tsc(libc::PR_TSC_ENABLE);
     }
-}
-
-/// Whether this thread may not read it.
-fn is_forbidden() -> bool {
-    let mut state = 0u32;
-    // SAFETY: the kernel writes an `int`.
-    unsafe { control(libc::PR_GET_TSC, &raw mut state as usize) };
-    state as usize == FORBID
-}
-
-/// # Safety
-/// As the option's part of prctl(2) says.
-unsafe fn control(option: i32, argument: usize) {
-    // SAFETY: passed on.
-    unsafe { syscall::call(number::PRCTL, [option as usize, argument, 0, 0, 0, 0]) };
+    // SAFETY: as in `tick`; it is permitted now.
+    let tick = unsafe { core::arch::x86_64::_rdtsc() };
+    if is_forbidden {
+        kernel::set_tsc(libc::PR_TSC_SIGSEGV);
+    }
+    tick
 }
 
 /// Called by `prctl` before it forbids or permits it.

@@ -1,0 +1,38 @@
+//! Which stubs the program's calls of `malloc`, `calloc` and `free` jump to: one number
+//! in a page that the kernel wipes in a forked child.
+//!
+//! A number and not a pointer, because an ifunc resolver may call `malloc` before the
+//! loader has relocated this library. 0 are the stubs that work at any time: before the
+//! recording starts, in a forked child that has had no event, and where events are
+//! written. Those of another mode (`emit::mode`) need not ask any of that.
+
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use crate::sys::kernel::Advice;
+use crate::sys::system;
+
+const PAGE: usize = allotrope_shm::layout::PAGE;
+
+/// The number, in a page of its own.
+#[repr(C, align(4096))]
+pub struct Stubs {
+    number: AtomicU8,
+    _rest: [AtomicU8; PAGE - 1],
+}
+
+/// See [`Stubs`]. The exported functions compare its first byte.
+pub static STUBS: Stubs = Stubs {
+    number: AtomicU8::new(0),
+    _rest: [const { AtomicU8::new(0) }; PAGE - 1],
+};
+
+/// Has forks wipe the number. `false` if they would go unnoticed.
+pub fn wipe_on_fork() -> bool {
+    let page = (&raw const STUBS).cast_mut().cast::<u8>();
+    system::advise(page, size_of::<Stubs>(), Advice::WipeOnFork)
+}
+
+/// Makes the functions jump to the stubs with this number.
+pub fn select(number: u8) {
+    STUBS.number.store(number, Relaxed);
+}
