@@ -150,6 +150,7 @@ impl StackSetBuilder {
             frames: self.frames,
             stacks: self.stacks,
             known,
+            ..StackSet::default()
         }
     }
 }
