@@ -231,7 +231,7 @@ proptest! {
     fn pprof_gives_all_but_offsets_back(set in set()) {
         let read = read_back("pprof", &set, Metric::Allocations);
         prop_assert_eq!(read.format, Format::Pprof);
-        let metrics = super::pprof::METRICS;
+        let metrics = super::pprof::metrics();
         let show = |frame: &StackFrame| StackFrame { offset: None, ..frame.clone() };
         prop_assert_eq!(stacks(&read.set, &metrics, show), stacks(&set, &metrics, show));
     }
@@ -393,7 +393,7 @@ fn dhat_has_no_time_of_the_peak_for_several_images() {
         (&point["gb"], &point["mb"]),
         (&json!(20), &serde_json::Value::Null)
     );
-    for name in ["dhat"] {
+    for name in ["dhat", "pprof"] {
         let exporter = exporter(name).unwrap();
         assert_eq!(exporter.notes(&set).len(), 1, "{name}");
         assert!(exporter.notes(&recorded(&SOME_LIVE)).is_empty(), "{name}");
@@ -409,6 +409,34 @@ fn dhat_guesses_nothing_that_is_unknown() {
         assert_eq!(json.get(key), Some(&serde_json::Value::Null), "{key}");
     }
     assert_eq!(json["bklt"], false);
+}
+
+#[test]
+fn pprof_has_the_run_and_the_executable_first() {
+    let mut set = recorded(&SOME_LIVE);
+    // The first frame is of a library.
+    set.frames[0].module = "libstdc++.so.6".into();
+    set.frames[1].module = "app".into();
+    let read = read_back("pprof", &set, Metric::Allocations).set;
+    assert_eq!(read.run.started_unix_ns, set.run.started_unix_ns);
+    assert_eq!(read.run.duration_us, set.run.duration_us);
+    assert_eq!(read.run.executable, "/srv/app");
+    assert_eq!(read.run.modules[0], set.run.modules[0]);
+    assert_eq!(read.run.modules.len(), 2);
+    assert!(read.known.has(Metric::PeakBytes));
+    assert_eq!(read.total(Metric::PeakBytes), 20);
+    assert_eq!(read.frames[1].module, "app");
+}
+
+/// An imported set has no executable; a command has the program first.
+#[test]
+fn pprof_finds_the_executable_in_the_command() {
+    let mut set = counted();
+    set.title = "/srv/app --fast".into();
+    set.frames[0].module = "libc.so.6".into();
+    set.frames[1].module = "app".into();
+    let read = read_back("pprof", &set, Metric::Allocations).set;
+    assert_eq!(read.run.executable, "app");
 }
 
 #[test]

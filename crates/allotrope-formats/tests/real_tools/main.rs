@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 use allotrope_formats::{ExportOptions, Format, Read, exporter, read};
-use allotrope_profile::{Metric, StackSet};
+use allotrope_profile::{Metric, Module, StackSet};
 
 use program::{LEAK_SIZE, LEAKS, PEAK_SIZE, PEAKS, TEMPORARY, TEMPORARY_SIZE};
 use tool::{is_root, output, skip, tool};
@@ -278,11 +278,12 @@ fn pprof_opens_our_profiles() {
     };
     assert!(
         raw.contains(
-            "alloc_objects/count alloc_space/bytes[dflt] inuse_objects/count inuse_space/bytes"
+            "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes peak_objects/count peak_space/bytes[dflt]"
         ),
         "{raw}"
     );
-    let values = [LEAKS, LEAKS * LEAK_SIZE, LEAKS, LEAKS * LEAK_SIZE];
+    let leaked = [LEAKS, LEAKS * LEAK_SIZE];
+    let values = [leaked, leaked, leaked].concat();
     let sample = |line: &str| {
         let (numbers, _) = line.split_once(':')?;
         let numbers: Result<Vec<u64>, _> = numbers.split_whitespace().map(str::parse).collect();
@@ -302,6 +303,42 @@ fn pprof_opens_our_profiles() {
     // flat flat% sum% cum cum% name
     let cumulative = row.split_whitespace().nth(3);
     assert_eq!(cumulative, Some(&*TEMPORARY.to_string()), "{top}");
+}
+
+/// The set of a program that runs 2 s, whose inner frames are those of an allocator.
+#[test]
+fn pprof_shows_the_run_and_drops_allocation_functions() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(go) = tool("go") else {
+        return;
+    };
+    let mut set = program::as_set();
+    let allocator = set
+        .frames
+        .iter_mut()
+        .find(|frame| frame.function == "allocate")
+        .unwrap();
+    allocator.function = "operator new[]".into();
+    allocator.signature = "operator new[](unsigned long)".into();
+    allocator.module = "libstdc++.so.6".into();
+    set.run.executable = "/srv/truth".into();
+    set.run.modules = vec![Module {
+        path: "/srv/truth".into(),
+        build_id: vec![0xab, 0xcd],
+        unoptimised: None,
+    }];
+    let path = folder.path().join("ours.pb.gz");
+    export(&set, "pprof", &path);
+    let mut command = std::process::Command::new(go.get_program());
+    let Some(top) = output(command.args(["tool", "pprof", "-top"]).arg(&path)) else {
+        return;
+    };
+    for line in ["File: truth", "Build ID: abcd", "Type: peak_space"] {
+        assert!(top.lines().any(|shown| shown == line), "{line}: {top}");
+    }
+    assert!(top.contains("Duration: 2s"), "{top}");
+    assert!(!top.contains("operator new"), "{top}");
+    assert!(top.lines().any(|line| line.ends_with(" hold")), "{top}");
 }
 
 #[test]
@@ -350,5 +387,8 @@ fn dhats_viewer_opens_our_files() {
             assert!(shown.contains(function), "{function}: {shown}");
         }
         assert!(shown.contains("Total:"), "{shown}");
+        // 0.5 s of 2 s.
+        let peak = shown.contains("t-gmax: 500,000 µs (25% of program duration)");
+        assert_eq!(peak, set.run.pid.is_some(), "{shown}");
     }
 }

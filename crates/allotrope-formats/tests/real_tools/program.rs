@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use allotrope_profile::{CountedStack, Metric, MetricSet, MetricValues, StackFrame, StackSet};
+use allotrope_profile::{
+    CountedStack, Metric, MetricSet, MetricValues, RunInfo, StackFrame, StackSet,
+};
 
 use super::tool::{output, tool};
 
@@ -101,6 +103,13 @@ pub fn as_set() -> StackSet {
     let mut set = StackSet {
         title: format!("./{NAME}"),
         known: MetricSet::OF_STACKS,
+        run: RunInfo {
+            images: 1,
+            pid: Some(4711),
+            duration_us: Some(2_000_000),
+            peak_time_us: Some(500_000),
+            ..RunInfo::default()
+        },
         ..StackSet::default()
     };
     for function in ["allocate", "main", "make_temporary", "leak", "hold"] {
@@ -147,6 +156,7 @@ pub fn as_set() -> StackSet {
 pub fn counted_set() -> StackSet {
     let mut set = as_set();
     set.known = MetricSet::of(&[Metric::Allocations]);
+    set.run = RunInfo::default();
     for stack in &mut set.stacks {
         stack.figures[1..].fill(0);
     }
